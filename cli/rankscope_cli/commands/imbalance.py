@@ -1,0 +1,182 @@
+"""`rankscope imbalance`: who is slow, in what, when, what it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import (
+    By,
+    Clock,
+    ClockOption,
+    Db,
+    Format,
+    FormatOption,
+    IncludeWarmup,
+    IterRange,
+    Quiet,
+    Statistic,
+    StatisticOption,
+    Verbose,
+    Version,
+    looking,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rankscope.analysis import Analysis
+    from rankscope.records import Imbalance
+    from rankscope.render.tables import Table
+
+
+def imbalance(
+    db: Db = Path("rankscope.duckdb"),
+    iter_range: IterRange = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", metavar="NAME", help="Metrics to show; repeatable."),
+    ] = None,
+    statistic: StatisticOption = Statistic.MEAN,
+    clock: ClockOption = Clock.AUTO,
+    by: Annotated[By, typer.Option("--by", help="Rows of the table.")] = By.RANK,
+    every: Annotated[bool, typer.Option("--all", help="Every row of the tables.")] = False,
+    include_warmup: IncludeWarmup = False,
+    fail_above: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-above",
+            metavar="PERCENT",
+            min=0,
+            help="Exit 10 if the verdict's excess is above it, 3 if inconclusive.",
+        ),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Version = False,
+) -> None:
+    """Who is slow, in which iterations and phase, and what it costs: verdict first.
+
+    Examples:
+
+      rankscope imbalance --iter-range 10:50
+
+      rankscope imbalance --by iteration --metric load
+
+      rankscope imbalance --format json | jq .verdict
+    """
+    from rankscope.compare.metrics import check_metrics
+    from rankscope.run import open_run
+
+    run = open_run(db)
+    analysis = run.analysis(looking(iter_range, clock, statistic, include_warmup))
+    result = analysis.imbalance(check_metrics(metric or []) or None)
+    frame = _rows(analysis, result, by)
+    if output is Format.JSON:
+        _write_json(db, analysis, result, frame)
+    elif output is Format.CSV:
+        from rankscope.render.formats import csv
+
+        console.write(csv(frame))
+    else:
+        _write_tables(analysis, result, frame, by, metric, output, every)
+        if verbose:
+            console.say(f"rankscope: {analysis.matched.instances.height} collective calls matched")
+    if output is not Format.JSON:
+        console.warn(analysis.problems, quiet)
+    if fail_above is not None:
+        _gate(result, fail_above)
+
+
+def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
+    """The frame of `--by`."""
+    from rankscope.compare import groups
+
+    numbers = analysis.selection.numbers
+    match by:
+        case By.RANK:
+            return result.ranks
+        case By.HOST:
+            return groups.by_host(analysis.chosen)
+        case By.ITERATION:
+            return groups.by_iteration(analysis.chosen, result.iterations)
+        case By.PHASE:
+            return groups.by_phase(analysis.chosen)
+        case By.COLLECTIVE:
+            return groups.by_collective(analysis.matched, numbers)
+
+
+def _write_json(db: Path, analysis: Analysis, result: Imbalance, frame: pl.DataFrame) -> None:
+    from rankscope.render import documents
+
+    console.write(
+        documents.dumps(
+            documents.document(
+                "imbalance",
+                db,
+                analysis.facts,
+                analysis.problems,
+                {
+                    "metrics": documents.metrics(result.metrics),
+                    "ranks": documents.ranks(result),
+                    "iterations": documents.rows(result.iterations),
+                    "verdict": documents.verdict(result.verdict),
+                    "rows": documents.rows(frame),
+                },
+            )
+        )
+    )
+
+
+def _write_tables(
+    analysis: Analysis,
+    result: Imbalance,
+    frame: pl.DataFrame,
+    by: By,
+    metric: list[str] | None,
+    output: Format,
+    every: bool,
+) -> None:
+    from rankscope.render import formats, tables
+
+    shown: list[Table] = [
+        tables.metrics_table(result.metrics, result.statistic, every or metric is not None)
+    ]
+    if by is By.RANK:
+        shown.append(tables.ranks_table(result, metric))
+    elif by is By.ITERATION:
+        shown = [tables.iterations_table(result, metric[0] if metric else "work")]
+    else:
+        shown = [tables.rows_table(frame, f"By {by.value} (ms)")]
+    lines = [
+        result.verdict.sentence,
+        f"Next: {result.verdict.next}.",
+        tables.run_line(analysis.facts),
+    ]
+    if output is Format.MARKDOWN:
+        console.write("\n\n".join([*lines, *map(formats.markdown, shown)]))
+        return
+    console.headline(lines[0])
+    for line in lines[1:]:
+        console.write(line)
+    for table in shown:
+        console.write("")
+        console.show(table, every)
+
+
+def _gate(result: Imbalance, limit: float) -> None:
+    """The exit code of `--fail-above`."""
+    if result.verdict.kind == "inconclusive":
+        console.error("--fail-above: the verdict is inconclusive", hint=result.verdict.next)
+        raise typer.Exit(3)
+    excess = (result.verdict.excess or 0.0) * 100
+    if excess > limit:
+        console.error(
+            f"--fail-above {limit:g}: the excess is {excess:.1f} % of the median iteration",
+            hint="rankscope pick-reports names the reports to open",
+        )
+        raise typer.Exit(10)

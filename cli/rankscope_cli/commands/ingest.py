@@ -1,0 +1,177 @@
+"""`rankscope ingest`: reports → one database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import (
+    Db,
+    Format,
+    FormatOption,
+    IterationOption,
+    OnError,
+    PhaseOption,
+    Quiet,
+    RankPattern,
+    Verbose,
+    Version,
+)
+
+if TYPE_CHECKING:
+    from rankscope.run import Run
+
+EXAMPLES = """
+Examples:
+
+  rankscope ingest profiles/
+
+  rankscope ingest 'run7/*/report_*.sqlite' --db run7.duckdb
+
+  rankscope ingest profiles/ --iteration 'my_step_(\\d+)' --phase forward='fprop.*'
+"""
+
+
+def ingest(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Reports, folders of them, globs.")
+    ],
+    db: Db = Path("rankscope.duckdb"),
+    iteration: IterationOption = None,
+    phase: PhaseOption = None,
+    rank_pattern: RankPattern = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, metavar="N", help="Worker processes; else one a core."),
+    ] = None,
+    on_error: Annotated[
+        OnError, typer.Option("--on-error", help="A bad report stops everything, or is left out.")
+    ] = OnError.FAIL,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Start the database over.")] = False,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            "--ranks",
+            metavar="0,7,100:120",
+            help="Only these ranks; the reports of others are neither exported nor read.",
+        ),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Version = False,
+) -> None:
+    """Read the reports of a run, one or several ranks each, into one database."""
+    from rankscope.run import ingest as ingest_reports
+
+    with console.progress(quiet) as (started, advance):
+        run = ingest_reports(
+            paths,
+            db,
+            iteration=iteration,
+            phases=_phases(phase or []),
+            rank_pattern=rank_pattern,
+            jobs=jobs,
+            on_error=on_error.value,
+            rebuild=rebuild,
+            ranks=None if ranks is None else _ranks(ranks),
+            started=started,
+            progress=advance,
+        )
+    _show(run, output, quiet, verbose)
+
+
+ingest.__doc__ = f"{ingest.__doc__}\n{EXAMPLES}"
+
+
+def _phases(given: list[str]) -> dict[str, str]:
+    from rankscope.errors import UsageError
+
+    phases: dict[str, str] = {}
+    for text in given:
+        name, equals, pattern = text.partition("=")
+        if not equals or not pattern:
+            raise UsageError(f"--phase {text!r} is not NAME=REGEX", hint="--phase forward='fprop'")
+        phases[name] = f"{phases[name]}|{pattern}" if name in phases else pattern
+    return phases
+
+
+def _ranks(text: str) -> set[int]:
+    """`0,7,100:120` as ranks; the end of a range is not in it, as in Python."""
+    from rankscope.errors import UsageError
+
+    found: set[int] = set()
+    try:
+        for part in text.split(","):
+            begin, colon, end = part.partition(":")
+            found |= {*range(int(begin), int(end))} if colon else {int(begin)}
+    except ValueError as error:
+        raise UsageError(
+            f"--ranks {text!r} is not a list of ranks", hint="like 0,7,100:120"
+        ) from error
+    return found
+
+
+def _show(run: Run, output: Format, quiet: bool, verbose: bool) -> None:
+    from rankscope.render import documents, formats, tables
+    from rankscope.render.text import short_path, size, span
+
+    done = run.ingested
+    assert done is not None
+    analysis = run.analysis()
+    outcomes = documents.outcomes(done.outcomes)
+    if output is Format.JSON:
+        console.write(
+            documents.dumps(
+                documents.document(
+                    "ingest",
+                    run.db,
+                    analysis.facts_or_none(),
+                    analysis.problems_or_stored(),
+                    {"reports": outcomes, "seconds": done.seconds, "events": done.events},
+                )
+            )
+        )
+        return
+    import polars as pl
+
+    frame = pl.DataFrame(
+        [{**each, "path": short_path(Path(each["path"]))} for each in outcomes],
+        infer_schema_length=None,
+    )
+    if output is Format.CSV:
+        console.write(formats.csv(frame))
+        return
+    if output is Format.MARKDOWN:
+        console.write(formats.markdown(tables.rows_table(frame, "Reports")))
+        return
+    if verbose:
+        console.show(tables.rows_table(frame, "Reports"), every=True)
+    for outcome in done.outcomes:
+        if outcome.status == "skipped":
+            console.say(f"rankscope: skipped: {outcome.reason}")
+    console.warn(analysis.problems_or_stored(), quiet)
+    counts = {
+        status: sum(outcome.status == status for outcome in done.outcomes)
+        for status in ("read", "unchanged", "skipped")
+    }
+    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    ranks = sorted(analysis.frames.ranks["rank"])
+    world = f" of {analysis.world_size}" if analysis.world_size else ""
+    many = "report" if len(done.outcomes) == 1 else "reports"
+    total = sum(outcome.bytes for outcome in done.outcomes)
+    if any(outcome.kind == "nsys-report" for outcome in done.outcomes):
+        from rankscope.read import exports_bytes, exports_folder
+
+        console.say(
+            f"rankscope: exports take {size(exports_bytes())} in {exports_folder()}; "
+            "--rebuild clears those of its reports",
+            quiet,
+        )
+    console.write(
+        f"{len(done.outcomes)} {many} ({told}; {size(total)}, {done.events:,} events) in "
+        f"{done.seconds:.1f} s: ranks {span(ranks)}{world} in {short_path(run.db)}"
+    )

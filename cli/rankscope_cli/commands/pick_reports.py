@@ -1,0 +1,237 @@
+"""`rankscope pick-reports`: the reports to open side by side, and where to look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import (
+    Clock,
+    ClockOption,
+    Db,
+    Format,
+    FormatOption,
+    IncludeWarmup,
+    IterRange,
+    Quiet,
+    Statistic,
+    StatisticOption,
+    Verbose,
+    Version,
+    looking,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rankscope.pick import Picks
+    from rankscope.records import Problem
+
+
+WINDOW_PARTS = ("iteration", "start_ns", "end_ns", "shared_start_ns", "shared_end_ns")
+
+LARGE_GUI_BYTES = 16 * 10**9
+"""What a workstation has to spare; picks that need more are warned of."""
+
+LONGEST_COMMAND = 20_000
+"""Paths are long, and half a command is none."""
+
+
+def pick_reports(
+    db: Db = Path("rankscope.duckdb"),
+    iter_range: IterRange = None,
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", metavar="NAME", help="What to pick by; else time_to_all_reduce."),
+    ] = None,
+    statistic: StatisticOption = Statistic.MEAN,
+    clock: ClockOption = Clock.AUTO,
+    include_warmup: IncludeWarmup = False,
+    view: Annotated[
+        Path | None,
+        typer.Option(
+            "--view",
+            metavar="FILE.nsys-view",
+            help="Write the document that shows them on one timeline of the GUI.",
+        ),
+    ] = None,
+    open_them: Annotated[
+        bool, typer.Option("--open", help="Start the GUI with the picked reports.")
+    ] = False,
+    copy_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--copy-to",
+            metavar="DIR",
+            help="Copy them there, with their view document: login nodes have no GUI.",
+        ),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Version = False,
+) -> None:
+    """The min / median / max reports to open side by side, and where to look in them.
+
+    Examples:
+
+      rankscope pick-reports
+
+      rankscope pick-reports --metric load --iter-range 10:50 --view slow.nsys-view
+
+      rankscope pick-reports --copy-to picks/
+    """
+    from rankscope.render import documents, tables
+    from rankscope.run import open_run, picks_of
+
+    analysis = open_run(db).analysis(looking(iter_range, clock, statistic, include_warmup))
+    picks = picks_of(analysis, metric)
+    shown = _show(picks, view, copy_to, open_them)
+    problems = [*analysis.problems, *_problems(picks)]
+    if output is Format.JSON:
+        console.write(
+            documents.dumps(
+                documents.document(
+                    "pick-reports",
+                    db,
+                    analysis.facts,
+                    problems,
+                    documents.picks(picks, shown.command, shown.view, shown.rsync),
+                )
+            )
+        )
+        return
+    _write(picks, shown, output)
+    console.warn(problems, quiet)
+    if verbose:
+        console.say(f"rankscope: {tables.run_line(analysis.facts)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What was done with the picked reports, and how to open them."""
+
+    command: str | None
+    view: Path | None
+    rsync: str | None
+    opened: str | None
+
+
+def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool) -> Shown:
+    """Copy, write the view document, start the GUI, as asked."""
+    import socket
+
+    from rankscope import show
+    from rankscope.errors import ReportError
+    from rankscope.render.view import open_command, rsync_command
+
+    files = picks.files
+    if (view or copy_to or open_them) and picks.unopenable:
+        raise ReportError(
+            f"{picks.unopenable[0]}: no .nsys-rep lies beside it, and the GUI opens only those",
+            hint="put the reports beside their exports, or ingest the reports themselves",
+        )
+    if copy_to is not None:
+        files = show.copy_reports(picks, copy_to)
+        view = view or copy_to / "rankscope.nsys-view"
+    if view is not None:
+        show.write_view(files, view)
+    opened = None
+    if open_them:
+        together = view is not None and show.gui_takes_views()
+        opened = show.open_gui((view,) if view is not None and together else files)
+        if not together and len(files) > 1:
+            opened += ", each report in a tab of its own"
+    return Shown(
+        command=open_command(files if view is None else (view,))
+        if files and not picks.unopenable
+        else None,
+        view=view,
+        rsync=None if copy_to is None else rsync_command(copy_to, socket.gethostname()),
+        opened=opened,
+    )
+
+
+def _problems(picks: Picks) -> list[Problem]:
+    from rankscope.records import Problem
+    from rankscope.render.text import short_path, size
+
+    missing = [
+        Problem(
+            "report-missing",
+            f"{short_path(path)}: no .nsys-rep lies beside it, and the GUI opens only those",
+        )
+        for path in picks.unopenable
+    ]
+    if picks.gui_bytes <= LARGE_GUI_BYTES:
+        return missing
+    large = Problem(
+        "picks-large",
+        f"the picked reports together need at least {size(picks.gui_bytes)} of memory in the GUI; "
+        "open two of them, or capture fewer iterations",
+    )
+    return [*missing, large]
+
+
+def _write(picks: Picks, shown: Shown, output: Format) -> None:
+    from rankscope.render import formats, tables
+    from rankscope.render.text import plain, short_path, size
+
+    if output is Format.CSV:
+        console.write(formats.csv(_frame(picks)))
+        return
+    every = [
+        tables.picks_table(picks),
+        tables.windows_table(picks, "worst"),
+        tables.windows_table(picks, "typical"),
+    ]
+    if output is Format.MARKDOWN:
+        console.write("\n\n".join(map(formats.markdown, every)))
+    else:
+        for table in every:
+            console.show(table)
+            console.write("")
+    cost = f"{size(picks.total_bytes)}, about {size(picks.gui_bytes)} of memory in the GUI"
+    if shown.command is not None and shown.view is None:
+        console.write(f"Open them in tabs ({cost}; --view puts them on one timeline):")
+        console.write(f"  {plain(shown.command, LONGEST_COMMAND)}")
+    elif shown.command is not None and shown.view is not None:
+        console.write(f"Open them on one timeline ({cost}), then click Apply:")
+        console.write(f"  {plain(shown.command, LONGEST_COMMAND)}")
+        console.write(
+            f"  (2022.4 hangs on that line: there File > Open {short_path(shown.view)}). Rows are "
+            "named by host and pid, and stand in that order."
+        )
+    if shown.opened is not None:
+        console.write(shown.opened[:1].upper() + shown.opened[1:] + ".")
+    if shown.rsync is not None:
+        console.write("Fetch them to where the GUI runs:")
+        console.write(f"  {plain(shown.rsync, LONGEST_COMMAND)}")
+
+
+def _frame(picks: Picks) -> pl.DataFrame:
+    """A row per pick."""
+    import polars as pl
+
+    return pl.DataFrame(
+        [
+            {
+                "label": each.label,
+                "rank": each.rank,
+                "report": str(each.report),
+                "host": each.host,
+                "pid": each.pid,
+                "value_ns": each.value_ns,
+                **{
+                    f"{name}_{part}": getattr(moment, part)
+                    for name, moment in (("worst", each.worst), ("typical", each.typical))
+                    for part in WINDOW_PARTS
+                },
+            }
+            for each in picks.picks
+        ]
+    )

@@ -1,0 +1,102 @@
+"""The command `rankscope`: its commands assembled, errors turned into exit codes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.commands import imbalance, ingest, pick_reports
+from rankscope_cli.options import Version
+
+EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
+
+app = typer.Typer(
+    name="rankscope",
+    help="Which rank of a distributed training job is slow, in which iterations, in which phase, "
+    "what it costs, and which reports to open side by side.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("ingest")(ingest.ingest)
+app.command("imbalance")(imbalance.imbalance)
+app.command("pick-reports")(pick_reports.pick_reports)
+
+
+@app.callback()
+def _shared(version: Version = False) -> None:
+    """Options before the command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with the contract's code."""
+    if sys.stdout is None:  # closed by the caller (>&-)
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    from rankscope.errors import RankscopeError
+
+    try:
+        code = app(arguments, standalone_mode=False, prog_name="rankscope")
+        sys.stdout.flush()
+    except RankscopeError as error:
+        console.error(error.message, error.hint)
+        return _exit_code(error)
+    except typer.TyperException as error:
+        return _usage(error)
+    except (KeyboardInterrupt, typer.Abort):
+        console.error("interrupted", "the same command goes on from here")
+        return EXIT_INTERRUPTED
+    except SystemExit:  # how rich and typer end when the reader of a pipe has gone
+        return 0
+    except OSError as error:
+        return _output_failed(error)
+    return code if isinstance(code, int) else 0
+
+
+def _output_failed(error: OSError) -> int:
+    """The reader of a pipe (head, less) has seen enough, or the disk is full."""
+    if error.errno not in (errno.EPIPE, errno.ENOSPC):
+        raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+    if error.errno == errno.EPIPE:
+        return 0
+    console.error("the output cannot be written (no space left)", "write it elsewhere")
+    return EXIT_TOOL
+
+
+def _exit_code(error: Exception) -> int:
+    from rankscope import errors
+
+    for kind, code in (
+        (errors.UsageError, EXIT_USAGE),
+        (errors.ReportError, EXIT_REPORTS),
+        (errors.DatabaseError, EXIT_DATABASE),
+        (errors.ToolError, EXIT_TOOL),
+    ):
+        if isinstance(error, kind):
+            return code
+    return 1
+
+
+def _usage(error: typer.TyperException) -> int:
+    """A wrong option or argument, in our own two lines."""
+    context = getattr(error, "ctx", None)
+    path = getattr(context, "command_path", "rankscope")
+    message = " ".join(error.format_message().split()).replace("Value error, ", "")
+    if not message or type(error).__name__ == "NoArgsIsHelpError":
+        console.write(error.format_message())
+        return EXIT_USAGE
+    console.error(message[:1].lower() + message[1:].rstrip("."), f"see {path} --help")
+    return EXIT_USAGE
+
+
+if __name__ == "__main__":
+    main()

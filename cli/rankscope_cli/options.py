@@ -1,0 +1,140 @@
+"""Options that commands share, declared once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankscope_cli import console
+
+if TYPE_CHECKING:
+    from rankscope.records import Options
+
+
+class Format(StrEnum):
+    """How a result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+
+
+class Clock(StrEnum):
+    """Which clock times are taken from."""
+
+    AUTO = "auto"
+    GPU = "gpu"
+    HOST = "host"
+
+
+class Statistic(StrEnum):
+    """How a rank's iterations become its score."""
+
+    MEAN = "mean"
+    MEDIAN = "median"
+    P95 = "p95"
+
+
+class OnError(StrEnum):
+    """What a bad report does."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class By(StrEnum):
+    """Rows of the imbalance table."""
+
+    RANK = "rank"
+    HOST = "host"
+    ITERATION = "iteration"
+    PHASE = "phase"
+    COLLECTIVE = "collective"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from rankscope import __version__
+
+        console.write(f"rankscope {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option(
+        "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
+]
+Db = Annotated[
+    Path,
+    typer.Option(
+        "--db",
+        envvar="RANKSCOPE_DB",
+        metavar="FILE",
+        readable=False,  # whether it is readable is the database's to say
+        help="Database of the run.",
+    ),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to write the result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no warnings.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
+IterRange = Annotated[
+    str | None,
+    typer.Option(
+        "--iter-range",
+        metavar="A:B",
+        help="Iterations to look at, like a Python slice of their numbers: 10:50, 10:, -20:.",
+    ),
+]
+ClockOption = Annotated[
+    Clock, typer.Option("--clock", help="Time by the device's work or by the host's ranges.")
+]
+StatisticOption = Annotated[
+    Statistic, typer.Option("--statistic", help="How a rank's iterations become its score.")
+]
+IncludeWarmup = Annotated[
+    bool, typer.Option("--include-warmup", help="Keep the iterations that warm-up leaves out.")
+]
+IterationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--iteration",
+        metavar="REGEX|whole",
+        help="Names of the iteration ranges; a first group is the number. "
+        "'whole': each capture is one iteration.",
+    ),
+]
+PhaseOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--phase",
+        metavar="NAME=REGEX",
+        help="Names of a phase's ranges (load, forward, backward, optimizer, other); repeatable.",
+    ),
+]
+RankPattern = Annotated[
+    str | None,
+    typer.Option(
+        "--rank-pattern", metavar="REGEX", help="Rank from the report's path: group 'rank'."
+    ),
+]
+
+
+def looking(
+    iter_range: str | None, clock: Clock, statistic: Statistic, include_warmup: bool
+) -> Options:
+    """How to look at a run, as the options of a command say."""
+    from rankscope.compare.selection import parse_range
+    from rankscope.records import Options
+
+    return Options(
+        iter_range=None if iter_range is None else parse_range(iter_range),
+        clock=clock.value,
+        statistic=statistic.value,
+        include_warmup=include_warmup,
+    )

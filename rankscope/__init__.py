@@ -1,0 +1,60 @@
+"""Which rank of a distributed training job is slow, in which iterations, in which phase.
+
+import rankscope
+
+run = rankscope.ingest(["profiles/"])
+print(run.imbalance(iter_range=slice(10, 50)).verdict.sentence)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rankscope.errors import (
+        DatabaseError,
+        RankscopeError,
+        ReportError,
+        ToolError,
+        UsageError,
+    )
+    from rankscope.pick import Picks
+    from rankscope.records import Imbalance, Options, Verdict
+    from rankscope.run import Run, ingest, open_run
+
+__all__ = [
+    "DatabaseError",
+    "Imbalance",
+    "Options",
+    "Picks",
+    "RankscopeError",
+    "ReportError",
+    "Run",
+    "ToolError",
+    "UsageError",
+    "Verdict",
+    "ingest",
+    "open_run",
+]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "run": ("Run", "ingest", "open_run"),
+    "pick": ("Picks",),
+    "records": ("Imbalance", "Options", "Verdict"),
+    "errors": ("DatabaseError", "RankscopeError", "ReportError", "ToolError", "UsageError"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used, so that `--help` need not wait for polars."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"rankscope.{home}"), name)
+    raise AttributeError(f"module 'rankscope' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

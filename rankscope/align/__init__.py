@@ -1,0 +1,1 @@
+"""The same collective on several ranks, and the clocks that this ties together."""

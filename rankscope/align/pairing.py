@@ -1,0 +1,176 @@
+"""Iterations without numbers: is the n-th on one rank the n-th on another? (method section 2)"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from rankscope.align.clocks import fit_clock
+from rankscope.align.match import SPLITTABLE
+from rankscope.errors import ReportError
+from rankscope.intervals import Times
+from rankscope.records import Problem, RunFrames
+
+FURTHEST = 50
+"""Captures that start further apart than this many steps are not looked for."""
+
+LEAST_OVERLAP = 4
+
+SHARPER = 4
+"""The right step's ends agree this many times better than any other step's."""
+
+
+def pair_iterations(
+    iterations: pl.DataFrame,
+    collectives: pl.DataFrame,
+    utc_starts: dict[int, int | None],
+    counted: list[int],
+) -> tuple[dict[int, int], list[Problem]]:
+    """How far to shift the counted iterations of each rank so that all mean the same steps.
+
+    Two things tell: the sequence of collectives, where an iteration differs from the others; and
+    the moments at which iterations' last collectives end, whose distances between two ranks
+    vary little only when the same steps are compared.
+
+    Args:
+        iterations: RANK_ITERATIONS.
+        collectives: COLLECTIVES.
+        utc_starts: rank → UTC of its report's time 0.
+        counted: ranks whose iterations carry no numbers.
+
+    Returns:
+        rank → shift (0 left out), and what the reader must know.
+
+    Raises:
+        ReportError: the sequences of two ranks fit nowhere.
+    """
+    if not counted or iterations["rank"].n_unique() < 2:
+        return {}, []
+    steps = _steps(iterations.filter("complete"), collectives, utc_starts)
+    reference = max(steps, key=lambda rank: (len(steps[rank][0]), -rank))
+    found: dict[int, int] = {}
+    unsure: list[int] = []
+    for rank, own in steps.items():
+        if rank == reference:
+            found[rank] = 0
+            continue
+        fits = _fits(own[0], steps[reference][0])
+        if not fits:
+            raise ReportError(
+                f"iterations carry no numbers, and the collectives of rank {rank} and rank "
+                f"{reference} fit at no step: they cannot be paired",
+                hint="number the ranges (f'step {i}'), or capture the same steps on every rank",
+            )
+        sharpest = _sharpest(own[1], steps[reference][1], fits)
+        if sharpest is None:
+            unsure.append(rank)
+        found[rank] = min(fits, key=abs) if sharpest is None else sharpest
+    lowest = min(found.values())
+    shifts = {rank: shift - lowest for rank, shift in found.items() if shift != lowest}
+    return shifts, _problems(shifts, unsure)
+
+
+def renumbered(frames: RunFrames, shifts: dict[int, int]) -> RunFrames:
+    """The frames with the iterations of some ranks shifted."""
+    if not shifts:
+        return frames
+
+    def shift(frame: pl.DataFrame) -> pl.DataFrame:
+        by = pl.col("rank").replace_strict(shifts, default=0, return_dtype=pl.Int64)
+        return frame.with_columns(iteration=pl.col("iteration") + by)
+
+    return replace(
+        frames,
+        iterations=shift(frames.iterations),
+        measures=shift(frames.measures),
+        collectives=shift(frames.collectives),
+        exposed=shift(frames.exposed),
+    )
+
+
+def _problems(shifts: dict[int, int], unsure: list[int]) -> list[Problem]:
+    doubt = "; nothing in their collectives proves or contradicts it" if unsure else ""
+    problems = [
+        Problem(
+            "matched-by-ordinal",
+            "iterations carry no numbers and are matched by counting" + doubt,
+            tuple(unsure),
+        )
+    ]
+    if shifts:
+        moved = ", ".join(f"rank {rank} by {shift}" for rank, shift in sorted(shifts.items()))
+        problems.append(
+            Problem(
+                "windows-shifted",
+                f"captures start at different steps; shifted by their collectives: {moved}",
+                tuple(sorted(shifts)),
+            )
+        )
+    return problems
+
+
+def _steps(
+    iterations: pl.DataFrame, collectives: pl.DataFrame, utc_starts: dict[int, int | None]
+) -> dict[int, tuple[list[str], Times]]:
+    """Per rank and iteration: its collectives as text, and the UTC end of the last one.
+
+    An iteration without one ends at -1.
+    """
+    spelled = (
+        collectives.group_by("rank", "iteration", "operation")
+        .agg(count=pl.len(), bytes=pl.col("bytes").sum())
+        .sort("operation")
+        .group_by("rank", "iteration", maintain_order=True)
+        .agg(text=pl.format("{}*{}:{}", "operation", "count", "bytes").str.join(" "))
+    )
+    ends = (
+        collectives.filter(pl.col("operation").is_in(SPLITTABLE))
+        .group_by("rank", "iteration")
+        .agg(end=pl.col("end_ns").max())
+    )
+    rows = (
+        iterations.select("rank", "iteration")
+        .join(spelled, on=["rank", "iteration"], how="left")
+        .join(ends, on=["rank", "iteration"], how="left")
+        .sort("rank", "iteration")
+    )
+    found: dict[int, tuple[list[str], Times]] = {}
+    for (rank,), frame in rows.partition_by("rank", as_dict=True).items():
+        start = utc_starts.get(rank) or 0
+        moments = (frame["end"] + start).fill_null(-1).to_numpy()
+        found[rank] = (frame["text"].fill_null("").to_list(), moments)
+    return found
+
+
+def _fits(own: list[str], reference: list[str]) -> list[int]:
+    """Shifts at which two sequences agree wherever they overlap."""
+    least = min(LEAST_OVERLAP, len(own), len(reference))
+    low = max(least - len(own), -FURTHEST)
+    high = min(len(reference) - least, FURTHEST)
+    fits = []
+    for shift in range(low, high + 1):
+        first, last = max(0, -shift), min(len(own), len(reference) - shift)
+        if own[first:last] == reference[first + shift : last + shift]:
+            fits.append(shift)
+    return fits
+
+
+def _sharpest(own: Times, reference: Times, fits: list[int]) -> int | None:
+    """The shift at which ends agree clearly best; None where none stands out."""
+    spreads: dict[int, int] = {}
+    for shift in fits:
+        first, last = max(0, -shift), min(len(own), len(reference) - shift)
+        mine, theirs = own[first:last], reference[first + shift : last + shift]
+        both = (mine >= 0) & (theirs >= 0)
+        if np.count_nonzero(both) >= LEAST_OVERLAP:
+            spreads[shift] = fit_clock(theirs[both], mine[both]).spread_ns
+    order = sorted(spreads, key=lambda shift: spreads[shift])
+    if not order:
+        return None
+    if len(order) == 1 and len(fits) == 1:
+        return order[0]
+    if len(order) > 1 and SHARPER * spreads[order[0]] <= spreads[order[1]]:
+        return order[0]
+    return None

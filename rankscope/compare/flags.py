@@ -1,0 +1,119 @@
+"""Which rank stands out in which iteration, and in which phase (method section 9)."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from rankscope.compare.metrics import PHASE_METRICS
+
+LEAST_EXCESS = 0.05
+"""Share of the iteration that an excess must pass to matter."""
+
+LEAST_Z = 3.5
+"""Modified z that an excess must pass to stand out (Iglewicz and Hoaglin)."""
+
+MAD_FLOOR = 0.005
+"""The MAD counts as at least this share of the median: it can be 0."""
+
+FEW_RANKS = 4
+"""With fewer ranks of a role their spread says nothing; a bootstrap interval decides."""
+
+RESAMPLES = 1000
+
+
+def flag(wide: pl.DataFrame, metric: str) -> pl.DataFrame:
+    """Every rank and iteration with its excess and whether it stands out.
+
+    An excess over the role's median in that iteration counts where it passes 5 % of the
+    iteration and its modified z passes 3.5, against the rank's own history or against its role
+    in that iteration; in a role of fewer than 4 ranks, against its own history or where the
+    bootstrap interval of the rank's mean excess lies above 5 % of the iteration.
+
+    Args:
+        wide: rank, role, iteration, `<metric>_ns`.
+        metric: `work`, or a phase where work is unknown.
+
+    Returns:
+        rank, role, iteration, excess_ns (null where unknown), length_ns (the role's median
+        iteration), flagged, cause (phase with the largest excess, where flagged) and
+        cause_excess_ns.
+    """
+    phases = [name for name in PHASE_METRICS if f"{name}_ns" in wide.columns]
+    role = ["role", "iteration"]
+    value = pl.col(f"{metric}_ns")
+    frame = wide.with_columns(
+        excess_ns=value - lower_median(value).over(role),
+        length_ns=lower_median(pl.col("iteration_ns")).over(role),
+        members=value.count().over(role),
+        **{
+            f"{name}_excess": pl.col(f"{name}_ns") - lower_median(pl.col(f"{name}_ns")).over(role)
+            for name in phases
+        },
+    )
+    matters = pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns")
+    own = modified_z(value, ["rank"]) > LEAST_Z
+    others = modified_z(value, role) > LEAST_Z
+    few = frame.filter(pl.col("members") < FEW_RANKS)
+    surely = pl.col("rank").is_in(surely_slow(few))
+    stands_out = own | pl.when(pl.col("members") < FEW_RANKS).then(surely).otherwise(others)
+    excesses = [pl.col(f"{name}_excess") for name in phases]
+    largest = pl.max_horizontal(excesses)
+    # Where no phase is known all time is `other`, and that causes nothing.
+    told_apart = pl.any_horizontal(
+        pl.col(f"{name}_ns").is_not_null() for name in phases if name != "other"
+    )
+    return (
+        frame.with_columns(flagged=(matters & stands_out).fill_null(False), largest=largest)
+        .with_columns(
+            cause=pl.when(pl.col("flagged") & told_apart).then(
+                pl.coalesce(
+                    pl.when(pl.col(f"{name}_excess") == largest).then(pl.lit(name))
+                    for name in phases
+                )
+            ),
+            cause_excess_ns=pl.when("flagged").then("largest"),
+        )
+        .select(
+            "rank",
+            "role",
+            "iteration",
+            "excess_ns",
+            "length_ns",
+            "flagged",
+            "cause",
+            "cause_excess_ns",
+            *(f"{name}_excess" for name in phases),
+        )
+    )
+
+
+def lower_median(value: pl.Expr) -> pl.Expr:
+    """The median; of an even count the lower of the middle two."""
+    return value.quantile(0.5, "lower").cast(pl.Int64)
+
+
+def modified_z(value: pl.Expr, over: list[str]) -> pl.Expr:
+    """0.6745 (x - median) / MAD within groups, of all rows without one; MAD floored."""
+    middle = value.median().over(over) if over else value.median()
+    off = (value - middle).abs().median()
+    spread = off.over(over) if over else off
+    return 0.6745 * (value - middle) / pl.max_horizontal(spread, MAD_FLOOR * middle.abs(), 1.0)
+
+
+def surely_slow(frame: pl.DataFrame) -> list[int]:
+    """Ranks whose mean excess lies above 5 % of the iteration in 97.5 % of resamples, ascending.
+
+    Args:
+        frame: rank, excess_ns, length_ns.
+    """
+    draw = np.random.default_rng(0)
+    slow = []
+    for (rank,), rows in frame.partition_by("rank", as_dict=True).items():
+        share = (rows["excess_ns"] / rows["length_ns"]).drop_nulls().to_numpy()
+        if len(share) < 2:
+            continue
+        sample = draw.choice(share, size=(RESAMPLES, len(share))).mean(axis=1)
+        if np.quantile(sample, 0.025) > LEAST_EXCESS:
+            slow.append(int(rank))
+    return sorted(slow)

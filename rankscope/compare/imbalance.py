@@ -1,0 +1,72 @@
+"""Scores of ranks and how far they lie apart (method section 8)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.records import MetricSummary, Score
+
+STATISTICS = ("mean", "median", "p95")
+
+
+LEAST_KNOWN = 0.5
+"""Share of the chosen iterations in which a rank must have a metric to have a score."""
+
+
+def score(column: str, statistic: str) -> pl.Expr:
+    """A rank's score from its iterations, whole ns."""
+    values = pl.col(column)
+    by_name = {
+        "mean": values.mean(),
+        "median": values.quantile(0.5, "lower"),
+        "p95": values.quantile(0.95, "higher"),
+    }
+    known = values.count() >= LEAST_KNOWN * pl.len()
+    return pl.when(known).then(by_name[statistic].round().cast(pl.Int64)).alias(column)
+
+
+def scores(wide: pl.DataFrame, metrics: list[str], statistic: str) -> pl.DataFrame:
+    """Each rank's scores: rank and `<metric>_ns`, null where it mostly lacks the metric."""
+    return (
+        wide.group_by("rank").agg(score(f"{name}_ns", statistic) for name in metrics).sort("rank")
+    )
+
+
+def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSummary:
+    """One metric across ranks; all None where a rank lacks it, and no spread of one rank.
+
+    Args:
+        wide: rank, iteration, `<metric>_ns` of the chosen iterations.
+        ranked: what `scores` returned.
+        metric: its name.
+    """
+    column = f"{metric}_ns"
+    if ranked.is_empty() or ranked[column].null_count():
+        return MetricSummary(metric, None, None, None, None, None, None)
+    order = ranked.sort(column, "rank").select("rank", column).rows()
+    mean = sum(value for _, value in order) / len(order)
+    low, middle = (Score(*order[index]) for index in (0, (len(order) - 1) // 2))
+    highest = min(rank for rank, value in order if value == order[-1][1])
+    high = Score(highest, order[-1][1])
+    lost = wide.drop_nulls(column).select(
+        (pl.col(column).max().over("iteration") - pl.col(column)).sum()
+    )
+    several = len(order) > 1
+    return MetricSummary(
+        metric=metric,
+        mean=mean,
+        min=low,
+        median=middle,
+        max=high,
+        imbalance=high.value_ns / mean - 1 if mean and several else None,
+        lost_ns=int(lost.item()) if several else None,
+    )
+
+
+def modified_z(ranked: pl.DataFrame, metric: str) -> pl.DataFrame:
+    """rank, z: 0.6745 (x - median) / MAD of the scores, the MAD at least 0.5 % of the median."""
+    value = pl.col(f"{metric}_ns").cast(pl.Float64)
+    spread = (value - value.median()).abs().median()
+    floored = pl.max_horizontal(spread, 0.005 * value.median().abs())
+    z = pl.when(floored > 0).then(0.6745 * (value - value.median()) / floored)
+    return ranked.select("rank", z=z)

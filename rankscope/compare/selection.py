@@ -1,0 +1,181 @@
+"""Which iterations count: complete on every rank, in range, past the warm-up (method section 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rankscope.errors import ReportError, UsageError
+from rankscope.records import Problem
+
+ROLLING = 5
+SETTLED_MADS = 5.0
+WARMUP_SHARE = 0.1
+WARMUP_LEAST = 3
+MAD_FLOOR = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The chosen iterations."""
+
+    numbers: tuple[int, ...]
+    warmup: tuple[int, ...]  # left out (or, with include_warmup, kept all the same)
+    problems: tuple[Problem, ...]
+
+
+def parse_range(text: str) -> slice:
+    """`10:50` as a slice of iteration numbers.
+
+    Raises:
+        UsageError: not `A:B`.
+    """
+    parts = text.split(":")
+    try:
+        if len(parts) != 2:
+            raise ValueError(text)
+        begin, end = (int(part) if part.strip() else None for part in parts)
+    except ValueError as error:
+        raise UsageError(
+            f"--iter-range {text!r} is not A:B",
+            hint="like a Python slice of iteration numbers: 10:50, 10:, :50, -20:",
+        ) from error
+    return slice(begin, end)
+
+
+def select(
+    iterations: pl.DataFrame,
+    lengths: pl.DataFrame,
+    iter_range: slice | None,
+    include_warmup: bool,
+) -> Selection:
+    """The iterations to compare.
+
+    Args:
+        iterations: RANK_ITERATIONS of all ranks.
+        lengths: iteration, rank, iteration_ns on the chosen clock.
+        iter_range: slice of numbers; negatives count complete iterations from the end.
+        include_warmup: keep what warm-up would leave out.
+
+    Raises:
+        UsageError: nothing is left.
+        ReportError: no iteration is complete on every rank.
+    """
+    problems: list[Problem] = []
+    complete = iterations.filter("complete")
+    common = common_iterations(iterations)
+    total = complete["iteration"].n_unique()
+    if len(common) < total:
+        problems.append(_uneven(complete, common, total))
+    if not common:
+        raise ReportError(
+            "no iteration is complete on every rank: the reports share no step",
+            hint="do the reports belong to one run, and do their captures overlap?",
+        )
+    chosen = _in_range(common, iter_range)
+    if not chosen:
+        raise UsageError(
+            f"--iter-range {_shown(iter_range)} selects nothing",
+            hint=f"iterations {common[0]} to {common[-1]} are complete on every rank",
+        )
+    warmup, settled = _warmup(common, lengths)
+    if not settled:
+        problems.append(
+            Problem(
+                "warmup-unsettled",
+                "iteration times had not settled within the first tenth of the run; only "
+                "iteration 0 is left out as warm-up",
+            )
+        )
+    kept = chosen if include_warmup else [number for number in chosen if number not in warmup]
+    if not kept:
+        raise UsageError(
+            "all selected iterations are warm-up",
+            hint="widen --iter-range, or add --include-warmup",
+        )
+    left_out = () if include_warmup else tuple(number for number in warmup if number in chosen)
+    return Selection(tuple(kept), left_out, tuple(problems))
+
+
+def common_iterations(iterations: pl.DataFrame) -> list[int]:
+    """Numbers of the iterations that are complete on every rank, ascending.
+
+    Args:
+        iterations: RANK_ITERATIONS of all ranks.
+    """
+    ranks = iterations["rank"].n_unique()
+    counts = (
+        iterations.filter("complete")
+        .group_by("iteration")
+        .agg(ranks=pl.col("rank").n_unique())
+        .sort("iteration")
+    )
+    return counts.filter(pl.col("ranks") == ranks)["iteration"].to_list()
+
+
+def _in_range(common: list[int], wanted: slice | None) -> list[int]:
+    if wanted is None:
+        return common
+
+    def bound(value: int | None, default: float) -> float:
+        if value is None:
+            return default
+        if value >= 0:
+            return value
+        index = len(common) + value
+        return common[index] if index >= 0 else float("-inf")
+
+    low, high = bound(wanted.start, float("-inf")), bound(wanted.stop, float("inf"))
+    return [number for number in common if low <= number < high]
+
+
+def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], bool]:
+    """Iterations that are warm-up, and whether the run's iteration time then settled.
+
+    Iteration 0 always; then up to the first whose rolling median (5) lies within 5 MADs of the
+    second half's median, if that is within the first tenth of the run.
+    """
+    times = (
+        lengths.filter(pl.col("iteration").is_in(common))
+        .group_by("iteration")
+        .agg(pl.col("iteration_ns").median())
+        .sort("iteration")
+        .drop_nulls()
+    )
+    if len(common) == 1:  # a capture taken as a whole, say: there is nothing else to keep
+        return frozenset(), True
+    always = frozenset(common[:1]) & {0}
+    values = times["iteration_ns"].to_numpy()
+    half = values[len(values) // 2 :]
+    if not len(half):
+        return always, True
+    level = float(np.median(half))
+    mad = max(float(np.median(np.abs(half - level))), MAD_FLOOR * level)
+    limit = max(WARMUP_LEAST, int(WARMUP_SHARE * len(values)))
+    numbers = times["iteration"].to_list()
+    for first in range(len(always), min(limit, len(values) - 1) + 1):
+        if abs(float(np.median(values[first : first + ROLLING])) - level) <= SETTLED_MADS * mad:
+            return always | {*numbers[:first]}, True
+    return always, False
+
+
+def _uneven(complete: pl.DataFrame, common: list[int], total: int) -> Problem:
+    spans = complete.group_by("rank").agg(pl.len().alias("count")).sort("rank")
+    short = spans.filter(pl.col("count") < spans["count"].max())["rank"].to_list()
+    fewest = f"; fewest on rank {short[0]}" if short else ""
+    return Problem(
+        "iterations-uneven",
+        f"only {len(common)} of {total} iterations are complete on every rank; the others are "
+        f"left out{fewest}",
+        tuple(short),
+    )
+
+
+def _shown(wanted: slice | None) -> str:
+    if wanted is None:
+        return ":"
+    return f"{'' if wanted.start is None else wanted.start}:" + (
+        "" if wanted.stop is None else str(wanted.stop)
+    )

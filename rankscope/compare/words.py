@@ -1,0 +1,55 @@
+"""The words of a verdict."""
+
+from __future__ import annotations
+
+from rankscope.compare.problems import listed
+
+
+def accusation(
+    who: str, ranks: int, kind: str, period: int | None, iterations: list[int], count: int,
+    cause: str | None, share: float, excess: int, typical: int, gain: int | None, total: int,
+    metric: str,
+) -> str:  # fmt: skip
+    """Who is slow, when, by how much, in what, and what fixing it would save."""
+    verb, them = ("is", "it") if ranks == 1 else ("are", "them")
+    when = {
+        "persistent": f"in {len(iterations)} of {count} iterations",
+        "periodic": f"in every {ordinal(period or 0)} iteration ({listed(iterations)})",
+        "transient": f"in {plural(len(iterations), 'iteration')} ({listed(iterations)}) of {count}",
+    }[kind]
+    part = "" if cause is None else f" {share:.0%} of it in {cause}."
+    costs = (
+        ""
+        if gain is None
+        else f" Fixing {them} would save {ms(gain)}, {gain / total:.1%} of the time."
+    )
+    return (
+        f"{who} {verb} slow {when}: {ms(excess)} more {metric} than the median rank, "
+        f"{excess / typical:.0%} of the median iteration;{part}{costs}"
+    )
+
+
+def who(ranks: tuple[int, ...], hosts: dict[int, str | None]) -> str:
+    """`Rank 1 (node0)`, `Ranks 1, 2`."""
+    if len(ranks) > 1:
+        return f"Ranks {listed(list(ranks))}"
+    host = hosts.get(ranks[0])
+    return f"Rank {ranks[0]}" + ("" if host is None else f" ({host})")
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """`1 iteration`, `2 iterations`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `7th`."""
+    ending = (
+        "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number}{ending}"
+
+
+def ms(nanoseconds: int) -> str:
+    """`12.3 ms` of ns."""
+    return f"{nanoseconds / 1e6:.1f} ms"

@@ -1,0 +1,156 @@
+"""Paths → report files: what to read, found without reading it."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from rankscope.errors import ReportError, UnreadableReport, UsageError
+from rankscope.records import ReportFile
+
+REPORT, SQLITE, PARQUETDIR = "nsys-report", "nsys-sqlite", "nsys-parquetdir"
+
+KINDS = {".nsys-rep": REPORT, ".qdrep": REPORT, ".sqlite": SQLITE}
+"""Endings of report files → format."""
+
+PARQUET_END = "_pqtdir"
+"""How the name of a folder of Parquet files ends."""
+
+PREFERENCE = (SQLITE, PARQUETDIR, REPORT)
+"""Of one report's forms the one to read: an export spares exporting, and SQLite holds most."""
+
+
+def discover(
+    paths: Iterable[str | Path], on_error: Callable[[Path, ReportError], None] | None = None
+) -> list[ReportFile]:
+    """The reports under `paths` (files, folders searched recursively, globs), by path.
+
+    A report reached twice counts once. A report and its exports side by side are one report,
+    read from an export that is not older than it.
+
+    Args:
+        paths: where to look.
+        on_error: called with a report or folder that cannot be read, and why; default: raise.
+
+    Raises:
+        UsageError: a path that does not exist, or nothing that looks like a report.
+        ReportError: a folder that cannot be listed, a dangling link, a name that is not UTF-8.
+    """
+
+    def fail(path: Path, error: ReportError) -> None:
+        if on_error is None:
+            raise error
+        on_error(path, error)
+
+    paths = list(paths)
+    found: dict[Path, ReportFile] = {}
+    for path in _expand(paths):
+        for file, kind in _walk(path, fail):
+            try:
+                found.setdefault(file.resolve(), _describe(file, kind))
+            except UnreadableReport as error:
+                fail(file, error)
+    if not found:
+        raise UsageError(
+            f"no reports found in {', '.join(str(path) for path in paths)}",
+            hint=f"reports end in {', '.join(KINDS)} or {PARQUET_END}",
+        )
+    forms: dict[Path, list[ReportFile]] = {}
+    for resolved, report in found.items():
+        forms.setdefault(_stem(resolved), []).append(report)
+    return sorted(map(_best, forms.values()), key=lambda report: report.path)
+
+
+def _best(forms: list[ReportFile]) -> ReportFile:
+    """The form of one report to read."""
+    written = [form.modified_ns for form in forms if form.kind == REPORT]
+    fresh = [form for form in forms if form.modified_ns >= max(written, default=0)]
+    return min(fresh, key=lambda form: (PREFERENCE.index(form.kind), form.path))
+
+
+def _stem(path: Path) -> Path:
+    """What a report and its exports have in common."""
+    if path.name.endswith(PARQUET_END):
+        return path.with_name(path.name.removesuffix(PARQUET_END))
+    return path.with_suffix("") if path.suffix.lower() in KINDS else path
+
+
+def _expand(paths: Iterable[str | Path]) -> Iterator[Path]:
+    for given in paths:
+        path = Path(given)
+        if str(given) and _exists(path):
+            yield path
+        elif matches := sorted(glob.glob(str(given), recursive=True)):
+            yield from map(Path, matches)
+        else:
+            raise UsageError(
+                f"{given}: no such file or folder", hint="check the path; globs may need quotes"
+            )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.lstat()
+    except PermissionError as error:
+        raise ReportError(
+            f"{path}: may not be looked at ({error.strerror})", hint="check its permissions"
+        ) from error
+    except OSError:
+        return False
+    return True
+
+
+def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tuple[Path, str]]:
+    """Reports at or below `path` with their formats."""
+    if not path.is_dir():  # what the user names himself is taken for a report
+        yield path, KINDS.get(path.suffix.lower(), SQLITE)
+        return
+    if path.name.endswith(PARQUET_END):
+        yield path, PARQUETDIR
+        return
+    seen: set[tuple[int, int]] = set()
+
+    def unlisted(error: OSError) -> None:
+        problem = ReportError(
+            f"{error.filename}: cannot be listed ({error.strerror})",
+            hint="check its permissions, or name the reports one by one",
+        )
+        fail(Path(str(error.filename)), problem)
+
+    for folder, subfolders, names in os.walk(path, onerror=unlisted, followlinks=True):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:  # a link that leads back up
+            subfolders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        yield from (
+            (Path(folder) / name, PARQUETDIR) for name in subfolders if name.endswith(PARQUET_END)
+        )
+        subfolders[:] = sorted(name for name in subfolders if not name.endswith(PARQUET_END))
+        yield from (
+            (Path(folder) / name, KINDS[Path(name).suffix.lower()])
+            for name in sorted(names)
+            if Path(name).suffix.lower() in KINDS
+        )
+
+
+def _describe(path: Path, kind: str) -> ReportFile:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise UnreadableReport(
+            f"{os.fsencode(path)!r}: its name is not UTF-8", hint="rename it"
+        ) from error
+    try:
+        if kind == PARQUETDIR:
+            files = [entry.stat() for entry in os.scandir(path) if entry.is_file()]
+            newest = max((status.st_mtime_ns for status in files), default=0)
+            return ReportFile(path, kind, sum(status.st_size for status in files), newest)
+        status = path.stat()
+    except OSError as error:
+        raise UnreadableReport(
+            f"{path}: cannot be read ({error.strerror})", hint="is it a dangling link?"
+        ) from error
+    return ReportFile(path, kind, status.st_size, status.st_mtime_ns)

@@ -1,0 +1,71 @@
+"""Every error rankscope raises on purpose.
+
+    RankscopeError
+    ├── UsageError              an option or argument that cannot be meant as written
+    ├── ReportError             a report, or a set of reports, that cannot be used
+    │   ├── UnreadableReport    not a report, empty, truncated, damaged
+    │   ├── NoIterations        nothing in the report is named like an iteration
+    │   ├── UnknownRank         nothing says whose report it is
+    │   ├── RankConflict        two claims to one rank, or evidence that contradicts itself
+    │   └── ForeignRun          a report of another job than the database holds
+    ├── DatabaseError           the database is missing, locked, damaged or of another version
+    └── ToolError               an outside program is missing or failed
+
+Each carries a one-line message that names the file or option, and a one-line hint that says what
+to do. Anything else that escapes from rankscope is a bug.
+"""
+
+from __future__ import annotations
+
+
+class RankscopeError(Exception):
+    """Base of all errors a user can cause and mend; `hint` says how."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint))
+
+
+def _rebuild(kind: type[RankscopeError], message: str, hint: str) -> RankscopeError:
+    """Restore an error that crossed a process border with its keyword-only hint."""
+    return kind(message, hint=hint)
+
+
+class UsageError(RankscopeError):
+    """An option or argument that cannot be meant as written."""
+
+
+class ReportError(RankscopeError):
+    """A report, or a set of reports, that cannot be used."""
+
+
+class UnreadableReport(ReportError):
+    """Not a report, or an empty, truncated or damaged one."""
+
+
+class NoIterations(ReportError):
+    """Nothing in the report is named like an iteration."""
+
+
+class UnknownRank(ReportError):
+    """Nothing says which rank wrote the report."""
+
+
+class RankConflict(ReportError):
+    """Two reports claim one rank, or one report's evidence contradicts itself."""
+
+
+class ForeignRun(ReportError):
+    """A report that belongs to another job than the database holds."""
+
+
+class DatabaseError(RankscopeError):
+    """The database is missing, locked, damaged or of another version."""
+
+
+class ToolError(RankscopeError):
+    """An outside program is missing or failed."""

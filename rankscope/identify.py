@@ -1,0 +1,218 @@
+"""Whose rank is this? Evidence, conflicts, never a guess."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
+from rankscope.records import CaptureFacts, Claim, RankIdentity
+
+RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?(\d{1,7})(?!\d)", re.IGNORECASE)
+"""A file name that says `rank` before the number."""
+
+LAST_NUMBER = re.compile(r"(?:^|[_\-.])(\d{1,7})$")
+"""A file name that ends in a number: weak, and believed only for want of anything else."""
+
+NAME_HINT = "say where it stands in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
+
+CLOCK_SLACK_NS = 60 * 10**9
+"""Captures of one job overlap in UTC, up to this much for the hosts' clocks."""
+
+
+def pattern(text: str | None) -> re.Pattern[str] | None:
+    """The user's `--rank-pattern`, checked.
+
+    Raises:
+        UsageError: no regular expression, or none with a group `rank`.
+    """
+    if text is None:
+        return None
+    try:
+        compiled = re.compile(text)
+    except re.error as error:
+        raise UsageError(
+            f"--rank-pattern {text!r} is not a regular expression ({error})",
+            hint="quote it for the shell",
+        ) from error
+    if not {"rank", "local"} & compiled.groupindex.keys():
+        raise UsageError(
+            f"--rank-pattern {text!r} has no group named rank", hint=NAME_HINT.split(": ")[1]
+        )
+    return compiled
+
+
+def claims_for_report(
+    path: Path, facts: CaptureFacts, own: re.Pattern[str] | None
+) -> tuple[Claim, ...]:
+    """What is claimed about a report of one rank, most trusted first.
+
+    The user's pattern, then the environment (of the process, else of the profiler's command),
+    then the file's name.
+
+    Raises:
+        RankConflict: variables that speak of one world disagree.
+        UsageError: the user's pattern does not fit the path.
+    """
+    if own is not None:
+        return (_by_pattern(path, own),)
+    first = next(iter(facts.environment), None)
+    for other in facts.environment[1:]:
+        assert first is not None
+        if other.rank != first.rank and other.world_size == first.world_size is not None:
+            raise RankConflict(
+                f"{path}: {first.source} says rank {first.rank}, {other.source} says {other.rank}",
+                hint=NAME_HINT,
+            )
+    named = _by_name(path)
+    return (*facts.environment, *(() if named is None else (named,)))
+
+
+def identities(
+    path: Path,
+    facts: CaptureFacts,
+    processes: Iterable[int],
+    process_ranks: dict[int, int],
+    own: re.Pattern[str] | None,
+) -> list[RankIdentity]:
+    """The rank of each process of a report that has iterations.
+
+    Args:
+        path: the report.
+        facts: what it says about its capture.
+        processes: keys of the processes with iterations.
+        process_ranks: process → rank, as the profiler's MPI trace states it.
+        own: the user's pattern.
+
+    Raises:
+        UnknownRank: no evidence, or several processes and nothing that tells them apart.
+        RankConflict: evidence that contradicts itself.
+    """
+    processes = sorted(processes)
+    if len(processes) > 1:
+        return _several(path, facts, processes, process_ranks)
+    claims = claims_for_report(path, facts, own)
+    stated = process_ranks.get(processes[0])
+    best = next(iter(claims), None)
+    if stated is not None and own is None:
+        if best is not None and best.source.startswith("environment") and best.rank != stated:
+            raise RankConflict(
+                f"{path}: {best.source} says rank {best.rank}, its MPI trace says {stated}",
+                hint=NAME_HINT,
+            )
+        if best is None or not best.source.startswith("environment"):
+            best = Claim(stated, None, "MPI trace")
+    if best is None:
+        raise UnknownRank(f"{path}: nothing says which rank wrote it", hint=NAME_HINT)
+    return [
+        RankIdentity(
+            best.rank, processes[0], facts.local_rank, best.world_size, facts.host, best.source
+        )
+    ]
+
+
+def _several(
+    path: Path, facts: CaptureFacts, processes: list[int], process_ranks: dict[int, int]
+) -> list[RankIdentity]:
+    unknown = [process for process in processes if process not in process_ranks]
+    if unknown:
+        pids = ", ".join(str(process & 0xFFFFFF) for process in processes)
+        raise UnknownRank(
+            f"{path}: holds {len(processes)} training processes (pids {pids}), and nothing says "
+            "which rank is which",
+            hint="profile each rank into a report of its own: nsys inside the launcher, not "
+            "around it, with -o report_%q{RANK}; under mpirun, --trace=mpi also tells",
+        )
+    ranks = [process_ranks[process] for process in processes]
+    if len({*ranks}) < len(ranks):
+        raise RankConflict(
+            f"{path}: two of its processes say they are the same rank: {sorted(ranks)}",
+            hint="was more than one job profiled into it? Profile each into its own report",
+        )
+    return [
+        RankIdentity(rank, process, None, None, facts.host, "MPI trace")
+        for rank, process in zip(ranks, processes, strict=True)
+    ]
+
+
+def _by_name(path: Path) -> Claim | None:
+    if found := RANK_IN_NAME.findall(path.stem):
+        return Claim(int(found[-1]), None, "file name") if len({*found}) == 1 else None
+    weak = LAST_NUMBER.search(path.stem)
+    return None if weak is None else Claim(int(weak[1]), None, "file name")
+
+
+def _by_pattern(path: Path, own: re.Pattern[str]) -> Claim:
+    fit = own.search(str(path))
+    groups = {} if fit is None else fit.groupdict()
+    try:
+        rank = groups.get("rank")
+        if rank is None:
+            raise ValueError("no rank")
+        world = groups.get("world")
+        return Claim(int(rank), None if world is None else int(world), "--rank-pattern")
+    except ValueError as error:
+        raise UsageError(
+            f"{path}: --rank-pattern finds no rank in its path",
+            hint="its group `rank` must match digits; the whole path is searched",
+        ) from error
+
+
+def name_disagrees(path: Path, identity: RankIdentity) -> int | None:
+    """The rank that the file's name spells out, where better evidence says otherwise.
+
+    A name that tells the local rank is no disagreement.
+    """
+    spelled = {int(found) for found in RANK_IN_NAME.findall(path.stem)}
+    if len(spelled) != 1 or identity.evidence in ("file name", "--rank-pattern"):
+        return None
+    (rank,) = spelled
+    return None if rank in (identity.rank, identity.local_rank) else rank
+
+
+def check_distinct(claims: Iterable[tuple[int, Path]], hint: str | None = None) -> None:
+    """Raises `RankConflict`, naming both files, where two reports claim one rank."""
+    seen: dict[int, Path] = {}
+    for rank, path in claims:
+        if rank in seen and seen[rank] != path:
+            raise RankConflict(
+                f"{seen[rank]} and {path} both claim rank {rank}",
+                hint=hint
+                or "ingest the reports of one run at a time, or tell ranks apart with "
+                "--rank-pattern",
+            )
+        seen[rank] = path
+
+
+def check_one_run(
+    facts: Iterable[tuple[Path, int | None, int | None, int | None]], hint: str
+) -> None:
+    """Raises `ForeignRun` where captures cannot be of one job.
+
+    Args:
+        facts: path, world size, UTC start and duration (ns) of each report; None is unknown.
+        hint: what to do.
+    """
+    size: tuple[Path, int] | None = None
+    earliest: tuple[Path, int] | None = None
+    latest: tuple[Path, int] | None = None
+    for path, world, begin, duration in facts:
+        if world is not None:
+            if size is not None and size[1] != world:
+                raise ForeignRun(
+                    f"{size[0]} is of a job of {size[1]} ranks, {path} of one of {world}",
+                    hint=hint,
+                )
+            size = size or (path, world)
+        if begin is None or duration is None:
+            continue
+        if earliest is None or begin + duration < earliest[1]:
+            earliest = (path, begin + duration)
+        if latest is None or begin > latest[1]:
+            latest = (path, begin)
+    if earliest and latest and latest[1] > earliest[1] + CLOCK_SLACK_NS:
+        apart = (latest[1] - earliest[1]) / 1e9
+        raise ForeignRun(
+            f"{latest[0]} was captured {apart:.0f} s after {earliest[0]} had ended", hint=hint
+        )

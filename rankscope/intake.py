@@ -1,0 +1,351 @@
+"""Reports into a database: look at all of them first, then read what is new, one by one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Container
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from rankscope import read
+from rankscope.analysis import Analysis
+from rankscope.errors import RankConflict, RankscopeError, ReportError, UsageError
+from rankscope.execute import map_reports
+from rankscope.extract import extract
+from rankscope.identify import check_distinct, check_one_run, claims_for_report, pattern
+from rankscope.records import (
+    CaptureFacts,
+    Claim,
+    Options,
+    ReportFile,
+    ReportOutcome,
+    ReportRows,
+    RunFrames,
+    ShapingOptions,
+)
+from rankscope.store import Database
+
+ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild"
+
+ONE_RUN = "ingest the reports of one run at a time"
+
+OWN_VARIABLES = ("environment RANK", "environment OMPI_COMM_WORLD_RANK", "--rank-pattern")
+"""Claims that are a rank's own; a launcher's variables say nothing of the ranks it starts."""
+
+Started = Callable[[list[ReportFile]], None]
+"""Called with the reports that will be read."""
+
+Progress = Callable[[ReportFile, int], None]
+"""Called after each report with it and the events read from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """A rank of the database that an ingest does not replace."""
+
+    rank: int | None
+    path: Path
+    world_size: int | None
+    utc_start_ns: int | None
+    duration_ns: int | None
+
+
+class Ingest:
+    """One ingest on its way; `outcomes` and `events` tell what it did."""
+
+    def __init__(
+        self,
+        target: Path,
+        options: ShapingOptions,
+        skip: bool,
+        rebuild: bool,
+        ranks: Container[int] | None = None,
+    ) -> None:
+        self.target = target
+        self.ranks = ranks
+        self.options = options
+        self.shaping = json.dumps(asdict(options), sort_keys=True)
+        self.skip = skip
+        self.rebuild = rebuild
+        self.outcomes: list[ReportOutcome] = []
+        self.events = 0
+
+    def run(
+        self, files: list[ReportFile], jobs: int | None, started: Started, progress: Progress
+    ) -> None:
+        """Read what is new or changed among `files`; each report is in whole or not at all."""
+        if self.rebuild:
+            Database.check_replaceable(self.target)
+            read.clear_exports(file.path for file in files)
+        known = None if self.rebuild else self._known()
+        to_read = self._look_first(self._sort_out(files, known), known)
+        started(to_read)
+        path = self.target
+        if self.rebuild:  # the old run stays until the new one is whole
+            path = self.target.with_name(self.target.name + ".rebuild")
+            _remove(path)
+        try:
+            self._read(path, to_read, jobs, progress)
+        except RankscopeError:
+            if self.rebuild:
+                _remove(path)
+            raise
+        if not any(outcome.status != "skipped" for outcome in self.outcomes):
+            raise ReportError(
+                f"none of the {len(files)} reports could be used: {self.outcomes[0].reason}",
+                hint="rankscope ingest --on-error fail stops at each with what to do",
+            )
+        if self.rebuild:
+            os.replace(path, self.target)
+        self.outcomes.sort(key=lambda outcome: outcome.path)
+
+    def _read(
+        self, path: Path, to_read: list[ReportFile], jobs: int | None, progress: Progress
+    ) -> None:
+        database: Database | None = None
+        try:
+            for file, result in map_reports(extract, to_read, self.options, jobs):
+                if isinstance(result, RankscopeError):
+                    self._bad(file, result)
+                    progress(file, 0)
+                    continue
+                if database is None:
+                    database = open_or_create(path)
+                try:
+                    self._store(database, result)
+                except RankConflict as error:
+                    self._bad(file, error)
+                progress(file, result.events)
+            if database is None and self._interrupted(path):
+                database = open_or_create(path)
+        finally:
+            if database is not None:
+                with database:
+                    _compare(database)
+
+    @staticmethod
+    def _interrupted(path: Path) -> bool:
+        """Whether an earlier ingest wrote reports, but stopped before it compared them."""
+        if not path.exists():
+            return False
+        with Database.open(path) as database:
+            return not database.is_finished
+
+    def _known(self) -> pl.DataFrame | None:
+        """reports joined with ranks of the existing database; None without one."""
+        if not self.target.exists():
+            return None
+        with Database.open(self.target) as database:
+            ranks = database.table("ranks").drop("host")
+            return database.table("reports").join(ranks, on="path", how="left")
+
+    def _sort_out(self, files: list[ReportFile], known: pl.DataFrame | None) -> list[ReportFile]:
+        """The reports that are not in the database as they are now, here or elsewhere."""
+        if known is None:
+            return files
+        to_read: list[ReportFile] = []
+        for file in files:
+            path = str(file.path.resolve())
+            alike = known.filter(
+                (pl.col("bytes") == file.bytes)
+                & (pl.col("modified_ns") == file.modified_ns)
+                & (pl.col("options") == self.shaping)
+            )
+            rows = alike.filter(pl.col("path") == path)
+            if rows.is_empty():
+                rows = self._moved(file, alike)
+            if rows.is_empty():
+                to_read.append(file)
+            else:
+                self.outcomes.append(_unchanged(file, rows))
+        return to_read
+
+    def _moved(self, file: ReportFile, alike: pl.DataFrame) -> pl.DataFrame:
+        """Rows of a report that lies elsewhere now, its path corrected; none where it did not."""
+        for (old,), rows in alike.partition_by("path", as_dict=True).items():
+            if Path(old).name == file.path.name and not Path(old).exists():
+                with Database.open(self.target, write=True) as database:
+                    database.move(old, str(file.path.resolve()))
+                return rows
+        return alike.clear()
+
+    def _look_first(self, files: list[ReportFile], known: pl.DataFrame | None) -> list[ReportFile]:
+        """Find in seconds what would fail after minutes: no report, two of a rank, two runs."""
+        own = pattern(self.options.rank_pattern)
+        with ThreadPoolExecutor(8) as pool:
+            looks = list(pool.map(_look, files))
+        good: list[tuple[ReportFile, CaptureFacts, Claim | None]] = []
+        for file, look in zip(files, looks, strict=True):
+            try:
+                if isinstance(look, RankscopeError):
+                    raise look
+                claims = claims_for_report(file.path, look, own)
+            except ReportError as error:
+                self._bad(file, error)
+                continue
+            claim = next(iter(claims), None)
+            if self._wanted(file, claim):
+                good.append((file, look, claim))
+        stay = _staying(known, {str(file.path.resolve()) for file in files})
+        check_distinct(
+            [
+                *((each.rank, each.path) for each in stay if each.rank is not None),
+                *(
+                    (claim.rank, file.path)
+                    for file, _, claim in good
+                    if claim is not None and claim.source in OWN_VARIABLES
+                ),
+            ],
+            hint=ANOTHER_DB if stay else None,
+        )
+        check_one_run(
+            [
+                *(
+                    (each.path, each.world_size, each.utc_start_ns, each.duration_ns)
+                    for each in stay
+                ),
+                *(
+                    (
+                        file.path,
+                        None if claim is None else claim.world_size,
+                        look.utc_start_ns,
+                        look.duration_ns,
+                    )
+                    for file, look, claim in good
+                ),
+            ],
+            hint=ANOTHER_DB if stay else ONE_RUN,
+        )
+        return [file for file, _, _ in good]
+
+    def _wanted(self, file: ReportFile, claim: Claim | None) -> bool:
+        """Whether `--ranks` asks for a report; one whose rank only its events tell is read."""
+        if self.ranks is None or claim is None or claim.rank in self.ranks:
+            return True
+        self._skipped(file, f"rank {claim.rank} was not asked for", (claim.rank,))
+        return False
+
+    def _store(self, database: Database, rows: ReportRows) -> None:
+        rows = self._asked_for(rows)
+        if not rows.ranks:
+            self._skipped(rows.file, "none of its ranks was asked for")
+            return
+        path = str(rows.file.path.resolve())
+        there = database.table("ranks").select("rank", "path")
+        taken = there.filter(pl.col("path") != path)
+        ranks = [part.rank.identity.rank for part in rows.ranks]
+        check_distinct(
+            [
+                *((rank, Path(other)) for rank, other in taken.iter_rows()),
+                *((rank, rows.file.path) for rank in ranks),
+            ]
+        )
+        database.write(rows, self.shaping)
+        self.events += rows.events
+        self.outcomes.append(
+            ReportOutcome(
+                path=rows.file.path,
+                kind=rows.file.kind,
+                ranks=tuple(sorted(ranks)),
+                rank_evidence=rows.ranks[0].rank.identity.evidence,
+                iterations=max(part.iterations.height for part in rows.ranks),
+                bytes=rows.file.bytes,
+                status="read",
+            )
+        )
+
+    def _asked_for(self, rows: ReportRows) -> ReportRows:
+        """The ranks of a report that `--ranks` names."""
+        if self.ranks is None:
+            return rows
+        wanted = tuple(part for part in rows.ranks if part.rank.identity.rank in self.ranks)
+        return replace(rows, ranks=wanted)
+
+    def leave_out(self, path: Path, error: RankscopeError) -> None:
+        """Stop at a report or folder that cannot be read, or list it and go on."""
+        self._bad(ReportFile(path, "unknown", 0, 0), error)
+
+    def _bad(self, file: ReportFile, error: RankscopeError) -> None:
+        """Stop at a bad report, or list it and go on."""
+        if not self.skip or isinstance(error, UsageError):
+            raise error
+        self._skipped(file, error.message)
+
+    def _skipped(self, file: ReportFile, reason: str, ranks: tuple[int, ...] = ()) -> None:
+        self.outcomes.append(
+            ReportOutcome(file.path, file.kind, ranks, None, 0, file.bytes, "skipped", reason)
+        )
+
+
+def frames_of(database: Database) -> RunFrames:
+    """All tables of a run."""
+    return RunFrames(
+        name=database.path.name.removesuffix(".rebuild").removesuffix(".duckdb"),
+        reports=database.table("reports"),
+        ranks=database.table("ranks"),
+        iterations=database.table("iterations"),
+        measures=database.table("measures"),
+        collectives=database.table("collectives"),
+        exposed=database.table("exposed"),
+        problems=database.table("problems"),
+    )
+
+
+def _compare(database: Database) -> None:
+    """Make `rank_iterations` speak of the reports as they are now, after a failure as well."""
+    frames = frames_of(database)
+    if not frames.ranks.is_empty():
+        analysis = Analysis(frames, Options())
+        database.replace_rank_iterations(analysis.rank_iterations(), analysis.clock[0])
+    database.settle()
+
+
+def open_or_create(path: Path) -> Database:
+    """The database at `path`, to write to."""
+    return Database.open(path, write=True) if path.exists() else Database.create(path)
+
+
+def _look(file: ReportFile) -> CaptureFacts | RankscopeError:
+    try:
+        return read.facts(file)
+    except RankscopeError as error:
+        return error
+
+
+def _staying(known: pl.DataFrame | None, replaced: set[str]) -> list[Stays]:
+    if known is None:
+        return []
+    rows = known.filter(~pl.col("path").is_in(list(replaced)))
+    return [
+        Stays(
+            row["rank"],
+            Path(row["path"]),
+            row["world_size"],
+            row["utc_start_ns"],
+            row["duration_ns"],
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def _unchanged(file: ReportFile, rows: pl.DataFrame) -> ReportOutcome:
+    return ReportOutcome(
+        path=file.path,
+        kind=file.kind,
+        ranks=tuple(sorted(rows["rank"].drop_nulls())),
+        rank_evidence=rows["evidence"][0],
+        iterations=rows["iterations"].max(),  # type: ignore[arg-type]
+        bytes=file.bytes,
+        status="unchanged",
+    )
+
+
+def _remove(path: Path) -> None:
+    """Remove what an interrupted --rebuild left, unless one is writing it right now."""
+    Database.check_replaceable(path)
+    path.unlink(missing_ok=True)
+    path.with_name(path.name + ".wal").unlink(missing_ok=True)

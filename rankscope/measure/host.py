@@ -1,0 +1,90 @@
+"""The host clock: every instant of the training thread has one owner."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from rankscope.intervals import Times, cells, owners
+from rankscope.schema import SEGMENTS, conform
+from rankscope.segment import Marks
+
+
+def host_timeline(iterations: pl.DataFrame, marks: Marks) -> pl.DataFrame:
+    """The windows cut into disjoint SEGMENTS that fill them.
+
+    Of nested marks the innermost owns the instant. Where nothing fetches data explicitly,
+    loading also owns what is left of the gap before an iteration's range and of the time from
+    the range's start to its first mark, less foreign ranges there. The rest is `other`.
+    """
+    edges = window_edges(iterations)
+    inner_first = marks.frame.sort("start", "end", descending=[True, False])
+    loading, foreign = _implicit_loading(iterations, marks)
+    start = np.concatenate([_column(part, "start") for part in (inner_first, foreign, loading)])
+    end = np.concatenate([_column(part, "end") for part in (inner_first, foreign, loading)])
+    labels = (
+        inner_first["label"].to_list()
+        + ["other"] * foreign.height
+        + ["load"] * loading.height
+        + ["other"]
+    )
+    low, high = edges[0], edges[-1]
+    start, end = np.clip(start, low, high), np.clip(end, low, high)
+    points = cells(start, end, edges)
+    owner = owners(points, start, end)
+    return segments(points, edges, pl.Series(labels, dtype=pl.String).gather(owner))
+
+
+def segments(points: Times, edges: Times, labels: pl.Series) -> pl.DataFrame:
+    """Labelled cells as SEGMENTS: cut at the windows' edges, equal neighbours merged."""
+    window = np.searchsorted(edges, points[:-1], side="right") - 1
+    frame = pl.DataFrame(
+        {"start": points[:-1], "end": points[1:], "window": window, "label": labels},
+        schema_overrides={"window": pl.Int64},
+    )
+    run = pl.struct("window", "label").rle_id()
+    merged = frame.group_by(run.alias("run"), maintain_order=True).agg(
+        pl.col("start").first(), pl.col("end").last(), pl.col("window", "label").first()
+    )
+    return conform(merged, SEGMENTS)
+
+
+def window_edges(iterations: pl.DataFrame) -> Times:
+    """The windows' borders; windows touch, so n windows have n + 1."""
+    ends = iterations["window_end"].to_numpy()
+    return np.concatenate((iterations["window_start"].to_numpy()[:1], ends)).astype(np.int64)
+
+
+def _column(frame: pl.DataFrame, name: str) -> Times:
+    return frame[name].to_numpy().astype(np.int64)
+
+
+def _implicit_loading(iterations: pl.DataFrame, marks: Marks) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Stretches that count as loading for want of anything else, and foreign ranges in them.
+
+    Both are frames of start, end.
+    """
+    nothing = pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64})
+    if marks.fetches or not marks.phases:
+        return nothing, nothing
+    phases = marks.frame.filter(pl.col("label") != "exposed_communication")
+    stretches = (
+        iterations.sort("start")
+        .join_asof(
+            phases.select("start", first="start").sort("start"),
+            on="start",
+            strategy="forward",
+        )
+        .select(
+            start="window_start",
+            end=pl.when(pl.col("first") < pl.col("window_end")).then("first").otherwise("start"),
+        )
+        .filter(pl.col("end") > pl.col("start"))
+    )
+    foreign = (
+        marks.foreign.sort("start")
+        .join_asof(stretches.rename({"end": "until"}), on="start", strategy="backward")
+        .filter(pl.col("end") <= pl.col("until"))
+        .select("start", "end")
+    )
+    return stretches, foreign

@@ -1,0 +1,174 @@
+"""Timelines → the numbers of method section 5, a row per iteration and clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rankscope.intervals import length_before
+from rankscope.measure.device import DeviceTimeline
+from rankscope.schema import EXPOSED, MEASURES, PARTS, PHASES, conform
+
+UNPHASED_LIMIT = 0.05
+"""Share of an iteration's computing time that may lack a phase before its phases are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """One rank on one clock."""
+
+    measures: pl.DataFrame  # MEASURES without `rank`
+    exposed: pl.DataFrame  # EXPOSED without `rank`
+
+
+def host_numbers(
+    iterations: pl.DataFrame,
+    segments: pl.DataFrame,
+    phases: frozenset[str],
+    collectives: pl.DataFrame,
+    waits_visible: bool,
+) -> Numbers:
+    """The host clock.
+
+    Args:
+        iterations: ITERATIONS.
+        segments: SEGMENTS of the host timeline.
+        phases: phases that have ranges; the others are unknown rather than 0.
+        collectives: COLLECTIVES of this rank.
+        waits_visible: false where waits hide inside phases (device communication that the host
+            merely launches); then exposed communication and work are unknown.
+    """
+    parts = _parts(segments, iterations.height)
+    known = phases | ({"load"} if (segments["label"] == "load").any() else set())
+    frame = pl.concat(
+        [
+            iterations.select("iteration", window_start_ns="window_start", end="window_end"),
+            parts,
+        ],
+        how="horizontal",
+    ).with_columns(iteration_ns=pl.col("end") - pl.col("window_start_ns"))
+    frame = _without_first_load(frame).with_columns(
+        *(
+            pl.lit(None, pl.Int64).alias(f"{phase}_ns")
+            for phase in PHASES
+            if phase not in known and phase != "other"
+        )
+    )
+    if not waits_visible:  # what little is visible of them is no number, but still time
+        frame = frame.with_columns(
+            other_ns=pl.col("other_ns") + pl.col("exposed_communication_ns"),
+            exposed_communication_ns=pl.lit(None, pl.Int64),
+        )
+    exposed = _exposed(segments, iterations, "host")
+    return Numbers(_finish(frame, exposed, collectives, "host"), exposed)
+
+
+def gpu_numbers(
+    iterations: pl.DataFrame,
+    device: DeviceTimeline,
+    phases: frozenset[str],
+    collectives: pl.DataFrame,
+) -> Numbers:
+    """The gpu clock; windows in which nothing was launched are all unknown."""
+    parts = _parts(device.segments, iterations.height)
+    known = phases | ({"load"} if (device.segments["label"] == "load").any() else set())
+    frame = (
+        pl.concat([iterations.select("iteration"), device.windows, parts], how="horizontal")
+        .rename({"window_start": "window_start_ns", "window_end": "end"})
+        .with_columns(iteration_ns=pl.col("end") - pl.col("window_start_ns"))
+        .join(device.usage, on="window", how="left")
+        .rename({name: f"{name}_ns" for name in ("compute", "communication", "idle")})
+        .join(device.unphased, on="window", how="left")
+        .sort("window")
+    )
+    frame = _without_first_load(frame)
+    blind = pl.col("share") > UNPHASED_LIMIT
+    lumped = pl.col("iteration_ns") - pl.col("exposed_communication_ns")
+    frame = frame.with_columns(
+        other_ns=pl.when(blind).then(lumped).otherwise("other_ns"),
+        **{
+            f"{phase}_ns": pl.lit(None, pl.Int64)
+            if phase not in known
+            else pl.when(~blind).then(f"{phase}_ns")
+            for phase in PHASES
+            if phase != "other"
+        },
+    )
+    missing = pl.col("iteration_ns").is_null()
+    frame = frame.with_columns(
+        pl.when(~missing).then(pl.col(f"{part}_ns")).alias(f"{part}_ns") for part in PARTS
+    )
+    exposed = _exposed(device.segments, iterations, "gpu")
+    return Numbers(_finish(frame, exposed, collectives, "gpu"), exposed)
+
+
+def _parts(segments: pl.DataFrame, windows: int) -> pl.DataFrame:
+    """Length of each part per window: columns `<part>_ns`, a row a window."""
+    summed = segments.group_by("window").agg(
+        (pl.col("end") - pl.col("start")).filter(pl.col("label") == part).sum().alias(f"{part}_ns")
+        for part in PARTS
+    )
+    every = pl.DataFrame({"window": range(windows)}, schema={"window": pl.Int64})
+    return every.join(summed, on="window", how="left").sort("window").drop("window").fill_null(0)
+
+
+def _without_first_load(frame: pl.DataFrame) -> pl.DataFrame:
+    """The first iteration's loading began before the capture could tell: unknown.
+
+    What was seen of it inside the window counts as `other`, so that the parts still add up.
+    """
+    first = pl.int_range(pl.len()) == 0
+    return frame.with_columns(
+        other_ns=pl.when(first).then(pl.col("other_ns") + pl.col("load_ns")).otherwise("other_ns"),
+        load_ns=pl.when(~first).then("load_ns"),
+    )
+
+
+def _exposed(segments: pl.DataFrame, iterations: pl.DataFrame, clock: str) -> pl.DataFrame:
+    """EXPOSED without `rank`, in time order."""
+    number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
+    return (
+        segments.filter(pl.col("label") == "exposed_communication")
+        .join(number, on="window")
+        .sort("start")
+        .select("iteration", clock=pl.lit(clock), start_ns="start", end_ns="end")
+        .cast({name: dtype for name, dtype in EXPOSED.items() if name != "rank"})
+    )
+
+
+def _finish(
+    frame: pl.DataFrame, exposed: pl.DataFrame, collectives: pl.DataFrame, clock: str
+) -> pl.DataFrame:
+    """Work, and the times to the first and last gradient reduction."""
+    arrivals = (
+        collectives.filter("gradient")
+        .group_by("iteration")
+        .agg(first=pl.col("arrival_ns").min(), last=pl.col("arrival_ns").max())
+    )
+    frame = frame.join(arrivals, on="iteration", how="left", maintain_order="left")
+    frame = frame.with_columns(
+        work_ns=pl.col("iteration_ns") - pl.col("exposed_communication_ns"),
+        clock=pl.lit(clock),
+        time_to_all_reduce_ns=_ready_time(frame, exposed, "last"),
+        time_to_first_all_reduce_ns=_ready_time(frame, exposed, "first"),
+    )
+    return conform(frame, MEASURES).drop("rank")
+
+
+def _ready_time(frame: pl.DataFrame, exposed: pl.DataFrame, arrival: str) -> pl.Series:
+    """From the window's start to `arrival`, less exposed communication in between."""
+    known = frame.select("window_start_ns", arrival, "exposed_communication_ns").fill_null(0)
+    begin = known["window_start_ns"].to_numpy()
+    moment = np.maximum(known[arrival].to_numpy(), begin)
+    start, end = exposed["start_ns"].to_numpy(), exposed["end_ns"].to_numpy()
+    between = length_before(start, end, moment) - length_before(start, end, begin)
+    unknown = pl.any_horizontal(
+        frame["window_start_ns"].is_null(),
+        frame[arrival].is_null(),
+        frame["exposed_communication_ns"].is_null(),
+    )
+    return pl.select(
+        pl.when(~unknown).then(pl.Series(moment - begin - between, dtype=pl.Int64))
+    ).to_series()

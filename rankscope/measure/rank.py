@@ -1,0 +1,162 @@
+"""One rank, start to end: ranges and device work → its rows."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.measure.collectives import device_collectives, host_collectives
+from rankscope.measure.device import DeviceTimeline, attribute, device_timeline
+from rankscope.measure.host import host_timeline
+from rankscope.measure.numbers import UNPHASED_LIMIT, gpu_numbers, host_numbers
+from rankscope.records import Problem, RankIdentity, RankRecord, RankRows
+from rankscope.schema import COLLECTIVES, EXPOSED, MEASURES, PHASES, RANK_ITERATIONS, conform
+from rankscope.segment import Found, Marks, find_marks
+from rankscope.vocabulary import Vocabulary, kernel_operation
+
+GPU_CLOCK_SHARE = 0.9
+"""The gpu clock needs device work in some phase in at least this share of the iterations."""
+
+
+def measure_rank(
+    identity: RankIdentity,
+    found: Found,
+    named: pl.DataFrame,
+    device_work: pl.DataFrame,
+    words: Vocabulary,
+) -> RankRows:
+    """Everything about one rank that needs no other.
+
+    Args:
+        identity: whose rank it is, and in which process.
+        found: its iterations.
+        named: RANGES of the report with the columns of MEANINGS.
+        device_work: DEVICE_WORK of the report.
+        words: the vocabulary that named them.
+    """
+    mine = pl.col("process") == identity.process
+    device_work = device_work.filter(mine)
+    operation = kernel_operation()
+    communicates = not device_work.filter(operation.is_not_null()).is_empty()
+    marks = find_marks(named.filter(mine), found, communicates)
+    host = host_timeline(found.frame, marks)
+    work = attribute(device_work, operation, host, found.thread)
+    blocking = marks.frame.filter(pl.col("label") == "exposed_communication")
+    device = device_timeline(work, host, found.frame, blocking.select("start", "end"))
+    collectives = pl.concat(
+        [
+            host_collectives(found.frame, marks.frame),
+            device_collectives(work, found.frame, marks.frame),
+        ]
+    )
+    # The host merely launches device collectives: what it waits for them hides in its phases.
+    hidden = communicates or (marks.launches_collectives and device_work.is_empty())
+    numbers = [host_numbers(found.frame, host, marks.phases, collectives, not hidden)]
+    if not device_work.is_empty():
+        numbers.append(gpu_numbers(found.frame, device, marks.phases, collectives))
+    rank = pl.lit(identity.rank, pl.Int64).alias("rank")
+    return RankRows(
+        rank=RankRecord(
+            identity=identity,
+            numbered=found.numbered,
+            convention="whole" if found.row < 0 else words.framework(found.row),
+            has_device=not device_work.is_empty(),
+            clock_gpu=_clock_gpu(work, found.frame.height),
+            work_known=not hidden,
+        ),
+        iterations=_views(found.frame, marks, work)
+        .with_columns(rank)
+        .pipe(conform, RANK_ITERATIONS),
+        measures=conform(
+            pl.concat([each.measures for each in numbers]).with_columns(rank), MEASURES
+        ),
+        collectives=conform(collectives.with_columns(rank), COLLECTIVES),
+        exposed=conform(pl.concat([each.exposed for each in numbers]).with_columns(rank), EXPOSED),
+        problems=tuple(_problems(identity.rank, found, marks, device, hidden and not communicates)),
+    )
+
+
+def _clock_gpu(work: pl.DataFrame, iterations: int) -> bool:
+    """Whether nearly every iteration has device work in some phase."""
+    phases = [phase for phase in PHASES if phase != "other"]
+    counted = work.filter(
+        pl.col("training")
+        & pl.col("operation").is_null()
+        & pl.col("phase").is_in(phases)
+        & pl.col("window").is_not_null()
+    )
+    return counted["window"].n_unique() >= GPU_CLOCK_SHARE * iterations and not counted.is_empty()
+
+
+def _views(iterations: pl.DataFrame, marks: Marks, work: pl.DataFrame) -> pl.DataFrame:
+    """The iterations with the stretch to look at: first host range to last device end."""
+    numbered = iterations.with_columns(window=pl.int_range(pl.len(), dtype=pl.Int64))
+    first = (
+        marks.frame.sort("start")
+        .join_asof(
+            numbered.select("window_start", "window_end", "window"),
+            left_on="start",
+            right_on="window_start",
+            strategy="backward",
+        )
+        .filter(pl.col("start") < pl.col("window_end"))
+        .group_by("window")
+        .agg(first=pl.col("start").min())
+    )
+    last = work.drop_nulls("window").group_by("window").agg(last=pl.col("end").max())
+    return (
+        numbered.join(first, on="window", how="left")
+        .join(last, on="window", how="left")
+        .sort("window")
+        .with_columns(
+            start_ns="start",
+            end_ns="end",
+            view_start_ns=pl.min_horizontal("start", "first"),
+            view_end_ns=pl.max_horizontal("end", "last"),
+        )
+    )
+
+
+def _problems(
+    rank: int, found: Found, marks: Marks, device: DeviceTimeline, hidden: bool
+) -> list[Problem]:
+    """What a reader of this rank's numbers must know."""
+    problems: list[Problem] = []
+    cut = found.frame.filter(~pl.col("complete"))["iteration"].to_list()
+    if cut:
+        problems.append(
+            Problem(
+                "iteration-cut",
+                f"the capture ends inside iteration {cut[0]} (killed, or stopped there); it is "
+                "left out, and later ones are lost",
+                (rank,),
+            )
+        )
+    if hidden:
+        problems.append(
+            Problem(
+                "waits-hidden",
+                "launches NCCL but was profiled without device tables, so waits hide in whatever "
+                "synchronises first; profile with --trace=cuda,nvtx",
+                (rank,),
+            )
+        )
+    blind = device.unphased.filter(pl.col("share") > UNPHASED_LIMIT).height
+    if blind:
+        problems.append(
+            Problem(
+                "phases-unknown",
+                f"in some iterations more than {UNPHASED_LIMIT:.0%} of the device work cannot be "
+                "told a phase (no launch record, or a CUDA graph that spans phases); phases are "
+                "unknown there",
+                (rank,),
+            )
+        )
+    if not marks.phases:
+        problems.append(
+            Problem(
+                "no-phases",
+                "no ranges are named like phases; name them with --phase forward='REGEX' and so on",
+                (rank,),
+            )
+        )
+    return problems

@@ -1,0 +1,168 @@
+"""The min / median / max reports to open side by side, and where to look (method section 10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.compare.imbalance import scores
+from rankscope.errors import UsageError
+from rankscope.records import Pick, RankIdentity, Window
+
+GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
+
+REPORT_ENDS = (".nsys-rep", ".qdrep")
+"""What the GUI opens. It silently ignores exports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """The reports to open."""
+
+    metric: str
+    picks: tuple[Pick, ...]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What the GUI opens, in the order of the picks: its time axis is that of the first."""
+        return tuple(dict.fromkeys(each.file for each in self.picks if each.file is not None))
+
+    @property
+    def unopenable(self) -> tuple[Path, ...]:
+        """Picked exports that have no report beside them."""
+        return tuple(dict.fromkeys(each.report for each in self.picks if each.file is None))
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of `files`."""
+        return sum(file.stat().st_size for file in self.files)
+
+    @property
+    def gui_bytes(self) -> int:
+        """Memory the GUI needs for them on one timeline, at least about.
+
+        Measured on the 2022.4 and 2023.4 GUIs with reports of NVTX ranges of 7 to 114 MB: resident
+        memory grows by 22 to 25 bytes a byte of report, on top of half a gigabyte.
+        """
+        return GUI_BASE_BYTES + GUI_FACTOR * self.total_bytes
+
+
+def pick(
+    wide: pl.DataFrame,
+    views: pl.DataFrame,
+    who: dict[int, tuple[RankIdentity, Path]],
+    utc_starts: dict[int, int | None],
+    metric: str,
+    statistic: str,
+    culprits: tuple[int, ...],
+) -> Picks:
+    """Lowest, nearest to the median, highest score; then culprits that are none of the three.
+
+    Args:
+        wide: rank, iteration, `<metric>_ns` of the chosen iterations.
+        views: RANK_ITERATIONS of them.
+        who: rank → identity and report.
+        utc_starts: rank → UTC of its report's time 0.
+        metric: what to rank by.
+        statistic: how a rank's iterations become its score.
+        culprits: ranks the verdict names.
+
+    Raises:
+        UsageError: no rank has the metric.
+    """
+    column = f"{metric}_ns"
+    ranked = scores(wide, [metric], statistic).drop_nulls().sort(column, "rank")
+    if ranked.is_empty():
+        raise UsageError(
+            f"--metric {metric}: unknown on every rank of this run",
+            hint="rankscope imbalance shows which metrics there are",
+        )
+    labelled = _labelled(ranked, column, culprits)
+    chosen = [rank for _, rank in labelled]
+    worst, typical = _moments(wide.filter(pl.col("rank").is_in(chosen)), column)
+    values = dict(ranked.select("rank", column).iter_rows())
+    first = utc_starts.get(labelled[0][1])
+
+    def window(rank: int, iteration: int) -> Window:
+        return _window(views, rank, iteration, _shift(utc_starts.get(rank), first))
+
+    picks = tuple(
+        Pick(
+            label=label,
+            rank=rank,
+            report=who[rank][1],
+            file=openable_report(who[rank][1]),
+            host=who[rank][0].host,
+            pid=who[rank][0].pid,
+            value_ns=values.get(rank),
+            worst=window(rank, worst),
+            typical=window(rank, typical),
+        )
+        for label, rank in labelled
+    )
+    return Picks(metric, picks)
+
+
+def openable_report(report: Path) -> Path | None:
+    """The file that the GUI opens: the report itself, or the one beside its export."""
+    if report.suffix.lower() in REPORT_ENDS:
+        return report if report.exists() else None
+    stem = report.with_name(report.name.removesuffix("_pqtdir").removesuffix(".sqlite"))
+    candidates = (stem.with_name(stem.name + end) for end in REPORT_ENDS)
+    return next((each for each in candidates if each.exists()), None)
+
+
+def _labelled(
+    ranked: pl.DataFrame, column: str, culprits: tuple[int, ...]
+) -> list[tuple[str, int]]:
+    """Label and rank of each pick; a rank appears once.
+
+    Args:
+        ranked: rank and score, by score, then rank.
+        column: the score's name.
+        culprits: ranks to add if they are none of the three.
+    """
+    order = ranked.select("rank", column).rows()
+    median = order[(len(order) - 1) // 2][1]
+    lowest, *rest = order
+    labelled = [("min", lowest[0])]
+    if rest:
+        highest = min(rank for rank, value in rest if value == rest[-1][1])
+        rest = [(rank, value) for rank, value in rest if rank != highest]
+        if rest:
+            nearest = min(rest, key=lambda each: (abs(each[1] - median), each[0]))
+            labelled.append(("median", nearest[0]))
+        labelled.append(("max", highest))
+    named = {rank for _, rank in labelled}
+    return labelled + [("culprit", rank) for rank in culprits if rank not in named]
+
+
+def _moments(wide: pl.DataFrame, column: str) -> tuple[int, int]:
+    """The iteration with the largest spread between ranks, and the one most like the rest."""
+    per = (
+        wide.drop_nulls(column)
+        .with_columns(off=(pl.col(column) - pl.col(column).median().over("rank")).abs())
+        .group_by("iteration")
+        .agg(spread=pl.col(column).max() - pl.col(column).min(), off=pl.col("off").sum())
+    )
+    worst = per.sort("spread", "iteration", descending=[True, False])["iteration"][0]
+    return int(worst), int(per.sort("off", "iteration")["iteration"][0])
+
+
+def _shift(own: int | None, first: int | None) -> int | None:
+    """From a report's own axis to that of the first one."""
+    return None if own is None or first is None else own - first
+
+
+def _window(views: pl.DataFrame, rank: int, iteration: int, shift: int | None) -> Window:
+    row = views.filter((pl.col("rank") == rank) & (pl.col("iteration") == iteration))
+    start, end = int(row["view_start_ns"][0]), int(row["view_end_ns"][0])
+    return Window(
+        iteration=iteration,
+        start_ns=start,
+        end_ns=end,
+        shared_start_ns=None if shift is None else start + shift,
+        shared_end_ns=None if shift is None else end + shift,
+    )

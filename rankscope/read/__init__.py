@@ -1,0 +1,58 @@
+"""Reports → traces: one module a format, each knowing no other.
+
+A format module has `read(path) -> Trace` and `facts(path) -> CaptureFacts`, the cheap look at
+whose capture it is; both raise `UnreadableReport`. A new format is a module and a row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from rankscope.read import nsys_export
+from rankscope.records import CaptureFacts, ReportFile, Trace
+
+FORMATS = {
+    "nsys-report": "rankscope.read.nsys_report",
+    "nsys-sqlite": "rankscope.read.nsys_sqlite",
+    "nsys-parquetdir": "rankscope.read.nsys_parquetdir",
+}
+
+
+class Reader(Protocol):
+    """What a format module offers."""
+
+    def facts(self, path: Path) -> CaptureFacts: ...
+
+    def read(self, path: Path) -> Trace: ...
+
+
+def facts(file: ReportFile) -> CaptureFacts:
+    """Host, times and rank evidence of a report, without its events."""
+    return _reader(file.kind).facts(file.path)
+
+
+def read(file: ReportFile) -> Trace:
+    """The whole report as a `Trace`."""
+    return _reader(file.kind).read(file.path)
+
+
+def clear_exports(reports: Iterable[Path]) -> None:
+    """Forget the exports that were made of `reports`, and those of reports that are gone."""
+    nsys_export.clear(reports)
+
+
+def exports_bytes() -> int:
+    """How much room the exports take that were made to read reports."""
+    return nsys_export.cache_bytes()
+
+
+def exports_folder() -> Path:
+    """Where they are."""
+    return nsys_export.cache_folder()
+
+
+def _reader(kind: str) -> Reader:
+    return cast(Reader, import_module(FORMATS[kind]))

@@ -1,0 +1,44 @@
+"""`.nsys-rep` and `.qdrep`, as nsys wrote them: read through `nsys export`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rankscope.read import nsys_tables
+from rankscope.read.columns_parquet import ParquetColumns
+from rankscope.read.columns_sqlite import SQLiteColumns
+from rankscope.read.nsys_export import exported
+from rankscope.read.nsys_head import head_facts
+from rankscope.records import CaptureFacts, Trace
+
+
+def facts(path: Path) -> CaptureFacts:
+    """Host and rank evidence from the head, without nsys; raises `UnreadableReport`."""
+    return head_facts(path)
+
+
+def read(path: Path) -> Trace:
+    """The whole report, exported first.
+
+    Raises:
+        UnreadableReport: it is none, or truncated.
+        ToolError: nsys is missing, too old, or out of room.
+    """
+    head = head_facts(path)
+    export = exported(path)
+    if export.is_dir():
+        trace = nsys_tables.trace(ParquetColumns(export))
+    else:
+        with SQLiteColumns(export) as file:
+            trace = nsys_tables.trace(file)
+    # The head states the environment of the process, an export at best that of the command.
+    return replace(
+        trace,
+        facts=replace(
+            trace.facts,
+            host=trace.facts.host or head.host,
+            environment=head.environment or trace.facts.environment,
+            local_rank=trace.facts.local_rank if head.local_rank is None else head.local_rank,
+        ),
+    )

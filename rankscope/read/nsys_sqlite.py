@@ -1,0 +1,21 @@
+"""`nsys export -t sqlite`: one SQLite file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankscope.read import nsys_tables
+from rankscope.read.columns_sqlite import SQLiteColumns
+from rankscope.records import CaptureFacts, Trace
+
+
+def facts(path: Path) -> CaptureFacts:
+    """Host, times and rank evidence; raises `UnreadableReport`."""
+    with SQLiteColumns(path) as file:
+        return nsys_tables.facts(file)
+
+
+def read(path: Path) -> Trace:
+    """The whole report; raises `UnreadableReport` where it is none."""
+    with SQLiteColumns(path) as file:
+        return nsys_tables.trace(file)

@@ -1,0 +1,274 @@
+"""Tables of Nsight Systems exports (2022.4 and 2023.4 schemas and their kin) → `Trace`.
+
+Tables are found by name and column, since exports leave out empty tables and versions differ.
+Row order means nothing. The string pool holds environments of unrelated processes: only the
+strings that an event refers to are ever looked at.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+from rankscope.errors import UnreadableReport
+from rankscope.read.environment import claims_of, local_rank_of
+from rankscope.records import CaptureFacts, Trace
+from rankscope.schema import DEVICE_WORK, RANGES, conform, empty
+
+PUSH_POP, START_END, THREAD_NAME, DOMAIN = 59, 60, 39, 75
+"""NVTX event types (ENUM_NSYS_EVENT_TYPE)."""
+
+PROCESS = 2**24
+"""A thread or process id of nsys, floor-divided by this, is the process key."""
+
+MPI_TABLES = (
+    "MPI_COLLECTIVES_EVENTS",
+    "MPI_P2P_EVENTS",
+    "MPI_START_WAIT_EVENTS",
+    "MPI_OTHER_EVENTS",
+)
+DEVICE_TABLES = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "copy",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "set",
+}
+LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
+
+
+class Columns(Protocol):
+    """Tables of one export, whatever file format holds them."""
+
+    path: Path
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether the export has `table` with all of `columns`."""
+
+    def read(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str] | None = None,
+        only: tuple[str, list[int]] | None = None,
+    ) -> pl.DataFrame:
+        """Columns of a table, integers as Int64 and text as String; absent ones are null.
+
+        `only` keeps the rows whose integer column has one of the values.
+        """
+
+
+def trace(file: Columns) -> Trace:
+    """The whole export as a trace; raises `UnreadableReport` where it is none."""
+    known = facts(file)
+    nvtx, broken = _nvtx(file)
+    mpi = [_mpi(file, table) for table in MPI_TABLES if file.has(table, "start", "textId")]
+    device_work, launches, lost = _device_work(file)
+    ranges = pl.concat([_ranges(nvtx), *mpi]).sort("start", "end", descending=[False, True])
+    return Trace(
+        facts=known,
+        broken_rows=broken + lost,
+        ranges=ranges,
+        device_work=device_work,
+        process_ranks=_process_ranks(file, nvtx),
+        events=nvtx.height + sum(map(len, mpi)) + device_work.height + launches,
+    )
+
+
+def facts(file: Columns) -> CaptureFacts:
+    """Host, times and rank evidence; raises `UnreadableReport` where it is no export."""
+    if not file.has("TARGET_INFO_SYSTEM_ENV") and not file.has("ANALYSIS_DETAILS"):
+        raise UnreadableReport(
+            f"{file.path}: holds tables, but is not an Nsight Systems export",
+            hint="name the reports themselves, or what `nsys export` wrote of them",
+        )
+    system = _pairs(file, "TARGET_INFO_SYSTEM_ENV")
+    capture = _pairs(file, "META_DATA_CAPTURE")
+    exported = {**_pairs(file, "EXPORT_META_DATA"), **_pairs(file, "META_DATA_EXPORT")}
+    # One variable a row in newer exports; else all of them in one string, joined by NUL or ";".
+    own = [
+        variable.replace('"', "") for variable in capture.get("PROCESS_0:ENVIRONMENT_VARIABLE", [])
+    ]
+    joined = "".join(system.get("DeviceEnvironment", [])[:1])
+    command = joined.split("\x00" if "\x00" in joined else ";")
+    return CaptureFacts(
+        host=_printable(system.get("Hostname", []) + capture.get("DEVICE_DISPLAY_NAME", [])),
+        utc_start_ns=_single(file, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),
+        duration_ns=_single(file, "ANALYSIS_DETAILS", "duration"),
+        environment=claims_of(own) or claims_of(command),
+        local_rank=local_rank_of(own or command),
+        exporter=next(iter(exported.get("EXPORT_PRODUCT_VERSION", [])), None),
+    )
+
+
+def _printable(names: list[str]) -> str | None:
+    """The first name, without characters that could play tricks on a terminal."""
+    return next(
+        ("".join(char if char.isprintable() else "?" for char in name)[:64] for name in names), None
+    )
+
+
+def _pairs(file: Columns, table: str) -> dict[str, list[str]]:
+    """A table of names and values, values of one name in their order."""
+    if not file.has(table, "name", "value"):
+        return {}
+    frame = file.read(table, [], ["name", "value"]).drop_nulls()
+    return dict(frame.group_by("name", maintain_order=True).agg("value").iter_rows())
+
+
+def _single(file: Columns, table: str, column: str) -> int | None:
+    if not file.has(table, column):
+        return None
+    return next(iter(file.read(table, [column])[column].drop_nulls()), None)
+
+
+def _nvtx(file: Columns) -> tuple[pl.DataFrame, int]:
+    """NVTX events with their names looked up, and how many rows were broken."""
+    columns = ["start", "end", "eventType", "globalTid", "domainId", "textId"]
+    payloads = ["int64Value", "uint64Value", "int32Value", "uint32Value"]
+    if not file.has("NVTX_EVENTS"):
+        schema = dict.fromkeys([*columns, "payload"], pl.Int64) | {"text": pl.String}
+        return pl.DataFrame(schema=schema), 0
+    _require(file, "NVTX_EVENTS", "start", "end", "eventType", "globalTid")
+    kinds = ("eventType", [PUSH_POP, START_END, THREAD_NAME, DOMAIN])
+    events = file.read("NVTX_EVENTS", columns + payloads, ["text"], only=kinds)
+    whole = events.drop_nulls(["start", "globalTid"])
+    named = (
+        whole.join(_strings(file), on="textId", how="left")
+        .with_columns(
+            text=pl.coalesce("text", "string"),
+            payload=pl.coalesce(payloads),
+            domainId=pl.col("domainId").fill_null(0),
+        )
+        .drop("string", *payloads)
+    )
+    return named, events.height - whole.height
+
+
+def _require(file: Columns, table: str, *columns: str) -> None:
+    """Raises where a table that is there is not as nsys writes it."""
+    if not file.has(table, *columns):
+        raise UnreadableReport(
+            f"{file.path}: its table {table} lacks one of the columns {', '.join(columns)}",
+            hint="export it again: nsys export -t sqlite REPORT.nsys-rep",
+        )
+
+
+def _strings(file: Columns) -> pl.DataFrame:
+    """The string pool, to be joined on `textId`; never to be searched."""
+    if not file.has("StringIds", "id", "value"):
+        return pl.DataFrame(schema={"textId": pl.Int64, "string": pl.String})
+    pool = file.read("StringIds", ["id"], ["value"])
+    return pool.rename({"id": "textId", "value": "string"})
+
+
+def _ranges(nvtx: pl.DataFrame) -> pl.DataFrame:
+    """Push/pop and start/end ranges; domain numbers are private to a process."""
+    process = (pl.col("globalTid") // PROCESS).alias("process")
+    domains = (
+        nvtx.filter(pl.col("eventType") == DOMAIN)
+        .select(process, "domainId", domain="text")
+        .unique(["process", "domainId"], keep="first", maintain_order=True)
+    )
+    ranges = (
+        nvtx.filter(
+            pl.col("eventType").is_in([PUSH_POP, START_END])
+            & pl.col("end").is_not_null()
+            & (pl.col("end") >= pl.col("start"))
+        )
+        .with_columns(process, thread=pl.col("globalTid"), name=_plain_name())
+        .join(domains, on=["process", "domainId"], how="left")
+        .with_columns(pl.col("domain").fill_null(""))
+    )
+    return conform(ranges, RANGES)
+
+
+def _plain_name() -> pl.Expr:
+    """Names without what torch's emit_nvtx makes unique about each call."""
+    details = r", (seq|op_id|sizes|input_op_ids) = .*$"
+    return pl.col("text").fill_null("").str.replace(details, "")
+
+
+def _mpi(file: Columns, table: str) -> pl.DataFrame:
+    """MPI calls of newer captures, as ranges of the domain `MPI` like older ones have them."""
+    calls = file.read(table, ["start", "end", "globalTid", "textId"])
+    ranges = (
+        calls.drop_nulls(["start", "end", "globalTid"])
+        .join(_strings(file), on="textId", how="left")
+        .select(
+            "start",
+            "end",
+            process=pl.col("globalTid") // PROCESS,
+            thread="globalTid",
+            domain=pl.lit("MPI"),
+            name=pl.col("string").fill_null(""),
+        )
+    )
+    return conform(ranges, RANGES)
+
+
+def _device_work(file: Columns) -> tuple[pl.DataFrame, int, int]:
+    """Operations of the device joined with their launches; launches read; rows broken."""
+    columns = ["start", "end", "deviceId", "streamId", "correlationId", "globalPid"]
+    extra = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName"]
+    tables = [table for table in DEVICE_TABLES if file.has(table)]
+    for table in tables:
+        _require(file, table, *columns)
+    if not tables:
+        return empty(DEVICE_WORK), 0, 0
+    every = pl.concat(
+        file.read(table, columns + extra).with_columns(kind=pl.lit(DEVICE_TABLES[table]))
+        for table in tables
+    )
+    work = every.drop_nulls(["start", "end", "streamId", "globalPid"]).filter(
+        pl.col("end") >= pl.col("start")
+    )
+    broken = every.height - work.height
+    work = work.with_columns(process=pl.col("globalPid") // PROCESS)
+    launches, read = _launches(file, work)
+    names = _strings(file).rename({"textId": "nameId", "string": "name"})
+    work = (
+        work.join(launches, on=["process", "correlationId"], how="left")
+        .with_columns(nameId=pl.coalesce("shortName", "demangledName"))
+        .join(names, on="nameId", how="left")
+        .with_columns(
+            pl.col("name").fill_null(""),
+            device="deviceId",
+            # a stream number is unique within its context only
+            stream=pl.col("contextId").fill_null(0) * 2**32 + pl.col("streamId"),
+            graph=pl.col("graphNodeId").fill_null(0) != 0,
+        )
+        .sort("start")
+    )
+    return conform(work, DEVICE_WORK), read, broken
+
+
+def _launches(file: Columns, work: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Start and thread of the API call that launched each operation of `work`."""
+    columns = ["start", "globalTid", "correlationId"]
+    if not file.has(LAUNCHES, *columns):
+        schema = ["process", "correlationId", "launch", "launch_thread"]
+        return pl.DataFrame(schema=dict.fromkeys(schema, pl.Int64)), 0
+    calls = file.read(LAUNCHES, columns).drop_nulls()
+    launches = (
+        calls.with_columns(process=pl.col("globalTid") // PROCESS)
+        .join(work, on=["process", "correlationId"], how="semi")
+        .sort("start")
+        .unique(["process", "correlationId"], keep="first", maintain_order=True)
+        .rename({"start": "launch", "globalTid": "launch_thread"})
+    )
+    return launches, calls.height
+
+
+def _process_ranks(file: Columns, nvtx: pl.DataFrame) -> dict[int, int]:
+    """Ranks that the profiler's MPI trace states: table MPI_RANKS, or threads named so."""
+    named = nvtx.filter(pl.col("eventType") == THREAD_NAME).select(
+        process=pl.col("globalTid") // PROCESS,
+        rank=pl.col("text").str.extract(r"^MPI Rank (\d{1,9})$").cast(pl.Int64),
+    )
+    if file.has("MPI_RANKS", "globalTid", "rank"):
+        table = file.read("MPI_RANKS", ["globalTid", "rank"])
+        named = pl.concat(
+            [table.select(process=pl.col("globalTid") // PROCESS, rank="rank"), named]
+        )
+    return dict(named.drop_nulls().unique("process", keep="first").iter_rows())

@@ -1,0 +1,275 @@
+"""Frozen records that pass between stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """A report on disk: what `discover` found, before anything in it was read."""
+
+    path: Path
+    kind: str  # nsys-sqlite
+    bytes: int
+    modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One piece of evidence for a rank: the number, and the world size told with it."""
+
+    rank: int
+    world_size: int | None
+    source: str  # e.g. "environment RANK", "file name"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFacts:
+    """What a report says about its capture as a whole.
+
+    Of the environment only rank, world size, local rank and host are ever taken.
+    """
+
+    host: str | None
+    utc_start_ns: int | None  # UTC of the report's time 0
+    duration_ns: int | None  # on the report's axis; ranges open at a kill end exactly here
+    environment: tuple[Claim, ...]
+    local_rank: int | None
+    exporter: str | None  # version of the program that wrote the file
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One report, read: frames of `schema`, and the ranks its processes state themselves."""
+
+    facts: CaptureFacts
+    ranges: pl.DataFrame  # RANGES
+    device_work: pl.DataFrame  # DEVICE_WORK
+    process_ranks: dict[int, int]  # process key → rank, from the profiler's MPI trace
+    events: int  # rows read
+    broken_rows: int  # left out, for they had no time or no owner
+
+
+@dataclass(frozen=True, slots=True)
+class RankIdentity:
+    """Whose rank a process is, and why we believe it."""
+
+    rank: int
+    process: int
+    local_rank: int | None
+    world_size: int | None
+    host: str | None
+    evidence: str
+
+    @property
+    def pid(self) -> int:
+        """Process id in the namespace the profiler ran in."""
+        return self.process & 0xFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something a reader of the numbers must know, shown beside them."""
+
+    code: str
+    message: str
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankRecord:
+    """A rank's identity with what was learned of its iterations."""
+
+    identity: RankIdentity
+    numbered: bool  # iteration numbers come from names or payloads, not from counting
+    convention: str
+    has_device: bool
+    clock_gpu: bool  # at least 90 % of iterations have device work in some phase
+    work_known: bool  # waits are visible, so that `work` means something
+
+
+@dataclass(frozen=True, slots=True)
+class RankRows:
+    """All that is kept of one rank."""
+
+    rank: RankRecord
+    iterations: pl.DataFrame  # RANK_ITERATIONS
+    measures: pl.DataFrame  # MEASURES
+    collectives: pl.DataFrame  # COLLECTIVES
+    exposed: pl.DataFrame  # EXPOSED
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRows:
+    """All that is kept of one report: what a worker sends back."""
+
+    file: ReportFile
+    facts: CaptureFacts
+    ranks: tuple[RankRows, ...]
+    problems: tuple[Problem, ...]
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShapingOptions:
+    """Options that decide which rows a report becomes; a change of them means reading again."""
+
+    iteration: str | None = None
+    phases: tuple[tuple[str, str], ...] = ()
+    rank_pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOutcome:
+    """What ingest did with one report."""
+
+    path: Path
+    kind: str
+    ranks: tuple[int, ...]
+    rank_evidence: str | None
+    iterations: int
+    bytes: int
+    status: str  # read | unchanged | skipped
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A rank and its score."""
+
+    rank: int
+    value_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """One metric compared across ranks, None where it is unknown.
+
+    `median` is the lower-middle rank's own value.
+    """
+
+    metric: str
+    mean: float | None
+    min: Score | None
+    median: Score | None
+    max: Score | None
+    imbalance: float | None  # max / mean - 1
+    lost_ns: int | None  # sum over ranks and iterations of (max - x)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Who is slow, in what, when, and what it costs; `sentence` says it in words."""
+
+    kind: str  # the contract's `class`
+    ranks: tuple[int, ...]
+    roles: tuple[str, ...]
+    hosts: tuple[str, ...]
+    cause: str | None
+    cause_share: float | None
+    excess_ns: int | None
+    excess: float | None
+    iterations: tuple[int, ...]
+    iterations_share: float | None
+    period: int | None
+    gain_ns: int | None
+    gain: float | None
+    sentence: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of one report to look at, as the GUI shows it.
+
+    `start_ns`, `end_ns` on the report's own axis; `shared_…` on the axis of the first picked
+    report, which is that of a timeline of several. None where a session's UTC start is unknown.
+    """
+
+    iteration: int
+    start_ns: int
+    end_ns: int
+    shared_start_ns: int | None
+    shared_end_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One report to open, and where to look in it."""
+
+    label: str  # min | median | max | culprit
+    rank: int
+    report: Path  # as ingested
+    file: Path | None  # what the GUI opens of it
+    host: str | None
+    pid: int
+    value_ns: int | None
+    worst: Window
+    typical: Window
+
+
+@dataclass(frozen=True, slots=True)
+class RunFrames:
+    """The tables of a run's database."""
+
+    name: str
+    reports: pl.DataFrame
+    ranks: pl.DataFrame
+    iterations: pl.DataFrame
+    measures: pl.DataFrame
+    collectives: pl.DataFrame
+    exposed: pl.DataFrame
+    problems: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to look at a run; the defaults are those of the command line."""
+
+    iter_range: slice | None = None
+    clock: str = "auto"
+    statistic: str = "mean"
+    include_warmup: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What stands above every number of a run."""
+
+    name: str
+    ranks: tuple[int, ...]
+    world_size: int | None
+    missing_ranks: tuple[int, ...]
+    reports: int
+    clock: str
+    clock_reason: str
+    iterations: tuple[int, ...]  # the chosen ones
+    warmup: tuple[int, ...]  # left out of them
+    matched_by: str
+    residual_ns: int | None  # of the clocks that collectives tie together; None if not all are
+    offsets_ns: dict[int, int]
+    drift_ppm: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Imbalance:
+    """The answer to `rankscope imbalance`.
+
+    `ranks`: rank, host, role, report, `<metric>_ns`, `<metric>_z`, last_arriver_share, cost_ns,
+    gain_ns. `iterations`: iteration, spread_ns, slowest_rank, cause, cluster. `wide`: the chosen
+    rows of `Analysis.wide`.
+    """
+
+    metrics: tuple[MetricSummary, ...]
+    ranks: pl.DataFrame
+    iterations: pl.DataFrame
+    verdict: Verdict
+    wide: pl.DataFrame
+    statistic: str = "mean"

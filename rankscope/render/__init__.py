@@ -1,0 +1,1 @@
+"""Results → text and bytes. Nothing here computes, prints or opens a file."""

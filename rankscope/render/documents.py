@@ -1,0 +1,164 @@
+"""Results → the JSON documents of the contract. Times are integers of ns, unknown is null."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from rankscope.pick import Picks
+from rankscope.records import (
+    Imbalance,
+    MetricSummary,
+    Problem,
+    ReportOutcome,
+    RunFacts,
+    Score,
+    Verdict,
+)
+
+Document = dict[str, Any]
+
+
+def dumps(document: Document) -> str:
+    """As text: ASCII, so that no terminal can be hurt by a name."""
+    return json.dumps(document, indent=1, allow_nan=False)
+
+
+def document(
+    name: str, db: Path, facts: RunFacts | None, problems: Iterable[Problem], own: Document
+) -> Document:
+    """A whole document: format, run, warnings, and the command's own keys."""
+    return {
+        "format": f"rankscope/{name}/1",
+        "run": None if facts is None else _run(db, facts),
+        "warnings": [
+            {"code": each.code, "message": each.message, "ranks": list(each.ranks)}
+            for each in problems
+        ],
+        **own,
+    }
+
+
+def _run(db: Path, facts: RunFacts) -> Document:
+    chosen = facts.iterations
+    return {
+        "db": str(db),
+        "name": facts.name,
+        "ranks": list(facts.ranks),
+        "world_size": facts.world_size,
+        "missing_ranks": list(facts.missing_ranks),
+        "reports": facts.reports,
+        "clock": facts.clock,
+        "clock_reason": facts.clock_reason,
+        "iterations": {
+            "first": chosen[0],
+            "last": chosen[-1],
+            "count": len(chosen),
+            "excluded_warmup": list(facts.warmup),
+            "matched_by": facts.matched_by,
+        },
+        "clocks": {
+            "aligned": facts.residual_ns is not None,
+            "method": None if facts.residual_ns is None else "ends of shared collectives",
+            "residual_ns": facts.residual_ns,
+            "offsets_ns": {str(rank): offset for rank, offset in facts.offsets_ns.items()},
+            "drift_ppm": {str(rank): drift for rank, drift in facts.drift_ppm.items()},
+        },
+    }
+
+
+def outcomes(reports: tuple[ReportOutcome, ...]) -> list[Document]:
+    """`reports` of ingest."""
+    return [{**asdict(each), "path": str(each.path), "ranks": list(each.ranks)} for each in reports]
+
+
+def metrics(summaries: tuple[MetricSummary, ...]) -> list[Document]:
+    """`metrics` of imbalance."""
+    return [
+        {
+            "metric": each.metric,
+            "unit": "ns",
+            "mean": each.mean,
+            "min": _score(each.min),
+            "median": _score(each.median),
+            "max": _score(each.max),
+            "imbalance": each.imbalance,
+            "lost_ns": each.lost_ns,
+        }
+        for each in summaries
+    ]
+
+
+def _score(score: Score | None) -> Document:
+    return {"rank": None, "value_ns": None} if score is None else asdict(score)
+
+
+def ranks(result: Imbalance) -> list[Document]:
+    """`ranks` of imbalance."""
+    names = [name.removesuffix("_z") for name in result.ranks.columns if name.endswith("_z")]
+    return [
+        {
+            "rank": row["rank"],
+            "host": row["host"],
+            "role": row["role"],
+            "report": row["report"],
+            "values_ns": {name: row[f"{name}_ns"] for name in names},
+            "z": {name: row[f"{name}_z"] for name in names},
+            "last_arriver_share": row["last_arriver_share"],
+            "cost_ns": row["cost_ns"],
+            "gain_ns": row["gain_ns"],
+        }
+        for row in result.ranks.iter_rows(named=True)
+    ]
+
+
+def verdict(given: Verdict) -> Document:
+    """`verdict` of imbalance."""
+    fields = asdict(given)
+    return {
+        "class": fields.pop("kind"),
+        **{
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in fields.items()
+        },
+    }
+
+
+def rows(frame: pl.DataFrame) -> list[Document]:
+    """Any frame."""
+    return frame.to_dicts()
+
+
+def picks(given: Picks, command: str | None, view: Path | None, rsync: str | None) -> Document:
+    """The own keys of pick-reports.
+
+    Args:
+        given: the picks.
+        command: the shell line that opens them.
+        view: the view document that was written.
+        rsync: the shell line that fetches the copies that were made.
+    """
+    return {
+        "metric": given.metric,
+        "picks": [
+            {
+                "label": each.label,
+                "rank": each.rank,
+                "report": str(each.report),
+                "host": each.host,
+                "pid": each.pid,
+                "value_ns": each.value_ns,
+                "windows": {"worst": asdict(each.worst), "typical": asdict(each.typical)},
+            }
+            for each in given.picks
+        ],
+        "command": command,
+        "view": None if view is None else str(view),
+        "rsync": rsync,
+        "total_bytes": given.total_bytes,
+    }

@@ -1,0 +1,28 @@
+"""Tables and frames → Markdown and CSV."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.render.tables import Table
+
+
+def markdown(table: Table) -> str:
+    """A GitHub table under its title."""
+
+    def line(cells: tuple[str, ...]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rule = tuple("--:" if name in table.numeric else "---" for name in table.columns)
+    body = [line(table.columns), line(rule), *map(line, table.rows)]
+    return "\n".join([*([f"**{table.title}**", ""] if table.title else []), *body])
+
+
+def csv(frame: pl.DataFrame) -> str:
+    """Comma-separated, with a heading line; lists are joined by spaces, unknown is empty."""
+    flat = frame.with_columns(
+        pl.col(name).cast(pl.List(pl.String)).list.join(" ")
+        for name, dtype in frame.schema.items()
+        if isinstance(dtype, pl.List)
+    ).with_columns(pl.col(pl.String).str.replace_all(r"\p{C}", "?"))
+    return flat.write_csv().rstrip("\n")

@@ -1,0 +1,72 @@
+"""Numbers and names as people read them; names from reports made harmless."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from pathlib import Path
+
+UNKNOWN = "–"
+"""What stands for a number that is not known."""
+
+LONGEST_NAME = 80
+
+
+def plain(text: str, longest: int = LONGEST_NAME) -> str:
+    """A name that came from a report, safe for a terminal.
+
+    Control characters, escapes and direction overrides become visible code points; what is too
+    long is cut.
+    """
+    shown = "".join(
+        f"<U+{ord(char):04X}>" if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        else char
+        for char in text[: longest + 1]
+    )  # fmt: skip
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def milliseconds(nanoseconds: float | None) -> str:
+    """`12.3` of ns; three digits that matter below 10 ms."""
+    if nanoseconds is None:
+        return UNKNOWN
+    value = nanoseconds / 1e6
+    return f"{value:,.{2 if abs(value) < 9.995 else 1}f}"
+
+
+def percent(share: float | None) -> str:
+    """`12 %` of a fraction of 1."""
+    return UNKNOWN if share is None else f"{share * 100:.{1 if abs(share) < 0.0995 else 0}f} %"
+
+
+def seconds(nanoseconds: int) -> str:
+    """A moment on a report's axis, as the GUI shows it: `10.687 s`."""
+    return f"{nanoseconds / 1e9:.4f} s"
+
+
+def size(count: int) -> str:
+    """`2.1 MB` of bytes."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def span(numbers: tuple[int, ...] | list[int]) -> str:
+    """`0-3, 7` of ascending numbers."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def short_path(path: Path) -> str:
+    """Relative where that is shorter than absolute and does not climb."""
+    absolute = str(path)
+    relative = os.path.relpath(absolute)
+    return plain(absolute if relative.startswith("..") else relative, 500)

@@ -1,0 +1,178 @@
+"""A profiled run from Python: ingest reports, open a database, ask it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.analysis import Analysis
+from rankscope.compare.metrics import check_metrics
+from rankscope.discover import discover
+from rankscope.errors import ReportError, UsageError
+from rankscope.intake import Ingest, Progress, Started, frames_of
+from rankscope.pick import Picks, pick
+from rankscope.records import Imbalance, Options, ReportOutcome, RunFrames, ShapingOptions
+from rankscope.store import Database
+from rankscope.vocabulary import vocabulary
+
+DEFAULT_DB = "rankscope.duckdb"
+
+DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
+"""What reports are picked by: the first of these that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What an ingest did."""
+
+    outcomes: tuple[ReportOutcome, ...]
+    seconds: float
+    events: int
+
+
+class Run:
+    """A profiled run: all its ranks, ready to be compared."""
+
+    def __init__(self, db: Path, frames: RunFrames, ingested: Ingested | None = None) -> None:
+        self.db = db
+        self.ingested = ingested
+        self._frames = frames
+
+    def analysis(self, options: Options | None = None) -> Analysis:
+        """One way of looking at the run, for everything that is not offered here."""
+        return Analysis(self._frames, options or Options())
+
+    def iterations(self, **options: object) -> pl.DataFrame:
+        """A row per rank and complete iteration.
+
+        Columns: rank, iteration (the number), epoch, number, `<metric>_ns` for every metric
+        (int64, null is unknown; the window's length is `iteration_ns`), flagged (null where it
+        cannot be told, as in warm-up), cause.
+
+        Args:
+            options: fields of `Options`.
+        """
+        return self.analysis(_options(options)).rank_iterations()
+
+    def imbalance(self, metrics: list[str] | None = None, **options: object) -> Imbalance:
+        """Who is slow, in what, when, and what it costs.
+
+        Args:
+            metrics: names; None for all.
+            options: fields of `Options`: iter_range (slice), clock, statistic, include_warmup.
+
+        Raises:
+            UsageError: an unknown metric or an iteration range that selects nothing.
+        """
+        return self.analysis(_options(options)).imbalance(check_metrics(metrics or []) or None)
+
+    def pick_reports(self, metric: str | None = None, **options: object) -> Picks:
+        """The min / median / max reports to open side by side, and where to look in them.
+
+        Args:
+            metric: name; default `time_to_all_reduce`, or `work` where there is none.
+            options: fields of `Options`.
+        """
+        return picks_of(self.analysis(_options(options)), metric)
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """The result of a query on the database, which is opened read-only for it."""
+        with Database.open(self.db) as database:
+            return database.query(query)
+
+
+def picks_of(analysis: Analysis, metric: str | None) -> Picks:
+    """The picks of one way of looking at a run."""
+    if metric is not None:
+        check_metrics([metric])
+    else:
+        metric = next(
+            (name for name in DEFAULT_METRICS if analysis.chosen[f"{name}_ns"].is_not_null().any()),
+            "iteration",
+        )
+    return pick(
+        analysis.chosen,
+        analysis.frames.iterations,
+        analysis.who(),
+        analysis.utc_starts,
+        metric,
+        analysis.options.statistic,
+        analysis.verdict.ranks,
+    )
+
+
+def open_run(db: str | Path = DEFAULT_DB) -> Run:
+    """The run that a database holds.
+
+    Raises:
+        DatabaseError: missing, locked, damaged, or of another version.
+    """
+    path = Path(db)
+    with Database.open(path) as database:
+        frames = frames_of(database)
+    if frames.ranks.is_empty():
+        raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
+    return Run(path, frames)
+
+
+def ingest(
+    paths: Iterable[str | Path],
+    db: str | Path = DEFAULT_DB,
+    *,
+    iteration: str | None = None,
+    phases: dict[str, str] | None = None,
+    rank_pattern: str | None = None,
+    jobs: int | None = None,
+    on_error: str = "fail",
+    rebuild: bool = False,
+    ranks: Container[int] | None = None,
+    started: Started | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Read reports into a run's database, and open it.
+
+    A report that is in there already, unchanged and shaped by the same options, is not read
+    again. Nothing is ever removed; a report that fails leaves what was there before.
+
+    Args:
+        paths: files, folders (searched recursively), globs.
+        db: the DuckDB file, made where there is none.
+        iteration: pattern of the names of iteration ranges, or `whole`.
+        phases: phase → pattern of the names of its ranges.
+        rank_pattern: pattern on the report's path, with a group `rank`.
+        jobs: worker processes; default: the cores this process may use.
+        on_error: `fail`, or `skip` to leave bad reports out and list them.
+        rebuild: start the database over; the old one stays until the new one is done.
+        ranks: only these ranks; the reports of others are neither exported nor read.
+        started: called with the reports that will be read.
+        progress: called after each of them.
+
+    Raises:
+        ReportError, UsageError, DatabaseError: with the file or option, and what to do.
+    """
+    if on_error not in ("fail", "skip"):
+        raise UsageError(f"--on-error {on_error}", hint="fail or skip")
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"--jobs {jobs}", hint="at least 1")
+    options = ShapingOptions(iteration, tuple(sorted((phases or {}).items())), rank_pattern)
+    if iteration not in ("auto", "whole"):
+        vocabulary(options)  # a wrong pattern is found before any report is read
+    begin = time.monotonic()
+    target = Path(db)
+    job = Ingest(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
+    files = discover(paths, job.leave_out)
+    job.run(files, jobs, started or (lambda _: None), progress or (lambda *_: None))
+    run = open_run(target)
+    run.ingested = Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)
+    return run
+
+
+def _options(given: dict[str, object]) -> Options:
+    try:
+        return Options(**given)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise UsageError(str(error), hint="options are the fields of rankscope.Options") from error

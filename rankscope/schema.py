@@ -1,0 +1,149 @@
+"""Every frame that passes between stages: columns, dtypes, units.
+
+Times are int64 nanoseconds on the report's own axis (0 = session start) unless a name says
+otherwise. `process` is the profiler's process key (host, machine and pid in one number), unique
+within a report. Frames of one stage are checked against these with `conform`.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+PHASES = ("load", "forward", "backward", "optimizer", "other")
+"""The phases of an iteration (the rest of its window is exposed communication)."""
+
+PARTS = (*PHASES, "exposed_communication")
+"""What a window is made of; their lengths add up to it."""
+
+RANGES = pl.Schema(
+    {
+        "start": pl.Int64,
+        "end": pl.Int64,
+        "process": pl.Int64,
+        "thread": pl.Int64,
+        "domain": pl.String,  # name of the NVTX domain, "" for the default one
+        "name": pl.String,
+        "payload": pl.Int64,  # integer payload, null without one
+    }
+)
+"""Host ranges (NVTX push/pop and start/end, MPI calls as domain `MPI`), a row a range."""
+
+DEVICE_WORK = pl.Schema(
+    {
+        "start": pl.Int64,
+        "end": pl.Int64,
+        "process": pl.Int64,
+        "device": pl.Int64,
+        "stream": pl.Int64,
+        "kind": pl.String,  # kernel | copy | set
+        "name": pl.String,  # kernel's short name, "" for copies and sets
+        "bytes": pl.Int64,  # null for kernels
+        "graph": pl.Boolean,  # replayed from a CUDA graph
+        "launch": pl.Int64,  # start of the API call that launched it; null without a record
+        "launch_thread": pl.Int64,
+    }
+)
+"""Kernels, copies and sets on the device, joined with their launches, a row an operation."""
+
+ITERATIONS = pl.Schema(
+    {
+        "iteration": pl.Int64,  # unique on its rank; the same step on every rank
+        "epoch": pl.Int64,
+        "number": pl.Int64,  # as the name or payload says; the ordinal without one
+        "start": pl.Int64,  # of the iteration's own range
+        "end": pl.Int64,
+        "window_start": pl.Int64,  # host clock: end of the previous iteration's range
+        "window_end": pl.Int64,
+        "complete": pl.Boolean,  # false where the capture's edge or a kill cut it
+    }
+)
+"""Iterations of one rank on the host clock, in time order."""
+
+MARKS = pl.Schema(
+    {
+        "start": pl.Int64,
+        "end": pl.Int64,
+        "label": pl.String,  # one of PARTS
+        "fetch": pl.Boolean,  # fetches data (a copy to the device does not)
+        "operation": pl.String,  # of a collective, else null
+        "source": pl.String,  # "annotation" | "mpi" for collectives, else null
+    }
+)
+"""Ranges of the training thread that mean something, a row a range."""
+
+SEGMENTS = pl.Schema({"start": pl.Int64, "end": pl.Int64, "window": pl.Int64, "label": pl.String})
+"""A timeline cut into disjoint pieces with one owner each; `window` = row of ITERATIONS."""
+
+MEASURES = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,
+        "clock": pl.String,  # host | gpu
+        "window_start_ns": pl.Int64,
+        "iteration_ns": pl.Int64,
+        **{f"{part}_ns": pl.Int64 for part in PARTS},
+        "work_ns": pl.Int64,
+        "time_to_all_reduce_ns": pl.Int64,
+        "time_to_first_all_reduce_ns": pl.Int64,
+        "compute_ns": pl.Int64,
+        "communication_ns": pl.Int64,
+        "idle_ns": pl.Int64,
+    }
+)
+"""Numbers of method section 5 that need no other rank, a row per rank, iteration and clock."""
+
+COLLECTIVES = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,
+        "place": pl.String,  # host | device: where it runs, and so on which clock it is timed
+        "communicator": pl.String,  # private to the rank until matched
+        "operation": pl.String,
+        "ordinal": pl.Int64,  # among its like in the iteration
+        "gradient": pl.Boolean,  # a gradient reduction
+        "arrival_ns": pl.Int64,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "bytes": pl.Int64,
+    }
+)
+"""Collectives of the chosen windows, a row per rank and instance."""
+
+EXPOSED = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,
+        "clock": pl.String,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+    }
+)
+"""Intervals of exposed communication, disjoint per rank and clock."""
+
+RANK_ITERATIONS = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,
+        "epoch": pl.Int64,
+        "number": pl.Int64,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "view_start_ns": pl.Int64,
+        "view_end_ns": pl.Int64,
+        "complete": pl.Boolean,
+    }
+)
+"""Iterations as stored: the range itself, and the stretch to look at in the GUI."""
+
+
+def empty(schema: pl.Schema) -> pl.DataFrame:
+    """A frame of `schema` without rows."""
+    return pl.DataFrame(schema=schema)
+
+
+def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """`frame` with the columns of `schema`, in its order and dtypes; missing ones are null."""
+    return frame.select(
+        (pl.col(name) if name in frame.columns else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in schema.items()
+    )

@@ -1,0 +1,105 @@
+"""Which ranges are the iterations, what their numbers are, and where their windows lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from rankscope.schema import ITERATIONS, conform
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The iterations of one process."""
+
+    frame: pl.DataFrame  # ITERATIONS
+    thread: int  # the training thread
+    numbered: bool  # numbers were given, not counted
+    row: int  # the convention that named them; -1 for `whole`
+
+
+def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> Found | None:
+    """The iterations among the ranges of one process, or None.
+
+    Of several candidates (nested `step` and `batch`, say) those with numbers win, then those
+    that cover the most time: outer ranges before inner ones.
+
+    Args:
+        named: RANGES with the columns of MEANINGS joined on.
+        duration_ns: where the capture ends; a range that ends exactly there was cut.
+    """
+    candidates = named.filter(
+        (pl.col("means") == "iteration") & (pl.col("end") > pl.col("start"))
+    ).with_columns(
+        given=pl.coalesce("number", "payload"),
+        stem=pl.col("name").str.replace_all(r"\d+", ""),
+    )
+    if candidates.is_empty():
+        return None
+    group = ["row", "stem", "thread"]
+    best = (
+        candidates.group_by(group)
+        .agg(
+            numbered=pl.col("given").is_not_null().all(),
+            covered=(pl.col("end") - pl.col("start")).sum(),
+        )
+        .sort("numbered", "covered", *group, descending=[True, True, False, False, False])
+        .row(0, named=True)
+    )
+    ranges = (
+        candidates.filter(*(pl.col(name) == best[name] for name in group))
+        .sort("start", "end", descending=[False, True])
+        .filter(pl.col("end") > pl.col("end").cum_max().shift(1, fill_value=-1))  # not nested
+    )
+    return Found(
+        frame=_windows(ranges, best["numbered"], duration_ns),
+        thread=best["thread"],
+        numbered=best["numbered"],
+        row=best["row"],
+    )
+
+
+def whole_capture(named: pl.DataFrame, work_end: int | None) -> Found | None:
+    """The capture of one process as a single iteration, from its first to its last event."""
+    if named.is_empty():
+        return None
+    threads = named.group_by("thread").agg(rows=pl.len()).sort("rows", "thread", descending=True)
+    ends = [named["end"].max(), work_end]
+    window = pl.DataFrame(
+        {
+            "iteration": 0,
+            "epoch": 0,
+            "number": 0,
+            "start": named["start"].min(),
+            "end": max(end for end in ends if isinstance(end, int)),
+            "complete": True,
+        }
+    ).with_columns(window_start="start", window_end="end")
+    return Found(conform(window, ITERATIONS), threads["thread"][0], numbered=False, row=-1)
+
+
+def _windows(ranges: pl.DataFrame, numbered: bool, duration_ns: int | None) -> pl.DataFrame:
+    """ITERATIONS from the iteration ranges in time order.
+
+    A window runs from the end of the previous iteration's range to the end of its own (data is
+    fetched between the ranges of most scripts); the first one starts at its own range. Numbers
+    that start over (epochs) count on.
+    """
+    number = pl.col("given") if numbered else pl.int_range(pl.len(), dtype=pl.Int64)
+    frame = ranges.with_columns(number=number).with_columns(
+        epoch=(pl.col("number") <= pl.col("number").shift(1)).fill_null(False).cum_sum(),
+        window_start=pl.col("end").shift(1).fill_null(pl.col("start")),
+        window_end="end",
+        complete=pl.lit(True) if duration_ns is None else pl.col("end") != duration_ns,
+    )
+    before = (
+        frame.group_by("epoch")
+        .agg(offset=pl.col("number").max() + 1)
+        .sort("epoch")
+        .with_columns(pl.col("offset").cum_sum().shift(1, fill_value=0))
+    )
+    frame = frame.join(before, on="epoch").with_columns(
+        iteration=pl.col("number") + pl.col("offset")
+    )
+    return conform(frame.sort("start"), ITERATIONS)

@@ -1,0 +1,71 @@
+"""What the ranges of the training thread mean: phases, collectives, foreign business."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from rankscope.schema import MARKS, PHASES, conform
+from rankscope.segment.iterations import Found
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The marked ranges of one rank's training thread."""
+
+    frame: pl.DataFrame  # MARKS
+    foreign: pl.DataFrame  # start, end: ranges that mean nothing known (validation, logging)
+    phases: frozenset[str]  # phases that have ranges in this report
+    fetches: bool  # data fetching has ranges
+    launches_collectives: bool  # host ranges that launch, but do not wait for, collectives
+
+
+def find_marks(named: pl.DataFrame, found: Found, device_communicates: bool) -> Marks:
+    """The marks on the training thread.
+
+    A hand-annotated collective lasts as long as the communication only where no device kernels
+    do the communicating; else its range merely launches them and marks nothing.
+
+    Args:
+        named: RANGES with the columns of MEANINGS joined on.
+        found: the iterations, whose thread is the training thread.
+        device_communicates: the report has communication kernels.
+    """
+    thread = named.filter((pl.col("thread") == found.thread) & (pl.col("end") > pl.col("start")))
+    is_phase = pl.col("means").is_in(PHASES)
+    is_collective = pl.col("means") == "collective"
+    is_mpi = pl.col("domain") == "MPI"
+    waits = is_collective & pl.col("blocking")
+    if device_communicates:
+        waits &= is_mpi
+    marks = thread.filter(is_phase | waits).with_columns(
+        label=pl.when(is_phase).then("means").otherwise(pl.lit("exposed_communication")),
+        source=pl.when(is_phase)
+        .then(None)
+        .when(is_mpi)
+        .then(pl.lit("mpi"))
+        .otherwise(pl.lit("annotation")),
+    )
+    marks = _calls_once(conform(marks, MARKS))
+    unmapped = thread.filter(pl.col("means").is_null() & ~pl.col("domain").is_in(["MPI", "NCCL"]))
+    launches = named.filter(is_collective & ~pl.col("blocking"))
+    return Marks(
+        frame=marks,
+        foreign=unmapped.select("start", "end"),
+        phases=frozenset(marks["label"].unique()) - {"exposed_communication"},
+        fetches=bool(marks["fetch"].fill_null(False).any()),
+        launches_collectives=not launches.is_empty(),
+    )
+
+
+def _calls_once(marks: pl.DataFrame) -> pl.DataFrame:
+    """MARKS without annotations around a collective that is marked itself.
+
+    Of `all_reduce` > `MPI_Allreduce` the inner one is the call: what the annotation spends before
+    it (packing, say) is not communication.
+    """
+    is_collective = pl.col("label") == "exposed_communication"
+    calls = marks.filter(is_collective).sort("start", "end", descending=[False, True])
+    inner = calls.filter((pl.col("start").shift(-1) >= pl.col("end")).fill_null(True))
+    return pl.concat([marks.filter(~is_collective), inner])

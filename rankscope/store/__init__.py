@@ -1,0 +1,5 @@
+"""The run on disk: one DuckDB file, its schema commented column by column."""
+
+from rankscope.store.database import Database
+
+__all__ = ["Database"]

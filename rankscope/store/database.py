@@ -1,0 +1,365 @@
+"""The DuckDB file of a run. The only importer of duckdb."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import duckdb
+import polars as pl
+
+from rankscope.errors import DatabaseError, UsageError
+from rankscope.records import ReportRows
+
+SCHEMA_VERSION = 1
+
+IN_USE = "is in use by another process"
+NOT_OURS = "is no rankscope database"
+
+MAGIC, MAGIC_AT = b"DUCK", 8
+"""What stands where in every DuckDB file."""
+
+LEAST_FREE = 2**20
+"""With less room than this left, what failed failed for want of room."""
+
+REBUILD_HINT = "ingest the reports again with --rebuild"
+
+COLUMN_COMMENTS = {
+    "rank": "Rank of the job",
+    "iteration": "Iteration number, the same step on every rank",
+    "epoch": "How often the numbers had started over",
+    "number": "Number as the range's name or payload says",
+    "flagged": "Whether this rank stood out in this iteration; null where that cannot be told",
+    "cause": "Phase with the largest excess where flagged",
+}
+
+
+class Database:
+    """A run's file; use as a context manager."""
+
+    def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+        self.path = path
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: Path, *, write: bool = False) -> Self:
+        """Open an existing run, read-only unless `write`.
+
+        Raises:
+            DatabaseError: missing, locked, damaged, or of another version.
+        """
+        if not path.exists():
+            raise DatabaseError(
+                f"{path}: no such database", hint="make it: rankscope ingest PROFILES --db FILE"
+            )
+        database = cls(path, _connect(path, read_only=not write))
+        database._check_version()
+        return database
+
+    @classmethod
+    def create(cls, path: Path) -> Self:
+        """A new, empty run at `path`, which must not exist.
+
+        Raises:
+            DatabaseError: the folder cannot be written to.
+        """
+        making = path.with_name(f"{path.name}.{os.getpid()}.new")
+        making.unlink(missing_ok=True)
+        schema = files(__package__).joinpath("schema.sql").read_text("utf-8")
+        try:
+            database = cls(making, _connect(making, read_only=False))
+            with database, database.transaction():
+                database._connection.execute(schema)
+                database._connection.execute(
+                    "insert into meta values ('schema_version', ?)", [str(SCHEMA_VERSION)]
+                )
+            making.rename(path)  # so that a database without its schema is never seen
+        except DatabaseError as error:
+            told = error.message.replace(str(making), str(path))
+            raise DatabaseError(told, hint=error.hint) from error
+        finally:
+            making.unlink(missing_ok=True)
+            making.with_name(f"{making.name}.wal").unlink(missing_ok=True)
+        return cls.open(path, write=True)
+
+    @classmethod
+    def check_replaceable(cls, path: Path) -> None:
+        """Raises `DatabaseError` unless `path` is free, a run, or a damaged one nobody uses."""
+        if not path.exists() or (path.is_file() and not path.stat().st_size):
+            return
+        try:
+            with cls(path, _connect(path, read_only=False)) as database:
+                tables = database._tables()
+        except DatabaseError as error:
+            if error.hint == REBUILD_HINT:
+                return
+            raise
+        if tables and "rank_iterations" not in tables and "reports" not in tables:
+            raise DatabaseError(f"{path}: {NOT_OURS}", hint="name another file with --db")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def settle(self) -> None:
+        """Bring everything into the one file, so that a copy of it is whole."""
+        try:
+            self._connection.execute("checkpoint")
+        except duckdb.Error as error:
+            raise self._unwritten(error) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing."""
+        self._connection.begin()
+        try:
+            yield
+        except duckdb.Error as error:
+            self._connection.rollback()
+            raise self._unwritten(error) from error
+        except BaseException:
+            self._connection.rollback()
+            raise
+        try:
+            self._connection.commit()
+        except duckdb.Error as error:
+            raise self._unwritten(error) from error
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A whole table of the schema."""
+        try:
+            frame: pl.DataFrame = self._connection.sql(f'select * from "{name}"').pl()
+        except duckdb.Error as error:
+            raise self._damaged(error) from error
+        return frame
+
+    def meta(self) -> dict[str, str]:
+        """What the file says about itself."""
+        return dict(self.table("meta").iter_rows())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether `rank_iterations` speaks of the reports as they are."""
+        return "rank_iterations_clock" in self.meta()
+
+    def write(self, rows: ReportRows, options: str) -> None:
+        """Put a report's rows in, in place of what its path or its ranks had, whole or not at all.
+
+        Args:
+            rows: what was extracted.
+            options: the shaping options, as JSON.
+        """
+        path = str(rows.file.path.resolve())
+        facts = rows.facts
+        with self.transaction():
+            self._forget(path)
+            self._connection.execute("delete from meta where key = 'rank_iterations_clock'")
+            self._connection.execute(
+                "insert into reports values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    path,
+                    rows.file.kind,
+                    rows.file.bytes,
+                    rows.file.modified_ns,
+                    options,
+                    facts.host,
+                    facts.utc_start_ns,
+                    facts.duration_ns,
+                    facts.exporter,
+                    rows.events,
+                    max(part.iterations.height for part in rows.ranks),
+                ],
+            )
+            for part in rows.ranks:
+                record, identity = part.rank, part.rank.identity
+                self._connection.execute(
+                    "insert into ranks values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [
+                        identity.rank,
+                        path,
+                        identity.pid,
+                        identity.local_rank,
+                        identity.world_size,
+                        identity.host,
+                        identity.evidence,
+                        record.numbered,
+                        record.convention,
+                        record.has_device,
+                        record.clock_gpu,
+                        record.work_known,
+                    ],
+                )
+                self._append("iterations", part.iterations)
+                self._append("measures", part.measures)
+                self._append("collectives", part.collectives)
+                self._append("exposed", part.exposed)
+            every = [*rows.problems, *(each for part in rows.ranks for each in part.problems)]
+            for problem in every:
+                self._connection.execute(
+                    "insert into problems values (?, ?, ?, ?)",
+                    [path, problem.code, problem.message, list(problem.ranks)],
+                )
+
+    def move(self, old: str, new: str) -> None:
+        """Note that a report now lies elsewhere."""
+        with self.transaction():
+            for table in ("reports", "ranks", "problems"):
+                self._connection.execute(f"update {table} set path = ? where path = ?", [new, old])
+
+    def replace_rank_iterations(self, frame: pl.DataFrame, clock: str) -> None:
+        """Store the wide table that compares all ranks, made anew after every change."""
+        with self.transaction():
+            self._connection.register("incoming", frame)
+            self._connection.execute(
+                "create or replace table rank_iterations as select * from incoming"
+            )
+            self._connection.unregister("incoming")
+            self._connection.execute(
+                "comment on table rank_iterations is 'A row per rank and iteration with every "
+                "metric on the clock named in meta; null is unknown'"
+            )
+            for name in frame.columns:
+                comment = COLUMN_COMMENTS.get(name, f"Metric {name.removesuffix('_ns')}, ns")
+                quoted = comment.replace("'", "''")
+                self._connection.execute(
+                    f"comment on column rank_iterations.\"{name}\" is '{quoted}'"
+                )
+            self._connection.execute(
+                "insert or replace into meta values ('rank_iterations_clock', ?)", [clock]
+            )
+
+    def query(self, sql: str) -> pl.DataFrame:
+        """The result of a query, as a frame; it can read this database and nothing else.
+
+        Raises:
+            UsageError: the query is wrong.
+        """
+        try:
+            self._connection.execute("set enable_external_access = false")
+            relation = self._connection.sql(sql)
+            frame: pl.DataFrame = pl.DataFrame() if relation is None else relation.pl()
+        except duckdb.Error as error:
+            raise UsageError(
+                f"query failed: {_first_line(error)}",
+                hint="tables: " + ", ".join(self._tables()),
+            ) from error
+        return frame
+
+    def _tables(self) -> list[str]:
+        rows = self._connection.execute("select table_name from duckdb_tables()").fetchall()
+        return sorted(str(name) for (name,) in rows)
+
+    def _forget(self, path: str) -> None:
+        for table in ("iterations", "measures", "collectives", "exposed"):
+            self._connection.execute(
+                f"delete from {table} where rank in (select rank from ranks where path = ?)",
+                [path],
+            )
+        for table in ("ranks", "problems", "reports"):
+            self._connection.execute(f"delete from {table} where path = ?", [path])
+
+    def _append(self, table: str, frame: pl.DataFrame) -> None:
+        self._connection.register("incoming", frame)
+        self._connection.execute(f"insert into {table} by name select * from incoming")
+        self._connection.unregister("incoming")
+
+    def _check_version(self) -> None:
+        try:
+            version = self.meta().get("schema_version")
+        except DatabaseError:
+            self._connection.close()
+            raise
+        if version != str(SCHEMA_VERSION):
+            self._connection.close()
+            newer = version is not None and version.isdigit() and int(version) > SCHEMA_VERSION
+            raise DatabaseError(
+                f"{self.path}: has schema version {version}, this rankscope uses {SCHEMA_VERSION}",
+                hint="use a newer rankscope" if newer else REBUILD_HINT,
+            )
+
+    def _unwritten(self, error: duckdb.Error) -> Exception:
+        """A full disk in our words; anything else is a bug and stays as it is."""
+        return _full(self.path, error) or error
+
+    def _damaged(self, error: duckdb.Error) -> DatabaseError:
+        return DatabaseError(
+            f"{self.path}: is damaged or no rankscope database ({_first_line(error)})",
+            hint=REBUILD_HINT,
+        )
+
+
+def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    if path.is_dir():
+        raise DatabaseError(f"{path}: is a folder", hint="name a file with --db")
+    if path.exists() and not os.access(path, os.R_OK):
+        raise DatabaseError(f"{path}: may not be read", hint="check its permissions")
+    if path.exists() and not _looks_like_duckdb(path):
+        ours = path.suffix in (".duckdb", ".rebuild")  # by its name: damaged beyond its first bytes
+        hint = REBUILD_HINT if ours else "name another file with --db"
+        raise DatabaseError(f"{path}: {NOT_OURS}", hint=hint)
+    try:
+        return duckdb.connect(os.fspath(path), read_only=read_only)
+    except duckdb.Error as error:
+        raise _translated(path, error) from error
+
+
+def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
+    """What DuckDB says when it cannot open a file, in our words."""
+    text = str(error)
+    if re.search(r"\block\b", text, re.IGNORECASE):
+        return DatabaseError(
+            f"{path}: {IN_USE}", hint="wait until it is done, or name another --db"
+        )
+    if not path.parent.is_dir():
+        return DatabaseError(
+            f"{path}: cannot be created, for there is no folder {path.parent}",
+            hint="make the folder, or name another file with --db",
+        )
+    if full := _full(path, error):
+        return full
+    if "newer" in text or "version number" in text:
+        return DatabaseError(f"{path}: was written by another version of DuckDB", hint=REBUILD_HINT)
+    if not path.exists():
+        return DatabaseError(
+            f"{path}: cannot be created ({_first_line(error)})",
+            hint="may you write to its folder?",
+        )
+    return DatabaseError(f"{path}: is damaged", hint=REBUILD_HINT)
+
+
+def _full(path: Path, error: duckdb.Error) -> DatabaseError | None:
+    """The error for a full disk, if that is what it was."""
+    if "No space left" not in str(error) and shutil.disk_usage(path.parent).free > LEAST_FREE:
+        return None
+    return DatabaseError(
+        f"{path}: cannot be written, for the disk is full",
+        hint="make room or name a --db elsewhere; what was ingested before is intact",
+    )
+
+
+def _looks_like_duckdb(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(len(MAGIC) + MAGIC_AT)
+    return head[MAGIC_AT:] == MAGIC
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0][:200]

@@ -1,0 +1,177 @@
+"""The conventions, compiled, with a user's patterns in front."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import polars as pl
+
+from rankscope.errors import UsageError
+from rankscope.records import ShapingOptions
+from rankscope.schema import PHASES
+
+MEANINGS = pl.Schema(
+    {
+        "domain": pl.String,
+        "name": pl.String,
+        "means": pl.String,  # iteration | a phase | collective | operator | background | null
+        "row": pl.Int64,  # which convention said so; user patterns come first
+        "number": pl.Int64,  # iteration number in the name
+        "fetch": pl.Boolean,
+        "operation": pl.String,
+        "blocking": pl.Boolean,
+    }
+)
+
+SEPARATORS = r"[\s_\-:]+"
+NUMBER = r"\{?(\d+)\}?"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One convention: names that fit `patterns` (or, squashed, `squashed`) mean `means`."""
+
+    framework: str
+    means: str
+    patterns: tuple[str, ...] = ()
+    squashed: tuple[str, ...] = ()
+    fetch: bool = False
+    operation: str | None = None
+    blocking: bool = False
+    domain: str | None = None
+
+    def number(self) -> pl.Expr:
+        """The iteration number in the first pattern that has one; null without."""
+        groups = [
+            column.str.extract(pattern, 1)
+            for column, patterns in self._columns()
+            for pattern in patterns
+            if re.search(r"(?<!\\)\((?!\?)", pattern)
+        ]
+        text = pl.coalesce(groups) if groups else pl.lit(None, pl.String)
+        return text.str.slice(0, 18).cast(pl.Int64, strict=False)
+
+    def fits(self) -> pl.Expr:
+        """Whether a name fits."""
+        tests = [
+            column.str.contains(pattern)
+            for column, patterns in self._columns()
+            for pattern in patterns
+        ]
+        fit = pl.any_horizontal(tests)
+        return fit if self.domain is None else fit & (pl.col("domain") == self.domain)
+
+    def _columns(self) -> Iterable[tuple[pl.Expr, tuple[str, ...]]]:
+        return ((pl.col("name"), self.patterns), (pl.col("squashed"), self.squashed))
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Rows in the order in which they are believed."""
+
+    rows: tuple[Row, ...]
+
+    def meanings(self, ranges: pl.DataFrame) -> pl.DataFrame:
+        """What each distinct (domain, name) of `ranges` means: a frame of MEANINGS."""
+        names = ranges.select("domain", "name").unique(maintain_order=True)
+        names = names.with_columns(
+            squashed=pl.col("name").str.to_lowercase().str.replace_all(SEPARATORS, "")
+        )
+        fits = [row.fits() for row in self.rows]
+        names = names.with_columns(
+            row=pl.coalesce([pl.when(fit).then(pl.lit(i, pl.Int64)) for i, fit in enumerate(fits)])
+        )
+        table = pl.DataFrame(
+            {
+                "row": range(len(self.rows)),
+                "means": [row.means for row in self.rows],
+                "fetch": [row.fetch for row in self.rows],
+                "operation": [row.operation for row in self.rows],
+                "blocking": [row.blocking for row in self.rows],
+            },
+            schema_overrides={"operation": pl.String},
+        )
+        numbers = [
+            pl.when(pl.col("row") == i).then(row.number())
+            for i, row in enumerate(self.rows)
+            if row.means == "iteration"
+        ]
+        return (
+            names.with_columns(number=pl.coalesce(numbers))
+            .join(table, on="row", how="left")
+            .select(list(MEANINGS))
+        )
+
+    def framework(self, row: int) -> str:
+        """Where a convention comes from."""
+        return self.rows[row].framework
+
+
+def vocabulary(options: ShapingOptions) -> Vocabulary:
+    """The conventions with the user's patterns in front.
+
+    Raises:
+        UsageError: a pattern that is none, or a phase that does not exist.
+    """
+    own: list[Row] = []
+    if options.iteration is not None:
+        _check("--iteration", options.iteration)
+        own.append(Row("--iteration", "iteration", (options.iteration,)))
+    for phase, pattern in options.phases:
+        if phase not in PHASES:
+            raise UsageError(
+                f"--phase {phase}={pattern}: there is no phase {phase!r}",
+                hint=f"phases are {', '.join(PHASES)}",
+            )
+        _check("--phase", pattern)
+        own.append(Row("--phase", phase, (pattern,), fetch=phase == "load"))
+    shipped = _shipped()
+    if options.iteration is not None:  # then only the user's ranges are iterations
+        shipped = tuple(row for row in shipped if row.means != "iteration")
+    return Vocabulary((*own, *shipped))
+
+
+@cache
+def _shipped() -> tuple[Row, ...]:
+    return tuple(map(_row, conventions()["row"]))
+
+
+@cache
+def conventions() -> dict[str, Any]:
+    """The data file as it stands."""
+    return tomllib.loads(files(__package__).joinpath("conventions.toml").read_text("utf-8"))
+
+
+def _row(data: dict[str, Any]) -> Row:
+    return Row(
+        framework=data["framework"],
+        means=data["means"],
+        patterns=tuple(data.get("patterns", ())),
+        squashed=tuple(map(_squashed, data.get("words", ()))),
+        fetch=data.get("fetch", False),
+        operation=data.get("operation"),
+        blocking=data.get("blocking", False),
+        domain=data.get("domain"),
+    )
+
+
+def _squashed(words: str) -> str:
+    """A spelling like `step N` as a pattern on squashed names."""
+    parts = re.sub(SEPARATORS, "", words).split("N")
+    return f"^{NUMBER.join(re.escape(part.lower()) for part in parts)}$"
+
+
+def _check(option: str, pattern: str) -> None:
+    try:
+        pl.Series([""]).str.contains(pattern)
+    except pl.exceptions.ComputeError as error:
+        raise UsageError(
+            f"{option} {pattern!r} is not a regular expression",
+            hint="Rust syntax: no look-around and no back-references; quote it for the shell",
+        ) from error

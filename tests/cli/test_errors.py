@@ -1,0 +1,221 @@
+"""Bad input: one line of error, one of hint, the contract's exit code, nothing lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import rankscope
+from tests.support import SAMPLE, Forged, Result, Stored, copied, edit, with_environment
+
+Cli = Callable[..., Result]
+REPORT = "report_rank_1.sqlite"
+
+
+def truncate(path: Path, percent: float) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * percent / 100)])
+
+
+SPOILED: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "no database": lambda path: path.write_text("hello\n" * 100),
+    "no report": lambda path: (path.unlink(), edit(path, "create table bills (i int)")),
+    "no NVTX": lambda path: edit(path, "drop table NVTX_EVENTS"),
+    "no ranges that fit": lambda path: edit(
+        path, "update NVTX_EVENTS set text = 'x' || text where text like 'Batch%'"
+    ),
+    "two of a rank": lambda path: with_environment(path, RANK="0", WORLD_SIZE="4"),
+    "no world like ours": lambda path: with_environment(path, RANK="1", WORLD_SIZE="9"),
+    "contradicts itself": lambda path: with_environment(
+        path, RANK="1", WORLD_SIZE="4", SLURM_PROCID="2", SLURM_NTASKS="4"
+    ),
+    **{f"cut at {n} %": lambda path, n=n: truncate(path, n) for n in (30, 50, 70, 90, 95, 99)},
+}
+
+
+@pytest.fixture
+def reports(tmp_path: Path, forged: Callable[..., Forged]) -> list[Path]:
+    """Real reports, in the newer schema's clothes where the environment must be changed."""
+    names = sorted(SAMPLE.glob("*.sqlite"))
+    copies = copied(names, tmp_path / "reports")
+    for rank, path in enumerate(copies):
+        edit(path, "create table if not exists META_DATA_CAPTURE (name text, value text)")
+        with_environment(path, RANK=str(rank), WORLD_SIZE="4")
+    return copies
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_a_bad_report_stops_ingest_and_loses_nothing(
+    cli: Cli, reports: list[Path], what: str
+) -> None:
+    assert cli("ingest", *reports).code == 0
+    before = cli("imbalance", "--format", "json").out
+    SPOILED[what](reports[1])
+    cli("ingest", *reports).refused(3, REPORT)
+    assert cli("imbalance", "--format", "json").out == before
+    cli("ingest", *reports, "--rebuild").refused(3, REPORT)
+    assert cli("imbalance", "--format", "json").out == before
+    cli("ingest", *reports, "--db", "fresh.duckdb").refused(3, REPORT)
+    if Path("fresh.duckdb").exists():  # reports before the bad one may be in, each of them whole
+        assert_consistent(rankscope.open_run("fresh.duckdb"))
+
+
+def assert_consistent(run: rankscope.Run) -> None:
+    """The wide table tells of just the ranks and numbers that are in the database."""
+    wide = run.sql("select * from rank_iterations order by rank, iteration")
+    assert wide.equals(run.iterations().select(wide.columns))
+
+
+def test_a_bad_report_amid_other_options_loses_nothing(cli: Cli, reports: list[Path]) -> None:
+    """All would be read again, for another shape; the last one cannot be."""
+    cli("ingest", *reports)
+    SPOILED["no ranges that fit"](reports[3])
+    cli("ingest", *reports, "--phase", "optimizer=Forward").refused(3, "report_rank_3.sqlite")
+    run = rankscope.open_run("rankscope.duckdb")
+    assert_consistent(run)
+    assert run.sql("select count(*) n from reports").item() == 4, "each is there, old or new"
+    assert "options-differ" in [problem.code for problem in run.analysis().problems]
+
+
+@pytest.mark.parametrize("what", sorted({*SPOILED} - {"two of a rank", "no world like ours"}))
+def test_or_is_skipped(cli: Cli, reports: list[Path], what: str) -> None:
+    SPOILED[what](reports[1])
+    told = cli("ingest", *reports, "--on-error", "skip", "--format", "json").document
+    assert [report["status"] for report in told["reports"]] == ["read", "skipped", "read", "read"]
+    assert told["run"]["missing_ranks"] == [1]
+    assert REPORT in told["reports"][1]["reason"]
+
+
+def test_names_are_listed_where_none_fits(cli: Cli, reports: list[Path]) -> None:
+    SPOILED["no ranges that fit"](reports[0])
+    cli("ingest", reports[0]).refused(3, "'xBatchN' (30)", "'Forward Pass' (30)", "--iteration")
+
+
+def test_two_reports_of_a_rank_are_both_named(cli: Cli, reports: list[Path]) -> None:
+    SPOILED["two of a rank"](reports[1])
+    cli("ingest", *reports).refused(3, "report_rank_0.sqlite", REPORT, "rank 0")
+
+
+def test_a_report_of_another_run(
+    cli: Cli, reports: list[Path], stored: Callable[..., Stored]
+) -> None:
+    cli("ingest", *reports)
+    foreign = sorted(stored("plain").folder.glob("*.sqlite"))[0]
+    cli("ingest", foreign).refused(3, foreign.name, "--db")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--iteration", "("], "--iteration"),
+        (["--iteration", "auto"], "--iteration auto"),
+        (["--phase", "forward=["], "--phase"),
+        (["--phase", "nonsense=x"], "nonsense"),
+        (["--phase", "forward"], "--phase"),
+        (["--phase", "=x"], "--phase"),
+        (["--rank-pattern", "("], "--rank-pattern"),
+        (["--rank-pattern", "no group"], "--rank-pattern"),
+        (["--rank-pattern", r"node(?P<rank>\d+)"], "--rank-pattern"),
+        (["--jobs", "0"], "jobs"),
+        (["--jobs", "two"], "jobs"),
+        (["--on-error", "ignore"], "on-error"),
+        (["--format", "yaml"], "format"),
+        (["--nonsense"], "--nonsense"),
+        (["nowhere"], "nowhere"),
+    ],
+)
+def test_wrong_usage_of_ingest(cli: Cli, options: list[str], named: str) -> None:
+    cli("ingest", SAMPLE, *options).refused(2, named)
+    assert not Path("rankscope.duckdb").exists()
+
+
+@pytest.mark.parametrize("command", ["imbalance", "pick-reports"])
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--iter-range", "1000:"], "--iter-range"),
+        (["--iter-range", "5:5"], "--iter-range"),
+        (["--iter-range", "0:1"], "--include-warmup"),
+        (["--iter-range", "five"], "--iter-range"),
+        (["--iter-range", "1:9:2"], "--iter-range"),
+        (["--metric", "speed"], "--metric speed"),
+        (["--clock", "gpu"], "--clock gpu"),
+        (["--clock", "sun"], "clock"),
+        (["--statistic", "mode"], "statistic"),
+        (["extra"], "extra"),
+    ],
+)
+def test_wrong_usage_of_the_others(
+    cli: Cli, sample: Stored, command: str, options: list[str], named: str
+) -> None:
+    cli(command, "--db", sample.db, *options).refused(2, named)
+
+
+def test_wrong_usage_of_imbalance(cli: Cli, sample: Stored) -> None:
+    cli("imbalance", "--db", sample.db, "--fail-above", "-1").refused(2, "fail-above")
+    cli("imbalance", "--db", sample.db, "--by", "moon").refused(2, "by")
+    cli("nonsense").refused(2, "nonsense")
+    cli("ingest").refused(2, "PATH")
+
+
+COMMANDS = [["imbalance"], ["pick-reports"], ["ingest", SAMPLE]]
+
+
+@pytest.mark.parametrize("command", COMMANDS[:2], ids=lambda command: command[0])
+def test_a_missing_database(cli: Cli, command: list[object]) -> None:
+    cli(*command).refused(4, "rankscope.duckdb", "rankscope ingest")
+    cli(*command, "--db", "no/such/folder.duckdb").refused(4, "folder.duckdb")
+    assert not Path("rankscope.duckdb").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("how", ["empty", "text", "cut", "newer", "older", "not ours"])
+def test_a_bad_database(
+    cli: Cli, sample: Stored, tmp_path: Path, command: list[object], how: str
+) -> None:
+    db = tmp_path / "bad.duckdb"
+    db.write_bytes(sample.db.read_bytes())
+    if how == "empty":
+        db.write_bytes(b"")
+    elif how == "text":
+        db.write_text("nothing of the kind")
+    elif how == "cut":
+        truncate(db, 40)
+    elif how == "not ours":
+        db.unlink()
+        with duckdb.connect(str(db)) as connection:
+            connection.execute("create table bills (i int)")
+    else:
+        with duckdb.connect(str(db)) as connection:
+            version = "99" if how == "newer" else "0"
+            connection.execute("update meta set value = ? where key = 'schema_version'", [version])
+    content = db.read_bytes()
+    cli(*command, "--db", db).refused(4, "bad.duckdb")
+    assert db.read_bytes() == content
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_locked_database(cli: Cli, sample: Stored, tmp_path: Path, command: list[object]) -> None:
+    db = tmp_path / "busy.duckdb"
+    db.write_bytes(sample.db.read_bytes())
+    code = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print(1, flush=True); input()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(db)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"1\n"
+        cli(*command, "--db", db).refused(4, "busy.duckdb", "in use")
+    finally:
+        holder.communicate(b"\n")
+    assert cli("imbalance", "--db", db).code == 0
+
+
+def test_a_database_where_none_can_be(cli: Cli) -> None:
+    cli("ingest", SAMPLE, "--db", "no/such/folder.duckdb").refused(4, "folder.duckdb")

@@ -1,0 +1,139 @@
+"""Reports are made by others: nothing in them reaches a terminal or a query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import SAMPLE, Forged, Result, copied, edit, with_environment
+
+Cli = Callable[..., Result]
+
+HOSTILE = [
+    "\x1b[31mred\x1b[0m",
+    "\x1b]0;title\x07",
+    "[bold]loud[/bold] [/]",
+    "nul\0inside",
+    "'; drop table ranks; --",
+    '"quoted", {braces} %s %(x)s',
+    "\u202ereversed",
+    "x" * 10_000,
+    "line\nbreak\r\n",
+]
+BROKEN = b"broken \xff\xfe utf-8"
+COMMANDS = [
+    ("ingest", "--verbose"), ("imbalance",), ("imbalance", "--by", "host"),
+    ("imbalance", "--by", "collective"), ("pick-reports",),
+]  # fmt: skip
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> list[Path]:
+    """Real reports to spoil."""
+    return copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
+
+
+def harmless(result: Result) -> None:
+    for text in (result.out, result.err):
+        assert not {char for char in text if ord(char) < 32 and char != "\n"}
+        assert not {*"\x7f\x9b\u202e"} & {*text}
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("first", [0, 3, 6])
+def test_hosts_of_any_name(cli: Cli, reports: list[Path], first: int) -> None:
+    names = [*HOSTILE, BROKEN][first : first + 4]
+    for report, name in zip(reports, names, strict=True):
+        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
+    for command in COMMANDS:
+        arguments = [*command, *(reports if command[0] == "ingest" else [])]
+        for output in ("table", "markdown", "csv"):
+            result = cli(*arguments, "--format", output)
+            assert result.code == 0
+            if output == "csv":  # data for programs: whole, as it stands
+                continue
+            harmless(result)
+        if command[0] != "pick-reports":
+            harmless(cli(*arguments, "--format", "json"))
+    if "[bold]loud[/bold] [/]" in names:
+        assert "[bold]loud[/bold] [/]" in cli("imbalance", "--by", "host").out, "no markup"
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, BROKEN], ids=range(len(HOSTILE) + 1))
+def test_the_accused_ranks_host(cli: Cli, reports: list[Path], name: str | bytes) -> None:
+    """It stands in the verdict's sentence."""
+    edit(reports[2], "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
+    assert cli("ingest", *reports).code == 0
+    for output in ("table", "markdown"):
+        result = cli("imbalance", "--format", output)
+        harmless(result)
+        assert result.out.splitlines()[0].startswith("Rank 2 (")
+        assert "is slow in every 5th iteration" in result.out.splitlines()[0]
+        assert len(result.out.splitlines()[0]) < 1000
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, BROKEN], ids=range(len(HOSTILE) + 1))
+def test_ranges_of_any_name(cli: Cli, reports: list[Path], name: str | bytes) -> None:
+    """As foreign ranges they change nothing; as the only ones they are listed harmlessly."""
+    for report in reports:
+        edit(
+            report,
+            'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) '
+            "select start + 1, start + 2, 59, ?, globalTid, 0 from NVTX_EVENTS "
+            "where text like 'Batch%'",
+            name,
+        )
+    result = cli("ingest", *reports)
+    harmless(result)
+    assert result.code == 0
+    told = cli("imbalance", "--format", "json").document
+    assert told["verdict"]["ranks"] == [2]
+    edit(reports[0], "delete from NVTX_EVENTS where text like 'Batch%'")
+    refused = cli("ingest", reports[0], "--db", "other.duckdb")
+    refused.refused(3, reports[0].name)
+    harmless(refused)
+    assert len(refused.err) < 3000, "no wall of text"
+
+
+def test_kernels_of_any_name(cli: Cli, forged: Callable[..., Forged], tmp_path: Path) -> None:
+    reports = copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+    for report in reports:
+        for name in (*HOSTILE, BROKEN):
+            edit(
+                report,
+                "update StringIds set value = ? where id = (select shortName from "
+                "CUPTI_ACTIVITY_KIND_KERNEL k join StringIds s on s.id = k.shortName "
+                "where value not like '%nccl%' limit 1)",
+                name,
+            )
+    assert cli("ingest", *reports).code == 0
+    result = cli("imbalance")
+    harmless(result)
+    assert "Balanced" in result.out
+
+
+def test_environments_of_any_content(
+    cli: Cli, forged: Callable[..., Forged], tmp_path: Path
+) -> None:
+    reports = copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+    for rank, report in enumerate(reports):
+        odd = {f"ODD{i}": text for i, text in enumerate(HOSTILE)}
+        with_environment(report, **odd, RANK=str(rank), WORLD_SIZE="4")
+    assert cli("ingest", *reports).code == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["\x1b[31mr_rank_0.sqlite", "r [bold] rank_0.sqlite", "q'\"; rank_0.sqlite"]
+)
+def test_files_of_any_name(cli: Cli, tmp_path: Path, name: str) -> None:
+    copied([SAMPLE / "report_rank_0.sqlite"], tmp_path / "r", [name])
+    for command in (("ingest", tmp_path / "r", "--verbose"), ("imbalance",), ("pick-reports",)):
+        result = cli(*command)
+        assert result.code == 0
+        harmless(result)
+    (tmp_path / "r" / name).write_bytes(b"")
+    refused = cli("ingest", tmp_path / "r")
+    refused.refused(3, "rank_0.sqlite")
+    harmless(refused)

@@ -1,0 +1,218 @@
+"""`rankscope imbalance`: its JSON, tables, ranges, and the gate for CI."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+
+import pytest
+
+from rankscope.compare.metrics import METRICS
+from tests.support import Result, Stored
+
+Cli = Callable[..., Result]
+CLASSES = {
+    "balanced", "persistent", "transient", "periodic", "rotating", "structural", "inconclusive",
+}  # fmt: skip
+VERDICT_KEYS = {
+    "class", "ranks", "roles", "hosts", "cause", "cause_share", "excess_ns", "excess",
+    "iterations", "iterations_share", "period", "gain_ns", "gain", "sentence", "next",
+}  # fmt: skip
+
+
+def document(cli: Cli, job: Stored, *options: object) -> dict:
+    return cli("imbalance", "--db", job.db, "--format", "json", *options).document
+
+
+def check_times(value: object, key: str = "") -> None:
+    """Every time is an integer or null, wherever it stands; nothing is NaN."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            check_times(each, key if key in ("values_ns", "offsets_ns") else name)
+    elif isinstance(value, list):
+        for each in value:
+            check_times(each, key)
+    elif key.endswith("_ns"):
+        assert value is None or type(value) is int, (key, value)
+
+
+@pytest.mark.parametrize("name", ["sample", "buckets", "host_only", "plain"])
+def test_its_document(cli: Cli, sample: Stored, stored: Callable[..., Stored], name: str) -> None:
+    job = sample if name == "sample" else stored(name)
+    told = document(cli, job)
+    check_times(told)
+    assert told["format"] == "rankscope/imbalance/1"
+    assert told.keys() >= {"run", "warnings", "metrics", "ranks", "iterations", "verdict"}
+    run = told["run"]
+    assert run["clock"] in ("gpu", "host")
+    assert run["clock_reason"]
+    assert run["iterations"]["count"] == len(told["iterations"])
+    assert run["iterations"]["excluded_warmup"][0] == 0
+    assert run["iterations"]["matched_by"] == "number"
+    assert run["clocks"]["aligned"] is True
+    assert {*run["clocks"]["offsets_ns"]} == {*run["clocks"]["drift_ppm"]} == {*"0123"}
+    for metric in told["metrics"]:
+        assert metric["metric"] in METRICS
+        assert metric["unit"] == "ns"
+        low, middle, high = (metric[key]["value_ns"] for key in ("min", "median", "max"))
+        if metric["mean"] is None:
+            assert low is middle is high is None
+            continue
+        assert low <= middle <= high
+        assert low <= metric["mean"] <= high
+        assert metric["lost_ns"] >= 0
+    for rank in told["ranks"]:
+        assert {*rank["values_ns"]} == {*rank["z"]} == {*METRICS}
+        assert rank.keys() >= {"rank", "host", "role", "report", "last_arriver_share"}
+        assert rank["cost_ns"] >= rank["gain_ns"] >= 0
+        assert 0 <= rank["last_arriver_share"] <= 1
+    for row in told["iterations"]:
+        assert row.keys() >= {"iteration", "spread_ns", "slowest_rank", "cause", "cluster"}
+    assert told["verdict"].keys() >= VERDICT_KEYS
+    assert told["verdict"]["class"] in CLASSES
+
+
+def test_its_verdict(cli: Cli, sample: Stored) -> None:
+    verdict = document(cli, sample)["verdict"]
+    assert (verdict["class"], verdict["ranks"], verdict["cause"]) == ("periodic", [2], "load")
+    assert verdict["iterations"] == [2, 7, 12, 17, 22, 27]
+    assert (verdict["period"], verdict["roles"]) == (5, [])
+    assert 0 < verdict["gain"] < 1
+    assert 0 < verdict["cause_share"] <= 1
+    assert verdict["iterations_share"] == pytest.approx(6 / 29)
+
+
+def test_unknown_is_null(cli: Cli, sample: Stored) -> None:
+    told = document(cli, sample)
+    for rank in told["ranks"]:
+        for name in ("compute", "communication", "idle"):
+            assert rank["values_ns"][name] is None
+            assert rank["z"][name] is None
+    metrics = {each["metric"]: each for each in told["metrics"]}
+    for name in ("compute", "communication", "idle"):
+        assert [metrics[name][key] for key in ("mean", "imbalance", "lost_ns")] == [None] * 3
+        assert metrics[name]["max"] == {"rank": None, "value_ns": None}
+
+
+def test_scores_are_compared_as_documented(cli: Cli, sample: Stored) -> None:
+    told = document(cli, sample, "--metric", "load", "--metric", "work")
+    assert [each["metric"] for each in told["metrics"]] == ["load", "work"]
+    load = told["metrics"][0]
+    scores = {rank["rank"]: rank["values_ns"]["load"] for rank in told["ranks"]}
+    assert load["max"] == {"rank": 2, "value_ns": max(scores.values())}
+    assert load["min"]["value_ns"] == min(scores.values())
+    assert load["median"]["value_ns"] == sorted(scores.values())[1]
+    assert load["imbalance"] == pytest.approx(max(scores.values()) / load["mean"] - 1)
+    medians = document(cli, sample, "--metric", "load", "--statistic", "median")["metrics"][0]
+    assert medians["max"]["value_ns"] < load["max"]["value_ns"] / 1.5, "medians hide him"
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last", "count"),
+    [("10:20", 10, 19, 10), ("-10:", 20, 29, 10), (":15", 1, 14, 14), ("12:", 12, 29, 18),
+     ("5:1000", 5, 29, 25), ("-1000:10", 1, 9, 9)],
+)  # fmt: skip
+def test_iteration_ranges(
+    cli: Cli, sample: Stored, text: str, first: int, last: int, count: int
+) -> None:
+    told = document(cli, sample, "--iter-range", text)
+    iterations = told["run"]["iterations"]
+    assert (iterations["first"], iterations["last"], iterations["count"]) == (first, last, count)
+    assert [row["iteration"] for row in told["iterations"]] == [*range(first, last + 1)]
+    assert (0 in iterations["excluded_warmup"]) == (text.startswith((":", "-1000")))
+
+
+def test_warm_up_can_be_kept(cli: Cli, sample: Stored) -> None:
+    told = document(cli, sample, "--include-warmup")["run"]["iterations"]
+    assert (told["first"], told["count"], told["excluded_warmup"]) == (0, 30, [])
+
+
+@pytest.mark.parametrize(
+    ("by", "keys", "rows"),
+    [("rank", {"rank", "work_ns"}, 4), ("host", {"host", "ranks", "work_ns"}, 2),
+     ("iteration", {"iteration", "spread_ns", "slowest_rank", "cause"}, 29),
+     ("phase", {"phase", "mean_ns"}, 6), ("collective", {"operation", "wait_ns"}, 2)],
+)  # fmt: skip
+def test_tables_by(cli: Cli, sample: Stored, by: str, keys: set[str], rows: int) -> None:
+    told = document(cli, sample, "--by", by)["rows"]
+    assert len(told) == rows
+    assert told[0].keys() >= keys
+    text = cli("imbalance", "--db", sample.db, "--by", by, "--format", "csv").out
+    as_csv = list(csv.DictReader(io.StringIO(text)))
+    assert len(as_csv) == rows
+    assert as_csv[0].keys() >= keys
+    assert cli("imbalance", "--db", sample.db, "--by", by).code == 0
+
+
+@pytest.mark.parametrize("output", ["table", "markdown"])
+def test_the_verdict_comes_first(cli: Cli, sample: Stored, output: str) -> None:
+    result = cli("imbalance", "--db", sample.db, "--format", output)
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert lines[0].startswith("Rank 2 (node1) is slow in every 5th iteration")
+    assert "work" in result.out
+    assert "node1" in result.out
+    assert "\x1b" not in result.out, "plain when piped"
+    assert not result.err
+
+
+def test_csv_is_a_table_of_ranks(cli: Cli, sample: Stored) -> None:
+    text = cli("imbalance", "--db", sample.db, "--format", "csv").out
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["rank"] for row in rows] == ["0", "1", "2", "3"]
+    assert rows[0]["idle_ns"] == "", "unknown is empty"
+    assert int(rows[2]["load_ns"]) > 2 * int(rows[0]["load_ns"])
+
+
+def test_every_row_where_nothing_is_cut(cli: Cli, sample: Stored) -> None:
+    text = cli("imbalance", "--db", sample.db, "--by", "iteration", "--all").out
+    first = [line.split()[0] for line in text.splitlines() if line.strip()]
+    assert [word for word in first if word.isdigit() and int(word) in range(1, 30)][-29:] == [
+        str(i) for i in range(1, 30)
+    ]
+
+
+def test_the_gate(cli: Cli, sample: Stored, stored: Callable[..., Stored]) -> None:
+    gate = ("imbalance", "--fail-above")
+    excess = 100 * document(cli, sample)["verdict"]["excess"]
+    assert cli(*gate, 5, "--db", sample.db).code == 10
+    assert cli(*gate, excess - 0.1, "--db", sample.db, "--format", "json").code == 10
+    assert cli(*gate, excess + 0.1, "--db", sample.db).code == 0
+    assert cli(*gate, 0, "--db", stored("plain").db).code == 0, "balanced"
+    lone = cli(*gate, 5, "--db", stored("plain", ranks=1).db)
+    assert lone.code == 3
+    assert "inconclusive" in lone.err
+    failed = cli(*gate, 5, "--db", sample.db, "--format", "json")
+    assert json.loads(failed.out)["verdict"]["ranks"] == [2], "the answer is there all the same"
+
+
+def test_a_straggler_is_no_error_without_the_gate(cli: Cli, sample: Stored) -> None:
+    assert cli("imbalance", "--db", sample.db).code == 0
+
+
+def test_clocks_can_be_chosen(cli: Cli, stored: Callable[..., Stored]) -> None:
+    job = stored("buckets")
+    assert document(cli, job)["run"]["clock"] == "gpu"
+    assert document(cli, job, "--clock", "host")["run"]["clock"] == "host"
+    host = document(cli, job, "--clock", "host")
+    assert host["ranks"][0]["values_ns"]["work"] is None
+    assert host["verdict"]["class"] == "inconclusive"
+
+
+def test_missing_ranks_in_every_output(cli: Cli, stored: Callable[..., Stored]) -> None:
+    reports = sorted(stored("plain").folder.glob("*.sqlite"))[:3]
+    cli("ingest", *reports)
+    told = cli("imbalance", "--format", "json").document
+    assert told["run"]["missing_ranks"] == [3]
+    assert [each["code"] for each in told["warnings"]] == ["missing-ranks"]
+    assert told["verdict"]["class"] == "inconclusive"
+    for rank in told["ranks"]:
+        assert rank["values_ns"]["wait"] is rank["cost_ns"] is rank["last_arriver_share"] is None
+    for output in ("table", "csv", "markdown"):
+        result = cli("imbalance", "--format", output)
+        assert result.err.count("rankscope: warning: ") == 1
+        assert "no report (3)" in result.err
+        assert "warning" not in result.out
+        assert cli("imbalance", "--format", output, "--quiet").err == ""

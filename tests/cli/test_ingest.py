@@ -1,0 +1,152 @@
+"""`rankscope ingest`: its JSON, its formats, its options."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import SAMPLE, Forged, Result, copied, edit
+
+Cli = Callable[..., Result]
+REPORT_KEYS = {
+    "path", "kind", "ranks", "rank_evidence", "iterations", "bytes", "status", "reason",
+}  # fmt: skip
+RUN_KEYS = {
+    "db", "name", "ranks", "world_size", "missing_ranks", "reports", "clock", "clock_reason",
+    "iterations", "clocks",
+}  # fmt: skip
+
+
+@pytest.fixture
+def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
+    """Reports to change."""
+    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+
+
+def test_its_document(cli: Cli, tmp_path: Path) -> None:
+    result = cli("ingest", SAMPLE, "--format", "json")
+    told = result.document
+    assert result.err == ""
+    assert told["format"] == "rankscope/ingest/1"
+    assert told.keys() >= {"format", "run", "warnings", "reports", "seconds", "events"}
+    assert told["run"].keys() >= RUN_KEYS
+    assert told["run"]["db"] == "rankscope.duckdb"
+    assert (tmp_path / "rankscope.duckdb").is_file(), "the default, in the working folder"
+    assert told["warnings"] == []
+    assert told["events"] == sum(1 for _ in range(840))
+    assert told["seconds"] > 0
+    assert [report["ranks"] for report in told["reports"]] == [[0], [1], [2], [3]]
+    for report in told["reports"]:
+        assert report.keys() >= REPORT_KEYS
+        assert (report["kind"], report["status"], report["reason"]) == ("nsys-sqlite", "read", None)
+        assert (report["iterations"], report["rank_evidence"]) == (30, "environment RANK")
+        assert report["bytes"] == Path(report["path"]).stat().st_size
+
+
+def test_again_it_is_unchanged(cli: Cli) -> None:
+    cli("ingest", SAMPLE)
+    told = cli("ingest", SAMPLE, "--format", "json").document
+    assert {report["status"] for report in told["reports"]} == {"unchanged"}
+    assert told["events"] == 0
+    assert told["run"]["ranks"] == [0, 1, 2, 3]
+
+
+def test_its_sentence(cli: Cli) -> None:
+    result = cli("ingest", SAMPLE)
+    assert result.code == 0
+    [line] = result.out.splitlines()
+    for word in ("4 reports", "4 read", "ranks 0-3 of 4", "rankscope.duckdb"):
+        assert word in line
+    assert result.err == ""
+
+
+def test_its_csv_and_markdown(cli: Cli) -> None:
+    rows = list(csv.DictReader(io.StringIO(cli("ingest", SAMPLE, "--format", "csv").out)))
+    assert len(rows) == 4
+    assert rows[2]["ranks"] == "2"
+    assert rows[0].keys() >= REPORT_KEYS
+    text = cli("ingest", SAMPLE, "--format", "markdown").out
+    assert sum(line.startswith("|") for line in text.splitlines()) == 6
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_missing_ranks_are_told(cli: Cli, reports: list[Path], output: str) -> None:
+    result = cli("ingest", *reports[:3], "--format", output)
+    if output == "table":
+        assert "ranks 0-2 of 4" in result.out
+        assert "rankscope: warning: 1 of 4 ranks have no report (3)" in result.err
+        assert cli("ingest", *reports[:3], "--quiet").err == ""
+        return
+    [warning] = result.document["warnings"]
+    assert warning["code"] == "missing-ranks"
+    assert warning["ranks"] == [3]
+    assert "3" in warning["message"]
+    assert result.document["run"]["missing_ranks"] == [3]
+    assert result.document["run"]["world_size"] == 4
+
+
+def test_bad_reports_can_be_skipped_and_are_listed(cli: Cli, reports: list[Path]) -> None:
+    reports[1].write_bytes(b"")
+    told = cli("ingest", reports[0].parent, "--on-error", "skip", "--format", "json").document
+    skipped = told["reports"][1]
+    assert (skipped["status"], skipped["ranks"], skipped["rank_evidence"]) == ("skipped", [], None)
+    assert "empty" in skipped["reason"]
+    assert told["run"]["missing_ranks"] == [1]
+    result = cli("ingest", reports[0].parent, "--on-error", "skip")
+    assert "1 skipped" in result.out
+    assert reports[1].name in result.err
+
+
+def test_the_environment_names_the_database(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKSCOPE_DB", str(tmp_path / "env.duckdb"))
+    assert cli("ingest", SAMPLE).code == 0
+    assert (tmp_path / "env.duckdb").is_file()
+    assert not (tmp_path / "rankscope.duckdb").exists()
+    assert cli("imbalance", "--format", "json").document["run"]["name"] == "env"
+    cli("imbalance", "--db", tmp_path / "other.duckdb").refused(4, "other.duckdb")
+
+
+def test_globs_folders_and_files_mix(cli: Cli, reports: list[Path]) -> None:
+    folder = reports[0].parent
+    told = cli("ingest", f"{folder}/*_0.sqlite", reports[0], reports[1], "--format", "json")
+    assert told.document["run"]["ranks"] == [0, 1]
+
+
+def test_phases_may_be_said_in_parts(cli: Cli, reports: list[Path]) -> None:
+    said = ("--phase", "optimizer=^backward$", "--phase", "optimizer=^forward$")
+    assert cli("ingest", *reports, *said).code == 0
+    told = cli("imbalance", "--format", "json").document
+    assert told["ranks"][0]["values_ns"]["forward"] is None
+    assert told["ranks"][0]["values_ns"]["optimizer"] > 20_000_000
+
+
+def test_iteration_names_of_ones_own(cli: Cli, reports: list[Path]) -> None:
+    for report in reports:
+        edit(report, "update NVTX_EVENTS set text = 'my ' || text where text like 'step %'")
+    assert cli("ingest", *reports, "--iteration", r"my step (\d+)").code == 0
+    told = cli("imbalance", "--format", "json").document
+    assert told["run"]["iterations"]["last"] == 11
+
+
+def test_several_jobs(cli: Cli, reports: list[Path]) -> None:
+    told = cli("ingest", *reports, "--jobs", 2, "--format", "json").document
+    assert told["run"]["ranks"] == [0, 1, 2, 3]
+
+
+def test_rebuild(cli: Cli, reports: list[Path]) -> None:
+    cli("ingest", *reports)
+    told = cli("ingest", *reports[:2], "--rebuild", "--format", "json").document
+    assert told["run"]["ranks"] == [0, 1]
+    assert {report["status"] for report in told["reports"]} == {"read"}
+
+
+def test_verbose_lists_the_reports(cli: Cli) -> None:
+    result = cli("ingest", SAMPLE, "--verbose")
+    for rank in range(4):
+        assert f"report_rank_{rank}.sqlite" in result.out + result.err

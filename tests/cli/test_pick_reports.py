@@ -1,0 +1,112 @@
+"""`rankscope pick-reports`: its JSON, tables, and the line that opens the reports."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import SAMPLE, Result, Stored, copied
+
+Cli = Callable[..., Result]
+
+
+def test_its_document(cli: Cli, sample: Stored) -> None:
+    told = cli("pick-reports", "--db", sample.db, "--format", "json").document
+    assert told["format"] == "rankscope/pick-reports/1"
+    assert told.keys() >= {
+        "run", "warnings", "metric", "picks", "command", "view", "total_bytes",
+    }  # fmt: skip
+    assert told["metric"] == "time_to_all_reduce"
+    assert [pick["label"] for pick in told["picks"]] == ["min", "median", "max"]
+    assert told["picks"][2]["rank"] == 2
+    for pick in told["picks"]:
+        assert pick.keys() >= {"label", "rank", "report", "host", "value_ns", "windows"}
+        assert Path(pick["report"]) == SAMPLE / f"report_rank_{pick['rank']}.sqlite"
+        assert pick["host"] == f"node{pick['rank'] // 2}"
+        assert type(pick["value_ns"]) is int
+        for moment in ("worst", "typical"):
+            window = pick["windows"][moment]
+            assert window.keys() >= {"iteration", "start_ns", "end_ns"}
+            assert 0 < window["start_ns"] < window["end_ns"]
+    for moment in ("worst", "typical"):
+        assert len({pick["windows"][moment]["iteration"] for pick in told["picks"]}) == 1
+    program, *files = shlex.split(told["command"])
+    assert program == "nsys-ui"
+    assert [Path(file).stem for file in files] == [Path(p["report"]).stem for p in told["picks"]]
+    assert told["total_bytes"] == sum(Path(file).stat().st_size for file in files)
+    assert told["view"] is None
+
+
+def test_the_worst_iteration_is_a_planted_one(cli: Cli, sample: Stored) -> None:
+    told = cli("pick-reports", "--db", sample.db, "--metric", "load", "--format", "json").document
+    assert told["metric"] == "load"
+    assert told["picks"][0]["windows"]["worst"]["iteration"] % 5 == 2
+    assert told["picks"][0]["windows"]["typical"]["iteration"] % 5 != 2
+
+
+def test_ranges_and_statistics(cli: Cli, sample: Stored) -> None:
+    told = cli(
+        "pick-reports", "--db", sample.db, "--iter-range", "13:17", "--metric", "load",
+        "--statistic", "median", "--format", "json",
+    ).document  # fmt: skip
+    assert told["run"]["iterations"]["count"] == 4
+    assert 13 <= told["picks"][0]["windows"]["worst"]["iteration"] < 17
+
+
+@pytest.mark.parametrize("output", ["table", "markdown", "csv"])
+def test_other_formats(cli: Cli, sample: Stored, output: str) -> None:
+    result = cli("pick-reports", "--db", sample.db, "--format", output)
+    assert result.code == 0
+    assert "\x1b" not in result.out
+    for word in ("min", "median", "max", "node1", "report_rank_2"):
+        assert word in result.out
+    if output == "csv":
+        rows = list(csv.DictReader(io.StringIO(result.out)))
+        assert [row["label"] for row in rows] == ["min", "median", "max"]
+        assert all(int(row["worst_start_ns"]) < int(row["worst_end_ns"]) for row in rows)
+    if output == "table":
+        assert "nsys-ui " in result.out
+
+
+def test_the_line_survives_a_shell(cli: Cli, sample: Stored, tmp_path: Path) -> None:
+    folder = tmp_path / "it's $HOME; (mine)"
+    copied(sorted(SAMPLE.glob("report*")), folder)
+    cli("ingest", folder)
+    told = cli("pick-reports", "--format", "json").document
+    files = shlex.split(told["command"])[1:]
+    assert len(files) == 3
+    assert all(Path(file).is_file() for file in files)
+
+
+def test_exports_without_reports_cannot_be_opened_and_it_says_so(
+    cli: Cli, stored: Callable[..., Stored]
+) -> None:
+    job = stored("planted")
+    result = cli("pick-reports", "--db", job.db, "--format", "json")
+    told = result.document
+    assert told["command"] is None
+    assert [each["code"] for each in told["warnings"]] == ["report-missing"] * 3
+    text = cli("pick-reports", "--db", job.db)
+    assert "nsys-ui" not in text.out
+    assert text.err.count("rankscope: warning: ") == 3
+
+
+def test_the_culprit_is_labelled(cli: Cli, stored: Callable[..., Stored]) -> None:
+    """A rank that is slow at times is not the highest on every metric."""
+    told = cli(
+        "pick-reports", "--db", stored("buckets", ranks=8).db, "--metric", "load",
+        "--format", "json",
+    ).document  # fmt: skip
+    labels = {pick["rank"]: pick["label"] for pick in told["picks"]}
+    assert [pick["label"] for pick in told["picks"]][:3] == ["min", "median", "max"]
+    assert labels[1] == ("culprit" if len(told["picks"]) == 4 else labels[1])
+    assert 1 in labels, "the culprit is always among them"
+
+
+def test_metrics_nobody_has(cli: Cli, sample: Stored) -> None:
+    cli("pick-reports", "--db", sample.db, "--metric", "idle").refused(2, "--metric idle")

@@ -1,0 +1,130 @@
+"""Iteration ranges, warm-up, and what is complete on every rank."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from rankscope.compare.selection import common_iterations, parse_range, select
+from rankscope.errors import ReportError, UsageError
+from rankscope.schema import RANK_ITERATIONS, conform
+
+MS = 1_000_000
+
+
+def iterations(*spans: range, missing: tuple[tuple[int, int], ...] = ()) -> pl.DataFrame:
+    """RANK_ITERATIONS, a span of numbers per rank; `missing` are incomplete."""
+    rows = [(rank, i) for rank, span in enumerate(spans) for i in span]
+    frame = pl.DataFrame(rows, schema=["rank", "iteration"], orient="row")
+    complete = [row not in missing for row in rows]
+    return conform(frame.with_columns(complete=pl.Series(complete)), RANK_ITERATIONS)
+
+
+def lengths(frame: pl.DataFrame, slow: dict[int, int] | None = None) -> pl.DataFrame:
+    times = [(slow or {}).get(i, 30 * MS + (i * 7919 % 11) * 10_000) for i in frame["iteration"]]
+    return frame.select("rank", "iteration").with_columns(iteration_ns=pl.Series(times))
+
+
+def chosen(text: str | None, count: int = 100, warmup: bool = True) -> tuple[int, ...]:
+    frame = iterations(range(count), range(count))
+    wanted = None if text is None else parse_range(text)
+    return select(frame, lengths(frame), wanted, include_warmup=warmup).numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, range(100)),
+        ("10:50", range(10, 50)),
+        ("10:", range(10, 100)),
+        (":50", range(50)),
+        (":", range(100)),
+        ("-20:", range(80, 100)),
+        (":-20", range(80)),
+        ("-20:-10", range(80, 90)),
+        ("-1000:5", range(5)),
+        ("90:1000", range(90, 100)),
+        ("0:1", range(1)),
+        (" 10 : 12 ", range(10, 12)),
+    ],
+)
+def test_ranges_are_slices_of_numbers(text: str | None, expected: range) -> None:
+    assert chosen(text) == tuple(expected)
+
+
+def test_a_range_selects_numbers_not_positions() -> None:
+    frame = iterations(range(40, 60), range(40, 60))
+    told = select(frame, lengths(frame), slice(45, 50), include_warmup=False)
+    assert told.numbers == (45, 46, 47, 48, 49)
+    told = select(frame, lengths(frame), slice(-3, None), include_warmup=False)
+    assert told.numbers == (57, 58, 59)
+
+
+@pytest.mark.parametrize("text", ["", "10", "a:b", "1:2:3", "1.5:3", "10-50", "::", "1:2:"])
+def test_what_is_no_range(text: str) -> None:
+    with pytest.raises(UsageError, match="--iter-range") as refused:
+        parse_range(text)
+    assert "10:50" in refused.value.hint
+
+
+@pytest.mark.parametrize("text", ["100:", "50:50", "50:10", ":0", "-5:-10"])
+def test_ranges_that_select_nothing(text: str) -> None:
+    with pytest.raises(UsageError, match="--iter-range") as refused:
+        chosen(text)
+    assert "0 to 99" in refused.value.hint
+
+
+def test_iteration_0_is_always_warm_up() -> None:
+    assert chosen(None, warmup=False) == tuple(range(1, 100))
+    assert chosen("0:10", warmup=False) == tuple(range(1, 10))
+    with pytest.raises(UsageError, match="warm-up") as refused:
+        chosen("0:1", warmup=False)
+    assert "--include-warmup" in refused.value.hint
+
+
+def test_slow_starts_are_warm_up_up_to_a_tenth() -> None:
+    frame = iterations(range(100), range(100))
+    times = lengths(frame, {i: 200 * MS for i in range(6)})
+    told = select(frame, times, None, include_warmup=False)
+    assert told.warmup
+    assert {0, 1, 2, 3} <= {*told.warmup} <= {*range(11)}
+    assert told.numbers == tuple(i for i in range(100) if i not in told.warmup)
+    kept = select(frame, times, None, include_warmup=True)
+    assert kept.numbers == tuple(range(100))
+
+
+def test_a_run_that_never_settles_loses_nothing_and_says_so() -> None:
+    frame = iterations(range(100), range(100))
+    told = select(frame, lengths(frame, {i: 200 * MS for i in range(40)}), None, False)
+    assert told.warmup == (0,)
+    assert [problem.code for problem in told.problems] == ["warmup-unsettled"]
+
+
+def test_a_straggler_is_no_warm_up() -> None:
+    frame = iterations(range(40), range(40))
+    told = select(frame, lengths(frame, {1: 90 * MS, 8: 90 * MS, 20: 90 * MS}), None, False)
+    assert 8 in told.numbers
+    assert 20 in told.numbers
+
+
+def test_only_what_is_complete_on_every_rank() -> None:
+    frame = iterations(range(20), range(3, 20), range(18), missing=((1, 7),))
+    expected = [i for i in range(3, 18) if i != 7]
+    assert common_iterations(frame) == expected
+    told = select(frame, lengths(frame), None, include_warmup=True)
+    assert told.numbers == tuple(expected)
+    [problem] = told.problems
+    assert problem.code == "iterations-uneven"
+    assert "14 of 20" in problem.message
+
+
+def test_negatives_count_complete_iterations() -> None:
+    frame = iterations(range(20), range(20), missing=((0, 19), (1, 18)))
+    told = select(frame, lengths(frame), slice(-2, None), include_warmup=True)
+    assert told.numbers == (16, 17)
+
+
+def test_nothing_in_common() -> None:
+    frame = iterations(range(5), range(5, 9))
+    with pytest.raises(ReportError, match="complete on every rank"):
+        select(frame, lengths(frame), None, include_warmup=True)

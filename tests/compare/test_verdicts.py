@@ -1,0 +1,155 @@
+"""Planted stragglers are found: right rank, right iterations, right cause; the innocent are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.forge.plants import hit_list
+from tests.support import MS, Stored
+
+PHASES = ("load", "forward", "backward", "optimizer")
+SEEDS = (0, 1, 2)
+
+
+def hits(job: Stored) -> set[tuple[int, int]]:
+    """(rank, iteration) of every planted excess after warm-up."""
+    assert job.truth is not None
+    forged = job.truth.job
+    planted = {tuple(hit) for plant in forged.plants for hit in hit_list(forged, plant)}
+    chosen = {*job.analysis().selection.numbers}
+    return {(rank, i) for rank, i in planted if i in chosen}
+
+
+def flagged(job: Stored) -> set[tuple[int, int]]:
+    return {*job.run.iterations().filter("flagged").select("rank", "iteration").iter_rows()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpu"),
+    [("persistent", True), ("transient", True), ("periodic", True), ("transient", False)],
+)
+@pytest.mark.parametrize("where", PHASES)
+def test_planted_ranks_are_found(
+    stored: Callable[..., Stored], kind: str, where: str, gpu: bool
+) -> None:
+    job = stored("planted", kind=kind, where=where, gpu=gpu)
+    verdict = job.analysis().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == (kind, (3,), where)
+    told = {(3, i) for i in verdict.iterations}
+    assert told <= hits(job)
+    assert kind == "persistent" or told <= flagged(job)
+    # "most": where others happen to be slow too, one of a persistent straggler's may not stand out
+    assert len(told) >= (0.9 if kind == "persistent" else 1) * len(hits(job))
+    assert verdict.excess_ns == pytest.approx(8 * MS, rel=0.15)
+    assert verdict.cause_share == pytest.approx(1, abs=0.15)
+    assert verdict.period == (5 if kind == "periodic" else None)
+    assert verdict.iterations_share == pytest.approx(
+        len(verdict.iterations) / len(job.analysis().selection.numbers)
+    )
+    assert verdict.gain_ns is not None
+    assert 0 < verdict.gain_ns <= 1.05 * verdict.excess_ns * len(verdict.iterations)
+    assert "ank 3" in verdict.sentence
+    assert where in verdict.sentence
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_slow_device_is_found(stored: Callable[..., Stored], seed: int) -> None:
+    verdict = stored("planted", where="device", seed=seed).analysis().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (3,), "backward")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lone_flags_of_others_are_few(stored: Callable[..., Stored], seed: int) -> None:
+    job = stored("planted", kind="periodic", where="forward", seed=seed)
+    assert hits(job) <= flagged(job)
+    assert len(flagged(job) - hits(job)) <= 3
+
+
+@pytest.mark.parametrize(("ranks", "seed"), [*((4, seed) for seed in SEEDS), (8, 0), (8, 3)])
+@pytest.mark.parametrize("kind", ["balanced", "rotating", "structural"])
+def test_nobody_is_accused_wrongly(
+    stored: Callable[..., Stored], kind: str, seed: int, ranks: int
+) -> None:
+    verdict = stored("planted", ranks=ranks, kind=kind, seed=seed).analysis().verdict
+    assert verdict.ranks == ()
+    allowed = {kind} if kind != "structural" else {"structural", "inconclusive"}
+    assert verdict.kind in allowed, verdict.sentence
+
+
+@pytest.mark.parametrize("where", PHASES)
+def test_rotating_in_any_phase(stored: Callable[..., Stored], where: str) -> None:
+    verdict = stored("planted", kind="rotating", where=where).analysis().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("rotating", (), where)
+
+
+@pytest.mark.parametrize("name", ["plain", "dali", "copy_in_forward", "no_sync", "micro_batches",
+                                  "loss_all_reduce", "trailing_all_gather", "free_running",
+                                  "no_launch_record", "cuda_graph"])  # fmt: skip
+def test_healthy_jobs_are_balanced(stored: Callable[..., Stored], name: str) -> None:
+    verdict = stored(name).analysis().verdict
+    assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
+    assert verdict.iterations == ()
+    assert verdict.excess_ns is None
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "cause", "period"),
+    [
+        ("autograd", 3, "backward", 5),
+        ("buckets", 1, "forward", 5),
+        ("load_between", 2, "load", 7),
+        ("load_inside", 2, "load", 7),
+        ("host_only", 1, "backward", 7),
+        ("mpi_like", 1, "load", 7),
+        ("tensor_parallel", 1, "forward", 5),
+        ("late_capture", 0, "forward", 7),
+    ],
+)
+def test_scenes_with_a_straggler(
+    stored: Callable[..., Stored], name: str, rank: int, cause: str, period: int
+) -> None:
+    verdict = stored(name).analysis().verdict
+    assert (verdict.kind, verdict.ranks) == ("periodic", (rank,))
+    assert (verdict.cause, verdict.period) == (cause, period)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_straggler_among_few(stored: Callable[..., Stored], ranks: int) -> None:
+    verdict = stored("planted", ranks=ranks, kind="persistent", where="load").analysis().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (ranks - 1,), "load")
+    assert stored("plain", ranks=ranks).analysis().verdict.ranks == ()
+
+
+def test_a_slow_host_is_not_one_of_its_ranks(stored: Callable[..., Stored]) -> None:
+    verdict = stored("slow_host", ranks=8).analysis().verdict
+    assert verdict.hosts == ("node1",) or verdict.ranks == ()
+    assert len(verdict.ranks) != 1
+
+
+def test_a_single_rank_is_inconclusive(stored: Callable[..., Stored]) -> None:
+    job = stored("plain", ranks=1)
+    verdict = job.analysis().verdict
+    assert (verdict.kind, verdict.ranks) == ("inconclusive", ())
+    assert verdict.next
+    assert job.run.iterations()["flagged"].is_null().all()
+    assert job.run.iterations()["wait_ns"].is_null().all()
+
+
+def test_few_iterations_are_inconclusive(stored: Callable[..., Stored]) -> None:
+    analysis = stored("planted").analysis(iter_range=slice(10, 14))
+    assert (analysis.verdict.kind, analysis.verdict.ranks) == ("inconclusive", ())
+    assert "4 iterations" in analysis.verdict.sentence
+
+
+def test_nothing_visible_of_communication_is_inconclusive(stored: Callable[..., Stored]) -> None:
+    """Host clock, NCCL: the waits hide in whatever call blocks first."""
+    analysis = stored("planted", where="backward").analysis(clock="host")
+    assert analysis.flag_metric != "work"
+    assert (analysis.verdict.kind, analysis.verdict.ranks) == ("inconclusive", ())
+
+
+def test_loading_can_still_be_judged_there(stored: Callable[..., Stored]) -> None:
+    verdict = stored("planted", where="load").analysis(clock="host").verdict
+    assert (verdict.ranks, verdict.cause, verdict.gain_ns) == ((3,), "load", None)

@@ -1,0 +1,92 @@
+"""Frames of the package's schemas from a few plain tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import polars as pl
+
+from rankscope.records import ShapingOptions
+from rankscope.schema import DEVICE_WORK, ITERATIONS, RANGES, conform
+from rankscope.segment import Found, find_iterations
+from rankscope.vocabulary import vocabulary
+
+PROCESS, THREAD, AUTOGRAD, LOADER = 1, 10, 11, 12
+
+Range = tuple[int, int, str] | tuple[int, int, str, int]
+
+
+def ranges(*rows: Range, domain: str = "", payload: int | None = None) -> pl.DataFrame:
+    """(start, end, name[, thread]) as RANGES."""
+    return conform(
+        pl.DataFrame(
+            {
+                "start": [row[0] for row in rows],
+                "end": [row[1] for row in rows],
+                "process": [PROCESS] * len(rows),
+                "thread": [row[3] if len(row) > 3 else THREAD for row in rows],
+                "domain": [domain] * len(rows),
+                "name": [row[2] for row in rows],
+                "payload": [payload] * len(rows),
+            },
+            schema_overrides={"payload": pl.Int64},
+        ),
+        RANGES,
+    )
+
+
+def named(frame: pl.DataFrame, **options: object) -> pl.DataFrame:
+    """RANGES with their meanings."""
+    words = vocabulary(ShapingOptions(**options))  # type: ignore[arg-type]
+    return frame.join(words.meanings(frame), on=["domain", "name"], how="left", nulls_equal=True)
+
+
+def found(*rows: Range, duration_ns: int | None = None, **options: object) -> Found:
+    """The iterations among ranges."""
+    result = find_iterations(named(ranges(*rows), **options), duration_ns)
+    assert result is not None
+    return result
+
+
+def windows(*edges: int) -> pl.DataFrame:
+    """ITERATIONS whose ranges touch at the given borders."""
+    pairs = list(pairwise(edges))
+    return conform(
+        pl.DataFrame(
+            {
+                "iteration": range(len(pairs)),
+                "epoch": [0] * len(pairs),
+                "number": range(len(pairs)),
+                "start": [start for start, _ in pairs],
+                "end": [end for _, end in pairs],
+                "window_start": [start for start, _ in pairs],
+                "window_end": [end for _, end in pairs],
+                "complete": [True] * len(pairs),
+            }
+        ),
+        ITERATIONS,
+    )
+
+
+def device_work(rows: Iterable[tuple[int, int, int | None, str, int, int]]) -> pl.DataFrame:
+    """(start, end, launch, name, stream, thread) as DEVICE_WORK; a name of "" is a copy."""
+    listed = list(rows)
+    return conform(
+        pl.DataFrame(
+            {
+                "start": [row[0] for row in listed],
+                "end": [row[1] for row in listed],
+                "process": [PROCESS] * len(listed),
+                "device": [0] * len(listed),
+                "stream": [row[4] for row in listed],
+                "kind": ["kernel" if row[3] else "copy" for row in listed],
+                "name": [row[3] for row in listed],
+                "graph": [False] * len(listed),
+                "launch": [row[2] for row in listed],
+                "launch_thread": [None if row[2] is None else row[5] for row in listed],
+            },
+            schema_overrides={"launch": pl.Int64, "launch_thread": pl.Int64, "name": pl.String},
+        ),
+        DEVICE_WORK,
+    )

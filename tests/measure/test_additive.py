@@ -1,0 +1,161 @@
+"""Whatever ranges and device work come, the parts fill every window, by the owner of each ns."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankscope.measure.device import attribute, device_timeline
+from rankscope.measure.host import host_timeline
+from rankscope.measure.rank import measure_rank
+from rankscope.records import RankIdentity, ShapingOptions
+from rankscope.schema import MARKS, PHASES, conform
+from rankscope.segment import Marks
+from rankscope.vocabulary import kernel_operation, vocabulary
+from tests.frames import (
+    AUTOGRAD,
+    LOADER,
+    PROCESS,
+    THREAD,
+    device_work,
+    found,
+    named,
+    ranges,
+    windows,
+)
+from tests.support import PART_COLUMNS
+
+END = 120
+LABELS = (*PHASES, "exposed_communication")
+
+
+@st.composite
+def nested(draw: st.DrawFn, begin: int = 0, end: int = END, depth: int = 0) -> list[tuple]:
+    """Ranges that nest or follow one another, as push and pop make them."""
+    rows: list[tuple] = []
+    at = begin
+    while at < end - 1 and draw(st.booleans() if rows else st.just(True)):
+        start = draw(st.integers(at, end - 1))
+        stop = draw(st.integers(start + 1, end))
+        rows.append((start, stop, draw(st.sampled_from(LABELS))))
+        if depth < 3 and draw(st.booleans()):
+            rows += draw(nested(start, stop, depth + 1))
+        at = stop
+    return [*{row[:2]: row for row in reversed(rows)}.values()][::-1]  # none twice the same
+
+
+EDGES = st.lists(st.integers(1, END - 1), min_size=1, max_size=4, unique=True).map(
+    lambda inner: (0, *sorted(inner), END)
+)
+WORK = st.lists(
+    st.tuples(
+        st.integers(0, END),  # launch
+        st.integers(0, 30),  # until it starts
+        st.integers(1, 25),  # how long it runs
+        st.sampled_from(["gemm", "gemm", "", "ncclDevKernel_AllReduce_Sum"]),
+        st.sampled_from([1, 1, 2]),  # stream
+        st.sampled_from([THREAD, AUTOGRAD, LOADER]),
+        st.booleans(),  # the launch is recorded
+    ),
+    max_size=15,
+).map(
+    lambda rows: [
+        (launch + wait, launch + wait + length, launch if known else None, name, stream, thread)
+        for launch, wait, length, name, stream, thread, known in rows
+    ]
+)
+
+
+def marks_of(rows: list[tuple], fetches: bool = True) -> Marks:
+    frame = pl.DataFrame(rows, schema=["start", "end", "label"], orient="row").cast(
+        {"start": pl.Int64, "end": pl.Int64, "label": pl.String}
+    )
+    phases = frozenset(frame["label"]) - {"exposed_communication"}
+    foreign = pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64})
+    return Marks(conform(frame, MARKS), foreign, phases, fetches, False)
+
+
+def painted(segments: pl.DataFrame, length: int) -> list[str | None]:
+    line: list[str | None] = [None] * length
+    for start, end, label in segments.select("start", "end", "label").iter_rows():
+        assert line[start:end] == [None] * (end - start), "segments are disjoint"
+        line[start:end] = [label] * (end - start)
+    return line
+
+
+@settings(max_examples=150, deadline=None)
+@given(EDGES, nested())
+def test_host_time_belongs_to_the_innermost_mark(edges: tuple, rows: list[tuple]) -> None:
+    segments = host_timeline(windows(*edges), marks_of(rows))
+    expected: list[str | None] = ["other"] * END
+    for start, end, label in rows:  # outer ranges come before those inside them
+        expected[start:end] = [label] * (end - start)
+    assert painted(segments, END) == expected
+    for index, (low, high) in enumerate(pairwise(edges)):
+        mine = segments.filter(window=index)
+        assert (mine["end"] - mine["start"]).sum() == high - low
+
+
+@settings(max_examples=150, deadline=None)
+@given(EDGES, nested(), WORK)
+def test_device_time_has_one_owner_each(edges: tuple, rows: list[tuple], work: list) -> None:
+    iterations = windows(*edges)
+    host = host_timeline(iterations, marks_of(rows))
+    operations = attribute(device_work(work), kernel_operation(), host, THREAD)
+    nothing = pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64})
+    timeline = device_timeline(operations, host, iterations, nothing)
+    known = timeline.windows.drop_nulls()
+    horizon = max([END, *(row[1] for row in work)])
+    line = painted(timeline.segments, horizon)
+    for window, low, high in known.iter_rows():
+        assert low < high
+        mine = timeline.segments.filter(window=window)
+        assert (mine["end"] - mine["start"]).sum() == high - low
+        assert None not in line[low:high]
+    inside = np.zeros(horizon, dtype=bool)
+    for _, low, high in known.iter_rows():
+        inside[low:high] = True
+    running, talking = np.zeros(horizon, dtype=bool), np.zeros(horizon, dtype=bool)
+    for start, end, operation, training in operations.select(
+        "start", "end", "operation", "training"
+    ).iter_rows():
+        if operation is not None:
+            talking[start:end] = True
+        elif training:
+            running[start:end] = True
+    exposed = np.array([label == "exposed_communication" for label in line])
+    sure = inside & talking & ~running
+    assert exposed[sure].all(), "a collective that no work covers is exposed"
+    assert not exposed[inside & running].any(), "work covers it"
+    assert (timeline.usage.select("compute", "communication", "idle").min_horizontal() >= 0).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(EDGES, nested(), WORK)
+def test_measures_add_up_and_are_never_negative(
+    edges: tuple, rows: list[tuple], work: list
+) -> None:
+    names = {"exposed_communication": "all_reduce", "other": "validation"}
+    steps = [(a, b, f"step {i}") for i, (a, b) in enumerate(pairwise(edges))]
+    inner = [(a, b, names.get(label, label)) for a, b, label in rows]
+    identity = RankIdentity(0, PROCESS, None, None, None, "file name")
+    result = measure_rank(
+        identity,
+        found(*steps),
+        named(ranges(*steps, *inner)),
+        device_work(work),
+        vocabulary(ShapingOptions()),
+    )
+    measures = result.measures
+    parts = measures.select(PART_COLUMNS)
+    assert (parts.min_horizontal().fill_null(0) >= 0).all()
+    lengths = pl.col("iteration_ns", "exposed_communication_ns")
+    whole = measures.filter(pl.all_horizontal(lengths.is_not_null()))
+    assert (whole.select(PART_COLUMNS).sum_horizontal() == whole["iteration_ns"]).all()
+    for name in ("time_to_all_reduce_ns", "time_to_first_all_reduce_ns", "work_ns", "idle_ns"):
+        assert (measures[name].fill_null(0) >= 0).all(), name
+    assert (measures["compute_ns"] <= measures["iteration_ns"]).fill_null(True).all()

@@ -1,0 +1,130 @@
+"""The host clock by hand: gaps, foreign ranges, unknown phases, blocking calls."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from rankscope.measure.rank import measure_rank
+from rankscope.records import RankIdentity, RankRows, ShapingOptions
+from rankscope.schema import DEVICE_WORK, empty
+from rankscope.vocabulary import vocabulary
+from tests.frames import PROCESS, found, named, ranges
+
+BODY = ((40, 60, "forward"), (60, 90, "backward"), (90, 95, "optimizer"))
+
+
+def measured(*rows: tuple, extra: pl.DataFrame | None = None) -> RankRows:
+    frame = ranges(*rows) if extra is None else pl.concat([ranges(*rows), extra])
+    return measure_rank(
+        RankIdentity(3, PROCESS, None, None, None, "file name"),
+        found(*rows),
+        named(frame),
+        empty(DEVICE_WORK),
+        vocabulary(ShapingOptions()),
+    )
+
+
+def steps(*inner: tuple, count: int = 3, begin: int = 20, length: int = 100) -> list[tuple]:
+    """Steps of ranges [begin, length) every `length`, each with the inner ranges."""
+    rows: list[tuple] = []
+    for i in range(count):
+        rows.append((i * length + begin, (i + 1) * length, f"step {i}"))
+        rows += [(i * length + start, i * length + end, name) for start, end, name in inner]
+    return rows
+
+
+def second(rows: RankRows) -> dict[str, int | None]:
+    row = rows.measures.filter(clock="host", iteration=1).row(0, named=True)
+    return {name.removesuffix("_ns"): value for name, value in row.items()}
+
+
+def test_the_gap_before_the_range_and_the_time_to_the_first_phase_are_loading() -> None:
+    told = second(measured(*steps(*BODY)))
+    assert told["load"] == 20 + 20
+    assert (told["forward"], told["backward"], told["optimizer"]) == (20, 30, 5)
+    assert told["other"] == 5
+    assert told["iteration"] == told["work"] == 100
+
+
+def test_an_explicit_fetch_makes_gaps_other() -> None:
+    told = second(measured(*steps((25, 35, "load batch"), *BODY)))
+    assert told["load"] == 10
+    assert told["other"] == 100 - 10 - 55
+
+
+def test_a_copy_to_the_device_is_loading_but_no_fetch() -> None:
+    told = second(measured(*steps((25, 35, "Copy to device"), *BODY)))
+    assert told["load"] == 20 + 5 + 10  # the gap, the start of the range, the copy itself
+    assert told["other"] == 5 + 5
+
+
+def test_foreign_ranges_before_the_first_phase_are_other() -> None:
+    told = second(measured(*steps((5, 15, "validation"), (22, 30, "checkpoint"), *BODY)))
+    assert told["load"] == 40 - 10 - 8
+    assert told["other"] == 5 + 18
+
+
+def test_a_blocking_collective_inside_a_phase_is_communication() -> None:
+    told = second(measured(*steps(*BODY, (70, 85, "all_reduce"))))
+    assert told["exposed_communication"] == 15
+    assert told["backward"] == 15
+    assert told["work"] == 85
+    assert told["time_to_all_reduce"] == told["time_to_first_all_reduce"] == 70
+
+
+def test_several_ranges_of_a_phase_add_up() -> None:
+    twice = ((40, 50, "fwd"), (50, 60, "bwd"), (60, 70, "fwd"), (70, 80, "bwd"))
+    told = second(measured(*steps(*twice)))
+    assert (told["forward"], told["backward"]) == (20, 20)
+    assert told["optimizer"] is None, "a phase without any range is unknown, not 0"
+
+
+def test_the_first_iterations_loading_is_unknown() -> None:
+    row = measured(*steps(*BODY)).measures.filter(iteration=0).row(0, named=True)
+    assert row["load_ns"] is None
+    assert row["iteration_ns"] == 80
+    assert row["other_ns"] == 80 - 55
+
+
+def test_nothing_marked_is_other_and_told() -> None:
+    rows = measured(*steps())
+    told = second(rows)
+    assert told["load"] is None
+    assert told["other"] == 100
+    assert [problem.code for problem in rows.problems] == ["no-phases"]
+
+
+def test_collectives_after_the_optimizer_reduce_no_gradients() -> None:
+    inner = (*BODY, (70, 85, "all_reduce"), (96, 99, "all_reduce"))
+    rows = measured(*steps(*inner))
+    second_step = rows.collectives.filter(iteration=1).sort("start_ns")
+    assert second_step["gradient"].to_list() == [True, False]
+    assert second_step["ordinal"].to_list() == [0, 1]
+    assert second(rows)["exposed_communication"] == 18
+
+
+def test_zeroing_gradients_first_does_not_end_the_search_for_reductions() -> None:
+    """`Optimizer.zero_grad` runs before backward: the reduction still precedes the step."""
+    inner = ((36, 38, "Optimizer.zero_grad#SGD.zero_grad"), *BODY, (70, 85, "all_reduce"))
+    rows = measured(*steps(*inner))
+    assert rows.collectives.filter(iteration=1)["gradient"].to_list() == [True]
+    assert second(rows)["time_to_all_reduce"] == 70
+
+
+def test_waits_of_nccl_without_device_tables_hide() -> None:
+    moments = [(i * 100 + 70, i * 100 + 71, "ncclAllReduce") for i in range(3)]
+    launches = ranges(*moments, domain="NCCL")
+    rows = measured(*steps(*BODY), extra=launches)
+    assert second(rows)["work"] is None
+    assert second(rows)["exposed_communication"] is None
+    assert not rows.rank.work_known
+    assert [problem.code for problem in rows.problems] == ["waits-hidden"]
+
+
+@pytest.mark.parametrize("communicator", ["all_reduce", "all_gather"])
+def test_what_communicates_in_forward_reduces_no_gradients(communicator: str) -> None:
+    inner = (*BODY, (45, 50, communicator), (70, 85, "all_reduce"))
+    rows = measured(*steps(*inner))
+    flags = dict(rows.collectives.filter(iteration=1).select("start_ns", "gradient").iter_rows())
+    assert flags[145] is False

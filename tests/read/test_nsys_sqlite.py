@@ -1,0 +1,167 @@
+"""nsys exports as traces, and everything in them that a reader may stumble over."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from polars.testing import assert_frame_equal
+
+from rankscope.errors import UnreadableReport
+from rankscope.read import nsys_sqlite
+from rankscope.records import Trace
+from rankscope.schema import DEVICE_WORK, RANGES
+from tests.support import Forged, edit, sqlite_tables
+
+
+@pytest.fixture
+def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+    """A report to spoil."""
+    return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report.sqlite"))
+
+
+def test_a_trace_has_the_declared_frames(report: Path) -> None:
+    trace = nsys_sqlite.read(report)
+    assert (trace.ranges.schema, trace.device_work.schema) == (RANGES, DEVICE_WORK)
+    assert trace.facts.host == "node0"
+    assert [(claim.rank, claim.world_size) for claim in trace.facts.environment] == [(1, 4)]
+    assert trace.facts.local_rank == 1
+    assert trace.facts.duration_ns is not None
+    assert trace.ranges["end"].max() <= trace.facts.duration_ns
+    assert nsys_sqlite.facts(report) == trace.facts
+
+
+@pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
+@pytest.mark.parametrize("name", ["plain", "mpi_like"])
+def test_schemas_tell_the_same(forged: Callable[..., Forged], name: str, schema: str) -> None:
+    ours, theirs = (
+        nsys_sqlite.read(forged(name, **parameters).reports[2])
+        for parameters in ({}, {"schema": schema})
+    )
+    assert_frame_equal(ours.ranges, theirs.ranges)
+    assert_frame_equal(ours.device_work, theirs.device_work)
+    assert ours.facts.environment == theirs.facts.environment
+    assert ours.process_ranks == theirs.process_ranks
+
+
+def test_rows_in_any_order_and_registered_names(forged: Callable[..., Forged]) -> None:
+    job = forged("shuffled")
+    trace = nsys_sqlite.read(job.reports[0])
+    assert trace.ranges["start"].is_sorted()
+    assert trace.device_work["start"].is_sorted()
+    assert trace.ranges["name"].str.starts_with("step ").sum() == 30
+
+
+def test_launches_are_joined_to_their_work(report: Path) -> None:
+    work = nsys_sqlite.read(report).device_work
+    assert work["launch"].null_count() == 0
+    assert (work["launch"] < work["start"]).all()
+    assert {*work["kind"]} == {"kernel", "copy"}
+    assert work.filter(kind="kernel")["bytes"].is_null().all()
+    assert work.filter(kind="copy")["bytes"].is_not_null().all()
+
+
+def test_correlations_are_private_to_a_process(report: Path) -> None:
+    """Another process's API calls reuse the numbers; they launched nothing of ours."""
+    before = nsys_sqlite.read(report).device_work
+    other = 1 << 48 | 999 << 24 | 5
+    edit(
+        report,
+        'insert into CUPTI_ACTIVITY_KIND_RUNTIME (start, "end", eventClass, globalTid, '
+        "correlationId, nameId, returnValue) "
+        f"select 1, 2, 0, {other}, correlationId, nameId, 0 from CUPTI_ACTIVITY_KIND_RUNTIME",
+    )
+    assert_frame_equal(nsys_sqlite.read(report).device_work, before)
+
+
+def test_domains_are_numbered_per_process(forged: Callable[..., Forged], tmp_path: Path) -> None:
+    path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
+    mine = nsys_sqlite.read(path)
+    assert {*mine.ranges["domain"]} == {"", "MPI"}
+    edit(  # another process, whose domain 1 is something else, created earlier
+        path,
+        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) values "
+        "(0, 75, 'cuBLAS', ?, 1)",
+        1 << 48 | 999 << 24,
+    )
+    assert {*nsys_sqlite.read(path).ranges["domain"]} == {"", "MPI"}
+
+
+def test_mpi_threads_tell_ranks(forged: Callable[..., Forged]) -> None:
+    for rank, path in enumerate(forged("mpi_like").reports):
+        assert [*nsys_sqlite.read(path).process_ranks.values()] == [rank]
+
+
+def test_operators_lose_what_makes_each_call_unique(report: Path) -> None:
+    for text in ("aten::mm, op_id = 39", "aten::mm, seq = 0, op_id = 12, sizes = [[2, 4]]"):
+        edit(
+            report,
+            'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) '
+            "values (1, 2, 59, ?, 281474976710657, 0)",
+            text,
+        )
+    assert nsys_sqlite.read(report).ranges.filter(name="aten::mm").height == 2
+
+
+def test_ranges_that_are_none_are_left_out(report: Path) -> None:
+    before = nsys_sqlite.read(report).ranges.height
+    for kind, start, end in ((59, 10, None), (59, 10, 5), (34, 10, 20), (99, 1, 2)):
+        edit(
+            report,
+            'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) '
+            "values (?, ?, ?, 'odd', 281474976710657, 0)",
+            start,
+            end,
+            kind,
+        )
+    assert nsys_sqlite.read(report).ranges.height == before
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "NVTX_EVENTS",
+        "StringIds",
+        "META_DATA_CAPTURE",
+        "META_DATA_EXPORT",
+        "TARGET_INFO_SYSTEM_ENV",
+        "TARGET_INFO_SESSION_START_TIME",
+        "ANALYSIS_DETAILS",
+    ],
+)
+def test_lazy_exports_leave_tables_out(report: Path, table: str) -> None:
+    assert table in sqlite_tables(report)
+    edit(report, f"drop table {table}")
+    trace: Trace = nsys_sqlite.read(report)
+    assert trace.ranges.is_empty() == (table == "NVTX_EVENTS")
+    if table == "CUPTI_ACTIVITY_KIND_RUNTIME":
+        assert trace.device_work["launch"].is_null().all()
+    if table == "ANALYSIS_DETAILS":
+        assert trace.facts.duration_ns is None
+
+
+def test_empty_tables_are_like_absent_ones(report: Path) -> None:
+    for table in sqlite_tables(report) - {"TARGET_INFO_SYSTEM_ENV"}:
+        edit(report, f"delete from {table}")
+    trace = nsys_sqlite.read(report)
+    assert trace.ranges.is_empty()
+    assert trace.device_work.is_empty()
+    assert trace.facts.utc_start_ns is None
+
+
+def test_a_database_of_something_else_is_no_report(tmp_path: Path) -> None:
+    path = edit(tmp_path / "other.sqlite", "create table bills (name text, value text)")
+    with pytest.raises(UnreadableReport, match=r"other\.sqlite"):
+        nsys_sqlite.read(path)
+
+
+def test_nothing_is_written_beside_the_report(report: Path) -> None:
+    report.chmod(0o400)
+    before = {path.name for path in report.parent.iterdir()}
+    nsys_sqlite.read(report)
+    assert {path.name for path in report.parent.iterdir()} == before

@@ -1,0 +1,79 @@
+"""Numbers and names as people read them, tables in Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv as reader
+import io
+
+import polars as pl
+import pytest
+
+from rankscope.render.formats import csv, markdown
+from rankscope.render.tables import Table, rows_table
+from rankscope.render.text import milliseconds, percent, plain, seconds, size, span
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["\x1b[31mred\x1b[0m", "bell\x07", "nul\0", "up\x1b]0;title\x07", "\u202eabc", "line\nbreak",
+     "carriage\rreturn", "c1\x9b31m", "del\x7f", "tab\t"],
+)  # fmt: skip
+def test_names_cannot_harm_a_terminal(name: str) -> None:
+    shown = plain(name)
+    assert all(char.isprintable() for char in shown)
+    assert "<U+" in shown
+
+
+def test_harmless_names_stay() -> None:
+    assert plain("forward [bold] 漢字 'x'") == "forward [bold] 漢字 'x'"
+    assert plain("x" * 80) == "x" * 80
+    assert len(plain("x" * 10_000)) == 80
+    assert plain("x" * 81).endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0, "0.00"), (1_234_000, "1.23"), (12_340_000, "12.3"), (9_994_000, "9.99"),
+     (9_996_000, "10.0"), (1_234_567_000_000, "1,234,567.0"), (-2_000_000, "-2.00")],
+)  # fmt: skip
+def test_milliseconds(value: int | None, text: str) -> None:
+    assert milliseconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "–"), (0.0, "0.0 %"), (0.0521, "5.2 %"), (0.5, "50 %")]
+)
+def test_percent(value: float | None, text: str) -> None:
+    assert percent(value) == text
+
+
+def test_moments_sizes_and_spans() -> None:
+    assert seconds(10_687_040_000) == "10.6870 s"
+    assert [size(7), size(2_100_000), size(3_000_000_000)] == ["7 B", "2.1 MB", "3.0 GB"]
+    assert span([0, 1, 2, 3, 7, 9, 10]) == "0-3, 7, 9-10"
+    assert span([]) == ""
+
+
+def test_markdown_survives_any_cell() -> None:
+    table = Table("T", ("a", "b"), (("x|y", "1"), ("", "–")), frozenset(("b",)))
+    assert markdown(table).splitlines() == [
+        "**T**", "", "| a | b |", "| --- | --: |", "| x\\|y | 1 |", "|  | – |",
+    ]  # fmt: skip
+
+
+def test_csv_survives_any_name() -> None:
+    names = ['comma, "quote"', "line\nbreak", "plain"]
+    frame = pl.DataFrame({"name": names, "ranks": [[0, 1], [], [2]], "value_ns": [1, None, 3]})
+    rows = list(reader.DictReader(io.StringIO(csv(frame))))
+    assert [row["name"] for row in rows] == ['comma, "quote"', "line?break", "plain"]
+    assert [row["ranks"] for row in rows] == ["0 1", "", "2"]
+    assert [row["value_ns"] for row in rows] == ["1", "", "3"], "unknown is empty, not 0"
+
+
+def test_any_frame_as_a_table() -> None:
+    frame = pl.DataFrame(
+        {"host": ["\x1bn0", None], "work_ns": [2_500_000, None], "last_share": [0.25, None]}
+    )
+    table = rows_table(frame, "By host")
+    assert table.columns == ("host", "work", "last")
+    assert table.rows == (("<U+001B>n0", "2.50", "25 %"), ("–", "–", "–"))

@@ -1,0 +1,165 @@
+"""The DuckDB file: commented, versioned, whole or not at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import rankscope
+from rankscope.compare.metrics import METRICS
+from rankscope.errors import DatabaseError, UsageError
+from rankscope.store import Database
+from tests.support import Stored
+
+HOLD = """
+import duckdb, sys
+held = duckdb.connect(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def db(stored: Callable[..., Stored], tmp_path: Path) -> Path:
+    """A database to spoil."""
+    path = tmp_path / "run.duckdb"
+    path.write_bytes(stored("plain").db.read_bytes())
+    return path
+
+
+def test_every_table_and_column_is_explained(sample: Stored) -> None:
+    tables = sample.run.sql("select table_name, comment from duckdb_tables()")
+    assert {"reports", "ranks", "iterations", "measures", "rank_iterations"} <= {
+        *tables["table_name"]
+    }
+    assert tables.filter(tables["comment"].is_null()).is_empty()
+    columns = sample.run.sql(
+        "select table_name, column_name, comment from duckdb_columns() where not internal"
+    )
+    bare = columns.filter(columns["comment"].is_null())
+    assert bare.is_empty(), bare.rows()
+
+
+def test_rank_iterations_is_the_wide_table(sample: Stored) -> None:
+    table = sample.run.sql("select * from rank_iterations order by rank, iteration")
+    promised = ["rank", "iteration", *(f"{name}_ns" for name in METRICS), "flagged", "cause"]
+    assert {*promised} <= {*table.columns}
+    assert table.equals(sample.run.iterations().select(table.columns))
+    assert table.height == 4 * 30
+
+
+def test_times_are_integers(sample: Stored) -> None:
+    types = sample.run.sql(
+        "select distinct data_type from duckdb_columns() where suffix(column_name, '_ns')"
+    )
+    assert types["data_type"].to_list() == ["BIGINT"]
+
+
+def test_queries_cannot_write(db: Path) -> None:
+    run = rankscope.open_run(db)
+    for query in ("delete from measures", "create table t (i int)", "drop table ranks"):
+        with pytest.raises(UsageError, match="query failed"):
+            run.sql(query)
+    assert run.sql("select count(*) n from ranks")["n"].item() == 4
+
+
+def test_a_wrong_query_says_which_tables_there_are(db: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        rankscope.open_run(db).sql("select * from nonsense")
+    assert "rank_iterations" in refused.value.hint
+    assert "\n" not in refused.value.message
+
+
+def test_a_database_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match=r"gone\.duckdb") as refused:
+        rankscope.open_run(tmp_path / "gone.duckdb")
+    assert "ingest" in refused.value.hint
+    assert not (tmp_path / "gone.duckdb").exists()
+
+
+@pytest.mark.parametrize("version", ["99", "0", "nonsense"])
+def test_a_database_of_another_version(db: Path, version: str) -> None:
+    with duckdb.connect(str(db)) as connection:
+        connection.execute("update meta set value = ? where key = 'schema_version'", [version])
+    with pytest.raises(DatabaseError, match=r"run\.duckdb.*version") as refused:
+        rankscope.open_run(db)
+    assert ("newer rankscope" in refused.value.hint) == (version == "99")
+    with duckdb.connect(str(db)) as connection:  # let go of
+        assert connection.execute("select count(*) from ranks").fetchone() == (4,)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no database", b"\0" * 5000, b"SQLite format 3\0" + b"x" * 5000]
+)
+def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "odd.duckdb"
+    path.write_bytes(content)
+    with pytest.raises(DatabaseError, match=r"odd\.duckdb"):
+        rankscope.open_run(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.7])
+def test_a_truncated_database(db: Path, share: float) -> None:
+    whole = db.read_bytes()
+    db.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(DatabaseError, match=r"run\.duckdb"):
+        rankscope.open_run(db)
+
+
+def test_a_duckdb_file_of_someone_else(tmp_path: Path) -> None:
+    path = tmp_path / "bills.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("create table bills (i int)")
+    with pytest.raises(DatabaseError, match=r"bills\.duckdb"):
+        rankscope.open_run(path)
+
+
+def test_a_folder_in_its_place(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match=str(tmp_path)):
+        rankscope.open_run(tmp_path)
+
+
+def test_a_folder_that_is_not_there(stored: Callable[..., Stored], tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="nowhere"):
+        rankscope.ingest([stored("plain").folder], tmp_path / "nowhere" / "run.duckdb")
+
+
+def test_a_database_in_use_by_another_process(stored: Callable[..., Stored], db: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(db)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(DatabaseError, match=r"run\.duckdb.*in use"):
+            rankscope.open_run(db)
+        with pytest.raises(DatabaseError, match=r"run\.duckdb.*in use"):
+            rankscope.ingest([stored("plain").folder], db)
+    finally:
+        holder.communicate()
+    assert rankscope.open_run(db).iterations().height == 4 * 30
+
+
+def test_readers_do_not_lock_each_other_out(db: Path) -> None:
+    with Database.open(db) as one, Database.open(db) as other:
+        assert one.table("ranks").equals(other.table("ranks"))
+
+
+def _fail_halfway(database: Database) -> None:
+    with database.transaction():
+        database._connection.execute("delete from ranks")
+        raise RuntimeError("on purpose")
+
+
+def test_a_transaction_that_fails_leaves_nothing(db: Path) -> None:
+    with Database.open(db, write=True) as database:
+        with pytest.raises(RuntimeError, match="on purpose"):
+            _fail_halfway(database)
+        assert database.table("ranks").height == 4

@@ -1,0 +1,202 @@
+"""Ingest again: what is unchanged stays, what changed is replaced, what is foreign is refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.errors import ForeignRun, RankConflict, ReportError, UnreadableReport
+from rankscope.store import Database
+from tests.support import Forged, copied, edit, sqlite_tables, with_environment
+
+
+@pytest.fixture
+def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
+    """Reports to change."""
+    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+
+
+def statuses(run: rankscope.Run) -> list[str]:
+    assert run.ingested is not None
+    return [outcome.status for outcome in run.ingested.outcomes]
+
+
+def contents(db: Path) -> dict[str, pl.DataFrame]:
+    """Every table, its rows in one order."""
+    with Database.open(db) as database:
+        names = database.query("select table_name t from duckdb_tables()")["t"].to_list()
+        return {
+            name: database.query(f'select * from "{name}" order by all') for name in sorted(names)
+        }
+
+
+def same(one: dict[str, pl.DataFrame], other: dict[str, pl.DataFrame]) -> bool:
+    return one.keys() == other.keys() and all(one[name].equals(other[name]) for name in one)
+
+
+def test_unchanged_reports_are_not_read_again(reports: list[Path], tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    assert statuses(rankscope.ingest(reports, db)) == ["read"] * 4
+    before = contents(db)
+    again = rankscope.ingest(reports, db)
+    assert statuses(again) == ["unchanged"] * 4
+    assert again.ingested is not None
+    assert again.ingested.events == 0
+    assert [outcome.ranks for outcome in again.ingested.outcomes] == [(0,), (1,), (2,), (3,)]
+    assert {outcome.iterations for outcome in again.ingested.outcomes} == {12}
+    assert same(before, contents(db))
+
+
+def test_a_changed_report_is_replaced(reports: list[Path], tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    before = rankscope.ingest(reports, db).iterations()
+    edit(reports[2], "delete from NVTX_EVENTS where text = 'step 11'")
+    run = rankscope.ingest(reports, db)
+    assert statuses(run) == ["unchanged", "unchanged", "read", "unchanged"]
+    after = run.iterations()
+    assert after.height == before.height - 1
+    assert after.filter(rank=2)["iteration"].max() == 10
+    for table in ("measures", "iterations", "collectives", "exposed"):
+        told = run.sql(f"select max(iteration) i from {table} where rank = 2")
+        assert told["i"].item() == 10, table
+
+
+def test_the_same_bytes_at_another_time_are_read_again(reports: list[Path], tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest(reports, db)
+    os.utime(reports[0], ns=(1, 1))
+    assert statuses(rankscope.ingest(reports, db)) == ["read", *["unchanged"] * 3]
+
+
+def test_other_options_shape_other_rows(reports: list[Path], tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest(reports, db)
+    run = rankscope.ingest(reports, db, phases={"optimizer": "^backward$"})
+    assert statuses(run) == ["read"] * 4
+    assert run.iterations()["backward_ns"].is_null().all()
+    assert run.iterations()["optimizer_ns"].drop_nulls().min() > 15_000_000
+    again = rankscope.ingest(reports, db, phases={"optimizer": "^backward$"})
+    assert statuses(again) == ["unchanged"] * 4
+
+
+def test_ranks_may_come_one_by_one(reports: list[Path], tmp_path: Path) -> None:
+    whole = rankscope.ingest(reports, tmp_path / "whole.duckdb")
+    for report in reversed(reports):
+        run = rankscope.ingest([report], tmp_path / "parts.duckdb")
+    assert run.iterations().equals(whole.iterations())
+    assert run.analysis().missing_ranks == ()
+
+
+def test_nothing_is_ever_removed(reports: list[Path], tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest(reports, db)
+    reports[3].unlink()
+    run = rankscope.ingest([tmp_path / "reports"], db)
+    assert {*run.iterations()["rank"]} == {0, 1, 2, 3}
+
+
+def test_several_jobs_give_the_same_database(reports: list[Path], tmp_path: Path) -> None:
+    one = rankscope.ingest(reports, tmp_path / "one.duckdb", jobs=1)
+    two = rankscope.ingest(reports, tmp_path / "two.duckdb", jobs=2)
+    assert same(contents(one.db), contents(two.db))
+
+
+def test_a_report_of_another_run_is_refused(
+    forged: Callable[..., Forged], reports: list[Path], tmp_path: Path
+) -> None:
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest(reports, db)
+    before = contents(db)
+    with pytest.raises(ForeignRun, match="8") as refused:
+        rankscope.ingest(forged("plain", ranks=8, iterations=12).reports[5:6], db)
+    assert "--db" in refused.value.hint
+    [late] = copied(reports[:1], tmp_path / "late")
+    with_environment(late, RANK="7", WORLD_SIZE="4")
+    edit(late, "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = utcEpochNs + 86400000000000")
+    with pytest.raises(ForeignRun, match="captured"):
+        rankscope.ingest([late], db)
+    assert same(before, contents(db))
+
+
+def test_a_rank_that_is_there_already_is_refused(reports: list[Path], tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest(reports, db)
+    before = contents(db)
+    [twin] = copied(reports[1:2], tmp_path / "twin")
+    with pytest.raises(RankConflict, match="rank 1") as refused:
+        rankscope.ingest([twin], db)
+    assert str(reports[1]) in refused.value.message
+    assert str(twin) in refused.value.message
+    assert same(before, contents(db))
+
+
+def test_a_bad_report_leaves_what_was_there(reports: list[Path], tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest(reports, db)
+    before = contents(db)
+    reports[1].write_bytes(b"")
+    with pytest.raises(UnreadableReport, match=reports[1].name):
+        rankscope.ingest(reports, db)
+    assert same(before, contents(db))
+
+
+@pytest.mark.parametrize("spoil", ["", "no database at all", "NVTX_EVENTS"])
+def test_a_rebuild_that_fails_leaves_the_old_run(
+    reports: list[Path], tmp_path: Path, spoil: str
+) -> None:
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest(reports, db)
+    before, there = contents(db), {*tmp_path.iterdir()}
+    if spoil == "NVTX_EVENTS":
+        edit(reports[3], "drop table NVTX_EVENTS")
+    else:
+        reports[3].write_text(spoil)
+    with pytest.raises(ReportError, match=reports[3].name):
+        rankscope.ingest(reports, db, rebuild=True)
+    assert same(before, contents(db))
+    assert {*tmp_path.iterdir()} == there, "no half-built database stays behind"
+
+
+def test_a_rebuild_forgets_what_was_there(reports: list[Path], tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest(reports, db)
+    run = rankscope.ingest(reports[:2], db, rebuild=True)
+    assert {*run.iterations()["rank"]} == {0, 1}
+    assert {path.name for path in tmp_path.iterdir()} == {"reports", "run.duckdb"}
+
+
+def test_a_rebuild_mends_a_damaged_database(reports: list[Path], tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    db.write_bytes(b"damaged")
+    assert rankscope.ingest(reports, db, rebuild=True).iterations().height == 4 * 12
+
+
+def test_bad_reports_can_be_skipped(reports: list[Path], tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    reports[0].write_bytes(b"")
+    edit(reports[2], "drop table NVTX_EVENTS")
+    assert "NVTX_EVENTS" not in sqlite_tables(reports[2])
+    run = rankscope.ingest(reports, db, on_error="skip")
+    assert statuses(run) == ["skipped", "read", "skipped", "read"]
+    assert run.ingested is not None
+    for outcome in run.ingested.outcomes:
+        assert (outcome.reason is not None) == (outcome.status == "skipped")
+        assert outcome.reason is None or outcome.path.name in outcome.reason
+    assert run.analysis().missing_ranks == (0, 2)
+    shutil.rmtree(tmp_path / "reports")
+    with pytest.raises(rankscope.UsageError):
+        rankscope.ingest(reports, db, on_error="skip")
+
+
+def test_nothing_but_bad_reports_is_an_error(reports: list[Path], tmp_path: Path) -> None:
+    for report in reports:
+        report.write_bytes(b"")
+    with pytest.raises(ReportError, match="none of the 4 reports"):
+        rankscope.ingest(reports, tmp_path / "run.duckdb", on_error="skip")
+    assert not (tmp_path / "run.duckdb").exists()

@@ -1,0 +1,168 @@
+"""What many tests need: reports in, answers out, and ways to spoil a report."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.analysis import Analysis
+from rankscope.schema import PARTS
+from tests.forge import Truth
+
+MS = 1_000_000
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "sample_reports" / "ddp_4ranks"
+SHARED = ROOT.parent / "shared" / "reports"
+CAPTURED = SHARED / "captured"
+PART_COLUMNS = [f"{part}_ns" for part in PARTS]
+
+
+@dataclass(frozen=True)
+class Forged:
+    """A forged job on disk."""
+
+    truth: Truth
+    folder: Path
+
+    @property
+    def reports(self) -> list[Path]:
+        return sorted(self.folder.glob("*.sqlite"))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A run that was ingested, with what is true of it where it was forged."""
+
+    folder: Path
+    db: Path
+    run: rankscope.Run
+    truth: Truth | None = None
+
+    def analysis(self, **options: Any) -> Analysis:
+        return self.run.analysis(rankscope.Options(**options))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Its JSON, after a success."""
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+    def refused(self, code: int, *words: object) -> None:
+        """It failed as the contract says: one line of error, one of hint, no traceback."""
+        assert self.code == code, (self.code, self.err)
+        lines = self.err.splitlines()
+        errors = [line for line in lines if line.startswith("rankscope: error: ")]
+        hints = [line for line in lines if line.startswith("hint: ")]
+        assert len(errors) == 1, self.err
+        assert len(hints) == 1, self.err
+        assert len(hints[0]) > len("hint: "), self.err
+        assert "Traceback" not in self.err
+        assert self.out == "", "an error leaves no half an answer on stdout"
+        for word in words:
+            assert str(word) in errors[0] + hints[0], self.err
+
+
+def captured(name: str) -> Path:
+    """A folder of real captures; the test is skipped where it is absent."""
+    folder = CAPTURED / name
+    if not folder.is_dir():
+        pytest.skip(f"no real captures here: {folder} is absent")
+    return folder
+
+
+def unpacked(folder: Path, into: Path) -> Path:
+    """Exports of a folder, those in .xz unpacked, in another one."""
+    into.mkdir(parents=True, exist_ok=True)
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".xz":
+            (into / path.stem).write_bytes(lzma.decompress(path.read_bytes()))
+        elif path.suffix == ".sqlite":
+            shutil.copyfile(path, into / path.name)
+    return into
+
+
+def copied(reports: Sequence[Path], into: Path, names: Sequence[str] | None = None) -> list[Path]:
+    """Copies of reports, under other names if given."""
+    into.mkdir(parents=True, exist_ok=True)
+    targets = [into / name for name in (names or [report.name for report in reports])]
+    for report, target in zip(reports, targets, strict=True):
+        shutil.copyfile(report, target)
+    return targets
+
+
+def edit(path: Path, sql: str, *values: object) -> Path:
+    """A report with one statement run on it."""
+    connection = sqlite3.connect(path)
+    connection.text_factory = bytes
+    with connection:
+        connection.execute(sql, values)
+    connection.close()
+    return path
+
+
+def without_rank(path: Path) -> Path:
+    """A report that says nothing about its rank in its environment."""
+    tables = sqlite_tables(path)
+    if "META_DATA_CAPTURE" in tables:
+        edit(path, "delete from META_DATA_CAPTURE where name like '%ENVIRONMENT%'")
+    return edit(path, "delete from TARGET_INFO_SYSTEM_ENV where name = 'DeviceEnvironment'")
+
+
+def with_environment(path: Path, **variables: str) -> Path:
+    """A report (of the newer schema) whose process had these variables and no others."""
+    without_rank(path)
+    for name, value in variables.items():
+        edit(
+            path,
+            "insert into META_DATA_CAPTURE values ('PROCESS_0:ENVIRONMENT_VARIABLE', ?)",
+            f'{name}="{value}"',
+        )
+    return path
+
+
+def sqlite_tables(path: Path) -> set[str]:
+    connection = sqlite3.connect(path)
+    rows = connection.execute("select name from sqlite_master where type = 'table'").fetchall()
+    connection.close()
+    return {name for (name,) in rows}
+
+
+def assert_adds_up(frame: pl.DataFrame) -> None:
+    """Phases and exposed communication fill every window, to the nanosecond, none negative.
+
+    Where every part is unknown the window's length may still be known (device work that only the
+    host could tell apart); then there is nothing to add up.
+    """
+    parts = frame.select(PART_COLUMNS)
+    assert (parts.min_horizontal().fill_null(0) >= 0).all()
+    known = frame.filter(
+        pl.any_horizontal(pl.col(PART_COLUMNS).is_not_null()), pl.col("iteration_ns").is_not_null()
+    )
+    assert known.height
+    off = known.filter(pl.sum_horizontal(PART_COLUMNS) != pl.col("iteration_ns"))
+    assert off.is_empty(), off
+
+
+def slowest_by_iteration(run: rankscope.Run, metric: str) -> dict[int, int]:
+    """iteration → rank with the highest value of a metric."""
+    frame = run.imbalance(metrics=[metric]).iterations
+    return dict(frame.select("iteration", "slowest_rank").iter_rows())

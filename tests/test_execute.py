@@ -1,0 +1,47 @@
+"""Mapping over reports: results and errors alike come back, from one process or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rankscope.discover import discover
+from rankscope.errors import UnreadableReport
+from rankscope.execute import available_cores, map_reports
+from rankscope.extract import extract
+from rankscope.records import ReportRows, ShapingOptions
+from tests.support import Forged, copied
+
+
+@pytest.mark.parametrize("jobs", [1, 2, None])
+def test_rows_and_errors_come_back(
+    forged: Callable[..., Forged], tmp_path: Path, jobs: int | None
+) -> None:
+    reports = copied(forged("plain", iterations=12).reports, tmp_path)
+    reports[2].write_bytes(b"")
+    results = dict(map_reports(extract, discover([tmp_path]), ShapingOptions(), jobs))
+    assert len(results) == 4
+    for file, result in results.items():
+        if file.path == reports[2]:
+            assert isinstance(result, UnreadableReport)
+            assert result.hint
+        else:
+            assert isinstance(result, ReportRows)
+            assert f"_{result.ranks[0].rank.identity.rank}." in file.path.name
+
+
+def test_bugs_are_not_swallowed(forged: Callable[..., Forged]) -> None:
+    def broken(*_: object) -> ReportRows:
+        raise ZeroDivisionError
+
+    files = discover([forged("plain", iterations=12).folder])
+    with pytest.raises(ZeroDivisionError):
+        list(map_reports(broken, files, ShapingOptions(), 1))
+
+
+def test_cores_are_those_this_process_may_use() -> None:
+    import os
+
+    assert 1 <= available_cores() <= (os.cpu_count() or 1)

@@ -1,0 +1,400 @@
+"""The simulator is right by itself: physics, bookkeeping, files; nothing here imports rankscope."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, median
+
+import pytest
+
+from tests.forge import SCENES, Clock, Export, Job, Noise, Plant, Truth, forge, scene, simulate
+from tests.forge.__main__ import main
+from tests.forge.naive import device_accounts, device_ops, rows_of
+from tests.forge.ownership import EXPOSED, PHASES
+
+MS = 1_000_000
+SMALL = {"ranks": 4, "iterations": 8}
+EVERY_SCENE = sorted(set(SCENES) - {"large"})
+
+
+@pytest.fixture(scope="module")
+def forged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Truth, Path]]:
+    """Every scene, small: its truth and its folder."""
+    made = {}
+    for i, name in enumerate(EVERY_SCENE):
+        folder = tmp_path_factory.mktemp(name)
+        schema = ("2022.4", "2023.4")[i % 2]
+        made[name] = forge(scene(name, **SMALL, schema=schema), folder), folder
+    return made
+
+
+def _reports(folder: Path) -> list[Path]:
+    return sorted(folder.glob("report_rank_*.sqlite"))
+
+
+@pytest.mark.parametrize("name", EVERY_SCENE)
+def test_phases_and_exposed_communication_add_up(forged, name: str) -> None:
+    truth, _ = forged[name]
+    clocks = {"host", "gpu"} if truth.job.gpu else {"host"}
+    assert {row["clock"] for row in truth.iterations} == clocks
+    assert len(truth.iterations) == 4 * 8 * len(clocks)
+    for row in truth.iterations:
+        parts = [row[f"{phase}_ns"] for phase in (*PHASES, EXPOSED)]
+        assert all(part is None or part >= 0 for part in parts)
+        rest = row["iteration_ns"] - sum(part or 0 for part in parts)
+        if row["iteration"] == 0:  # its loading is unknown, not nought
+            assert row["load_ns"] is None
+            assert rest >= 0
+        else:
+            assert rest == 0
+        exposed = row["exposed_communication_ns"]
+        assert row["work_ns"] == (None if exposed is None else row["iteration_ns"] - exposed)
+
+
+@pytest.mark.parametrize("name", EVERY_SCENE)
+def test_windows_follow_one_another(forged, name: str) -> None:
+    truth, _ = forged[name]
+    ends: dict[tuple, int] = {}
+    for row in truth.iterations:
+        key = (row["rank"], row["clock"])
+        assert row["window_start_ns"] == ends.get(key, row["window_start_ns"])
+        ends[key] = row["window_end_ns"]
+
+
+@pytest.mark.parametrize("name", EVERY_SCENE)
+def test_members_leave_a_collective_together(forged, name: str) -> None:
+    truth, _ = forged[name]
+    instances = defaultdict(list)
+    for row in truth.collectives:
+        key = (row["communicator"], row["op"], row["iteration"], row["ordinal"])
+        instances[key].append(row)
+    for (communicator, *_), rows in instances.items():
+        assert {row["rank"] for row in rows} == set(truth.job.groups()[communicator])
+        ends = [row["end_utc_ns"] for row in rows]
+        arrivals = [row["arrival_utc_ns"] for row in rows]
+        assert max(ends) - min(ends) <= truth.job.network.skew_ns
+        assert min(ends) > max(row["start_utc_ns"] for row in rows) >= max(arrivals)
+        assert min(row["wait_ns"] for row in rows) == 0
+        for row in rows:
+            assert row["wait_ns"] == max(arrivals) - row["arrival_utc_ns"]
+            assert row["transfer_ns"] == max(ends) - max(arrivals)
+
+
+@pytest.mark.parametrize("name", EVERY_SCENE)
+def test_device_obeys_launches_and_streams(forged, name: str) -> None:
+    truth, folder = forged[name]
+    for path in _reports(folder) if truth.job.gpu else ():
+        streams = defaultdict(list)
+        for start, end, launch, stream, *_ in device_ops(path):
+            assert launch < start < end
+            streams[stream].append((start, end))
+        for spans in streams.values():
+            spans.sort()
+            assert all(b[0] >= a[1] for a, b in pairwise(spans))
+
+
+# A naive reader cannot place unnamed loading, unrecorded launches, background threads, graphs.
+BEYOND_NAIVE = {"load_between", "load_inside", "no_launch_record", "dali", "cuda_graph"}
+BEYOND_NAIVE |= {"host_only", "mpi_like", "late_capture"}  # no CUDA; no numbers
+
+
+@pytest.mark.parametrize("name", sorted(set(EVERY_SCENE) - BEYOND_NAIVE))
+def test_a_naive_reading_of_the_report_gives_the_truth(forged, name: str) -> None:
+    truth, folder = forged[name]
+    told = {
+        (row["rank"], row["iteration"]): row for row in truth.iterations if row["clock"] == "gpu"
+    }
+    for rank, path in enumerate(_reports(folder)[:2]):
+        for i, shares in device_accounts(path):
+            row = told[rank, i]
+            wrong = {
+                phase: (ns, row[f"{phase}_ns"])
+                for phase, ns in shares.items()
+                if row[f"{phase}_ns"] not in (ns, None)
+            }
+            assert not wrong, (rank, i)
+
+
+@pytest.mark.parametrize("name", ["plain", "buckets", "trailing_all_gather", "offsets"])
+def test_arrivals_can_be_read_from_the_report(forged, name: str) -> None:
+    truth, folder = forged[name]
+    for rank, path in enumerate(_reports(folder)):
+        latest, arrivals = 0, []
+        for start, end, launch, _, _, nccl in device_ops(path):
+            if nccl:
+                arrivals.append(min(start, max(launch, latest)))
+            else:
+                latest = max(latest, end)
+        told = sorted(row["arrival_ns"] for row in truth.collectives if row["rank"] == rank)
+        assert sorted(arrivals) == told
+
+
+def test_queued_buckets_do_not_hide_a_straggler() -> None:
+    truth = simulate(scene("buckets", iterations=20)).truth
+    work = {(r["iteration"], r["rank"]): r["work_ns"] for r in truth.iterations if r["work_ns"]}
+    hit = [i for i in range(1, 20) if i % 5 == 2]
+    for i in range(1, 20):
+        excess = work[i, 1] - median(work[i, rank] for rank in range(8) if rank != 1)
+        assert excess == pytest.approx(5 * MS if i in hit else 0, abs=0.05 * MS)
+
+
+def test_a_balanced_job_has_equal_work() -> None:
+    truth = simulate(scene("planted", kind="balanced", iterations=40)).truth
+    work = defaultdict(list)
+    for row in truth.iterations:
+        if row["clock"] == "gpu" and row["iteration"]:
+            work[row["rank"]].append(row["work_ns"])
+    means = [fmean(values) for values in work.values()]
+    assert max(means) / min(means) < 1.03
+
+
+@pytest.mark.parametrize(("gpu", "on_host"), [(True, False), (False, False), (False, True)])
+@pytest.mark.parametrize("where", ["load", "forward", "backward", "optimizer"])
+def test_a_plant_adds_what_it_says_where_it_says(where: str, on_host: bool, gpu: bool) -> None:
+    job = scene("planted", where=where, on_host=on_host, gpu=gpu, **SMALL)
+    clean = simulate(replace(job, plants=())).truth.iterations
+    clock = "gpu" if gpu else "host"
+    for row, plain in zip(simulate(job).truth.iterations, clean, strict=True):
+        if row["clock"] == clock and row["iteration"]:
+            expected = 8 * MS if row["rank"] == 3 else 0
+            for key in (f"{where}_ns", "work_ns"):
+                assert row[key] - plain[key] == pytest.approx(expected, abs=0.02 * MS)
+
+
+def test_the_device_hides_a_late_launch_while_it_is_busy() -> None:
+    delays = {}
+    for where in ("forward", "optimizer"):
+        job = scene("planted", where=where, on_host=True, noise=0.0, **SMALL)
+        clean = simulate(replace(job, plants=())).truth.iterations
+        delays[where] = [
+            row["work_ns"] - plain["work_ns"]
+            for row, plain in zip(simulate(job).truth.iterations, clean, strict=True)
+            if row["rank"] == 3 and row["clock"] == "gpu" and row["iteration"]
+        ]
+    # Only the copy of the batch runs while forward's launches are late; before the optimizer's,
+    # all of backward is still queued.
+    assert all(delay == pytest.approx(7.7 * MS, abs=0.1 * MS) for delay in delays["forward"])
+    assert all(delay == pytest.approx(0, abs=0.02 * MS) for delay in delays["optimizer"])
+
+
+def test_a_slow_device_slows_every_kernel() -> None:
+    job = scene("planted", where="device", **SMALL)
+    clean = simulate(replace(job, plants=())).truth.iterations
+    for row, plain in zip(simulate(job).truth.iterations, clean, strict=True):
+        if row["clock"] == "gpu" and row["rank"] == 3:
+            for phase in ("forward", "backward", "optimizer"):
+                ratio = row[f"{phase}_ns"] / plain[f"{phase}_ns"]
+                assert ratio == pytest.approx(1.25, abs=0.01)
+
+
+def test_plants_hit_as_their_kind_says(tmp_path: Path) -> None:
+    hits = {}
+    for kind in ("persistent", "transient", "periodic", "rotating", "structural", "balanced"):
+        forge(scene("planted", kind=kind, ranks=4, iterations=30), tmp_path)
+        plants = json.loads((tmp_path / "truth.json").read_text())["plants"]
+        hits[kind] = [tuple(hit) for plant in plants for hit in plant["hits"]]
+    assert hits["balanced"] == []
+    assert hits["persistent"] == [(3, i) for i in range(30)]
+    assert 1 <= len(hits["transient"]) <= 3
+    assert [i for _, i in hits["periodic"]] == list(range(0, 30, 5))
+    assert {rank for rank, _ in hits["structural"]} == {2, 3}
+    assert [i for _, i in hits["rotating"]] == list(range(30))
+    assert {rank for rank, _ in hits["rotating"]} == {0, 1, 2, 3}
+
+
+def test_background_work_belongs_to_no_phase(forged) -> None:
+    truth, folder = forged["dali"]
+    assert truth.iterations == forged["plain"][0].iterations
+    path = _reports(folder)[0]
+    ranges = rows_of(path, 'SELECT start, "end", text FROM NVTX_EVENTS')
+    borders = [end for _, end, name in ranges if name.startswith("step")]
+    loader = [(start, end) for start, end, name in ranges if "DALI" in name]
+    assert any(start < border < end for start, end in loader for border in borders[:-1])
+
+
+def test_iterations_without_reduction_have_no_time_to_it(forged) -> None:
+    for row in forged["no_sync"][0].iterations:
+        if row["clock"] == "gpu":
+            assert (row["time_to_all_reduce_ns"] is None) == (row["iteration"] % 4 != 3)
+
+
+def test_only_gradients_count_as_reductions(forged) -> None:
+    for row in forged["loss_all_reduce"][0].iterations:
+        if row["clock"] == "gpu":
+            assert row["time_to_all_reduce_ns"] < row["work_ns"] - 2 * MS
+
+
+def test_backward_is_launched_by_another_thread(forged) -> None:
+    path = _reports(forged["autograd"][1])[0]
+    [(main_thread,)] = rows_of(path, "SELECT DISTINCT globalTid FROM NVTX_EVENTS")
+    names = "CUPTI_ACTIVITY_KIND_RUNTIME JOIN StringIds ON id = nameId"
+    count = f"SELECT COUNT(*) FROM {names} WHERE value LIKE 'cudaLaunch%' AND globalTid"
+    assert rows_of(path, f"{count} != {main_thread}") == [(8 * 15,)]
+    assert rows_of(path, f"{count} = {main_thread}") == [(8 * 15,)]
+
+
+def test_a_graph_is_one_launch(forged) -> None:
+    path = _reports(forged["cuda_graph"][1])[0]
+    sql = "SELECT correlationId, COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE graphNodeId > 0"
+    groups = rows_of(path, f"{sql} GROUP BY 1")
+    assert [count for _, count in groups] == [10 + 15 + 5] * 8
+
+
+def test_unrecorded_launches_are_told(forged) -> None:
+    truth, folder = forged["no_launch_record"]
+    path = _reports(folder)[0]
+    [(lost,)] = rows_of(
+        path,
+        'SELECT SUM("end" - start) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE correlationId NOT IN '
+        "(SELECT correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME)",
+    )
+    told = sum(row["unrecorded_ns"] for row in truth.iterations if row["rank"] == 0)
+    assert lost == told > 0
+
+
+def test_mpi_calls_stand_in_a_domain_of_their_own(forged) -> None:
+    path = _reports(forged["mpi_like"][1])[1]
+    meta = "SELECT eventType, text, domainId FROM NVTX_EVENTS WHERE eventType IN (39, 75)"
+    assert sorted(rows_of(path, meta)) == [(39, "MPI Rank 1", 0), (75, "MPI", 1)]
+    assert not rows_of(path, "SELECT 1 FROM sqlite_master WHERE name LIKE 'CUPTI%'")
+    sql = 'SELECT start, "end" FROM NVTX_EVENTS LEFT JOIN StringIds ON id = textId WHERE'
+    calls = rows_of(path, f"{sql} domainId = 1 AND value = 'MPI_Allreduce' ORDER BY 1")
+    outer = rows_of(path, f"{sql} text = 'all_reduce' ORDER BY 1")
+    assert len(calls) == 8
+    assert all(a < b < c <= d for (a, d), (b, c) in zip(outer, calls, strict=True))
+
+
+def test_a_late_capture_lacks_its_first_iterations(forged) -> None:
+    counts = [
+        rows_of(path, "SELECT COUNT(*) FROM NVTX_EVENTS WHERE text = 'train_step'")[0][0]
+        for path in _reports(forged["late_capture"][1])
+    ]
+    assert counts == [8, 8, 8, 6]
+
+
+def test_clocks_err_as_planted(forged, tmp_path: Path) -> None:
+    clocks = (Clock(3_000_000_000, 40.0), Clock(-2_000_000_000, -40.0))
+    truth = forge(Job(ranks=2, iterations=4, clocks=clocks), tmp_path)
+    origin = min(row["end_utc_ns"] for row in truth.collectives)
+    for rank, path in enumerate(_reports(tmp_path)):
+        [(epoch,)] = rows_of(path, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")
+        errors = [
+            (row["end_utc_ns"] - origin, epoch + row["end_ns"] - row["end_utc_ns"])
+            for row in truth.collectives
+            if row["rank"] == rank
+        ]
+        (t0, e0), (t1, e1) = errors[0], errors[-1]
+        assert e0 == pytest.approx(clocks[rank].offset_ns, abs=1 * MS)
+        assert (e1 - e0) / (t1 - t0) == pytest.approx(clocks[rank].drift_ppm * 1e-6, rel=1e-3)
+
+
+COLUMNS = {
+    "NVTX_EVENTS": "start end eventType rangeId category color text globalTid endGlobalTid textId "
+    "domainId uint64Value int64Value doubleValue uint32Value int32Value floatValue jsonTextId "
+    "jsonText",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start end eventClass globalTid correlationId nameId "
+    "returnValue callchainId",
+    "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId contextId greenContextId streamId "
+    "correlationId globalPid demangledName shortName mangledName launchType cacheConfig "
+    "registersPerThread gridX gridY gridZ blockX blockY blockZ staticSharedMemory "
+    "dynamicSharedMemory localMemoryPerThread localMemoryTotal gridId sharedMemoryExecuted "
+    "graphNodeId sharedMemoryLimitConfig",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId contextId greenContextId streamId "
+    "correlationId globalPid bytes copyKind deprecatedSrcId srcKind dstKind srcDeviceId "
+    "srcContextId dstDeviceId dstContextId migrationCause graphNodeId virtualAddress",
+    "StringIds": "id value",
+    "TARGET_INFO_SYSTEM_ENV": "globalVid devStateName name nameEnum value",
+}
+
+
+@pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
+def test_tables_are_those_of_the_exporter(tmp_path: Path, schema: str) -> None:
+    forge(scene("plain", ranks=2, iterations=2, schema=schema), tmp_path)
+    path = _reports(tmp_path)[1]
+    tables = {name for (name,) in rows_of(path, "SELECT name FROM sqlite_master")}
+    older = schema == "2022.4"
+    assert ("EXPORT_META_DATA" in tables) == older
+    assert ({"META_DATA_CAPTURE", "META_DATA_EXPORT"} <= tables) != older
+    assert ("ENUM_CUDA_KRENEL_LAUNCH_TYPE" in tables) == older
+    for table, names in COLUMNS.items():
+        expected = [n for n in names.split() if not (older and n == "greenContextId")]
+        assert [row[1] for row in rows_of(path, f"PRAGMA table_info({table})")] == expected
+    for table in tables:
+        assert rows_of(path, f"SELECT COUNT(*) FROM {table}") != [(0,)]
+    meta = "EXPORT_META_DATA" if older else "META_DATA_EXPORT"
+    version = f"SELECT value FROM {meta} WHERE name = 'EXPORT_SCHEMA_VERSION'"
+    assert rows_of(path, version) == [("3.0.0" if older else "3.7.2",)]
+    env = "SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'DeviceEnvironment'"
+    [(joined,)] = rows_of(path, env)
+    assert joined.split("\0" if older else ";") == ["RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=2"]
+    if not older:
+        captured = rows_of(path, "SELECT value FROM META_DATA_CAPTURE WHERE value LIKE 'RANK=%'")
+        assert captured == [('RANK="1"',)]
+
+
+def test_the_rank_can_be_anywhere_or_nowhere(tmp_path: Path) -> None:
+    export = Export(file_name="{host}.{pid}.sqlite", rank_in_environment=False)
+    forge(Job(ranks=6, iterations=1, export=export), tmp_path)
+    paths = sorted(tmp_path.glob("*.sqlite"))
+    assert [path.name.split(".")[0] for path in paths] == ["node0"] * 4 + ["node1"] * 2
+    for path in paths:
+        assert not rows_of(path, "SELECT 1 FROM META_DATA_CAPTURE WHERE value LIKE '%RANK%'")
+        env = "SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'DeviceEnvironment'"
+        assert rows_of(path, env) == [("",)]
+
+
+def test_same_seed_same_files_other_seed_other_times(tmp_path: Path) -> None:
+    for folder, seed in (("a", 3), ("b", 3), ("c", 4)):
+        forge(scene("shuffled", ranks=2, iterations=3, seed=seed), tmp_path / folder)
+    for path in sorted((tmp_path / "a").iterdir()):
+        same, other = (tmp_path / folder / path.name for folder in ("b", "c"))
+        assert path.read_bytes() == same.read_bytes() != other.read_bytes()
+
+
+def test_shuffling_changes_order_alone(tmp_path: Path) -> None:
+    job = scene("shuffled", ranks=1, iterations=3)
+    forge(job, tmp_path / "shuffled")
+    forge(replace(job, export=replace(job.export, shuffle_rows=False)), tmp_path / "sorted")
+    sql = "SELECT * FROM CUPTI_ACTIVITY_KIND_RUNTIME"
+    mixed, ordered = (
+        rows_of(tmp_path / folder / "report_rank_0.sqlite", sql)
+        for folder in ("shuffled", "sorted")
+    )
+    assert mixed != ordered == sorted(mixed)
+
+
+def test_a_slow_walk_and_gaussian_noise_stay_in_bounds() -> None:
+    noise = Noise(kind="gaussian", sigma=0.0, walk=0.05)
+    truth = simulate(Job(ranks=2, iterations=60, noise=noise)).truth
+    forward = [r["forward_ns"] for r in truth.iterations if r["clock"] == "gpu"]
+    assert 0.94 < min(forward) / (10 * MS) < 0.995 or max(forward) / (10 * MS) > 1.005
+    assert max(forward) < 1.06 * 10 * MS
+
+
+def test_two_plants_add_up() -> None:
+    plants = (
+        Plant("persistent", "forward", (1,), extra_ns=4 * MS),
+        Plant("periodic", "forward", (0, 1), extra_ns=2 * MS, every=2, offset=1),
+    )
+    job = Job(ranks=2, iterations=4, plants=plants, noise=Noise(sigma=0.0))
+    rows = [r for r in simulate(job).truth.iterations if r["clock"] == "gpu"]
+    forward = [round((r["forward_ns"] / MS) - 10) for r in rows]
+    assert forward == [0, 2, 0, 2, 4, 6, 4, 6]
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in SCENES)
+    sizes = ["--ranks", "2", "--iterations", "3", "--seed", "5"]
+    options = ["--set", "where=load", "--schema", "2022.4"]
+    assert main(["planted", str(tmp_path), *sizes, *options]) == 0
+    assert len(_reports(tmp_path)) == 2
+    truth = json.loads((tmp_path / "truth.json").read_text())
+    assert (truth["seed"], truth["plants"][0]["where"]) == (5, "load")
+    with (tmp_path / "truth_iterations.csv").open() as file:
+        assert len(file.readlines()) == 1 + 2 * 3 * 2

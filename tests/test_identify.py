@@ -1,0 +1,160 @@
+"""Whose rank is it: the order of evidence, contradictions, runs that do not belong together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
+from rankscope.identify import (
+    check_distinct,
+    check_one_run,
+    claims_for_report,
+    identities,
+    name_disagrees,
+    pattern,
+)
+from rankscope.records import CaptureFacts, Claim, RankIdentity
+
+PROCESS = 1 << 24 | 77
+HOUR = 3600 * 10**9
+
+
+def facts(*claims: Claim, local_rank: int | None = None) -> CaptureFacts:
+    return CaptureFacts("node0", 10**18, 10**9, claims, local_rank, "2023.4")
+
+
+def told(path: str, *claims: Claim, mpi: int | None = None, own: str | None = None) -> RankIdentity:
+    ranks = {} if mpi is None else {PROCESS: mpi}
+    [identity] = identities(Path(path), facts(*claims), [PROCESS], ranks, pattern(own))
+    return identity
+
+
+ENVIRONMENT = Claim(2, 4, "environment RANK")
+
+
+def test_the_environment_beats_the_file_name() -> None:
+    identity = told("report_rank_7.sqlite", ENVIRONMENT)
+    assert (identity.rank, identity.world_size) == (2, 4)
+    assert identity.evidence == "environment RANK"
+    assert (identity.pid, identity.host) == (77, "node0")
+
+
+def test_the_users_pattern_beats_everything() -> None:
+    identity = told("n3/rank_7.sqlite", ENVIRONMENT, mpi=2, own=r"n(?P<rank>\d+)/")
+    assert (identity.rank, identity.evidence) == (3, "--rank-pattern")
+    assert told("w8-r3.sqlite", own=r"w(?P<world>\d+)-r(?P<rank>\d+)").world_size == 8
+
+
+def test_the_mpi_trace_beats_the_file_name() -> None:
+    identity = told("report_rank_7.sqlite", mpi=3)
+    assert (identity.rank, identity.evidence) == (3, "MPI trace")
+
+
+def test_agreeing_evidence_is_no_conflict() -> None:
+    assert told("x.sqlite", ENVIRONMENT, mpi=2).evidence == "environment RANK"
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("report_rank_3", 3),
+        ("rank3", 3),
+        ("profile.rank-0012", 12),
+        ("RANK_5_of_job_99", 5),
+        ("node2_rank1", 1),
+        ("rank1_copy_rank1", 1),
+        ("report_3", 3),
+        ("report.11", 11),
+        ("17", 17),
+    ],
+)
+def test_names_that_tell_a_rank(name: str, rank: int) -> None:
+    identity = told(f"{name}.sqlite")
+    assert (identity.rank, identity.evidence) == (rank, "file name")
+
+
+@pytest.mark.parametrize("name", ["report", "run2b", "rank", "crank3", "rank1_rank2", "report3x"])
+def test_names_that_tell_none(name: str) -> None:
+    with pytest.raises(UnknownRank, match=f"{name}.sqlite") as refused:
+        told(f"{name}.sqlite")
+    assert "--rank-pattern" in refused.value.hint
+
+
+def test_two_worlds_in_one_environment_are_no_contradiction() -> None:
+    """torchrun inside srun: SLURM counts the nodes' tasks, RANK the training's processes."""
+    claims = claims_for_report(
+        Path("r.sqlite"), facts(ENVIRONMENT, Claim(0, 1, "environment SLURM_PROCID")), None
+    )
+    assert claims[0] == ENVIRONMENT
+
+
+def test_variables_that_disagree_about_one_world_are_a_conflict() -> None:
+    other = Claim(3, 4, "environment SLURM_PROCID")
+    with pytest.raises(RankConflict, match=r"r\.sqlite.*RANK says rank 2.*SLURM_PROCID says 3"):
+        claims_for_report(Path("r.sqlite"), facts(ENVIRONMENT, other), None)
+
+
+def test_environment_and_mpi_trace_that_disagree_are_a_conflict() -> None:
+    with pytest.raises(RankConflict, match=r"r\.sqlite.*says rank 2.*says 1"):
+        told("r.sqlite", ENVIRONMENT, mpi=1)
+
+
+def test_several_processes_need_the_mpi_trace() -> None:
+    processes = [1 << 24 | pid for pid in (31, 32, 33)]
+    path = Path("rank_0.sqlite")
+    with pytest.raises(UnknownRank, match=r"rank_0\.sqlite.*pids 31, 32, 33"):
+        identities(path, facts(ENVIRONMENT), processes, {processes[0]: 0}, None)
+    ranks = {processes[0]: 2, processes[1]: 0, processes[2]: 1}
+    found = identities(path, facts(), processes, ranks, None)
+    assert {(each.rank, each.pid) for each in found} == {(2, 31), (0, 32), (1, 33)}
+
+
+def test_two_processes_of_one_rank_are_a_conflict() -> None:
+    with pytest.raises(RankConflict, match="same rank"):
+        identities(Path("r.sqlite"), facts(), [1, 2], {1: 0, 2: 0}, None)
+
+
+@pytest.mark.parametrize("text", ["(", r"rank_(\d+)", r"(?P<node>\d+)"])
+def test_patterns_that_cannot_tell_a_rank(text: str) -> None:
+    with pytest.raises(UsageError, match="--rank-pattern"):
+        pattern(text)
+
+
+@pytest.mark.parametrize("own", [r"gpu(?P<rank>\d+)", r"(?P<rank>rank)_"])
+def test_a_pattern_that_finds_no_number_names_the_file(own: str) -> None:
+    with pytest.raises(UsageError, match=r"rank_1\.sqlite.*--rank-pattern"):
+        told("rank_1.sqlite", own=own)
+
+
+def test_two_reports_of_a_rank_are_both_named() -> None:
+    with pytest.raises(RankConflict, match=r"a\.sqlite and b\.sqlite both claim rank 1"):
+        check_distinct([(1, Path("a.sqlite")), (0, Path("c.sqlite")), (1, Path("b.sqlite"))])
+    check_distinct([(1, Path("a.sqlite")), (1, Path("a.sqlite"))])
+
+
+def test_worlds_of_two_sizes_are_two_runs() -> None:
+    with pytest.raises(ForeignRun, match=r"a\.sqlite.*4 ranks.*b\.sqlite.*8"):
+        check_one_run(
+            [(Path("a.sqlite"), 4, None, None), (Path("b.sqlite"), 8, None, None)], "hint"
+        )
+
+
+def test_captures_that_never_overlapped_are_two_runs() -> None:
+    early, late = (Path("a.sqlite"), 4, 0, HOUR), (Path("b.sqlite"), 4, 2 * HOUR, HOUR)
+    with pytest.raises(ForeignRun, match=r"b\.sqlite was captured 3600 s after a\.sqlite"):
+        check_one_run([early, late], "hint")
+    with pytest.raises(ForeignRun):
+        check_one_run([late, early], "hint")
+    bad_clock = (Path("b.sqlite"), 4, HOUR + 30 * 10**9, HOUR)
+    check_one_run([early, bad_clock, (Path("c.sqlite"), None, None, None)], "hint")
+
+
+@pytest.mark.parametrize(
+    ("name", "disagrees"),
+    [("rank_2", None), ("rank_1", None), ("rank_0", 0), ("report_0", None), ("rank0_rank1", None)],
+)
+def test_names_that_contradict_better_evidence_are_told(name: str, disagrees: int | None) -> None:
+    identity = RankIdentity(2, PROCESS, 1, 4, "node0", "environment RANK")
+    assert name_disagrees(Path(f"{name}.sqlite"), identity) == disagrees

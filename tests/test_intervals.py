@@ -1,0 +1,101 @@
+"""The interval algebra against arrays with a cell per nanosecond."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankscope.intervals import cells, covered, length_before, owners, union
+
+END = 40
+INTERVALS = st.lists(
+    st.tuples(st.integers(0, END), st.integers(0, END)).map(lambda pair: tuple(sorted(pair))),
+    max_size=25,
+)
+
+
+def arrays(intervals: list[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    pairs = np.array(intervals, dtype=np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def painted(intervals: list[tuple[int, ...]]) -> np.ndarray:
+    """The first interval over each nanosecond; their number where there is none."""
+    line = np.full(END, len(intervals))
+    for index, (start, end) in reversed(list(enumerate(intervals))):
+        line[start:end] = index
+    return line
+
+
+def per_ns(points: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return np.repeat(values, np.diff(points))
+
+
+@settings(max_examples=200, deadline=None)
+@given(INTERVALS)
+def test_owners_are_the_first_that_cover(intervals: list[tuple[int, ...]]) -> None:
+    start, end = arrays(intervals)
+    points = cells(np.array([0, END]), start, end)
+    assert (per_ns(points, owners(points, start, end)) == painted(intervals)).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(INTERVALS)
+def test_covered_is_where_anything_is(intervals: list[tuple[int, ...]]) -> None:
+    start, end = arrays(intervals)
+    points = cells(np.array([0, END]), start, end)
+    expected = painted(intervals) < len(intervals)
+    assert (per_ns(points, covered(points, start, end)) == expected).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(INTERVALS)
+def test_union_covers_the_same_and_is_disjoint_and_ordered(
+    intervals: list[tuple[int, ...]],
+) -> None:
+    start, end = union(*arrays(intervals))
+    line = np.zeros(END, dtype=int)
+    for low, high in zip(start, end, strict=True):
+        line[low:high] += 1
+    assert (line == (painted(intervals) < len(intervals))).all()
+    assert (start < end).all()
+    assert (start[1:] > end[:-1]).all(), "touching ones become one"
+
+
+@settings(max_examples=200, deadline=None)
+@given(INTERVALS, st.lists(st.integers(-5, END + 5), min_size=1, max_size=8))
+def test_length_before_counts_nanoseconds(
+    intervals: list[tuple[int, ...]], moments: list[int]
+) -> None:
+    start, end = union(*arrays(intervals))
+    line = painted(intervals) < len(intervals)
+    got = length_before(start, end, np.array(moments))
+    assert got.tolist() == [int(line[: max(0, moment)].sum()) for moment in moments]
+
+
+def test_large_times_are_exact() -> None:
+    epoch = 1_795_249_000_000_000_001
+    start = np.array([epoch, epoch + 2, epoch + 2**40])
+    end = np.array([epoch + 1, epoch + 5, epoch + 2**40 + 1])
+    points = cells(start, end)
+    assert owners(points, start, end).tolist() == [0, 3, 1, 3, 2]
+    assert length_before(start, end, np.array([epoch + 4])).tolist() == [3]
+
+
+def test_deep_nesting_is_no_trouble() -> None:
+    n = 20_000
+    start, end = np.arange(n), 2 * n - np.arange(n)
+    points = cells(start, end)
+    owner = owners(points, start[::-1], end[::-1])  # innermost first
+    assert owner.tolist() == [*range(n - 1, -1, -1), *range(1, n)]
+
+
+def test_nothing_gives_nothing() -> None:
+    none = np.array([], dtype=np.int64)
+    points = np.array([0, 10])
+    assert owners(points, none, none).tolist() == [0]
+    assert covered(points, none, none).tolist() == [False]
+    assert [part.tolist() for part in union(none, none)] == [[], []]
+    assert length_before(none, none, np.array([3])).tolist() == [0]
+    assert owners(points, np.array([4]), np.array([4])).tolist() == [1], "empty ones own nothing"

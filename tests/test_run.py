@@ -1,0 +1,195 @@
+"""The Python API: runs, options, missing ranks, environments, whole captures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.compare.metrics import METRICS
+from rankscope.errors import NoIterations, RankConflict, ReportError, UnknownRank, UsageError
+from tests.support import Forged, Stored, copied, edit, with_environment, without_rank
+
+
+@pytest.fixture
+def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
+    """Reports to change."""
+    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+
+
+def evidence(run: rankscope.Run) -> list[tuple[int, str]]:
+    return run.sql("select rank, evidence from ranks order by rank").rows()
+
+
+def test_the_frame_of_iterations(sample: Stored) -> None:
+    frame = rankscope.open_run(sample.db).iterations()
+    assert isinstance(frame, pl.DataFrame)
+    assert frame.select("rank", "iteration").is_unique().all()
+    for name in METRICS:
+        assert frame.schema[f"{name}_ns"] == pl.Int64
+    assert (frame.schema["flagged"], frame.schema["cause"]) == (pl.Boolean, pl.String)
+    assert frame.filter(iteration=0)["flagged"].is_null().all(), "warm-up is not judged"
+    assert frame.filter(pl.col("cause").is_not_null())["flagged"].all()
+
+
+def test_the_example_of_the_contract(sample: Stored) -> None:
+    run = rankscope.open_run(sample.db)
+    assert run.imbalance(iter_range=slice(10, 25)).verdict.sentence
+    assert run.pick_reports(metric="time_to_all_reduce").picks
+    assert run.sql("select count(*) as n from ranks").item() == 4
+
+
+def test_options_that_do_not_exist(sample: Stored) -> None:
+    for options in ({"clok": "gpu"}, {"clock": "sun"}, {"statistic": "mode"}):
+        with pytest.raises(UsageError):
+            sample.run.imbalance(**options)
+    with pytest.raises(UsageError, match="--clock gpu"):
+        sample.run.imbalance(clock="gpu")
+    with pytest.raises(UsageError):
+        rankscope.ingest([sample.folder], sample.db, on_error="ignore")
+
+
+def test_missing_ranks_are_named_and_leave_waits_unknown(
+    reports: list[Path], tmp_path: Path
+) -> None:
+    run = rankscope.ingest([reports[0], reports[1], reports[3]], tmp_path / "run.duckdb")
+    facts = run.analysis().facts
+    assert (facts.missing_ranks, facts.world_size) == ((2,), 4)
+    [problem] = [each for each in run.analysis().problems if each.code == "missing-ranks"]
+    assert problem.ranks == (2,)
+    frame = run.iterations()
+    for name in ("wait_ns", "collective_wait_ns", "collective_transfer_ns"):
+        assert frame[name].is_null().all()
+    assert frame["work_ns"].is_not_null().all()
+    ranks = run.imbalance().ranks
+    for name in ("last_arriver_share", "cost_ns", "gain_ns"):
+        assert ranks[name].is_null().all()
+    verdict = run.imbalance().verdict
+    assert (verdict.kind, verdict.ranks) == ("inconclusive", ())
+    assert "missing" in verdict.sentence + verdict.next
+
+
+def test_a_hole_in_the_ranks_is_missing_even_if_nobody_tells_the_world(
+    reports: list[Path], tmp_path: Path
+) -> None:
+    for report in reports:
+        without_rank(report)
+    run = rankscope.ingest(reports[1:], tmp_path / "run.duckdb")
+    assert run.analysis().facts.world_size is None
+    assert run.analysis().facts.missing_ranks == (0,)
+
+
+def test_names_tell_ranks_where_nothing_else_does(reports: list[Path], tmp_path: Path) -> None:
+    for report in reports:
+        without_rank(report)
+    run = rankscope.ingest(reports, tmp_path / "run.duckdb")
+    assert evidence(run) == [(rank, "file name") for rank in range(4)]
+
+
+def test_mpi_threads_tell_ranks(forged: Callable[..., Forged], tmp_path: Path) -> None:
+    names = ["d.sqlite", "b.sqlite", "c.sqlite", "a.sqlite"]
+    reports = copied(forged("mpi_like").reports, tmp_path / "reports", names)
+    for report in reports:
+        without_rank(report)
+    run = rankscope.ingest(reports, tmp_path / "run.duckdb")
+    assert evidence(run) == [(rank, "MPI trace") for rank in range(4)]
+    paths = run.sql("select path from ranks order by rank")["path"]
+    assert [Path(path).name for path in paths] == names
+
+
+def test_the_users_pattern(reports: list[Path], tmp_path: Path) -> None:
+    moved = copied(reports, tmp_path, [f"n{3 - i}.sqlite" for i in range(4)])
+    run = rankscope.ingest(moved, tmp_path / "run.duckdb", rank_pattern=r"n(?P<rank>\d)\.sqlite$")
+    assert evidence(run) == [(rank, "--rank-pattern") for rank in range(4)]
+
+
+def test_two_reports_of_one_rank(reports: list[Path], tmp_path: Path) -> None:
+    with_environment(reports[3], RANK="1", WORLD_SIZE="4")
+    with pytest.raises(RankConflict, match="rank 1") as refused:
+        rankscope.ingest(reports, tmp_path / "run.duckdb")
+    assert str(reports[1]) in refused.value.message
+    assert str(reports[3]) in refused.value.message
+    assert not (tmp_path / "run.duckdb").exists()
+
+
+def test_evidence_that_contradicts_itself(reports: list[Path], tmp_path: Path) -> None:
+    with_environment(reports[2], RANK="2", WORLD_SIZE="4", SLURM_PROCID="1", SLURM_NTASKS="4")
+    with pytest.raises(RankConflict, match=reports[2].name):
+        rankscope.ingest(reports, tmp_path / "run.duckdb")
+
+
+def test_a_name_that_disagrees_is_told(reports: list[Path], tmp_path: Path) -> None:
+    names = [f"report_rank_{rank}.sqlite" for rank in (3, 2, 1, 0)]
+    moved = copied(reports, tmp_path / "moved", names)
+    run = rankscope.ingest(moved, tmp_path / "run.duckdb")
+    assert evidence(run) == [(rank, "environment RANK") for rank in range(4)]
+    problems = [each for each in run.analysis().problems if each.code == "file-name-disagrees"]
+    assert len(problems) == 4
+
+
+def test_no_evidence_at_all(reports: list[Path], tmp_path: Path) -> None:
+    [report] = copied(reports[:1], tmp_path, ["profile.sqlite"])
+    with pytest.raises(UnknownRank, match=r"profile\.sqlite") as refused:
+        rankscope.ingest([without_rank(report)], tmp_path / "run.duckdb")
+    assert "--rank-pattern" in refused.value.hint
+
+
+def test_names_that_fit_nothing_are_listed_most_frequent_first(
+    reports: list[Path], tmp_path: Path
+) -> None:
+    for report in reports:
+        edit(report, "update NVTX_EVENTS set text = 'do ' || text where text like 'step %'")
+    with pytest.raises(NoIterations) as refused:
+        rankscope.ingest(reports, tmp_path / "run.duckdb")
+    assert "'do step N' (12)" in refused.value.message
+    assert "forward" in refused.value.message
+    assert "--iteration" in refused.value.hint
+    run = rankscope.ingest(reports, tmp_path / "run.duckdb", iteration=r"do step (\d+)")
+    assert run.iterations()["iteration"].unique().sort().to_list() == [*range(12)]
+
+
+def test_a_whole_capture_as_one_iteration(reports: list[Path], tmp_path: Path) -> None:
+    run = rankscope.ingest(reports, tmp_path / "run.duckdb", iteration="whole")
+    frame = run.iterations(include_warmup=True)
+    assert frame["iteration"].to_list() == [0] * 4
+    assert frame["iteration_ns"].min() > 12 * 30_000_000
+    assert run.imbalance(include_warmup=True).verdict.kind == "inconclusive"
+
+
+def test_auto_is_not_there_yet_and_says_so(reports: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--iteration auto"):
+        rankscope.ingest(reports, tmp_path / "run.duckdb", iteration="auto")
+
+
+def test_a_rank_alone_is_measured_all_the_same(reports: list[Path], tmp_path: Path) -> None:
+    run = rankscope.ingest(reports[2:3], tmp_path / "run.duckdb")
+    assert run.iterations().height == 12
+    assert run.imbalance().verdict.kind == "inconclusive"
+    assert [(each.label, each.rank) for each in run.pick_reports().picks] == [("min", 2)]
+
+
+def test_reports_that_share_no_iteration(reports: list[Path], tmp_path: Path) -> None:
+    """They are all stored; comparing is what cannot be done."""
+    later = "'step 9' || substr(text, 6)"
+    edit(reports[0], f"update NVTX_EVENTS set text = {later} where text like 'step %'")
+    run = rankscope.ingest(reports, tmp_path / "run.duckdb")
+    assert run.sql("select count(*) n from iterations").item() == 4 * 12
+    with pytest.raises(ReportError, match="complete on every rank"):
+        run.imbalance()
+
+
+def test_progress_is_told(reports: list[Path], tmp_path: Path) -> None:
+    started: list[list[Path]] = []
+    done: list[tuple[Path, int]] = []
+    rankscope.ingest(
+        reports,
+        tmp_path / "run.duckdb",
+        started=lambda files: started.append([file.path for file in files]),
+        progress=lambda file, events: done.append((file.path, events)),
+    )
+    assert started == [reports]
+    assert sorted(path for path, _ in done) == reports
+    assert all(events > 100 for _, events in done)

@@ -1,0 +1,79 @@
+"""The reports that ship with the project give the answers their READMEs promise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import rankscope
+from tests.support import MS, SAMPLE, Stored, assert_adds_up, slowest_by_iteration
+
+SIMULATED = SAMPLE.parent / "gpu_simulated_4ranks"
+SLOW_LOADS = [2, 7, 12, 17, 22, 27]
+
+
+def test_rank_2_loads_slowly_every_fifth_iteration(sample: Stored) -> None:
+    verdict = sample.run.imbalance().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("periodic", (2,), "load")
+    assert (verdict.period, verdict.iterations) == (5, tuple(SLOW_LOADS))
+    slowest = slowest_by_iteration(sample.run, "load")
+    assert {slowest[i] for i in SLOW_LOADS} == {2}
+    [load] = sample.run.imbalance(["load"]).metrics
+    assert load.max.rank == 2
+
+
+def test_rank_1_has_one_slow_backward(sample: Stored) -> None:
+    rows = sample.run.iterations().filter(iteration=18)
+    assert rows.filter("flagged").select("rank", "cause").rows() == [(1, "backward")]
+    assert "Also rank 1 in iteration 18" in sample.run.imbalance().verdict.sentence
+    assert rows.filter(rank=1)["backward_ns"].item() > 60 * MS
+
+
+def test_the_readme_tells_the_planted_iterations() -> None:
+    text = (SAMPLE / "README.md").read_text(encoding="utf-8")
+    assert ", ".join(map(str, SLOW_LOADS)) in text
+    assert "i == 18" in text
+
+
+def test_rows_add_up(sample: Stored) -> None:
+    iterations = sample.run.iterations()
+    assert iterations.height == 4 * 30
+    assert_adds_up(iterations)
+
+
+def test_picks_open_with_the_reports_beside_the_exports(sample: Stored) -> None:
+    picks = sample.run.pick_reports()
+    assert [pick.label for pick in picks.picks] == ["min", "median", "max"]
+    assert picks.picks[2].rank == 2
+    assert len(picks.files) == 3
+    assert all(file.suffix == ".nsys-rep" and file.is_file() for file in picks.files)
+    assert picks.total_bytes == sum(file.stat().st_size for file in picks.files)
+    assert picks.unopenable == ()
+
+
+def test_the_simulated_gpu_job(tmp_path: Path) -> None:
+    truth = json.loads((SIMULATED / "truth.json").read_text(encoding="utf-8"))
+    [plant] = truth["plants"]
+    run = rankscope.ingest([SIMULATED], tmp_path / "run.duckdb")
+    verdict = run.imbalance().verdict
+    assert run.analysis().clock[0] == "gpu"
+    assert list(verdict.ranks) == plant["ranks"]
+    assert (verdict.cause, verdict.period) == (plant["where"], plant["every"])
+    hits = {(rank, i) for rank, i in plant["hits"]}
+    flagged = run.iterations().filter(pl.col("flagged").fill_null(False))
+    assert {*flagged.select("rank", "iteration").iter_rows()} == hits
+
+
+@pytest.mark.parametrize("folder", sorted(path.name for path in SAMPLE.parent.iterdir()))
+def test_each_sample_says_what_it_is(folder: str) -> None:
+    readme = SAMPLE.parent / folder / "README.md"
+    assert readme.is_file()
+    if "simulated" in folder:
+        assert "simulated" in readme.read_text(encoding="utf-8").lower()
+
+
+def test_samples_are_small() -> None:
+    assert sum(file.stat().st_size for file in SAMPLE.iterdir()) < 4_000_000
