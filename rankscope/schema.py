@@ -37,7 +37,10 @@ DEVICE_WORK = pl.Schema(
         "stream": pl.Int64,
         "kind": pl.String,  # kernel | copy | set
         "name": pl.String,  # kernel's short name, "" for copies and sets
-        "bytes": pl.Int64,  # null for kernels
+        "bytes": pl.Int64,  # moved; of a collective its message, null where unknown
+        "grid": pl.Int64,  # blocks of a kernel, null for others
+        "communicator": pl.String,  # of a collective, the same on every rank; null where unknown
+        "sequence": pl.Int64,  # of a collective in its communicator; null where unknown
         "graph": pl.Boolean,  # replayed from a CUDA graph
         "launch": pl.Int64,  # start of the API call that launched it; null without a record
         "launch_thread": pl.Int64,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rankscope.records import Problem, ReportFile
     from rankscope.render.tables import Table
 
-PIPED_WIDTH = 400
+PIPED_WIDTH = 10_000
 
 MOST_ROWS = 20
 """Rows of a table before its middle is left out."""

@@ -8,6 +8,9 @@ from rankscope.schema import COLLECTIVES, conform
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 
+NAMED = "named"
+"""First word of a communicator's name that means the same on every rank."""
+
 
 def host_collectives(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     """Blocking calls of the training thread: the arrival is the call's start.
@@ -90,7 +93,10 @@ def device_collectives(
         arrival_ns=pl.when(direct).then("start").otherwise(pl.min_horizontal("start", ready)),
         start_ns="start",
         end_ns="end",
-        communicator=pl.format("stream {}", pl.col("stream") % 2**32),
+        communicator=pl.coalesce(
+            pl.format("{} {}", pl.lit(NAMED), "communicator"),
+            pl.format("stream {}", pl.col("stream") % 2**32),
+        ),
         place=pl.lit("device"),
         in_forward=pl.col("phase") == "forward",
         launch=pl.coalesce("launch", "start"),

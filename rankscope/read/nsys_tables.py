@@ -210,7 +210,8 @@ def _mpi(file: Columns, table: str) -> pl.DataFrame:
 def _device_work(file: Columns) -> tuple[pl.DataFrame, int, int]:
     """Operations of the device joined with their launches; launches read; rows broken."""
     columns = ["start", "end", "deviceId", "streamId", "correlationId", "globalPid"]
-    extra = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName"]
+    grids = ["gridX", "gridY", "gridZ"]
+    extra = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName", *grids]
     tables = [table for table in DEVICE_TABLES if file.has(table)]
     for table in tables:
         _require(file, table, *columns)
@@ -237,6 +238,7 @@ def _device_work(file: Columns) -> tuple[pl.DataFrame, int, int]:
             # a stream number is unique within its context only
             stream=pl.col("contextId").fill_null(0) * 2**32 + pl.col("streamId"),
             graph=pl.col("graphNodeId").fill_null(0) != 0,
+            grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
         )
         .sort("start")
     )
