@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import polars as pl
 
@@ -165,7 +166,7 @@ def rows_table(frame: pl.DataFrame, title: str) -> Table:
             return percent(value)
         if isinstance(value, list):
             return span(sorted(value))
-        return plain(str(value))
+        return short_path(Path(str(value))) if name == "path" else plain(str(value))
 
     headings = tuple(
         name.removesuffix("_ns").removesuffix("_share").replace("_", " ") for name in frame.columns
