@@ -291,6 +291,7 @@ def frames_of(database: Database) -> RunFrames:
         measures=database.table("measures"),
         collectives=database.table("collectives"),
         exposed=database.table("exposed"),
+        activities=database.table("activities"),
         problems=database.table("problems"),
     )
 

@@ -103,6 +103,7 @@ class RankRows:
     measures: pl.DataFrame  # MEASURES
     collectives: pl.DataFrame  # COLLECTIVES
     exposed: pl.DataFrame  # EXPOSED
+    activities: pl.DataFrame  # ACTIVITIES
     problems: tuple[Problem, ...]
 
 
@@ -226,6 +227,7 @@ class RunFrames:
     measures: pl.DataFrame
     collectives: pl.DataFrame
     exposed: pl.DataFrame
+    activities: pl.DataFrame
     problems: pl.DataFrame
 
 

@@ -123,6 +123,21 @@ EXPOSED = pl.Schema(
 )
 """Intervals of exposed communication, disjoint per rank and clock."""
 
+ACTIVITIES = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,
+        "phase": pl.String,
+        "kind": pl.String,  # kernel | copy | set | idle | range
+        "name": pl.String,  # "" for those without one, and for the lump of lesser ones
+        "count": pl.Int64,
+        "total_ns": pl.Int64,
+        "contended_ns": pl.Int64,  # part of it with a collective running beside; null for ranges
+        "size": pl.Int64,  # blocks of kernels, bytes of copies and sets, else 0
+    }
+)
+"""What phases are spent on, a row per rank, iteration, phase, kind and name."""
+
 RANK_ITERATIONS = pl.Schema(
     {
         "rank": pl.Int64,

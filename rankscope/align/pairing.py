@@ -87,6 +87,7 @@ def renumbered(frames: RunFrames, shifts: dict[int, int]) -> RunFrames:
         measures=shift(frames.measures),
         collectives=shift(frames.collectives),
         exposed=shift(frames.exposed),
+        activities=shift(frames.activities),
     )
 
 

@@ -22,6 +22,7 @@ class DeviceTimeline:
     segments: pl.DataFrame  # SEGMENTS; `window` counts the windows, gaps between them left out
     windows: pl.DataFrame  # window, window_start, window_end; null where nothing was launched
     usage: pl.DataFrame  # window, compute, communication, idle
+    idle: pl.DataFrame  # window, phase, kind (`idle`), name (""), count, total_ns
     work: pl.DataFrame  # attributed operations, see `attribute`
     unphased: pl.DataFrame  # window, share of its computing time without a phase
 
@@ -105,7 +106,9 @@ def device_timeline(
             schema=dict.fromkeys(["window", "compute", "communication", "idle"], pl.Int64)
         )
         share = pl.DataFrame(schema={"window": pl.Int64, "share": pl.Float64})
-        return DeviceTimeline(empty(SEGMENTS), windows, nothing, work, share)
+        return DeviceTimeline(
+            empty(SEGMENTS), windows, nothing, _idling(empty(SEGMENTS)), work, share
+        )
     edges = np.unique(np.concatenate([_times(known, "window_start"), _times(known, "window_end")]))
     training = work.filter(pl.col("training")).with_columns(
         kind=pl.col("kind").replace_strict(KIND_ORDER, return_dtype=pl.Int64)
@@ -129,30 +132,40 @@ def device_timeline(
         .rename("running")
     )
     idle = _idle_owner(points, training, host)
-    label = (
-        pl.DataFrame({"running": labels, "idle": idle})
-        .with_columns(computes=pl.Series(owner < len(start)), talks=pl.Series(communicating))
-        .select(
-            pl.when("computes")
-            .then("running")
-            .when("talks")
-            .then(pl.lit("exposed_communication"))
-            .otherwise("idle")
-        )
-        .to_series()
+    who = pl.DataFrame({"running": labels, "idle": idle}).with_columns(
+        computes=pl.Series(owner < len(start)), talks=pl.Series(communicating)
     )
-    place = known.select(pl.int_range(pl.len()).alias("position"), "window")
-    placed = segments(points, edges, label)
-    starts = _times(known, "window_start")
-    position = np.searchsorted(starts, _times(placed, "start"), side="right") - 1
-    inside = _times(placed, "end") <= _times(known, "window_end")[position]
-    placed = placed.with_columns(window=place["window"].gather(position)).filter(pl.Series(inside))
+    label = who.select(
+        pl.when("computes")
+        .then("running")
+        .when("talks")
+        .then(pl.lit("exposed_communication"))
+        .otherwise("idle")
+    ).to_series()
+    starves = who.select(pl.when(~pl.col("computes") & ~pl.col("talks")).then("idle")).to_series()
     return DeviceTimeline(
-        segments=placed,
+        segments=_placed(segments(points, edges, label), known),
         windows=windows,
         usage=_usage(work, known),
+        idle=_idling(_placed(segments(points, edges, starves), known).drop_nulls("label")),
         work=work,
         unphased=_unphased(points, computing, owner, known),
+    )
+
+
+def _placed(pieces: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """SEGMENTS with `window` counting all windows; pieces between known windows go."""
+    position = np.searchsorted(_times(known, "window_start"), _times(pieces, "start"), "right") - 1
+    inside = _times(pieces, "end") <= _times(known, "window_end")[position]
+    return pieces.with_columns(window=known["window"].gather(position)).filter(pl.Series(inside))
+
+
+def _idling(pieces: pl.DataFrame) -> pl.DataFrame:
+    return pieces.group_by("window", phase="label").agg(
+        kind=pl.lit("idle"),
+        name=pl.lit(""),
+        count=pl.len().cast(pl.Int64),
+        total_ns=(pl.col("end") - pl.col("start")).sum(),
     )
 
 

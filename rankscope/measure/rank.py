@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import polars as pl
 
+from rankscope.measure.activities import activities
 from rankscope.measure.collectives import device_collectives, host_collectives
 from rankscope.measure.device import DeviceTimeline, attribute, device_timeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.numbers import UNPHASED_LIMIT, gpu_numbers, host_numbers
 from rankscope.records import Problem, RankIdentity, RankRecord, RankRows
-from rankscope.schema import COLLECTIVES, EXPOSED, MEASURES, PHASES, RANK_ITERATIONS, conform
+from rankscope.schema import (
+    ACTIVITIES,
+    COLLECTIVES,
+    EXPOSED,
+    MEASURES,
+    PHASES,
+    RANK_ITERATIONS,
+    conform,
+)
 from rankscope.segment import Found, Marks, find_marks
 from rankscope.vocabulary import Vocabulary, kernel_operation
 
@@ -71,6 +80,9 @@ def measure_rank(
         ),
         collectives=conform(collectives.with_columns(rank), COLLECTIVES),
         exposed=conform(pl.concat([each.exposed for each in numbers]).with_columns(rank), EXPOSED),
+        activities=conform(
+            activities(found.frame, host, device, marks).with_columns(rank), ACTIVITIES
+        ),
         problems=tuple(_problems(identity.rank, found, marks, device, hidden and not communicates)),
     )
 

@@ -15,7 +15,7 @@ class Marks:
     """The marked ranges of one rank's training thread."""
 
     frame: pl.DataFrame  # MARKS
-    foreign: pl.DataFrame  # start, end: ranges that mean nothing known (validation, logging)
+    foreign: pl.DataFrame  # start, end, name: ranges that mean nothing known (validation, logging)
     phases: frozenset[str]  # phases that have ranges in this report
     fetches: bool  # data fetching has ranges
     launches_collectives: bool  # host ranges that launch, but do not wait for, collectives
@@ -52,7 +52,7 @@ def find_marks(named: pl.DataFrame, found: Found, device_communicates: bool) -> 
     launches = named.filter(is_collective & ~pl.col("blocking"))
     return Marks(
         frame=marks,
-        foreign=unmapped.select("start", "end"),
+        foreign=unmapped.select("start", "end", "name"),
         phases=frozenset(marks["label"].unique()) - {"exposed_communication"},
         fetches=bool(marks["fetch"].fill_null(False).any()),
         launches_collectives=not launches.is_empty(),

@@ -18,7 +18,7 @@ import polars as pl
 from rankscope.errors import DatabaseError, UsageError
 from rankscope.records import ReportRows
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 IN_USE = "is in use by another process"
 NOT_OURS = "is no rankscope database"
@@ -211,6 +211,7 @@ class Database:
                 self._append("measures", part.measures)
                 self._append("collectives", part.collectives)
                 self._append("exposed", part.exposed)
+                self._append("activities", part.activities)
             every = [*rows.problems, *(each for part in rows.ranks for each in part.problems)]
             for problem in every:
                 self._connection.execute(
@@ -268,7 +269,7 @@ class Database:
         return sorted(str(name) for (name,) in rows)
 
     def _forget(self, path: str) -> None:
-        for table in ("iterations", "measures", "collectives", "exposed"):
+        for table in ("iterations", "measures", "collectives", "exposed", "activities"):
             self._connection.execute(
                 f"delete from {table} where rank in (select rank from ranks where path = ?)",
                 [path],

@@ -147,6 +147,26 @@ create table exposed (
 );
 comment on table exposed is 'Intervals of exposed communication, disjoint per rank and clock';
 
+create table activities (
+    rank bigint not null,
+    iteration bigint not null,
+    phase varchar not null,
+    kind varchar not null,
+    name varchar not null,
+    count bigint,
+    total_ns bigint,
+    contended_ns bigint,
+    size bigint
+);
+comment on table activities is 'What phases are spent on: a row per rank, iteration, phase, kind and name';
+comment on column activities.phase is 'The phase in which it was launched, or that owns the idling';
+comment on column activities.kind is 'kernel, copy, set, idle (of the device) or range (of the host, nested in the phase)';
+comment on column activities.name is 'Kernel or range; empty: none, or the lump of all that lead nowhere';
+comment on column activities.count is 'How many';
+comment on column activities.total_ns is 'Their lengths, summed';
+comment on column activities.contended_ns is 'Part of total_ns in which a collective ran beside';
+comment on column activities.size is 'Blocks of kernels, bytes of copies and sets';
+
 create table problems (path varchar not null, code varchar not null, message varchar not null, ranks bigint[]);
 comment on table problems is 'What a reader of a report''s numbers must know';
 
@@ -159,6 +179,8 @@ comment on column measures.rank is 'Rank of the job';
 comment on column measures.iteration is 'Iteration number, the same step on every rank';
 comment on column collectives.rank is 'Rank of the job';
 comment on column collectives.iteration is 'Iteration number, the same step on every rank';
+comment on column activities.rank is 'Rank of the job';
+comment on column activities.iteration is 'Iteration number, the same step on every rank';
 comment on column exposed.rank is 'Rank of the job';
 comment on column exposed.iteration is 'Iteration number, the same step on every rank';
 comment on column exposed.clock is 'host or gpu';
