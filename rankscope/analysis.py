@@ -8,16 +8,23 @@ from pathlib import Path
 
 import polars as pl
 
+from rankscope.align.clocks import with_hosts
 from rankscope.align.match import Matched, match
 from rankscope.align.pairing import pair_iterations, renumbered
 from rankscope.compare import imbalance as compare_scores
 from rankscope.compare.doubts import Standing, doubt, obstacle
 from rankscope.compare.flags import flag
+from rankscope.compare.iterations import by_iteration
 from rankscope.compare.metrics import METRICS
-from rankscope.compare.problems import blind_ranks, grouped, missing_ranks
-from rankscope.compare.selection import Selection, common_iterations, select
+from rankscope.compare.problems import (
+    blind_ranks,
+    communication_problems,
+    grouped,
+    missing_ranks,
+)
+from rankscope.compare.selection import Selection, choose_clock, common_iterations, select
 from rankscope.compare.verdict import Evidence, inconclusive, judge
-from rankscope.compare.waits import Waits, split
+from rankscope.compare.waits import Waits, split, timed
 from rankscope.errors import ReportError, UsageError
 from rankscope.records import (
     Imbalance,
@@ -29,7 +36,6 @@ from rankscope.records import (
     Verdict,
 )
 
-CLOCKS = ("auto", "gpu", "host")
 ALL = "all"
 """The one role of ranks that nobody told apart."""
 
@@ -38,8 +44,6 @@ class Analysis:
     """One way of looking at a run; computes what is asked for, once."""
 
     def __init__(self, frames: RunFrames, options: Options) -> None:
-        if options.clock not in CLOCKS:
-            raise UsageError(f"--clock {options.clock}", hint=f"one of {', '.join(CLOCKS)}")
         if options.statistic not in compare_scores.STATISTICS:
             raise UsageError(
                 f"--statistic {options.statistic}",
@@ -58,24 +62,7 @@ class Analysis:
     @cached_property
     def clock(self) -> tuple[str, str]:
         """The clock, and why."""
-        ranks = self.frames.ranks
-        without = ranks.filter(~pl.col("has_device"))["rank"].to_list()
-        if self.options.clock == "gpu":
-            if without:
-                raise UsageError(
-                    f"--clock gpu: rank {without[0]} has no device work in its report",
-                    hint="profile with --trace=cuda,nvtx, or use --clock host",
-                )
-            return "gpu", "asked for"
-        if self.options.clock == "host":
-            return "host", "asked for"
-        if without:
-            many = "no rank has" if len(without) == ranks.height else f"rank {without[0]} lacks"
-            return "host", f"{many} device work in its report"
-        sparse = ranks.filter(~pl.col("clock_gpu"))["rank"].to_list()
-        if sparse:
-            return "host", f"rank {sparse[0]} has device work in under 90 % of its iterations"
-        return "gpu", "at least 90 % of the iterations have device work on every rank"
+        return choose_clock(self.frames.ranks, self.options.clock)
 
     @cached_property
     def selection(self) -> Selection:
@@ -114,17 +101,32 @@ class Analysis:
         """Collectives of the iterations that are complete on every rank, matched."""
         common = common_iterations(self.frames.iterations)
         collectives = self.frames.collectives.filter(pl.col("iteration").is_in(common))
-        return match(collectives, self.utc_starts)
+        matched = match(collectives, self.utc_starts)
+        ranks = self.frames.ranks
+        hosts = {
+            rank: None if self.utc_starts[rank] is None else host
+            for rank, host in ranks.select("rank", "host").iter_rows()
+        }
+        paths = dict(ranks.select("rank", "path").iter_rows())
+        return replace(matched, solved=with_hosts(matched.solved, hosts, paths))
+
+    @cached_property
+    def instances(self) -> pl.DataFrame:
+        """The matched collectives with their waits, as `waits.timed` gives them."""
+        return timed(self.matched, self.utc_starts)
 
     def waits(self, numbers: tuple[int, ...] | None = None) -> Waits:
         """The split of communication, in the iterations `numbers` (None: all)."""
-        matched, exposed = self.matched, self.frames.exposed.filter(clock=self.clock[0])
+        instances, exposed = self.instances, self.frames.exposed.filter(clock=self.clock[0])
         if numbers is not None:
             here = pl.col("iteration").is_in(numbers)
-            matched = replace(matched, instances=matched.instances.filter(here))
-            exposed = exposed.filter(here)
+            instances, exposed = instances.filter(here), exposed.filter(here)
         places = ("device", "host") if self.clock[0] == "gpu" else ("host",)
-        return split(matched, exposed, places)
+        return split(instances, exposed, places)
+
+    @cached_property
+    def _all_waits(self) -> Waits:
+        return self.waits()
 
     @cached_property
     def wide(self) -> pl.DataFrame:
@@ -132,7 +134,7 @@ class Analysis:
 
         A row per rank and complete iteration; null is unknown.
         """
-        waits = self.waits().by_iteration
+        waits = self._all_waits.by_iteration
         complete = self.frames.iterations.filter("complete")
         frame = (
             complete.select("rank", "iteration", "epoch", "number")
@@ -208,7 +210,7 @@ class Analysis:
     def facts(self) -> RunFacts:
         """What stands above every number."""
         clocks = self.matched.clocks
-        aligned = {*clocks} >= {*self.frames.ranks["rank"]} and len(clocks) > 1
+        tied = clocks if len(clocks) > 1 else {}
         return RunFacts(
             name=self.frames.name,
             ranks=tuple(self.frames.ranks["rank"].sort()),
@@ -220,9 +222,11 @@ class Analysis:
             iterations=self.selection.numbers,
             warmup=self.selection.warmup,
             matched_by=self.matched_by,
-            residual_ns=max(fit.spread_ns for fit in clocks.values()) if aligned else None,
-            offsets_ns={rank: fit.offset_ns for rank, fit in clocks.items()} if aligned else {},
-            drift_ppm={rank: fit.drift_ppm for rank, fit in clocks.items()} if aligned else {},
+            clocks_aligned=bool(tied) and {*tied} >= {*self.frames.ranks["rank"]},
+            clock_method=self.matched.solved.method,
+            residual_ns=max((fit.spread_ns for fit in tied.values()), default=None),
+            offsets_ns={rank: fit.offset_ns for rank, fit in tied.items()},
+            drift_ppm={rank: fit.drift_ppm for rank, fit in tied.items()},
         )
 
     @cached_property
@@ -234,14 +238,9 @@ class Analysis:
             found.append(missing_ranks(self.missing_ranks, self.world_size, present))
         if self.blind_ranks:
             found.append(blind_ranks(self.blind_ranks, self.frames.ranks.height))
-        if self.matched.unmatched:
-            found.append(
-                Problem(
-                    "unmatched-collectives",
-                    f"{self.matched.unmatched} calls of collectives found no counterpart on the "
-                    "other ranks and are left out of the waits",
-                )
-            )
+        found += communication_problems(
+            self.matched, self._all_waits.by_group, self.frames.ranks["rank"].to_list()
+        )
         if self.frames.reports["options"].n_unique() > 1:
             found.append(
                 Problem(
@@ -284,7 +283,9 @@ class Analysis:
         return Imbalance(
             metrics=tuple(summaries),
             ranks=self._ranks(ranked, names),
-            iterations=self._iterations(metrics[0] if metrics else "work"),
+            iterations=by_iteration(
+                self.chosen, self.flags, self.selection.numbers, metrics[0] if metrics else "work"
+            ),
             verdict=self.verdict,
             wide=self.chosen,
             statistic=self.options.statistic,
@@ -305,45 +306,6 @@ class Analysis:
                 pl.lit(None, dtype).alias(name) for name, dtype in unknown.items()
             )
         return frame
-
-    def _iterations(self, metric: str) -> pl.DataFrame:
-        value = pl.col(f"{metric}_ns")
-        spread = (
-            self.chosen.drop_nulls(f"{metric}_ns")
-            .sort("rank")
-            .group_by("iteration")
-            .agg(
-                spread_ns=value.max() - value.min(),
-                slowest_rank=pl.col("rank").gather(value.arg_max()),
-            )
-            .with_columns(pl.col("slowest_rank").list.first())
-        )
-        frame = (
-            pl.DataFrame({"iteration": self.selection.numbers}, schema={"iteration": pl.Int64})
-            .join(spread, on="iteration", how="left")
-            .sort("iteration")
-        )
-        causes = self._causes()
-        return frame.join(causes, on="iteration", how="left").with_columns(
-            cluster=pl.lit(None, pl.String)
-        )
-
-    def _causes(self) -> pl.DataFrame:
-        """iteration, cause, flagged_ranks, of the largest flagged excess in each iteration."""
-        if self.flags is None:
-            return pl.DataFrame(
-                schema={
-                    "iteration": pl.Int64,
-                    "cause": pl.String,
-                    "flagged_ranks": pl.List(pl.Int64),
-                }
-            )
-        return (
-            self.flags.filter("flagged")
-            .sort("excess_ns", descending=True)
-            .group_by("iteration", maintain_order=True)
-            .agg(pl.col("cause").first(), flagged_ranks=pl.col("rank"))
-        )
 
     def rank_iterations(self) -> pl.DataFrame:
         """`wide` without warm-up's flags: the columns that contract and database promise."""

@@ -255,7 +255,9 @@ class RunFacts:
     iterations: tuple[int, ...]  # the chosen ones
     warmup: tuple[int, ...]  # left out of them
     matched_by: str
-    residual_ns: int | None  # of the clocks that collectives tie together; None if not all are
+    clocks_aligned: bool  # all ranks' clocks are tied together
+    clock_method: str  # by what
+    residual_ns: int | None  # the largest of those that are tied; None if none are
     offsets_ns: dict[int, int]
     drift_ppm: dict[int, float]
 

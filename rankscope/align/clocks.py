@@ -1,22 +1,37 @@
-"""Offset and drift between two ranks' clocks, from the ends of collectives they share.
+"""Offset and drift of every rank's clock, from the ends of collectives that ranks share.
 
 All participants of an all-reduce leave it nearly together, so the differences of their ends are
-the offset of their clocks, and the slope of those differences is the drift.
+the offset of their clocks, and the slope of those differences is the drift. Communicators of any
+size link ranks into a graph: a rank is tied to the lowest one over as many links as it takes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from rankscope.intervals import Times
+
+Floats = NDArray[np.float64]
 
 ROBUST = 1.4826
 """MAD → standard deviation of a normal distribution."""
 
 DRIFT_SPREADS = 3
 """Over the run, drift must move the clocks apart by this many spreads to be told from jitter."""
+
+LEAST_INSTANCES = 4
+"""Fewer shared instances than this tie no clocks."""
+
+SESSION_START_ERROR_NS = 1_000_000
+"""How far two sessions' UTC starts on one host are trusted where nothing measures them."""
+
+ROUNDS = 2
+"""Refinements of all clocks against the ends' consensus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +40,48 @@ class ClockFit:
 
     `offset_ns` is what to add to the other's reading at the middle of the run to get the
     reference's; it grows by `drift_ppm` µs per second; ends then agree to `spread_ns` (robust
-    standard deviation), which is the finest statement the pair allows.
+    standard deviation, added up over the links of the graph): the residual, and so the finest
+    statement that the fit allows.
     """
 
     offset_ns: int
     drift_ppm: float
     spread_ns: int
+
+
+class Group(NamedTuple):
+    """The shared instances of one communicator's members."""
+
+    ranks: tuple[int, ...]
+    ends: Times  # UTC by each rank's own clock, ns; shape (instances, ranks), ascending
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The clocks of a run; ranks that nothing ties to the lowest one are absent.
+
+    `middle_ns`: the moment, on the lowest rank's UTC, for which offsets hold.
+    """
+
+    fits: dict[int, ClockFit]
+    middle_ns: int
+    method: str
+
+    def aligned(self, column: str, utc_starts: dict[int, int | None]) -> pl.Expr:
+        """Times of `column`, on each `rank`'s report's axis, as ns since `middle_ns`.
+
+        Null for ranks that are not tied. All are comparable, to the ranks' residuals.
+
+        Args:
+            column: the times.
+            utc_starts: rank → UTC of its report's time 0.
+        """
+        starts = {rank: (utc_starts.get(rank) or 0) - self.middle_ns for rank in self.fits}
+        offsets = {rank: fit.offset_ns for rank, fit in self.fits.items()}
+        slopes = {rank: fit.drift_ppm * 1e-6 for rank, fit in self.fits.items()}
+        moved = pl.col(column) + _per_rank(starts, pl.Int64()) + _per_rank(offsets, pl.Int64())
+        drift = (moved * _per_rank(slopes, pl.Float64())).round().cast(pl.Int64)
+        return moved + drift
 
 
 def fit_clock(reference: Times, other: Times) -> ClockFit:
@@ -42,16 +93,171 @@ def fit_clock(reference: Times, other: Times) -> ClockFit:
         reference: ends on the reference's UTC, ns, ascending; shape (n,), n ≥ 2.
         other: ends of the same instances on the other's UTC, ns; shape (n,).
     """
-    difference = (reference - other).astype(np.float64)
     middle = (int(reference[0]) + int(reference[-1])) // 2
-    elapsed = (reference - middle).astype(np.float64)
-    half = len(reference) // 2
+    level, slope, spread = _fit(reference - middle, (reference - other)[:, None])
+    return ClockFit(round(level[0]), float(slope[0]) * 1e6, round(spread[0]))
+
+
+def solve_clocks(groups: list[Group], lowest: int) -> Clocks:
+    """Offset and drift of every rank that the groups tie to `lowest`.
+
+    First along the shortest links, group by group, then all together: each rank is fitted to
+    the median of the corrected ends of everything it took part in.
+    """
+    groups = [group for group in groups if len(group.ends) >= LEAST_INSTANCES]
+    own = [group.ends[:, group.ranks.index(lowest)] for group in groups if lowest in group.ranks]
+    if not own:
+        return Clocks({lowest: ClockFit(0, 0.0, 0)}, 0, "none")
+    middle = (min(int(ends[0]) for ends in own) + max(int(ends[-1]) for ends in own)) // 2
+    lines = {lowest: _Line(0.0, 0.0, 0.0)}
+    relative = [Group(group.ranks, group.ends - middle) for group in groups]
+    waiting = relative
+    while waiting:
+        apart = []
+        for group in waiting:
+            if any(rank in lines for rank in group.ranks):
+                _tie(group, lines)
+            else:
+                apart.append(group)
+        if len(apart) == len(waiting):
+            break
+        waiting = apart
+    for _ in range(ROUNDS):
+        _refine(relative, lines, lowest)
+    fits = {
+        rank: ClockFit(round(line.level), line.slope * 1e6, round(line.spread))
+        for rank, line in sorted(lines.items())
+    }
+    return Clocks(fits, middle, f"ends of shared collectives ({len(groups)} communicators)")
+
+
+def with_hosts(clocks: Clocks, hosts: dict[int, str | None], paths: dict[int, str]) -> Clocks:
+    """The clocks with ranks that share a report's or a host's clock with a rank that has one.
+
+    Args:
+        clocks: those that collectives tie.
+        hosts: rank → host, None where unknown; every rank.
+        paths: rank → its report.
+    """
+    fits = dict(clocks.fits)
+    one_report: dict[str, int] = {}
+    for rank in sorted(fits):
+        leader = one_report.setdefault(paths[rank], rank)
+        spread = max(fits[rank].spread_ns, fits[leader].spread_ns)
+        fits[rank] = replace(fits[leader], spread_ns=spread)
+    shared = []
+    for rank in sorted(hosts):
+        if rank in fits:
+            continue
+        neighbour = one_report.get(paths[rank])
+        if neighbour is not None:
+            fits[rank] = fits[neighbour]
+        elif hosts[rank] is not None and (same := _on_host(fits, hosts, rank)):
+            fits[rank] = replace(same, spread_ns=same.spread_ns + SESSION_START_ERROR_NS)
+        else:
+            continue
+        shared.append(rank)
+    if not shared:
+        return replace(clocks, fits=fits)
+    by_host = "one host's clock"
+    method = by_host if len(clocks.fits) < 2 else f"{clocks.method}; {by_host}"
+    return replace(clocks, fits=dict(sorted(fits.items())), method=method)
+
+
+def _per_rank(values: dict[int, int] | dict[int, float], dtype: pl.DataType) -> pl.Expr:
+    return pl.col("rank").replace_strict(values, default=None, return_dtype=dtype)
+
+
+class _Line(NamedTuple):
+    """A correction: level + slope * (reference's time since the middle); ns."""
+
+    level: float
+    slope: float
+    spread: float
+
+    def corrected(self, ends: Times) -> Floats:
+        moved = ends + self.level
+        return moved + self.slope * moved
+
+
+def _on_host(fits: dict[int, ClockFit], hosts: dict[int, str | None], rank: int) -> ClockFit | None:
+    return next((fits[other] for other in sorted(fits) if hosts[other] == hosts[rank]), None)
+
+
+def _tie(group: Group, lines: dict[int, _Line]) -> None:
+    """Give the members without a line one, against the member that is known best."""
+    leader = min((rank for rank in group.ranks if rank in lines), key=lambda r: lines[r].spread)
+    fresh = [column for column, rank in enumerate(group.ranks) if rank not in lines]
+    if not fresh:
+        return
+    known = lines[leader]
+    reference = known.corrected(group.ends[:, group.ranks.index(leader)])
+    level, slope, spread = _fit(reference, reference[:, None] - group.ends[:, fresh])
+    for column, index in enumerate(fresh):
+        error = float(np.hypot(spread[column], known.spread))
+        lines[group.ranks[index]] = _Line(float(level[column]), float(slope[column]), error)
+
+
+def _refine(groups: list[Group], lines: dict[int, _Line], lowest: int) -> None:
+    """Fit every rank anew to the consensus of what it took part in, in place."""
+    moments: dict[int, list[Floats]] = {rank: [] for rank in lines}
+    misses: dict[int, list[Floats]] = {rank: [] for rank in lines}
+    for group in groups:
+        columns = [column for column, rank in enumerate(group.ranks) if rank in lines]
+        if len(columns) < 2:
+            continue
+        corrected = [
+            lines[group.ranks[column]].corrected(group.ends[:, column]) for column in columns
+        ]
+        consensus = np.median(corrected, axis=0)
+        for column, ends in zip(columns, corrected, strict=True):
+            moments[group.ranks[column]].append(consensus)
+            misses[group.ranks[column]].append(consensus - ends)
+    changes = {}
+    for rank, parts in misses.items():
+        if parts:
+            when, miss = np.concatenate(moments[rank]), np.concatenate(parts)
+            order = np.argsort(when, kind="stable")
+            level, slope, spread = _fit(when[order], miss[order][:, None])
+            changes[rank] = _Line(float(level[0]), float(slope[0]), float(spread[0]))
+    anchor = changes.get(lowest, _Line(0.0, 0.0, 0.0))
+    for rank, change in changes.items():
+        line = lines[rank]
+        lines[rank] = _Line(
+            line.level + change.level - anchor.level,
+            line.slope + change.slope - anchor.slope,
+            max(line.spread, change.spread),
+        )
+
+
+def _fit(when: Times | Floats, difference: Times | Floats) -> tuple[Floats, Floats, Floats]:
+    """Level, slope and spread of each column of `difference` over `when`.
+
+    Args:
+        when: ns since the middle, ascending; shape (n,).
+        difference: ns; shape (n, m).
+
+    Returns:
+        Three arrays of shape (m,); the slope is 0 where it cannot be told from jitter.
+    """
+    elapsed, values = when.astype(np.float64), difference.astype(np.float64)
+    half = len(elapsed) // 2
     run = elapsed[half:] - elapsed[: len(elapsed) - half]
-    rise = difference[half:] - difference[: len(difference) - half]
-    slope = float(np.median(rise[run > 0] / run[run > 0])) if (run > 0).any() else 0.0
-    level = float(np.median(difference - slope * elapsed))
-    spread = ROBUST * float(np.median(np.abs(difference - slope * elapsed - level)))
-    if abs(slope) * float(elapsed[-1] - elapsed[0]) < DRIFT_SPREADS * spread:
-        slope, level = 0.0, float(np.median(difference))
-        spread = ROBUST * float(np.median(np.abs(difference - level)))
-    return ClockFit(round(level), slope * 1e6, round(spread))
+    rise = values[half:] - values[: len(values) - half]
+    apart = run > 0
+    slope = np.zeros(values.shape[1])
+    if apart.any():
+        slope = np.median(rise[apart] / run[apart, None], axis=0)
+    level, spread = _level(values - slope * elapsed[:, None])
+    still_level, still_spread = _level(values)
+    moves = np.abs(slope) * float(elapsed[-1] - elapsed[0]) >= DRIFT_SPREADS * spread
+    return (
+        np.where(moves, level, still_level),
+        np.where(moves, slope, 0.0),
+        np.where(moves, spread, still_spread),
+    )
+
+
+def _level(values: Floats) -> tuple[Floats, Floats]:
+    level = np.median(values, axis=0)
+    return level, ROBUST * np.median(np.abs(values - level), axis=0)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.align.match import Matched
-from rankscope.compare.flags import lower_median
-
-PARTS = ("load", "forward", "backward", "optimizer", "other", "exposed_communication")
+from rankscope.schema import PARTS
 
 
 def by_host(wide: pl.DataFrame) -> pl.DataFrame:
@@ -50,45 +47,60 @@ def by_phase(wide: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def by_collective(matched: Matched, numbers: tuple[int, ...]) -> pl.DataFrame:
+BUS_TRIPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+"""Of n ranks' bus bandwidth per algorithm bandwidth, the factor of (n - 1) / n, as NVIDIA's
+nccl-tests define it (PERFORMANCE.md)."""
+
+
+def by_collective(timed: pl.DataFrame) -> pl.DataFrame:
     """A row per communicator, operation and ordinal: how long, who waits, who comes last.
 
-    Columns: communicator, operation, ordinal, ranks, count, transfer_ns and wait_ns (means per
-    rank and instance), last_rank (who came last most often), last_share.
+    Args:
+        timed: `waits.timed` of the chosen iterations.
+
+    Returns:
+        communicator, operation, ordinal, ranks, count, transfer_ns and wait_ns (means per rank
+        and instance), last_rank (who came last most often), last_share, bytes (of a message;
+        null where unknown), algorithm_bandwidth and bus_bandwidth (bytes per second of transfer).
     """
-    key = ["communicator", "group", "operation", "ordinal"]
-    instance = [*key, "place", "iteration"]
-    timed = matched.instances.filter(pl.col("iteration").is_in(numbers)).with_columns(
-        transfer_ns=pl.col("duration_ns").min().over(instance)
-    )
+    key = ["group", "operation", "ordinal"]
     last = (
-        timed.filter(pl.col("duration_ns") == pl.col("transfer_ns"))
-        .group_by(*key, "rank")
+        timed.unique("instance")
+        .drop_nulls("last")
+        .group_by(*key, last_rank="last")
         .agg(times=pl.len())
-        .sort("times", "rank", descending=[True, False])
-        .group_by(key, maintain_order=True)
-        .agg(last_rank=pl.col("rank").first(), times=pl.col("times").first())
+        .sort("times", "last_rank", descending=[True, False])
+        .unique(key, keep="first", maintain_order=True)
     )
+    trips = pl.col("operation").replace_strict(BUS_TRIPS, default=None, return_dtype=pl.Int64)
+    factor = trips * (pl.col("members") - 1) / pl.col("members")
     return (
         timed.group_by(key)
         .agg(
+            pl.col("label", "members").first(),
             ranks=pl.col("rank").unique().sort(),
             count=pl.col("iteration").n_unique(),
-            transfer_ns=pl.col("transfer_ns").mean().round().cast(pl.Int64),
-            wait_ns=(pl.col("duration_ns") - pl.col("transfer_ns")).mean().round().cast(pl.Int64),
+            transfer_ns=pl.col("transfer").mean().round().cast(pl.Int64),
+            wait_ns=pl.col("wait").mean().round().cast(pl.Int64),
+            bytes=pl.col("bytes").mean().round().cast(pl.Int64),
         )
         .join(last, on=key, how="left")
-        .with_columns(last_share=pl.col("times") / pl.col("count"))
-        .sort("communicator", "group", "operation", "ordinal")
-        .drop("times", "group")
-    )
-
-
-def by_iteration(wide: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
-    """The iterations of `Imbalance` with the median rank's length in front."""
-    lengths = wide.group_by("iteration").agg(lower_median(pl.col("iteration_ns")))
-    return iterations.join(lengths, on="iteration", how="left").select(
-        "iteration", "iteration_ns", "spread_ns", "slowest_rank", "flagged_ranks", "cause"
+        .with_columns(algorithm_bandwidth=pl.col("bytes") * 1e9 / pl.col("transfer_ns"))
+        .sort(key)
+        .select(
+            pl.col("label").alias("communicator"),
+            "operation",
+            "ordinal",
+            "ranks",
+            "count",
+            "transfer_ns",
+            "wait_ns",
+            "last_rank",
+            last_share=pl.col("times") / pl.col("count"),
+            bytes="bytes",
+            algorithm_bandwidth="algorithm_bandwidth",
+            bus_bandwidth=pl.col("algorithm_bandwidth") * factor,
+        )
     )
 
 

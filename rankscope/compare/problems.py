@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import polars as pl
+
+from rankscope.align.match import Matched
 from rankscope.records import Problem
 
 
@@ -39,6 +42,54 @@ def blind_ranks(blind: tuple[int, ...], ranks: int) -> Problem:
         "waiting is unknown there",
         blind,
     )
+
+
+def communication_problems(
+    matched: Matched, by_group: pl.DataFrame, ranks: list[int]
+) -> list[Problem]:
+    """What weakens statements about waits and clocks.
+
+    Args:
+        matched: the collectives.
+        by_group: that of `Waits`.
+        ranks: all that have a report.
+    """
+    found = []
+    reasons = matched.unmatched.group_by("reason").agg(
+        pl.col("count").sum(), pl.col("rank").unique().sort()
+    )
+    for reason, count, who in reasons.sort("reason").iter_rows():
+        found.append(
+            Problem(
+                "unmatched-collectives",
+                f"{count} calls of collectives on {len(who)} ranks are left out of the waits: "
+                f"{reason}",
+                tuple(who),
+            )
+        )
+    untied = [rank for rank in ranks if rank not in matched.clocks]
+    if untied and len(ranks) > 1:
+        found.append(
+            Problem(
+                "clocks-unaligned",
+                f"{_named(untied)}no shared collectives tie the clock to rank {min(ranks)}'s; "
+                "times are not compared with others'",
+                tuple(untied),
+            )
+        )
+    apart = by_group.filter(
+        pl.col("apart_ns") > pl.max_horizontal("clock_error_ns", "ends_error_ns") * 2
+    )
+    for row in apart.iter_rows(named=True):
+        found.append(
+            Problem(
+                "waits-disagree",
+                f"waits by duration and by arrival differ by {row['apart_ns'] / 1e6:.2f} ms on "
+                f"communicator {row['label']}, more than the clocks' "
+                f"{(row['clock_error_ns'] or 0) / 1e6:.2f} ms; shown is that by {row['shown']}",
+            )
+        )
+    return found
 
 
 def listed(numbers: Iterable[int], most: int = 8) -> str:

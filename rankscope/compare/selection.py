@@ -10,6 +10,8 @@ import polars as pl
 from rankscope.errors import ReportError, UsageError
 from rankscope.records import Problem
 
+CLOCKS = ("auto", "gpu", "host")
+
 ROLLING = 5
 SETTLED_MADS = 5.0
 WARMUP_SHARE = 0.1
@@ -24,6 +26,35 @@ class Selection:
     numbers: tuple[int, ...]
     warmup: tuple[int, ...]  # left out (or, with include_warmup, kept all the same)
     problems: tuple[Problem, ...]
+
+
+def choose_clock(ranks: pl.DataFrame, asked: str) -> tuple[str, str]:
+    """The clock to compare ranks on, and why (method section 4).
+
+    Args:
+        ranks: table `ranks` of the run.
+        asked: auto, gpu or host.
+
+    Raises:
+        UsageError: there is no such clock, or no device work to read it from.
+    """
+    if asked not in CLOCKS:
+        raise UsageError(f"--clock {asked}", hint=f"one of {', '.join(CLOCKS)}")
+    without = ranks.filter(~pl.col("has_device"))["rank"].to_list()
+    if asked == "gpu" and without:
+        raise UsageError(
+            f"--clock gpu: rank {without[0]} has no device work in its report",
+            hint="profile with --trace=cuda,nvtx, or use --clock host",
+        )
+    if asked != "auto":
+        return asked, "asked for"
+    if without:
+        many = "no rank has" if len(without) == ranks.height else f"rank {without[0]} lacks"
+        return "host", f"{many} device work in its report"
+    sparse = ranks.filter(~pl.col("clock_gpu"))["rank"].to_list()
+    if sparse:
+        return "host", f"rank {sparse[0]} has device work in under 90 % of its iterations"
+    return "gpu", "at least 90 % of the iterations have device work on every rank"
 
 
 def parse_range(text: str) -> slice:

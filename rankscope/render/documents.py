@@ -63,8 +63,8 @@ def _run(db: Path, facts: RunFacts) -> Document:
             "matched_by": facts.matched_by,
         },
         "clocks": {
-            "aligned": facts.residual_ns is not None,
-            "method": None if facts.residual_ns is None else "ends of shared collectives",
+            "aligned": facts.clocks_aligned,
+            "method": facts.clock_method if facts.offsets_ns else None,
             "residual_ns": facts.residual_ns,
             "offsets_ns": {str(rank): offset for rank, offset in facts.offsets_ns.items()},
             "drift_ppm": {str(rank): drift for rank, drift in facts.drift_ppm.items()},

@@ -94,6 +94,8 @@ def imbalance(
 
 def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
     """The frame of `--by`."""
+    import polars as pl
+
     from rankscope.compare import groups
 
     numbers = analysis.selection.numbers
@@ -103,11 +105,13 @@ def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
         case By.HOST:
             return groups.by_host(analysis.chosen)
         case By.ITERATION:
-            return groups.by_iteration(analysis.chosen, result.iterations)
+            return result.iterations
         case By.PHASE:
             return groups.by_phase(analysis.chosen)
         case By.COLLECTIVE:
-            return groups.by_collective(analysis.matched, numbers)
+            return groups.by_collective(
+                analysis.instances.filter(pl.col("iteration").is_in(numbers))
+            )
 
 
 def _write_json(db: Path, analysis: Analysis, result: Imbalance, frame: pl.DataFrame) -> None:

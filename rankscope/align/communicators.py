@@ -1,0 +1,136 @@
+"""Which ranks share a communicator: by its name in the metadata, else by what the ends tell."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from rankscope.align.clocks import LEAST_INSTANCES, ROBUST, Floats
+from rankscope.measure.collectives import NAMED
+
+STREAM = ["rank", "place", "communicator"]
+
+SHARPEST_NS, LARGEST_NS = 2_000, 100_000
+"""Bounds of how closely the ends of one communicator's members agree."""
+
+NEIGHBOURS = 3
+"""Members agree to this many times what ranks and their nearest partners do …"""
+
+LATENESS_SHARE = 0.2
+"""… or five times better than their arrivals do."""
+
+SAMPLES = 64
+"""Pairs of instances that are compared between any two ranks."""
+
+
+def communicators(collectives: pl.DataFrame) -> pl.DataFrame:
+    """The communicator that each rank's stream (or kind of host call) stands for.
+
+    A stream number is private to a rank. Streams that carry the same operations equally often
+    per iteration are candidates for one communicator, the n-th such stream of a rank for the
+    n-th; within the candidates, members of one communicator leave its collectives together.
+
+    Args:
+        collectives: COLLECTIVES of the splittable operations.
+
+    Returns:
+        rank, place, communicator (as in COLLECTIVES), label (text, the same on every rank) and
+        group (number, unique per label and set of members).
+    """
+    streams = _labelled(collectives)
+    told_apart = streams.group_by("place").agg(labels=pl.col("label").n_unique())
+    several = {place for place, labels in told_apart.iter_rows() if labels > 1}
+    parts = []
+    for (label, place), part in sorted(
+        streams.partition_by("label", "place", as_dict=True).items()
+    ):
+        group = pl.lit(0, pl.Int64)
+        # A job has some communicator that spans it: a single one needs no telling apart. Host
+        # calls wake up when the scheduler lets them: their ends tell nothing.
+        if place == "device" and place in several and not str(label).startswith(NAMED):
+            rows = collectives.join(part.select(STREAM), on=STREAM, how="semi")
+            told = _groups(rows)
+            group = pl.col("rank").replace_strict(told, return_dtype=pl.Int64)
+        parts.append(part.with_columns(group=group))
+    if not parts:
+        return streams.with_columns(group=pl.lit(None, pl.Int64))
+    return pl.concat(parts).with_columns(
+        group=pl.struct("place", "label", "group").rank("dense").cast(pl.Int64) - 1
+    )
+
+
+def _labelled(collectives: pl.DataFrame) -> pl.DataFrame:
+    """rank, place, communicator, label."""
+    per = collectives.group_by(*STREAM, "operation", "iteration").agg(count=pl.len())
+    habits = (
+        per.group_by(*STREAM, "operation")
+        .agg(count=pl.col("count").median().round().cast(pl.Int64))
+        .sort("operation")
+        .group_by(STREAM, maintain_order=True)
+        .agg(habit=pl.format("{}*{}", "operation", "count").str.join(" "))
+    )
+    first = collectives.group_by(STREAM).agg(first=pl.col("start_ns").min())
+    named = pl.col("communicator").str.starts_with(f"{NAMED} ")
+    host = pl.col("place") == "host"
+    return (
+        habits.join(first, on=STREAM)
+        .sort("rank", "place", "first", "communicator")
+        .with_columns(nth=pl.int_range(pl.len()).over("rank", "place", "habit"))
+        .select(
+            *STREAM,
+            label=pl.when(named | host)
+            .then("communicator")
+            .otherwise(pl.format("{} {} {}", "place", "habit", "nth")),
+        )
+    )
+
+
+def _groups(part: pl.DataFrame) -> dict[int, int]:
+    """rank → number of its group, by how closely ends agree.
+
+    The time between two ends is the same for all members, whatever their clocks say, and drift
+    does not matter over so short a time.
+    """
+    key = ["operation", "iteration", "ordinal"]
+    ranks = part["rank"].unique().sort().to_list()
+    common = (
+        _middle(part, len(ranks))
+        .with_columns(present=pl.len().over(key))
+        .filter(pl.col("present") == len(ranks))
+        .sort("rank", "iteration", "operation", "ordinal")
+    )
+    count = common.height // max(len(ranks), 1)
+    if count <= LEAST_INSTANCES:
+        return dict.fromkeys(ranks, 0)  # too few to tell: take the sequence's word for it
+    ends, arrivals = (
+        np.diff(common[name].to_numpy().reshape(len(ranks), count))[:, :SAMPLES].astype(np.float64)
+        for name in ("end_ns", "arrival_ns")
+    )
+    apart, lateness = _distances(ends), _distances(arrivals)
+    others = apart + np.where(np.eye(len(ranks), dtype=bool), np.inf, 0.0)
+    nearest = float(np.median(others.min(axis=1)))
+    limit = np.maximum(
+        np.clip(NEIGHBOURS * nearest, SHARPEST_NS, LARGEST_NS), LATENESS_SHARE * lateness
+    )
+    together = apart <= limit
+    groups: dict[int, int] = {}
+    for index, rank in enumerate(ranks):
+        if rank in groups:
+            continue
+        members = [ranks[other] for other in np.flatnonzero(together[index])]
+        groups |= {member: rank for member in members if member not in groups}
+    return groups
+
+
+def _middle(part: pl.DataFrame, ranks: int) -> pl.DataFrame:
+    """The iterations in the middle of the run that hold enough instances."""
+    numbers = part["iteration"].unique().sort()
+    per_iteration = max(part.height / max(ranks * len(numbers), 1), 0.1)
+    needed = min(int(SAMPLES / per_iteration) + 2, len(numbers))
+    first = (len(numbers) - needed) // 2
+    return part.filter(pl.col("iteration").is_in(numbers[first : first + needed].implode()))
+
+
+def _distances(values: Floats) -> Floats:
+    """Robust spread of the difference between any two rows; shape (n, n) of (n, m)."""
+    return np.stack([ROBUST * np.median(np.abs(values - row), axis=1) for row in values])
