@@ -10,14 +10,17 @@ from pathlib import Path
 
 from tests.forge.job import (
     Clock,
+    Contention,
     Export,
     Host,
     Job,
+    Lengths,
     Markers,
     Network,
     Noise,
     Plant,
     Work,
+    without_plants,
 )
 from tests.forge.scenes import SCENES, scene
 from tests.forge.simulate import Simulation, simulate
@@ -27,9 +30,11 @@ from tests.forge.truth import Truth
 __all__ = [
     "SCENES",
     "Clock",
+    "Contention",
     "Export",
     "Host",
     "Job",
+    "Lengths",
     "Markers",
     "Network",
     "Noise",
@@ -41,6 +46,7 @@ __all__ = [
     "forge",
     "scene",
     "simulate",
+    "without_plants",
 ]
 
 

@@ -30,6 +30,7 @@ class Op:
     correlation: int
     duration: int = 0
     nbytes: int = 0
+    scale: float = 1.0
     graph_node: int | None = None
     recorded: bool = True
     background: bool = False
@@ -39,7 +40,9 @@ class Op:
     start: int = -1
     end: int = -1
     awaited: bool = False
-    followers: list[tuple[Op, int]] = field(default_factory=list)
+    followers: list[tuple[Op, int | None]] = field(default_factory=list)
+    rivals: tuple[Op, ...] = ()
+    slowdown: float = 1.0
 
     def after(self, other: Op, gap: int) -> None:
         """Let this operation start no sooner than `gap` after another one ends."""
@@ -48,6 +51,27 @@ class Op:
         else:
             other.followers.append((self, gap))
             self.pending += 1
+
+    def beside(self, rivals: tuple[Op, ...], slowdown: float) -> None:
+        """Let this operation run slower while any of the others does.
+
+        They may not depend on it; their times must be known before its own end is.
+        """
+        self.rivals, self.slowdown = rivals, slowdown
+        for other in rivals:
+            if other.end < 0:
+                other.followers.append((self, None))
+                self.pending += 1
+
+    def needed(self) -> int:
+        """How long this operation runs from its start, its rivals' times being known."""
+        at, left = self.start, float(self.duration)
+        for start, end in sorted((r.start, r.end) for r in self.rivals if r.end > self.start):
+            alone = min(max(0, start - at), left)
+            at, left = at + alone, left - alone
+            shared = min(max(0, end - at), left * self.slowdown)
+            at, left = at + shared, left - shared / self.slowdown
+        return round(at + left) - self.start
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +154,8 @@ class Engine:
             op = ready.pop()
             op.start = op.earliest
             if op.collective is None:
-                self._finish(op, op.start + op.duration, ready)
+                needed = op.needed() if op.rivals else op.duration
+                self._finish(op, op.start + needed, ready)
                 continue
             shared = op.collective
             shared.ops[op.rank] = op
@@ -145,7 +170,8 @@ class Engine:
         if op.awaited:
             self.woken.append(op.rank)
         for follower, gap in op.followers:
-            follower.earliest = max(follower.earliest, end + gap)
+            if gap is not None:
+                follower.earliest = max(follower.earliest, end + gap)
             follower.pending -= 1
             if follower.pending == 0:
                 ready.append(follower)

@@ -9,10 +9,11 @@ from collections.abc import Generator
 
 from tests.forge.engine import Engine, Op
 from tests.forge.job import Job
-from tests.forge.plants import planted
+from tests.forge.plants import hits, planted, tokens
 from tests.forge.record import Call, Identity, Range
 
 COMPUTE, COPY, DATA_PARALLEL, TENSOR_PARALLEL, BACKGROUND = 7, 20, 24, 28, 33
+PREVIOUS_STAGE, NEXT_STAGE = 36, 40
 
 Wait = Generator[Op, None, None]
 """A host program: it yields an operation to sleep until that operation's times are known."""
@@ -29,6 +30,7 @@ NCCL_KERNELS = {
     "all_reduce": "nccl:AllReduce",
     "reduce_scatter": "nccl:ReduceScatter",
     "all_gather": "nccl:AllGather",
+    "send_recv": "nccl:SendRecv",
 }
 
 
@@ -62,6 +64,11 @@ class RankHost:
         self._jitter = random.Random(f"{job.seed}/jitter/{identity.rank}")
         self._gone = random.Random(f"{job.seed}/unrecorded/{identity.rank}")
         self._groups = job.groups()
+        self.data = job.group_of("dp", self.rank)
+        self.tensor = job.group_of("tp", self.rank)
+        self.before, self.after = job.neighbours(self.rank)
+        self._contends = job.contends(self.rank)
+        self._rivals: tuple[Op, ...] = ()
         self._walk = 0.0
         self._nodes = 0
         self._factors: dict[str, float] = {}
@@ -73,6 +80,8 @@ class RankHost:
         self.iteration = iteration
         self._ordinals.clear()
         self._nodes = 0
+        # Whatever was over when the step began cannot run beside what is launched in it.
+        self._rivals = tuple(op for op in self._rivals if not 0 <= op.end <= self.t)
         if noise.walk:
             step = self._walk + self._rng.gauss(0.0, noise.walk / 4)
             self._walk = min(max(step, -noise.walk), noise.walk)
@@ -86,12 +95,29 @@ class RankHost:
         extra, factor = planted(self.job, self.rank, self.iteration, phase, on_host=False)
         if phase != "load":
             slow, slower = planted(self.job, self.rank, self.iteration, "device", on_host=False)
-            extra, factor = extra + slow, factor * slower
+            extra = (extra + slow) // self.job.micro_batches
+            factor *= slower * self.length(phase)
         return round(base_ns * self._factors[phase] * factor) + extra
+
+    def length(self, phase: str) -> float:
+        """How much there is to do in this iteration, relative to what the job's work says."""
+        if phase not in ("forward", "backward"):
+            return 1.0
+        factor = planted(self.job, self.rank, self.iteration, "data", on_host=False)[1]
+        lengths = self.job.lengths
+        if lengths is not None:
+            drawn = tokens(lengths, self.rank, self.iteration, self.job.seed)
+            factor *= drawn / lengths.mean
+        return factor
 
     def stall(self, phase: str) -> None:
         """Spend what is planted on the host before a phase's launches."""
-        self.t += planted(self.job, self.rank, self.iteration, phase, on_host=True)[0]
+        for plant in self.job.plants:
+            here = plant.where == phase and plant.on_host
+            if here and hits(plant, self.rank, self.iteration, self.job.seed):
+                self.push(plant.named)
+                self.t += plant.extra_ns // (self.job.micro_batches if phase != "load" else 1)
+                self.pop()
 
     def enter(self, phase: str) -> None:
         """What the main thread does from here on is meant for another phase."""
@@ -137,7 +163,15 @@ class RankHost:
         if source in self._tails:
             self._edges.setdefault(target, []).append(self._tails[source])
 
-    def launch(self, kind: str, name: str, stream: int, duration: int, nbytes: int = 0) -> Wait:
+    def launch(
+        self,
+        kind: str,
+        name: str,
+        stream: int,
+        duration: int,
+        nbytes: int = 0,
+        scale: float = 1.0,
+    ) -> Wait:
         """Launch a kernel or copy from the running thread, waiting for room in the queue."""
         start = self.t
         while len(self._queued) >= self.job.host.queue_limit:
@@ -154,7 +188,7 @@ class RankHost:
         if recorded:
             self.calls.append(call)
         op = self._op(kind, name, stream, (start, self.t, correlation))
-        op.duration, op.nbytes, op.recorded = duration, nbytes, recorded
+        op.duration, op.nbytes, op.recorded, op.scale = duration, nbytes, recorded, scale
         self._enqueue(op, self.ops)
         self.t += self.job.host.python_ns
 
@@ -244,6 +278,11 @@ class RankHost:
         for source in self._edges.pop(op.stream, ()):
             op.after(source, host.event_gap_ns)
         self._tails[op.stream] = op
+        if self._contends and op.collective is not None:
+            self._rivals += (op,)
+        elif self._rivals and op.stream == COMPUTE:
+            assert self.job.contention is not None
+            op.beside(self._rivals, self.job.contention.factor)
         into.append(op)
         if not op.background:
             self._queued.append(op)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 PlantKind = Literal["persistent", "transient", "periodic", "rotating", "structural", "balanced"]
-Where = Literal["load", "forward", "backward", "optimizer", "device"]
+Where = Literal["load", "forward", "backward", "optimizer", "device", "kernel", "data"]
 Schema = Literal["2022.4", "2023.4"]
 
 MICROSECOND = 1_000
@@ -19,15 +19,19 @@ class Plant:
 
     Attributes:
         kind: How it is spread over iterations and ranks; `balanced` plants nothing.
-        where: The phase that gets longer, or `device`: every kernel of the rank gets slower.
+        where: The phase that gets longer, or one of three that say what got longer. `device`: every
+            kernel of the rank, by `factor`. `kernel`: one of them, by `factor`. `data`: forward and
+            backward have more to do, so their kernels run on longer grids, by `factor`.
         ranks: Who is hit; for `rotating`, those among whom one is drawn in each hit iteration.
-        extra_ns: Added to the phase in a hit iteration.
+        extra_ns: Added to the phase in a hit iteration, shared by its micro-batches.
         factor: Multiplies the phase (or every kernel, for `device`) in a hit iteration.
         iterations: The hit iterations of a `transient` plant.
         every: A `periodic` (or `rotating`) plant hits iterations with `i % every == offset`.
         offset: See `every`.
         on_host: Spend `extra_ns` on the host before the launches, not on the device, which hides
             it as long as it still has work queued.
+        named: The range around what is spent on the host; None writes none.
+        kernel: The slower one (a key of `names.KERNELS`), for `kernel`.
     """
 
     kind: PlantKind
@@ -39,6 +43,34 @@ class Plant:
     every: int = 1
     offset: int = 0
     on_host: bool = False
+    named: str | None = None
+    kernel: str = "sgemm:nt"
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Batches of random length: forward and backward of a rank scale with it, and so do grids.
+
+    Attributes:
+        mean: Median number of tokens; as many need what `Work` says.
+        sigma: Spread of its logarithm, over ranks and iterations.
+    """
+
+    mean: int = 2_048
+    sigma: float = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """Computing that a running collective slows down, as both want the same memory and cores.
+
+    Attributes:
+        factor: How much longer a kernel of the training stream takes while a collective runs.
+        ranks: Whose kernels; empty means everybody's.
+    """
+
+    factor: float = 1.3
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +183,12 @@ class Job:
     """A distributed training job to simulate; the defaults are a plain DDP job on GPUs.
 
     Attributes:
-        communicators: Name to ranks. `dp*` reduce gradients, `tp*` reduce activations. Empty
-            means one `dp` of all ranks.
+        communicators: Name to ranks. `dp*` reduce gradients, `tp*` reduce activations, `pp*` are
+            neighbours in a pipeline. Empty means one `dp` of all ranks.
+        stages: Pipeline stages; rank = replica * stages + stage. See `pipeline_groups`.
+        roles: The layout of the ranks as a user would tell it, fastest-varying first.
+        lengths: Random batch lengths; None gives every batch the same.
+        contention: What collectives do to the kernels beside them; None lets them run freely.
         load_at: `range`: first thing in the iteration range; `inside`: there, to be run with
             markers that do not name it; `between`: before the iteration range opens.
         copy_at: Phase that launches the copy of the batch to the device; None copies nothing.
@@ -182,6 +218,10 @@ class Job:
     export: Export = Export()
     plants: tuple[Plant, ...] = ()
     clocks: tuple[Clock, ...] = ()
+    stages: int = 1
+    roles: str | None = None
+    lengths: Lengths | None = None
+    contention: Contention | None = None
     buckets: int = 5
     micro_batches: int = 1
     reduce_every: int = 1
@@ -210,6 +250,18 @@ class Job:
                 return name
         return None
 
+    def neighbours(self, rank: int) -> tuple[str | None, str | None]:
+        """Communicators of a rank with the stage before its own and with the one after it."""
+        replica, stage = divmod(rank, self.stages)
+        before = _pair(replica, stage - 1) if stage else None
+        return before, _pair(replica, stage) if stage < self.stages - 1 else None
+
+    def contends(self, rank: int) -> bool:
+        """Whether a rank's kernels are slowed by collectives that run beside them."""
+        if self.contention is None:
+            return False
+        return not self.contention.ranks or rank in self.contention.ranks
+
     def clock(self, rank: int) -> Clock:
         """Clock error of a rank; none where the job lists no clocks."""
         return self.clocks[rank] if self.clocks else Clock()
@@ -221,3 +273,37 @@ class Job:
     def reduces(self, iteration: int) -> bool:
         """Whether gradients are reduced in an iteration."""
         return (iteration + 1) % self.reduce_every == 0
+
+
+def tensor_groups(ranks: int, tp: int) -> dict[str, tuple[int, ...]]:
+    """Communicators of tensor-parallel groups of `tp` neighbours inside data-parallel ones."""
+    groups = {f"tp{i}": tuple(range(i * tp, (i + 1) * tp)) for i in range(ranks // tp)}
+    return groups | {f"dp{i}": tuple(range(i, ranks, tp)) for i in range(tp)}
+
+
+def _pair(replica: int, stage: int) -> str:
+    return f"pp{replica}.{stage}"
+
+
+def pipeline_groups(ranks: int, stages: int) -> dict[str, tuple[int, ...]]:
+    """Communicators of a pipeline: `dp{stage}` of a stage's ranks, `pp{replica}.{stage}` of a
+    stage and the next in one replica.
+
+    Raises:
+        ValueError: The ranks do not fill whole pipelines.
+    """
+    if ranks % stages:
+        raise ValueError(f"{ranks} ranks are no pipelines of {stages} stages")
+    groups = {f"dp{stage}": tuple(range(stage, ranks, stages)) for stage in range(stages)}
+    for first in range(0, ranks, stages):
+        for stage in range(stages - 1):
+            groups[_pair(first // stages, stage)] = (first + stage, first + stage + 1)
+    return groups
+
+
+def without_plants(job: Job) -> Job:
+    """The same job, with the same random numbers, had nothing been planted.
+
+    Noise, lengths, clocks and contention stay: simulated, it tells what a plant cost.
+    """
+    return replace(job, plants=())

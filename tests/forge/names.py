@@ -18,8 +18,8 @@ class Kernel:
     shared_memory: int = 0
 
 
-def _nccl(operation: str, argument: str) -> Kernel:
-    short = f"ncclDevKernel_{operation}{argument}_RING_LL"
+def _nccl(operation: str, algorithm: str = "_RING_LL") -> Kernel:
+    short = f"ncclDevKernel_{operation}{algorithm}"
     signature = "(ncclDevComm *, unsigned long, ncclWork *)"
     mangled = f"_Z{len(short)}{short}P11ncclDevCommmP8ncclWork"
     return Kernel(short + signature, short, mangled, 96, 24, 544, 82_240)
@@ -100,7 +100,8 @@ KERNELS = {
         4_096,
         256,
     ),
-    "nccl:AllReduce": _nccl("AllReduce", "_Sum_f32"),
-    "nccl:ReduceScatter": _nccl("ReduceScatter", "_Sum_f32"),
-    "nccl:AllGather": _nccl("AllGather", ""),
+    "nccl:AllReduce": _nccl("AllReduce_Sum_f32"),
+    "nccl:ReduceScatter": _nccl("ReduceScatter_Sum_f32"),
+    "nccl:AllGather": _nccl("AllGather"),
+    "nccl:SendRecv": _nccl("SendRecv", ""),
 }

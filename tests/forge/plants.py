@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from functools import lru_cache
 
-from tests.forge.job import Job, Plant
+from tests.forge.job import Job, Lengths, Plant
 
 
 @lru_cache(maxsize=4096)
@@ -36,6 +37,23 @@ def planted(job: Job, rank: int, iteration: int, where: str, on_host: bool) -> t
             extra += plant.extra_ns
             factor *= plant.factor
     return extra, factor
+
+
+def kernel_factor(job: Job, rank: int, iteration: int, name: str) -> float:
+    """How much slower the job's plants make one kernel of a rank's iteration."""
+    factor = 1.0
+    for plant in job.plants:
+        here = plant.where == "kernel" and plant.kernel == name
+        if here and hits(plant, rank, iteration, job.seed):
+            factor *= plant.factor
+    return factor
+
+
+@lru_cache(maxsize=1 << 16)
+def tokens(lengths: Lengths, rank: int, iteration: int, seed: int) -> int:
+    """Length of a rank's batch: drawn for itself, so that nothing else changes it."""
+    rng = random.Random(f"{seed}/length/{rank}/{iteration}")
+    return max(1, round(lengths.mean * math.exp(rng.gauss(0.0, lengths.sigma))))
 
 
 def hit_list(job: Job, plant: Plant) -> list[tuple[int, int]]:

@@ -13,8 +13,8 @@ Range = tuple[int, int, str, int, int]
 Call = tuple[int, int, str, int, int]
 """start, end, API name, thread, correlation id."""
 
-DeviceOp = tuple[int, int, str, int, int, int | None, int]
-"""start, end, name, stream, correlation id, graph node, bytes."""
+DeviceOp = tuple[int, int, str, int, int, int | None, int, float]
+"""start, end, name, stream, correlation id, graph node, bytes, grid relative to its kernel's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,10 @@ class RankClock:
         """A true time as a timestamp of this rank's report."""
         drift = time * self.drift_ppb // 10**9 - self.session_start * self.drift_ppb // 10**9
         return time - self.session_start + drift
+
+    def utc(self, time: int) -> int:
+        """What this host believes UTC to be at a true time."""
+        return self.utc_epoch() + self.local(time)
 
     def utc_epoch(self) -> int:
         """UTC of the session's start as this host believes it."""

@@ -22,14 +22,23 @@ from tests.forge.job import (
     PlantKind,
     Where,
     Work,
+    tensor_groups,
 )
+from tests.forge.parallel_scenes import contention, garbage, pipeline, sequence_lengths
 
 NO_LOAD = Markers(load=None)
 
 
-def plain(ranks: int = 8, iterations: int = 30, seed: int = 0, *, noise: float = 0.03) -> Job:
+def plain(
+    ranks: int = 8,
+    iterations: int = 30,
+    seed: int = 0,
+    *,
+    noise: float = 0.03,
+    walk: float = 0.0,
+) -> Job:
     """A DDP job in which nothing is wrong: whatever is flagged here is a false alarm."""
-    return Job("plain", ranks, iterations, seed, noise=Noise(sigma=noise))
+    return Job("plain", ranks, iterations, seed, noise=Noise(sigma=noise, walk=walk))
 
 
 def autograd(ranks: int = 8, iterations: int = 30, seed: int = 0, *, extra_ms: float = 6.0) -> Job:
@@ -143,8 +152,14 @@ def offsets(
     *,
     offset_s: float = 5.0,
     drift_ppm: float = 50.0,
+    tp: int = 1,
+    skew_us: float = 5.0,
 ) -> Job:
-    """Hosts' clocks are seconds off and drift: nothing may be compared before aligning."""
+    """Hosts' clocks are seconds off and drift: nothing may be compared before aligning.
+
+    With `tp` above 1 every rank is in a tensor-parallel and a data-parallel group, and no
+    communicator spans all of them: clocks must be solved over the graph of all.
+    """
     job = planted(ranks, iterations, seed, kind="transient", where="backward")
     rng = random.Random(f"{seed}/clocks")
     machines = (ranks + job.ranks_per_host - 1) // job.ranks_per_host
@@ -156,7 +171,9 @@ def offsets(
         for _ in range(machines)
     ]
     each = tuple(clocks[rank // job.ranks_per_host] for rank in range(ranks))
-    return replace(job, name="offsets", clocks=each)
+    network = Network(skew_ns=round(skew_us * 1_000))
+    job = replace(job, name="offsets", clocks=each, network=network)
+    return job if tp == 1 else replace(job, communicators=tensor_groups(ranks, tp))
 
 
 def planted(
@@ -173,6 +190,8 @@ def planted(
     on_host: bool = False,
     gpu: bool = True,
     noise: float = 0.03,
+    walk: float = 0.0,
+    kernel: str = "sgemm:nt",
 ) -> Job:
     """One plant of any kind in any place; the ground truth of the verdict.
 
@@ -181,7 +200,7 @@ def planted(
         iterations: Number of iterations.
         seed: Seed of everything random.
         kind: See `Plant`; `structural` hits the upper half of the ranks.
-        where: See `Plant`; `device` uses `factor`, the phases use `extra_ms`.
+        where: See `Plant`; `device`, `kernel` and `data` use `factor`, the phases `extra_ms`.
         rank: Who is hit, counted from the end if negative.
         extra_ms: What a hit costs.
         factor: How much slower a hit device is.
@@ -189,6 +208,8 @@ def planted(
         on_host: Spend the extra time before the launches instead of in the kernels.
         gpu: False plants the same into a job without CUDA.
         noise: Relative spread of all durations.
+        walk: Bound of each rank's slow random walk.
+        kernel: The slower one, where that is a kernel.
     """
     hit: tuple[int, ...] = (rank % ranks,)
     if kind == "structural":
@@ -200,19 +221,21 @@ def planted(
         later = range(min(3, iterations), iterations)
         count = max(1, len(later) // 10) if later else 0
         iterations_hit = tuple(sorted(random.Random(f"{seed}/hits").sample(later, count)))
+    multiplied = where in ("device", "kernel", "data")
     plant = Plant(
         kind,
         where,
         hit,
-        extra_ns=0 if where == "device" else round(extra_ms * MILLISECOND),
-        factor=factor if where == "device" else 1.0,
+        extra_ns=0 if multiplied else round(extra_ms * MILLISECOND),
+        factor=factor if multiplied else 1.0,
         iterations=iterations_hit,
         every=every if kind == "periodic" else 1,
         on_host=on_host,
+        kernel=kernel,
     )
     plants = () if kind == "balanced" else (plant,)
     job = Job(f"planted_{kind}_{where}", ranks, iterations, seed, plants=plants, gpu=gpu)
-    job = replace(job, noise=Noise(sigma=noise))
+    job = replace(job, noise=Noise(sigma=noise, walk=walk))
     return job if gpu else replace(job, buckets=1)
 
 
@@ -246,10 +269,10 @@ def tensor_parallel(
     Rank 1's forward takes `extra_ms` more in every fifth iteration. All-reduces of activations
     are no gradient reductions.
     """
-    groups = {f"tp{i}": tuple(range(i * tp, (i + 1) * tp)) for i in range(ranks // tp)}
-    groups |= {f"dp{i}": tuple(range(i, ranks, tp)) for i in range(tp)}
     plants = (_every(5, "forward", 1, extra_ms),)
-    return Job("tensor_parallel", ranks, iterations, seed, communicators=groups, plants=plants)
+    job = Job("tensor_parallel", ranks, iterations, seed, plants=plants)
+    roles = f"tp={tp},dp={ranks // tp}"
+    return replace(job, communicators=tensor_groups(ranks, tp), roles=roles)
 
 
 def no_launch_record(
@@ -338,6 +361,10 @@ SCENES: dict[str, Callable[..., Job]] = {
         slow_host,
         late_capture,
         large,
+        pipeline,
+        sequence_lengths,
+        contention,
+        garbage,
     )
 }
 

@@ -107,7 +107,7 @@ def _take(
     works: list[Work] = []
     comms: list[Comm] = []
     gradients: list[int] = []
-    unrecorded = 0
+    unrecorded = contention = 0
     arrived = account.arrivals(host.ops)
     arrivals[host.rank] = {id(host.ops[i]): time for i, time in arrived.items()}
     for i, op in enumerate(host.ops):
@@ -115,6 +115,7 @@ def _take(
         if op.collective is None:
             works.append((start, end, op.kind == "copy", launch, op.phase))
             unrecorded += 0 if op.recorded else end - start
+            contention += op.end - op.start - op.duration
         else:
             comms.append((start, end, launch, op.phase))
             if op.collective.purpose == "gradient":
@@ -136,6 +137,7 @@ def _take(
         comms=comms,
         gradients=gradients,
         unrecorded=unrecorded,
+        contention=contention,
     )
     account.close(local(host.settled()))
     host.calls.clear()
@@ -146,5 +148,5 @@ def _take(
 def _store(record: RankRecord, op: Op, start: int, end: int) -> None:
     if op.stream < 0:  # a collective of the host: only its range is seen
         return
-    row = (start, end, op.name, op.stream, op.correlation, op.graph_node, op.nbytes)
+    row = (start, end, op.name, op.stream, op.correlation, op.graph_node, op.nbytes, op.scale)
     (record.copies if op.kind == "copy" else record.kernels).append(row)

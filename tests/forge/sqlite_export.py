@@ -166,21 +166,23 @@ def _kernels(record: RankRecord, pool: StringPool, older: bool) -> Iterator[tupl
     who = record.identity
     pid = who.global_pid()
     green = () if older else (0,)
-    shapes = {}
-    for key, kernel in KERNELS.items():
-        names = (pool[kernel.demangled], pool[kernel.short], pool[kernel.mangled])
-        launch = (1, 1, kernel.registers, kernel.grid, 1, 1, kernel.block, 1, 1)
-        shapes[key] = (*names, *launch, 0, kernel.shared_memory, 0, 250_871_808)
-    for grid, (start, end, name, stream, corr, node, _) in enumerate(record.kernels, start=1):
+    shapes: dict[tuple[str, float], tuple[object, ...]] = {}
+    for launched, (start, end, name, stream, corr, node, _, scale) in enumerate(record.kernels, 1):
+        if (name, scale) not in shapes:
+            kernel = KERNELS[name]
+            names = (pool[kernel.demangled], pool[kernel.short], pool[kernel.mangled])
+            grid, block = (max(1, round(kernel.grid * scale)), 1, 1), (kernel.block, 1, 1)
+            memory = (0, kernel.shared_memory, 0, 250_871_808)
+            shapes[name, scale] = (*names, 1, 1, kernel.registers, *grid, *block, *memory)
         place = (start, end, who.local_rank, 1, *green, stream, corr, pid)
-        yield (*place, *shapes[name], grid, 32_768, node, 0)
+        yield (*place, *shapes[name, scale], launched, 32_768, node, 0)
 
 
 def _copies(record: RankRecord, older: bool) -> Iterator[tuple[object, ...]]:
     who = record.identity
     green = () if older else (0,)
     nothing = (None,) * 5
-    for start, end, name, stream, corr, node, nbytes in record.copies:
+    for start, end, name, stream, corr, node, nbytes, _ in record.copies:
         to_device = name == "HtoD"
         kinds = (1, None, 1, 2) if to_device else (2, None, 2, 0)
         place = (start, end, who.local_rank, 1, *green, stream, corr, who.global_pid())

@@ -14,10 +14,13 @@ from tests.forge.host import (
     COPY,
     DATA_PARALLEL,
     GRAPH_LAUNCH,
+    NEXT_STAGE,
+    PREVIOUS_STAGE,
     TENSOR_PARALLEL,
     RankHost,
     Wait,
 )
+from tests.forge.plants import kernel_factor
 
 KERNELS = {
     "forward": ("sgemm:nn", "elementwise", "sgemm:nn", "layer_norm", "elementwise"),
@@ -41,6 +44,13 @@ def _split(seed: int, phase: str, count: int, total: int) -> list[int]:
     return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
 
 
+@lru_cache(maxsize=256)
+def _grids(seed: int, phase: str, count: int) -> tuple[float, ...]:
+    """Grids of a phase's kernels relative to those of `names`: longer ones have more blocks."""
+    ends = _shares(seed, phase, count)
+    return tuple((end - begin) * count for begin, end in zip((0.0, *ends), ends, strict=False))
+
+
 def gpu_step(host: RankHost, iteration: int) -> Wait:
     """Load, forward, backward with bucketed reductions, optimizer; then wait for the device."""
     job, markers = host.job, host.job.markers
@@ -55,9 +65,16 @@ def gpu_step(host: RankHost, iteration: int) -> Wait:
         yield from _graph(host)
     else:
         reducing = job.reduces(iteration)
-        for micro in range(job.micro_batches):
-            yield from _forward(host)
-            yield from _backward(host, reducing and micro == job.micro_batches - 1)
+        last = job.micro_batches - 1
+        if job.stages > 1:  # GPipe: every micro-batch forward, then every one backward
+            for _ in range(job.micro_batches):
+                yield from _forward(host)
+            for micro in range(job.micro_batches):
+                yield from _backward(host, reducing and micro == last)
+        else:
+            for micro in range(job.micro_batches):
+                yield from _forward(host)
+                yield from _backward(host, reducing and micro == last)
     yield from _optimizer(host)
     yield from _finish(host)
     host.pop()
@@ -93,27 +110,44 @@ def _copy(host: RankHost) -> Wait:
         host.edge(COPY, COMPUTE)
 
 
-def _phase(host: RankHost, phase: str, base_ns: int, count: int) -> list[tuple[str, int]]:
-    """Names and durations of a phase's kernels in this iteration."""
-    names = KERNELS[phase]
-    parts = _split(host.job.seed, phase, count, host.amount(phase, base_ns))
-    return [(names[i % len(names)], ns) for i, ns in enumerate(parts)]
+def _phase(host: RankHost, phase: str, base_ns: int, count: int) -> list[tuple[str, int, float]]:
+    """Names, durations and relative grids of a phase's kernels in this iteration."""
+    names, job, length = KERNELS[phase], host.job, host.length(phase)
+    parts = _split(job.seed, phase, count, host.amount(phase, base_ns))
+    kernels = []
+    for i, (ns, grid) in enumerate(zip(parts, _grids(job.seed, phase, count), strict=True)):
+        name = names[i % len(names)]
+        slower = kernel_factor(job, host.rank, host.iteration, name)
+        kernels.append((name, round(ns * slower), grid * length))
+    return kernels
+
+
+def _exchange(host: RankHost, pair: str | None, stream: int, receive: bool) -> None:
+    """Send to a neighbouring stage, or receive what the next kernel needs; at the pipeline's ends
+    there is nobody."""
+    if pair is None:
+        return
+    host.edge(COMPUTE, stream)
+    host.collect(pair, "send_recv", "activation", stream, ACTIVATION_BYTES)
+    if receive:
+        host.edge(stream, COMPUTE)
 
 
 def _forward(host: RankHost) -> Wait:
     job = host.job
-    tensor = job.group_of("tp", host.rank)
     host.enter("forward")
     host.push(job.markers.forward)
     host.stall("forward")
+    _exchange(host, host.before, PREVIOUS_STAGE, receive=True)
     if job.copy_at == "forward":
         yield from _copy(host)
     count = job.work.forward_kernels
     base = job.work.forward_ns // job.micro_batches
-    for i, (name, ns) in enumerate(_phase(host, "forward", base, count), start=1):
-        yield from host.launch("kernel", name, COMPUTE, ns)
-        if tensor and i in (count // 2, count):
-            _tensor_parallel(host, tensor)
+    for i, (name, ns, grid) in enumerate(_phase(host, "forward", base, count), start=1):
+        yield from host.launch("kernel", name, COMPUTE, ns, scale=grid)
+        if host.tensor and i in (count // 2, count):
+            _tensor_parallel(host, host.tensor)
+    _exchange(host, host.after, NEXT_STAGE, receive=False)
     host.pop()
     host.enter("other")
     host.t += job.host.python_ns
@@ -128,24 +162,26 @@ def _tensor_parallel(host: RankHost, group: str) -> None:
 
 def _backward(host: RankHost, reducing: bool) -> Wait:
     job = host.job
-    tensor, data = job.group_of("tp", host.rank), job.group_of("dp", host.rank)
+    data = host.data
     host.enter("backward")
     host.push(job.markers.backward)
     host.stall("backward")
     if job.autograd_thread:  # the main thread sleeps in backward() while another one launches
         host.t += job.host.thread_handoff_ns
         host.tid = host.identity.autograd_tid
+    _exchange(host, host.after, NEXT_STAGE, receive=True)
     count, buckets = job.work.backward_kernels, job.buckets
     ready = [(b + 1) * count // buckets for b in range(buckets)]
     base = job.work.backward_ns // job.micro_batches
-    for i, (name, ns) in enumerate(_phase(host, "backward", base, count), start=1):
-        yield from host.launch("kernel", name, COMPUTE, ns)
-        if tensor and i in (count // 2, count):
-            _tensor_parallel(host, tensor)
+    for i, (name, ns, grid) in enumerate(_phase(host, "backward", base, count), start=1):
+        yield from host.launch("kernel", name, COMPUTE, ns, scale=grid)
+        if host.tensor and i in (count // 2, count):
+            _tensor_parallel(host, host.tensor)
         for _ in range(ready.count(i) if reducing and data else 0):
             host.edge(COMPUTE, DATA_PARALLEL)
             nbytes = job.network.gradient_bytes // buckets
             host.collect(data or "", job.gradient_op, "gradient", DATA_PARALLEL, nbytes)
+    _exchange(host, host.before, PREVIOUS_STAGE, receive=False)
     if reducing:
         host.edge(DATA_PARALLEL, COMPUTE)
     if job.autograd_thread:
@@ -165,16 +201,18 @@ def _graph(host: RankHost) -> Wait:
     start = host.t
     correlation = host.call(GRAPH_LAUNCH, 3 * job.host.launch_ns)
     graph = (start, host.t, correlation)
-    data, count = job.group_of("dp", host.rank), job.work.backward_kernels
+    data, count = host.data, job.work.backward_kernels
     ready = [(b + 1) * count // job.buckets for b in range(job.buckets)]
     forward = _phase(host, "forward", job.work.forward_ns, job.work.forward_kernels)
-    for name, ns in forward:
+    for name, ns, grid in forward:
         op = host.node("kernel", name, COMPUTE, ns, graph)
+        op.scale = grid
         op.phase = "forward"
         host.replay(op)
     backward = _phase(host, "backward", job.work.backward_ns, count)
-    for i, (name, ns) in enumerate(backward, start=1):
+    for i, (name, ns, grid) in enumerate(backward, start=1):
         op = host.node("kernel", name, COMPUTE, ns, graph)
+        op.scale = grid
         op.phase = "backward"
         host.replay(op)
         for _ in range(ready.count(i) if data else 0):
@@ -196,9 +234,9 @@ def _optimizer(host: RankHost) -> Wait:
     host.push(job.markers.optimizer)
     host.stall("optimizer")
     kernels = _phase(host, "optimizer", job.work.optimizer_ns, job.work.optimizer_kernels)
-    for name, ns in kernels:
-        yield from host.launch("kernel", name, COMPUTE, ns)
-    data = job.group_of("dp", host.rank)
+    for name, ns, grid in kernels:
+        yield from host.launch("kernel", name, COMPUTE, ns, scale=grid)
+    data = host.data
     if job.trailing_all_gather and data:
         host.edge(COMPUTE, DATA_PARALLEL)
         nbytes = job.network.gradient_bytes
@@ -212,7 +250,7 @@ def _optimizer(host: RankHost) -> Wait:
 def _finish(host: RankHost) -> Wait:
     """Log the loss and wait for the device, as far as the job does either."""
     job = host.job
-    data = job.group_of("dp", host.rank)
+    data = host.data
     if job.loss_all_reduce and data:
         host.edge(COMPUTE, DATA_PARALLEL)
         host.collect(data, "all_reduce", "loss", DATA_PARALLEL, 4)
@@ -280,7 +318,7 @@ def _host_phase(host: RankHost, phase: str, marker: str | None, base_ns: int) ->
 
 def _blocking_reductions(host: RankHost) -> Wait:
     job = host.job
-    data = job.group_of("dp", host.rank)
+    data = host.data
     before = host.phase
     for _ in range(job.buckets if data else 0):
         if not job.mpi:

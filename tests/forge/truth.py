@@ -23,7 +23,7 @@ from tests.forge.ownership import (
     device_shares,
     host_shares,
 )
-from tests.forge.plants import hit_list
+from tests.forge.plants import hit_list, tokens
 from tests.forge.record import EPOCH_NS, RankClock
 
 Row = dict[str, int | str | None]
@@ -45,9 +45,18 @@ class Truth:
     iterations: list[Row]
     collectives: list[Row]
 
+    def middle(self) -> int:
+        """True time halfway between the first and the last end of a collective, ns."""
+        ends = [int(row["end_utc_ns"] or 0) - EPOCH_NS for row in self.collectives]
+        return (min(ends) + max(ends)) // 2 if ends else 0
+
+    def correction(self, rank: int, time: int) -> int:
+        """What to add to a rank's own UTC at a true time to get the lowest rank's, ns."""
+        return self.clocks[0].utc(time) - self.clocks[rank].utc(time)
+
     def write(self, folder: Path) -> None:
         """Write `truth.json`, `truth_iterations.csv` and `truth_collectives.csv`; null is empty."""
-        job = self.job
+        job, middle = self.job, self.middle()
         summary = {
             "name": job.name,
             "ranks": job.ranks,
@@ -55,13 +64,27 @@ class Truth:
             "seed": job.seed,
             "gpu": job.gpu,
             "communicators": job.groups(),
+            "roles": job.roles,
             "hosts": [job.host_name(rank) for rank in range(job.ranks)],
             "plants": [{**asdict(plant), "hits": hit_list(job, plant)} for plant in job.plants],
+            "sequence_lengths": job.lengths and {
+                **asdict(job.lengths),
+                "kind": "rotating",
+                "tokens": [
+                    [tokens(job.lengths, rank, i, job.seed) for i in range(job.iterations)]
+                    for rank in range(job.ranks)
+                ],
+            },
+            "contention": job.contention and asdict(job.contention),
+            "middle_utc_ns": EPOCH_NS + middle,
             "clocks": [
                 {
                     "rank": rank,
                     "offset_ns": clock.offset_ns,
                     "drift_ppm": clock.drift_ppb / 1000,
+                    # As a reader must find them: to be added, at `middle_utc_ns`, and its growth.
+                    "correction_ns": self.correction(rank, middle),
+                    "correction_ppm": (self.clocks[0].drift_ppb - clock.drift_ppb) / 1000,
                     "session_start_utc_ns": EPOCH_NS + clock.session_start,
                     "believed_session_start_utc_ns": clock.utc_epoch(),
                 }
@@ -87,7 +110,9 @@ class Account:
     _works: list[Work] = field(default_factory=list)
     _comms: list[Comm] = field(default_factory=list)
     _segments: list[Segment] = field(default_factory=list)
-    _open: list[tuple[int, tuple[int, int], list[int], int]] = field(default_factory=list)
+    _open: list[tuple[int, tuple[int, int], list[int], dict[str, int]]] = field(
+        default_factory=list
+    )
     _host_end: int | None = None
     _device_end: int | None = None
     _latest_work: int = -1
@@ -118,10 +143,12 @@ class Account:
         comms: list[Comm],
         gradients: list[int],
         unrecorded: int,
+        contention: int,
     ) -> None:
         """Take in one iteration: its range, what the host was at, what the device ran.
 
-        `gradients` are the rank's arrivals at gradient reductions. All ns on the rank's clock.
+        `gradients` are the rank's arrivals at gradient reductions. All ns on the rank's clock;
+        `contention` is how much longer its kernels ran for the collectives beside them.
         """
         self._segments += segments
         begin = span[0] if self._host_end is None else self._host_end
@@ -141,18 +168,18 @@ class Account:
         self._comms += comms
         begin = span[0] if self._device_end is None else self._device_end
         self._device_end = max(work[1] for work in works)
-        self._open.append((iteration, (begin, self._device_end), gradients, unrecorded))
+        beside = {"unrecorded_ns": unrecorded, "contention_ns": contention}
+        self._open.append((iteration, (begin, self._device_end), gradients, beside))
 
     def close(self, settled: int) -> None:
         """Close the iterations whose window ends by `settled`: later launches cannot reach it."""
         while self._open and self._open[0][1][1] <= settled:
-            iteration, window, gradients, unrecorded = self._open.pop(0)
+            iteration, window, gradients, beside = self._open.pop(0)
             shares, exposed = device_shares(window, self._works, self._comms, self._segments)
             row = self._row(
                 iteration, "gpu", window, shares=shares, arrivals=gradients, exposed=exposed
             )
-            row["unrecorded_ns"] = unrecorded
-            self.rows.append(row)
+            self.rows.append(row | beside)
             end = window[1]
             self._works = [work for work in self._works if work[1] > end]
             self._comms = [comm for comm in self._comms if comm[1] > end]
@@ -183,7 +210,7 @@ class Account:
         row["work_ns"] = end - begin - shares[EXPOSED]
         row["time_to_all_reduce_ns"] = until(arrivals[-1]) if arrivals else None
         row["time_to_first_all_reduce_ns"] = until(arrivals[0]) if arrivals else None
-        row["unrecorded_ns"] = 0
+        row["unrecorded_ns"] = row["contention_ns"] = 0
         return row
 
 
