@@ -95,7 +95,7 @@ class RankHost:
         extra, factor = planted(self.job, self.rank, self.iteration, phase, on_host=False)
         if phase != "load":
             slow, slower = planted(self.job, self.rank, self.iteration, "device", on_host=False)
-            extra = (extra + slow) // self.job.micro_batches
+            extra = self._per_pass(phase, extra + slow)
             factor *= slower * self.length(phase)
         return round(base_ns * self._factors[phase] * factor) + extra
 
@@ -116,8 +116,12 @@ class RankHost:
             here = plant.where == phase and plant.on_host
             if here and hits(plant, self.rank, self.iteration, self.job.seed):
                 self.push(plant.named)
-                self.t += plant.extra_ns // (self.job.micro_batches if phase != "load" else 1)
+                self.t += self._per_pass(phase, plant.extra_ns)
                 self.pop()
+
+    def _per_pass(self, phase: str, ns: int) -> int:
+        """The part of an iteration's time for one pass through a phase: one micro-batch's."""
+        return ns // self.job.micro_batches if phase in ("forward", "backward") else ns
 
     def enter(self, phase: str) -> None:
         """What the main thread does from here on is meant for another phase."""

@@ -55,8 +55,8 @@ def device_accounts(path: Path) -> Iterator[tuple[int, dict[str, int]]]:
     )
 
     def open_at(time: int) -> str:
-        names = [name for start, end, name in ranges if start <= time < end]
-        return names[-1] if names and names[-1] in PHASES else "other"
+        names = [name for start, end, name in ranges if start <= time < end and name in PHASES]
+        return names[-1] if names else "other"
 
     ops = device_ops(path)
     steps = [(start, end) for start, end, name in ranges if name.startswith("step ")]

@@ -4,7 +4,6 @@ pipelines, uneven batches, contention, pauses. They stand in `scenes.SCENES` wit
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import Literal
 
@@ -21,6 +20,7 @@ from tests.forge.job import (
     Work,
     pipeline_groups,
 )
+from tests.forge.plants import some_iterations
 
 
 def pipeline(
@@ -78,7 +78,7 @@ def pipeline(
                 (rank if rank >= 0 else ranks - stages + stages // 2,),
                 extra_ns=0 if multiplied else round(extra_ms * MILLISECOND),
                 factor=factor if multiplied else 1.0,
-                iterations=_some(seed, iterations) if kind == "transient" else (),
+                iterations=some_iterations(seed, iterations) if kind == "transient" else (),
                 every=every if kind == "periodic" else 1,
             ),
         )
@@ -123,6 +123,8 @@ def contention(
     factor: float = 1.3,
     extra_ms: float = 8.0,
     only: int = -1,
+    noise: float = 0.03,
+    walk: float = 0.0,
 ) -> Job:
     """Kernels run slower beside a collective: whoever waits longest computes slowest beside it.
 
@@ -133,9 +135,16 @@ def contention(
     extra = round(extra_ms * MILLISECOND)
     plants = (Plant("periodic", "forward", (1 % ranks,), extra_ns=extra, every=5, offset=2),)
     suffering = Contention(factor, (only,) if only >= 0 else ())
-    job = Job("contention", ranks, iterations, seed, contention=suffering)
-    network = Network(transfer_ns=(MILLISECOND, 3 * MILLISECOND))
-    return replace(job, network=network, plants=() if only >= 0 else plants)
+    return Job(
+        "contention",
+        ranks,
+        iterations,
+        seed,
+        network=Network(transfer_ns=(MILLISECOND, 3 * MILLISECOND)),
+        noise=Noise(sigma=noise, walk=walk),
+        plants=() if only >= 0 else plants,
+        contention=suffering,
+    )
 
 
 def garbage(
@@ -146,6 +155,8 @@ def garbage(
     rank: int = 2,
     where: Where = "forward",
     extra_ms: float = 12.0,
+    noise: float = 0.03,
+    walk: float = 0.0,
 ) -> Job:
     """Python collects garbage on one rank now and then: the host pauses and its device starves.
 
@@ -156,15 +167,9 @@ def garbage(
         where,
         (rank % ranks,),
         extra_ns=round(extra_ms * MILLISECOND),
-        iterations=_some(seed, iterations),
+        iterations=some_iterations(seed, iterations),
         on_host=True,
         named="gc.collect",
     )
-    return Job("garbage", ranks, iterations, seed, plants=(plant,))
-
-
-def _some(seed: int, iterations: int) -> tuple[int, ...]:
-    """A tenth of the iterations, warm-up left out."""
-    later = range(min(3, iterations), iterations)
-    count = max(1, len(later) // 10) if later else 0
-    return tuple(sorted(random.Random(f"{seed}/hits").sample(later, count)))
+    job = Job("garbage", ranks, iterations, seed, plants=(plant,))
+    return replace(job, noise=Noise(sigma=noise, walk=walk))

@@ -56,6 +56,13 @@ def tokens(lengths: Lengths, rank: int, iteration: int, seed: int) -> int:
     return max(1, round(lengths.mean * math.exp(rng.gauss(0.0, lengths.sigma))))
 
 
+def some_iterations(seed: int, iterations: int) -> tuple[int, ...]:
+    """A tenth of a job's iterations, drawn after its warm-up: those of a transient plant."""
+    later = range(min(3, iterations), iterations)
+    count = max(1, len(later) // 10) if later else 0
+    return tuple(sorted(random.Random(f"{seed}/hits").sample(later, count)))
+
+
 def hit_list(job: Job, plant: Plant) -> list[tuple[int, int]]:
     """Every (rank, iteration) that a plant hits, in order of iteration."""
     return [

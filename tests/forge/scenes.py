@@ -25,6 +25,7 @@ from tests.forge.job import (
     tensor_groups,
 )
 from tests.forge.parallel_scenes import contention, garbage, pipeline, sequence_lengths
+from tests.forge.plants import some_iterations
 
 NO_LOAD = Markers(load=None)
 
@@ -216,11 +217,6 @@ def planted(
         hit = tuple(range(ranks // 2, ranks))
     elif kind == "rotating":
         hit = tuple(range(ranks))
-    iterations_hit: tuple[int, ...] = ()
-    if kind == "transient":
-        later = range(min(3, iterations), iterations)
-        count = max(1, len(later) // 10) if later else 0
-        iterations_hit = tuple(sorted(random.Random(f"{seed}/hits").sample(later, count)))
     multiplied = where in ("device", "kernel", "data")
     plant = Plant(
         kind,
@@ -228,7 +224,7 @@ def planted(
         hit,
         extra_ns=0 if multiplied else round(extra_ms * MILLISECOND),
         factor=factor if multiplied else 1.0,
-        iterations=iterations_hit,
+        iterations=some_iterations(seed, iterations) if kind == "transient" else (),
         every=every if kind == "periodic" else 1,
         on_host=on_host,
         kernel=kernel,

@@ -71,6 +71,9 @@ def gpu_step(host: RankHost, iteration: int) -> Wait:
                 yield from _forward(host)
             for micro in range(job.micro_batches):
                 yield from _backward(host, reducing and micro == last)
+            for pair, stream in ((host.before, PREVIOUS_STAGE), (host.after, NEXT_STAGE)):
+                if pair is not None:  # the step is not over before its last sends are
+                    host.edge(stream, COMPUTE)
         else:
             for micro in range(job.micro_batches):
                 yield from _forward(host)
