@@ -88,7 +88,7 @@ def pipeline(
         iterations,
         seed,
         communicators=pipeline_groups(ranks, stages),
-        work=Work(forward_kernels=4, backward_kernels=6, optimizer_kernels=3),
+        work=Work(forward_kernels=2, backward_kernels=3, optimizer_kernels=2),
         noise=Noise(sigma=noise, walk=walk),
         plants=plants,
         buckets=2,
