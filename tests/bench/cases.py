@@ -84,7 +84,7 @@ class Case:
             case "rotating", "sequence lengths":
                 return scene("sequence_lengths", *size, **noise)
             case "structural", "last stage":
-                return scene("pipeline", *size, slow="stage", factor=1 + 2 * self.effect, **noise)
+                return scene("pipeline", *size, slow="stage", factor=1 + 2.5 * self.effect, **noise)
             case "structural", _:
                 return scene("planted", *size, kind="structural", extra_ms=extra_ms, **noise)
             case "pipeline", where:
