@@ -20,8 +20,10 @@ from rankscope.compare.problems import (
     blind_ranks,
     communication_problems,
     grouped,
+    inferred,
     missing_ranks,
 )
+from rankscope.compare.roles import Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Selection, choose_clock, common_iterations, select
 from rankscope.compare.verdict import Evidence, inconclusive, judge
 from rankscope.compare.waits import Waits, split, timed
@@ -35,9 +37,6 @@ from rankscope.records import (
     RunFrames,
     Verdict,
 )
-
-ALL = "all"
-"""The one role of ranks that nobody told apart."""
 
 
 class Analysis:
@@ -58,6 +57,15 @@ class Analysis:
         self.frames = renumbered(frames, shifts)
         self.options = options
         self.matched_by = "ordinal" if counted else "number"
+
+    @cached_property
+    def roles(self) -> Roles:
+        """Which ranks do the same work by design: as given, else as inferred."""
+        ranks = self.frames.ranks["rank"].sort().to_list()
+        if self.options.roles is not None:
+            return given_roles(self.options.roles, ranks, self.world_size)
+        hosts = dict(self.frames.ranks.select("rank", "host").iter_rows())
+        return inferred_roles(ranks, hosts, self.matched.instances, self.frames.activities)
 
     @cached_property
     def clock(self) -> tuple[str, str]:
@@ -124,6 +132,10 @@ class Analysis:
         places = ("device", "host") if self.clock[0] == "gpu" else ("host",)
         return split(instances, exposed, places)
 
+    @property
+    def _role(self) -> pl.Expr:
+        return pl.col("rank").replace_strict(self.roles.of, return_dtype=pl.String)
+
     @cached_property
     def _all_waits(self) -> Waits:
         return self.waits()
@@ -141,7 +153,7 @@ class Analysis:
             .join(self.frames.ranks.select("rank", "host"), on="rank")
             .join(self.measures.drop("clock"), on=["rank", "iteration"], how="left")
             .join(waits, on=["rank", "iteration"], how="left")
-            .with_columns(role=pl.lit(ALL))
+            .with_columns(role=self._role)
         )
         nothing = pl.col("exposed_communication_ns") == 0
         partners = ["wait_ns", "collective_wait_ns", "collective_transfer_ns"]
@@ -191,7 +203,16 @@ class Analysis:
         assert self.flag_metric is not None
         hosts = dict(self.frames.ranks.select("rank", "host").iter_rows())
         verdict = judge(
-            Evidence(self.flags, self.chosen, self.flag_metric, hosts, len(self.missing_ranks))
+            Evidence(
+                self.flags,
+                self.chosen,
+                self.flag_metric,
+                hosts,
+                len(self.missing_ranks),
+                self.frames.activities,
+                self.roles.replicas,
+                lambda ranks, iterations: None,
+            )
         )
         hesitation = doubt(self._standing) if verdict.kind == "balanced" else None
         return verdict if hesitation is None else inconclusive(*hesitation)
@@ -224,6 +245,7 @@ class Analysis:
             matched_by=self.matched_by,
             clocks_aligned=bool(tied) and {*tied} >= {*self.frames.ranks["rank"]},
             clock_method=self.matched.solved.method,
+            roles=self.roles.source,
             residual_ns=max((fit.spread_ns for fit in tied.values()), default=None),
             offsets_ns={rank: fit.offset_ns for rank, fit in tied.items()},
             drift_ppm={rank: fit.drift_ppm for rank, fit in tied.items()},
@@ -249,6 +271,8 @@ class Analysis:
                     "ingest them all with the same ones to compare their phases",
                 )
             )
+        if self.roles.source == "inferred":
+            found.append(inferred(self.roles.of))
         return (*found, *self._pairing, *self._stored(), *self.selection.problems)
 
     def facts_or_none(self) -> RunFacts | None:
@@ -293,12 +317,10 @@ class Analysis:
 
     def _ranks(self, ranked: pl.DataFrame, names: list[str]) -> pl.DataFrame:
         waits = self.waits(self.selection.numbers).by_rank
-        frame = self.frames.ranks.select("rank", "host", role=pl.lit(ALL), report="path").join(
+        frame = self.frames.ranks.select("rank", "host", role=self._role, report="path").join(
             ranked, on="rank"
         )
-        for name in names:
-            z = compare_scores.modified_z(ranked, name).rename({"z": f"{name}_z"})
-            frame = frame.join(z, on="rank")
+        frame = frame.with_columns(compare_scores.role_z(name) for name in names)
         frame = frame.join(waits, on="rank", how="left").sort("rank")
         if self.missing_ranks or self.flag_metric != "work":
             unknown = {"last_arriver_share": pl.Float64, "cost_ns": pl.Int64, "gain_ns": pl.Int64}

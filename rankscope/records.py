@@ -166,6 +166,17 @@ class MetricSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that took longer than on the role's median rank, in the flagged iterations."""
+
+    kind: str  # kernel | copy | set | idle | range
+    name: str
+    excess_ns: int  # mean per flagged iteration
+    share: float  # of the rank's excess
+    suspect: str  # device | data | contention | starving | loader | copies | garbage collection | …
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """Who is slow, in what, when, and what it costs; `sentence` says it in words."""
 
@@ -184,6 +195,9 @@ class Verdict:
     gain: float | None
     sentence: str
     next: str
+    since: int | None = None  # the iteration from which on the rank is slow
+    interval: tuple[float, float] | None = None  # 95 % bootstrap interval of `excess`
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +253,7 @@ class Options:
     clock: str = "auto"
     statistic: str = "mean"
     include_warmup: bool = False
+    roles: str | None = None  # as the option --roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +272,7 @@ class RunFacts:
     matched_by: str
     clocks_aligned: bool  # all ranks' clocks are tied together
     clock_method: str  # by what
+    roles: str  # given | inferred | none
     residual_ns: int | None  # the largest of those that are tied; None if none are
     offsets_ns: dict[int, int]
     drift_ppm: dict[int, float]

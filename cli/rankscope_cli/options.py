@@ -100,6 +100,14 @@ StatisticOption = Annotated[
 IncludeWarmup = Annotated[
     bool, typer.Option("--include-warmup", help="Keep the iterations that warm-up leaves out.")
 ]
+RolesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--roles",
+        metavar="SPEC",
+        help="What ranks do by design: tp=2,pp=4,dp=8 (fastest-varying first), or a CSV rank,role.",
+    ),
+]
 IterationOption = Annotated[
     str | None,
     typer.Option(
@@ -126,7 +134,11 @@ RankPattern = Annotated[
 
 
 def looking(
-    iter_range: str | None, clock: Clock, statistic: Statistic, include_warmup: bool
+    iter_range: str | None,
+    clock: Clock,
+    statistic: Statistic,
+    include_warmup: bool,
+    roles: str | None = None,
 ) -> Options:
     """How to look at a run, as the options of a command say."""
     from rankscope.compare.selection import parse_range
@@ -137,4 +149,5 @@ def looking(
         clock=clock.value,
         statistic=statistic.value,
         include_warmup=include_warmup,
+        roles=roles,
     )

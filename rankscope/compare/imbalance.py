@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from rankscope.compare.flags import modified_z
 from rankscope.records import MetricSummary, Score
 
 STATISTICS = ("mean", "median", "p95")
@@ -63,10 +64,8 @@ def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSu
     )
 
 
-def modified_z(ranked: pl.DataFrame, metric: str) -> pl.DataFrame:
-    """rank, z: 0.6745 (x - median) / MAD of the scores, the MAD at least 0.5 % of the median."""
-    value = pl.col(f"{metric}_ns").cast(pl.Float64)
-    spread = (value - value.median()).abs().median()
-    floored = pl.max_horizontal(spread, 0.005 * value.median().abs())
-    z = pl.when(floored > 0).then(0.6745 * (value - value.median()) / floored)
-    return ranked.select("rank", z=z)
+def role_z(metric: str) -> pl.Expr:
+    """`<metric>_z`: the modified z of the scores within `role`; null where all are 0."""
+    value = pl.col(f"{metric}_ns")
+    z = modified_z(value.cast(pl.Float64), ["role"])
+    return pl.when(value.median().over("role").is_not_null()).then(z).alias(f"{metric}_z")

@@ -44,6 +44,19 @@ def blind_ranks(blind: tuple[int, ...], ranks: int) -> Problem:
     )
 
 
+def inferred(of: dict[int, str]) -> Problem:
+    """Roles that nobody gave."""
+    groups: dict[str, list[int]] = {}
+    for rank, role in of.items():
+        groups.setdefault(role, []).append(rank)
+    told = "; ".join(f"{role!r}: {listed(ranks)}" for role, ranks in list(groups.items())[:8])
+    return Problem(
+        "roles-inferred",
+        f"ranks do different work, as who reduces gradients together tells ({told}); each is "
+        "compared with its like. --roles says it surely",
+    )
+
+
 def communication_problems(
     matched: Matched, by_group: pl.DataFrame, ranks: list[int]
 ) -> list[Problem]:

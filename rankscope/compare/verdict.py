@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import NormalDist
 
 import polars as pl
 
+from rankscope.compare.cause import findings, told
 from rankscope.compare.flags import (
     FEW_RANKS,
     LEAST_EXCESS,
@@ -16,7 +17,9 @@ from rankscope.compare.flags import (
     modified_z,
     surely_slow,
 )
+from rankscope.compare.pattern import PERSISTENT, Pattern, interval, pattern
 from rankscope.compare.problems import listed
+from rankscope.compare.structure import heavy_role, whole_hosts
 from rankscope.compare.words import accusation, ms, plural, who
 from rankscope.records import Verdict
 
@@ -35,19 +38,11 @@ STRONG = 0.10
 UNLIKELY = 0.001
 """Chance of so many flags on one rank if they fell anywhere, over all ranks."""
 
-PERSISTENT = 0.5
-"""Share of the iterations in which a persistent straggler's excess matters."""
-
 MANY = 0.25
 """Share of the ranks from which on slow ranks are a group, not stragglers."""
 
 ROTATING_COST = 0.02
 ROTATING_RANKS = 3
-PERIOD_FIT = 0.8
-
-
-Pattern = tuple[str, int | None, list[int]]
-"""Class, period and iterations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +50,20 @@ class Evidence:
     """What a verdict rests on."""
 
     flags: pl.DataFrame  # as `flags.flag` returns it
-    wide: pl.DataFrame  # rank, iteration, work_ns, iteration_ns
+    wide: pl.DataFrame  # rank, role, iteration, `<metric>_ns`
     metric: str  # what was flagged: work, or load where work is unknown
     hosts: dict[int, str | None]
     missing: int  # ranks of the job that no report is of
+    activities: pl.DataFrame  # ACTIVITIES
+    replicas: bool  # it is known that the ranks of a role do the same work
+    replayed: Callable[[tuple[int, ...], list[int]], int | None]
+    """Time saved if the ranks were at their role's median in the iterations; None: unknown."""
 
 
-def inconclusive(reason: str, settle: str) -> Verdict:
+def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdict:
     """No verdict: why, and what would settle it."""
     return Verdict(
-        kind="inconclusive", ranks=(), roles=(), hosts=(), cause=None, cause_share=None,
+        kind="inconclusive", ranks=(), roles=(), hosts=hosts, cause=None, cause_share=None,
         excess_ns=None, excess=None, iterations=(), iterations_share=None, period=None,
         gain_ns=None, gain=None, sentence=f"Inconclusive: {reason}.", next=settle,
     )  # fmt: skip
@@ -73,21 +72,29 @@ def inconclusive(reason: str, settle: str) -> Verdict:
 def judge(evidence: Evidence) -> Verdict:
     """The verdict of a run of several ranks with enough iterations."""
     flagged = evidence.flags.filter("flagged")
-    count = evidence.flags["iteration"].n_unique()
+    numbers = evidence.flags["iteration"].unique().sort().to_list()
+    count = len(numbers)
     total = _total(evidence.flags)
     ranks = evidence.flags["rank"].n_unique()
     slow = _always_slow(evidence.flags, count)
     group = slow if len(slow) >= max(MANY * ranks, 2) else []
     accused = _accused(evidence, ranks, total)
+    minority = 2 * len(group) < ranks and evidence.replicas
+    if group and minority and whole_hosts(group, evidence.hosts):
+        accused = [*accused, *(rank for rank in group if rank not in accused)]
+        group = []  # their host, for they do what the others do
     if not group:
         accused += [rank for rank in _outliers(evidence.flags, slow) if rank not in accused]
-    patterns = {rank: _pattern(_of(evidence.flags, rank), count) for rank in accused}
+    patterns = {rank: pattern(_of(evidence.flags, rank), numbers) for rank in accused}
     # One of a group that is slow all the time stands out only if it is slow in another way.
-    accused = [rank for rank in accused if rank not in group or patterns[rank][0] != "persistent"]
+    accused = [rank for rank in accused if rank not in group or patterns[rank].kind != "persistent"]
     if accused:
         return _accusation(accused, patterns, evidence, count, total)
     if group:
         return _group(group, evidence)
+    heavy = heavy_role(evidence.wide, evidence.metric)
+    if heavy is not None:
+        return _structural(*heavy, evidence, count, total)
     cost = _sum(flagged["excess_ns"]) / total if total else 0.0
     if cost >= ROTATING_COST and flagged["rank"].n_unique() >= ROTATING_RANKS:
         return _rotating(flagged, count, cost)
@@ -160,81 +167,57 @@ def _accusation(
     """The class of the worst rank, with others that are slow in the same way."""
     mine = {rank: _of(evidence.flags, rank) for rank in accused}
     worst = accused[0]
-    kind, period, iterations = patterns[worst]
-    causes = {rank: _cause(mine[rank], [rank], patterns[rank][2]) for rank in accused}
+    found = patterns[worst]
+    causes = {rank: _cause(mine[rank], [rank], patterns[rank].iterations) for rank in accused}
     ranks = tuple(
         sorted(
             rank
             for rank in accused
-            if patterns[rank][0] == kind and causes[rank][0] == causes[worst][0]
+            if patterns[rank].kind == found.kind and causes[rank][0] == causes[worst][0]
         )
     )
-    iterations = sorted({number for rank in ranks for number in patterns[rank][2]})
+    iterations = sorted({number for rank in ranks for number in patterns[rank].iterations})
     chosen = pl.concat(
-        [mine[rank].filter(pl.col("iteration").is_in(patterns[rank][2])) for rank in ranks]
+        [mine[rank].filter(pl.col("iteration").is_in(patterns[rank].iterations)) for rank in ranks]
     )
     excess = round(_sum(chosen["excess_ns"]) / chosen.height)
-    typical = int(evidence.flags.select(lower_median(pl.col("length_ns"))).item())
+    theirs = evidence.flags.filter(pl.col("role").is_in(chosen["role"].unique().implode()))
+    typical = int(theirs.select(lower_median(pl.col("length_ns"))).item())
     cause, share = causes[worst]
-    gain = _gain(evidence, ranks, iterations)
+    gain = evidence.replayed(ranks, iterations)
+    gain = _gain(evidence, ranks, iterations) if gain is None else gain
+    why = findings(
+        evidence.activities,
+        dict(evidence.wide.select("rank", "role").unique().iter_rows()),
+        chosen,
+        cause,
+    )
+    hosts = whole_hosts(ranks, evidence.hosts)
+    inside = f" In it: {'; '.join(map(told, why))}." if why else ""
     rest = _also(evidence.flags.filter("flagged"), set(ranks), total)
-    whose = who(ranks, evidence.hosts)
     return Verdict(
-        kind=kind,
+        kind=found.kind,
         ranks=ranks,
         roles=(),
-        hosts=(),
+        hosts=hosts,
         cause=cause,
         cause_share=share,
         excess_ns=excess,
         excess=excess / typical if typical else None,
         iterations=tuple(iterations),
         iterations_share=len(iterations) / count,
-        period=period,
+        period=found.period,
         gain_ns=gain,
         gain=gain / total if gain is not None and total else None,
         sentence=accusation(
-            whose, len(ranks), kind, period, iterations, count, cause, share, excess, typical, gain,
-            total, evidence.metric,
+            who(ranks, evidence.hosts, hosts), len(hosts or ranks), found, iterations, count, cause,
+            share, excess, typical, inside, gain, total, evidence.metric,
         ) + rest + _reserve(evidence),
         next="open its report beside a normal one: rankscope pick-reports",
+        since=found.since,
+        interval=interval(chosen["excess_ns"] / typical) if typical else None,
+        findings=why,
     )  # fmt: skip
-
-
-def _pattern(mine: pl.DataFrame, count: int) -> Pattern:
-    """Class, period and iterations of one accused rank.
-
-    Small flags among large ones are noise beside the pattern: what counts for the class is at
-    least half of the upper quartile of its flagged excess.
-    """
-    flagged = mine.filter("flagged")
-    limit = flagged["excess_ns"].quantile(0.75, "higher") or 0
-    large = flagged.filter(pl.col("excess_ns") >= limit / 2)["iteration"].sort().to_list()
-    period = _period(large, count)
-    if period is not None:
-        return "periodic", period, large
-    matters = mine.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
-    if matters.height >= PERSISTENT * count:
-        return "persistent", None, matters["iteration"].sort().to_list()
-    return "transient", None, large
-
-
-def _period(iterations: list[int], count: int) -> int | None:
-    """k where the iterations are nearly all of every k-th, k ≥ 2, over most of the run."""
-    if len(iterations) < 3:
-        return None
-    gaps = sorted(b - a for a, b in pairwise(iterations))
-    period = gaps[len(gaps) // 2]
-    if period < 2:
-        return None
-    phase = max(
-        {number % period for number in iterations},
-        key=lambda each: sum(number % period == each for number in iterations),
-    )
-    hits = sum(number % period == phase for number in iterations)
-    expected = max(count // period, 3)
-    fits = hits >= PERIOD_FIT * len(iterations) and hits >= PERIOD_FIT * expected
-    return period if fits else None
 
 
 def _cause(
@@ -242,6 +225,11 @@ def _cause(
 ) -> tuple[str | None, float]:
     """The phase that explains most of the ranks' excess, and its share of it."""
     mine = flags.filter(pl.col("rank").is_in(ranks) & pl.col("iteration").is_in(iterations))
+    return _largest(mine)
+
+
+def _largest(mine: pl.DataFrame) -> tuple[str | None, float]:
+    """The phase with most of `excess_ns`, and its share."""
     sums = {
         name.removesuffix("_excess"): _sum(mine[name].drop_nulls())
         for name in mine.columns
@@ -300,10 +288,8 @@ def _group(slow: list[int], evidence: Evidence) -> Verdict:
     excess = round(_sum(theirs["excess_ns"]) / theirs.height)
     typical = int(evidence.flags.select(lower_median(pl.col("length_ns"))).item())
     cause, share = _cause(theirs, slow, theirs["iteration"].unique().to_list())
-    slow_hosts = {evidence.hosts.get(rank) for rank in slow}
-    on_them = {rank for rank in ranks if evidence.hosts.get(rank) in slow_hosts}
-    hosts = on_them == {*slow} and on_them != {*ranks} and None not in slow_hosts
-    where = f", all those of {', '.join(sorted(map(str, slow_hosts)))}," if hosts else ""
+    hosts = whole_hosts(slow, evidence.hosts)
+    where = f", all those of {', '.join(hosts)}," if hosts else ""
     return inconclusive(
         f"{len(slow)} of {len(ranks)} ranks ({listed(slow)}){where} need {ms(excess)} "
         f"more {evidence.metric} than the median rank, {excess / typical:.0%} of the median "
@@ -311,8 +297,32 @@ def _group(slow: list[int], evidence: Evidence) -> Verdict:
         f"{share:.0%} of it in {cause}: their host may be slow, or their part of the job larger "
         "by design",
         "if their part is larger by design, nobody is slow; if not, compare one of them with one "
-        "of the others: rankscope pick-reports --metric work",
+        "of the others: rankscope pick-reports --metric work; --roles tells what is by design",
+        hosts,
     )
+
+
+def _structural(
+    role: str, apart: pl.DataFrame, evidence: Evidence, count: int, total: int
+) -> Verdict:
+    """A role that needs more than the others in most iterations."""
+    ranks = evidence.wide.filter(pl.col("role") == role)["rank"].unique().sort().to_list()
+    hit = apart.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
+    excess = round(_sum(hit["excess_ns"]) / hit.height)
+    typical = int(apart.select(lower_median(pl.col("length_ns"))).item())
+    cause, share = _largest(hit)
+    return Verdict(
+        kind="structural", ranks=(), roles=(role,), hosts=(), cause=cause, cause_share=share,
+        excess_ns=excess, excess=excess / typical if typical else None,
+        iterations=tuple(hit["iteration"].sort().to_list()), iterations_share=hit.height / count,
+        period=None, gain_ns=None, gain=None,
+        sentence=f"By design: the {plural(len(ranks), 'rank')} of role {role!r} ({listed(ranks)}) "
+        f"need {ms(excess)} more {evidence.metric} than the median role in {hit.height} of {count} "
+        f"iterations, {excess / typical:.0%} of the iteration"
+        f"{'' if cause is None else f', {share:.0%} of it in {cause}'}; no rank is to blame.",
+        next="balance what the roles are given: layers per stage, embedding and loss",
+        interval=interval(hit["excess_ns"] / typical) if typical else None,
+    )  # fmt: skip
 
 
 def _rotating(flagged: pl.DataFrame, count: int, cost: float) -> Verdict:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from rankscope.compare.pattern import Pattern
 from rankscope.compare.problems import listed
 
 
 def accusation(
-    who: str, ranks: int, kind: str, period: int | None, iterations: list[int], count: int,
-    cause: str | None, share: float, excess: int, typical: int, gain: int | None, total: int,
-    metric: str,
+    who: str, several: int, pattern: Pattern, iterations: list[int], count: int,
+    cause: str | None, share: float, excess: int, typical: int, inside: str, gain: int | None,
+    total: int, metric: str,
 ) -> str:  # fmt: skip
     """Who is slow, when, by how much, in what, and what fixing it would save."""
-    verb, them = ("is", "it") if ranks == 1 else ("are", "them")
+    verb, them = ("is", "it") if several == 1 else ("are", "them")
     when = {
         "persistent": f"in {len(iterations)} of {count} iterations",
-        "periodic": f"in every {ordinal(period or 0)} iteration ({listed(iterations)})",
+        "periodic": f"in every {ordinal(pattern.period or 0)} iteration ({listed(iterations)})",
         "transient": f"in {plural(len(iterations), 'iteration')} ({listed(iterations)}) of {count}",
-    }[kind]
+    }[pattern.kind]
+    if pattern.since is not None:
+        when += f", all since iteration {pattern.since}"
     part = "" if cause is None else f" {share:.0%} of it in {cause}."
     costs = (
         ""
@@ -25,12 +28,15 @@ def accusation(
     )
     return (
         f"{who} {verb} slow {when}: {ms(excess)} more {metric} than the median rank, "
-        f"{excess / typical:.0%} of the median iteration;{part}{costs}"
+        f"{excess / typical:.0%} of the median iteration;{part}{inside}{costs}"
     )
 
 
-def who(ranks: tuple[int, ...], hosts: dict[int, str | None]) -> str:
-    """`Rank 1 (node0)`, `Ranks 1, 2`."""
+def who(ranks: tuple[int, ...], hosts: dict[int, str | None], slow_hosts: tuple[str, ...]) -> str:
+    """`Rank 1 (node0)`, `Ranks 1, 2`, `Host node1 (ranks 4, 5, 6, 7)`."""
+    if slow_hosts:
+        word = "Host" if len(slow_hosts) == 1 else "Hosts"
+        return f"{word} {', '.join(slow_hosts)} (ranks {listed(list(ranks))})"
     if len(ranks) > 1:
         return f"Ranks {listed(list(ranks))}"
     host = hosts.get(ranks[0])

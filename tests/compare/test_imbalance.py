@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from rankscope.compare.flags import flag
-from rankscope.compare.imbalance import modified_z, scores, summarise
+from rankscope.compare.imbalance import role_z, scores, summarise
 from rankscope.compare.metrics import METRICS, check_metrics
 from rankscope.errors import UsageError
 from rankscope.records import MetricSummary
@@ -62,13 +62,20 @@ def test_unknown_is_no_zero() -> None:
     assert (unknown.mean, unknown.min, unknown.max, unknown.lost_ns) == (None,) * 4
 
 
+def z_of(work: list[int], roles: list[str]) -> list[float]:
+    return pl.DataFrame({"role": roles, "work_ns": work}).select(role_z("work"))["work_z"].to_list()
+
+
 def test_modified_z_by_hand() -> None:
-    ranked = pl.DataFrame({"rank": range(5), "work_ns": [100, 102, 98, 101, 150]})
-    z = modified_z(ranked, "work")["z"].to_list()
+    z = z_of([100, 102, 98, 101, 150], ["all"] * 5)
     assert z[4] == pytest.approx(0.6745 * (150 - 101) / 1)
     assert z[3] == 0
-    equal = pl.DataFrame({"rank": range(3), "work_ns": [1000, 1000, 1100]})
-    assert modified_z(equal, "work")["z"][2] == pytest.approx(0.6745 * 100 / 5)  # MAD floored
+    floored = z_of([1000, 1000, 1100], ["all"] * 3)[2]
+    assert floored == pytest.approx(0.6745 * 100 / 5)
+
+
+def test_z_compares_a_rank_with_its_role() -> None:
+    assert z_of([100, 100, 104, 300, 300, 300], ["a"] * 3 + ["b"] * 3)[3:] == [0, 0, 0]
 
 
 def test_flags_need_five_percent_of_the_iteration() -> None:

@@ -18,6 +18,7 @@ from rankscope_cli.options import (
     IncludeWarmup,
     IterRange,
     Quiet,
+    RolesOption,
     Statistic,
     StatisticOption,
     Verbose,
@@ -45,6 +46,7 @@ def imbalance(
     by: Annotated[By, typer.Option("--by", help="Rows of the table.")] = By.RANK,
     every: Annotated[bool, typer.Option("--all", help="Every row of the tables.")] = False,
     include_warmup: IncludeWarmup = False,
+    roles: RolesOption = None,
     fail_above: Annotated[
         float | None,
         typer.Option(
@@ -73,7 +75,7 @@ def imbalance(
     from rankscope.run import open_run
 
     run = open_run(db)
-    analysis = run.analysis(looking(iter_range, clock, statistic, include_warmup))
+    analysis = run.analysis(looking(iter_range, clock, statistic, include_warmup, roles))
     result = analysis.imbalance(check_metrics(metric or []) or None)
     frame = _rows(analysis, result, by)
     if output is Format.JSON:

@@ -18,6 +18,7 @@ from rankscope_cli.options import (
     IncludeWarmup,
     IterRange,
     Quiet,
+    RolesOption,
     Statistic,
     StatisticOption,
     Verbose,
@@ -51,6 +52,7 @@ def pick_reports(
     statistic: StatisticOption = Statistic.MEAN,
     clock: ClockOption = Clock.AUTO,
     include_warmup: IncludeWarmup = False,
+    roles: RolesOption = None,
     view: Annotated[
         Path | None,
         typer.Option(
@@ -88,7 +90,7 @@ def pick_reports(
     from rankscope.render import documents, tables
     from rankscope.run import open_run, picks_of
 
-    analysis = open_run(db).analysis(looking(iter_range, clock, statistic, include_warmup))
+    analysis = open_run(db).analysis(looking(iter_range, clock, statistic, include_warmup, roles))
     picks = picks_of(analysis, metric)
     shown = _show(picks, view, copy_to, open_them)
     problems = [*analysis.problems, *_problems(picks)]

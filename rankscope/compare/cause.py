@@ -1,0 +1,132 @@
+"""What is in the phase that made a rank slow (method section 9, cause)."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.compare.words import ms
+from rankscope.records import Finding
+
+LEAST_SHARE = 0.15
+"""Share of the excess that a finding must explain to be told."""
+
+MOST = 3
+
+SAME = 0.02
+"""Counts and sizes that differ by less are the same work."""
+
+CONTENDED = 0.5
+"""Share of a kernel's excess beside collectives from which on they compete for the device."""
+
+ENOUGH = 50
+"""Flagged iterations that are looked into."""
+
+GARBAGE = r"(?i)\bgc\b|gc\.collect|garbage"
+
+
+def findings(
+    activities: pl.DataFrame,
+    roles: dict[int, str],
+    flagged: pl.DataFrame,
+    phase: str | None,
+) -> tuple[Finding, ...]:
+    """What explains most of the accused ranks' excess, largest first.
+
+    Each activity's time is compared with the role's median in the same iteration; on a rank and
+    iteration without it, it took no time.
+
+    Args:
+        activities: ACTIVITIES.
+        roles: rank → role.
+        flagged: rank, iteration, excess_ns of the accused.
+        phase: the cause; None looks at all phases.
+    """
+    flagged = flagged.filter(pl.col("iteration").is_in(_sample(flagged["iteration"]).implode()))
+    total = int(flagged["excess_ns"].sum() or 0)
+    numbers = flagged["iteration"].unique().implode()
+    here = activities.filter(pl.col("iteration").is_in(numbers))
+    if phase is not None:
+        here = here.filter(pl.col("phase") == phase)
+    if total <= 0 or here.is_empty():
+        return ()
+    excess = _excess(here, roles, flagged.select("rank", "iteration"))
+    rows = excess.filter(pl.col("total_ns") >= LEAST_SHARE * total).sort(
+        pl.col("kind") == "range", "total_ns", descending=[False, True]
+    )
+    garbage = rows.filter((pl.col("kind") == "range") & pl.col("name").str.contains(GARBAGE))
+    told = pl.concat([garbage, rows]).unique(["kind", "name"], keep="first", maintain_order=True)
+    return tuple(
+        Finding(
+            kind=row["kind"],
+            name=row["name"],
+            excess_ns=round(row["total_ns"] / flagged.height),
+            share=min(1.0, row["total_ns"] / total),
+            suspect=_suspect(row, phase),
+        )
+        for row in told.head(MOST).iter_rows(named=True)
+    )
+
+
+def told(finding: Finding) -> str:
+    """The finding in words."""
+    amount, name = ms(finding.excess_ns), finding.name
+    return {
+        "device": f"kernel {name} takes {amount} longer for the same work: the device",
+        "data": f"kernel {name} takes {amount} longer, having more to do: the data",
+        "contention": f"kernel {name} takes {amount} longer, beside collectives that overlap it: "
+        "contention, no cause of its own",
+        "starving": f"the device idles {amount} longer, for the host launches late",
+        "loader": f"the device idles {amount} longer, waiting for data",
+        "garbage collection": f"{amount} of garbage collection ({name})",
+        "copies": f"copies take {amount} longer",
+        "range": f"range {name} takes {amount} longer",
+    }[finding.suspect]
+
+
+def _sample(iterations: pl.Series) -> pl.Series:
+    """Enough of the iterations, evenly."""
+    numbers = iterations.unique().sort()
+    return numbers.gather_every(max(1, len(numbers) // ENOUGH))
+
+
+def _excess(here: pl.DataFrame, roles: dict[int, str], accused: pl.DataFrame) -> pl.DataFrame:
+    """kind, name, and the sums over the accused of what they need more than their role."""
+    values = ["total_ns", "contended_ns", "count", "size"]
+    key = ["rank", "iteration", "kind", "name"]
+    summed = here.group_by(key).agg(pl.col(values).sum())
+    names = summed.select("kind", "name").unique()
+    # every rank and iteration that has activities at all, with every name: 0 where absent
+    every = summed.select("rank", "iteration").unique().join(names, how="cross")
+    full = every.join(summed, on=key, how="left").with_columns(pl.col(values).fill_null(0))
+    full = full.with_columns(
+        role=pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
+    )
+    group = ["role", "iteration", "kind", "name"]
+    mine = full.with_columns(
+        (pl.col(value) - pl.col(value).median().over(group)).alias(value) for value in values
+    ).with_columns(
+        **{f"usual_{value}": full[value] for value in ("count", "size")},
+    )
+    lump = (pl.col("kind") == "kernel") & (pl.col("name") == "")
+    return (
+        mine.filter(~lump)
+        .join(accused, on=["rank", "iteration"], how="semi")
+        .group_by("kind", "name")
+        .agg(pl.col(*values, "usual_count", "usual_size").sum())
+    )
+
+
+def _suspect(row: dict[str, float], phase: str | None) -> str:
+    kind, name = str(row["kind"]), str(row["name"])
+    if kind == "kernel":
+        if row["contended_ns"] >= CONTENDED * row["total_ns"]:
+            return "contention"
+        more = any(
+            abs(row[value]) > SAME * max(row[f"usual_{value}"], 1) for value in ("count", "size")
+        )
+        return "data" if more else "device"
+    if kind == "idle":
+        return "loader" if phase == "load" else "starving"
+    if kind == "range":
+        return "garbage collection" if pl.Series([name]).str.contains(GARBAGE)[0] else "range"
+    return "copies"

@@ -1,0 +1,184 @@
+"""Which ranks do the same work by design: their role (method section 9)."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.errors import UsageError
+
+ALL = "all"
+"""The one role of ranks that nobody told apart."""
+
+REPLICATED = frozenset({"dp", "ddp", "fsdp", "hsdp", "tp", "sp", "cp", "ep"})
+"""Kinds of parallelism whose ranks do the same work on other data, or on other parts of it."""
+
+PIPELINE = "pp"
+
+ALIKE = 0.05
+"""Kernels of equal names and counts whose sizes differ by less are the same work."""
+
+HINT = "like tp=2,pp=4,dp=8 (fastest-varying first), or a CSV file with the columns rank,role"
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The role of every rank.
+
+    `source`: `given`, `inferred` or `none`. `replicas`: whether it is known, and not merely
+    assumed, that the ranks of a role do the same work. `peers`: rank → (previous, next) rank of
+    its pipeline, where `--roles` tells.
+    """
+
+    of: dict[int, str]
+    source: str
+    replicas: bool
+    peers: dict[int, tuple[int | None, int | None]]
+
+
+def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
+    """Roles as the option `--roles` says.
+
+    Ranks are numbered with the first dimension varying fastest. Ranks that differ only in
+    replicated dimensions (data, tensor, sequence, expert) share a role.
+
+    Raises:
+        UsageError: it says nothing sensible, or not for these ranks.
+    """
+    path = Path(spec)
+    if "=" not in spec or path.is_file():
+        return Roles(_from_file(path, ranks), "given", True, {})
+    sizes: dict[str, int] = {}
+    for part in spec.split(","):
+        name, _, size = part.partition("=")
+        name = name.strip().lower()
+        if not name.isidentifier() or not size.strip().isdigit() or int(size) < 1 or name in sizes:
+            raise UsageError(f"--roles {spec!r}: {part!r} is no NAME=SIZE", hint=HINT)
+        sizes[name] = int(size)
+    world = world_size or max(ranks) + 1
+    if prod(sizes.values()) != world:
+        raise UsageError(
+            f"--roles {spec}: that makes {prod(sizes.values())} ranks, the job has {world}",
+            hint=HINT,
+        )
+    places = {rank: _place(rank, sizes) for rank in range(world)}
+    of = {
+        rank: ",".join(
+            f"{name}={value}" for name, value in places[rank].items() if name not in REPLICATED
+        )
+        or ALL
+        for rank in ranks
+    }
+    peers = {}
+    if sizes.get(PIPELINE, 1) > 1:
+        stride = prod(list(sizes.values())[: list(sizes).index(PIPELINE)])
+        for rank in ranks:
+            stage = places[rank][PIPELINE]
+            peers[rank] = (
+                rank - stride if stage > 0 else None,
+                rank + stride if stage < sizes[PIPELINE] - 1 else None,
+            )
+    return Roles(of, "given", True, peers)
+
+
+def inferred_roles(
+    ranks: list[int],
+    hosts: dict[int, str | None],
+    instances: pl.DataFrame,
+    activities: pl.DataFrame,
+) -> Roles:
+    """Roles by who reduces gradients together: ranks that do hold the same parameters.
+
+    Groups whose kernels are alike in names, counts and sizes are one role.
+
+    Args:
+        ranks: all ranks.
+        hosts: rank → host.
+        instances: the matched collectives.
+        activities: ACTIVITIES.
+    """
+    reducing = instances.filter("gradient").select("group", "rank", "members").unique()
+    widest = reducing.sort("members", "group", descending=[True, False]).unique(
+        "rank", keep="first", maintain_order=True
+    )
+    groups = [sorted(members) for members in widest.group_by("group").agg("rank")["rank"].to_list()]
+    groups.sort()
+    alone = dict.fromkeys(ranks, ALL)
+    if widest.height < len(ranks) or any(len(group) < 2 for group in groups):
+        return Roles(alone, "none", False, {})
+    if len(groups) == 1:
+        return Roles(alone, "none", True, {})
+    places = [{hosts[rank] for rank in group} for group in groups]
+    if all(len(place) == 1 for place in places) and len(set.union(*places)) > 1:
+        return Roles(alone, "none", False, {})  # by host: slow hosts would hide among themselves
+    merged = _merged(groups, activities)
+    of = {rank: f"like rank {group[0]}" for group in merged for rank in group}
+    if len(merged) == 1:
+        return Roles(alone, "none", True, {})
+    return Roles(of, "inferred", True, {})
+
+
+def _from_file(path: Path, ranks: list[int]) -> dict[int, str]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        of = {int(row["rank"]): row["role"].strip() for row in rows}
+    except OSError as error:
+        raise UsageError(f"--roles {path}: cannot be read", hint=HINT) from error
+    except (KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
+        raise UsageError(f"--roles {path}: is no CSV of rank,role", hint=HINT) from error
+    lacking = [rank for rank in ranks if not of.get(rank)]
+    if lacking:
+        raise UsageError(
+            f"--roles {path}: gives rank {lacking[0]} no role", hint="give every rank one"
+        )
+    return {rank: of[rank] for rank in ranks}
+
+
+def _place(rank: int, sizes: dict[str, int]) -> dict[str, int]:
+    """Where a rank stands in each dimension."""
+    place = {}
+    for name, size in sizes.items():
+        rank, place[name] = divmod(rank, size)
+    return place
+
+
+def _merged(groups: list[list[int]], activities: pl.DataFrame) -> list[list[int]]:
+    """The groups, those with the same kernels as one."""
+    group_of = {rank: index for index, group in enumerate(groups) for rank in group}
+    kernels = (
+        activities.filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
+        .group_by("rank", "iteration", "name")
+        .agg(pl.col("count", "size").sum())
+        .group_by(
+            "name", group=pl.col("rank").replace_strict(group_of, default=-1, return_dtype=pl.Int64)
+        )
+        .agg(pl.col("count", "size").median())
+    )
+    makeup = {
+        int(group): {row["name"]: (row["count"], row["size"]) for row in part.to_dicts()}
+        for (group,), part in kernels.partition_by("group", as_dict=True).items()
+    }
+    parent = list(range(len(groups)))
+    for one, other in combinations(range(len(groups)), 2):
+        if parent[other] == other and _alike(makeup.get(one, {}), makeup.get(other, {})):
+            parent[other] = parent[one]
+    merged: dict[int, list[int]] = {}
+    for index, group in enumerate(groups):
+        merged.setdefault(parent[index], []).extend(group)
+    return [sorted(group) for group in merged.values()]
+
+
+def _alike(one: dict[str, tuple[float, float]], other: dict[str, tuple[float, float]]) -> bool:
+    if not one or one.keys() != other.keys():
+        return False
+    return all(
+        one[name][0] == other[name][0]
+        and abs(one[name][1] - other[name][1]) <= ALIKE * max(one[name][1], other[name][1])
+        for name in one
+    )
