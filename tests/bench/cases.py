@@ -10,9 +10,10 @@ from tests.forge import Job, scene
 
 WALK = 0.05
 NOISE = 0.03
-ITERATION_MS = 40.0
+ITERATION_MS = 46.0
 COMPUTE_MS = 33.0
 LEAST_EFFECT = 0.10
+"""Of `ITERATION_MS`, which is as long as an iteration with a tenth more in it."""
 
 ACCUSED = ("persistent", "transient", "periodic")
 PHASES = ("load", "forward", "backward", "optimizer")
