@@ -132,8 +132,9 @@ ACTIVITIES = pl.Schema(
         "name": pl.String,  # "" for those without one, and for the lump of lesser ones
         "count": pl.Int64,
         "total_ns": pl.Int64,
-        "contended_ns": pl.Int64,  # part of it with a collective running beside; null for ranges
         "size": pl.Int64,  # blocks of kernels, bytes of copies and sets, else 0
+        "clear_ns": pl.Int64,  # part of total_ns in operations that no collective ran beside
+        "clear_size": pl.Int64,  # their blocks or bytes; both null for ranges and idling
     }
 )
 """What phases are spent on, a row per rank, iteration, phase, kind and name."""

@@ -23,7 +23,7 @@ SAMPLES = 64
 """Pairs of instances that are compared between any two ranks."""
 
 
-def communicators(collectives: pl.DataFrame) -> pl.DataFrame:
+def communicators(collectives: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
     """The communicator that each rank's stream (or kind of host call) stands for.
 
     A stream number is private to a rank. Streams that carry the same operations equally often
@@ -32,22 +32,23 @@ def communicators(collectives: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         collectives: COLLECTIVES of the splittable operations.
+        pipelined: ranks also send to and receive from each other.
 
     Returns:
         rank, place, communicator (as in COLLECTIVES), label (text, the same on every rank) and
         group (number, unique per label and set of members).
     """
     streams = _labelled(collectives)
-    told_apart = streams.group_by("place").agg(labels=pl.col("label").n_unique())
-    several = {place for place, labels in told_apart.iter_rows() if labels > 1}
+    labels = streams.filter(pl.col("place") == "device")["label"].n_unique()
+    spanning = labels == 1 and not pipelined
     parts = []
     for (label, place), part in sorted(
         streams.partition_by("label", "place", as_dict=True).items()
     ):
         group = pl.lit(0, pl.Int64)
-        # A job has some communicator that spans it: a single one needs no telling apart. Host
+        # Something links all ranks of a job: a single communicator must be what does it. Host
         # calls wake up when the scheduler lets them: their ends tell nothing.
-        if place == "device" and place in several and not str(label).startswith(NAMED):
+        if place == "device" and not spanning and not str(label).startswith(NAMED):
             rows = collectives.join(part.select(STREAM), on=STREAM, how="semi")
             told = _groups(rows)
             group = pl.col("rank").replace_strict(told, return_dtype=pl.Int64)

@@ -47,7 +47,8 @@ def match(collectives: pl.DataFrame, utc_starts: dict[int, int | None]) -> Match
         utc_starts: rank → UTC of its report's time 0, None where unknown.
     """
     splittable = collectives.filter(pl.col("operation").is_in(SPLITTABLE))
-    joined = _sorted(splittable.join(communicators(splittable), on=STREAM))
+    pipelined = splittable.height < collectives.filter(pl.col("operation") != "rooted").height
+    joined = _sorted(splittable.join(communicators(splittable, pipelined), on=STREAM))
     sizes = joined.group_by("group").agg(members=pl.col("rank").n_unique().cast(pl.Int64))
     instances = (
         joined.join(sizes, on="group", maintain_order="left")

@@ -15,8 +15,9 @@ MOST = 3
 SAME = 0.02
 """Counts and sizes that differ by less are the same work."""
 
-CONTENDED = 0.5
-"""Share of a kernel's excess beside collectives from which on they compete for the device."""
+CLEARED = 0.5
+"""Where kernels that no collective runs beside show less than this share of a kernel's excess, the
+rest comes from competing with collectives for the device."""
 
 ENOUGH = 50
 """Flagged iterations that are looked into."""
@@ -50,8 +51,8 @@ def findings(
     if total <= 0 or here.is_empty():
         return ()
     excess = _excess(here, roles, flagged.select("rank", "iteration"))
-    rows = excess.filter(pl.col("total_ns") >= LEAST_SHARE * total).sort(
-        pl.col("kind") == "range", "total_ns", descending=[False, True]
+    rows = excess.filter(pl.col("excess_total_ns") >= LEAST_SHARE * total).sort(
+        pl.col("kind") == "range", "excess_total_ns", descending=[False, True]
     )
     garbage = rows.filter((pl.col("kind") == "range") & pl.col("name").str.contains(GARBAGE))
     told = pl.concat([garbage, rows]).unique(["kind", "name"], keep="first", maintain_order=True)
@@ -59,8 +60,8 @@ def findings(
         Finding(
             kind=row["kind"],
             name=row["name"],
-            excess_ns=round(row["total_ns"] / flagged.height),
-            share=min(1.0, row["total_ns"] / total),
+            excess_ns=round(row["excess_total_ns"] / flagged.height),
+            share=min(1.0, row["excess_total_ns"] / total),
             suspect=_suspect(row, phase),
         )
         for row in told.head(MOST).iter_rows(named=True)
@@ -90,41 +91,53 @@ def _sample(iterations: pl.Series) -> pl.Series:
 
 
 def _excess(here: pl.DataFrame, roles: dict[int, str], accused: pl.DataFrame) -> pl.DataFrame:
-    """kind, name, and the sums over the accused of what they need more than their role."""
-    values = ["total_ns", "contended_ns", "count", "size"]
+    """kind, name, what the accused need more of it than their role, and what is usual there.
+
+    `clear_excess_ns` is what they would need more if all their operations ran as those do that no
+    collective runs beside: by time per block; null where no such run on both sides.
+    """
+    values = ["total_ns", "count", "size", "clear_ns", "clear_size"]
     key = ["rank", "iteration", "kind", "name"]
     summed = here.group_by(key).agg(pl.col(values).sum())
     names = summed.select("kind", "name").unique()
     # every rank and iteration that has activities at all, with every name: 0 where absent
     every = summed.select("rank", "iteration").unique().join(names, how="cross")
-    full = every.join(summed, on=key, how="left").with_columns(pl.col(values).fill_null(0))
-    full = full.with_columns(
-        role=pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
-    )
+    role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
     group = ["role", "iteration", "kind", "name"]
-    mine = full.with_columns(
-        (pl.col(value) - pl.col(value).median().over(group)).alias(value) for value in values
-    ).with_columns(
-        **{f"usual_{value}": full[value] for value in ("count", "size")},
-    )
+    rate = pl.col("clear_ns") / pl.col("clear_size")
     lump = (pl.col("kind") == "kernel") & (pl.col("name") == "")
     return (
-        mine.filter(~lump)
+        every.join(summed, on=key, how="left")
+        .filter(~lump)
+        .with_columns(pl.col(values).fill_null(0), role=role)
+        .with_columns(
+            *(pl.col(name).median().over(group).alias(f"usual_{name}") for name in values[:3]),
+            rate=pl.when(pl.col("clear_size") > 0).then(rate),
+        )
+        .with_columns(slower=pl.col("rate") - pl.col("rate").median().over(group))
         .join(accused, on=["rank", "iteration"], how="semi")
         .group_by("kind", "name")
-        .agg(pl.col(*values, "usual_count", "usual_size").sum())
+        .agg(
+            *(
+                (pl.col(name) - pl.col(f"usual_{name}")).sum().alias(f"excess_{name}")
+                for name in values[:3]
+            ),
+            pl.col("usual_count", "usual_size").sum(),
+            clear_excess_ns=(pl.col("slower").mean() * pl.col("size").sum()),
+        )
     )
 
 
-def _suspect(row: dict[str, float], phase: str | None) -> str:
+def _suspect(row: dict[str, float | None], phase: str | None) -> str:
     kind, name = str(row["kind"]), str(row["name"])
     if kind == "kernel":
-        if row["contended_ns"] >= CONTENDED * row["total_ns"]:
-            return "contention"
-        more = any(
-            abs(row[value]) > SAME * max(row[f"usual_{value}"], 1) for value in ("count", "size")
-        )
-        return "data" if more else "device"
+        excess, clear = row["excess_total_ns"] or 0.0, row["clear_excess_ns"]
+        if any(
+            abs(row[f"excess_{value}"] or 0) > SAME * max(row[f"usual_{value}"] or 0, 1)
+            for value in ("count", "size")
+        ):
+            return "data"
+        return "contention" if clear is not None and clear < CLEARED * excess else "device"
     if kind == "idle":
         return "loader" if phase == "load" else "starving"
     if kind == "range":

@@ -184,6 +184,8 @@ def _accusation(
     theirs = evidence.flags.filter(pl.col("role").is_in(chosen["role"].unique().implode()))
     typical = int(theirs.select(lower_median(pl.col("length_ns"))).item())
     cause, share = causes[worst]
+    hosts = whole_hosts(ranks, evidence.hosts)
+    whose = who(ranks, evidence.hosts, hosts)
     gain = evidence.replayed(ranks, iterations)
     gain = _gain(evidence, ranks, iterations) if gain is None else gain
     why = findings(
@@ -192,7 +194,15 @@ def _accusation(
         chosen,
         cause,
     )
-    hosts = whole_hosts(ranks, evidence.hosts)
+    contended = sum(each.share for each in why if each.suspect == "contention")
+    if contended > MAJORITY * sum(each.share for each in why):
+        return inconclusive(
+            f"{whose} needs {ms(excess)} more {evidence.metric} than the median rank, but in "
+            f"kernels that run slower only beside collectives ({why[0].name}): they compete for "
+            "the device",
+            "compare a run without overlap, or with fewer channels for collectives "
+            "(NCCL_MAX_NCHANNELS); check the device's memory clock",
+        )
     inside = f" In it: {'; '.join(map(told, why))}." if why else ""
     rest = _also(evidence.flags.filter("flagged"), set(ranks), total)
     return Verdict(

@@ -30,8 +30,8 @@ def activities(
         marks: the training thread's marks.
 
     Returns:
-        ACTIVITIES without `rank`; `contended_ns` is the part of `total_ns` in which a collective
-        ran beside it.
+        ACTIVITIES without `rank`; `clear_ns` and `clear_size` are of the operations that no
+        collective ran beside.
     """
     number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
     kinds = [_operations(device.work), _ranges(host, marks), device.idle]
@@ -58,7 +58,7 @@ def _operations(work: pl.DataFrame) -> pl.DataFrame:
         own.with_columns(
             phase=pl.col("phase").fill_null("other"),
             length=pl.col("end") - pl.col("start"),
-            contended=pl.Series(beside, dtype=pl.Int64),
+            clear=pl.Series(beside == 0),
             size=pl.coalesce("grid", "bytes"),
         )
     )
@@ -78,7 +78,7 @@ def _ranges(host: pl.DataFrame, marks: Marks) -> pl.DataFrame:
         inside.with_columns(
             kind=pl.lit("range"),
             length=pl.col("end") - pl.col("start"),
-            contended=pl.lit(None, pl.Int64),
+            clear=pl.lit(None, pl.Boolean),
             size=pl.lit(None, pl.Int64),
         )
     )
@@ -101,7 +101,8 @@ def _summed(each: pl.DataFrame) -> pl.DataFrame:
         .agg(
             count=pl.len().cast(pl.Int64),
             total_ns=pl.col("length").sum(),
-            contended_ns=pl.col("contended").sum(),
             size=pl.col("size").sum(),
+            clear_ns=pl.col("length").filter("clear").sum(),
+            clear_size=pl.col("size").filter("clear").sum(),
         )
     )

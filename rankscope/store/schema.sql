@@ -155,8 +155,9 @@ create table activities (
     name varchar not null,
     count bigint,
     total_ns bigint,
-    contended_ns bigint,
-    size bigint
+    size bigint,
+    clear_ns bigint,
+    clear_size bigint
 );
 comment on table activities is 'What phases are spent on: a row per rank, iteration, phase, kind and name';
 comment on column activities.phase is 'The phase in which it was launched, or that owns the idling';
@@ -164,8 +165,9 @@ comment on column activities.kind is 'kernel, copy, set, idle (of the device) or
 comment on column activities.name is 'Kernel or range; empty: none, or the lump of all that lead nowhere';
 comment on column activities.count is 'How many';
 comment on column activities.total_ns is 'Their lengths, summed';
-comment on column activities.contended_ns is 'Part of total_ns in which a collective ran beside';
 comment on column activities.size is 'Blocks of kernels, bytes of copies and sets';
+comment on column activities.clear_ns is 'Part of total_ns in operations that no collective ran beside';
+comment on column activities.clear_size is 'Blocks or bytes of those';
 
 create table problems (path varchar not null, code varchar not null, message varchar not null, ranks bigint[]);
 comment on table problems is 'What a reader of a report''s numbers must know';
