@@ -27,6 +27,7 @@ from rankscope.compare.roles import Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Selection, choose_clock, common_iterations, select
 from rankscope.compare.verdict import Evidence, inconclusive, judge
 from rankscope.compare.waits import Waits, split, timed
+from rankscope.compare.what_if import Replay, Target, replay_of
 from rankscope.errors import ReportError, UsageError
 from rankscope.records import (
     Imbalance,
@@ -61,11 +62,18 @@ class Analysis:
     @cached_property
     def roles(self) -> Roles:
         """Which ranks do the same work by design: as given, else as inferred."""
+        if self._given_roles is not None:
+            return self._given_roles
         ranks = self.frames.ranks["rank"].sort().to_list()
-        if self.options.roles is not None:
-            return given_roles(self.options.roles, ranks, self.world_size)
         hosts = dict(self.frames.ranks.select("rank", "host").iter_rows())
         return inferred_roles(ranks, hosts, self.matched.instances, self.frames.activities)
+
+    @cached_property
+    def _given_roles(self) -> Roles | None:
+        if self.options.roles is None:
+            return None
+        ranks = self.frames.ranks["rank"].sort().to_list()
+        return given_roles(self.options.roles, ranks, self.world_size)
 
     @cached_property
     def clock(self) -> tuple[str, str]:
@@ -109,7 +117,8 @@ class Analysis:
         """Collectives of the iterations that are complete on every rank, matched."""
         common = common_iterations(self.frames.iterations)
         collectives = self.frames.collectives.filter(pl.col("iteration").is_in(common))
-        matched = match(collectives, self.utc_starts)
+        links = [] if self._given_roles is None else self._given_roles.links
+        matched = match(collectives, self.utc_starts, links)
         ranks = self.frames.ranks
         hosts = {
             rank: None if self.utc_starts[rank] is None else host
@@ -211,11 +220,31 @@ class Analysis:
                 len(self.missing_ranks),
                 self.frames.activities,
                 self.roles.replicas,
-                lambda ranks, iterations: None,
+                self._replayed_gain,
             )
         )
         hesitation = doubt(self._standing) if verdict.kind == "balanced" else None
         return verdict if hesitation is None else inconclusive(*hesitation)
+
+    @cached_property
+    def replay(self) -> Replay | None:
+        """The run, to be played again with less work; None where that cannot be known."""
+        waits_unknown = self.missing_ranks or self.blind_ranks or self.flag_metric != "work"
+        if waits_unknown or not self.facts.clocks_aligned:
+            return None
+        return replay_of(
+            self.instances,
+            self.frames.collectives,
+            self.frames.exposed.filter(clock=self.clock[0]),
+            self.measures,
+            self.wide,
+            lambda column: self.matched.solved.aligned(column, self.utc_starts),
+        )
+
+    def _replayed_gain(self, ranks: tuple[int, ...], iterations: list[int]) -> int | None:
+        if self.replay is None:
+            return None
+        return self.replay.gain_ns(Target(ranks, None, iterations), self.selection.numbers)
 
     @cached_property
     def _standing(self) -> Standing:

@@ -9,6 +9,7 @@ import polars as pl
 
 from rankscope.align.clocks import ClockFit, Clocks, Group, solve_clocks
 from rankscope.align.communicators import STREAM, communicators
+from rankscope.align.peers import pair_peers
 
 SPLITTABLE = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Operations that nobody leaves before all have arrived."""
@@ -39,12 +40,17 @@ class Matched:
         return self.solved.fits
 
 
-def match(collectives: pl.DataFrame, utc_starts: dict[int, int | None]) -> Matched:
+def match(
+    collectives: pl.DataFrame,
+    utc_starts: dict[int, int | None],
+    links: list[tuple[int, int]] | None = None,
+) -> Matched:
     """Match instances by communicator, operation, iteration and ordinal.
 
     Args:
         collectives: COLLECTIVES of the chosen iterations.
         utc_starts: rank → UTC of its report's time 0, None where unknown.
+        links: pairs of ranks that send to each other, where known.
     """
     splittable = collectives.filter(pl.col("operation").is_in(SPLITTABLE))
     pipelined = splittable.height < collectives.filter(pl.col("operation") != "rooted").height
@@ -77,8 +83,24 @@ def match(collectives: pl.DataFrame, utc_starts: dict[int, int | None]) -> Match
         .sort("rank", "label", "operation")
     )
     whole = instances.filter(pl.col("reason").is_null()).drop("reason", "size", "differs")
+    whole = _with_peers(whole, pair_peers(collectives, links or []))
     lowest = min(utc_starts, default=0)
     return Matched(whole, unmatched, solve_clocks(_shared(whole, utc_starts), lowest))
+
+
+def _with_peers(whole: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
+    """The instances with the paired transfers, as groups and instances of their own."""
+    if peers.is_empty():
+        return whole
+    groups, instances = (
+        int(value) + 1 if isinstance(value := whole[name].max(), int) else 0
+        for name in ("group", "instance")
+    )
+    paired = _sorted(peers.with_columns(group=pl.col("group") + groups)).with_columns(
+        instance=pl.struct(INSTANCE).rle_id().cast(pl.Int64) + instances,
+        duration_ns=pl.col("end_ns") - pl.col("arrival_ns"),
+    )
+    return pl.concat([whole, paired.select(whole.columns)])
 
 
 def _sorted(joined: pl.DataFrame) -> pl.DataFrame:

@@ -31,14 +31,14 @@ class Roles:
     """The role of every rank.
 
     `source`: `given`, `inferred` or `none`. `replicas`: whether it is known, and not merely
-    assumed, that the ranks of a role do the same work. `peers`: rank → (previous, next) rank of
-    its pipeline, where `--roles` tells.
+    assumed, that the ranks of a role do the same work. `links`: pairs of ranks that are neighbours
+    in a pipeline, where `--roles` tells.
     """
 
     of: dict[int, str]
     source: str
     replicas: bool
-    peers: dict[int, tuple[int | None, int | None]]
+    links: list[tuple[int, int]]
 
 
 def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
@@ -52,7 +52,7 @@ def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
     """
     path = Path(spec)
     if "=" not in spec or path.is_file():
-        return Roles(_from_file(path, ranks), "given", True, {})
+        return Roles(_from_file(path, ranks), "given", True, [])
     sizes: dict[str, int] = {}
     for part in spec.split(","):
         name, _, size = part.partition("=")
@@ -74,16 +74,12 @@ def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
         or ALL
         for rank in ranks
     }
-    peers = {}
+    links = []
     if sizes.get(PIPELINE, 1) > 1:
         stride = prod(list(sizes.values())[: list(sizes).index(PIPELINE)])
-        for rank in ranks:
-            stage = places[rank][PIPELINE]
-            peers[rank] = (
-                rank - stride if stage > 0 else None,
-                rank + stride if stage < sizes[PIPELINE] - 1 else None,
-            )
-    return Roles(of, "given", True, peers)
+        last = sizes[PIPELINE] - 1
+        links = [(rank, rank + stride) for rank in ranks if places[rank][PIPELINE] < last]
+    return Roles(of, "given", True, links)
 
 
 def inferred_roles(
@@ -110,17 +106,17 @@ def inferred_roles(
     groups.sort()
     alone = dict.fromkeys(ranks, ALL)
     if widest.height < len(ranks) or any(len(group) < 2 for group in groups):
-        return Roles(alone, "none", False, {})
+        return Roles(alone, "none", False, [])
     if len(groups) == 1:
-        return Roles(alone, "none", True, {})
+        return Roles(alone, "none", True, [])
     places = [{hosts[rank] for rank in group} for group in groups]
     if all(len(place) == 1 for place in places) and len(set.union(*places)) > 1:
-        return Roles(alone, "none", False, {})  # by host: slow hosts would hide among themselves
+        return Roles(alone, "none", False, [])  # by host: slow hosts would hide among themselves
     merged = _merged(groups, activities)
     of = {rank: f"like rank {group[0]}" for group in merged for rank in group}
     if len(merged) == 1:
-        return Roles(alone, "none", True, {})
-    return Roles(of, "inferred", True, {})
+        return Roles(alone, "none", True, [])
+    return Roles(of, "inferred", True, [])
 
 
 def _from_file(path: Path, ranks: list[int]) -> dict[int, str]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rankscope.align.clocks import ROBUST
 from rankscope.align.match import Matched
+from rankscope.align.peers import OPERATION
 from rankscope.intervals import Times, length_before, union
 
 
@@ -72,7 +73,10 @@ def timed(matched: Matched, utc_starts: dict[int, int | None]) -> pl.DataFrame:
         transfer=pl.when(arrival).then("lasting").otherwise("shortest"),
         error=pl.when(arrival).then("clock_error_ns").otherwise("ends_error_ns").fill_null(0),
     ).drop("shortest", "lasting")
-    return each.with_columns(last=_last(each, blocks)).drop("error")
+    # whoever is late to a transfer of a pipeline may be so for having waited for the stage before
+    chained = pl.col("operation") == OPERATION
+    last = pl.when(~chained).then(_last(each, blocks))
+    return each.with_columns(last=last).drop("error")
 
 
 def split(timed: pl.DataFrame, exposed: pl.DataFrame, places: tuple[str, ...]) -> Waits:

@@ -1,0 +1,71 @@
+"""Sends and receives of pipeline neighbours, paired where `--roles` tells who they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from rankscope.align.clocks import LEAST_INSTANCES
+from rankscope.intervals import Times
+
+OPERATION = "point_to_point"
+
+TOGETHER_NS = 100_000
+"""Both sides of a transfer end within this of each other, whatever their clocks say."""
+
+
+def pair_peers(collectives: pl.DataFrame, links: list[tuple[int, int]]) -> pl.DataFrame:
+    """Kernels that are two sides of one transfer.
+
+    Each side runs until the other is there, so both end together: of the streams of two
+    neighbours, those belong together whose ends lie equally far apart all along.
+
+    Args:
+        collectives: COLLECTIVES.
+        links: pairs of ranks that send to each other.
+
+    Returns:
+        The rows of `collectives` that found their other side, with `label`, `group` (counted from
+        0) and `members` (2); `ordinal` counts the pairs of an iteration.
+    """
+    kernels = collectives.filter(pl.col("operation") == OPERATION).sort("start_ns")
+    streams = {
+        (int(rank), str(stream)): part.with_columns(
+            ordinal=pl.int_range(pl.len()).over("iteration")
+        )
+        for (rank, stream), part in kernels.partition_by(
+            "rank", "communicator", as_dict=True
+        ).items()
+    }
+    found = [kernels.clear().with_columns(label=pl.lit(""), group=pl.lit(0, pl.Int64))]
+    for number, (one, other) in enumerate(links):
+        pairs = [
+            (distance, mine, theirs)
+            for mine in (key for key in streams if key[0] == one)
+            for theirs in (key for key in streams if key[0] == other)
+            if (distance := _apart(streams[mine], streams[theirs])) is not None
+        ]
+        if not pairs:
+            continue
+        distance, *both = min(pairs)
+        if distance <= TOGETHER_NS:
+            found += [
+                streams[key].with_columns(
+                    label=pl.lit(f"ranks {one} and {other}"), group=pl.lit(number, pl.Int64)
+                )
+                for key in both
+            ]
+    return pl.concat(found).with_columns(members=pl.lit(2, pl.Int64))
+
+
+def _apart(one: pl.DataFrame, other: pl.DataFrame) -> float | None:
+    """How much the distance of two streams' ends varies; None where they cannot be paired."""
+    key = ["iteration", "ordinal"]
+    if one.height != other.height or one.height < LEAST_INSTANCES:
+        return None
+    both = one.select(*key, "end_ns").join(other.select(*key, end="end_ns"), on=key)
+    if both.height < one.height:
+        return None
+    both = both.sort("end_ns")
+    steps: list[Times] = [np.diff(both[name].to_numpy()) for name in ("end_ns", "end")]
+    return float(np.median(np.abs(steps[0] - steps[1])))
