@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from rankscope.pick import Picks
     from rankscope.records import Imbalance, Options, Verdict
-    from rankscope.run import Run, ingest, open_run
+    from rankscope.run import Run, diff, ingest, open_run
 
 __all__ = [
     "DatabaseError",
@@ -34,6 +34,7 @@ __all__ = [
     "ToolError",
     "UsageError",
     "Verdict",
+    "diff",
     "ingest",
     "open_run",
 ]
@@ -41,7 +42,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "run": ("Run", "ingest", "open_run"),
+    "run": ("Run", "diff", "ingest", "open_run"),
     "pick": ("Picks",),
     "records": ("Imbalance", "Options", "Verdict"),
     "errors": ("DatabaseError", "RankscopeError", "ReportError", "ToolError", "UsageError"),

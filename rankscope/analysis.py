@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
-from rankscope.align.clocks import with_hosts
-from rankscope.align.match import Matched, match
+from rankscope.align.match import Matched
 from rankscope.align.pairing import pair_iterations, renumbered
+from rankscope.communication import Communication
 from rankscope.compare import imbalance as compare_scores
 from rankscope.compare.doubts import Standing, doubt, obstacle
 from rankscope.compare.flags import flag
@@ -24,10 +23,10 @@ from rankscope.compare.problems import (
     missing_ranks,
 )
 from rankscope.compare.roles import Roles, given_roles, inferred_roles
-from rankscope.compare.selection import Selection, choose_clock, common_iterations, select
+from rankscope.compare.selection import Selection, choose_clock, select
 from rankscope.compare.verdict import Evidence, inconclusive, judge
-from rankscope.compare.waits import Waits, split, timed
-from rankscope.compare.what_if import Replay, Target, replay_of
+from rankscope.compare.waits import Waits
+from rankscope.compare.what_if import Replay, Target, scenarios
 from rankscope.errors import ReportError, UsageError
 from rankscope.records import (
     Imbalance,
@@ -113,33 +112,23 @@ class Analysis:
         return size if isinstance(size, int) else None
 
     @cached_property
+    def _communication(self) -> Communication:
+        links = [] if self._given_roles is None else self._given_roles.links
+        return Communication(self.frames, self.utc_starts, links)
+
+    @property
     def matched(self) -> Matched:
         """Collectives of the iterations that are complete on every rank, matched."""
-        common = common_iterations(self.frames.iterations)
-        collectives = self.frames.collectives.filter(pl.col("iteration").is_in(common))
-        links = [] if self._given_roles is None else self._given_roles.links
-        matched = match(collectives, self.utc_starts, links)
-        ranks = self.frames.ranks
-        hosts = {
-            rank: None if self.utc_starts[rank] is None else host
-            for rank, host in ranks.select("rank", "host").iter_rows()
-        }
-        paths = dict(ranks.select("rank", "path").iter_rows())
-        return replace(matched, solved=with_hosts(matched.solved, hosts, paths))
+        return self._communication.matched
 
-    @cached_property
+    @property
     def instances(self) -> pl.DataFrame:
         """The matched collectives with their waits, as `waits.timed` gives them."""
-        return timed(self.matched, self.utc_starts)
+        return self._communication.instances
 
     def waits(self, numbers: tuple[int, ...] | None = None) -> Waits:
         """The split of communication, in the iterations `numbers` (None: all)."""
-        instances, exposed = self.instances, self.frames.exposed.filter(clock=self.clock[0])
-        if numbers is not None:
-            here = pl.col("iteration").is_in(numbers)
-            instances, exposed = instances.filter(here), exposed.filter(here)
-        places = ("device", "host") if self.clock[0] == "gpu" else ("host",)
-        return split(instances, exposed, places)
+        return self._communication.waits(self.clock[0], numbers)
 
     @property
     def _role(self) -> pl.Expr:
@@ -229,17 +218,9 @@ class Analysis:
     @cached_property
     def replay(self) -> Replay | None:
         """The run, to be played again with less work; None where that cannot be known."""
-        waits_unknown = self.missing_ranks or self.blind_ranks or self.flag_metric != "work"
-        if waits_unknown or not self.facts.clocks_aligned:
+        if self.missing_ranks or self.blind_ranks or self.flag_metric != "work":
             return None
-        return replay_of(
-            self.instances,
-            self.frames.collectives,
-            self.frames.exposed.filter(clock=self.clock[0]),
-            self.measures,
-            self.wide,
-            lambda column: self.matched.solved.aligned(column, self.utc_starts),
-        )
+        return self._communication.replay(self.clock[0], self.measures, self.wide)
 
     def _replayed_gain(self, ranks: tuple[int, ...], iterations: list[int]) -> int | None:
         if self.replay is None:
@@ -272,7 +253,7 @@ class Analysis:
             iterations=self.selection.numbers,
             warmup=self.selection.warmup,
             matched_by=self.matched_by,
-            clocks_aligned=bool(tied) and {*tied} >= {*self.frames.ranks["rank"]},
+            clocks_aligned=self._communication.aligned,
             clock_method=self.matched.solved.method,
             roles=self.roles.source,
             residual_ns=max((fit.spread_ns for fit in tied.values()), default=None),
@@ -342,6 +323,8 @@ class Analysis:
             verdict=self.verdict,
             wide=self.chosen,
             statistic=self.options.statistic,
+            efficiency=compare_scores.efficiency(self.chosen),
+            what_if=scenarios(self.replay, self.chosen, self.verdict, self.selection.numbers),
         )
 
     def _ranks(self, ranked: pl.DataFrame, names: list[str]) -> pl.DataFrame:

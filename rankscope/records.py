@@ -279,6 +279,15 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Efficiency:
+    """POP's parallel efficiency and its factors, of `work` instead of useful computation."""
+
+    load_balance: float  # mean work / longest work, over ranks
+    communication: float  # longest work / time
+    parallel: float  # their product
+
+
+@dataclass(frozen=True, slots=True)
 class Imbalance:
     """The answer to `rankscope imbalance`.
 
@@ -293,3 +302,5 @@ class Imbalance:
     verdict: Verdict
     wide: pl.DataFrame
     statistic: str = "mean"
+    efficiency: Efficiency | None = None  # where work is known
+    what_if: pl.DataFrame | None = None  # kind, name, time_ns, gain_ns, gain; by replay

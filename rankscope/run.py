@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
 from rankscope.analysis import Analysis
+from rankscope.compare.change import Comparison, compare_runs
 from rankscope.compare.metrics import check_metrics
 from rankscope.discover import discover
 from rankscope.errors import ReportError, UsageError
 from rankscope.intake import Ingest, Progress, Started, frames_of
 from rankscope.pick import Picks, pick
 from rankscope.records import Imbalance, Options, ReportOutcome, RunFrames, ShapingOptions
+from rankscope.schema import PARTS
 from rankscope.store import Database
 from rankscope.vocabulary import vocabulary
 
@@ -103,6 +105,37 @@ def picks_of(analysis: Analysis, metric: str | None) -> Picks:
         analysis.options.statistic,
         analysis.verdict.ranks,
     )
+
+
+CHANGES = ("iteration", "work", *PARTS, "wait", "time_to_all_reduce")
+"""What `diff` compares."""
+
+
+def diff_of(
+    before: Run, after: Run, options: Options, metrics: list[str] | None = None
+) -> tuple[Comparison, Analysis, Analysis]:
+    """What changed between two runs, and the ways of looking at them, on the same clock."""
+    analyses = [run.analysis(options) for run in (before, after)]
+    if len({analysis.clock[0] for analysis in analyses}) > 1:
+        analyses = [run.analysis(replace(options, clock="host")) for run in (before, after)]
+    old, new = analyses
+    compared = compare_runs(old.chosen, new.chosen, list(metrics or CHANGES), options.statistic)
+    return compared, old, new
+
+
+def diff(
+    before: str | Path, after: str | Path, metrics: list[str] | None = None, **options: object
+) -> Comparison:
+    """Which ranks and phases got better or worse from one database to the other, beyond noise.
+
+    Args:
+        before: database of the one run.
+        after: that of the other.
+        metrics: names; None for iteration, work, phases and waits.
+        options: fields of `Options`.
+    """
+    names = check_metrics(metrics or []) or None
+    return diff_of(open_run(before), open_run(after), _options(options), names)[0]
 
 
 def open_run(db: str | Path = DEFAULT_DB) -> Run:

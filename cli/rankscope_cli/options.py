@@ -54,6 +54,7 @@ class By(StrEnum):
     ITERATION = "iteration"
     PHASE = "phase"
     COLLECTIVE = "collective"
+    KERNEL = "kernel"
 
 
 def _print_version(wanted: bool) -> None:

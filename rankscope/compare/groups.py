@@ -104,5 +104,49 @@ def by_collective(timed: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def by_kernel(
+    activities: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ...]
+) -> pl.DataFrame:
+    """A row per phase and kernel (or other activity): which rank needs most of it.
+
+    Args:
+        activities: ACTIVITIES.
+        roles: rank → role.
+        numbers: the chosen iterations.
+
+    Returns:
+        phase, kind, name, count (per rank and iteration), mean_ns (per rank and iteration),
+        slowest_rank (farthest above its role's median), slowest_ns, excess_ns (over that median),
+        clear_share (of its time in operations that no collective ran beside).
+    """
+    key = ["phase", "kind", "name"]
+    role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
+    per = (
+        activities.filter(pl.col("iteration").is_in(numbers) & (pl.col("kind") != "range"))
+        .group_by("rank", *key)
+        .agg(pl.col("total_ns", "count", "clear_ns").sum() / len(numbers))
+        .with_columns(excess=pl.col("total_ns") - pl.col("total_ns").median().over(role, *key))
+    )
+    return (
+        per.sort("excess", "rank", descending=[True, False])
+        .group_by(key, maintain_order=True)
+        .agg(
+            count=pl.col("count").mean().round(1),
+            mean_ns=_whole(pl.col("total_ns").mean()),
+            slowest_rank=pl.col("rank").first(),
+            slowest_ns=_whole(pl.col("total_ns").first()),
+            excess_ns=_whole(pl.col("excess").first()),
+            clear_share=pl.when(pl.col("kind").first() != "idle").then(
+                pl.col("clear_ns").sum() / pl.col("total_ns").sum()
+            ),
+        )
+        .sort("excess_ns", descending=True, maintain_order=True)
+    )
+
+
+def _whole(value: pl.Expr) -> pl.Expr:
+    return value.round().cast(pl.Int64)
+
+
 def _mean(column: str) -> pl.Expr:
     return pl.col(column).mean().round().cast(pl.Int64)

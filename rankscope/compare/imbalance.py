@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.compare.flags import modified_z
-from rankscope.records import MetricSummary, Score
+from rankscope.records import Efficiency, MetricSummary, Score
 
 STATISTICS = ("mean", "median", "p95")
 
@@ -62,6 +62,23 @@ def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSu
         imbalance=high.value_ns / mean - 1 if mean and several else None,
         lost_ns=int(lost.item()) if several else None,
     )
+
+
+def efficiency(chosen: pl.DataFrame) -> Efficiency | None:
+    """POP's efficiencies over the chosen iterations; None where some rank's work is unknown."""
+    sums = chosen.group_by("rank").agg(
+        pl.col("work_ns", "iteration_ns").sum(), unknown=pl.col("work_ns").null_count()
+    )
+    if sums.height < 2 or sums["unknown"].sum():
+        return None
+    work, longest, time = sums.select(
+        pl.col("work_ns").mean(),
+        longest=pl.col("work_ns").max(),
+        time=pl.col("iteration_ns").mean(),
+    ).row(0)
+    if not longest or not time:
+        return None
+    return Efficiency(work / longest, longest / time, work / time)
 
 
 def role_z(metric: str) -> pl.Expr:

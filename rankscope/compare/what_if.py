@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from rankscope.align.peers import OPERATION
 from rankscope.compare.flags import lower_median
+from rankscope.compare.problems import listed
 from rankscope.intervals import length_before
+from rankscope.records import Verdict
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -26,14 +28,21 @@ ORDER = ("load", "forward", "backward", "optimizer", "other")
 
 MOST_PASSES = 10_000
 
+MOST_ROWS = 500_000
+"""In larger runs only the verdict and the ideal are played."""
+
+RANKS = 3
+"""Ranks with most excess, each of which is a scenario."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who is put at the role's median; None stands for all."""
+    """Who is put at the role's median, or which role at that of the roles; None stands for all."""
 
     ranks: Collection[int] | None = None
     phases: Collection[str] | None = None
     iterations: Collection[int] | None = None
+    role: str | None = None
 
 
 class Replay:
@@ -43,14 +52,16 @@ class Replay:
         instances: what `waits.timed` gives, all ranks tied to one clock, of iterations that
             follow each other.
         exposed: rank, start_ns, end_ns (own axis), began, stopped (aligned).
-        windows: rank, iteration, begin, end (aligned), `<phase>_ns` and `<phase>_excess_ns` (what
-            exceeds the role's median, at least 0; null where unknown) of every phase.
+        windows: rank, role, iteration, begin, end (aligned), and of every phase `<phase>_ns`,
+            `<phase>_excess_ns` (what exceeds the role's median, at least 0; null where unknown)
+            and `<phase>_role_excess_ns` (what the role's median exceeds the median role's).
     """
 
     def __init__(
         self, instances: pl.DataFrame, exposed: pl.DataFrame, windows: pl.DataFrame
     ) -> None:
         rows = instances.sort("rank", "ended", "arrived")
+        self.size = rows.height
         held = _held(rows, exposed)
         self._windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
@@ -157,10 +168,14 @@ class Replay:
             wanted &= pl.col("rank").is_in(list(target.ranks))
         if target is not None and target.iterations is not None:
             wanted &= pl.col("iteration").is_in(list(target.iterations))
+        excess = "excess_ns"
+        if target is not None and target.role is not None:
+            wanted &= pl.col("role") == target.role
+            excess = "role_excess_ns"
         phases = ORDER if target is None or target.phases is None else target.phases
         frame = frame.with_columns(
             pl.when(wanted & pl.lit(phase in phases))
-            .then(pl.col(f"{phase}_excess_ns").fill_null(0))
+            .then(pl.col(f"{phase}_{excess}").fill_null(0))
             .otherwise(0)
             .alias(f"{phase}_saved")
             for phase in ORDER
@@ -190,6 +205,63 @@ class Replay:
         return mapped
 
 
+def scenarios(
+    replay: Replay | None, chosen: pl.DataFrame, verdict: Verdict, numbers: Collection[int]
+) -> pl.DataFrame | None:
+    """What putting one thing at its role's median would save, most first.
+
+    Args:
+        replay: None where the run cannot be played again.
+        chosen: rows of `Analysis.wide`.
+        verdict: whom it names, and in which iterations, is one of the scenarios.
+        numbers: the chosen iterations.
+
+    Returns:
+        kind (verdict | rank | role | phase | iterations | all), name, time_ns, gain_ns, gain (share
+        of the time as it was); `all` gives the ideal time. None without a replay.
+    """
+    if replay is None:
+        return None
+    targets: list[tuple[str, str, Target]] = [("all", "every rank", Target())]
+    if verdict.ranks:
+        name = f"rank {listed(verdict.ranks)} in those iterations"
+        targets.append(("verdict", name, Target(verdict.ranks, None, verdict.iterations)))
+    if replay.size <= MOST_ROWS:
+        phases = [phase for phase in ORDER if chosen[f"{phase}_ns"].is_not_null().any()]
+        targets += [("phase", phase, Target(phases=(phase,))) for phase in phases]
+        slowest = (
+            chosen.with_columns(
+                excess=pl.col("work_ns") - lower_median(pl.col("work_ns")).over("role", "iteration")
+            )
+            .group_by("rank")
+            .agg(pl.col("excess").clip(0).sum())
+            .sort("excess", "rank", descending=[True, False])
+        )
+        targets += [
+            ("rank", f"rank {rank}", Target(ranks=(rank,))) for rank in slowest["rank"].head(RANKS)
+        ]
+        roles = chosen["role"].unique().sort().to_list()
+        targets += [("role", role, Target(role=role)) for role in roles if len(roles) > 1]
+        if verdict.iterations and len(verdict.iterations) < len(numbers):
+            name = f"iterations {listed(verdict.iterations)}"
+            targets.append(("iterations", name, Target(iterations=verdict.iterations)))
+    whole = replay.time_ns(None, numbers)
+    rows = [
+        (kind, name, round(time), round(whole - time), (whole - time) / whole if whole else 0.0)
+        for kind, name, target in targets
+        for time in [min(replay.time_ns(target, numbers), whole)]
+    ]
+    schema = {
+        "kind": pl.String,
+        "name": pl.String,
+        "time_ns": pl.Int64,
+        "gain_ns": pl.Int64,
+        "gain": pl.Float64,
+    }
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    return frame.sort("gain_ns", descending=True, maintain_order=True)
+
+
 def replay_of(
     instances: pl.DataFrame,
     collectives: pl.DataFrame,
@@ -212,20 +284,32 @@ def replay_of(
     pairs = (pl.col("operation") == OPERATION).sum()
     if instances.is_empty() or own.select(pairs).item() > instances.select(pairs).item():
         return None
-    phases = [
-        (pl.col(f"{phase}_ns") - lower_median(pl.col(f"{phase}_ns")).over("role", "iteration"))
+    usual = {phase: lower_median(pl.col(f"{phase}_ns")) for phase in ORDER}
+    excesses = [
+        (pl.col(f"{phase}_ns") - usual[phase].over("role", "iteration"))
         .clip(0)
         .alias(f"{phase}_excess_ns")
         for phase in ORDER
     ]
+    by_role = wide.group_by("role", "iteration").agg(usual.values())
+    heavier = by_role.select(
+        "role",
+        "iteration",
+        *(
+            (pl.col(f"{phase}_ns") - usual[phase].over("iteration"))
+            .clip(0)
+            .alias(f"{phase}_role_excess_ns")
+            for phase in ORDER
+        ),
+    )
+    phases = wide.select(
+        "rank", "role", "iteration", *(f"{phase}_ns" for phase in ORDER), *excesses
+    ).join(heavier, on=["role", "iteration"])
     windows = (
         measures.filter(pl.col("window_start_ns").is_not_null())
         .with_columns(end_ns=pl.col("window_start_ns") + pl.col("iteration_ns"))
         .select("rank", "iteration", begin=aligned("window_start_ns"), end=aligned("end_ns"))
-        .join(
-            wide.select("rank", "iteration", *(f"{phase}_ns" for phase in ORDER), *phases),
-            on=["rank", "iteration"],
-        )
+        .join(phases, on=["rank", "iteration"])
     )
     inside = exposed.select(
         "rank", "start_ns", "end_ns", began=aligned("start_ns"), stopped=aligned("end_ns")

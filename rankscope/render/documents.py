@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from rankscope.compare.change import Change, Comparison
 from rankscope.pick import Picks
 from rankscope.records import (
     Imbalance,
@@ -127,6 +128,31 @@ def verdict(given: Verdict) -> Document:
             for name, value in fields.items()
         },
     }
+
+
+def efficiency(given: Imbalance) -> Document | None:
+    """`efficiency` of imbalance: POP's, of work instead of useful computation."""
+    return None if given.efficiency is None else asdict(given.efficiency)
+
+
+def comparison(given: Comparison) -> Document:
+    """The own keys of diff, but for the verdicts."""
+    return {
+        "sentence": given.sentence,
+        "metrics": [_change(each) for each in given.metrics],
+        "ranks": [{"rank": each.rank, **_change(each)} for each in given.ranks],
+    }
+
+
+def verdicts(before: Verdict, after: Verdict) -> Document:
+    """`verdicts` of diff."""
+    return {"verdicts": {"before": verdict(before), "after": verdict(after)}}
+
+
+def _change(given: Change) -> Document:
+    fields = asdict(given)
+    fields.pop("rank")
+    return fields
 
 
 def rows(frame: pl.DataFrame) -> list[Document]:

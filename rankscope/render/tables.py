@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
+from rankscope.compare.change import Change
 from rankscope.pick import Picks
-from rankscope.records import Imbalance, MetricSummary, RunFacts, Score
+from rankscope.records import Efficiency, Imbalance, MetricSummary, RunFacts, Score
 from rankscope.render.text import (
     UNKNOWN,
     milliseconds,
@@ -21,6 +22,11 @@ from rankscope.render.text import (
 
 GAP = 3
 """Blanks between two columns."""
+
+LEAST_GAIN = 0.005
+"""Share of the time that a what-if must save to be shown."""
+
+SCENARIOS = 8
 
 LEADING = ("work", "load", "forward", "backward", "optimizer", "wait", "time_to_all_reduce")
 """Metrics that a table of ranks shows unless others are asked for."""
@@ -110,6 +116,79 @@ def metrics_table(metrics: tuple[MetricSummary, ...], statistic: str, every: boo
     )
 
 
+def efficiency_line(given: Efficiency) -> str:
+    """POP's efficiencies in a line."""
+    return (
+        f"Parallel efficiency {percent(given.parallel)} = load balance "
+        f"{percent(given.load_balance)} · communication {percent(given.communication)} "
+        "(of work, as POP defines them of useful computation)"
+    )
+
+
+def what_if_table(result: Imbalance) -> Table | None:
+    """What putting one thing at its role's median would save; None where nothing would."""
+    if result.what_if is None:
+        return None
+    rows = result.what_if.filter(pl.col("gain") >= LEAST_GAIN)
+    if rows.is_empty():
+        return None
+    whole = result.what_if.select(pl.col("time_ns") + pl.col("gain_ns")).to_series()[0]
+    ideal = result.what_if.filter(kind="all")["time_ns"][0]
+    return Table(
+        title=f"What if it were at its role's median (replayed; {whole / ideal:.2f} times the time "
+        "of a run in which every rank is)",
+        columns=("what", "", "saves ms", "of the time"),
+        numeric=frozenset(("saves ms", "of the time")),
+        rows=tuple(
+            (row["kind"], plain(row["name"]), milliseconds(row["gain_ns"]), percent(row["gain"]))
+            for row in rows.head(SCENARIOS).iter_rows(named=True)
+        ),
+    )
+
+
+def changes_frame(changes: tuple[Change, ...]) -> pl.DataFrame:
+    """Changes as a frame: rank (null: the mean over ranks), metric, before_ns, after_ns, …."""
+    return pl.DataFrame([asdict(each) for each in changes], infer_schema_length=None)
+
+
+def changes_table(changes: tuple[Change, ...]) -> Table:
+    """Each metric before and after."""
+    return Table(
+        title="Before and after (mean over ranks, ms; sure: beyond noise and 1 % of the iteration)",
+        columns=("metric", "before", "after", "change", "95 % interval", "sure"),
+        numeric=frozenset(("before", "after", "change", "95 % interval")),
+        spare=("95 % interval",),
+        rows=tuple(
+            (each.metric, *_before_after(each)) for each in changes if each.before_ns is not None
+        ),
+    )
+
+
+def movers_table(changes: tuple[Change, ...], every: bool) -> Table:
+    """The ranks and metrics that changed surely, most first; all with `every`."""
+    moved = [each for each in changes if each.before_ns is not None and (every or each.certain)]
+    moved.sort(key=lambda each: -abs((each.after_ns or 0) - (each.before_ns or 0)))
+    return Table(
+        title="Ranks that changed" if moved else "No rank changed beyond noise",
+        columns=("rank", "metric", "before", "after", "change", "95 % interval", "sure"),
+        numeric=frozenset(("rank", "before", "after", "change", "95 % interval")),
+        spare=("95 % interval",),
+        rows=tuple((str(each.rank), each.metric, *_before_after(each)) for each in moved),
+    )
+
+
+def _before_after(each: Change) -> tuple[str, ...]:
+    signed = "–" if each.change is None else f"{each.change:+.1%}"
+    span = "–" if each.low is None else f"{each.low:+.1%} to {each.high or 0:+.1%}"
+    return (
+        milliseconds(each.before_ns),
+        milliseconds(each.after_ns),
+        signed,
+        span,
+        "yes" if each.certain else "no",
+    )
+
+
 def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
     """A row per rank, most work first where work is known."""
     names = metrics or [name for name in LEADING if f"{name}_ns" in result.ranks.columns]
@@ -139,15 +218,17 @@ def iterations_table(result: Imbalance, metric: str) -> Table:
     """A row per iteration."""
     return Table(
         title=f"By iteration ({metric}: spread between ranks, ms)",
-        columns=("iteration", "spread", "slowest rank", "flagged ranks", "cause"),
-        numeric=frozenset(("iteration", "spread", "slowest rank")),
+        columns=("iteration", "time", "spread", "slowest rank", "flagged ranks", "cluster"),
+        spare=("flagged ranks", "time"),
+        numeric=frozenset(("iteration", "time", "spread", "slowest rank")),
         rows=tuple(
             (
                 str(row["iteration"]),
+                milliseconds(row["iteration_ns"]),
                 milliseconds(row["spread_ns"]),
                 UNKNOWN if row["slowest_rank"] is None else str(row["slowest_rank"]),
                 span(sorted(row["flagged_ranks"] or [])),
-                row["cause"] or "",
+                row["cluster"] or "",
             )
             for row in result.iterations.iter_rows(named=True)
         ),

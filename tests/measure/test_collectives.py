@@ -16,7 +16,8 @@ KEY = ["rank", "operation", "start_ns", "end_ns"]
 
 def true_collectives(job: Stored) -> pl.DataFrame:
     assert job.truth is not None
-    return pl.DataFrame(job.truth.collectives, infer_schema_length=None).rename({"op": "operation"})
+    told = pl.DataFrame(job.truth.collectives, infer_schema_length=None).rename({"op": "operation"})
+    return told.with_columns(pl.col("operation").replace({"send_recv": "point_to_point"}))
 
 
 @pytest.mark.parametrize("name", [*ON_DEVICE, "host_only", "mpi_like"])

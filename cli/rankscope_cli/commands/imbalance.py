@@ -110,6 +110,9 @@ def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
             return result.iterations
         case By.PHASE:
             return groups.by_phase(analysis.chosen)
+        case By.KERNEL:
+            roles = analysis.roles.of
+            return groups.by_kernel(analysis.frames.activities, roles, numbers)
         case By.COLLECTIVE:
             return groups.by_collective(
                 analysis.instances.filter(pl.col("iteration").is_in(numbers))
@@ -131,6 +134,8 @@ def _write_json(db: Path, analysis: Analysis, result: Imbalance, frame: pl.DataF
                     "ranks": documents.ranks(result),
                     "iterations": documents.rows(result.iterations),
                     "verdict": documents.verdict(result.verdict),
+                    "efficiency": documents.efficiency(result),
+                    "what_if": None if result.what_if is None else documents.rows(result.what_if),
                     "rows": documents.rows(frame),
                 },
             )
@@ -163,6 +168,11 @@ def _write_tables(
         f"Next: {result.verdict.next}.",
         tables.run_line(analysis.facts),
     ]
+    what_if = tables.what_if_table(result)
+    if what_if is not None and by is By.RANK:
+        shown.append(what_if)
+    if result.efficiency is not None:
+        lines.append(tables.efficiency_line(result.efficiency))
     if output is Format.MARKDOWN:
         console.write("\n\n".join([*lines, *map(formats.markdown, shown)]))
         return

@@ -1,0 +1,123 @@
+"""`rankscope diff`: did a change help, rank by rank and phase by phase?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import (
+    Clock,
+    ClockOption,
+    Format,
+    FormatOption,
+    IncludeWarmup,
+    IterRange,
+    Quiet,
+    RolesOption,
+    Statistic,
+    StatisticOption,
+    Verbose,
+    Version,
+    looking,
+)
+
+if TYPE_CHECKING:
+    from rankscope.compare.change import Comparison
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Database of the one run.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Database of the other.")],
+    iter_range: IterRange = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", metavar="NAME", help="Metrics to compare; repeatable."),
+    ] = None,
+    statistic: StatisticOption = Statistic.MEAN,
+    clock: ClockOption = Clock.AUTO,
+    include_warmup: IncludeWarmup = False,
+    roles: RolesOption = None,
+    every: Annotated[bool, typer.Option("--all", help="Every row of the tables.")] = False,
+    fail_above: Annotated[
+        float | None,
+        typer.Option(
+            "--fail-above",
+            metavar="PERCENT",
+            min=0,
+            help="Exit 10 if the iterations got slower by more, 3 if that cannot be told.",
+        ),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Version = False,
+) -> None:
+    """Did a change help? Two runs, rank by rank and phase by phase, beyond noise.
+
+    Examples:
+
+      rankscope diff before.duckdb after.duckdb
+
+      rankscope diff main.duckdb branch.duckdb --fail-above 3
+    """
+    from rankscope.compare.metrics import check_metrics
+    from rankscope.render import documents, formats, tables
+    from rankscope.run import diff_of, open_run
+
+    options = looking(iter_range, clock, statistic, include_warmup, roles)
+    result, old, new = diff_of(
+        open_run(before), open_run(after), options, check_metrics(metric or []) or None
+    )
+    problems = (*result.problems, *new.problems)
+    if output is Format.JSON:
+        own = {**documents.comparison(result), **documents.verdicts(old.verdict, new.verdict)}
+        console.write(documents.dumps(documents.document("diff", after, new.facts, problems, own)))
+    elif output is Format.CSV:
+        console.write(formats.csv(tables.changes_frame((*result.metrics, *result.ranks))))
+    else:
+        shown = [tables.changes_table(result.metrics), tables.movers_table(result.ranks, every)]
+        lines = [
+            result.sentence,
+            f"Before: {old.verdict.sentence}",
+            f"After: {new.verdict.sentence}",
+        ]
+        if output is Format.MARKDOWN:
+            console.write("\n\n".join([*lines, *map(formats.markdown, shown)]))
+        else:
+            console.headline(lines[0])
+            for line in lines[1:]:
+                console.write(line)
+            for table in shown:
+                console.write("")
+                console.show(table, every)
+    if output is not Format.JSON:
+        console.warn(problems, quiet)
+    if fail_above is not None:
+        _gate(result, fail_above)
+
+
+def _gate(result: Comparison, limit: float) -> None:
+    """The exit code of `--fail-above`."""
+    change = result.iteration
+    if change.change is None or result.sentence.startswith("Inconclusive"):
+        console.error(
+            "--fail-above: whether iterations got slower cannot be told",
+            hint="profile more iterations of the same ranks",
+        )
+        raise typer.Exit(3)
+    if change.change * 100 <= limit:
+        return
+    if not change.certain:
+        console.error(
+            f"--fail-above {limit:g}: {change.change * 100:.1f} % slower, but within noise",
+            hint="profile more iterations",
+        )
+        raise typer.Exit(3)
+    console.error(
+        f"--fail-above {limit:g}: iterations got {change.change * 100:.1f} % slower",
+        hint="rankscope imbalance on both databases tells where",
+    )
+    raise typer.Exit(10)
