@@ -51,10 +51,10 @@ class Analysis:
         counted = frames.ranks.filter(~pl.col("numbered"))["rank"].to_list()
         starts = frames.ranks.join(frames.reports, on="path", how="left")
         self.utc_starts = dict(starts.select("rank", "utc_start_ns").iter_rows())
-        shifts, self._pairing = pair_iterations(
+        self.shifts, self._pairing = pair_iterations(
             frames.iterations, frames.collectives, self.utc_starts, counted
         )
-        self.frames = renumbered(frames, shifts)
+        self.frames = renumbered(frames, self.shifts)
         self.options = options
         self.matched_by = "ordinal" if counted else "number"
 

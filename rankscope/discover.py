@@ -49,7 +49,7 @@ def discover(
     for path in _expand(paths):
         for file, kind in _walk(path, fail):
             try:
-                found.setdefault(file.resolve(), _describe(file, kind))
+                found.setdefault(file.resolve(), describe(file, kind))
             except UnreadableReport as error:
                 fail(file, error)
     if not found:
@@ -136,7 +136,12 @@ def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tup
         )
 
 
-def _describe(path: Path, kind: str) -> ReportFile:
+def describe(path: Path, kind: str) -> ReportFile:
+    """A report of a known format as it lies on disk now.
+
+    Raises:
+        UnreadableReport: it is not there, or may not be looked at.
+    """
     try:
         str(path).encode()
     except UnicodeEncodeError as error:

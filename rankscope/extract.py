@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from rankscope import read
 from rankscope.errors import NoIterations, UsageError
 from rankscope.identify import identities, name_disagrees, pattern
-from rankscope.measure.rank import measure_rank
-from rankscope.records import Problem, ReportFile, ReportRows, ShapingOptions
-from rankscope.segment import find_iterations, whole_capture
-from rankscope.vocabulary import vocabulary
+from rankscope.measure.rank import RankDetail, detail_rank, measure_rank
+from rankscope.records import (
+    Problem,
+    RankIdentity,
+    ReportFile,
+    ReportRows,
+    ShapingOptions,
+    Trace,
+)
+from rankscope.segment import Found, find_iterations, whole_capture
+from rankscope.vocabulary import Vocabulary, vocabulary
 
 SHOWN_NAMES = 8
 
 
-def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
-    """Read, identify, segment and measure one report.
+@dataclass(frozen=True, slots=True)
+class Segmented:
+    """One report, read: whose ranks it holds, and their iterations."""
+
+    trace: Trace
+    words: Vocabulary
+    named: pl.DataFrame  # RANGES with the columns of MEANINGS
+    found: dict[int, Found]  # process → its iterations
+    whose: list[RankIdentity]
+
+
+def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
+    """Read, identify and segment one report.
 
     Raises:
         UnreadableReport: it is none.
@@ -49,6 +69,33 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     whose = identities(
         file.path, trace.facts, found, trace.process_ranks, pattern(options.rank_pattern)
     )
+    return Segmented(trace, words, named, found, whose)
+
+
+def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
+    """rank → everything its numbers are made of.
+
+    Raises: what `segmented` does.
+    """
+    report = segmented(file, options)
+    return {
+        identity.rank: detail_rank(
+            identity.process,
+            report.found[identity.process],
+            report.named,
+            report.trace.device_work,
+        )
+        for identity in report.whose
+    }
+
+
+def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
+    """Read, identify, segment and measure one report.
+
+    Raises: what `segmented` does.
+    """
+    report = segmented(file, options)
+    trace, whose = report.trace, report.whose
     problems = [
         Problem(
             "file-name-disagrees",
@@ -72,7 +119,13 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         file=file,
         facts=trace.facts,
         ranks=tuple(
-            measure_rank(identity, found[identity.process], named, trace.device_work, words)
+            measure_rank(
+                identity,
+                report.found[identity.process],
+                report.named,
+                trace.device_work,
+                report.words,
+            )
             for identity in whose
         ),
         problems=tuple(problems),

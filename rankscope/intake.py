@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -68,7 +67,7 @@ class Ingest:
         self.target = target
         self.ranks = ranks
         self.options = options
-        self.shaping = json.dumps(asdict(options), sort_keys=True)
+        self.shaping = options.to_json()
         self.skip = skip
         self.rebuild = rebuild
         self.outcomes: list[ReportOutcome] = []

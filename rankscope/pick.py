@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,15 @@ class Picks:
 
     metric: str
     picks: tuple[Pick, ...]
+
+    def moments(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """The worst and the typical iteration, each with its neighbours, of those in `numbers`."""
+        there = sorted(numbers)
+        places = [
+            there.index(each.iteration) for each in (self.picks[0].worst, self.picks[0].typical)
+        ]
+        near = {place + step for place in places for step in (-1, 0, 1)}
+        return tuple(number for place, number in enumerate(there) if place in near)
 
     @property
     def files(self) -> tuple[Path, ...]:

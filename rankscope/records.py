@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,6 +126,16 @@ class ShapingOptions:
     iteration: str | None = None
     phases: tuple[tuple[str, str], ...] = ()
     rank_pattern: str | None = None
+
+    def to_json(self) -> str:
+        """As text that is the same for the same options."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> ShapingOptions:
+        """The options that `to_json` wrote."""
+        told = json.loads(text)
+        return cls(**(told | {"phases": tuple((name, names) for name, names in told["phases"])}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +296,25 @@ class Efficiency:
     load_balance: float  # mean work / longest work, over ranks
     communication: float  # longest work / time
     parallel: float  # their product
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Some ranks in some iterations, in detail, on one axis.
+
+    All times are ns since the earliest window's start by the lowest rank's clock; a rank's
+    `axis` says whether they may be compared with those of other ranks.
+    """
+
+    clock: str  # gpu | host: the one the run's numbers are on
+    iterations: tuple[int, ...]
+    origin_utc_ns: int | None  # UTC of time 0 by the lowest rank's clock; None where unknown
+    ranks: pl.DataFrame  # TIMELINE_RANKS, in the order asked for
+    windows: pl.DataFrame  # TIMELINE_WINDOWS
+    phases: pl.DataFrame  # TIMELINE_PHASES
+    operations: pl.DataFrame  # TIMELINE_OPERATIONS
+    collectives: pl.DataFrame  # TIMELINE_COLLECTIVES
+    problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,9 +16,17 @@ from rankscope.discover import discover
 from rankscope.errors import ReportError, UsageError
 from rankscope.intake import Ingest, Progress, Started, frames_of
 from rankscope.pick import Picks, pick
-from rankscope.records import Imbalance, Options, ReportOutcome, RunFrames, ShapingOptions
+from rankscope.records import (
+    Imbalance,
+    Options,
+    ReportOutcome,
+    RunFrames,
+    ShapingOptions,
+    Timeline,
+)
 from rankscope.schema import PARTS
 from rankscope.store import Database
+from rankscope.timeline import timeline
 from rankscope.vocabulary import vocabulary
 
 DEFAULT_DB = "rankscope.duckdb"
@@ -80,6 +88,32 @@ class Run:
             options: fields of `Options`.
         """
         return picks_of(self.analysis(_options(options)), metric)
+
+    def timeline(
+        self,
+        ranks: Sequence[int] | None = None,
+        iterations: Sequence[int] | None = None,
+        metric: str | None = None,
+        **options: object,
+    ) -> Timeline:
+        """Ranks in some iterations in detail, on one aligned clock; their reports are read again.
+
+        Args:
+            ranks: ranks of the run, in the order to show them; default: the picks.
+            iterations: iteration numbers; default: those around the worst and the typical one.
+            metric: what to pick by.
+            options: fields of `Options`.
+
+        Raises:
+            ReportError: a report is gone, or has changed since it was ingested.
+        """
+        analysis = self.analysis(_options(options))
+        if ranks is None or iterations is None:
+            picks = picks_of(analysis, metric)
+            ranks = [each.rank for each in picks.picks] if ranks is None else ranks
+            if iterations is None:
+                iterations = picks.moments(analysis.selection.numbers)
+        return timeline(analysis, ranks, iterations)
 
     def sql(self, query: str) -> pl.DataFrame:
         """The result of a query on the database, which is opened read-only for it."""

@@ -155,6 +155,74 @@ RANK_ITERATIONS = pl.Schema(
 """Iterations as stored: the range itself, and the stretch to look at in the GUI."""
 
 
+TIMELINE_RANKS = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "host": pl.String,
+        "path": pl.String,
+        "axis": pl.String,  # aligned (to the lowest rank) | utc (its host's clock) | own (neither)
+        "residual_ns": pl.Int64,  # to which its times agree with the others'; null unless aligned
+    }
+)
+"""Ranks of a timeline, and how each came onto its axis."""
+
+TIMELINE_WINDOWS = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,
+        "clock": pl.String,  # host | gpu
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+    }
+)
+"""Windows of the iterations, a row per rank, iteration and clock that has one."""
+
+TIMELINE_PHASES = pl.Schema([*TIMELINE_WINDOWS.items(), ("phase", pl.String())])
+"""The windows cut into disjoint pieces that fill them; `phase` is one of PARTS.
+
+An instant whose phase is unknown is `other`, as it is in MEASURES.
+"""
+
+TIMELINE_OPERATIONS = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,  # launched in; without a launch record: started in
+        "device": pl.Int64,
+        "stream": pl.Int64,  # as the profiler numbers it, unique within `context`
+        "context": pl.Int64,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "kind": pl.String,  # kernel | copy | set | collective
+        "name": pl.String,  # the kernel's, as in the report; the kind for copies and sets
+        "phase": pl.String,  # open at its launch; null without a record or off the training threads
+        "launch_ns": pl.Int64,  # null without a record
+        "training": pl.Boolean,  # launched by the training threads, not by a loader's
+        "bytes": pl.Int64,
+    }
+)
+"""Device work of the iterations, a row an operation."""
+
+TIMELINE_COLLECTIVES = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,
+        "place": pl.String,
+        "communicator": pl.String,  # the same on all ranks where matched, else the rank's own name
+        "instance": pl.Int64,  # the same on all ranks that take part; null where not matched
+        "operation": pl.String,
+        "ordinal": pl.Int64,
+        "gradient": pl.Boolean,
+        "bytes": pl.Int64,
+        "arrival_ns": pl.Int64,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "wait_ns": pl.Int64,  # from the arrival on; null where not matched
+        "last_rank": pl.Int64,  # who came last, of all ranks; null where nobody clearly did
+    }
+)
+"""Collectives of the iterations, a row per rank and instance, waits by all ranks of the run."""
+
+
 def empty(schema: pl.Schema) -> pl.DataFrame:
     """A frame of `schema` without rows."""
     return pl.DataFrame(schema=schema)

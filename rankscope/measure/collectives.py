@@ -68,28 +68,15 @@ def device_collectives(
         .sort("launch")
         .select("launch", ready=pl.col("end").cum_max())
     )
-    spans = iterations.select(
-        "window_start", "window_end", started_in=pl.int_range(pl.len(), dtype=pl.Int64)
-    )
     kernels = (
-        work.filter(pl.col("operation").is_not_null())
-        .sort("start")
-        .join_asof(spans, left_on="start", right_on="window_start", strategy="backward")
-        .with_columns(
-            window=pl.coalesce(
-                "window", pl.when(pl.col("start") < pl.col("window_end")).then("started_in")
-            ),
-            before=pl.col("launch") - 1,
-        )
-        .drop_nulls("window")
+        belonging(work.filter(pl.col("operation").is_not_null()), iterations)
+        .with_columns(before=pl.col("launch") - 1)
         .sort("before", nulls_last=True)
         .join_asof(own, left_on="before", right_on="launch", strategy="backward", coalesce=True)
     )
     direct = pl.col("launch").is_null() | pl.col("graph")
     ready = pl.max_horizontal("launch", "ready")
-    placed = kernels.join(
-        iterations.select(pl.int_range(pl.len()).alias("window"), "iteration"), on="window"
-    ).with_columns(
+    placed = kernels.with_columns(
         arrival_ns=pl.when(direct).then("start").otherwise(pl.min_horizontal("start", ready)),
         start_ns="start",
         end_ns="end",
@@ -102,6 +89,29 @@ def device_collectives(
         launch=pl.coalesce("launch", "start"),
     )
     return _finish(placed, iterations, marks)
+
+
+def belonging(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
+    """Operations with the `iteration` they were launched in, or else start in; no others.
+
+    Args:
+        work: what `attribute` returned, windows being rows of `iterations`.
+        iterations: ITERATIONS.
+    """
+    spans = iterations.select(
+        "window_start", "window_end", started_in=pl.int_range(pl.len(), dtype=pl.Int64)
+    )
+    return (
+        work.sort("start")
+        .join_asof(spans, left_on="start", right_on="window_start", strategy="backward")
+        .with_columns(
+            window=pl.coalesce(
+                "window", pl.when(pl.col("start") < pl.col("window_end")).then("started_in")
+            )
+        )
+        .drop("window_start", "window_end", "started_in")
+        .join(iterations.select(pl.int_range(pl.len()).alias("window"), "iteration"), on="window")
+    )
 
 
 def _finish(placed: pl.DataFrame, iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:

@@ -42,11 +42,20 @@ def segments(points: Times, edges: Times, labels: pl.Series) -> pl.DataFrame:
         {"start": points[:-1], "end": points[1:], "window": window, "label": labels},
         schema_overrides={"window": pl.Int64},
     )
+    return merged(frame)
+
+
+def merged(frame: pl.DataFrame) -> pl.DataFrame:
+    """SEGMENTS in which neighbours of one window and label have become one.
+
+    Args:
+        frame: SEGMENTS in time order, without gaps inside a window.
+    """
     run = pl.struct("window", "label").rle_id()
-    merged = frame.group_by(run.alias("run"), maintain_order=True).agg(
+    joined = frame.group_by(run.alias("run"), maintain_order=True).agg(
         pl.col("start").first(), pl.col("end").last(), pl.col("window", "label").first()
     )
-    return conform(merged, SEGMENTS)
+    return conform(joined, SEGMENTS)
 
 
 def window_edges(iterations: pl.DataFrame) -> Times:

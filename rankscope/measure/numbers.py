@@ -9,6 +9,7 @@ import polars as pl
 
 from rankscope.intervals import length_before
 from rankscope.measure.device import DeviceTimeline
+from rankscope.measure.host import merged
 from rankscope.schema import EXPOSED, MEASURES, PARTS, PHASES, conform
 
 UNPHASED_LIMIT = 0.05
@@ -40,7 +41,7 @@ def host_numbers(
         waits_visible: false where waits hide inside phases (device communication that the host
             merely launches); then exposed communication and work are unknown.
     """
-    parts = _parts(segments, iterations.height)
+    parts = _parts(told_by_host(segments, waits_visible), iterations.height)
     known = phases | ({"load"} if (segments["label"] == "load").any() else set())
     frame = pl.concat(
         [
@@ -49,18 +50,12 @@ def host_numbers(
         ],
         how="horizontal",
     ).with_columns(iteration_ns=pl.col("end") - pl.col("window_start_ns"))
+    unknown = [phase for phase in PHASES if phase not in known and phase != "other"]
+    if not waits_visible:
+        unknown.append("exposed_communication")
     frame = _without_first_load(frame).with_columns(
-        *(
-            pl.lit(None, pl.Int64).alias(f"{phase}_ns")
-            for phase in PHASES
-            if phase not in known and phase != "other"
-        )
+        pl.lit(None, pl.Int64).alias(f"{part}_ns") for part in unknown
     )
-    if not waits_visible:  # what little is visible of them is no number, but still time
-        frame = frame.with_columns(
-            other_ns=pl.col("other_ns") + pl.col("exposed_communication_ns"),
-            exposed_communication_ns=pl.lit(None, pl.Int64),
-        )
     exposed = _exposed(segments, iterations, "host")
     return Numbers(_finish(frame, exposed, collectives, "host"), exposed)
 
@@ -72,7 +67,7 @@ def gpu_numbers(
     collectives: pl.DataFrame,
 ) -> Numbers:
     """The gpu clock; windows in which nothing was launched are all unknown."""
-    parts = _parts(device.segments, iterations.height)
+    parts = _parts(told_by_device(device), iterations.height)
     known = phases | ({"load"} if (device.segments["label"] == "load").any() else set())
     frame = (
         pl.concat([iterations.select("iteration"), device.windows, parts], how="horizontal")
@@ -85,9 +80,7 @@ def gpu_numbers(
     )
     frame = _without_first_load(frame)
     blind = pl.col("share") > UNPHASED_LIMIT
-    lumped = pl.col("iteration_ns") - pl.col("exposed_communication_ns")
     frame = frame.with_columns(
-        other_ns=pl.when(blind).then(lumped).otherwise("other_ns"),
         **{
             f"{phase}_ns": pl.lit(None, pl.Int64)
             if phase not in known
@@ -104,6 +97,36 @@ def gpu_numbers(
     return Numbers(_finish(frame, exposed, collectives, "gpu"), exposed)
 
 
+def told_by_host(segments: pl.DataFrame, waits_visible: bool) -> pl.DataFrame:
+    """The host's SEGMENTS as they are counted.
+
+    Where waits hide in the phases, what little is visible of them is no number, but still time:
+    `other`. So is what was seen of the first iteration's loading.
+    """
+    label = pl.col("label")
+    hidden = (label == "exposed_communication") & (not waits_visible)
+    return _as_other(segments, hidden | _first_load())
+
+
+def told_by_device(device: DeviceTimeline) -> pl.DataFrame:
+    """The device's SEGMENTS as they are counted: `other` where the phase is unknown."""
+    blind = device.unphased.filter(pl.col("share") > UNPHASED_LIMIT)["window"]
+    unphased = pl.col("window").is_in(blind.implode()) & (
+        pl.col("label") != "exposed_communication"
+    )
+    return _as_other(device.segments, unphased | _first_load())
+
+
+def _first_load() -> pl.Expr:
+    """The first iteration's loading began before the capture could tell."""
+    return (pl.col("window") == 0) & (pl.col("label") == "load")
+
+
+def _as_other(segments: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
+    label = pl.when(where).then(pl.lit("other")).otherwise("label")
+    return merged(segments.with_columns(label=label))
+
+
 def _parts(segments: pl.DataFrame, windows: int) -> pl.DataFrame:
     """Length of each part per window: columns `<part>_ns`, a row a window."""
     summed = segments.group_by("window").agg(
@@ -115,15 +138,8 @@ def _parts(segments: pl.DataFrame, windows: int) -> pl.DataFrame:
 
 
 def _without_first_load(frame: pl.DataFrame) -> pl.DataFrame:
-    """The first iteration's loading began before the capture could tell: unknown.
-
-    What was seen of it inside the window counts as `other`, so that the parts still add up.
-    """
-    first = pl.int_range(pl.len()) == 0
-    return frame.with_columns(
-        other_ns=pl.when(first).then(pl.col("other_ns") + pl.col("load_ns")).otherwise("other_ns"),
-        load_ns=pl.when(~first).then("load_ns"),
-    )
+    """The first iteration's loading is unknown."""
+    return frame.with_columns(load_ns=pl.when(pl.int_range(pl.len()) > 0).then("load_ns"))
 
 
 def _exposed(segments: pl.DataFrame, iterations: pl.DataFrame, clock: str) -> pl.DataFrame:

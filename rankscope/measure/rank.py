@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import polars as pl
 
 from rankscope.measure.activities import activities
@@ -26,6 +28,56 @@ GPU_CLOCK_SHARE = 0.9
 """The gpu clock needs device work in some phase in at least this share of the iterations."""
 
 
+@dataclass(frozen=True, slots=True)
+class RankDetail:
+    """One rank in detail, on its report's axis: what its numbers are made of."""
+
+    found: Found
+    marks: Marks
+    host: pl.DataFrame  # SEGMENTS of the training thread
+    device: DeviceTimeline
+    collectives: pl.DataFrame  # COLLECTIVES without `rank`
+    communicates: bool  # the device does the communicating
+    has_device: bool
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the host merely launches collectives, so that waits hide in its phases."""
+        launches = self.marks.launches_collectives and not self.has_device
+        return self.communicates or launches
+
+
+def detail_rank(
+    process: int, found: Found, named: pl.DataFrame, device_work: pl.DataFrame
+) -> RankDetail:
+    """One process's ranges and device work, segmented and attributed.
+
+    Args:
+        process: its key.
+        found: its iterations.
+        named: RANGES of the report with the columns of MEANINGS.
+        device_work: DEVICE_WORK of the report.
+    """
+    mine = pl.col("process") == process
+    device_work = device_work.filter(mine)
+    operation = kernel_operation()
+    communicates = not device_work.filter(operation.is_not_null()).is_empty()
+    marks = find_marks(named.filter(mine), found, communicates)
+    host = host_timeline(found.frame, marks)
+    work = attribute(device_work, operation, host, found.thread)
+    blocking = marks.frame.filter(pl.col("label") == "exposed_communication")
+    device = device_timeline(work, host, found.frame, blocking.select("start", "end"))
+    collectives = pl.concat(
+        [
+            host_collectives(found.frame, marks.frame),
+            device_collectives(work, found.frame, marks.frame),
+        ]
+    )
+    return RankDetail(
+        found, marks, host, device, collectives, communicates, not device_work.is_empty()
+    )
+
+
 def measure_rank(
     identity: RankIdentity,
     found: Found,
@@ -42,25 +94,10 @@ def measure_rank(
         device_work: DEVICE_WORK of the report.
         words: the vocabulary that named them.
     """
-    mine = pl.col("process") == identity.process
-    device_work = device_work.filter(mine)
-    operation = kernel_operation()
-    communicates = not device_work.filter(operation.is_not_null()).is_empty()
-    marks = find_marks(named.filter(mine), found, communicates)
-    host = host_timeline(found.frame, marks)
-    work = attribute(device_work, operation, host, found.thread)
-    blocking = marks.frame.filter(pl.col("label") == "exposed_communication")
-    device = device_timeline(work, host, found.frame, blocking.select("start", "end"))
-    collectives = pl.concat(
-        [
-            host_collectives(found.frame, marks.frame),
-            device_collectives(work, found.frame, marks.frame),
-        ]
-    )
-    # The host merely launches device collectives: what it waits for them hides in its phases.
-    hidden = communicates or (marks.launches_collectives and device_work.is_empty())
-    numbers = [host_numbers(found.frame, host, marks.phases, collectives, not hidden)]
-    if not device_work.is_empty():
+    detail = detail_rank(identity.process, found, named, device_work)
+    marks, device, collectives = detail.marks, detail.device, detail.collectives
+    numbers = [host_numbers(found.frame, detail.host, marks.phases, collectives, not detail.hidden)]
+    if detail.has_device:
         numbers.append(gpu_numbers(found.frame, device, marks.phases, collectives))
     rank = pl.lit(identity.rank, pl.Int64).alias("rank")
     return RankRows(
@@ -68,11 +105,11 @@ def measure_rank(
             identity=identity,
             numbered=found.numbered,
             convention="whole" if found.row < 0 else words.framework(found.row),
-            has_device=not device_work.is_empty(),
-            clock_gpu=_clock_gpu(work, found.frame.height),
-            work_known=not hidden,
+            has_device=detail.has_device,
+            clock_gpu=_clock_gpu(device.work, found.frame.height),
+            work_known=not detail.hidden,
         ),
-        iterations=_views(found.frame, marks, work)
+        iterations=_views(found.frame, marks, device.work)
         .with_columns(rank)
         .pipe(conform, RANK_ITERATIONS),
         measures=conform(
@@ -81,9 +118,13 @@ def measure_rank(
         collectives=conform(collectives.with_columns(rank), COLLECTIVES),
         exposed=conform(pl.concat([each.exposed for each in numbers]).with_columns(rank), EXPOSED),
         activities=conform(
-            activities(found.frame, host, device, marks).with_columns(rank), ACTIVITIES
+            activities(found.frame, detail.host, device, marks).with_columns(rank), ACTIVITIES
         ),
-        problems=tuple(_problems(identity.rank, found, marks, device, hidden and not communicates)),
+        problems=tuple(
+            _problems(
+                identity.rank, found, marks, device, detail.hidden and not detail.communicates
+            )
+        ),
     )
 
 
