@@ -84,3 +84,26 @@ def length_before(start: Times, end: Times, moment: Times) -> Times:
     index = np.searchsorted(start, moment, side="right")  # intervals begun by then
     overshoot = np.where(index > 0, np.maximum(end[index - 1] - moment, 0), 0)
     return np.asarray(before[index] - overshoot, dtype=np.int64)
+
+
+def lanes(start: Times, end: Times) -> Times:
+    """For each interval a lane in which no two overlap; as few lanes as possible.
+
+    In order of their starts, an interval takes the lane that was left earliest, or a new one: so
+    there are as many lanes as ever were in use at once. Empty intervals take up one ns.
+
+    Shape: (n,) for n intervals.
+    """
+    order = np.lexsort((end, start))
+    start, end = start[order], np.maximum(end, start + 1)[order]
+    by_end = np.argsort(end, kind="stable")
+    place = np.arange(len(start))
+    left = np.searchsorted(end[by_end], start, side="right")  # intervals over by then
+    used = np.maximum.accumulate(place + 1 - left) if len(start) else place
+    fresh = np.diff(used, prepend=0) > 0
+    before = np.where(fresh, place, by_end[np.maximum(place - used, 0)])  # whose lane it takes
+    while (before != before[before]).any():  # follow all chains at once, twice as far each time
+        before = before[before]
+    found = np.empty_like(place)
+    found[order] = (np.cumsum(fresh) - 1)[before]
+    return found

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.intervals import cells, covered, length_before, owners, union
+from rankscope.intervals import cells, covered, lanes, length_before, owners, union
 
 END = 40
 INTERVALS = st.lists(
@@ -72,6 +72,24 @@ def test_length_before_counts_nanoseconds(
     line = painted(intervals) < len(intervals)
     got = length_before(start, end, np.array(moments))
     assert got.tolist() == [int(line[: max(0, moment)].sum()) for moment in moments]
+
+
+@settings(max_examples=200, deadline=None)
+@given(INTERVALS)
+def test_lanes_keep_overlapping_intervals_apart_and_are_few(
+    intervals: list[tuple[int, ...]],
+) -> None:
+    start, end = arrays(intervals)
+    found = lanes(start, end)
+    end = np.maximum(end, start + 1)
+    depth = np.zeros(END + 1, dtype=int)
+    for lane in {*found.tolist()}:
+        taken = np.zeros(END + 1, dtype=int)
+        for index in np.flatnonzero(found == lane):
+            taken[start[index] : end[index]] += 1
+        assert taken.max() == 1
+        depth += taken
+    assert len({*found.tolist()}) == depth.max()
 
 
 def test_large_times_are_exact() -> None:

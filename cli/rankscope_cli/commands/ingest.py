@@ -19,6 +19,7 @@ from rankscope_cli.options import (
     RankPattern,
     Verbose,
     Version,
+    ranks_of,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def ingest(
             jobs=jobs,
             on_error=on_error.value,
             rebuild=rebuild,
-            ranks=None if ranks is None else _ranks(ranks),
+            ranks=None if ranks is None else ranks_of(ranks),
             started=started,
             progress=advance,
         )
@@ -97,22 +98,6 @@ def _phases(given: list[str]) -> dict[str, str]:
             raise UsageError(f"--phase {text!r} is not NAME=REGEX", hint="--phase forward='fprop'")
         phases[name] = f"{phases[name]}|{pattern}" if name in phases else pattern
     return phases
-
-
-def _ranks(text: str) -> set[int]:
-    """`0,7,100:120` as ranks; the end of a range is not in it, as in Python."""
-    from rankscope.errors import UsageError
-
-    found: set[int] = set()
-    try:
-        for part in text.split(","):
-            begin, colon, end = part.partition(":")
-            found |= {*range(int(begin), int(end))} if colon else {int(begin)}
-    except ValueError as error:
-        raise UsageError(
-            f"--ranks {text!r} is not a list of ranks", hint="like 0,7,100:120"
-        ) from error
-    return found
 
 
 def _show(run: Run, output: Format, quiet: bool, verbose: bool) -> None:

@@ -1,0 +1,277 @@
+"""`rankscope export`: the picked ranks as a trace for Perfetto, or tables for other programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import (
+    Clock,
+    ClockOption,
+    Db,
+    Format,
+    FormatOption,
+    IncludeWarmup,
+    IterRange,
+    Quiet,
+    Statistic,
+    Verbose,
+    Version,
+    looking,
+    ranks_of,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rankscope.analysis import Analysis
+    from rankscope.records import Problem, Timeline
+
+TRACES = (".json", ".json.gz")
+TABLES = (".parquet", ".csv")
+
+VIEWER = "https://ui.perfetto.dev"
+
+
+class Kept(StrEnum):
+    """Which table is written."""
+
+    RANK_ITERATIONS = "rank_iterations"
+    WINDOWS = "windows"
+    PHASES = "phases"
+    OPERATIONS = "operations"
+    COLLECTIVES = "collectives"
+
+
+def export(
+    target: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="A trace (.json, .json.gz) or a table (.parquet, .csv).",
+        ),
+    ],
+    db: Db = Path("rankscope.duckdb"),
+    ranks: Annotated[
+        str | None,
+        typer.Option("--ranks", metavar="0,7,100:120", help="These ranks instead of the picks."),
+    ] = None,
+    iter_range: IterRange = None,
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", metavar="NAME", help="What to pick by; else time_to_all_reduce."),
+    ] = None,
+    table: Annotated[
+        Kept | None,
+        typer.Option(
+            "--table",
+            help="Which table to write: every rank's iterations, or the shown ranks in detail.",
+        ),
+    ] = None,
+    clock: ClockOption = Clock.AUTO,
+    include_warmup: IncludeWarmup = False,
+    output: FormatOption = Format.TABLE,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Version = False,
+) -> None:
+    """The picked ranks on one aligned clock as a Chrome/Perfetto trace, or tables as files.
+
+    A trace holds the iterations around the worst and the typical one, or those of --iter-range.
+    The reports of its ranks are read again.
+
+    Examples:
+
+      rankscope export -o picks.json.gz
+
+      rankscope export -o two.json --ranks 0,3 --iter-range 10:14
+
+      rankscope export -o run.parquet
+
+      rankscope export -o kernels.csv --table operations
+    """
+    from rankscope.files import check_writable, write_whole
+    from rankscope.run import open_run
+
+    ending = _ending(target, table)
+    check_writable(target)
+    analysis = open_run(db).analysis(looking(iter_range, clock, Statistic.MEAN, include_warmup))
+    wanted = None if ranks is None else sorted(ranks_of(ranks))
+    limited = iter_range is not None
+    if ending in TABLES and table in (None, Kept.RANK_ITERATIONS):
+        done = _rank_iterations(analysis, wanted, limited, ending)
+    else:
+        done = _detail(analysis, wanted, limited, metric, ending, table)
+    write_whole(target, done.content)
+    _say(target, db, analysis, done, output, quiet)
+    if verbose:
+        from rankscope.render import tables
+
+        console.say(f"rankscope: {tables.run_line(analysis.facts)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What goes into the file."""
+
+    content: bytes
+    kind: str  # trace, or the table's name
+    rows: int  # of the table; phases, collectives and device operations of the trace
+    ranks: tuple[int, ...]
+    iterations: tuple[int, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+def _ending(target: Path, table: Kept | None) -> str:
+    """What the file's name says it is to be."""
+    from rankscope.errors import UsageError
+
+    endings = (*TRACES, *TABLES)
+    ending = next((each for each in endings if target.name.lower().endswith(each)), None)
+    if ending is None:
+        raise UsageError(
+            f"-o {target}: its name must say what it is to be",
+            hint=f"a trace ends in {' or '.join(TRACES)}, a table in {' or '.join(TABLES)}",
+        )
+    if table is not None and ending in TRACES:
+        raise UsageError(
+            f"--table {table.value}: {target} is to be a trace",
+            hint=f"tables end in {' or '.join(TABLES)}",
+        )
+    return ending
+
+
+def _rank_iterations(
+    analysis: Analysis, ranks: list[int] | None, limited: bool, ending: str
+) -> Exported:
+    """Every metric of every rank and iteration, as `select * from rank_iterations` gives it."""
+    import polars as pl
+
+    from rankscope.errors import UsageError
+
+    frame = analysis.rank_iterations()
+    if ranks is not None:
+        present = frame["rank"].unique().sort().to_list()
+        absent = [rank for rank in ranks if rank not in present]
+        if absent:
+            raise UsageError(
+                f"rank {absent[0]} is not in this run",
+                hint=f"it holds {len(present)} ranks, {present[0]} to {present[-1]}",
+            )
+        frame = frame.filter(pl.col("rank").is_in(ranks))
+    if limited:
+        frame = frame.filter(pl.col("iteration").is_in(analysis.selection.numbers))
+    return Exported(
+        _encoded(frame, ending),
+        Kept.RANK_ITERATIONS.value,
+        frame.height,
+        tuple(frame["rank"].unique().sort()),
+        tuple(frame["iteration"].unique().sort()),
+    )
+
+
+def _detail(
+    analysis: Analysis,
+    ranks: list[int] | None,
+    limited: bool,
+    metric: str | None,
+    ending: str,
+    table: Kept | None,
+) -> Exported:
+    """The picks, or the ranks asked for, from their reports."""
+    from rankscope.run import picks_of
+    from rankscope.timeline import timeline
+
+    picks = picks_of(analysis, metric)
+    numbers = analysis.selection.numbers
+    shown = timeline(
+        analysis,
+        [each.rank for each in picks.picks] if ranks is None else ranks,
+        numbers if limited else picks.moments(numbers),
+    )
+    if table is not None:
+        frame = getattr(shown, table.value)
+        content, kind, rows = _encoded(frame, ending), table.value, frame.height
+    else:
+        labels = {each.rank: each.label for each in picks.picks}
+        content, kind = _trace(analysis, shown, labels, ending), "trace"
+        rows = sum(each.height for each in (shown.phases, shown.collectives, shown.operations))
+    return Exported(
+        content, kind, rows, tuple(shown.ranks["rank"].sort()), shown.iterations, shown.problems
+    )
+
+
+def _trace(analysis: Analysis, shown: Timeline, labels: dict[int, str], ending: str) -> bytes:
+    import gzip
+
+    from rankscope import __version__
+    from rankscope.render.perfetto import trace
+    from rankscope.render.text import plain
+
+    about = {
+        "program": f"rankscope {__version__}",
+        "run": plain(analysis.frames.name),
+        "verdict": analysis.verdict.sentence,
+        "clock": analysis.clock[0],
+        "origin_utc_ns": shown.origin_utc_ns,
+    }
+    content = trace(shown, about, labels)
+    return gzip.compress(content, 6, mtime=0) if ending.endswith(".gz") else content
+
+
+def _encoded(frame: pl.DataFrame, ending: str) -> bytes:
+    """A table as a file's content."""
+    from io import BytesIO
+
+    from rankscope.render.formats import csv
+
+    if ending == ".csv":
+        return (csv(frame) + "\n").encode()
+    content = BytesIO()
+    frame.write_parquet(content)
+    return content.getvalue()
+
+
+def _say(
+    target: Path, db: Path, analysis: Analysis, done: Exported, output: Format, quiet: bool
+) -> None:
+    """What was written, and what opens it."""
+    import polars as pl
+
+    from rankscope.render import documents, formats, tables
+    from rankscope.render.text import short_path, size, span
+
+    problems = [*analysis.problems, *done.problems]
+    told = {
+        "output": str(target),
+        "kind": done.kind,
+        "rows": done.rows,
+        "bytes": len(done.content),
+        "ranks": list(done.ranks),
+        "iterations": list(done.iterations),
+    }
+    if output is Format.JSON:
+        whole = documents.document("export", db, analysis.facts, problems, told)
+        console.write(documents.dumps(whole))
+        return
+    console.warn(problems, quiet)
+    if output is Format.CSV:
+        console.write(formats.csv(pl.DataFrame([told])))
+        return
+    if output is Format.MARKDOWN:
+        console.write(formats.markdown(tables.rows_table(pl.DataFrame([told]), "Exported")))
+        return
+    unit = "events" if done.kind == "trace" else f"rows of {done.kind}"
+    console.write(
+        f"{short_path(target)}: {done.rows:,} {unit} ({size(len(done.content))}), ranks "
+        f"{span(done.ranks)}, iterations {span(done.iterations)}"
+    )
+    if done.kind == "trace":
+        console.write(f"Open it in {VIEWER} (nothing is uploaded) or chrome://tracing.")

@@ -1,0 +1,47 @@
+"""Results as files: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rankscope.errors import UsageError
+
+
+def check_writable(target: Path) -> None:
+    """Find before the work what would fail after it.
+
+    Raises:
+        UsageError: a file cannot be written there.
+    """
+    if target.is_dir():
+        raise _unwritable(target, "it is a folder")
+    if not target.parent.is_dir():
+        raise _unwritable(target, f"there is no folder {target.parent}")
+    if not os.access(target.parent, os.W_OK):
+        raise _unwritable(target, f"you may not write to {target.parent}")
+
+
+def write_whole(target: Path, content: bytes) -> None:
+    """Put `content` where `target` says; until all of it is written, what was there stays.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    check_writable(target)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        try:
+            partial.write_bytes(content)
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(target, str(error.strerror)) from error
+
+
+def _unwritable(target: Path, why: str) -> UsageError:
+    return UsageError(
+        f"{target}: cannot be written ({why})",
+        hint="name a file in a folder where you may write and there is room",
+    )

@@ -1,0 +1,220 @@
+"""`rankscope export`: traces and tables that hold the database's rows, whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.schema import PARTS
+from tests.support import SAMPLE, Result, Stored, copied, edit
+
+Cli = Callable[..., Result]
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    content = path.read_bytes()
+    text = gzip.decompress(content) if path.suffix == ".gz" else content
+    return [each for each in json.loads(text)["traceEvents"] if each["ph"] == "X"]
+
+
+def rows_of(db: Path, query: str) -> int:
+    return int(rankscope.open_run(db).sql(query).item())
+
+
+def test_a_trace_of_the_picks(cli: Cli, sample: Stored) -> None:
+    told = cli("export", "-o", "picks.json.gz", "--db", sample.db, "--format", "json").document
+    assert told["format"] == "rankscope/export/1"
+    assert told.keys() >= {"run", "warnings", "output", "kind", "rows", "ranks", "iterations"}
+    assert (told["output"], told["kind"]) == ("picks.json.gz", "trace")
+    picks = sample.run.pick_reports().picks
+    assert told["ranks"] == sorted(each.rank for each in picks)
+    assert {picks[0].worst.iteration, picks[0].typical.iteration} <= {*told["iterations"]}
+    assert len(told["iterations"]) <= 6
+    content = Path("picks.json.gz").read_bytes()
+    assert told["bytes"] == len(content)
+    whole = json.loads(gzip.decompress(content))
+    assert whole["otherData"]["verdict"].startswith("Rank 2 (node1) is slow")
+    assert {each["pid"] for each in whole["traceEvents"]} == {*told["ranks"]}
+
+
+@pytest.mark.parametrize("name", ["sample", "buckets"])
+def test_its_slices_are_the_rows_of_the_database(
+    cli: Cli, stored: Callable[..., Stored], sample: Stored, name: str
+) -> None:
+    job = sample if name == "sample" else stored(name)
+    cli("export", "-o", "all.json", "--db", job.db, "--iter-range", ":", "--include-warmup")
+    told = pl.DataFrame(
+        [
+            {
+                "rank": each["pid"],
+                "iteration": each["args"]["iteration"],
+                "category": each["cat"],
+                "name": each["name"],
+                "ns": round(each["dur"] * 1000),
+            }
+            for each in events(Path("all.json"))
+        ]
+    )
+    ranks = ", ".join(map(str, {*told["rank"]}))
+    among = f"rank in ({ranks})"
+    collectives = told.filter(pl.col("category") == "collective")
+    assert collectives.height == rows_of(
+        job.db, f"select count(*) from collectives where {among}"
+    )
+    kept = job.run.sql(
+        "select rank, iteration, sum(end_ns - start_ns)::bigint as ns from collectives "
+        f"where {among} group by all order by all"
+    )
+    drifting = [rank for rank, ppm in job.analysis().facts.drift_ppm.items() if ppm]
+    straight = ~pl.col("rank").is_in(drifting)
+    summed = collectives.group_by("rank", "iteration").agg(pl.col("ns").sum())
+    assert summed.sort("rank", "iteration").filter(straight).equals(kept.filter(straight))
+    # Phases on both clocks lie in the trace; the stored ones are those of measures.
+    measures = job.run.sql(f"select * from measures where {among}")
+    lengths = told.filter(pl.col("category") == "phase").group_by("name").agg(pl.col("ns").sum())
+    by_name = dict(lengths.rows())
+    if not drifting:
+        for part in PARTS:
+            known = measures[f"{part}_ns"]
+            if not known.null_count():
+                assert by_name.get(part, 0) == known.sum(), part
+    windows = measures["iteration_ns"].count()
+    spans = told.filter(pl.col("name").str.starts_with("iteration "))
+    assert spans.height == windows
+
+
+def test_ranks_and_iterations_that_are_named(cli: Cli, sample: Stored) -> None:
+    told = cli(
+        "export", "-o", "some.json", "--db", sample.db, "--ranks", "3,0:2", "--iter-range", "4:6",
+        "--format", "json",
+    ).document  # fmt: skip
+    assert told["ranks"] == [0, 1, 3]
+    assert told["iterations"] == [4, 5]
+    assert {each["args"]["iteration"] for each in events(Path("some.json"))} == {4, 5}
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv"])
+def test_the_wide_table(cli: Cli, sample: Stored, ending: str) -> None:
+    result = cli("export", "-o", f"run{ending}", "--db", sample.db)
+    assert result.code == 0
+    expected = sample.run.iterations()
+    if ending == ".parquet":
+        assert pl.read_parquet("run.parquet").equals(expected)
+    else:
+        told = pl.read_csv("run.csv", infer_schema_length=None)
+        assert told.columns == expected.columns
+        assert told["work_ns"].equals(expected["work_ns"])
+    assert f"{expected.height} rows of rank_iterations" in result.out
+    some = cli(
+        "export", "-o", f"some{ending}", "--db", sample.db, "--ranks", "2", "--iter-range", "3:5",
+        "--format", "json",
+    ).document  # fmt: skip
+    assert (some["rows"], some["ranks"], some["iterations"]) == (2, [2], [3, 4])
+
+
+def test_tables_of_the_ranks_in_detail(cli: Cli, stored: Callable[..., Stored]) -> None:
+    job = stored("buckets")
+    arguments = ("--db", job.db, "--ranks", "1,2", "--iter-range", "7:9")
+    timeline = job.run.timeline([1, 2], [7, 8])
+    for table in ("windows", "phases", "operations", "collectives"):
+        assert cli("export", "-o", "detail.parquet", *arguments, "--table", table).code == 0
+        expected = getattr(timeline, table)
+        assert pl.read_parquet("detail.parquet").equals(expected)
+    assert cli("export", "-o", "detail.csv", *arguments, "--table", "operations").code == 0
+    assert pl.read_csv("detail.csv").columns == timeline.operations.columns
+
+
+@pytest.mark.parametrize("output", ["table", "markdown", "csv"])
+def test_what_it_says(cli: Cli, sample: Stored, output: str) -> None:
+    result = cli("export", "-o", "picks.json", "--db", sample.db, "--format", output, "--verbose")
+    assert result.code == 0
+    assert "picks.json" in result.out
+    assert "host clock" in result.err
+    if output == "table":
+        assert "https://ui.perfetto.dev" in result.out
+
+
+def test_names_that_cannot_be_written(cli: Cli, sample: Stored, tmp_path: Path) -> None:
+    db = ("--db", sample.db)
+    for name in ("picks.txt", "picks", "json"):
+        cli("export", "-o", name, *db).refused(2, name, ".json.gz", ".parquet", ".csv")
+    cli("export", "-o", "nowhere/picks.json", *db).refused(2, "nowhere/picks.json", "no folder")
+    (tmp_path / "folder.json").mkdir()
+    cli("export", "-o", "folder.json", *db).refused(2, "folder.json", "is a folder")
+    cli("export", "-o", "picks.json", *db, "--table", "phases").refused(2, "--table phases")
+    cli("export", *db).refused(2, "--output")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--ranks", "0,9"), "rank 9"),
+        (("--ranks", "one"), "--ranks 'one'"),
+        (("--iter-range", "900:"), "selects nothing"),
+        (("--metric", "nonsense"), "nonsense"),
+        (("--metric", "idle"), "idle"),
+    ],
+)
+def test_what_the_run_has_not(
+    cli: Cli, sample: Stored, arguments: tuple[str, ...], words: str
+) -> None:
+    for name in ("picks.json", "detail.csv"):
+        table = ("--table", "phases") if name == "detail.csv" else ()
+        cli("export", "-o", name, "--db", sample.db, *arguments, *table).refused(2, words)
+        assert not Path(name).exists()
+
+
+def test_ranks_of_the_wide_table_that_are_not_there(cli: Cli, sample: Stored) -> None:
+    cli("export", "-o", "run.csv", "--db", sample.db, "--ranks", "9").refused(2, "rank 9")
+
+
+def test_a_file_is_replaced_whole_or_stays(cli: Cli, tmp_path: Path) -> None:
+    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
+    cli("ingest", *reports)
+    Path("picks.json").write_text("old")
+    assert cli("export", "-o", "picks.json").code == 0
+    before = Path("picks.json").read_bytes()
+    assert len(before) > 1000
+    edit(reports[2], "create table more (i int)")
+    cli("export", "-o", "picks.json").refused(3, "report_rank_2.sqlite", "has changed")
+    reports[2].unlink()
+    cli("export", "-o", "picks.json").refused(3, "report_rank_2.sqlite", "is gone")
+    assert Path("picks.json").read_bytes() == before
+    assert cli("export", "-o", "run.csv").code == 0, "the wide table needs no report"
+    assert not [*tmp_path.glob(".*partial")]
+
+
+def test_the_same_again_is_the_same_file(cli: Cli, sample: Stored) -> None:
+    for name in ("one.json.gz", "two.json.gz"):
+        cli("export", "-o", name, "--db", sample.db)
+    assert Path("one.json.gz").read_bytes() == Path("two.json.gz").read_bytes()
+
+
+def test_hostile_names_harm_no_reader(cli: Cli, tmp_path: Path) -> None:
+    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
+    for report in reports:
+        edit(
+            report,
+            "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'",
+            '\x1b[31m</script>"}\u202e\n',
+        )
+    cli("ingest", *reports)
+    result = cli("export", "-o", "picks.json")
+    assert result.code == 0
+    assert not {*"\x1b\u202e"} & {*(result.out + result.err)}
+    text = Path("picks.json").read_text("utf-8")
+    assert not {*"\x1b\u202e"} & {*text}
+    names = [
+        each["args"]["name"]
+        for each in json.load(io.StringIO(text))["traceEvents"]
+        if each["name"] == "process_name"
+    ]
+    assert all('</script>"}' in name and name.isprintable() for name in names)

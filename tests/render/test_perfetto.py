@@ -1,0 +1,198 @@
+"""Traces for Perfetto: what its importer keeps, what it would drop, and names that are only text.
+
+The importer's rules are spelled out here: events of one track that start inside one another must
+end there too (it drops the others), and an arrow's ends must each lie in a slice of their track.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from rankscope.records import Timeline
+from rankscope.render.perfetto import trace
+from tests.support import Stored
+
+Event = dict[str, Any]
+
+HOSTILE = [
+    '</script><script>alert("x")',
+    "\x1b[31mred\x1b[0m",
+    "line\nbreak",
+    '\\" }]',
+    "\u202eover",
+    "x" * 9_999,
+    "nul\0inside",
+]
+
+
+def strict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len({*dict(pairs)}) == len(pairs), "a key twice"
+    return dict(pairs)
+
+
+def events_of(content: bytes) -> list[Event]:
+    """The events, after everything that a viewer demands of them."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    told = json.loads(content, object_pairs_hook=strict, parse_constant=refuse)
+    events = told["traceEvents"]
+    for event in events:
+        assert event.keys() >= {"ph", "pid", "tid", "name"}
+        if event["ph"] == "M":
+            continue
+        assert nanoseconds(event["ts"]) >= 0, "negative times are dropped"
+        if event["ph"] == "X":
+            assert nanoseconds(event["dur"]) >= 0
+    named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+    used = {(e["pid"], e["tid"]) for e in events if e["ph"] != "M"}
+    assert named == used
+    assert all(pid != tid for pid, tid in named), "would be taken for the main thread"
+    assert {e["pid"] for e in events if e["name"] == "process_name"} >= {pid for pid, _ in used}
+    assert_imported_whole(events)
+    return events
+
+
+def nanoseconds(microseconds: float) -> int:
+    """As the importer rounds them; nothing may be lost by it."""
+    whole = round(microseconds * 1000)
+    assert microseconds == whole / 1000
+    return whole
+
+
+def assert_imported_whole(events: list[Event]) -> None:
+    """Slices nest on every track, and arrows bind to slices, in the order of time, then of file."""
+    open_until: dict[tuple[int, int], list[int]] = {}
+    begun: Counter[int] = Counter()
+    timed = [event for event in events if event["ph"] != "M"]
+    for event in sorted(timed, key=lambda event: nanoseconds(event["ts"])):
+        moment = nanoseconds(event["ts"])
+        stack = open_until.setdefault((event["pid"], event["tid"]), [])
+        while stack and stack[-1] <= moment:
+            stack.pop()
+        if event["ph"] == "X":
+            end = moment + nanoseconds(event["dur"])
+            assert not stack or end <= stack[-1], f"would be dropped: {event}"
+            stack.append(end)
+        elif event["ph"] == "s":
+            assert stack, f"starts nowhere: {event}"
+            begun[event["id"]] += 1
+        else:
+            assert (event["ph"], event["bp"]) == ("f", "e")
+            assert stack, f"ends nowhere: {event}"
+            assert begun.pop(event["id"]) == 1
+    assert not begun
+
+
+def slices(events: list[Event], category: str) -> list[Event]:
+    return [event for event in events if event["ph"] == "X" and event["cat"] == category]
+
+
+@pytest.mark.parametrize(
+    "name", ["buckets", "host_only", "tensor_parallel", "dali", "free_running"]
+)
+def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], name: str) -> None:
+    timeline = stored(name).run.timeline([3, 0, 1], range(30))
+    events = events_of(trace(timeline, {}, {}))
+    for category, frame in (
+        ("device", timeline.operations),
+        ("collective", timeline.collectives),
+    ):
+        told = slices(events, category)
+        assert len(told) == frame.height
+        assert sum(nanoseconds(event["dur"]) for event in told) == (
+            frame["end_ns"] - frame["start_ns"]
+        ).sum()
+    spans = slices(events, "phase")
+    assert len(spans) == timeline.windows.height + timeline.phases.height
+    if name == "tensor_parallel":
+        tracks = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        assert len([track for track in tracks if track.startswith("collectives")]) == 2
+
+
+def test_ranks_and_tracks_are_named_and_in_order(stored: Callable[..., Stored]) -> None:
+    timeline = stored("buckets").run.timeline([3, 0], [5, 6])
+    events = events_of(trace(timeline, {"run": "x"}, {3: "max"}))
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert names == {0: "rank 0 (node0)", 3: "rank 3 (node0)"}
+    labels = {e["pid"]: e["args"]["labels"] for e in events if e["name"] == "process_labels"}
+    assert labels == {0: "", 3: "max"}
+    places = [e["args"]["sort_index"] for e in events if e["name"] == "process_sort_index"]
+    assert places == [0, 3]
+    tracks = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 3]
+    assert tracks[:3] == ["gpu clock", "host clock", "waits"]
+    assert tracks[3].startswith("collectives")
+    assert all(track.startswith("stream ") for track in tracks[4:])
+
+
+def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: Callable[..., Stored]) -> None:
+    """Rank 1 is late by 5 ms in iteration 7 (every fifth, from the second)."""
+    timeline = stored("buckets").run.timeline([0, 1, 2], [7])
+    events = events_of(trace(timeline, {}, {}))
+    starts = {e["id"]: e for e in events if e["ph"] == "s"}
+    ends = {e["id"]: e for e in events if e["ph"] == "f"}
+    assert starts.keys() == ends.keys()
+    assert {e["pid"] for e in starts.values()} == {1}
+    assert {e["pid"] for e in ends.values()} == {0, 2}
+    long = [e for e in slices(events, "wait") if e["dur"] > 4_000]
+    assert {e["pid"] for e in long} == {0, 2}
+    assert {e["name"] for e in long} == {"wait for rank 1"}
+    for e in long:
+        released = nanoseconds(e["ts"]) + nanoseconds(e["dur"])
+        assert any(abs(nanoseconds(each["ts"]) - released) < 50_000 for each in ends.values())
+
+
+def test_no_arrows_between_clocks_that_are_not_aligned(stored: Callable[..., Stored]) -> None:
+    timeline = stored("buckets").run.timeline([0, 1], [7])
+    ranks = timeline.ranks.with_columns(axis=pl.lit("utc"))
+    events = events_of(trace(replace(timeline, ranks=ranks), {}, {}))
+    assert not [e for e in events if e["ph"] in "sf"]
+    labels = [e["args"]["labels"] for e in events if e["name"] == "process_labels"]
+    assert labels == ["clock not aligned"] * 2
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_names_stay_text(stored: Callable[..., Stored], name: str) -> None:
+    timeline: Timeline = stored("buckets").run.timeline([0], [5])
+    hostile = replace(
+        timeline,
+        operations=timeline.operations.with_columns(name=pl.lit(name)),
+        ranks=timeline.ranks.with_columns(host=pl.lit(name)),
+        collectives=timeline.collectives.with_columns(communicator=pl.lit(name)),
+    )
+    content = trace(hostile, {"run": "x"}, {})
+    events = events_of(content)
+    assert len(slices(events, "device")) == timeline.operations.height
+    shown = {e["name"] for e in slices(events, "device")}
+    assert len(shown) == 1
+    (text,) = shown
+    assert len(text) <= 300
+    assert text.isprintable()
+    assert not {char for char in content.decode() if ord(char) < 32 and char != "\n"}
+
+
+def test_an_empty_timeline_is_still_a_trace(stored: Callable[..., Stored]) -> None:
+    timeline = stored("host_only").run.timeline([0], [5])
+    assert timeline.operations.is_empty()
+    bare = replace(timeline, collectives=timeline.collectives.clear())
+    assert slices(events_of(trace(bare, {}, {})), "phase")
+
+
+def test_work_that_overlaps_on_its_stream_is_split_into_lanes(
+    stored: Callable[..., Stored],
+) -> None:
+    """A kernel may start before the one ahead of it has ended."""
+    timeline = stored("buckets").run.timeline([0], [5])
+    early = timeline.operations.with_columns(pl.col("end_ns") + 100_000)
+    events = events_of(trace(replace(timeline, operations=early), {}, {}))
+    assert len(slices(events, "device")) == early.height
+    tracks = [e["args"]["name"] for e in events if e["name"] == "thread_name"]
+    assert {"stream 7", "stream 7, 2"} <= {*tracks}
