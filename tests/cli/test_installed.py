@@ -59,8 +59,8 @@ def test_version_and_help(tmp_path: Path, module: bool) -> None:
     assert (told.returncode, told.stdout) == (0, f"rankscope {rankscope.__version__}\n")
     told = run("--help", cwd=tmp_path, module=module, NO_COLOR="1")
     assert told.returncode == 0
-    assert all(name in told.stdout for name in ("ingest", "imbalance", "pick-reports"))
-    for command in ("ingest", "imbalance", "pick-reports"):
+    assert all(name in told.stdout for name in ("ingest", "imbalance", "pick-reports", "report"))
+    for command in ("ingest", "imbalance", "pick-reports", "report"):
         told = run(command, "--help", cwd=tmp_path, module=module, NO_COLOR="1", COLUMNS="120")
         assert told.returncode == 0
         for option in ("--db", "--format", "--quiet", "--verbose", "--help"):

@@ -1,0 +1,111 @@
+"""`rankscope report`: one page with everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import (
+    Clock,
+    ClockOption,
+    Db,
+    Format,
+    FormatOption,
+    IncludeWarmup,
+    IterRange,
+    Quiet,
+    RolesOption,
+    Statistic,
+    Verbose,
+    Version,
+    looking,
+)
+
+if TYPE_CHECKING:
+    from rankscope.analysis import Analysis
+    from rankscope.pick import Picks
+    from rankscope.render.html.lanes import Detail
+
+ENDINGS = (".html", ".htm")
+
+
+def report(
+    target: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE.html", help="The page to write."),
+    ],
+    db: Db = Path("rankscope.duckdb"),
+    iter_range: IterRange = None,
+    clock: ClockOption = Clock.AUTO,
+    roles: RolesOption = None,
+    include_warmup: IncludeWarmup = False,
+    output: FormatOption = Format.TABLE,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Version = False,
+) -> None:
+    """One self-contained page with everything: verdict, map, phases, timeline, tables.
+
+    It opens from disk in any browser, and loads nothing.
+
+    Examples:
+
+      rankscope report -o report.html
+
+      rankscope report --iter-range 10:50 -o slow.html
+    """
+    import polars as pl
+
+    from rankscope import __version__
+    from rankscope.errors import UsageError
+    from rankscope.files import check_writable, write_whole
+    from rankscope.render import documents, formats, tables
+    from rankscope.render.html.page import page
+    from rankscope.render.html.words import Origin
+    from rankscope.render.text import plain, short_path, size
+    from rankscope.run import open_run, picks_of
+
+    if target.suffix.lower() not in ENDINGS:
+        raise UsageError(
+            f"-o {target}: a page's name ends in .html", hint=f"-o {target.with_suffix('.html')}"
+        )
+    check_writable(target)
+    analysis = open_run(db).analysis(
+        looking(iter_range, clock, Statistic.MEAN, include_warmup, roles)
+    )
+    result, picks = analysis.imbalance(), picks_of(analysis, None)
+    detail = _detail(analysis, picks)
+    content = page(analysis, result, picks, detail, Origin(db, target, f"rankscope {__version__}"))
+    write_whole(target, content)
+    told = {"output": str(target), "bytes": len(content), "timeline": detail.timeline is not None}
+    if output is Format.JSON:
+        whole = documents.document("report", db, analysis.facts, analysis.problems, told)
+        console.write(documents.dumps(whole))
+        return
+    if detail.reason:
+        console.say(f"rankscope: warning: no timeline: {plain(detail.reason, 2000)}", quiet)
+    console.warn(analysis.problems, quiet)
+    if output is Format.TABLE:
+        console.write(f"{short_path(target)}: {size(len(content))}; open it in any browser")
+    else:
+        frame = pl.DataFrame([told])
+        markdown = formats.markdown(tables.rows_table(frame, "Page"))
+        console.write(formats.csv(frame) if output is Format.CSV else markdown)
+    if verbose:
+        console.say(f"rankscope: {tables.run_line(analysis.facts)}")
+
+
+def _detail(analysis: Analysis, picks: Picks) -> Detail:
+    """The picked ranks in their worst iteration; without their reports, why not."""
+    from rankscope.errors import RankscopeError
+    from rankscope.render.html.lanes import Detail
+    from rankscope.timeline import timeline
+
+    ranks = [each.rank for each in picks.picks]
+    try:
+        return Detail(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
+    except RankscopeError as error:
+        return Detail(None, error.message)

@@ -1,0 +1,98 @@
+// The page's data: columns of numbers, unpacked when they are asked for.
+
+const byId = (id) => document.getElementById(id);
+const page = JSON.parse(byId("data").textContent);
+const cells = page.cells;
+const ranks = cells.ranks;
+const iterations = cells.iterations;
+const known = Object.keys(cells.columns);
+const NONE = -(2 ** 31);
+const MS = cells.unit_ns / 1e6;
+
+const PHASES = ["load", "forward", "backward", "optimizer", "other"];
+const STACK = [...PHASES, "wait", "transfer", "exposed_communication"];
+const NAMES = { wait: "waiting for others", background: "background threads", time_to_all_reduce: "time to all-reduce" };
+const named = (metric) => NAMES[metric] || metric.replaceAll("_", " ");
+
+const rankTable = page.tables.find((table) => table.id === "ranks");
+const rankColumn = (name) => rankTable.values[rankTable.columns.findIndex((each) => each.name === name)];
+const hosts = rankColumn("host");
+const roleOf = rankColumn("role") || ranks.map(() => "all");
+const roles = [...new Set(roleOf)];
+const roleIndex = roleOf.map((role) => roles.indexOf(role));
+const several = roles.length > 1;
+const placeOfRank = new Map(ranks.map((rank, place) => [rank, place]));
+const placeOfIteration = new Map(iterations.map((number, place) => [number, place]));
+
+async function unpack(text) {
+  const letters = atob(text);
+  const packed = new Uint8Array(letters.length);
+  for (let k = 0; k < letters.length; k++) packed[k] = letters.charCodeAt(k);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const count = bytes.length / 4;
+  const values = new Int32Array(count);
+  for (let k = 0; k < count; k++) {
+    values[k] =
+      bytes[k] | (bytes[count + k] << 8) | (bytes[2 * count + k] << 16) | (bytes[3 * count + k] << 24);
+  }
+  return values;
+}
+
+const unpacked = new Map();
+/** A metric of every cell, rank by rank, in the page's unit; NONE is unknown. */
+async function column(metric) {
+  const place = cells.columns[metric];
+  if (!unpacked.has(place)) {
+    unpacked.set(place, unpack(cells.packed[place]));
+    cells.packed[place] = null;
+  }
+  return unpacked.get(place);
+}
+
+const middles = new Map();
+/** The lower median of a metric in each iteration, for each role. */
+async function medians(metric) {
+  const place = cells.columns[metric];
+  if (!middles.has(place)) middles.set(place, lowerMedians(await column(metric)));
+  return middles.get(place);
+}
+
+function lowerMedians(values) {
+  return roles.map((_, role) => Int32Array.from(iterations, (_, iteration) => lowerMedian(values, role, iteration)));
+}
+
+const members = roles.map((_, role) => ranks.map((_, rank) => rank).filter((rank) => roleIndex[rank] === role));
+const seen = new Int32Array(ranks.length);
+
+/** The lower median of a role's ranks in one iteration. */
+function lowerMedian(values, role, iteration) {
+  let count = 0;
+  for (const rank of members[role]) {
+    const value = values[rank * iterations.length + iteration];
+    if (value !== NONE) seen[count++] = value;
+  }
+  return count ? seen.subarray(0, count).sort()[(count - 1) >> 1] : NONE;
+}
+
+const flags = new Map();
+{
+  const place = (name) => page.flagged.columns.indexOf(name);
+  const [rank, iteration, cause] = ["rank", "iteration", "cause"].map((name) => page.flagged.values[place(name)]);
+  rank.forEach((each, k) => {
+    const at = placeOfRank.get(each) * iterations.length + placeOfIteration.get(iteration[k]);
+    flags.set(at, cause[k] || "");
+  });
+}
+
+// Numbers as the command line writes them.
+
+const UNKNOWN = "–";
+const digits = [0, 1, 2, 3].map(
+  (count) => new Intl.NumberFormat("en-US", { minimumFractionDigits: count, maximumFractionDigits: count }),
+);
+const ms = (value) => (Number.isFinite(value) ? digits[Math.abs(value) < 9.995 ? 2 : 1].format(value) : UNKNOWN);
+const signed = (value) => (value > 0 ? "+" : "") + ms(value).replace("-", "−");
+const percent = (share) =>
+  Number.isFinite(share) ? `${digits[Math.abs(share) < 0.0995 ? 1 : 0].format(share * 100)} %` : UNKNOWN;
+const inMs = (value) => (value === NONE ? NaN : value * MS);

@@ -1,0 +1,76 @@
+// How charts look: the page's own colours, light, dark or printed.
+
+const root = document.documentElement;
+const PRINT_WIDTH = 680;
+const printing = () => root.classList.contains("paper");
+
+const color = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+const scale = (name) => color(name).split(" ").map((each, k, all) => [k / (all.length - 1), each]);
+
+/** Text that a chart shows as it stands: the library takes some tags in labels for markup. */
+const literal = (text) =>
+  String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+const short = (text, most = 18) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+function axis(title, more = {}) {
+  return {
+    title: { text: title, font: { size: 12 }, standoff: 10 },
+    gridcolor: color("faint"), zerolinecolor: color("faint"), linecolor: color("muted"),
+    tickcolor: color("muted"), ticks: "outside", ticklen: 4, automargin: true, tickangle: 0, fixedrange: true, ...more,
+  };
+}
+
+function layout(height, more = {}) {
+  return {
+    height, autosize: !printing(), width: printing() ? PRINT_WIDTH : undefined,
+    margin: { l: 48, r: 12, t: 12, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif", size: 12, color: color("ink") },
+    showlegend: false, hovermode: "closest", barmode: "stack", bargap: 0.15, dragmode: false, ...more,
+  };
+}
+
+const CONFIG = { displaylogo: false, displayModeBar: false, responsive: true, doubleClick: false };
+
+/** The colours of a part of an iteration; waiting is hatched, for nothing is done in it. */
+function paint(part) {
+  const hatch = (shape, fgcolor, bgcolor) => ({ shape, size: 5, solidity: 0.25, fgcolor, bgcolor, fillmode: "replace" });
+  const patterns = {
+    wait: () => hatch("/", color("muted"), color("wait")),
+    exposed_communication: () => hatch("\\", color("page"), color("transfer")),
+  };
+  return { color: color(SHADES[part] ?? part), pattern: patterns[part]?.(), line: { width: 0 } };
+}
+const SHADES = { exposed_communication: "transfer", background: "faint" };
+
+/** What the colours of a chart mean, beside it. */
+function explain(chart, shown, text) {
+  const items = shown.map((part) => {
+    const swatch = make("i", { class: part });
+    swatch.style.setProperty("--swatch", `var(--${SHADES[part] ?? part})`);
+    return make("li", {}, swatch, text(part));
+  });
+  document.querySelector(`[data-legend="${chart}"]`).replaceChildren(...items);
+}
+
+const tip = byId("tip");
+function showTip(event, lines) {
+  tip.textContent = lines.filter(Boolean).join("\n");
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  const left = event.clientX + 14 + box.width > innerWidth ? event.clientX - 14 - box.width : event.clientX + 14;
+  const top = event.clientY + 14 + box.height > innerHeight ? event.clientY - 14 - box.height : event.clientY + 14;
+  tip.style.left = `${Math.max(4, left)}px`;
+  tip.style.top = `${Math.max(4, top)}px`;
+}
+const hideTip = () => (tip.hidden = true);
+
+/** An element with attributes, and children that are nodes or text; names from reports go no other way. */
+function make(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.map((child) => (child instanceof Node ? child : String(child))));
+  return node;
+}
+const fill = (name) => document.querySelector(`[data-fill="${name}"]`);

@@ -1,0 +1,64 @@
+// Phases of every rank, stacked: of all iterations, or of the picked one.
+
+const phasesChart = byId("phases-chart");
+const MOST_BARS = 160; // more of them are drawn as areas: as many bars as ranks would take seconds
+const stack = { parts: [], order: [], median: -1 };
+
+async function partsOfRanks() {
+  if (byId("phases-of").value === "mean") {
+    return ranks.map((_, rank) => parts((name) => ((rankColumn(`${name}_ns`) ?? [])[rank] ?? NaN) / 1e6));
+  }
+  const columns = new Map();
+  for (const name of [...PHASES, "exposed_communication", "wait"]) {
+    if (known.includes(name)) columns.set(name, await column(name));
+  }
+  const width = iterations.length;
+  const at = picked.iteration;
+  return ranks.map((_, rank) => parts((name) => (columns.has(name) ? inMs(columns.get(name)[rank * width + at]) : NaN)));
+}
+
+const work = (each) => PHASES.reduce((sum, name) => sum + (each.get(name) ?? 0), 0);
+
+async function drawPhases() {
+  stack.parts = await partsOfRanks();
+  stack.order = shown.order;
+  const byWork = ranks.map((_, rank) => rank).sort((a, b) => work(stack.parts[a]) - work(stack.parts[b]) || a - b);
+  stack.median = byWork[(byWork.length - 1) >> 1];
+  const beside = Math.max(1, Math.round(ranks.length * 0.03));
+  stack.beside = ranks.length > 2 ? -1 - beside : null;
+  const shownParts = STACK.filter((part) => stack.parts.some((each) => each.has(part)));
+  explain("phases", shownParts, named);
+  const traces = shownParts.flatMap((part) => tracesOf(part, beside));
+  const room = Math.max(2, (phasesChart.clientWidth - 70) / 46);
+  const marks = ticks([0, ranks.length - 1], stack.order.map((place) => ranks[place]), room);
+  if (stack.beside !== null) {
+    marks.tickvals.unshift(stack.beside);
+    marks.ticktext.unshift("median");
+  }
+  const x = axis("rank", { range: [(stack.beside ?? 0) - beside / 2 - 0.5, ranks.length - 0.5], ...marks, showgrid: false, zeroline: false });
+  Plotly.react(phasesChart, traces, layout(330, { xaxis: x, yaxis: axis("ms", { rangemode: "tozero" }), margin: { l: 48, r: 12, t: 8, b: 44 } }), CONFIG);
+}
+
+function tracesOf(part, beside) {
+  const value = (rank) => stack.parts[rank].get(part) ?? 0;
+  const common = { name: named(part), hoverinfo: "none", marker: paint(part) };
+  const x = stack.order.map((_, row) => row);
+  const y = stack.order.map(value);
+  const median = { ...common, type: "bar", x: [stack.beside], y: [value(stack.median)], width: beside, customdata: [stack.median] };
+  const many = ranks.length > MOST_BARS;
+  const all = many
+    ? { ...common, type: "scatter", mode: "lines", stackgroup: "ranks", x, y, line: { width: 0, shape: "hvh" }, fillcolor: color(part), customdata: stack.order }
+    : { ...common, type: "bar", x, y, customdata: stack.order };
+  return stack.beside === null ? [all] : [all, { ...median}];
+}
+
+function listenToPhases() {
+  phasesChart.on("plotly_click", ({ points: [point] }) => pick(point.customdata, picked.iteration));
+  phasesChart.on("plotly_hover", ({ points: [point], event }) => {
+    const rank = point.customdata;
+    const each = stack.parts[rank];
+    const who = `Rank ${ranks[rank]}${hosts[rank] ? ` (${short(hosts[rank], 60)})` : ""}${rank === stack.median ? ", the median by work" : ""}`;
+    showTip(event, [who, ...[...each].map(([part, value]) => `${named(part)} ${ms(value)} ms`)]);
+  });
+  phasesChart.on("plotly_unhover", hideTip);
+}

@@ -1,0 +1,108 @@
+// The picked cell: which it is, and what it is made of.
+
+const picked = { rank: 0, iteration: 0 };
+const listeners = [];
+const onPick = (listener) => listeners.push(listener);
+
+/** Pick a cell by its places among ranks and iterations. */
+async function pick(rank, iteration) {
+  picked.rank = Math.max(0, Math.min(ranks.length - 1, rank));
+  picked.iteration = Math.max(0, Math.min(iterations.length - 1, iteration));
+  root.dataset.picked = `${ranks[picked.rank]}/${iterations[picked.iteration]}`;
+  for (const listener of listeners) await listener();
+}
+
+/** What a cell is, in a few lines. */
+async function describe(rank, iteration, metric) {
+  const at = rank * iterations.length + iteration;
+  const value = inMs((await column(metric))[at]);
+  const middle = inMs(lowerMedian(await column(metric), roleIndex[rank], iteration));
+  const who = `Rank ${ranks[rank]}${hosts[rank] ? ` (${short(hosts[rank], 60)})` : ""}, iteration ${iterations[iteration]}`;
+  const off = value - middle;
+  const than = several ? `its role’s median (${short(roleOf[rank], 30)})` : "the median rank";
+  return {
+    who,
+    value: `${named(metric)} ${Number.isFinite(value) ? `${ms(value)} ms` : "unknown"}`,
+    off: Number.isFinite(off) ? `${signed(off)} ms against ${than}` : "",
+    flag: flags.has(at) ? `flagged${flags.get(at) ? `: ${named(flags.get(at))}` : ""}` : "",
+  };
+}
+
+/** Known parts of a window as [name, ms]; waiting apart from transfer where it is known. */
+function parts(get) {
+  const exposed = get("exposed_communication");
+  const wait = get("wait");
+  const found = PHASES.map((name) => [name, get(name)]);
+  if (Number.isFinite(wait)) found.push(["wait", wait], ["transfer", Math.max(0, exposed - wait)]);
+  else found.push(["exposed_communication", exposed]);
+  return new Map(found.filter(([, value]) => Number.isFinite(value)));
+}
+
+
+async function tellCell() {
+  const { rank, iteration } = picked;
+  byId("cell-rank").value = ranks[rank];
+  byId("cell-iteration").value = iterations[iteration];
+  const told = await describe(rank, iteration, byId("metric").value);
+  byId("cell-title").textContent = told.who;
+  byId("cell-words").textContent = [told.value, told.off, told.flag].filter(Boolean).join(" · ");
+  const columns = new Map();
+  for (const name of known) columns.set(name, await column(name));
+  const width = iterations.length;
+  const cell = (r) => (name) => (columns.has(name) ? inMs(columns.get(name)[r * width + iteration]) : NaN);
+  const middle = (name) => inMs(lowerMedian(columns.get(name), roleIndex[rank], iteration));
+  const own = (name) => (rankColumn(`${name}_ns`) ?? [])[rank] / 1e6;
+  tabulateCell(cell(rank), middle, own);
+  drawCell(cell, own, await medianRank(iteration, rank));
+}
+
+/** The rank of the same role whose work is its median in an iteration. */
+async function medianRank(iteration, rank) {
+  const metric = ["work", "iteration"].find((name) => known.includes(name));
+  const values = await column(metric);
+  const middle = lowerMedian(values, roleIndex[rank], iteration);
+  const width = iterations.length;
+  return ranks.findIndex((_, r) => roleIndex[r] === roleIndex[rank] && values[r * width + iteration] === middle);
+}
+
+function tabulateCell(cell, middle, own) {
+  const head = ["ms", "this cell", "median here", "over it", "rank’s mean"];
+  const table = make("table", {}, make("caption", {}, "In numbers"));
+  table.append(make("thead", {}, make("tr", {}, ...head.map((text, k) => make("th", { scope: "col", class: k ? "number" : null }, text)))));
+  const body = make("tbody");
+  for (const name of known) {
+    const numbers = [ms(cell(name)), ms(middle(name)), signed(cell(name) - middle(name)), ms(own(name) ?? NaN)];
+    body.append(make("tr", {}, make("th", { scope: "row", title: page.meanings[name] }, named(name)), ...numbers.map((text) => make("td", { class: "number" }, text))));
+  }
+  table.append(body);
+  byId("cell-table").replaceChildren(table);
+}
+
+function drawCell(cell, own, median) {
+  const rank = picked.rank;
+  const rows = [[`rank ${ranks[rank]}`, parts(cell(rank))]];
+  if (median >= 0 && median !== rank) rows.push([`rank ${ranks[median]}, the median here`, parts(cell(median))]);
+  rows.push([`rank ${ranks[rank]}, mean of all`, parts(own)]);
+  const shown = STACK.filter((part) => rows.some(([, each]) => each.has(part)));
+  const traces = shown.map((part) => ({
+    type: "bar", orientation: "h", name: named(part), marker: paint(part), hoverinfo: "none",
+    y: rows.map(([name]) => name), x: rows.map(([, each]) => each.get(part) ?? 0),
+  }));
+  const chart = byId("cell-chart");
+  explain("cell", shown, named);
+  const more = { xaxis: axis("ms"), yaxis: axis("", { autorange: "reversed", ticks: "" }), bargap: 0.3 };
+  Plotly.react(chart, traces, layout(70 + 52 * rows.length, more), CONFIG);
+  chart.removeAllListeners("plotly_hover");
+  chart.on("plotly_hover", ({ points: [point], event }) => showTip(event, [`${point.y}`, `${point.data.name} ${ms(point.x)} ms`]));
+  chart.removeAllListeners("plotly_unhover");
+  chart.on("plotly_unhover", hideTip);
+}
+
+byId("cell-controls").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const rank = placeOfRank.get(Number(byId("cell-rank").value));
+  const iteration = placeOfIteration.get(Number(byId("cell-iteration").value));
+  if (rank === undefined || iteration === undefined) {
+    byId("cell-words").textContent = rank === undefined ? "This page has no such rank." : "This page has no such iteration.";
+  } else pick(rank, iteration);
+});

@@ -1,0 +1,63 @@
+// The picked ranks in one iteration: lanes of bars on one clock.
+
+const timelineChart = byId("timeline-chart");
+
+/** Where the last of a collective's ranks arrives. */
+const lateLine = ({ at }) => ({
+  type: "line", xref: "x", x0: at / 1e6, x1: at / 1e6, yref: "paper", y0: 0, y1: 1,
+  line: { color: color("late"), width: 1.5, dash: "dash" },
+});
+const lateWords = ({ at, rank }) => ({
+  x: at / 1e6, xref: "x", y: 1, yref: "paper", yanchor: "bottom", showarrow: false,
+  text: `rank ${rank} arrives last`, font: { color: color("late"), size: 12 },
+});
+
+function drawTimeline() {
+  const { words, lanes, bars, late } = page.timeline;
+  fill("timeline").textContent = words;
+  timelineChart.hidden = !lanes.length;
+  if (!lanes.length) return;
+  const [lane, start, end, part, text] = bars;
+  const gaps = lanes.map((each, k) => (k && each.rank !== lanes[k - 1].rank ? 1 : 0));
+  let sum = 0;
+  const place = lanes.map((_, k) => k + 0.6 * (sum += gaps[k]));
+  const order = [...STACK, "background"].filter((name) => part.includes(name));
+  explain("timeline", order, named);
+  const traces = order.map((name) => {
+    const mine = part.map((_, k) => k).filter((k) => part[k] === name);
+    return {
+      type: "bar", orientation: "h", name: named(name), marker: paint(name), hoverinfo: "none", width: 0.78,
+      y: mine.map((k) => place[lane[k]]), base: mine.map((k) => start[k] / 1e6),
+      x: mine.map((k) => (end[k] - start[k]) / 1e6), customdata: mine,
+    };
+  });
+  const whole = () => [start.reduce((a, b) => Math.min(a, b)) / 1e6, end.reduce((a, b) => Math.max(a, b)) / 1e6];
+  const narrow = timelineChart.clientWidth < 560;
+  const texts = lanes.map((each, k) => {
+    const first = k === 0 || gaps[k];
+    const who = `${each.pick} rank ${each.rank}`.trim();
+    return first ? `<b>${literal(who)}</b>${narrow ? "" : `  ${literal(each.name)}`}` : literal(narrow ? short(each.name, 11) : each.name);
+  });
+  const lines = lanes.flatMap((_, k) => (gaps[k] ? [{ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: place[k] - 0.8, y1: place[k] - 0.8, line: { color: color("faint"), width: 1 } }] : []));
+  const more = {
+    xaxis: axis("ms since the first window opened", { fixedrange: false, range: whole() }), barmode: "overlay",
+    yaxis: axis("", { range: [place.at(-1) + 0.6, -0.6], tickvals: place, ticktext: texts, ticks: "", showgrid: false, zeroline: false }),
+    dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", shapes: [...lines, ...late.map(lateLine)], annotations: late.map(lateWords),
+    margin: { l: 48, r: 12, t: late.length ? 26 : 8, b: 44 },
+  };
+  Plotly.react(timelineChart, traces, layout(90 + 26 * (place.at(-1) + 1), more), CONFIG);
+  timelineChart.removeAllListeners("plotly_hover");
+  timelineChart.on("plotly_hover", ({ points: [point], event }) => {
+    const k = point.customdata;
+    const each = lanes[lane[k]];
+    showTip(event, [
+      `Rank ${each.rank}, ${each.name}`,
+      `${named(part[k])} ${ms((end[k] - start[k]) / 1e6)} ms, from ${ms(start[k] / 1e6)} to ${ms(end[k] / 1e6)}`,
+      text[k] ?? "",
+    ]);
+  });
+  timelineChart.removeAllListeners("plotly_unhover");
+  timelineChart.on("plotly_unhover", hideTip);
+  timelineChart.removeAllListeners("plotly_doubleclick");
+  timelineChart.on("plotly_doubleclick", () => Plotly.relayout(timelineChart, { "xaxis.range": whole() }));
+}

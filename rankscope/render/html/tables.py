@@ -1,0 +1,205 @@
+"""Frames → the page's sortable tables: columns of raw numbers, each with its kind and meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+import polars as pl
+
+from rankscope.analysis import Analysis
+from rankscope.compare import groups
+from rankscope.compare.metrics import METRICS
+from rankscope.records import Imbalance, MetricSummary, RunFacts
+from rankscope.render.documents import Document
+from rankscope.render.text import span
+
+SHARES = ("imbalance", "share")
+MOST_ROWS = 1000
+"""Rows of a table of cells or collectives; those that matter least are left out, and it says so."""
+
+MEANINGS = {
+    **METRICS,
+    "z": "modified z of the score among its role's",
+    "last_arriver_share": "share of its collectives that it came to last",
+    "cost": "what the others waited for it, in all",
+    "gain": "what mending it alone would save, in all",
+    "imbalance": "max / mean - 1 over the ranks",
+    "lost": "sum over ranks and iterations of what each was faster than the slowest",
+    "spread": "between the most and the least work of a rank",
+    "excess": "over the role's median in that iteration",
+    "offset": "to be added to this rank's UTC to get the lowest rank's, at the middle of the run",
+    "drift_ppm": "µs by which the offset grows per second",
+    "evidence": "what says that the report is this rank's",
+}
+
+
+def table(
+    name: str,
+    title: str,
+    frame: pl.DataFrame,
+    place: str = "numbers",
+    note: str = "",
+    labels: Mapping[str, str] | None = None,
+    sorted_by: str | None = None,
+) -> Document:
+    """One table, column-wise.
+
+    Args:
+        name: its id.
+        title: its caption.
+        frame: `_ns` columns are times, `_share` and `imbalance` shares; lists become text.
+        place: the section it belongs to.
+        note: a sentence under the title.
+        labels: headings where they are not the columns' names.
+        sorted_by: the column it is sorted by at first.
+    """
+    flat = frame.with_columns(
+        pl.col(column).map_elements(lambda each: span(sorted(each)), pl.String)
+        for column, dtype in frame.schema.items()
+        if isinstance(dtype, pl.List)
+    )
+    return {
+        "id": name,
+        "title": title,
+        "note": note,
+        "place": place,
+        "sorted_by": sorted_by,
+        "columns": [_column(column, flat.schema[column], labels or {}) for column in flat.columns],
+        "values": [flat[column].to_list() for column in flat.columns],
+    }
+
+
+def _column(name: str, dtype: pl.DataType, labels: Mapping[str, str]) -> Document:
+    bare = name.removesuffix("_ns")
+    if name.endswith("_ns"):
+        kind = "ms"
+    elif name.endswith(SHARES):
+        kind = "share"
+    elif name in ("iteration", "rank") or name.endswith("_rank"):
+        kind = name.rpartition("_")[2]
+    else:
+        kind = "number" if dtype.is_numeric() else "text"
+    label = labels.get(name, bare.replace("_", " "))
+    return {"name": name, "label": label, "kind": kind, "meaning": MEANINGS.get(bare)}
+
+
+def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
+    """Across ranks, by rank, iteration, host and collective, and what is flagged."""
+    ranks = result.ranks.select(
+        pl.exclude("^.*_z$", "report"), *(["work_z"] if "work_z" in result.ranks.columns else [])
+    )
+    chosen = analysis.instances.filter(pl.col("iteration").is_in(analysis.selection.numbers))
+    several = analysis.frames.ranks["host"].n_unique() > 1
+    return [
+        table(
+            "metrics",
+            "Across ranks",
+            _metrics(result.metrics),
+            note=_scores(result),
+            labels=dict.fromkeys(("min_rank", "median_rank", "max_rank"), "rank"),
+        ),
+        table(
+            "ranks",
+            "Ranks",
+            _known(ranks),
+            note=f"{_scores(result)}; cost: the others' waiting for it; gain: what mending it alone"
+            " would save",
+            labels={"last_arriver_share": "came last", "work_z": "z of work"},
+            sorted_by="work_ns",
+        ),
+        _flagged(analysis),
+        *_findings(result),
+        table(
+            "iterations",
+            "Iterations",
+            result.iterations,
+            note="length on the median rank, spread of work between the ranks",
+            labels={"iteration_ns": "length"},
+        ),
+        *([table("hosts", "Hosts", groups.by_host(analysis.chosen))] if several else []),
+        table(
+            "collectives",
+            "Collectives",
+            groups.by_collective(chosen).head(MOST_ROWS),
+            note="transfer and wait: means per rank and call",
+            labels={"last_rank": "mostly last", "last_share": "how often"},
+        ),
+    ]
+
+
+def quality(analysis: Analysis, facts: RunFacts) -> list[Document]:
+    """Clocks, and where each rank's numbers come from."""
+    clocks = analysis.frames.ranks.select("rank", "host").sort("rank")
+    drift = {rank: round(ppm, 4) for rank, ppm in facts.drift_ppm.items()}
+    reports = analysis.frames.ranks.select(
+        "rank", "host", "pid", "evidence", "convention", report="path"
+    )
+    tables = [table("reports", "Reports", reports.sort("rank"), "quality")]
+    if facts.offsets_ns:
+        fitted = clocks.with_columns(
+            offset_ns=pl.col("rank").replace_strict(
+                facts.offsets_ns, default=None, return_dtype=pl.Int64
+            ),
+            drift_ppm=pl.col("rank").replace_strict(drift, default=None, return_dtype=pl.Float64),
+        )
+        tables.insert(0, table("clocks", "Clocks", fitted, "quality"))
+    return tables
+
+
+def flagged(analysis: Analysis) -> pl.DataFrame:
+    """rank, iteration, cause, excess_ns of what stands out, largest excess first."""
+    schema = {"rank": pl.Int64, "iteration": pl.Int64, "cause": pl.String, "excess_ns": pl.Int64}
+    if analysis.flags is None:
+        return pl.DataFrame(schema=schema)
+    order = ["excess_ns", "rank", "iteration"]
+    found = analysis.flags.filter("flagged").sort(order, descending=[True, False, False])
+    return found.select(*schema)
+
+
+def _flagged(analysis: Analysis) -> Document:
+    found = flagged(analysis)
+    most = found.height > MOST_ROWS
+    note = f"the {MOST_ROWS:,} largest of {found.height:,}" if most else ""
+    return table("flagged", "What stands out", found.head(MOST_ROWS), note=note)
+
+
+def _findings(result: Imbalance) -> list[Document]:
+    """What the accused ranks' excess is made of, where that is known."""
+    rows = [asdict(each) for each in result.verdict.findings]
+    if not rows:
+        return []
+    title = "What is in the excess"
+    return [table("findings", title, pl.DataFrame(rows), note="mean per flagged iteration")]
+
+
+def _scores(result: Imbalance) -> str:
+    return f"{result.statistic} over the iterations"
+
+
+def _known(frame: pl.DataFrame) -> pl.DataFrame:
+    """Without columns that nothing is known of."""
+    empty = [name for name in frame.columns if frame[name].null_count() == frame.height]
+    return frame.drop(set(empty) - {"host", "role"})
+
+
+def _metrics(summaries: tuple[MetricSummary, ...]) -> pl.DataFrame:
+    rows = [
+        {
+            "metric": each.metric.replace("_", " "),
+            "mean_ns": None if each.mean is None else round(each.mean),
+            **{
+                key: value
+                for end, score in (("min", each.min), ("median", each.median), ("max", each.max))
+                for key, value in (
+                    (f"{end}_ns", score and score.value_ns),
+                    (f"{end}_rank", score and score.rank),
+                )
+            },
+            "imbalance": each.imbalance,
+            "lost_ns": each.lost_ns,
+        }
+        for each in summaries
+        if each.mean is not None
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)

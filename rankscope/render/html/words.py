@@ -1,0 +1,154 @@
+"""What a page says of a run beside its charts: figures, data quality, commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.analysis import Analysis
+from rankscope.compare.words import ordinal, plural
+from rankscope.pick import Picks
+from rankscope.records import Imbalance, Options, RunFacts
+from rankscope.render.text import milliseconds, percent, span
+from rankscope.render.view import open_command
+
+Figure = tuple[str, str, str]
+"""Term, value, note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a page is made from and by, as its commands name them."""
+
+    db: Path
+    target: Path
+    program: str  # name and version
+
+
+def brief(nanoseconds: int) -> str:
+    """`0.68 ms`, `2 µs` of ns: a precision, which is never shown as nothing."""
+    return (
+        f"{milliseconds(nanoseconds)} ms"
+        if nanoseconds >= 100_000
+        else f"{nanoseconds / 1e3:.0f} µs"
+    )
+
+
+def figures(result: Imbalance) -> list[Figure]:
+    """The verdict's evidence in a few large numbers."""
+    verdict, count = result.verdict, result.iterations.height
+    known = {each.metric: each for each in result.metrics}
+    found: list[Figure] = []
+    if verdict.excess_ns is not None:
+        found.append(
+            (
+                "Excess when flagged",
+                f"{milliseconds(verdict.excess_ns)} ms",
+                f"{percent(verdict.excess)} of the median iteration",
+            )
+        )
+    if verdict.iterations:
+        every = "" if verdict.period is None else f", every {ordinal(verdict.period)}"
+        found.append(("Flagged", f"{len(verdict.iterations)} of {count}", f"iterations{every}"))
+    if verdict.cause is not None:
+        found.append(("Mostly in", verdict.cause, f"{percent(verdict.cause_share)} of the excess"))
+    if verdict.gain_ns is not None:
+        found.append(
+            (
+                "Fixing it saves",
+                f"{milliseconds(verdict.gain_ns)} ms",
+                f"{percent(verdict.gain)} of the time",
+            )
+        )
+    for metric, term in (("iteration", "Iteration"), ("work", "Work"), ("wait", "Waiting")):
+        summary = known.get(metric)
+        if summary is not None and summary.mean is not None:
+            balance = f"imbalance {percent(summary.imbalance)}" if metric == "work" else ""
+            found.append((term, f"{milliseconds(summary.mean)} ms", f"{balance or 'mean of all'}"))
+    return found
+
+
+def quality(analysis: Analysis, facts: RunFacts, unit_ns: int, flagged: int) -> list[Figure]:
+    """What the numbers rest on; notes are empty."""
+    world = f" of {facts.world_size}" if facts.world_size else ""
+    missing = span(facts.missing_ranks) if facts.missing_ranks else "none"
+    warmup = f"{span(facts.warmup)} (warm-up)" if facts.warmup else "none"
+    residual = facts.residual_ns
+    tied = (
+        f"aligned ({facts.clock_method}), to {brief(residual)}: nothing finer is told between ranks"
+        if facts.clocks_aligned and residual is not None
+        else f"not all tied together ({facts.clock_method})"
+    )
+    matched = analysis.matched
+    return [
+        ("Ranks", f"{len(facts.ranks)}{world}, from {plural(facts.reports, 'report')}", ""),
+        ("Ranks without a report", missing, ""),
+        ("Iterations", f"{len(facts.iterations)}: {span(facts.iterations)}", ""),
+        ("Left out", warmup, ""),
+        ("Roles", facts.roles, ""),
+        ("Matched across ranks by", facts.matched_by, ""),
+        ("Times are by", f"{facts.clock} clock ({facts.clock_reason})", ""),
+        ("Clocks of the ranks", tied, ""),
+        (
+            "Collectives",
+            f"{matched.instances.height:,} calls matched, {matched.unmatched:,} not",
+            "",
+        ),
+        (
+            "Flagged",
+            f"{plural(flagged, 'cell')} of {len(facts.ranks) * len(facts.iterations):,}",
+            "",
+        ),
+        ("Cells are told to", brief(unit_ns), ""),
+    ]
+
+
+def commands(analysis: Analysis, picks: Picks, origin: Origin) -> list[tuple[str, str]]:
+    """What leads here from the reports, and on from here: what it does, and the shell line."""
+    how = _options(analysis.options)
+    db = str(origin.db)
+    which = ["--db", db, *how]
+    lines = [
+        ("Read the reports", ["rankscope", "ingest", *_ingest(analysis), "--db", db]),
+        ("The verdict in the terminal", ["rankscope", "imbalance", *which]),
+        ("The reports to open side by side", ["rankscope", "pick-reports", *which]),
+        ("This page", ["rankscope", "report", *which, "-o", str(origin.target)]),
+    ]
+    told = [(what, shlex.join(line)) for what, line in lines]
+    if picks.files and not picks.unopenable:
+        told.append(("The picked reports in the GUI", open_command(picks.files)))
+    return told
+
+
+def _options(options: Options) -> list[str]:
+    """Options of the command line that look at a run the same way."""
+    words: list[str] = []
+    if options.iter_range is not None:
+        low, high = options.iter_range.start, options.iter_range.stop
+        given = f"{'' if low is None else low}:{'' if high is None else high}"
+        words.append(f"--iter-range={given}")
+    if options.clock != "auto":
+        words += ["--clock", options.clock]
+    if options.roles is not None:
+        words += ["--roles", options.roles]
+    if options.include_warmup:
+        words.append("--include-warmup")
+    return words
+
+
+def _ingest(analysis: Analysis) -> list[str]:
+    """The folder of all reports, and the options that shaped them where they are the same."""
+    reports = analysis.frames.reports
+    words = [os.path.commonpath([str(Path(path).parent) for path in reports["path"]])]
+    if reports["options"].n_unique() == 1:
+        shaped = json.loads(reports["options"][0])
+        if shaped.get("iteration"):
+            words += ["--iteration", shaped["iteration"]]
+        for name, pattern in shaped.get("phases") or ():
+            words += ["--phase", f"{name}={pattern}"]
+        if shaped.get("rank_pattern"):
+            words += ["--rank-pattern", shaped["rank_pattern"]]
+    return words

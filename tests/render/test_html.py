@@ -1,0 +1,188 @@
+"""The page's content: whole, compact, and without a way out of being text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from rankscope.render.html.columns import EXACT_CELLS, UNKNOWN, cells, packed, unit_of
+from rankscope.run import picks_of
+from tests.support import SAMPLE, Result, Stored, copied, edit
+
+Cli = Callable[..., Result]
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    "a\u2028b\u202ec\x1b[31m",
+    "<b>{{data}}</b>&lt;" + "x" * 500,
+]
+
+
+class Page(HTMLParser):
+    """Elements of a page, and the text of its scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem == "script":
+            self.scripts.append(data)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return json.loads(self.scripts[0])
+
+
+def made(cli: Cli, db: Path, *options: object) -> str:
+    assert cli("report", "--db", db, "-o", "page.html", *options).code == 0
+    return Path("page.html").read_text("utf-8")
+
+
+def unpacked(text: str) -> list[int | None]:
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(4, -1)
+    values = np.ascontiguousarray(planes.T).view("<i4").ravel()
+    return [None if value == UNKNOWN else int(value) for value in values]
+
+
+def test_columns_come_back_as_they_were() -> None:
+    values = pl.Series([0, 1_499, None, -2_000_000, 2_000_000_000_000], dtype=pl.Int64)
+    assert unpacked(packed(values, 1000)) == [0, 1, None, -2000, 2_000_000_000]
+
+
+def test_units_fit_the_longest_iteration_and_many_cells_are_coarser() -> None:
+    assert unit_of(pl.Series([40_000_000] * 10)) == 1000
+    assert unit_of(pl.Series([40_000_000] * (EXACT_CELLS + 1))) == 8000
+    assert unit_of(pl.Series([40_000_000, 10**13])) == 5000  # else int32 runs over
+    assert unit_of(pl.Series([], dtype=pl.Int64)) == 1000
+
+
+def test_cells_are_a_full_grid_and_equal_columns_are_there_once() -> None:
+    wide = pl.DataFrame(
+        {
+            "rank": [3, 3, 5], "iteration": [1, 2, 2], "iteration_ns": [5000, 6000, 7000],
+            "work_ns": [5000, 6000, 7000], "load_ns": [1000, None, 3000], "idle_ns": [None] * 3,
+        },
+        schema_overrides={"idle_ns": pl.Int64},
+    )  # fmt: skip
+    found = cells(wide, [3, 5], [1, 2], ["iteration", "work", "load", "idle"])
+    assert found["columns"] == {"iteration": 0, "work": 0, "load": 1}
+    assert [unpacked(each) for each in found["packed"]] == [[5, 6, None, 7], [1, None, None, 3]]
+
+
+def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
+    told = Page(made(cli, sample.db)).data
+    analysis = sample.analysis()
+    assert told["verdict"]["sentence"] == analysis.verdict.sentence
+    work = unpacked(told["cells"]["packed"][told["cells"]["columns"]["work"]])
+    known = analysis.chosen.sort("rank", "iteration")["work_ns"]
+    assert work == [round(value / 1000) for value in known]
+    assert told["first"] == {"rank": 2, "iteration": 2}
+    by_id = {table["id"]: table for table in told["tables"]}
+    assert by_id.keys() >= {"metrics", "ranks", "flagged", "iterations", "clocks", "reports"}
+    assert len({len(column) for column in by_id["ranks"]["values"]}) == 1
+    picks = picks_of(analysis, None)
+    assert {lane["rank"] for lane in told["timeline"]["lanes"]} == {
+        each.rank for each in picks.picks
+    }
+    lines = dict(told["commands"])
+    assert lines["This page"] == f"rankscope report --db {sample.db} -o page.html"
+
+
+def test_options_are_looked_through_and_told(cli: Cli, sample: Stored) -> None:
+    told = Page(made(cli, sample.db, "--iter-range", "5:15", "--clock", "host")).data
+    assert told["cells"]["iterations"] == [*range(5, 15)]
+    line = dict(told["commands"])["The verdict in the terminal"]
+    assert line == f"rankscope imbalance --db {sample.db} --iter-range=5:15 --clock host"
+    shown = cli(*line.split()[1:])
+    assert shown.out.startswith(told["verdict"]["sentence"])
+
+
+def test_only_the_pages_own_scripts_may_run_and_nothing_may_load(cli: Cli, sample: Stored) -> None:
+    text = made(cli, sample.db)
+    page = Page(text)
+    policy = next(
+        str(attrs["content"])
+        for tag, attrs in page.tags
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe-eval" not in policy
+    assert "http" not in policy
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    hashes = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'"
+        for each in page.scripts[1:]
+    ]
+    assert rules["script-src"].split() == hashes
+    assert not [attrs for _, attrs in page.tags if {"src", "srcset", "onclick"} & {*attrs}]
+    links = [str(attrs["href"]) for _, attrs in page.tags if "href" in attrs]
+    assert all(link.startswith("#") for link in links)
+
+
+def test_no_name_gets_out_of_being_text(cli: Cli, tmp_path: Path, sample: Stored) -> None:
+    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "<img src=x onerror=alert(1)>")
+    for report, name in zip(reports, HOSTILE, strict=True):
+        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
+    assert cli("ingest", *reports, "--db", "run.duckdb").code == 0
+    page = Page(made(cli, tmp_path / "run.duckdb"))
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in Page(made(cli, sample.db)).tags]
+    assert not [tag for tag, _ in page.tags if tag in ("img", "b", "iframe", "object", "link")]
+    assert len(page.scripts) == 3
+    assert not re.search(r"[<>&\u2028\u202e\x1b]", page.scripts[0])
+    ranks = next(table for table in page.data["tables"] if table["id"] == "ranks")
+    hosts = ranks["values"][[each["name"] for each in ranks["columns"]].index("host")]
+    assert hosts[:2] == HOSTILE[:2]
+    assert not re.search(r"[\u2028\u202e\x1b]", hosts[2])
+    assert hosts[3].startswith("<b>{{data}}</b>&lt;xxx")
+    assert len(hosts[3]) <= 500
+
+
+def test_it_is_small(cli: Cli, sample: Stored) -> None:
+    assert len(made(cli, sample.db).encode()) < 2_000_000
+
+
+def test_reports_that_are_gone_cost_only_the_timeline(cli: Cli, tmp_path: Path) -> None:
+    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
+    assert cli("ingest", *reports, "--db", "run.duckdb").code == 0
+    for report in reports:
+        report.unlink()
+    result = cli("report", "--db", "run.duckdb", "-o", "page.html")
+    assert result.code == 0
+    assert "no timeline" in result.err
+    told = Page(Path("page.html").read_text("utf-8")).data
+    assert told["timeline"]["lanes"] == []
+    assert "is gone" in told["timeline"]["words"]
+
+
+@pytest.mark.parametrize("target", ["page.txt", "page", "nowhere/page.html"])
+def test_what_cannot_be_written_is_refused_before_the_work(
+    cli: Cli, sample: Stored, target: str
+) -> None:
+    cli("report", "--db", sample.db, "-o", target).refused(2, target)
+    assert not Path(target).exists()
+
+
+def test_a_page_replaces_the_old_one_and_is_told_in_json(cli: Cli, sample: Stored) -> None:
+    Path("page.html").write_text("old")
+    told = cli("report", "--db", sample.db, "-o", "page.html", "--format", "json").document
+    assert told["format"] == "rankscope/report/1"
+    assert told["bytes"] == Path("page.html").stat().st_size
+    assert [path.name for path in Path().iterdir()] == ["page.html"]

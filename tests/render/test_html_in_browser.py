@@ -1,0 +1,252 @@
+"""The page in a real Chromium, opened from disk: it draws, listens, loads nothing, and hostile
+names stay text. Skipped where there is no Chromium with its driver."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rankscope
+from rankscope.render.html.lanes import Detail
+from rankscope.render.html.page import page
+from rankscope.render.html.words import Origin
+from rankscope.run import picks_of
+from rankscope.timeline import timeline
+from tests.support import ROOT, Stored, copied, edit
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+from selenium.webdriver import ActionChains, Keys  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-dev-shm-usage", "--window-size=1280,1000",
+)  # fmt: skip
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+PATIENCE = 30
+"""Seconds, on a machine with other work."""
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One browser for all tests here."""
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if browser is None or driver is None:
+        pytest.skip("no chromium and chromedriver on the PATH")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    started.get("about:blank")
+    yield started
+    started.quit()
+
+
+class Shown:
+    """A page in the browser."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.browser = browser
+        for kind in ("browser", "performance"):
+            browser.get_log(kind)  # what came before
+        browser.get(path.as_uri())
+        self.until("return document.documentElement.dataset.complete")
+
+    def ask(self, script: str, *given: object) -> Any:
+        return self.browser.execute_script(script, *given)
+
+    def until(self, script: str) -> Any:
+        return WebDriverWait(self.browser, PATIENCE, 0.05).until(lambda _: self.ask(script))
+
+    def find(self, selector: str) -> Any:
+        return self.browser.find_element("css selector", selector)
+
+    def text(self, selector: str) -> str:
+        return self.ask("return document.querySelector(arguments[0]).textContent", selector)
+
+    @property
+    def picked(self) -> str:
+        return self.ask("return document.documentElement.dataset.picked")
+
+    def point(self, row: int, column: int, rows: int, columns: int) -> ActionChains:
+        """The mouse moved to a cell of the map as it is shown."""
+        area = self.find("#heat .nsewdrag")
+        self.ask("arguments[0].scrollIntoView({block: 'center'})", area)
+        x = (column + 0.5) / columns * area.size["width"] - area.size["width"] / 2
+        y = (row + 0.5) / rows * area.size["height"] - area.size["height"] / 2
+        return ActionChains(self.browser).move_to_element_with_offset(area, round(x), round(y))
+
+    def is_quiet(self) -> None:
+        """No word on the console, no request to the outside, no dialog."""
+        assert self.browser.get_log("browser") == []
+        sent = [
+            json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")
+        ]
+        urls = {
+            each["params"]["request"]["url"]
+            for each in sent
+            if each["method"] == "Network.requestWillBeSent"
+        }
+        outside = {url for url in urls if not url.startswith(("file:", "data:", "chrome"))}
+        assert not outside
+        assert len([url for url in urls if url.startswith("file:")]) == 1
+
+
+def written(run: rankscope.Run, path: Path, **options: Any) -> Path:
+    analysis = run.analysis(rankscope.Options(**options))
+    picks = picks_of(analysis, None)
+    ranks = [each.rank for each in picks.picks]
+    detail = Detail(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
+    origin = Origin(run.db, path, "rankscope")
+    path.write_bytes(page(analysis, analysis.imbalance(), picks, detail, origin))
+    return path
+
+
+@pytest.fixture(scope="module")
+def sample_page(sample: Stored, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(sample.run, tmp_path_factory.mktemp("page") / "page.html")
+
+
+@pytest.fixture
+def shown(chromium: Any, sample_page: Path) -> Shown:
+    """The sample's page, freshly opened."""
+    return Shown(chromium, sample_page)
+
+
+def test_it_opens_from_disk_and_tells_the_verdict(shown: Shown, sample: Stored) -> None:
+    assert shown.text("#sentence") == sample.analysis().verdict.sentence
+    assert shown.text("[data-fill=class]") == "periodic"
+    assert shown.picked == "2/2"
+    for chart in ("heat", "cell-chart", "phases-chart", "timeline-chart"):
+        assert shown.ask(f"return document.querySelectorAll('#{chart} .main-svg').length"), chart
+    assert shown.ask("return document.querySelectorAll('[data-fill=commands] code').length") >= 4
+    shown.is_quiet()
+
+
+def test_a_click_picks_the_cell_under_it(shown: Shown) -> None:
+    shown.point(row=1, column=17, rows=4, columns=29).click().perform()
+    shown.until("return document.documentElement.dataset.picked === '1/18'")
+    shown.until("return document.getElementById('cell-title').textContent.includes('iteration 18')")
+    assert shown.text("#cell-title") == "Rank 1 (node0), iteration 18"
+    assert "flagged: backward" in shown.text("#cell-words")
+    tip = shown.until("return document.getElementById('tip').textContent")
+    assert tip.startswith("Rank 1 (node0), iteration 18\nwork ")
+    shown.is_quiet()
+
+
+def test_the_keyboard_reaches_every_cell(shown: Shown) -> None:
+    heat = shown.find("#heat")
+    for keys, cell in (
+        (Keys.ARROW_RIGHT, "2/3"), (Keys.ARROW_UP, "1/3"), (Keys.END, "1/29"), (Keys.HOME, "1/1"),
+        (Keys.ARROW_LEFT, "1/1"), (Keys.SHIFT + Keys.ARROW_RIGHT, "1/11"), (Keys.PAGE_DOWN, "3/11"),
+    ):  # fmt: skip
+        heat.send_keys(keys)
+        shown.until(f"return document.documentElement.dataset.picked === '{cell}'")
+    for name, value in (("rank", 0), ("iteration", 29)):
+        field = shown.find(f"#cell-{name}")
+        field.clear()
+        field.send_keys(str(value), Keys.ENTER if name == "iteration" else "")
+    shown.until("return document.documentElement.dataset.picked === '0/29'")
+    shown.find("#map-table summary").click()
+    shown.until("return document.querySelector('#map-table .picked-cell')")
+    shown.is_quiet()
+
+
+def test_dragging_zooms_and_a_double_click_shows_all(shown: Shown) -> None:
+    labels = "[...document.querySelectorAll('#heat .xtick text')].map((e) => +e.textContent)"
+    before = shown.ask(f"return {labels}")
+    start = shown.point(1, 8, 4, 29).move_by_offset(10, 0).click_and_hold()
+    start.move_by_offset(220, 4).release().perform()
+    shown.until(f"return {labels}[0] === 10")
+    assert shown.ask(f"return {labels}") == [10, 11, 12, 13, 14]
+    shown.point(1, 8, 4, 29).double_click().perform()
+    shown.until(f"return {labels}.length === {len(before)}")
+    assert shown.ask(f"return {labels}") == before
+    shown.is_quiet()
+
+
+def test_other_metrics_orders_and_iterations(shown: Shown) -> None:
+    for control in (
+        "#metric option[value=load]", "#mode option[value=value]", "#order option[value=score]",
+        "#phases-of option[value=picked]", "#marks",
+    ):  # fmt: skip
+        shown.find(control).click()
+    shown.until("return document.getElementById('cell-words').textContent.startsWith('load ')")
+    first = "document.querySelector('#heat .ytick text').textContent"
+    shown.until(f"return {first} === '2'")  # most loading on top
+    shown.is_quiet()
+
+
+def test_tables_sort_and_pick(shown: Shown) -> None:
+    cells = "[...document.querySelectorAll('#table-ranks tbody th')]"
+    column = f"return {cells}.map((e) => +e.textContent)"
+    assert shown.ask(column)[0] == 2  # most work first
+    head = shown.find("#table-ranks thead th button")
+    shown.ask("arguments[0].click()", head)
+    assert shown.ask(column) == [0, 1, 2, 3]
+    assert shown.ask("return arguments[0].parentNode.ariaSort", head) == "ascending"
+    shown.ask("arguments[0].click()", head)
+    assert shown.ask(column) == [3, 2, 1, 0]
+    shown.ask("document.querySelector('#table-flagged tbody tr:nth-child(1) th button').click()")
+    shown.until("return document.documentElement.dataset.picked === '1/18'")
+    shown.is_quiet()
+
+
+def test_names_from_reports_stay_text(chromium: Any, tmp_path: Path) -> None:
+    """Hosts and kernels; only kernels of the timeline reach a chart."""
+    folder = ROOT / "sample_reports" / "gpu_simulated_4ranks"
+    reports = copied(sorted(folder.glob("*.sqlite")), tmp_path / "<img src=x onerror=alert(3)>")
+    for report in reports:
+        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", HOSTILE)
+        edit(
+            report,
+            "update StringIds set value = ? where id in "
+            "(select shortName from CUPTI_ACTIVITY_KIND_KERNEL) and value not like '%nccl%'",
+            HOSTILE,
+        )
+    run = rankscope.ingest(reports, tmp_path / "run.duckdb")
+    shown = Shown(chromium, written(run, tmp_path / "page.html"))
+    assert HOSTILE in shown.text("#table-ranks")
+    data = shown.ask("return document.getElementById('data').textContent")
+    assert HOSTILE in shown.ask("return JSON.stringify(JSON.parse(arguments[0]).timeline)", data)
+    shown.find("#order option[value=host]").click()
+    shown.point(0, 0, 1, 1).perform()
+    assert not shown.ask("return document.querySelectorAll('img[src=x], svg script').length")
+    assert shown.ask("return document.querySelectorAll('script').length") == 3
+    shown.is_quiet()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_it_fits_every_screen_and_theme(shown: Shown, width: int, theme: str) -> None:
+    browser = shown.browser
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    feature = {"name": "prefers-color-scheme", "value": theme}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    try:
+        browser.refresh()
+        shown.until("return document.documentElement.dataset.complete")
+        assert shown.ask("return document.documentElement.scrollWidth") <= width
+        paper = shown.ask("return getComputedStyle(document.body).backgroundColor")
+        assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[theme]
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_a_run_of_one_rank_has_a_page(
+    chromium: Any, stored: Callable[..., Stored], tmp_path: Path
+) -> None:
+    job = stored("plain", ranks=1)
+    shown = Shown(chromium, written(job.run, tmp_path / "page.html"))
+    assert shown.text("[data-fill=class]") == "inconclusive"
+    shown.is_quiet()
