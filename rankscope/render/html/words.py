@@ -83,6 +83,7 @@ def quality(analysis: Analysis, facts: RunFacts, unit_ns: int, flagged: int) -> 
         else f"not all tied together ({facts.clock_method})"
     )
     matched = analysis.matched
+    unmatched = int(matched.unmatched["count"].sum())
     return [
         ("Ranks", f"{len(facts.ranks)}{world}, from {plural(facts.reports, 'report')}", ""),
         ("Ranks without a report", missing, ""),
@@ -94,7 +95,7 @@ def quality(analysis: Analysis, facts: RunFacts, unit_ns: int, flagged: int) -> 
         ("Clocks of the ranks", tied, ""),
         (
             "Collectives",
-            f"{matched.instances.height:,} calls matched, {matched.unmatched:,} not",
+            f"{matched.instances.height:,} calls matched, {unmatched:,} not",
             "",
         ),
         (
