@@ -1,0 +1,230 @@
+"""How late each rank comes to the collectives, as distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from rankscope.analysis import Analysis
+from rankscope.compare.problems import listed
+from rankscope.compare.waits import INSTANCE
+from rankscope.draw.captions import footer, verdict_title
+from rankscope.draw.rows import MOST_ROWS, Row, chosen_rows, row_labels, spaced
+from rankscope.draw.style import SMALL, THEMES, Caption, Theme, page
+from rankscope.draw.view import View
+from rankscope.errors import UsageError
+from rankscope.render.text import milliseconds, percent
+
+WIDTH, LABELS, PANEL, TABLE = 9.6, 1.55, 6.4, 1.3
+"""Inches: the page, the ranks' names, the distributions, the numbers beside them."""
+
+ROW, LEAST_HEIGHT, OVERVIEW = 0.3, 1.2, 1.9
+"""Inches of a row, of the fewest rows, of the panel of all ranks."""
+
+MOST_POINTS = 6_000
+"""More points than these would be a smear; then only those beyond the 95th percentile are drawn."""
+
+GOLDEN = 0.618034
+"""Multiples of it spread evenly, so that points side by side do not cover each other."""
+
+MARKS = (0, 0.1, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5)
+"""Where a square-root axis in ms may have its marks."""
+
+
+def lateness(analysis: Analysis) -> pl.DataFrame:
+    """How long after the first of the ranks each one arrived, at each collective.
+
+    A rank that comes later stays shorter, for nobody leaves before all have come: with D the time
+    from a rank's arrival to its end, it came (longest D - own D) after the first. That compares
+    durations, and needs no common clock. Collectives that were matched on all ranks of their
+    group, in the chosen iterations.
+
+    Returns:
+        rank, iteration, late_ns.
+
+    Raises:
+        UsageError: no collective has counterparts on other ranks.
+    """
+    numbers = analysis.selection.numbers
+    frame = analysis.matched.instances.filter(pl.col("iteration").is_in(numbers)).select(
+        "rank",
+        "iteration",
+        late_ns=pl.col("duration_ns").max().over(INSTANCE) - pl.col("duration_ns"),
+    )
+    if frame.is_empty():
+        raise UsageError(
+            "plot arrivals: no collective of this run has counterparts on other ranks",
+            hint="ingest several ranks, profiled with --trace=cuda,nvtx (NCCL) or mpi,nvtx",
+        )
+    return frame
+
+
+def distributions(late: pl.DataFrame) -> pl.DataFrame:
+    """rank, count, mean_ns, p5_ns … p95_ns, max_ns of `lateness`; latest on average first."""
+    value = pl.col("late_ns")
+    return (
+        late.group_by("rank")
+        .agg(
+            count=pl.len(),
+            mean_ns=value.mean(),
+            **{
+                f"p{share}_ns": value.quantile(share / 100, "linear")
+                for share in (5, 25, 50, 75, 95)
+            },
+            max_ns=value.max(),
+        )
+        .sort("mean_ns", "rank", descending=[True, False])
+    )
+
+
+def draw(analysis: Analysis, view: View) -> Figure:
+    """Boxes of lateness per rank (quartiles; whiskers 5 to 95 %) with its single values, in ms.
+
+    Of many ranks the latest, the earliest, the middle and the picks have boxes, and below them
+    are bands of all ranks.
+    """
+    late = lateness(analysis)
+    frame = distributions(late)
+    theme = THEMES[view.theme]
+    order = frame["rank"].to_list()
+    rows = spaced(order, chosen_rows(order, [*analysis.verdict.ranks, *dict(view.ranks)]))
+    many = len(order) > MOST_ROWS
+    height = max((rows[-1].place + 1) * ROW, LEAST_HEIGHT)
+    below = OVERVIEW + 0.8 if many else 0.0
+    sheet = page(
+        WIDTH,
+        0.45 + below + height + 0.1,
+        Caption(
+            verdict_title(analysis),
+            "how much later than the first rank each one came to a collective: quartiles, 5th "
+            "and 95th percentile, and single collectives",
+            footer(analysis, *_notes(analysis, order)),
+        ),
+        theme,
+    )
+    axes = sheet.axes(LABELS, below + 0.45, PANEL, height)
+    who = dict(analysis.frames.ranks.select("rank", "host").iter_rows())
+    _boxes(axes, frame, late, rows, theme)
+    row_labels(axes, rows, [who.get(row.rank) for row in rows], analysis.verdict.ranks, theme)
+    _root_scale(axes, "x", frame["max_ns"].max())
+    axes.set_xlabel("lateness (ms, square-root scale)")
+    axes.grid(axis="x")
+    _numbers(axes, frame, rows, analysis, theme)
+    if many:
+        _overview(sheet.axes(LABELS, 0.35, PANEL, OVERVIEW), frame, theme)
+    return sheet.figure
+
+
+def _notes(analysis: Analysis, known: Sequence[int]) -> list[str]:
+    unknown = sorted({*analysis.frames.ranks["rank"]} - {*known})
+    notes = []
+    if unknown:
+        many = "ranks" if len(unknown) > 1 else "rank"
+        notes.append(f"unknown for {many} {listed(unknown)}: no collective matches others'")
+    if analysis.missing_ranks:
+        notes.append("the first of the ranks at hand: those without a report may come earlier")
+    return notes
+
+
+def _boxes(
+    axes: Axes, frame: pl.DataFrame, late: pl.DataFrame, rows: Sequence[Row], theme: Theme
+) -> None:
+    at = {row.rank: row.place for row in rows}
+    mine = frame.filter(pl.col("rank").is_in([*at]))
+    places = mine["rank"].replace_strict(at, return_dtype=pl.Float64).to_numpy()
+    ms = {name: mine[f"{name}_ns"].to_numpy() / 1e6 for name in ("p5", "p25", "p50", "p75", "p95")}
+    axes.hlines(places, ms["p5"], ms["p95"], color=theme.muted, linewidth=1)
+    axes.barh(
+        places, ms["p75"] - ms["p25"], left=ms["p25"], height=0.62, color=theme.faint,
+        edgecolor=theme.muted, linewidth=0.8, gid="quartiles",
+    )  # fmt: skip
+    axes.vlines(ms["p50"], places - 0.31, places + 0.31, color=theme.ink, linewidth=1.6)
+    points = late.filter(pl.col("rank").is_in([*at]))
+    if points.height > MOST_POINTS:
+        points = points.join(mine.select("rank", "p95_ns"), on="rank").filter(
+            pl.col("late_ns") > pl.col("p95_ns")
+        )
+    off = (np.arange(points.height) * GOLDEN % 1 - 0.5) * 0.5
+    axes.scatter(
+        points["late_ns"].to_numpy() / 1e6,
+        points["rank"].replace_strict(at, return_dtype=pl.Float64).to_numpy() + off,
+        s=5, color=theme.late, alpha=0.45, linewidths=0, zorder=3, gid="collectives",
+        rasterized=points.height > MOST_POINTS,
+    )  # fmt: skip
+    axes.set_ylim(rows[-1].place + 0.6, -0.6)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(length=2, pad=2)
+
+
+def _numbers(
+    axes: Axes, frame: pl.DataFrame, rows: Sequence[Row], analysis: Analysis, theme: Theme
+) -> None:
+    """Mean lateness, and how often the rank came last, beside its row."""
+    means = dict(frame.select("rank", "mean_ns").iter_rows())
+    last = analysis.waits(analysis.selection.numbers).by_rank
+    shares = dict(last.select("rank", "last_arriver_share").iter_rows())
+    if analysis.missing_ranks:  # one of them may have come last
+        shares = {}
+    columns = (
+        ("mean (ms)", [milliseconds(means[row.rank]) for row in rows]),
+        ("came last", [percent(shares.get(row.rank)) for row in rows]),
+    )
+    for (name, cells), inches in zip(columns, (0.62, 1.3), strict=True):
+        x = 1 + inches / PANEL
+        axes.annotate(
+            name, (x, 1), xytext=(0, 3), xycoords="axes fraction", textcoords="offset points",
+            ha="right", va="bottom", size=SMALL, color=theme.muted,
+        )  # fmt: skip
+        for row, cell in zip(rows, cells, strict=True):
+            axes.annotate(
+                cell, (x, row.place), xycoords=("axes fraction", "data"), ha="right",
+                va="center", size=SMALL + 0.5, annotation_clip=False,
+            )  # fmt: skip
+
+
+def _overview(axes: Axes, frame: pl.DataFrame, theme: Theme) -> None:
+    """Bands of quantiles over all ranks, latest on average first."""
+    ms = {
+        name: frame[f"{name}_ns"].to_numpy() / 1e6
+        for name in ("p5", "p25", "p50", "p75", "p95", "max")
+    }
+    edges = np.arange(frame.height + 1)
+    for low, high, color, name in (
+        ("p5", "p95", theme.faint, "5 to 95 %"),
+        ("p25", "p75", theme.muted, "quartiles"),
+    ):
+        axes.stairs(ms[high], edges, baseline=ms[low], fill=True, color=color, label=name)
+    axes.stairs(ms["p50"], edges, baseline=None, color=theme.ink, linewidth=1.2, label="median")
+    axes.scatter(edges[:-1] + 0.5, ms["max"], s=2, color=theme.late, linewidths=0, label="latest")
+    axes.margins(x=0)
+    _root_scale(axes, "y", frame["max_ns"].max())
+    axes.set_ylabel("lateness (ms)")
+    axes.set_xticks([0, frame.height], labels=["latest on average", "earliest"])
+    first, last = axes.get_xticklabels()
+    first.set_horizontalalignment("left")
+    last.set_horizontalalignment("right")
+    axes.set_xlabel(f"all {frame.height:,} ranks, by mean lateness", labelpad=-6)
+    axes.tick_params(length=2, pad=2)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, markerscale=2)
+
+
+def _root_scale(axes: Axes, which: str, highest: object) -> None:
+    """A square-root axis from 0: the usual and the extreme are both to be seen."""
+    top = float(highest) / 1e6 * 1.08 if isinstance(highest, int) and highest else 1.0
+    scale, limits, axis = (
+        (axes.set_xscale, axes.set_xlim, axes.xaxis)
+        if which == "x"
+        else (axes.set_yscale, axes.set_ylim, axes.yaxis)
+    )
+    scale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
+    limits(0, top)
+    marks = [mark for mark in MARKS if mark <= top]
+    apart = [mark for mark in marks if mark == 0 or mark >= top / 400]
+    axis.set_major_locator(FixedLocator(apart))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_locator(NullLocator())

@@ -1,0 +1,73 @@
+"""The words of pictures: what was found, and what stands behind it."""
+
+from __future__ import annotations
+
+from rankscope.analysis import Analysis
+from rankscope.compare.problems import listed
+from rankscope.compare.words import ordinal, plural
+from rankscope.draw.style import shown
+from rankscope.records import Verdict
+from rankscope.render.tables import run_line
+from rankscope.render.text import milliseconds
+
+LONGEST_TITLE = 160
+LONGEST_FOOTER = 600
+
+VERBS = {
+    "load": ("loads", "load", ""),
+    "forward": ("takes", "take", " in forward"),
+    "backward": ("takes", "take", " in backward"),
+    "optimizer": ("takes", "take", " in the optimizer"),
+}
+"""Cause → what one rank does, what several do, and in what."""
+
+
+def finding(verdict: Verdict, count: int) -> str:
+    """The verdict as a title: who is slow, by how much, in what, when.
+
+    Args:
+        verdict: of the run.
+        count: how many iterations it is about.
+    """
+    if not verdict.ranks or verdict.excess_ns is None:
+        first = verdict.sentence.partition(":" if verdict.kind == "rotating" else ";")[0]
+        return shown(first.rstrip("."), LONGEST_TITLE)
+    several = len(verdict.ranks) > 1
+    who = f"{'Ranks' if several else 'Rank'} {listed(verdict.ranks)}"
+    one, many, where = VERBS.get(verdict.cause or "", ("works", "work", ""))
+    share = verdict.cause_share if verdict.cause in VERBS else None
+    excess = verdict.excess_ns * (1.0 if share is None else share)
+    return f"{who} {many if several else one} {milliseconds(excess)} ms longer{where} " + _when(
+        verdict, count
+    )
+
+
+def _when(verdict: Verdict, count: int) -> str:
+    hits = verdict.iterations
+    if verdict.period:
+        return f"in every {ordinal(verdict.period)} iteration"
+    if len(hits) == count:
+        return "in every iteration"
+    if len(hits) == 1:
+        return f"in iteration {hits[0]}"
+    return f"in {len(hits)} of {plural(count, 'iteration')}"
+
+
+def verdict_title(analysis: Analysis) -> str:
+    """The title of a picture that is about the whole run."""
+    return finding(analysis.verdict, len(analysis.selection.numbers))
+
+
+def footer(analysis: Analysis, *notes: str) -> str:
+    """Run, ranks, iterations and clock; then what a reader must know beside the picture.
+
+    Args:
+        analysis: what is drawn.
+        notes: what the picture itself leaves out or sums up.
+    """
+    facts = analysis.facts
+    first = shown(f"{facts.name} · {run_line(facts)}", LONGEST_FOOTER)
+    warnings = [problem.message for problem in analysis.problems]
+    more = [] if len(warnings) < 3 else [f"and {len(warnings) - 2} more warnings"]
+    told = [*notes, *(f"warning: {text}" for text in warnings[:2]), *more]
+    return "\n".join([first, *([shown(" · ".join(told), LONGEST_FOOTER)] if told else [])])

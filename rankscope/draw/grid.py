@@ -1,0 +1,201 @@
+"""Ranks by iterations of one metric, brought to a size that a picture can show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rankscope.analysis import Analysis
+from rankscope.compare.flags import LEAST_EXCESS, lower_median
+from rankscope.errors import UsageError
+
+Values = npt.NDArray[np.float64]
+
+MOST_ROWS, MOST_COLUMNS = 400, 600
+"""Rows and columns that are still told apart on a page."""
+
+DENSE = 0.5
+"""Share of the iterations between first and last from which on gaps are drawn as gaps."""
+
+SPIKE = 10
+"""Medians of the large excesses from which on one of them is a spike."""
+
+DEFAULTS = ("work", "load", "iteration")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Excess over the role's median, a row per rank and a column per iteration.
+
+    Where there are more than a page can show, `per_row` ranks and `per_column` iterations share a
+    cell, which holds the one furthest from the median, so that no outlier is lost.
+    """
+
+    values: Values  # (rows, columns), ns; NaN is unknown
+    flagged: npt.NDArray[np.bool_]  # (rows, columns)
+    ranks: tuple[int, ...]  # in the order of rows, per_row to a row
+    roles: tuple[str | None, ...]  # of them
+    hosts: tuple[str | None, ...]
+    iterations: tuple[int, ...]  # in the order of columns, per_column to a column
+    per_row: int
+    per_column: int
+    limit: float  # where the colour scale ends, ns
+
+
+def metric_of(analysis: Analysis, metric: str | None, defaults: tuple[str, ...] = DEFAULTS) -> str:
+    """`metric`, or the first of the defaults that is known.
+
+    Raises:
+        UsageError: no rank has it.
+    """
+    known = [
+        name
+        for name in ([metric] if metric else defaults)
+        if analysis.chosen[f"{name}_ns"].is_not_null().any()
+    ]
+    if not known:
+        raise UsageError(
+            f"--metric {metric or defaults[0]}: unknown on every rank of this run",
+            hint="rankscope imbalance shows which metrics there are",
+        )
+    return known[0]
+
+
+def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
+    """How far each rank is from its role's median, in each iteration.
+
+    Iterations that some rank lacks (its capture ended early, say) are among them, warm-up and
+    what `--iter-range` leaves out are not.
+
+    Returns:
+        rank, iteration, role, host, value_ns, excess_ns (null is unknown), length_ns (the role's
+        median iteration), flagged, cause.
+    """
+    numbers = analysis.selection.numbers
+    inside = ~pl.col("iteration").is_in(analysis.selection.warmup)
+    if analysis.options.iter_range is not None:
+        inside &= pl.col("iteration").is_between(numbers[0], numbers[-1])
+    value = pl.col(f"{metric}_ns")
+    role = ["role", "iteration"]
+    frame = analysis.wide.filter(inside | pl.col("iteration").is_in(numbers)).select(
+        "rank",
+        "iteration",
+        "role",
+        "host",
+        value_ns=value,
+        excess_ns=value - lower_median(value).over(role),
+        length_ns=lower_median(pl.col("iteration_ns")).over(role),
+    )
+    flags = analysis.flags if analysis.frames.ranks.height > 1 else None
+    if flags is None:
+        return frame.with_columns(flagged=pl.lit(False), cause=pl.lit(None, pl.String))
+    told = flags.select("rank", "iteration", "flagged", "cause")
+    return frame.join(
+        told, on=["rank", "iteration"], how="left", maintain_order="left"
+    ).with_columns(pl.col("flagged").fill_null(False))
+
+
+def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
+    """`excesses` as a grid: ranks of a role, then of a host, side by side.
+
+    Args:
+        frame: what `excesses` returned.
+        missing: ranks without a report; they get empty rows unless they are the majority.
+    """
+    ranks = _rows(frame, missing)
+    iterations = _columns(frame)
+    shape = (ranks.height, len(iterations))
+    row = dict(zip(ranks["rank"], range(shape[0]), strict=True))
+    column = dict(zip(iterations, range(shape[1]), strict=True))
+    known = frame.drop_nulls("excess_ns")
+    at = (
+        known["rank"].replace_strict(row, return_dtype=pl.Int64).to_numpy(),
+        known["iteration"].replace_strict(column, return_dtype=pl.Int64).to_numpy(),
+    )
+    values = np.full(shape, np.nan)
+    values[at] = known["excess_ns"].to_numpy()
+    flagged = np.zeros(shape, dtype=np.bool_)
+    flagged[at] = known["flagged"].to_numpy()
+    per_row, per_column = (
+        -(-count // most) for count, most in zip(shape, (MOST_ROWS, MOST_COLUMNS), strict=True)
+    )
+    return Grid(
+        values=_blocks(values, per_row, per_column),
+        flagged=_blocks(flagged.astype(float), per_row, per_column) > 0,
+        ranks=tuple(ranks["rank"]),
+        roles=tuple(ranks["role"]),
+        hosts=tuple(ranks["host"]),
+        iterations=tuple(iterations),
+        per_row=per_row,
+        per_column=per_column,
+        limit=_limit(known),
+    )
+
+
+def worst_cells(frame: pl.DataFrame, most: int = 4, per_rank: int = 2) -> pl.DataFrame:
+    """The cells of `excesses` that matter most, no more than `per_rank` of one rank."""
+    matters = pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns")
+    return (
+        frame.filter(matters)
+        .sort("excess_ns", "rank", "iteration", descending=[True, False, False])
+        .filter(pl.int_range(pl.len()).over("rank") < per_rank)
+        .head(most)
+    )
+
+
+def _rows(frame: pl.DataFrame, missing: tuple[int, ...]) -> pl.DataFrame:
+    """rank, role, host in the order of rows."""
+    present = frame.group_by("rank").agg(pl.col("role", "host").first())
+    if len(missing) <= present.height:
+        nobody = pl.DataFrame(
+            {"rank": missing, "role": None, "host": None},
+            schema={"rank": pl.Int64, "role": pl.String, "host": pl.String},
+        )
+        present = pl.concat([present, nobody.select(present.columns)])
+    places = present.sort("rank").with_columns(
+        pl.col("role", "host").forward_fill().name.suffix("_like")
+    )
+    return places.sort(
+        pl.col("rank").min().over("role_like"),
+        pl.col("rank").min().over("role_like", "host_like"),
+        "rank",
+    ).select("rank", "role", "host")
+
+
+def _columns(frame: pl.DataFrame) -> list[int]:
+    """Iterations in order; those between them that no rank has, where they are few."""
+    numbers = frame["iteration"].unique().sort().to_list()
+    whole = range(numbers[0], numbers[-1] + 1)
+    return [*whole] if len(numbers) >= DENSE * len(whole) else numbers
+
+
+def _limit(known: pl.DataFrame) -> float:
+    """Where the colours end: a typical excess of those that cost most, so that noise stays pale.
+
+    The median of what exceeds 5 % of the iteration, weighted by its square (as if no cell were
+    above `SPIKE` medians, so that one spike does not wash out the rest); where nothing does, the
+    99th percentile, for then small differences are all there is to see.
+    """
+    size = known["excess_ns"].abs().cast(pl.Float64)
+    large = np.sort(size.filter(size > LEAST_EXCESS * known["length_ns"]).to_numpy())
+    if not len(large):
+        highest = size.quantile(0.99)
+        return max(highest or 0.0, 1000.0)
+    weight = np.cumsum(np.minimum(large, SPIKE * np.median(large)) ** 2)
+    return float(large[np.searchsorted(weight, weight[-1] / 2)])
+
+
+def _blocks(values: Values, per_row: int, per_column: int) -> Values:
+    """`values` with blocks of cells replaced by the one furthest from 0 in each."""
+    rows, columns = (
+        -(-size // per) for size, per in zip(values.shape, (per_row, per_column), strict=True)
+    )
+    padded = np.full((rows * per_row, columns * per_column), np.nan)
+    padded[: values.shape[0], : values.shape[1]] = values
+    blocks = padded.reshape(rows, per_row, columns, per_column).swapaxes(1, 2)
+    flat = blocks.reshape(rows, columns, per_row * per_column)
+    furthest = np.argmax(np.nan_to_num(np.abs(flat), nan=-1.0), axis=2)
+    return np.take_along_axis(flat, furthest[:, :, None], axis=2)[:, :, 0]

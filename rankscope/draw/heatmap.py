@@ -1,0 +1,264 @@
+"""Ranks by iterations: how much longer than its role's median each rank took in each iteration."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from rankscope.analysis import ALL, Analysis
+from rankscope.compare.words import plural
+from rankscope.draw.captions import footer, verdict_title
+from rankscope.draw.grid import Grid, arrange, excesses, metric_of, worst_cells
+from rankscope.draw.rows import Run, bracket, bracket_width, heading, rank_ticks, runs
+from rankscope.draw.style import BODY, HATCH, MARGIN, SMALL, THEMES, Caption, Theme, page, signed
+from rankscope.draw.view import View
+from rankscope.render.text import milliseconds
+
+ROW, COLUMN = 0.3, 0.26
+"""Inches of a cell where there are few."""
+
+LEAST_HEIGHT, MOST_HEIGHT = 1.5, 6.0
+LEAST_WIDTH, MOST_WIDTH = 5.5, 8.5
+
+TICKS, BAR = 0.42, 0.55
+"""Inches that the ranks' numbers and the bars of flags take."""
+
+KEY_LINE = 0.2
+"""Inches of a line of the key to the letters."""
+
+DOTTED = 0.07
+"""Inches that a cell must measure for a dot in it to be seen."""
+
+VECTOR_CELLS = 20_000
+"""More cells than these become an image inside SVG and PDF."""
+
+
+def draw(analysis: Analysis, view: View) -> Figure:
+    """The heat map of `view.metric` (default: work, or what there is of it).
+
+    Colour is the excess over the role's median in that iteration, in ms; a dot marks a flagged
+    cell, a letter the worst ones, hatching what is unknown.
+    """
+    metric = metric_of(analysis, view.metric)
+    frame = excesses(analysis, metric)
+    grid = arrange(frame, analysis.missing_ranks)
+    theme = THEMES[view.theme]
+    worst = worst_cells(frame)
+    rows, columns = grid.values.shape
+    height = min(max(rows * ROW, LEAST_HEIGHT), MOST_HEIGHT)
+    width = min(max(columns * COLUMN, LEAST_WIDTH), MOST_WIDTH)
+    cell = (width / columns, height / rows)
+    sides = _sides(grid)
+    left = MARGIN + sum(map(bracket_width, sides.values())) + TICKS
+    key = _key(worst)
+    under = 0.5 + KEY_LINE * -(-len(key) // 2)
+    sheet = page(
+        left + width + BAR + 1.1,
+        height + under,
+        Caption(
+            _title(analysis, frame, metric),
+            f"{metric.replace('_', ' ')}: excess over the "
+            f"{'median rank' if _one_role(grid) else 'median of the role'} in the same iteration",
+            footer(analysis, *_notes(grid, analysis)),
+        ),
+        theme,
+    )
+    axes = sheet.axes(left, under, width, height)
+    mesh = _cells(axes, grid, theme)
+    _ticks(axes, grid, cell[1])
+    marked = _dots(axes, grid, cell, theme)
+    _letters(axes, grid, worst, cell, theme)
+    place = MARGIN
+    for what, side in sides.items():
+        beside = sheet.axes(place, under, bracket_width(side), height)
+        beside.set_ylim(axes.get_ylim())
+        bracket(beside, what, side, cell[1], theme)
+        place += bracket_width(side)
+    bars = sheet.axes(left + width + 0.08, under, BAR - 0.08, height)
+    bars.set_ylim(axes.get_ylim())
+    _flag_bars(bars, grid, theme)
+    scale = sheet.axes(left + width + BAR + 0.2, under, 0.14, height)
+    _scale(sheet.figure, scale, mesh)
+    _legend(axes, marked, grid, theme)
+    for line, text in enumerate(key):
+        sheet.text(left + (line % 2) * width * 0.45, under - 0.56 - KEY_LINE * (line // 2), text)
+    return sheet.figure
+
+
+def _sides(grid: Grid) -> dict[str, list[Run]]:
+    """What is bracketed beside the rows: roles if there are several, hosts if they are known."""
+    every = {"role": grid.roles, "host": grid.hosts}
+    found = {heading: runs(names[:: grid.per_row]) for heading, names in every.items()}
+    return {
+        heading: groups
+        for heading, groups in found.items()
+        if groups and {each.name for each in groups} != {ALL}
+    }
+
+
+def _one_role(grid: Grid) -> bool:
+    return len({role for role in grid.roles if role is not None}) < 2
+
+
+def _title(analysis: Analysis, frame: pl.DataFrame, metric: str) -> str:
+    """The verdict where the picture shows it, else who has most of the metric."""
+    if metric in ("work", analysis.flag_metric, analysis.verdict.cause, "iteration"):
+        return verdict_title(analysis)
+    means = frame.group_by("rank").agg(pl.col("excess_ns").mean()).drop_nulls()
+    rank, excess = means.sort("excess_ns", "rank", descending=[True, False]).row(0)
+    return (
+        f"Rank {rank} has the most {metric.replace('_', ' ')}: on average {milliseconds(excess)} "
+        "ms more than the median"
+    )
+
+
+def _notes(grid: Grid, analysis: Analysis) -> list[str]:
+    notes = []
+    if grid.per_row > 1 or grid.per_column > 1:
+        notes.append(
+            f"a cell stands for {plural(grid.per_row, 'rank')} and "
+            f"{plural(grid.per_column, 'iteration')}, and shows what is furthest from the median"
+        )
+    if len(analysis.missing_ranks) > len({*grid.ranks}) - len(analysis.missing_ranks):
+        notes.append(f"{len(analysis.missing_ranks)} missing ranks have no rows")
+    return notes
+
+
+def _cells(axes: Axes, grid: Grid, theme: Theme) -> QuadMesh:
+    axes.patch.set(facecolor=theme.page, hatch=HATCH, edgecolor=theme.muted, linewidth=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    rows, columns = grid.values.shape
+    limit = grid.limit / 1e6
+    few = max(rows, columns) <= 64
+    return axes.pcolormesh(
+        np.arange(columns + 1) - 0.5,
+        np.arange(rows + 1) - 0.5,
+        np.ma.masked_invalid(grid.values / 1e6),
+        cmap=theme.map,
+        norm=Normalize(-limit, limit),
+        rasterized=rows * columns > VECTOR_CELLS,
+        edgecolors=theme.page if few else "none",
+        linewidth=0.8 if few else 0,
+    )
+
+
+def _ticks(axes: Axes, grid: Grid, row_height: float) -> None:
+    rows, columns = grid.values.shape
+    axes.set_ylim(rows - 0.5, -0.5)
+    axes.set_xlim(-0.5, columns - 0.5)
+    rank_ticks(axes, [str(rank) for rank in grid.ranks[:: grid.per_row]], row_height)
+    numbers = grid.iterations[:: grid.per_column]
+    places = [int(place) for place in MaxNLocator(14, integer=True).tick_values(0, columns - 1)]
+    if grid.per_column == 1 and numbers[-1] - numbers[0] == columns - 1:  # numbers in a row
+        round_ones = MaxNLocator(14, integer=True).tick_values(numbers[0], numbers[-1])
+        places = [int(number) - numbers[0] for number in round_ones]
+    places = [place for place in places if 0 <= place < columns]
+    axes.set_xticks(places, labels=[str(numbers[place]) for place in places])
+    axes.tick_params(length=2, pad=2)
+    axes.set_xlabel("iteration")
+    heading(axes, "rank", -4)
+
+
+def _dots(axes: Axes, grid: Grid, cell: tuple[float, float], theme: Theme) -> bool:
+    """Mark the flagged cells; False where there are none, or cells too small for it."""
+    if min(cell) < DOTTED or not grid.flagged.any():
+        return False
+    row, column = np.nonzero(grid.flagged)
+    size = min(3.2, 72 * min(cell) * 0.25)
+    axes.scatter(
+        column, row, s=size**2, color=theme.page, edgecolors=theme.ink, linewidths=0.6, gid="flags"
+    )
+    return True
+
+
+def _letters(
+    axes: Axes, grid: Grid, worst: pl.DataFrame, cell: tuple[float, float], theme: Theme
+) -> None:
+    """Frame the worst cells and put their letters on them, or beside them where they are small."""
+    large = min(cell) >= 1.4 * BODY / 72
+    columns = grid.values.shape[1]
+    for letter, (rank, iteration) in zip(
+        "ABCD", worst.select("rank", "iteration").iter_rows(), strict=False
+    ):
+        row = grid.ranks.index(rank) // grid.per_row
+        column = grid.iterations.index(iteration) // grid.per_column
+        if large:
+            axes.add_patch(
+                Rectangle(
+                    (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=theme.ink, linewidth=1.2
+                )
+            )
+        right = column < 0.9 * columns
+        axes.annotate(
+            letter,
+            (column, row),
+            xytext=(0, 0) if large else (11 if right else -11, 0),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            size=BODY,
+            weight="bold",
+            color=theme.page,
+            bbox={"boxstyle": "circle,pad=0.15", "facecolor": theme.ink, "edgecolor": theme.page,
+                  "linewidth": 0.8},
+            arrowprops=None
+            if large
+            else {"arrowstyle": "-", "color": theme.ink, "linewidth": 1.2, "shrinkA": 0,
+                  "shrinkB": 0},
+        )  # fmt: skip
+
+
+def _key(worst: pl.DataFrame) -> list[str]:
+    """What the letters stand for."""
+    return [
+        f"{letter}  rank {row['rank']}, iteration {row['iteration']}: "
+        f"+{milliseconds(row['excess_ns'])} ms" + (f", in {row['cause']}" if row["cause"] else "")
+        for letter, row in zip("ABCD", worst.iter_rows(named=True), strict=False)
+    ]
+
+
+def _flag_bars(axes: Axes, grid: Grid, theme: Theme) -> None:
+    """How often each row is flagged."""
+    share = grid.flagged.mean(axis=1)
+    axes.barh(np.arange(len(share)), share, height=0.8, color=theme.muted, linewidth=0)
+    axes.set_xlim(0, max(float(share.max()), 0.1))
+    axes.set_yticks([])
+    axes.spines["bottom"].set_visible(False)
+    axes.set_xticks([])
+    axes.set_xlabel(f"flagged\n(up to {share.max():.0%})", size=SMALL)
+
+
+def _scale(figure: Figure, axes: Axes, mesh: QuadMesh) -> None:
+    bar = figure.colorbar(mesh, cax=axes, extend="both", extendfrac=0.04)
+    bar.outline.set_visible(False)
+    bar.locator = MaxNLocator(5, symmetric=True)
+    bar.formatter = FuncFormatter(lambda value, _: signed(value))
+    bar.update_ticks()
+    bar.set_label("excess (ms)", labelpad=2)
+
+
+def _legend(axes: Axes, marked: bool, grid: Grid, theme: Theme) -> None:
+    """What dots and hatching mean, above the right end of the cells."""
+    handles: list[Artist] = []
+    if marked:
+        dot = Line2D([], [], linestyle="", marker="o", markersize=4, label="flagged")
+        dot.set(markerfacecolor=theme.page, markeredgecolor=theme.ink)
+        handles.append(dot)
+    if np.isnan(grid.values).any():
+        hatched = Patch(label="unknown", hatch=HATCH, linewidth=0)
+        hatched.set(facecolor=theme.page, edgecolor=theme.muted)
+        handles.append(hatched)
+    if handles:
+        axes.legend(
+            handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderpad=0,
+            borderaxespad=0.3, handletextpad=0.4, columnspacing=1.2,
+        )  # fmt: skip
