@@ -13,6 +13,7 @@ from rankscope.analysis import Analysis
 from rankscope.compare.change import Comparison, compare_runs
 from rankscope.compare.metrics import check_metrics
 from rankscope.discover import discover
+from rankscope.draw import View, draw, format_of, save
 from rankscope.errors import ReportError, UsageError
 from rankscope.intake import Ingest, Progress, Started, frames_of
 from rankscope.pick import Picks, pick
@@ -115,6 +116,36 @@ class Run:
                 iterations = picks.moments(analysis.selection.numbers)
         return timeline(analysis, ranks, iterations)
 
+    def plot(
+        self,
+        kind: str,
+        path: str | Path | None = None,
+        *,
+        metric: str | None = None,
+        iteration: int | None = None,
+        theme: str = "light",
+        **options: object,
+    ) -> Path:
+        """A picture of the run, as PNG, SVG or PDF, and where it was written.
+
+        Args:
+            kind: heatmap, phases, timeline or arrivals.
+            path: its ending says which format; default `<kind>.png`.
+            metric: what a heat map shows (default work), and what ranks are picked by.
+            iteration: that of a timeline; default the worst of the picked ranks.
+            theme: light or dark.
+            options: fields of `Options`.
+
+        Raises:
+            UsageError: an unknown kind, metric, theme or ending, or nothing to draw.
+        """
+        target = Path(f"{kind}.png" if path is None else path)
+        format_of(target)
+        analysis = self.analysis(_options(options))
+        figure = draw(kind, analysis, view_of(analysis, metric, iteration, theme))
+        save(figure, target, theme)
+        return target
+
     def sql(self, query: str) -> pl.DataFrame:
         """The result of a query on the database, which is opened read-only for it."""
         with Database.open(self.db) as database:
@@ -170,6 +201,19 @@ def diff(
     """
     names = check_metrics(metrics or []) or None
     return diff_of(open_run(before), open_run(after), _options(options), names)[0]
+
+
+def view_of(
+    analysis: Analysis, metric: str | None, iteration: int | None = None, theme: str = "light"
+) -> View:
+    """What pictures show unless told otherwise: the picked ranks, in their worst iteration."""
+    picks = picks_of(analysis, metric).picks
+    return View(
+        metric=metric,
+        iteration=picks[0].worst.iteration if iteration is None else iteration,
+        ranks=tuple((pick.rank, pick.label) for pick in picks),
+        theme=theme,
+    )
 
 
 def open_run(db: str | Path = DEFAULT_DB) -> Run:

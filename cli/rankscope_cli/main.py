@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.commands import diff, export, imbalance, ingest, pick_reports, report
+from rankscope_cli.commands import diff, export, imbalance, ingest, pick_reports, plot, report
 from rankscope_cli.options import Version
 
 EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
@@ -27,6 +27,7 @@ app.command("ingest")(ingest.ingest)
 app.command("imbalance")(imbalance.imbalance)
 app.command("pick-reports")(pick_reports.pick_reports)
 app.command("diff")(diff.diff)
+app.command("plot")(plot.plot)
 app.command("export")(export.export)
 app.command("report")(report.report)
 

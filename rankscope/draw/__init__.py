@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rankscope.analysis import Analysis
 
-__all__ = ["FORMATS", "KINDS", "THEMES", "View", "draw", "save"]
+__all__ = ["FORMATS", "KINDS", "THEMES", "View", "draw", "format_of", "save", "title_of"]
 
 KINDS = {
     "heatmap": "ranks × iterations: how much longer than the role's median each one took",
@@ -75,16 +75,22 @@ def save(figure: Figure, path: Path, theme: str = "light") -> None:
     from rankscope.draw.style import styled
 
     ending = format_of(path)
-    nameless = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    about = {"Title": title_of(figure), **dates.get(ending, {})}
     content = BytesIO()
     with styled(theme):
-        figure.savefig(content, format=ending, dpi=DOTS_PER_INCH, metadata=nameless[ending])
+        figure.savefig(content, format=ending, dpi=DOTS_PER_INCH, metadata=about)
     try:
         path.write_bytes(content.getvalue())
     except OSError as error:
         raise UsageError(
             f"-o {path}: cannot be written ({error.strerror})", hint="does its folder exist?"
         ) from error
+
+
+def title_of(figure: Figure) -> str:
+    """What a figure says, in one line."""
+    return " ".join(figure.get_suptitle().split())
 
 
 def format_of(path: Path) -> str:

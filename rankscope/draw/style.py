@@ -171,9 +171,9 @@ def page(width: float, height: float, caption: Caption, theme: Theme) -> Page:
     total = head + height + floor
     figure = Figure(figsize=(width, total))
     left = MARGIN / width
-    figure.text(
-        left, 1 - MARGIN / total, "\n".join(title), size=TITLE, weight="bold", va="top",
-        linespacing=LINE - 0.1,
+    figure.suptitle(
+        "\n".join(title), x=left, y=1 - MARGIN / total, ha="left", va="top", size=TITLE,
+        weight="bold", linespacing=LINE - 0.1,
     )  # fmt: skip
     below = MARGIN + (len(title) * TITLE * LINE + 2) / 72
     figure.text(

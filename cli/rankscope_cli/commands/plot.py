@@ -1,0 +1,134 @@
+"""`rankscope plot`: pictures of a run."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankscope.draw import KINDS
+from rankscope_cli import console
+from rankscope_cli.options import (
+    Clock,
+    ClockOption,
+    Db,
+    Format,
+    FormatOption,
+    IncludeWarmup,
+    IterRange,
+    Quiet,
+    Statistic,
+    Verbose,
+    Version,
+    looking,
+)
+
+EXAMPLES = """
+Examples:
+
+  rankscope plot heatmap
+
+  rankscope plot heatmap --metric load --iter-range 10:50 -o load.svg
+
+  rankscope plot timeline --iteration-number 17 --theme dark
+"""
+
+
+class Theme(StrEnum):
+    """What page a picture is for."""
+
+    LIGHT = "light"
+    DARK = "dark"
+
+
+def _kinds() -> list[str]:
+    return [*KINDS]
+
+
+def plot(
+    kind: Annotated[
+        str, typer.Argument(metavar="|".join(KINDS), help="What to draw.", autocompletion=_kinds)
+    ],
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Picture: .png, .svg or .pdf; else KIND.png."
+        ),
+    ] = None,
+    db: Db = Path("rankscope.duckdb"),
+    iter_range: IterRange = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME",
+            help="What a heat map shows (else work), and what ranks are picked by.",
+        ),
+    ] = None,
+    iteration: Annotated[
+        int | None,
+        typer.Option(
+            "--iteration-number",
+            metavar="N",
+            help="The iteration of a timeline; else the worst of the picked ranks.",
+        ),
+    ] = None,
+    clock: ClockOption = Clock.AUTO,
+    include_warmup: IncludeWarmup = False,
+    theme: Annotated[Theme, typer.Option("--theme", help="Colours of the page.")] = Theme.LIGHT,
+    output: FormatOption = Format.TABLE,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Version = False,
+) -> None:
+    """A picture of the run; its title says what was found."""
+    from rankscope.draw import draw, format_of, save, title_of
+    from rankscope.run import open_run, view_of
+
+    path = target or Path(f"{kind}.png")
+    if kind in KINDS:
+        format_of(path)
+    analysis = open_run(db).analysis(looking(iter_range, clock, Statistic.MEAN, include_warmup))
+    figure = draw(kind, analysis, view_of(analysis, metric, iteration, theme.value))
+    save(figure, path, theme.value)
+    told = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
+    if output is Format.JSON:
+        from rankscope.render import documents
+
+        console.write(
+            documents.dumps(
+                documents.document("plot", db, analysis.facts, analysis.problems, {**told})
+            )
+        )
+        return
+    _say(told, output)
+    console.warn(analysis.problems, quiet)
+    if verbose:
+        from rankscope.render.tables import run_line
+
+        console.say(f"rankscope: {run_line(analysis.facts)}")
+
+
+plot.__doc__ = "\n\n".join(
+    [str(plot.__doc__), *(f"{name}: {meaning}" for name, meaning in KINDS.items()), EXAMPLES]
+)
+
+
+def _say(told: dict[str, str], output: Format) -> None:
+    """Where the picture is, and what it says."""
+    from rankscope.render.text import plain, short_path
+
+    if output is Format.TABLE:
+        console.write(f"{short_path(Path(told['file']))}: {plain(told['title'], 300)}")
+        return
+    import polars as pl
+
+    from rankscope.render import formats, tables
+
+    frame = pl.DataFrame([told])
+    if output is Format.CSV:
+        console.write(formats.csv(frame))
+    else:
+        console.write(formats.markdown(tables.rows_table(frame, "Picture")))
