@@ -11,6 +11,7 @@ import polars as pl
 
 from rankscope.analysis import Analysis
 from rankscope.compare.change import Comparison, compare_runs
+from rankscope.compare.imbalance import scores
 from rankscope.compare.metrics import check_metrics
 from rankscope.discover import discover
 from rankscope.draw import View, draw, format_of, save
@@ -157,8 +158,9 @@ def picks_of(analysis: Analysis, metric: str | None) -> Picks:
     if metric is not None:
         check_metrics([metric])
     else:
+        ranked = scores(analysis.chosen, [*DEFAULT_METRICS], analysis.options.statistic)
         metric = next(
-            (name for name in DEFAULT_METRICS if analysis.chosen[f"{name}_ns"].is_not_null().any()),
+            (name for name in DEFAULT_METRICS if ranked[f"{name}_ns"].is_not_null().any()),
             "iteration",
         )
     return pick(

@@ -80,7 +80,8 @@ def test_help_needs_no_heavy_library() -> None:
         "from rankscope_cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print([n for n in ('polars', 'duckdb', 'numpy', 'pyarrow', 'loky') if n in sys.modules])"
+        "heavy = ('polars', 'duckdb', 'numpy', 'pyarrow', 'loky', 'matplotlib')\n"
+        "print([n for n in heavy if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -14,14 +14,14 @@ from rankscope.analysis import Analysis
 from rankscope.compare.problems import listed
 from rankscope.compare.waits import INSTANCE
 from rankscope.draw.captions import footer, verdict_title
-from rankscope.draw.rows import MOST_ROWS, Row, chosen_rows, row_labels, spaced
+from rankscope.draw.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
 from rankscope.draw.style import SMALL, THEMES, Caption, Theme, page
 from rankscope.draw.view import View
 from rankscope.errors import UsageError
 from rankscope.render.text import milliseconds, percent
 
-WIDTH, LABELS, PANEL, TABLE = 9.6, 1.55, 6.4, 1.3
-"""Inches: the page, the ranks' names, the distributions, the numbers beside them."""
+WIDTH, PANEL = 10.0, 6.4
+"""Inches: the page, the distributions."""
 
 ROW, LEAST_HEIGHT, OVERVIEW = 0.3, 1.2, 1.9
 """Inches of a row, of the fewest rows, of the panel of all ranks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rankscope.analysis import Analysis
 from rankscope.compare.problems import listed
 from rankscope.compare.words import ordinal, plural
@@ -10,7 +12,11 @@ from rankscope.records import Verdict
 from rankscope.render.tables import run_line
 from rankscope.render.text import milliseconds
 
-LONGEST_TITLE = 160
+LONGEST_TITLE, USUAL_TITLE = 160, 110
+"""Letters; a longer one ends with its last whole clause."""
+
+CLAUSE = re.compile(r"[,;:] ")
+
 LONGEST_FOOTER = 600
 
 VERBS = {
@@ -30,8 +36,7 @@ def finding(verdict: Verdict, count: int) -> str:
         count: how many iterations it is about.
     """
     if not verdict.ranks or verdict.excess_ns is None:
-        first = verdict.sentence.partition(":" if verdict.kind == "rotating" else ";")[0]
-        return shown(first.rstrip("."), LONGEST_TITLE)
+        return shown(_beginning(verdict.sentence), LONGEST_TITLE)
     several = len(verdict.ranks) > 1
     who = f"{'Ranks' if several else 'Rank'} {listed(verdict.ranks)}"
     one, many, where = VERBS.get(verdict.cause or "", ("works", "work", ""))
@@ -40,6 +45,15 @@ def finding(verdict: Verdict, count: int) -> str:
     return f"{who} {many if several else one} {milliseconds(excess)} ms longer{where} " + _when(
         verdict, count
     )
+
+
+def _beginning(sentence: str) -> str:
+    """As many clauses of a sentence as a title may have."""
+    first = sentence.partition("; ")[0].rstrip(".")
+    if len(first) <= USUAL_TITLE:
+        return first
+    ends = [found.start() for found in CLAUSE.finditer(first[:USUAL_TITLE]) if found.start() > 40]
+    return first[: ends[-1]] if ends else first
 
 
 def _when(verdict: Verdict, count: int) -> str:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.analysis import Analysis
-from rankscope.compare.flags import LEAST_EXCESS, lower_median
+from rankscope.compare.flags import LEAST_EXCESS, MAD_FLOOR, lower_median
 from rankscope.errors import UsageError
 
 Values = npt.NDArray[np.float64]
@@ -182,8 +182,9 @@ def _limit(known: pl.DataFrame) -> float:
     size = known["excess_ns"].abs().cast(pl.Float64)
     large = np.sort(size.filter(size > LEAST_EXCESS * known["length_ns"]).to_numpy())
     if not len(large):
-        highest = size.quantile(0.99)
-        return max(highest or 0.0, 1000.0)
+        lengths = known["length_ns"].drop_nulls().to_numpy()
+        least = MAD_FLOOR * float(np.median(lengths)) if len(lengths) else 1.0
+        return max(size.quantile(0.99) or 0.0, least)
     weight = np.cumsum(np.minimum(large, SPIKE * np.median(large)) ** 2)
     return float(large[np.searchsorted(weight, weight[-1] / 2)])
 

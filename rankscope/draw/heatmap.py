@@ -18,7 +18,18 @@ from rankscope.compare.words import plural
 from rankscope.draw.captions import footer, verdict_title
 from rankscope.draw.grid import Grid, arrange, excesses, metric_of, worst_cells
 from rankscope.draw.rows import Run, bracket, bracket_width, heading, rank_ticks, runs
-from rankscope.draw.style import BODY, HATCH, MARGIN, SMALL, THEMES, Caption, Theme, page, signed
+from rankscope.draw.style import (
+    BODY,
+    HATCH,
+    MARGIN,
+    SMALL,
+    THEMES,
+    Caption,
+    Theme,
+    page,
+    signed,
+    text_width,
+)
 from rankscope.draw.view import View
 from rankscope.render.text import milliseconds
 
@@ -26,7 +37,7 @@ ROW, COLUMN = 0.3, 0.26
 """Inches of a cell where there are few."""
 
 LEAST_HEIGHT, MOST_HEIGHT = 1.5, 6.0
-LEAST_WIDTH, MOST_WIDTH = 5.5, 8.5
+LEAST_WIDTH, MOST_WIDTH = 6.2, 8.5
 
 TICKS, BAR = 0.42, 0.55
 """Inches that the ranks' numbers and the bars of flags take."""
@@ -82,14 +93,16 @@ def draw(analysis: Analysis, view: View) -> Figure:
         beside.set_ylim(axes.get_ylim())
         bracket(beside, what, side, cell[1], theme)
         place += bracket_width(side)
-    bars = sheet.axes(left + width + 0.08, under, BAR - 0.08, height)
-    bars.set_ylim(axes.get_ylim())
-    _flag_bars(bars, grid, theme)
+    if grid.flagged.any():
+        bars = sheet.axes(left + width + 0.08, under, BAR - 0.08, height)
+        bars.set_ylim(axes.get_ylim())
+        _flag_bars(bars, grid, theme)
     scale = sheet.axes(left + width + BAR + 0.2, under, 0.14, height)
     _scale(sheet.figure, scale, mesh)
     _legend(axes, marked, grid, theme)
+    column = max((text_width(text, BODY) for text in key), default=0.0) + 0.2
     for line, text in enumerate(key):
-        sheet.text(left + (line % 2) * width * 0.45, under - 0.56 - KEY_LINE * (line // 2), text)
+        sheet.text(left + (line % 2) * column, under - 0.56 - KEY_LINE * (line // 2), text)
     return sheet.figure
 
 
@@ -230,7 +243,7 @@ def _flag_bars(axes: Axes, grid: Grid, theme: Theme) -> None:
     """How often each row is flagged."""
     share = grid.flagged.mean(axis=1)
     axes.barh(np.arange(len(share)), share, height=0.8, color=theme.muted, linewidth=0)
-    axes.set_xlim(0, max(float(share.max()), 0.1))
+    axes.set_xlim(0, float(share.max()))
     axes.set_yticks([])
     axes.spines["bottom"].set_visible(False)
     axes.set_xticks([])

@@ -16,7 +16,7 @@ from rankscope.analysis import Analysis
 from rankscope.compare.flags import lower_median
 from rankscope.compare.imbalance import scores
 from rankscope.draw.captions import footer, verdict_title
-from rankscope.draw.rows import MOST_ROWS, Row, chosen_rows, row_labels, spaced
+from rankscope.draw.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
 from rankscope.draw.style import (
     HATCH,
     SMALL,
@@ -30,8 +30,8 @@ from rankscope.draw.view import View
 from rankscope.errors import UsageError
 from rankscope.schema import PHASES
 
-WIDTH, LABELS, PANELS, BETWEEN = 9.6, 1.55, 7.2, 0.55
-"""Inches: the page, the ranks' names, both panels together, between them."""
+WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55
+"""Inches: the page, both panels together, between them."""
 
 ROW, LEAST_HEIGHT, OVERVIEW = 0.24, 1.2, 1.7
 """Inches of a row, of the fewest rows, of the panel of all ranks."""
@@ -52,6 +52,11 @@ class Parts:
     """
 
     frame: pl.DataFrame
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Which phases are known."""
+        return tuple(name for name in PHASES if self.frame[f"{name}_ns"].is_not_null().any())
 
     @property
     def apart(self) -> tuple[str, ...]:
@@ -120,7 +125,7 @@ def draw(analysis: Analysis, view: View) -> Figure:
     shown_frame = pl.DataFrame({"rank": [row.rank for row in rows]}).join(
         found.frame, on="rank", how="left", maintain_order="left"
     )
-    _bars(work, shown_frame, rows, PHASES, theme)
+    _bars(work, shown_frame, rows, found.phases, theme)
     _bars(apart, shown_frame, rows, found.apart, theme)
     _medians(work, shown_frame, rows, theme)
     row_labels(work, rows, shown_frame["host"].to_list(), analysis.verdict.ranks, theme)
@@ -129,7 +134,7 @@ def draw(analysis: Analysis, view: View) -> Figure:
     apart.set_xlim(0, highest[1])
     work.set_xlabel("work (ms)")
     apart.set_xlabel("exposed communication (ms)")
-    _legend(work, PHASES, theme)
+    _legend(work, found.phases, theme)
     _legend(apart, found.apart, theme)
     if many:
         _overview(sheet.axes(LABELS, 0.5, PANELS + BETWEEN, OVERVIEW), found, theme)
@@ -140,7 +145,8 @@ def _notes(found: Parts) -> list[str]:
     unknown = found.frame.filter(
         pl.col("wait_ns").is_null() & pl.col("exposed_communication_ns").is_null()
     )
-    notes = []
+    hidden = [name for name in PHASES if name not in found.phases]
+    notes = [f"unknown: {', '.join(hidden)}"] if hidden else []
     if "exposed_communication" in found.apart:
         notes.append("how much of the communication is waiting is unknown")
     if unknown.height:
@@ -216,7 +222,7 @@ def _overview(axes: Axes, found: Parts, theme: Theme) -> None:
     """All ranks, most work first: phases upwards, communication downwards."""
     frame = found.frame.sort("total_ns", "rank", descending=[True, False])
     edges = np.arange(frame.height + 1)
-    for names, sign in ((PHASES, 1), (found.apart, -1)):
+    for names, sign in ((found.phases, 1), (found.apart, -1)):
         base = np.zeros(frame.height)
         for name in names:
             top = base + sign * frame[f"{name}_ns"].fill_null(0).to_numpy() / 1e6

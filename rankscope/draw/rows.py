@@ -23,6 +23,10 @@ LEAST_HEIGHT = 0.14
 """Inches between two lines of small text."""
 
 LONGEST_LABEL = 14
+"""Letters of a host's or role's name."""
+
+LABELS = 2.0
+"""Inches that the names of rows take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,7 @@ def runs(names: Sequence[str | None]) -> list[Run]:
 
 def bracket_width(groups: Sequence[Run]) -> float:
     """Inches that the brackets and names of groups take."""
-    longest = max(min(len(shown(group.name)), LONGEST_LABEL) for group in groups)
-    return text_width(max(longest, 4), SMALL) + 0.2
+    return max(text_width(shown(group.name, LONGEST_LABEL), SMALL) for group in groups) + 0.25
 
 
 def heading(axes: Axes, text: str, points: float) -> None:

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
-from matplotlib import font_manager, rc_context, rcdefaults
+from matplotlib import rc_context, rcdefaults
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.ft2font import FT2Font
 
 from rankscope.render.text import plain
 
@@ -29,9 +31,6 @@ MARGIN = 0.25
 
 TITLE, SUBTITLE, BODY, SMALL = 13.0, 9.5, 9.0, 7.5
 """Sizes of text in points."""
-
-LETTER = 0.54
-"""Width of a letter as a share of its size; bold ones are a tenth wider."""
 
 LINE = 1.35
 """Height of a line as a share of the text's size."""
@@ -163,7 +162,7 @@ class Page:
 
 def page(width: float, height: float, caption: Caption, theme: Theme) -> Page:
     """A page whose body is `width` by `height` inches, as high as its words need."""
-    title = _lines(caption.title, TITLE * 1.1, width)
+    title = _lines(caption.title, TITLE, width, "bold")
     subtitle = _lines(caption.subtitle, SUBTITLE, width)
     footer = _lines(caption.footer, SMALL, width)
     head = (len(title) * TITLE + len(subtitle) * SUBTITLE) * LINE / 72 + MARGIN + 0.25
@@ -185,9 +184,12 @@ def page(width: float, height: float, caption: Caption, theme: Theme) -> Page:
     return Page(figure, floor)
 
 
-def text_width(letters: int, size: float) -> float:
-    """Inches that so many letters take, about."""
-    return letters * size * LETTER / 72
+def text_width(text: str, size: float, weight: str = "normal") -> float:
+    """Inches that a line of text takes."""
+    font = _font(weight)
+    font.set_size(size, 72)
+    font.set_text(text)
+    return float(font.get_width_height()[0]) / 64 / 72
 
 
 def signed(value: float) -> str:
@@ -215,11 +217,19 @@ def shown(text: str, longest: int = 80) -> str:
 @cache
 def _letters() -> frozenset[int]:
     """Code points that the font can draw."""
-    return frozenset(font_manager.get_font(font_manager.findfont(FONT)).get_charmap())
+    return frozenset(_font("normal").get_charmap())
 
 
-def _lines(text: str, size: float, width: float) -> list[str]:
-    fitting = max(20, int((width - 2 * MARGIN) / text_width(1, size)))
-    return [
-        line for part in text.splitlines() for line in textwrap.wrap(part, fitting) or [""]
-    ] or [""]
+@cache
+def _font(weight: str) -> FT2Font:
+    return get_font(findfont(FontProperties(family=FONT, weight=weight)))
+
+
+def _lines(text: str, size: float, width: float, weight: str = "normal") -> list[str]:
+    """`text` in lines that fit a page of so many inches."""
+    found: list[str] = []
+    for part in text.splitlines():
+        letter = text_width(part, size, weight) / max(len(part), 1)
+        fitting = max(20, int((width - 2 * MARGIN) * 0.97 / max(letter, 1e-3)))
+        found += textwrap.wrap(part, fitting)
+    return found or [""]

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from rankscope.analysis import Analysis
+from rankscope.compare.problems import listed
 from rankscope.draw.captions import footer
 from rankscope.draw.rows import LONGEST_LABEL
 from rankscope.draw.style import BODY, HATCH, SMALL, THEMES, Caption, Theme, page, shown, text_width
@@ -66,7 +67,8 @@ class Lane:
 def latest(found: Timeline) -> Late | None:
     """The late arrival that cost the shown ranks most; None where nobody clearly came last.
 
-    Only ranks that collectives tie to one clock can be seen waiting for each other.
+    Those of shown ranks count double, for the others' reasons cannot be seen. Only ranks that
+    collectives tie to one clock can be seen waiting for each other.
     """
     aligned = found.ranks.filter(axis="aligned")["rank"].to_list()
     rows = found.collectives.filter(
@@ -76,8 +78,14 @@ def latest(found: Timeline) -> Late | None:
     )
     if rows.is_empty():
         return None
-    costs = rows.group_by(KEY).agg(pl.col("wait_ns").sum()).sort("wait_ns", *KEY)
-    worst = rows.join(costs.tail(1).drop("wait_ns"), on=KEY, how="semi", nulls_equal=True)
+    seen_ones = pl.col("last_rank").is_in(found.ranks["rank"].to_list())
+    costs = (
+        rows.group_by(KEY)
+        .agg(cost=pl.col("wait_ns").sum() * pl.when(seen_ones.first()).then(2).otherwise(1))
+        .sort("cost", *KEY)
+        .tail(1)
+    )
+    worst = rows.join(costs, on=KEY, how="semi", nulls_equal=True)
     rank = worst["last_rank"][0]
     own = worst.filter(rank=rank)["arrival_ns"]
     seen = (worst["arrival_ns"] + worst["wait_ns"]).median()
@@ -114,7 +122,7 @@ def draw(analysis: Analysis, view: View) -> Figure:
             + ("" if _device_work(found).is_empty() else "device work by the phase it belongs to, ")
             + "collectives from arrival to end"
             + (", on one clock" if _together(found) else ""),
-            footer(analysis, *_notes(found, view)),
+            footer(analysis, *_notes(found, view, late, analysis.verdict.ranks)),
         ),
         theme,
     )
@@ -135,6 +143,8 @@ def _together(found: Timeline) -> bool:
 
 
 def _title(iteration: int, late: Late | None, labels: dict[int, str]) -> str:
+    if len(labels) == 1:
+        return f"Iteration {iteration} of rank {min(labels)}"
     if late is None or late.longest_ns < 1000:
         return f"Iteration {iteration}: no rank keeps the others waiting"
     operation = str(late.rows["operation"][0]).replace("_", "-")
@@ -145,8 +155,13 @@ def _title(iteration: int, late: Late | None, labels: dict[int, str]) -> str:
     )
 
 
-def _notes(found: Timeline, view: View) -> list[str]:
+def _notes(found: Timeline, view: View, late: Late | None, accused: tuple[int, ...]) -> list[str]:
     notes = [problem.message for problem in found.problems]
+    if late is not None and accused and late.rank not in accused:
+        notes.append(
+            f"rank {late.rank} may be late because it waited elsewhere: over the run "
+            f"the verdict names {listed(accused)}"
+        )
     residual = found.ranks["residual_ns"].max()
     if isinstance(residual, int) and residual:
         notes.append(f"clocks agree to {max(residual / 1e3, 1):,.0f} µs")
@@ -309,7 +324,7 @@ def _mark(axes: Axes, late: Late, lanes: dict[int, list[Lane]], theme: Theme) ->
         lane = lanes[row["rank"]][-1]
         wait = row["wait_ns"] / 1e6
         text = f"waits {milliseconds(row['wait_ns'])} ms"
-        if row["rank"] != late.rank and wait * per_ms > text_width(len(text), SMALL) + 0.1:
+        if row["rank"] != late.rank and wait * per_ms > text_width(text, SMALL) + 0.1:
             axes.annotate(
                 text, (row["arrival_ns"] / 1e6 + wait / 2, lane.top + lane.height / 2),
                 ha="center", va="center", size=SMALL, zorder=5,

@@ -1,0 +1,124 @@
+"""`rankscope plot`: files, formats, refusals, names of any kind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import rankscope
+from rankscope.draw import KINDS
+from tests.support import SAMPLE, Result, Stored, copied, edit
+
+Cli = Callable[..., Result]
+STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
+NAMES = ["<script>alert(1)</script>", "$\\frac{1}{0$ $", "שלום עולם", "x" * 500]
+
+
+def test_the_kinds_are_those_of_the_contract() -> None:
+    assert [*KINDS] == ["heatmap", "phases", "timeline", "arrivals"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_written_in_each_format(cli: Cli, sample: Stored, kind: str) -> None:
+    for ending, start in STARTS.items():
+        result = cli("plot", kind, "--db", sample.db, "-o", f"x{ending}", "--theme", "dark")
+        assert result.code == 0, result.err
+        assert result.out.startswith(f"x{ending}: ")
+        assert result.err == ""
+        content = Path(f"x{ending}").read_bytes()
+        assert content.startswith(start)
+    assert cli("plot", kind, "--db", sample.db).out.startswith(f"{kind}.png: ")
+    assert Path(f"{kind}.png").read_bytes().startswith(STARTS[".png"])
+    assert Path(f"{kind}.png").stat().st_size < 300_000
+
+
+@pytest.mark.parametrize("ending", STARTS)
+def test_the_same_picture_is_the_same_file(sample: Stored, tmp_path: Path, ending: str) -> None:
+    files = [sample.run.plot("phases", tmp_path / f"{name}{ending}") for name in "ab"]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_json_says_what_was_drawn(cli: Cli, sample: Stored) -> None:
+    told = cli("plot", "heatmap", "--db", sample.db, "--format", "json").document
+    assert told["format"] == "rankscope/plot/1"
+    assert (told["kind"], told["file"], told["theme"]) == ("heatmap", "heatmap.png", "light")
+    assert told["title"] == "Rank 2 loads 30.1 ms longer in every 5th iteration"
+    assert told["run"]["ranks"] == [0, 1, 2, 3]
+    for output in ("csv", "markdown"):
+        assert "heatmap.png" in cli("plot", "heatmap", "--db", sample.db, "--format", output).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["pie"], ["no such kind", "heatmap"]),
+        (["heatmap", "-o", "x.jpg"], ["x.jpg", "x.png"]),
+        (["heatmap", "-o", "nowhere/x.png"], ["nowhere/x.png", "folder"]),
+        (["heatmap", "--metric", "speed"], ["speed", "work"]),
+        (["heatmap", "--metric", "compute"], ["compute", "unknown on every rank"]),
+        (["phases", "--iter-range", "500:"], ["500:", "selects nothing"]),
+        (["arrivals", "--iter-range", "a:b"], ["a:b"]),
+        (["timeline", "--iteration-number", "77"], ["77", "0 to 29"]),
+        (["timeline", "--clock", "gpu"], ["gpu", "device work"]),
+        (["heatmap", "--theme", "pink"], ["pink"]),
+        ([], ["missing argument"]),
+    ],
+)
+def test_wrong_usage(cli: Cli, sample: Stored, arguments: list[str], words: list[str]) -> None:
+    result = cli("plot", *arguments, "--db", sample.db)
+    result.refused(2, *words)
+    assert not [*Path().glob("*.png")]
+
+
+def test_no_database(cli: Cli) -> None:
+    cli("plot", "heatmap").refused(4, "rankscope.duckdb")
+
+
+def test_reports_that_are_gone(cli: Cli, tmp_path: Path) -> None:
+    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
+    rankscope.ingest(reports, "gone.duckdb")
+    reports[2].unlink()
+    cli("plot", "timeline", "--db", "gone.duckdb").refused(3, reports[2].name, "ingest")
+    assert cli("plot", "heatmap", "--db", "gone.duckdb").code == 0
+
+
+def test_names_of_any_kind(cli: Cli, tmp_path: Path) -> None:
+    """What stands in an SVG is the name's text: no markup, no mathematics, nothing endless."""
+    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
+    for report, name in zip(reports, NAMES, strict=True):
+        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
+    assert cli("ingest", *reports).code == 0
+    for kind in KINDS:
+        assert cli("plot", kind, "-o", "x.svg").code == 0
+        tree = ElementTree.fromstring(Path("x.svg").read_bytes())
+        assert not [each for each in tree.iter() if each.tag.endswith("script")]
+        texts = ["".join(each.itertext()) for each in tree.iter() if each.tag.endswith("text")]
+        if kind != "timeline":  # which shows only the picks
+            assert any("$\\frac{1}{0$" in text for text in texts)
+            assert any("<script>" in text for text in texts)
+        assert max(map(len, texts)) < 300
+
+
+def test_matplotlib_loads_only_to_plot_and_without_pyplot(sample: Stored, tmp_path: Path) -> None:
+    code = (
+        "import sys; from rankscope_cli.main import main\n"
+        "def run(*arguments):\n"
+        "    try: main(arguments)\n"
+        "    except SystemExit as stopped: assert not stopped.code\n"
+        f"run('imbalance', '--db', {str(sample.db)!r})\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        f"run('plot', 'phases', '--db', {str(sample.db)!r}, '-o', {str(tmp_path / 'p.png')!r})\n"
+        "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
+
+
+def test_jobs_without_device_work(stored: Callable[..., Stored], tmp_path: Path) -> None:
+    run = stored("host_only", 8).run
+    for kind in KINDS:
+        assert run.plot(kind, tmp_path / f"{kind}.svg").stat().st_size > 5000

@@ -1,0 +1,37 @@
+"""Runs of a thousand ranks, without simulating them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from rankscope.analysis import Analysis
+from rankscope.records import Options
+from tests.support import Stored
+
+
+def multiplied(job: Stored, times: int) -> Analysis:
+    """`job` with all its ranks `times` times, numbered on, on hosts of eight."""
+    frames = job.analysis().frames
+    ranks = frames.ranks.height
+
+    def more(frame: pl.DataFrame) -> pl.DataFrame:
+        return pl.concat(
+            [frame.with_columns(pl.col("rank") + ranks * copy) for copy in range(times)]
+        )
+
+    many = more(frames.ranks).with_columns(
+        host=pl.format("node{}", pl.col("rank") // 8), world_size=pl.lit(ranks * times, pl.Int64)
+    )
+    return Analysis(
+        replace(
+            frames,
+            ranks=many,
+            **{
+                name: more(getattr(frames, name))
+                for name in ("iterations", "measures", "collectives", "exposed")
+            },
+        ),
+        Options(),
+    )

@@ -1,0 +1,70 @@
+"""Titles: the verdict, shortened; names as far as a font can show them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rankscope.compare.verdict import inconclusive
+from rankscope.draw.captions import finding
+from rankscope.draw.style import shown, text_width
+from rankscope.records import Verdict
+
+SLOW = replace(
+    inconclusive("", ""),
+    kind="periodic",
+    ranks=(2,),
+    cause="load",
+    cause_share=0.9,
+    excess_ns=30_000_000,
+    iterations=(2, 7, 12),
+    period=5,
+)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "title"),
+    [
+        (SLOW, "Rank 2 loads 27.0 ms longer in every 5th iteration"),
+        (replace(SLOW, period=None), "Rank 2 loads 27.0 ms longer in 3 of 29 iterations"),
+        (
+            replace(SLOW, period=None, cause="backward", iterations=(18,)),
+            "Rank 2 takes 27.0 ms longer in backward in iteration 18",
+        ),
+        (
+            replace(SLOW, ranks=(1, 4), cause=None, period=None, iterations=tuple(range(29))),
+            "Ranks 1, 4 work 30.0 ms longer in every iteration",
+        ),
+        (inconclusive("too few", "more"), "Inconclusive: too few"),
+        (
+            inconclusive(f"{'many ranks, ' * 5}{'of all hosts, ' * 20}", "more"),
+            f"Inconclusive: {'many ranks, ' * 5}of all hosts, of all hosts",
+        ),
+    ],
+)
+def test_titles(verdict: Verdict, title: str) -> None:
+    assert finding(verdict, 29) == title
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("node1", "node1"),
+        ("$x^2$", "$x^2$"),
+        ("שלום", "שלום"),
+        ("a\x1b[31m", "a<U+001B>[31m"),
+        ("\u202egnp", "<U+202E>gnp"),
+        ("two\nlines", "two<U+000A>lines"),
+        ("节点", "<U+8282><U+70B9>"),
+        ("x" * 500, "x" * 19 + "…"),
+    ],
+)
+def test_names_are_shown_as_far_as_the_font_has_letters(name: str, label: str) -> None:
+    assert shown(name, 20) == label
+
+
+def test_text_is_measured() -> None:
+    assert text_width("mmmm", 9) > 2 * text_width("iiii", 9)
+    assert text_width("word", 9, "bold") > text_width("word", 9)
+    assert text_width("word", 18) == pytest.approx(2 * text_width("word", 9), rel=0.1)

@@ -1,0 +1,113 @@
+"""Ranks by iterations: ordered, aggregated, on a scale that shows what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+
+from rankscope.draw.grid import MOST_COLUMNS, MOST_ROWS, arrange, excesses, metric_of, worst_cells
+from rankscope.errors import UsageError
+from tests.support import MS, Stored
+
+
+def cells(values: np.ndarray, roles: list[str] | None = None) -> pl.DataFrame:
+    """What `excesses` returns, from a matrix of ms."""
+    ranks, iterations = values.shape
+    return pl.DataFrame(
+        {
+            "rank": np.repeat(np.arange(ranks), iterations),
+            "iteration": np.tile(np.arange(iterations), ranks),
+            "role": np.repeat(roles or ["all"] * ranks, iterations),
+            "host": [f"node{rank // 4}" for rank in range(ranks) for _ in range(iterations)],
+            "excess_ns": (values * MS).astype(np.int64).ravel(),
+            "length_ns": np.full(ranks * iterations, 20 * MS),
+            "flagged": (values > 5).ravel(),
+            "cause": [None] * (ranks * iterations),
+        },
+        schema_overrides={"cause": pl.String},
+    )
+
+
+def test_a_thousand_ranks_keep_their_outliers() -> None:
+    values = np.random.default_rng(0).normal(0, 0.2, (1024, 1000))
+    values[700, 501] = 500.0
+    values[30] = 8.0
+    grid = arrange(cells(values))
+    rows, columns = grid.values.shape
+    assert rows <= MOST_ROWS
+    assert columns <= MOST_COLUMNS
+    assert grid.per_row * rows >= 1024
+    assert grid.values[700 // grid.per_row, 501 // grid.per_column] == 500 * MS
+    assert grid.flagged[700 // grid.per_row, 501 // grid.per_column]
+    assert (grid.values[30 // grid.per_row] == 8 * MS).all()
+    assert grid.limit == 8 * MS, "a spike must not wash out a straggler"
+
+
+def test_blocks_hold_what_is_furthest_from_the_median_of_either_sign() -> None:
+    values = np.zeros((MOST_ROWS + 1, 2))
+    values[0], values[1] = (3.0, 1.0), (-7.0, -0.5)
+    grid = arrange(cells(values))
+    assert grid.per_row == 2
+    assert grid.values[0].tolist() == [-7 * MS, 1 * MS]
+    assert grid.ranks[:: grid.per_row][:3] == (0, 2, 4)
+
+
+def test_noise_stays_pale_beside_a_straggler_but_shows_alone() -> None:
+    noise = np.random.default_rng(1).normal(0, 0.8, (8, 40))
+    assert arrange(cells(noise)).limit < 4 * MS
+    noise[3, ::5] = 30.0
+    assert arrange(cells(noise)).limit == 30 * MS
+
+
+def test_ranks_of_a_role_stand_together() -> None:
+    grid = arrange(cells(np.zeros((8, 3)), roles=["first", "last"] * 4))
+    assert grid.ranks == (0, 2, 4, 6, 1, 3, 5, 7)
+    assert grid.roles == ("first",) * 4 + ("last",) * 4
+    assert grid.hosts[:4] == ("node0", "node0", "node1", "node1")
+
+
+def test_missing_ranks_have_empty_rows_unless_they_are_the_majority() -> None:
+    frame = cells(np.ones((8, 3))).filter(~pl.col("rank").is_in([2, 5]))
+    grid = arrange(frame, missing=(2, 5))
+    assert grid.ranks == tuple(range(8))
+    assert np.isnan(grid.values).all(axis=1).nonzero()[0].tolist() == [2, 5]
+    few = frame.filter(pl.col("rank") < 2)
+    assert arrange(few, missing=(2, 3, 4, 5, 6, 7)).ranks == (0, 1)
+
+
+def test_iterations_that_nobody_has_are_gaps_where_they_are_few() -> None:
+    frame = cells(np.ones((4, 9)))
+    grid = arrange(frame.filter(pl.col("iteration") != 4))
+    assert grid.iterations == tuple(range(9))
+    assert np.isnan(grid.values[:, 4]).all()
+    sparse = arrange(frame.with_columns(pl.col("iteration") * 100))
+    assert sparse.iterations == tuple(range(0, 900, 100))
+    assert not np.isnan(sparse.values).any()
+
+
+def test_worst_cells_are_not_all_of_one_rank() -> None:
+    values = np.zeros((4, 10))
+    values[1], values[2, 6], values[3, 0] = 20.0, 9.0, 0.5
+    worst = worst_cells(cells(values))
+    assert worst["rank"].to_list() == [1, 1, 2], "0.5 ms of 20 ms does not matter"
+
+
+def test_excess_is_over_the_median_of_the_role(stored: Callable[..., Stored]) -> None:
+    analysis = stored("planted", 8, kind="periodic", where="load").analysis()
+    role = pl.when(pl.col("rank") < 4).then(pl.lit("first")).otherwise(pl.lit("last"))
+    analysis.__dict__["wide"] = analysis.wide.with_columns(role=role)
+    frame = excesses(analysis, "load")
+    for (_, _), part in frame.group_by("role", "iteration"):
+        middle = part["value_ns"].sort()[(part.height - 1) // 2]
+        assert (part["excess_ns"] == part["value_ns"] - middle).all()
+    assert frame["iteration"].unique().sort().to_list() == [*analysis.selection.numbers]
+
+
+def test_a_metric_that_nobody_has_is_refused(stored: Callable[..., Stored]) -> None:
+    analysis = stored("host_only", 8).analysis()
+    assert metric_of(analysis, None) == "work"
+    with pytest.raises(UsageError, match="--metric compute: unknown on every rank"):
+        metric_of(analysis, "compute")

@@ -1,0 +1,276 @@
+"""What pictures show, read off their axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib import rcParams
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection, PolyCollection, QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+import rankscope
+from rankscope.analysis import Analysis
+from rankscope.draw import KINDS, THEMES, View, draw, title_of
+from rankscope.draw.arrivals import distributions, lateness
+from rankscope.draw.phases import parts
+from rankscope.errors import UsageError
+from rankscope.run import view_of
+from tests.draw.big import multiplied
+from tests.support import MS, Stored, copied
+
+PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
+
+
+@pytest.fixture(scope="module")
+def job(stored: Callable[..., Stored]) -> Stored:
+    """Rank 7 of 8 loads 8 ms longer in every fifth iteration."""
+    return stored("planted", **PERIODIC)
+
+
+@pytest.fixture(scope="module")
+def thousand(job: Stored) -> Analysis:
+    """The same job 128 times."""
+    return multiplied(job, 128)
+
+
+def picture(job: Stored, kind: str, **options: object) -> Figure:
+    analysis = job.analysis()
+    view = view_of(analysis, options.pop("metric", None), **options)  # type: ignore[arg-type]
+    return draw(kind, analysis, view)
+
+
+def words(figure: Figure) -> str:
+    return "\n".join(text.get_text() for text in figure.findobj(Text))
+
+
+def one(axes: Axes, kind: type) -> object:
+    [found] = [each for each in axes.get_children() if isinstance(each, kind)]
+    return found
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_titles_say_the_finding_and_axes_have_units(job: Stored, kind: str, theme: str) -> None:
+    before = dict(rcParams)
+    figure = picture(job, kind, theme=theme)
+    assert dict(rcParams) == before, "a picture leaves matplotlib as it was"
+    title = title_of(figure)
+    if kind == "timeline":
+        assert "rank 7 comes last to the all-reduce" in title
+    else:
+        assert title.startswith("Rank 7 loads 8.")
+        assert title.endswith("ms longer in every 5th iteration")
+    said = words(figure)
+    assert "ms)" in said
+    assert "8 of 8 ranks" in said
+    assert "gpu clock" in said
+    background = sum(figure.get_facecolor()[:3])
+    assert background > 2.7 if theme == "light" else background < 0.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_cut_off_at_the_edges(job: Stored, kind: str) -> None:
+    figure = picture(job, kind)
+    figure.draw_without_rendering()
+    drawn = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    assert drawn.x0 >= 0.1
+    assert drawn.y0 >= 0.1
+    assert drawn.x1 <= width - 0.1
+    assert drawn.y1 <= height - 0.1
+
+
+def test_heatmap_shows_the_planted_cells(job: Stored) -> None:
+    assert job.truth is not None
+    figure = picture(job, "heatmap")
+    axes = figure.axes[0]
+    values = one(axes, QuadMesh).get_array()  # type: ignore[attr-defined]
+    slow = np.argwhere(values > 5)
+    numbers = job.analysis().selection.numbers
+    hits = {(7, numbers.index(i)) for i in numbers if i % 5 == job_phase(job)}
+    assert {(int(row), int(column)) for row, column in slow} == hits
+    [dots] = [each for each in axes.findobj(PathCollection) if each.get_gid() == "flags"]
+    flags = job.analysis().flags
+    assert flags is not None
+    marked = {(row, numbers[column]) for column, row in np.asarray(dots.get_offsets(), dtype=int)}
+    assert marked == {*flags.filter("flagged").select("rank", "iteration").iter_rows()}
+    said = words(figure)
+    assert "node0" in said
+    assert "node1" in said
+    assert f"A  rank 7, iteration {worst_iteration(job)}" in said
+    assert [label.get_text() for label in axes.get_yticklabels()] == [*map(str, range(8))]
+
+
+def job_phase(job: Stored) -> int:
+    verdict = job.analysis().verdict
+    assert verdict.period == 5
+    return verdict.iterations[0] % 5
+
+
+def worst_iteration(job: Stored) -> int:
+    flags = job.analysis().flags
+    assert flags is not None
+    return int(flags.sort("excess_ns", descending=True)["iteration"][0])
+
+
+def test_heatmap_of_another_metric_tells_of_that_metric(job: Stored) -> None:
+    figure = picture(job, "heatmap", metric="optimizer")
+    assert "has the most optimizer" in title_of(figure)
+    assert "optimizer: excess over the median rank" in words(figure)
+
+
+def test_ranks_without_reports_are_hatched(job: Stored, tmp_path: Path) -> None:
+    run = rankscope.ingest([job.folder], tmp_path / "few.duckdb", ranks={0, 2, 3, 6, 7})
+    some = Stored(job.folder, tmp_path / "few.duckdb", run)
+    figure = picture(some, "heatmap")
+    values = one(figure.axes[0], QuadMesh).get_array()  # type: ignore[attr-defined]
+    assert np.ma.getmaskarray(values).all(axis=1).nonzero()[0].tolist() == [1, 4, 5]
+    assert figure.axes[0].patch.get_hatch()
+    said = words(figure)
+    assert "unknown" in said
+    assert "warning: 3 of 8 ranks have no report (1, 4, 5)" in said
+    assert "how much of the communication is waiting is unknown" in words(picture(some, "phases"))
+    assert "waits are lower bounds" in words(picture(some, "timeline"))
+    assert "those without a report may come earlier" in words(picture(some, "arrivals"))
+
+
+def test_phases_stack_up_to_work_and_apart_from_it_to_communication(job: Stored) -> None:
+    found = parts(job.analysis()).frame
+    chosen = (
+        job.analysis()
+        .chosen.group_by("rank")
+        .agg(pl.col("work_ns", "exposed_communication_ns").mean())
+    )
+    both = found.join(chosen, on="rank", suffix="_mean")
+    assert ((both["total_ns"] - both["work_ns"]).abs() <= 3).all()
+    apart = both["wait_ns"] + both["transfer_ns"] - both["exposed_communication_ns_mean"]
+    assert (apart.abs() <= 2).all()
+    figure = picture(job, "phases")
+    work, waits = figure.axes[:2]
+    ends: dict[float, float] = {}
+    for bar in work.patches:
+        ends[bar.get_y()] = max(ends.get(bar.get_y(), 0), bar.get_x() + bar.get_width())  # type: ignore[attr-defined]
+    assert sorted(ends.values(), reverse=True) == pytest.approx(
+        (found["total_ns"] / MS).to_list()
+    ), "most work first"
+    names = [label.get_text() for label in work.get_yticklabels()]
+    assert names[0] == "rank 7 · node1"
+    assert [label.get_weight() for label in work.get_yticklabels()][:2] == ["bold", "normal"]
+    median = found["total_ns"].sort()[3] / MS
+    [line] = work.findobj(LineCollection)
+    assert {round(segment[0][0], 6) for segment in line.get_segments()} == {round(median, 6)}
+    assert {bar.get_gid() for bar in waits.patches} == {"wait", "transfer"}
+
+
+def test_phases_that_are_unknown_are_named(stored: Callable[..., Stored]) -> None:
+    said = words(picture(stored("cuda_graph", 8), "phases"))
+    assert "unknown: load, forward, backward, optimizer" in said
+
+
+def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
+    analysis = job.analysis()
+    late = lateness(analysis)
+    assert late["late_ns"].min() == 0
+    instances = analysis.matched.instances.filter(iteration=7, ordinal=0)
+    longest = instances["duration_ns"].max()
+    expected = {rank: longest - own for rank, own in instances.select("rank", "duration_ns").rows()}
+    first = late.filter(iteration=7).filter(pl.int_range(pl.len()).over("rank") == 0)
+    assert dict(first.select("rank", "late_ns").iter_rows()) == expected
+    frame = distributions(late)
+    assert frame["rank"][0] == 7
+    assert frame["p95_ns"][0] > 7 * MS
+    assert (frame["p5_ns"] <= frame["p50_ns"]).all()
+    figure = picture(job, "arrivals")
+    [points] = [e for e in figure.axes[0].findobj(PathCollection) if e.get_gid() == "collectives"]
+    assert len(points.get_offsets()) == late.height
+
+
+def test_ranks_that_share_no_collective_are_named(job: Stored) -> None:
+    analysis = job.analysis()
+    matched = analysis.matched
+    analysis.__dict__["matched"] = type(matched)(
+        matched.instances.filter(pl.col("rank") != 3), matched.unmatched, matched.clocks
+    )
+    assert "unknown for rank 3" in words(draw("arrivals", analysis))
+
+
+def test_arrivals_of_a_single_rank_are_refused(job: Stored, tmp_path: Path) -> None:
+    copied(job_reports(job)[:1], tmp_path / "one")
+    run = rankscope.ingest([tmp_path / "one"], tmp_path / "one.duckdb")
+    with pytest.raises(UsageError, match="no collective of this run has counterparts"):
+        run.plot("arrivals", tmp_path / "a.png")
+    for kind in ("heatmap", "phases", "timeline"):
+        assert run.plot(kind, tmp_path / f"{kind}.png").stat().st_size > 5000
+
+
+def job_reports(job: Stored) -> list[Path]:
+    return sorted(job.folder.glob("*.sqlite"))
+
+
+def test_timeline_draws_the_late_arrival(job: Stored) -> None:
+    analysis = job.analysis()
+    iteration = analysis.verdict.iterations[1]
+    view = view_of(analysis, None, iteration)
+    assert (7, "max") in view.ranks
+    axes = draw("timeline", analysis, view).axes[0]
+    found = job.run.timeline([rank for rank, _ in view.ranks], [iteration])
+    [line] = [each for each in axes.lines if each.get_gid() == "last arrival"]
+    mine = found.collectives.filter(rank=7)
+    drawn = round(line.get_xdata()[0] * MS)  # type: ignore[index]
+    assert drawn in mine["arrival_ns"].to_list()
+    said = [text.get_text() for text in axes.texts]
+    assert "rank 7 arrives last" in said
+    assert sum(text.startswith("waits ") for text in said) == 2
+    lanes = axes.findobj(PolyCollection)
+    phases = [each for each in lanes if each.get_gid() == "phases"]
+    filled = sum(np.ptp(path.vertices[:, 0]) for path in phases[0].get_paths())
+    first = found.windows.filter(rank=view.ranks[0][0], clock="gpu")
+    assert filled == pytest.approx((first["end_ns"] - first["start_ns"])[0] / MS)
+    assert {each.get_gid() for each in lanes} == {"phases", "stream 7", "collectives"}
+    assert any(each.get_hatch() for each in lanes), "waiting is hatched"
+
+
+def test_timeline_says_when_who_is_last_is_not_the_culprit(stored: Callable[..., Stored]) -> None:
+    tensor_parallel = stored("tensor_parallel", 8)
+    analysis = tensor_parallel.analysis()
+    assert analysis.verdict.ranks == (1,)
+    said = words(picture(tensor_parallel, "timeline", iteration=analysis.verdict.iterations[0]))
+    assert "rank 1 comes last" in said or "may be late because it waited elsewhere" in said
+
+
+@pytest.mark.parametrize("kind", ["heatmap", "phases", "arrivals"])
+def test_a_thousand_ranks_are_readable(thousand: Analysis, kind: str) -> None:
+    figure = draw(kind, thousand, View(ranks=((700, "median"),)))
+    figure.draw_without_rendering()
+    assert figure.get_figheight() < 13
+    labels = [
+        label.get_window_extent() for label in figure.axes[0].get_yticklabels() if label.get_text()
+    ]
+    assert 8 < len(labels) < 100
+    edges = sorted((box.y0, box.y1) for box in labels)
+    assert all(low[1] <= high[0] + 1 for low, high in pairwise(edges))
+    said = words(figure)
+    assert "1024 of 1024 ranks" in said
+    assert "a cell stands for 3 ranks" in said if kind == "heatmap" else "all 1,024 ranks" in said
+    if kind != "heatmap":
+        assert "rank 700 ·" in said
+        assert "ranks between" in said
+
+
+def test_what_cannot_be_drawn_is_refused(job: Stored) -> None:
+    analysis = job.analysis()
+    with pytest.raises(UsageError, match="no such kind"):
+        draw("pie", analysis)
+    with pytest.raises(UsageError, match="--theme pink"):
+        draw("heatmap", analysis, View(theme="pink"))
+    with pytest.raises(UsageError, match="which ranks"):
+        draw("timeline", analysis)
+    with pytest.raises(UsageError, match="iteration 999"):
+        job.run.plot("timeline", iteration=999)
