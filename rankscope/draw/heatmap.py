@@ -207,7 +207,13 @@ def _letters(
         if large:
             axes.add_patch(
                 Rectangle(
-                    (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=theme.ink, linewidth=1.2
+                    (column - 0.5, row - 0.5),
+                    1,
+                    1,
+                    fill=False,
+                    edgecolor=theme.ink,
+                    linewidth=1.2,
+                    clip_on=False,
                 )
             )
         right = column < 0.9 * columns
@@ -256,7 +262,7 @@ def _scale(figure: Figure, axes: Axes, mesh: QuadMesh) -> None:
     bar.locator = MaxNLocator(5, symmetric=True)
     bar.formatter = FuncFormatter(lambda value, _: signed(value))
     bar.update_ticks()
-    bar.set_label("excess (ms)", labelpad=2)
+    bar.set_label("excess (ms)", labelpad=6)
 
 
 def _legend(axes: Axes, marked: bool, grid: Grid, theme: Theme) -> None:
