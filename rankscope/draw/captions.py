@@ -82,6 +82,6 @@ def footer(analysis: Analysis, *notes: str) -> str:
     facts = analysis.facts
     first = shown(f"{facts.name} · {run_line(facts)}", LONGEST_FOOTER)
     warnings = [problem.message for problem in analysis.problems]
-    more = [] if len(warnings) < 3 else [f"and {len(warnings) - 2} more warnings"]
+    more = [] if len(warnings) < 3 else [f"and {plural(len(warnings) - 2, 'more warning')}"]
     told = [*notes, *(f"warning: {text}" for text in warnings[:2]), *more]
     return "\n".join([first, *([shown(" · ".join(told), LONGEST_FOOTER)] if told else [])])

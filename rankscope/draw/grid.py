@@ -11,6 +11,7 @@ import polars as pl
 from rankscope.analysis import Analysis
 from rankscope.compare.flags import LEAST_EXCESS, MAD_FLOOR, lower_median
 from rankscope.errors import UsageError
+from rankscope.schema import PHASES
 
 Values = npt.NDArray[np.float64]
 
@@ -72,10 +73,10 @@ def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
 
     Returns:
         rank, iteration, role, host, value_ns, excess_ns (null is unknown), length_ns (the role's
-        median iteration), flagged, cause.
+        median iteration), flagged (for this phase, if the metric is one), cause.
     """
     numbers = analysis.selection.numbers
-    inside = ~pl.col("iteration").is_in(analysis.selection.warmup)
+    inside = ~pl.col("iteration").is_in([0, *analysis.selection.warmup])
     if analysis.options.iter_range is not None:
         inside &= pl.col("iteration").is_between(numbers[0], numbers[-1])
     value = pl.col(f"{metric}_ns")
@@ -93,9 +94,12 @@ def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
     if flags is None:
         return frame.with_columns(flagged=pl.lit(False), cause=pl.lit(None, pl.String))
     told = flags.select("rank", "iteration", "flagged", "cause")
+    flagged = pl.col("flagged").fill_null(False)
+    if metric in PHASES:
+        flagged &= pl.col("cause").eq_missing(metric)
     return frame.join(
         told, on=["rank", "iteration"], how="left", maintain_order="left"
-    ).with_columns(pl.col("flagged").fill_null(False))
+    ).with_columns(flagged)
 
 
 def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:

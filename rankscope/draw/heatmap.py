@@ -14,6 +14,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from rankscope.analysis import ALL, Analysis
+from rankscope.compare.flags import LEAST_EXCESS
 from rankscope.compare.words import plural
 from rankscope.draw.captions import footer, verdict_title
 from rankscope.draw.grid import Grid, arrange, excesses, metric_of, worst_cells
@@ -31,7 +32,7 @@ from rankscope.draw.style import (
     text_width,
 )
 from rankscope.draw.view import View
-from rankscope.render.text import milliseconds
+from rankscope.render.text import milliseconds, percent, span
 
 ROW, COLUMN = 0.3, 0.26
 """Inches of a cell where there are few."""
@@ -62,7 +63,7 @@ def draw(analysis: Analysis, view: View) -> Figure:
     frame = excesses(analysis, metric)
     grid = arrange(frame, analysis.missing_ranks)
     theme = THEMES[view.theme]
-    worst = worst_cells(frame)
+    worst = worst_cells(frame.filter(pl.col("iteration").is_in(analysis.selection.numbers)))
     rows, columns = grid.values.shape
     height = min(max(rows * ROW, LEAST_HEIGHT), MOST_HEIGHT)
     width = min(max(columns * COLUMN, LEAST_WIDTH), MOST_WIDTH)
@@ -78,7 +79,7 @@ def draw(analysis: Analysis, view: View) -> Figure:
             _title(analysis, frame, metric),
             f"{metric.replace('_', ' ')}: excess over the "
             f"{'median rank' if _one_role(grid) else 'median of the role'} in the same iteration",
-            footer(analysis, *_notes(grid, analysis)),
+            footer(analysis, *_notes(grid, worst, analysis)),
         ),
         theme,
     )
@@ -133,15 +134,20 @@ def _title(analysis: Analysis, frame: pl.DataFrame, metric: str) -> str:
     )
 
 
-def _notes(grid: Grid, analysis: Analysis) -> list[str]:
+def _notes(grid: Grid, worst: pl.DataFrame, analysis: Analysis) -> list[str]:
     notes = []
     if grid.per_row > 1 or grid.per_column > 1:
         notes.append(
             f"a cell stands for {plural(grid.per_row, 'rank')} and "
             f"{plural(grid.per_column, 'iteration')}, and shows what is furthest from the median"
         )
-    if len(analysis.missing_ranks) > len({*grid.ranks}) - len(analysis.missing_ranks):
-        notes.append(f"{len(analysis.missing_ranks)} missing ranks have no rows")
+    if worst.is_empty() and analysis.frames.ranks.height > 1:
+        notes.append(f"no excess reaches {percent(LEAST_EXCESS)} of an iteration")
+    if partial := sorted({*grid.iterations} - {*analysis.selection.numbers}):
+        notes.append(f"not complete on every rank, and not compared: {span(partial)}")
+    unseen = {*analysis.missing_ranks} - {*grid.ranks}
+    if unseen:
+        notes.append(f"{plural(len(unseen), 'missing rank')} without a row")
     return notes
 
 

@@ -124,6 +124,15 @@ def test_heatmap_of_another_metric_tells_of_that_metric(job: Stored) -> None:
     figure = picture(job, "heatmap", metric="optimizer")
     assert "has the most optimizer" in title_of(figure)
     assert "optimizer: excess over the median rank" in words(figure)
+    assert not [e for e in figure.findobj(PathCollection) if e.get_gid() == "flags"], "not for it"
+
+
+def test_iterations_that_a_rank_lacks_are_hatched_and_named(stored: Callable[..., Stored]) -> None:
+    late = stored("late_capture", 8, late=3)
+    figure = picture(late, "heatmap")
+    mask = np.ma.getmaskarray(one(figure.axes[0], QuadMesh).get_array())  # type: ignore[attr-defined]
+    assert np.argwhere(mask).tolist() == [[7, 0], [7, 1]]
+    assert "not complete on every rank, and not compared: 1-2" in words(figure)
 
 
 def test_ranks_without_reports_are_hatched(job: Stored, tmp_path: Path) -> None:
