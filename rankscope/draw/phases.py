@@ -45,7 +45,7 @@ LEAST_PANEL = 0.22
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Mean lengths per rank, most work first within each role.
+    """Mean lengths per rank, those furthest above their role's median first.
 
     `frame`: rank, role, host, `<part>_ns` of phases and of `APART` (null is unknown), total_ns
     (of the phases), median_ns (the role's median total).
@@ -86,10 +86,10 @@ def parts(analysis: Analysis) -> Parts:
         exposed_communication_ns=pl.when(unsplit).then("exposed_communication_ns"),
         total_ns=pl.sum_horizontal(phases),
     )
-    first = pl.col("rank").min().over("role")
+    above = pl.col("total_ns") - pl.col("median_ns")
     return Parts(
         frame.with_columns(median_ns=lower_median(pl.col("total_ns")).over("role")).sort(
-            first, "total_ns", "rank", descending=[False, True, False]
+            above, "rank", descending=[True, False]
         )
     )
 
@@ -128,7 +128,8 @@ def draw(analysis: Analysis, view: View) -> Figure:
     _bars(work, shown_frame, rows, found.phases, theme)
     _bars(apart, shown_frame, rows, found.apart, theme)
     _medians(work, shown_frame, rows, theme)
-    row_labels(work, rows, shown_frame["host"].to_list(), analysis.verdict.ranks, theme)
+    who = "host" if found.frame["role"].n_unique() == 1 else "role"
+    row_labels(work, rows, shown_frame[who].to_list(), analysis.verdict.ranks, theme)
     apart.set_yticks([])
     work.set_xlim(0, highest[0])
     apart.set_xlim(0, highest[1])

@@ -77,14 +77,14 @@ def spaced(order: Sequence[int], shown_ranks: Sequence[int]) -> list[Row]:
 def row_labels(
     axes: Axes,
     rows: Sequence[Row],
-    hosts: Sequence[str | None],
+    groups: Sequence[str | None],
     accused: Sequence[int],
     theme: Theme,
 ) -> None:
-    """Name the rows by rank and host, the accused ones in bold, and say what gaps leave out."""
+    """Name the rows by rank and group, the accused ones in bold, and say what gaps leave out."""
     names = [
-        f"rank {row.rank}" + ("" if host is None else f" · {shown(host, LONGEST_LABEL)}")
-        for row, host in zip(rows, hosts, strict=True)
+        f"rank {row.rank}" + ("" if group is None else f" · {shown(group, LONGEST_LABEL)}")
+        for row, group in zip(rows, groups, strict=True)
     ]
     axes.set_yticks([row.place for row in rows], labels=names)
     axes.tick_params(axis="y", length=0)

@@ -178,6 +178,20 @@ def test_phases_stack_up_to_work_and_apart_from_it_to_communication(job: Stored)
     assert {bar.get_gid() for bar in waits.patches} == {"wait", "transfer"}
 
 
+def test_phases_compare_within_roles(job: Stored) -> None:
+    analysis = job.analysis()
+    last = pl.col("rank") >= 4
+    analysis.__dict__["wide"] = analysis.wide.with_columns(
+        role=pl.when(last).then(pl.lit("last")).otherwise(pl.lit("first")),
+        forward_ns=pl.col("forward_ns") + pl.when(last).then(20 * MS).otherwise(0),
+    )
+    axes = draw("phases", analysis).axes[0]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names[0] == "rank 7 · last", "furthest above its own role's median"
+    assert "rank 0 · first" in names[1:5], "a role with less work is not last for that"
+    assert len([text for text in axes.texts if text.get_text() == "median"]) == 2
+
+
 def test_phases_that_are_unknown_are_named(stored: Callable[..., Stored]) -> None:
     said = words(picture(stored("cuda_graph", 8), "phases"))
     assert "unknown: load, forward, backward, optimizer" in said
