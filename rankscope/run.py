@@ -16,6 +16,7 @@ from rankscope.compare.metrics import check_metrics
 from rankscope.discover import discover
 from rankscope.draw import View, draw, format_of, save
 from rankscope.errors import ReportError, UsageError
+from rankscope.files import check_writable
 from rankscope.intake import Ingest, Progress, Started, frames_of
 from rankscope.pick import Picks, pick
 from rankscope.records import (
@@ -142,6 +143,7 @@ class Run:
         """
         target = Path(f"{kind}.png" if path is None else path)
         format_of(target)
+        check_writable(target)
         analysis = self.analysis(_options(options))
         figure = draw(kind, analysis, view_of(analysis, metric, iteration, theme))
         save(figure, target, theme)

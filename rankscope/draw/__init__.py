@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from rankscope.draw.view import View
 from rankscope.errors import UsageError
+from rankscope.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,12 +81,7 @@ def save(figure: Figure, path: Path, theme: str = "light") -> None:
     content = BytesIO()
     with styled(theme):
         figure.savefig(content, format=ending, dpi=DOTS_PER_INCH, metadata=about)
-    try:
-        path.write_bytes(content.getvalue())
-    except OSError as error:
-        raise UsageError(
-            f"-o {path}: cannot be written ({error.strerror})", hint="does its folder exist?"
-        ) from error
+    write_whole(path, content.getvalue())
 
 
 def title_of(figure: Figure) -> str:

@@ -12,7 +12,6 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from rankscope.analysis import Analysis
 from rankscope.compare.problems import listed
-from rankscope.compare.waits import INSTANCE
 from rankscope.draw.captions import footer, verdict_title
 from rankscope.draw.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
 from rankscope.draw.style import SMALL, THEMES, Caption, Theme, page
@@ -39,22 +38,23 @@ MARKS = (0, 0.1, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e
 def lateness(analysis: Analysis) -> pl.DataFrame:
     """How long after the first of the ranks each one arrived, at each collective.
 
-    A rank that comes later stays shorter, for nobody leaves before all have come: with D the time
-    from a rank's arrival to its end, it came (longest D - own D) after the first. That compares
-    durations, and needs no common clock. Collectives that were matched on all ranks of their
+    Who comes later waits less: a rank came (longest wait of the collective - own wait) after the
+    first. The waits are those of `waits.timed`, by duration or by arrival, whichever errs less;
+    by duration no common clock is needed. Collectives that were matched on all ranks of their
     group, in the chosen iterations.
 
     Returns:
-        rank, iteration, late_ns.
+        rank, iteration, instance, late_ns.
 
     Raises:
         UsageError: no collective has counterparts on other ranks.
     """
     numbers = analysis.selection.numbers
-    frame = analysis.matched.instances.filter(pl.col("iteration").is_in(numbers)).select(
+    frame = analysis.instances.filter(pl.col("iteration").is_in(numbers)).select(
         "rank",
         "iteration",
-        late_ns=pl.col("duration_ns").max().over(INSTANCE) - pl.col("duration_ns"),
+        "instance",
+        late_ns=pl.col("wait").max().over("instance") - pl.col("wait"),
     )
     if frame.is_empty():
         raise UsageError(

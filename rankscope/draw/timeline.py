@@ -37,9 +37,6 @@ MOST_RANKS, MOST_STREAMS = 8, 4
 VECTOR_SHAPES = 4_000
 """More rectangles than these become an image inside SVG and PDF."""
 
-KEY = ["place", "communicator", "group", "operation", "ordinal"]
-"""What tells the collectives of one iteration apart."""
-
 
 @dataclass(frozen=True, slots=True)
 class Late:
@@ -80,12 +77,12 @@ def latest(found: Timeline) -> Late | None:
         return None
     seen_ones = pl.col("last_rank").is_in(found.ranks["rank"].to_list())
     costs = (
-        rows.group_by(KEY)
+        rows.group_by("instance")
         .agg(cost=pl.col("wait_ns").sum() * pl.when(seen_ones.first()).then(2).otherwise(1))
-        .sort("cost", *KEY)
+        .sort("cost", "instance")
         .tail(1)
     )
-    worst = rows.join(costs, on=KEY, how="semi", nulls_equal=True)
+    worst = rows.join(costs, on="instance", how="semi")
     rank = worst["last_rank"][0]
     own = worst.filter(rank=rank)["arrival_ns"]
     seen = (worst["arrival_ns"] + worst["wait_ns"]).median()

@@ -201,11 +201,12 @@ def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
     analysis = job.analysis()
     late = lateness(analysis)
     assert late["late_ns"].min() == 0
-    instances = analysis.matched.instances.filter(iteration=7, ordinal=0)
-    longest = instances["duration_ns"].max()
-    expected = {rank: longest - own for rank, own in instances.select("rank", "duration_ns").rows()}
-    first = late.filter(iteration=7).filter(pl.int_range(pl.len()).over("rank") == 0)
-    assert dict(first.select("rank", "late_ns").iter_rows()) == expected
+    instance = late.filter(iteration=7)["instance"][0]
+    told = dict(late.filter(instance=instance).select("rank", "late_ns").iter_rows())
+    waits = analysis.instances.filter(instance=instance)
+    longest = waits["wait"].max()
+    assert told == {rank: longest - own for rank, own in waits.select("rank", "wait").rows()}
+    assert max(told, key=lambda rank: told[rank]) == waits["last"][0]
     frame = distributions(late)
     assert frame["rank"][0] == 7
     assert frame["p95_ns"][0] > 7 * MS
@@ -217,10 +218,7 @@ def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
 
 def test_ranks_that_share_no_collective_are_named(job: Stored) -> None:
     analysis = job.analysis()
-    matched = analysis.matched
-    analysis.__dict__["matched"] = type(matched)(
-        matched.instances.filter(pl.col("rank") != 3), matched.unmatched, matched.clocks
-    )
+    analysis.__dict__["instances"] = analysis.instances.filter(pl.col("rank") != 3)
     assert "unknown for rank 3" in words(draw("arrivals", analysis))
 
 

@@ -85,11 +85,13 @@ def plot(
 ) -> None:
     """A picture of the run; its title says what was found."""
     from rankscope.draw import draw, format_of, save, title_of
+    from rankscope.files import check_writable
     from rankscope.run import open_run, view_of
 
     path = target or Path(f"{kind}.png")
     if kind in KINDS:
         format_of(path)
+        check_writable(path)
     analysis = open_run(db).analysis(looking(iter_range, clock, Statistic.MEAN, include_warmup))
     figure = draw(kind, analysis, view_of(analysis, metric, iteration, theme.value))
     save(figure, path, theme.value)
