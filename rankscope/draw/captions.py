@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from rankscope.analysis import Analysis
-from rankscope.compare.problems import listed
-from rankscope.compare.words import ordinal, plural
+from rankscope.compare.words import ordinal, plural, who
 from rankscope.draw.style import shown
 from rankscope.records import Verdict
 from rankscope.render.tables import run_line
@@ -14,6 +13,8 @@ from rankscope.render.text import milliseconds
 
 LONGEST_TITLE, USUAL_TITLE = 160, 110
 """Letters; a longer one ends with its last whole clause."""
+
+LONGEST_NAME = 60
 
 CLAUSE = re.compile(r"[,;:] ")
 
@@ -37,12 +38,12 @@ def finding(verdict: Verdict, count: int) -> str:
     """
     if not verdict.ranks or verdict.excess_ns is None:
         return shown(_beginning(verdict.sentence), LONGEST_TITLE)
-    several = len(verdict.ranks) > 1
-    who = f"{'Ranks' if several else 'Rank'} {listed(verdict.ranks)}"
+    several = len(verdict.hosts or verdict.ranks) > 1
+    name = shown(who(verdict.ranks, {}, verdict.hosts), LONGEST_NAME)
     one, many, where = VERBS.get(verdict.cause or "", ("works", "work", ""))
     share = verdict.cause_share if verdict.cause in VERBS else None
     excess = verdict.excess_ns * (1.0 if share is None else share)
-    return f"{who} {many if several else one} {milliseconds(excess)} ms longer{where} " + _when(
+    return f"{name} {many if several else one} {milliseconds(excess)} ms longer{where} " + _when(
         verdict, count
     )
 
@@ -58,6 +59,8 @@ def _beginning(sentence: str) -> str:
 
 def _when(verdict: Verdict, count: int) -> str:
     hits = verdict.iterations
+    if verdict.since is not None:
+        return f"from iteration {verdict.since} on"
     if verdict.period:
         return f"in every {ordinal(verdict.period)} iteration"
     if len(hits) == count:

@@ -13,8 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from rankscope.analysis import ALL, Analysis
+from rankscope.analysis import Analysis
 from rankscope.compare.flags import LEAST_EXCESS
+from rankscope.compare.roles import ALL
 from rankscope.compare.words import plural
 from rankscope.draw.captions import footer, verdict_title
 from rankscope.draw.grid import Grid, arrange, excesses, metric_of, worst_cells

@@ -36,6 +36,10 @@ SLOW = replace(
             replace(SLOW, ranks=(1, 4), cause=None, period=None, iterations=tuple(range(29))),
             "Ranks 1, 4 work 30.0 ms longer in every iteration",
         ),
+        (
+            replace(SLOW, ranks=(4, 5), hosts=("node1",), period=None, since=12),
+            "Host node1 (ranks 4, 5) loads 27.0 ms longer from iteration 12 on",
+        ),
         (inconclusive("too few", "more"), "Inconclusive: too few"),
         (
             inconclusive(f"{'many ranks, ' * 5}{'of all hosts, ' * 20}", "more"),

@@ -19,6 +19,7 @@ from rankscope_cli.options import (
     IncludeWarmup,
     IterRange,
     Quiet,
+    RolesOption,
     Statistic,
     Verbose,
     Version,
@@ -77,6 +78,7 @@ def plot(
     ] = None,
     clock: ClockOption = Clock.AUTO,
     include_warmup: IncludeWarmup = False,
+    roles: RolesOption = None,
     theme: Annotated[Theme, typer.Option("--theme", help="Colours of the page.")] = Theme.LIGHT,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
@@ -92,7 +94,8 @@ def plot(
     if kind in KINDS:
         format_of(path)
         check_writable(path)
-    analysis = open_run(db).analysis(looking(iter_range, clock, Statistic.MEAN, include_warmup))
+    options = looking(iter_range, clock, Statistic.MEAN, include_warmup, roles)
+    analysis = open_run(db).analysis(options)
     figure = draw(kind, analysis, view_of(analysis, metric, iteration, theme.value))
     save(figure, path, theme.value)
     told = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
