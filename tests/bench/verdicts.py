@@ -78,7 +78,7 @@ def judge_all(todo: list[Case], cache: Path, keep: Path | None, jobs: int) -> No
     """Judge cases in parallel, each result written as soon as it is there."""
     context = multiprocessing.get_context("spawn")  # polars' threads do not survive a fork
     with (
-        ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=50) as pool,
+        ProcessPoolExecutor(jobs, mp_context=context) as pool,
         cache.open("a", encoding="utf-8") as file,
     ):
         running = {pool.submit(judge, case, keep): case for case in todo}
