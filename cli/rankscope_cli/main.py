@@ -10,7 +10,17 @@ from collections.abc import Sequence
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.commands import diff, export, imbalance, ingest, pick_reports, plot, report
+from rankscope_cli.commands import (
+    capture,
+    check,
+    diff,
+    export,
+    imbalance,
+    ingest,
+    pick_reports,
+    plot,
+    report,
+)
 from rankscope_cli.options import Version
 
 EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
@@ -30,6 +40,8 @@ app.command("diff")(diff.diff)
 app.command("plot")(plot.plot)
 app.command("export")(export.export)
 app.command("report")(report.report)
+app.command("check")(check.check)
+app.command("capture")(capture.capture)
 
 
 @app.callback()

@@ -134,24 +134,6 @@ RankPattern = Annotated[
 ]
 
 
-def ranks_of(text: str) -> set[int]:
-    """`0,7,100:120` as ranks; the end of a range is not in it, as in Python."""
-    from rankscope.errors import UsageError
-
-    found: set[int] = set()
-    try:
-        for part in text.split(","):
-            begin, colon, end = part.partition(":")
-            found |= {*range(int(begin), int(end))} if colon else {int(begin)}
-        if not found:
-            raise ValueError(text)
-    except ValueError as error:
-        raise UsageError(
-            f"--ranks {text!r} is not a list of ranks", hint="like 0,7,100:120"
-        ) from error
-    return found
-
-
 def looking(
     iter_range: str | None,
     clock: Clock,
@@ -170,3 +152,21 @@ def looking(
         include_warmup=include_warmup,
         roles=roles,
     )
+
+
+def numbers(option: str, text: str) -> set[int]:
+    """`0,7,100:120` as numbers; the end of a range is not in it, as in Python."""
+    from rankscope.errors import UsageError
+
+    found: set[int] = set()
+    try:
+        for part in text.split(","):
+            begin, colon, end = part.partition(":")
+            found |= {*range(int(begin), int(end))} if colon else {int(begin)}
+        if not found:
+            raise ValueError(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{option} {text!r} is not a list of ranks", hint="like 0,7,100:120"
+        ) from error
+    return found

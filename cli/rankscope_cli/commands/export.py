@@ -23,7 +23,7 @@ from rankscope_cli.options import (
     Verbose,
     Version,
     looking,
-    ranks_of,
+    numbers,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def export(
     ending = _ending(target, table)
     check_writable(target)
     analysis = open_run(db).analysis(looking(iter_range, clock, Statistic.MEAN, include_warmup))
-    wanted = None if ranks is None else sorted(ranks_of(ranks))
+    wanted = None if ranks is None else sorted(numbers("--ranks", ranks))
     limited = iter_range is not None
     if ending in TABLES and table in (None, Kept.RANK_ITERATIONS):
         done = _rank_iterations(analysis, wanted, limited, ending)

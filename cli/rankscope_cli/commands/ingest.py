@@ -19,7 +19,7 @@ from rankscope_cli.options import (
     RankPattern,
     Verbose,
     Version,
-    ranks_of,
+    numbers,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def ingest(
             jobs=jobs,
             on_error=on_error.value,
             rebuild=rebuild,
-            ranks=None if ranks is None else ranks_of(ranks),
+            ranks=None if ranks is None else numbers("--ranks", ranks),
             started=started,
             progress=advance,
         )

@@ -1,0 +1,168 @@
+"""`rankscope capture`: the launch wrapper that makes the next profile right."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import Quiet, Version, numbers
+
+if TYPE_CHECKING:
+    from rankscope.capture import Wish
+
+
+class Scheduler(StrEnum):
+    """What starts the ranks."""
+
+    SLURM = "slurm"
+    PBS = "pbs"
+    MPIRUN = "mpirun"
+    TORCHRUN = "torchrun"
+    K8S = "k8s"
+
+
+def capture(
+    scheduler: Annotated[
+        Scheduler | None,
+        typer.Argument(
+            metavar="SCHEDULER",
+            help="slurm, pbs (PALS), mpirun, torchrun, or k8s (MPI operator).",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write the script there; else print."),
+    ] = None,
+    local_ranks: Annotated[
+        str | None,
+        typer.Option(
+            "--local-ranks", metavar="0,4", help="Profile only these ranks of each node; else all."
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", min=1, metavar="N", help="Profile only the first N nodes."),
+    ] = None,
+    capture_range: Annotated[
+        str | None,
+        typer.Option(
+            "--capture-range",
+            metavar="cudaProfilerApi",
+            help="Record from torch.cuda.profiler.start() to .stop(), the same steps on all ranks.",
+        ),
+    ] = None,
+    delay: Annotated[
+        int | None,
+        typer.Option("--delay", min=0, metavar="S", help="Start recording S seconds after nsys."),
+    ] = None,
+    duration: Annotated[
+        int | None,
+        typer.Option("--duration", min=1, metavar="S", help="Record S seconds; training goes on."),
+    ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            "--trace",
+            metavar="LIST",
+            help="What nsys traces; else cuda,nvtx, and mpi where MPI starts the ranks.",
+        ),
+    ] = None,
+    functions: Annotated[
+        Path | None,
+        typer.Option(
+            "--python-functions-trace",
+            metavar="FILE.json",
+            help="For code that cannot be edited: have nsys annotate PyTorch's DataLoader, forward, "
+            "backward and optimizer; the file is written unless it is there.",
+        ),
+    ] = None,
+    metrics: Annotated[
+        bool,
+        typer.Option("--metrics", help="Also sample the GPUs' counters, once a node."),
+    ] = False,
+    graph_nodes: Annotated[
+        bool,
+        typer.Option("--cuda-graph-nodes", help="Also record each kernel inside CUDA graphs."),
+    ] = False,
+    nsys: Annotated[
+        list[str] | None,
+        typer.Option("--nsys", metavar="OPTION", help="An option for nsys profile; repeatable."),
+    ] = None,
+    reports: Annotated[
+        str,
+        typer.Option("--reports", metavar="DIR", help="Folder for reports that all nodes share."),
+    ] = "profiles",
+    tmpdir: Annotated[
+        str, typer.Option("--tmpdir", metavar="DIR", help="Folder on each node's own disk.")
+    ] = "/tmp",
+    snippet: Annotated[
+        bool,
+        typer.Option("--snippet", help="Print NVTX ranges for a training loop that can be edited."),
+    ] = False,
+    quiet: Quiet = False,
+    version: Version = False,
+) -> None:
+    """Print the wrapper that goes between launcher and training command.
+
+    Every rank then writes a report that is named by its rank.
+
+    Examples:
+
+      rankscope capture slurm -o profile.sh && srun ./profile.sh python train.py
+
+      rankscope capture torchrun --local-ranks 0,4 --capture-range cudaProfilerApi -o profile.sh
+
+      rankscope capture mpirun --nodes 2 --delay 120 --duration 30 -o profile.sh
+
+      rankscope capture slurm --python-functions-trace torch.json -o profile.sh
+
+      rankscope capture --snippet
+    """
+    from rankscope import capture as recipes
+    from rankscope.errors import UsageError
+
+    if snippet:
+        console.write(recipes.snippet().rstrip("\n"))
+        return
+    if scheduler is None:
+        raise UsageError(
+            "which scheduler starts the ranks?", hint=f"rankscope capture {'|'.join(Scheduler)}"
+        )
+    wish = recipes.Wish(
+        local_ranks=tuple(sorted(numbers("--local-ranks", local_ranks))) if local_ranks else (),
+        nodes=nodes,
+        capture_range=capture_range,
+        delay_s=delay,
+        duration_s=duration,
+        trace=trace,
+        reports=reports,
+        tmpdir=tmpdir,
+        functions=None if functions is None else str(functions.resolve()),
+        metrics=metrics,
+        graph_nodes=graph_nodes,
+        nsys=tuple(nsys or ()),
+    )
+    _write(scheduler.value, wish, output, functions, quiet)
+
+
+def _write(
+    scheduler: str, wish: Wish, output: Path | None, functions: Path | None, quiet: bool
+) -> None:
+    """The script to stdout or its file, and the functions trace beside it."""
+    from rankscope import capture as recipes
+
+    name = "./profile.sh" if output is None else str(output)
+    script = recipes.wrapper(scheduler, wish, name)
+    if functions is not None and not functions.exists():
+        recipes.save(functions, recipes.functions_trace())
+        console.say(f"rankscope: wrote {functions}", quiet)
+    if output is None:
+        console.write(script.rstrip("\n"))
+        return
+    recipes.save(output, script)
+    console.say(f"rankscope: wrote {output}; start the job with", quiet)
+    console.say(f"  {recipes.usage(scheduler, name)}", quiet)
