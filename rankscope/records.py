@@ -31,6 +31,14 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """Events that the profiler itself says it lost, in its own words."""
+
+    process: int | None  # key of the process; None: any
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CaptureFacts:
     """What a report says about its capture as a whole.
 
@@ -43,6 +51,7 @@ class CaptureFacts:
     environment: tuple[Claim, ...]
     local_rank: int | None
     exporter: str | None  # version of the program that wrote the file
+    losses: tuple[Loss, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,44 @@ class Problem:
     code: str
     message: str
     ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with a report, and how to capture it better."""
+
+    code: str
+    message: str
+    hint: str
+    fatal: bool = False  # the report cannot be used with it
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a report can answer."""
+
+    iterations: bool = False  # it has steps
+    phases: bool = False  # named parts of them
+    gpu: bool = False  # work of the device, so that phases can be timed there
+    collectives: bool = False  # communication, so that waiting can be told from working
+    clocks: bool = False  # its times can be set beside those of other ranks
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedReport:
+    """A report's ranks, what it can answer, and what is wrong with it."""
+
+    path: Path
+    kind: str
+    ranks: tuple[int, ...]
+    iterations: int
+    can: Abilities
+    problems: tuple[Finding, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether ingest takes it."""
+        return not any(problem.fatal for problem in self.problems)
 
 
 @dataclass(frozen=True, slots=True)

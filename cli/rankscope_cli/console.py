@@ -70,6 +70,23 @@ def show(table: Table, every: bool = False) -> None:
         console.print(Text(f"left out to fit: {', '.join(dropped)} (--format csv has them)"))
 
 
+def remark(text: str, remedy: str) -> None:
+    """What is wrong, and below it what to do."""
+    from textwrap import wrap
+
+    lines = [*((line, "", "  ") for line in text.splitlines()), (remedy, "  → ", "    ")]
+    for part, first, rest in lines:
+        for line in wrap(
+            part,
+            _console().width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ):
+            write(line)
+
+
 def headline(text: str) -> None:
     """The sentence that matters most."""
     from rich.text import Text

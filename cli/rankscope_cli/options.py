@@ -81,6 +81,14 @@ Db = Annotated[
         help="Database of the run.",
     ),
 ]
+Paths = Annotated[
+    list[str], typer.Argument(metavar="PATH...", help="Reports, folders of them, globs.")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", min=1, metavar="N", help="Worker processes; else one a core."),
+]
+All = Annotated[bool, typer.Option("--all", help="Every row of the tables.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to write the result.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no warnings.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
@@ -169,4 +177,17 @@ def numbers(option: str, text: str) -> set[int]:
         raise UsageError(
             f"{option} {text!r} is not a list of ranks", hint="like 0,7,100:120"
         ) from error
+    return found
+
+
+def phases(given: list[str]) -> dict[str, str]:
+    """`NAME=REGEX` each as phase → pattern; several of one phase are alternatives."""
+    from rankscope.errors import UsageError
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, pattern = text.partition("=")
+        if not equals or not pattern:
+            raise UsageError(f"--phase {text!r} is not NAME=REGEX", hint="--phase forward='fprop'")
+        found[name] = f"{found[name]}|{pattern}" if name in found else pattern
     return found

@@ -27,7 +27,16 @@ TRACES_MPI = ("pbs", "mpirun", "k8s")
 
 PROFILER_API = "cudaProfilerApi"
 
-RANGE_LINE = "# Records from torch.cuda.profiler.start() to .stop(): call them at the same steps on all ranks."
+HEAD = """\
+# Profiles each rank into REPORTS/report_rank_N.nsys-rep. Of the environment, RANKSCOPE_REPORTS and
+# RANKSCOPE_TMPDIR beat the settings below, and RANKSCOPE_NSYS is the nsys to use.
+# shellcheck disable=SC2016
+set -eu
+"""
+
+RANGE = """\
+# Records from torch.cuda.profiler.start() to .stop(); call them at the same steps on every rank.
+"""
 
 NAMES = re.compile(r"[a-z0-9-]+(,[a-z0-9-]+)*")
 
@@ -81,22 +90,13 @@ def wrapper(scheduler: str, wish: Wish, name: str = "profile.sh") -> str:
         "metrics": "yes" if wish.metrics else "no",
     }
     extra = [*(["--cuda-graph-trace=node"] if wish.graph_nodes else []), *wish.nsys]
-    lines = [
-        "#!/usr/bin/env bash",
-        f"{MARK} {scheduler}",
-        "# Profiles each rank into REPORTS/report_rank_N.nsys-rep. Variables of the environment that",
-        "# beat the settings: RANKSCOPE_REPORTS, RANKSCOPE_TMPDIR; RANKSCOPE_NSYS is the nsys to use.",
-        *([RANGE_LINE] if wish.capture_range else []),
-        "# shellcheck disable=SC2016",
-        "set -eu",
-        "",
-        *(f"{setting}={shlex.quote(value)}" for setting, value in settings.items()),
-        f"window=({shlex.join(_window(wish))})",
-        f"extra=({shlex.join(extra)})",
-        "",
-    ]
+    lines = [f"{setting}={shlex.quote(value)}" for setting, value in settings.items()]
+    lines += [f"window=({shlex.join(_window(wish))})", f"extra=({shlex.join(extra)})"]
+    head = (
+        f"#!/usr/bin/env bash\n{MARK} {scheduler}\n" + (RANGE if wish.capture_range else "") + HEAD
+    )
     parts = [_text(part).replace("WRAPPER", _called(name)) for part in SCHEDULERS[scheduler]]
-    return "\n".join(lines) + "\n" + "\n".join([*parts, _text("profile.sh")])
+    return "\n".join([head, "\n".join(lines) + "\n", *parts, _text("profile.sh")])
 
 
 def usage(scheduler: str, name: str) -> str:

@@ -7,6 +7,7 @@ ends with `[END]`. Undocumented, but alike in every version seen (2022.4 to 2023
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from rankscope.records import CaptureFacts
 
 MAGIC = b"NVIDIA Tegra Profiler Report "
 END = b"[END]"
+VERSION = re.compile(r"\d+(@\d+)+")
+"""2023.4 and later name themselves in the first line; older ones are all `1`."""
+
 HEAD_BYTES = 2**20
 """Environments are large; the head is read this far."""
 
@@ -31,7 +35,7 @@ def head_facts(path: Path) -> CaptureFacts:
     Raises:
         UnreadableReport: no report, or a truncated one.
     """
-    head = _checked_head(path)
+    version, head = _checked_head(path)
     host: str | None = None
     variables: list[str] = []
     for field, value in _fields(head):
@@ -45,12 +49,12 @@ def head_facts(path: Path) -> CaptureFacts:
         duration_ns=None,
         environment=claims_of(variables),
         local_rank=local_rank_of(variables),
-        exporter=None,
+        exporter=version,
     )
 
 
-def _checked_head(path: Path) -> bytes:
-    """What follows the first line; raises where the file is no whole report."""
+def _checked_head(path: Path) -> tuple[str | None, bytes]:
+    """The version in the first line, and what follows it; raises where the file is no report."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
@@ -68,7 +72,10 @@ def _checked_head(path: Path) -> bytes:
             f"{path}: cannot be read ({error.strerror})", hint="check its permissions"
         ) from error
     dot = head.find(b".", len(MAGIC))
-    return head[dot + 1 :] if 0 < dot < 200 else b""
+    if not 0 < dot < 200:
+        return None, b""
+    version = VERSION.match(head[len(MAGIC) : dot].decode("ascii", "replace"))
+    return None if version is None else version[0].replace("@", "."), head[dot + 1 :]
 
 
 def _variable(message: bytes) -> str:

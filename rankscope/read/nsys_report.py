@@ -39,6 +39,7 @@ def read(path: Path) -> Trace:
             trace.facts,
             host=trace.facts.host or head.host,
             environment=head.environment or trace.facts.environment,
+            exporter=head.exporter,
             local_rank=trace.facts.local_rank if head.local_rank is None else head.local_rank,
         ),
     )

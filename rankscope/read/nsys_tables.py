@@ -14,7 +14,7 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.read.environment import claims_of, local_rank_of
-from rankscope.records import CaptureFacts, Trace
+from rankscope.records import CaptureFacts, Loss, Trace
 from rankscope.schema import DEVICE_WORK, RANGES, conform, empty
 
 PUSH_POP, START_END, THREAD_NAME, DOMAIN = 59, 60, 39, 75
@@ -22,6 +22,14 @@ PUSH_POP, START_END, THREAD_NAME, DOMAIN = 59, 60, 39, 75
 
 PROCESS = 2**24
 """A thread or process id of nsys, floor-divided by this, is the process key."""
+
+WARNING, ERROR = 2, 3
+"""Severities of diagnostics (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
+
+LOST = r"(?i)\bnot all\b.*\bevents\b|\bdropped\b|\blost\b"
+"""How nsys puts it that events are missing."""
+
+MOST_LOSSES, LONGEST_LOSS = 20, 200
 
 MPI_TABLES = (
     "MPI_COLLECTIVES_EVENTS",
@@ -98,7 +106,23 @@ def facts(file: Columns) -> CaptureFacts:
         environment=claims_of(own) or claims_of(command),
         local_rank=local_rank_of(own or command),
         exporter=next(iter(exported.get("EXPORT_PRODUCT_VERSION", [])), None),
+        losses=_losses(file),
     )
+
+
+def _losses(file: Columns) -> tuple[Loss, ...]:
+    """What nsys says it lost; what it says of anything else is not looked at."""
+    if not file.has("DIAGNOSTIC_EVENT", "severity", "text"):
+        return ()
+    severe = ("severity", [WARNING, ERROR])
+    said = file.read("DIAGNOSTIC_EVENT", ["severity", "globalPid"], ["text"], only=severe)
+    losses = (
+        said.filter(pl.col("text").str.contains(LOST))
+        .select(pl.col("globalPid") // PROCESS, pl.col("text").str.slice(0, LONGEST_LOSS))
+        .unique(maintain_order=True)
+        .head(MOST_LOSSES)
+    )
+    return tuple(Loss(process, text) for process, text in losses.iter_rows())
 
 
 def _printable(names: list[str]) -> str | None:

@@ -31,7 +31,7 @@ def dumps(document: Document) -> str:
 
 
 def document(
-    name: str, db: Path, facts: RunFacts | None, problems: Iterable[Problem], own: Document
+    name: str, db: Path | None, facts: RunFacts | None, problems: Iterable[Problem], own: Document
 ) -> Document:
     """A whole document: format, run, warnings, and the command's own keys."""
     return {
@@ -45,7 +45,7 @@ def document(
     }
 
 
-def _run(db: Path, facts: RunFacts) -> Document:
+def _run(db: Path | None, facts: RunFacts) -> Document:
     chosen = facts.iterations
     return {
         "db": str(db),

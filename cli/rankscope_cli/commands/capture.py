@@ -76,8 +76,8 @@ def capture(
         typer.Option(
             "--python-functions-trace",
             metavar="FILE.json",
-            help="For code that cannot be edited: have nsys annotate PyTorch's DataLoader, forward, "
-            "backward and optimizer; the file is written unless it is there.",
+            help="For code that cannot be edited: nsys annotates PyTorch's DataLoader, forward, "
+            "backward and optimizer as the file says, which is written unless it is there.",
         ),
     ] = None,
     metrics: Annotated[

@@ -1,2 +1,83 @@
-def check() -> None:
-    "x"
+"""`rankscope check`: can these reports answer the question, and how to capture better ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import (
+    All,
+    Format,
+    FormatOption,
+    IterationOption,
+    Jobs,
+    Paths,
+    PhaseOption,
+    Quiet,
+    RankPattern,
+    Verbose,
+    Version,
+    phases,
+)
+
+if TYPE_CHECKING:
+    from rankscope.records import CheckedReport
+
+
+def check(
+    paths: Paths,
+    iteration: IterationOption = None,
+    phase: PhaseOption = None,
+    rank_pattern: RankPattern = None,
+    jobs: Jobs = None,
+    every: All = False,
+    output: FormatOption = Format.TABLE,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Version = False,
+) -> None:
+    """Can these reports answer the question? What is missing, and how to capture it.
+
+    Exits 0 if all can be used, 3 if some cannot. Stores nothing.
+
+    Examples:
+
+      rankscope check profiles/
+
+      rankscope check profiles/ --iteration 'my_step_(\\d+)' --format json
+    """
+    from rankscope.check import check as check_reports
+    from rankscope.records import ShapingOptions
+
+    options = ShapingOptions(iteration, tuple(sorted(phases(phase or []).items())), rank_pattern)
+    with console.progress(quiet) as (started, advance):
+        reports = check_reports(paths, options, jobs, started, advance)
+    _show(reports, output, every)
+    if not all(report.usable for report in reports):
+        raise typer.Exit(3)
+
+
+def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> None:
+    from rankscope.render import checked, documents, formats
+
+    if output is Format.JSON:
+        own, warnings = checked.document(reports), checked.warnings(reports)
+        console.write(documents.dumps(documents.document("check", None, None, warnings, own)))
+        return
+    if output is Format.CSV:
+        console.write(formats.csv(checked.frame(reports)))
+        return
+    table = checked.table(reports, every or output is Format.MARKDOWN)
+    problems = checked.problems(reports)
+    if output is Format.MARKDOWN:
+        items = [f"- {what}\n  - {remedy}" for what, remedy in problems]
+        console.write("\n\n".join([checked.sentence(reports), formats.markdown(table), *items]))
+        return
+    console.headline(checked.sentence(reports))
+    console.write("")
+    console.show(table, every)
+    for what, remedy in problems:
+        console.write("")
+        console.remark(what, remedy)

@@ -9,6 +9,7 @@ import typer
 
 from rankscope_cli import console
 from rankscope_cli.options import (
+    All,
     By,
     Clock,
     ClockOption,
@@ -44,7 +45,7 @@ def imbalance(
     statistic: StatisticOption = Statistic.MEAN,
     clock: ClockOption = Clock.AUTO,
     by: Annotated[By, typer.Option("--by", help="Rows of the table.")] = By.RANK,
-    every: Annotated[bool, typer.Option("--all", help="Every row of the tables.")] = False,
+    every: All = False,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
     fail_above: Annotated[

@@ -13,13 +13,16 @@ from rankscope_cli.options import (
     Format,
     FormatOption,
     IterationOption,
+    Jobs,
     OnError,
+    Paths,
     PhaseOption,
     Quiet,
     RankPattern,
     Verbose,
     Version,
     numbers,
+    phases,
 )
 
 if TYPE_CHECKING:
@@ -37,17 +40,12 @@ Examples:
 
 
 def ingest(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Reports, folders of them, globs.")
-    ],
+    paths: Paths,
     db: Db = Path("rankscope.duckdb"),
     iteration: IterationOption = None,
     phase: PhaseOption = None,
     rank_pattern: RankPattern = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", min=1, metavar="N", help="Worker processes; else one a core."),
-    ] = None,
+    jobs: Jobs = None,
     on_error: Annotated[
         OnError, typer.Option("--on-error", help="A bad report stops everything, or is left out.")
     ] = OnError.FAIL,
@@ -73,7 +71,7 @@ def ingest(
             paths,
             db,
             iteration=iteration,
-            phases=_phases(phase or []),
+            phases=phases(phase or []),
             rank_pattern=rank_pattern,
             jobs=jobs,
             on_error=on_error.value,
@@ -86,18 +84,6 @@ def ingest(
 
 
 ingest.__doc__ = f"{ingest.__doc__}\n{EXAMPLES}"
-
-
-def _phases(given: list[str]) -> dict[str, str]:
-    from rankscope.errors import UsageError
-
-    phases: dict[str, str] = {}
-    for text in given:
-        name, equals, pattern = text.partition("=")
-        if not equals or not pattern:
-            raise UsageError(f"--phase {text!r} is not NAME=REGEX", hint="--phase forward='fprop'")
-        phases[name] = f"{phases[name]}|{pattern}" if name in phases else pattern
-    return phases
 
 
 def _show(run: Run, output: Format, quiet: bool, verbose: bool) -> None:

@@ -1,0 +1,75 @@
+"""What is wrong with a capture → the exact way to capture it better."""
+
+from __future__ import annotations
+
+from rankscope.records import CaptureFacts, Finding
+
+LAUNCHERS = {
+    "environment SLURM_PROCID": "slurm",
+    "environment OMPI_COMM_WORLD_RANK": "mpirun",
+    "environment PMI_RANK": "pbs",
+    "environment RANK": "torchrun",
+}
+"""Evidence of a rank → the wrapper that fits its launcher, most telling first."""
+
+ANY = "slurm|pbs|mpirun|torchrun|k8s"
+
+REMEDIES = {
+    "another-run": "check and ingest the reports of one run at a time",
+    "cannot-be-paired": "number the ranges as in {capture_snippet}, and record the same steps on "
+    "every rank: {capture} --capture-range cudaProfilerApi",
+    "collectives-missing": "record them on every rank, as {capture} does: nsys --trace=cuda,nvtx for "
+    "NCCL, and mpi for MPI; a gloo all-reduce needs a range 'all_reduce' around it",
+    "events-lost": "record less at a time: {capture} --capture-range cudaProfilerApi around ten to "
+    "fifty steps; --nsys=--cuda-flush-interval=1000 empties nsys's buffers every second",
+    "few-iterations": "record ten steps or more: {capture} --capture-range cudaProfilerApi, or a "
+    "longer --duration",
+    "file-name-disagrees": "name reports by their rank, as {capture} does",
+    "gpu-missing": "record it on every rank, as {capture} does: nsys --trace=cuda,nvtx; for a job "
+    "on CPUs there is nothing to do",
+    "gpu-sparse": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes; and "
+    "annotate the phases that launch the work ({capture_snippet})",
+    "iteration-cut": "end the recording while training goes on: {capture} --capture-range "
+    "cudaProfilerApi, or --delay S --duration S",
+    "iterations-missing": "record the same steps on every rank: {capture} --capture-range "
+    "cudaProfilerApi; a --delay counts from each rank's own start",
+    "markers-missing": "annotate on every rank, not on rank 0 alone: {capture_snippet}",
+    "matched-by-ordinal": "number the ranges, f'step {{step}}', as in {capture_snippet}",
+    "missing-ranks": "profile every rank into one folder: {capture}, without --local-ranks and "
+    "--nodes; check and ingest them together",
+    "no-iterations": "name the ranges with --iteration 'REGEX', or annotate the loop: "
+    "{capture_snippet}; code that cannot be edited: {capture} --python-functions-trace torch.json",
+    "no-phases": "annotate the parts of a step ({capture_snippet}), or name them with --phase "
+    "forward='REGEX' and so on",
+    "no-utc": "capture again with {capture}; an export needs the table "
+    "TARGET_INFO_SESSION_START_TIME",
+    "phases-unknown": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes",
+    "rank-conflict": "profile one job at a time, each rank into its own report: {capture}",
+    "rank-twice": "check the reports of one run at a time; {capture} writes a folder a job, one "
+    "report a rank, and overwrites none",
+    "rank-unknown": "profile each rank into a report of its own, named by it: {capture}; else "
+    "--rank-pattern 'rank_(?P<rank>\\d+)' says where it stands in the path",
+    "rows-broken": "export it again: nsys export -t sqlite REPORT.nsys-rep",
+    "versions-differ": "capture with one nsys on every node: {capture}, and RANKSCOPE_NSYS=/path/to/nsys "
+    "in the job's environment",
+    "waits-hidden": "record NCCL's kernels, as {capture} does: nsys --trace=cuda,nvtx",
+    "windows-shifted": "record the same steps on every rank: {capture} --capture-range "
+    "cudaProfilerApi",
+}
+"""Codes of findings → what to do; `{capture}` becomes the wrapper of the job's launcher."""
+
+
+def launcher(facts: CaptureFacts) -> str:
+    """The wrapper that fits a report's launcher, or all of them where it is not known."""
+    sources = {claim.source for claim in facts.environment}
+    return next((name for source, name in LAUNCHERS.items() if source in sources), ANY)
+
+
+def finding(
+    code: str, message: str, scheduler: str = ANY, *, hint: str | None = None, fatal: bool = False
+) -> Finding:
+    """A finding with the remedy of its code, or `hint` where the error brought its own."""
+    remedy = hint or REMEDIES[code].format(
+        capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
+    )
+    return Finding(code, message, remedy, fatal)

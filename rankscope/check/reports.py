@@ -1,0 +1,70 @@
+"""Reports → what each can answer, and what is wrong with each alone and beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from rankscope.check.examine import Examined, checked, examine, unreadable
+from rankscope.check.together import together
+from rankscope.discover import discover
+from rankscope.errors import RankscopeError, ReportError, UsageError
+from rankscope.execute import map_reports
+from rankscope.identify import pattern
+from rankscope.records import CheckedReport, Finding, ReportFile, ShapingOptions
+from rankscope.vocabulary import vocabulary
+
+
+def check(
+    paths: Iterable[str | Path],
+    options: ShapingOptions | None = None,
+    jobs: int | None = None,
+    started: Callable[[list[ReportFile]], None] = lambda _: None,
+    progress: Callable[[ReportFile, int], None] = lambda *_: None,
+) -> tuple[CheckedReport, ...]:
+    """Every report under `paths`, by path: what it can answer, and what is wrong with it.
+
+    Nothing is stored, and a bad report does not stop the others.
+
+    Args:
+        paths: files, folders (searched recursively), globs.
+        options: how iterations, phases and ranks are named.
+        jobs: worker processes; None for the cores this process may use.
+        started: called with the reports.
+        progress: called after each report with it and the events read from it.
+
+    Raises:
+        UsageError: a path that does not exist, no reports at all, or a pattern that is none.
+    """
+    options = options or ShapingOptions()
+    pattern(options.rank_pattern)
+    if options.iteration not in ("auto", "whole"):
+        vocabulary(options)
+    unread: list[CheckedReport] = []
+
+    def leave_out(path: Path, error: ReportError) -> None:
+        unread.append(unreadable(ReportFile(path, "unknown", 0, 0), error))
+
+    files = discover(paths, leave_out)
+    started(files)
+    every: list[Examined] = []
+    usage: list[UsageError] = []
+    for file, result in map_reports(examine, files, options, jobs):
+        if isinstance(result, RankscopeError):
+            unread.append(unreadable(file, result))
+            usage += [result] if isinstance(result, UsageError) else []
+        else:
+            every.append(result)
+        progress(file, 0 if isinstance(result, RankscopeError) else result.rows.events)
+    if len(usage) == len(files):  # then it is no report's fault
+        raise usage[0]
+    every.sort(key=lambda examined: examined.rows.file.path)
+    found: dict[Path, list[Finding]] = {}
+    for path, problem in together(every):
+        found.setdefault(path, []).append(problem)
+    reports = [*map(checked, every), *unread]
+    return tuple(
+        replace(report, problems=(*report.problems, *found.get(report.path, ())))
+        for report in sorted(reports, key=lambda report: report.path)
+    )

@@ -1,0 +1,216 @@
+"""All reports of a run side by side → what is wrong between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.align.pairing import pair_iterations
+from rankscope.check.examine import Examined
+from rankscope.check.remedies import finding, launcher
+from rankscope.compare.problems import missing_ranks
+from rankscope.errors import ForeignRun, ReportError
+from rankscope.identify import check_one_run
+from rankscope.records import Finding, RankRows
+from rankscope.render.text import span
+
+Placed = tuple[Path, Finding]
+
+
+def together(every: list[Examined]) -> Iterator[Placed]:
+    """Reports with what is wrong with them beside the others."""
+    own: list[Examined] = []
+    for examined, stranger in _of_one_run(every):
+        if stranger is None:
+            own.append(examined)
+        else:
+            yield _path(examined), stranger
+    yield from _twice(own)
+    yield from _missing(own)
+    yield from _unlike(own)
+    yield from _versions(own)
+    marked = [examined for examined in own if examined.unmarked is None]
+    yield from _windows(marked)
+
+
+def _of_one_run(every: list[Examined]) -> list[tuple[Examined, Finding | None]]:
+    """Each report, and whether it is of another run than most."""
+    first = {(_path(examined).parent, _world(examined)): examined for examined in reversed(every)}
+    alike = [{id(each) for each in every if _same_run(one, each)} for one in first.values()]
+    most = max(reversed(alike), key=len, default=set())
+    message = "is of another run than most: of a job of another size, or of another time"
+    return [
+        (
+            examined,
+            None
+            if id(examined) in most
+            else finding("another-run", message, _launcher(examined), fatal=True),
+        )
+        for examined in every
+    ]
+
+
+def _same_run(one: Examined, other: Examined) -> bool:
+    try:
+        check_one_run([_when(one), _when(other)], hint="")
+    except ForeignRun:
+        return False
+    return True
+
+
+def _when(examined: Examined) -> tuple[Path, int | None, int | None, int | None]:
+    facts = examined.rows.facts
+    return _path(examined), _world(examined), facts.utc_start_ns, facts.duration_ns
+
+
+def _twice(every: list[Examined]) -> Iterator[Placed]:
+    """Reports that claim one rank."""
+    claims: dict[int, list[Examined]] = {}
+    for examined in every:
+        for part in examined.rows.ranks:
+            claims.setdefault(part.rank.identity.rank, []).append(examined)
+    for rank, claimants in claims.items():
+        for examined in claimants if len(claimants) > 1 else ():
+            others = [_path(other).name for other in claimants if other is not examined]
+            yield (
+                _path(examined),
+                finding(
+                    "rank-twice",
+                    f"is of rank {rank}, as {_listed(others)}",
+                    _launcher(examined),
+                    fatal=True,
+                ),
+            )
+
+
+def _missing(every: list[Examined]) -> Iterator[Placed]:
+    """Ranks of the world without a report, told with every report that waits for them."""
+    present = {part.rank.identity.rank for part in _parts(every)}
+    if not present:
+        return
+    world = max((size for size in map(_world, every) if size is not None), default=None)
+    missing = tuple(sorted({*range(world or max(present) + 1)} - present))
+    if missing:
+        message = missing_ranks(missing, world, len(present)).message
+        for examined in every:
+            yield _path(examined), finding("missing-ranks", message, _launcher(examined))
+
+
+def _unlike(every: list[Examined]) -> Iterator[Placed]:
+    """Reports that lack what others have."""
+    ranks = len(list(_parts(every)))
+    if max([ranks, *filter(None, map(_world, every))]) > 1:
+        for examined, others in _lacking(every, lambda part: not part.collectives.is_empty()):
+            have = ", though others have them" if others else ""
+            message = f"holds no collectives{have}: work cannot be told from waiting"
+            yield _path(examined), finding("collectives-missing", message, _launcher(examined))
+    unmarked = [examined for examined in every if examined.unmarked is not None]
+    if 0 < len(unmarked) < len(every):
+        for examined in unmarked:
+            message = "holds no iterations, though others do"
+            yield _path(examined), finding("markers-missing", message, _launcher(examined))
+    marked = [examined for examined in every if examined.unmarked is None]
+    for examined, others in _lacking(marked, _has_phases):
+        if others:
+            message = "holds no ranges named like phases, though others do"
+            yield _path(examined), finding("markers-missing", message, _launcher(examined))
+
+
+def _lacking(
+    every: list[Examined], has: Callable[[RankRows], bool]
+) -> Iterator[tuple[Examined, bool]]:
+    """Reports a rank of which lacks something, and whether others have it."""
+    lacking = [each for each in every if not all(map(has, each.rows.ranks))]
+    return ((each, len(lacking) < len(every)) for each in lacking)
+
+
+def _has_phases(part: RankRows) -> bool:
+    return all(problem.code != "no-phases" for problem in part.problems)
+
+
+def _versions(every: list[Examined]) -> Iterator[Placed]:
+    """Reports that another nsys wrote than most."""
+    versions = [
+        (examined, examined.rows.facts.exporter.partition("-")[0])
+        for examined in every
+        if examined.rows.facts.exporter
+    ]
+    [(usual, _)] = Counter(version for _, version in versions).most_common(1) or [("", 0)]
+    for examined, version in versions:
+        if version != usual:
+            message = f"was written by nsys {version}, most by {usual}"
+            yield _path(examined), finding("versions-differ", message, _launcher(examined))
+
+
+def _windows(every: list[Examined]) -> Iterator[Placed]:
+    """Captures that hold other iterations than the others do."""
+    parts = {part.rank.identity.rank: part for part in _parts(every)}
+    if len(parts) < 2:
+        return
+    owner = {part.rank.identity.rank: each for each in every for part in each.rows.ranks}
+    iterations = pl.concat(part.iterations for part in parts.values())
+    collectives = pl.concat(part.collectives for part in parts.values())
+    starts = {rank: each.rows.facts.utc_start_ns for rank, each in owner.items()}
+    counted = [rank for rank, part in parts.items() if not part.rank.numbered]
+    try:
+        shifts, problems = pair_iterations(iterations, collectives, starts, counted)
+    except ReportError as error:
+        for rank in counted:
+            yield (
+                _path(owner[rank]),
+                finding("cannot-be-paired", error.message, _launcher(owner[rank]), fatal=True),
+            )
+        return
+    for problem in problems:
+        for rank in problem.ranks or counted:
+            yield (
+                _path(owner[rank]),
+                finding(problem.code, problem.message, _launcher(owner[rank])),
+            )
+    held = _held(iterations, shifts)
+    common = set.intersection(*map(set, held.values()))
+    everything = set.union(*map(set, held.values()))
+    if common == everything:
+        return
+    for rank, numbers in held.items():
+        lacking = sorted(everything - set(numbers))
+        if lacking:
+            message = f"lacks iterations {span(lacking)} that others have; {len(common)} are common"
+            yield (
+                _path(owner[rank]),
+                finding("iterations-missing", message, _launcher(owner[rank]), fatal=not common),
+            )
+
+
+def _held(iterations: pl.DataFrame, shifts: dict[int, int]) -> dict[int, list[int]]:
+    """rank → numbers of its iterations, cut ones too, shifted as their pairing says."""
+    held = iterations.group_by("rank").agg("iteration").sort("rank")
+    return {
+        rank: [number + shifts.get(rank, 0) for number in numbers]
+        for rank, numbers in held.iter_rows()
+    }
+
+
+def _parts(every: Iterable[Examined]) -> Iterator[RankRows]:
+    return (part for examined in every for part in examined.rows.ranks)
+
+
+def _world(examined: Examined) -> int | None:
+    return next((part.rank.identity.world_size for part in examined.rows.ranks), None)
+
+
+def _path(examined: Examined) -> Path:
+    return examined.rows.file.path
+
+
+def _launcher(examined: Examined) -> str:
+    return launcher(examined.rows.facts)
+
+
+def _listed(names: list[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,164 @@
+"""Checked reports → tables, and the document of the contract."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, fields
+from typing import Any
+
+import polars as pl
+
+from rankscope.records import Abilities, CheckedReport, Problem
+from rankscope.render.tables import Table
+from rankscope.render.text import UNKNOWN, plain, span
+
+ABILITIES = tuple(field.name for field in fields(Abilities))
+
+MOST_LINES = 20
+"""More reports than this are shown by what they have in common."""
+
+MOST_ALIKE = 3
+"""Of more lines or names that are alike the rest is counted."""
+
+LONGEST_PATH = 200
+
+
+def document(reports: tuple[CheckedReport, ...]) -> dict[str, Any]:
+    """The own keys of check."""
+    return {
+        "reports": [
+            {
+                "path": str(report.path),
+                "kind": report.kind,
+                "ranks": list(report.ranks),
+                "iterations": report.iterations,
+                "can": asdict(report.can),
+                "usable": report.usable,
+                "problems": [asdict(problem) for problem in report.problems],
+            }
+            for report in reports
+        ],
+        "usable": all(report.usable for report in reports),
+    }
+
+
+def warnings(reports: tuple[CheckedReport, ...]) -> list[Problem]:
+    """Each problem once, with the ranks that have it."""
+    ranks: dict[tuple[str, str], set[int]] = {}
+    for report in reports:
+        for problem in report.problems:
+            ranks.setdefault((problem.code, problem.message), set()).update(report.ranks)
+    return [Problem(code, text, tuple(sorted(who))) for (code, text), who in ranks.items()]
+
+
+def frame(reports: tuple[CheckedReport, ...]) -> pl.DataFrame:
+    """A row per report: path, ranks, usable, iterations, the other abilities, codes of problems."""
+    return pl.DataFrame(
+        [
+            {
+                "path": str(report.path),
+                "ranks": list(report.ranks),
+                "usable": report.usable,
+                "iterations": report.iterations,
+                **{name: getattr(report.can, name) for name in ABILITIES[1:]},
+                "problems": list(_codes(report)),
+            }
+            for report in reports
+        ],
+        schema_overrides={"ranks": pl.List(pl.Int64), "problems": pl.List(pl.String)},
+    )
+
+
+def sentence(reports: tuple[CheckedReport, ...]) -> str:
+    """How many of the reports can be used, of which ranks, and what they lack."""
+    usable = [report for report in reports if report.usable]
+    if not usable:
+        some = "The report" if len(reports) == 1 else f"None of the {len(reports)} reports"
+        return f"{some} can{'not' if len(reports) == 1 else ''} be used."
+    many = "report" if len(reports) == 1 else "reports"
+    lacking = [name for name in ABILITIES if not all(getattr(each.can, name) for each in usable)]
+    rest = f"; not there: {', '.join(lacking)}" if lacking else ""
+    return f"{len(usable)} of {len(reports)} {many} can be used ({_ranks(usable)}){rest}."
+
+
+def table(reports: tuple[CheckedReport, ...], every: bool) -> Table:
+    """A row per report; of many, a row per group of reports that are alike."""
+    folder = _folder(reports)
+    if every or len(reports) <= MOST_LINES:
+        rows = [(_name(report, folder), *_answers([report])) for report in reports]
+    else:
+        alike: dict[tuple[str, ...], list[CheckedReport]] = {}
+        for report in reports:
+            alike.setdefault((*_answers([report])[1:], *_codes(report)), []).append(report)
+        rows = [
+            (
+                _name(group[0], folder) + (f" and {len(group) - 1} like it" if group[1:] else ""),
+                *_answers(group),
+            )
+            for group in alike.values()
+        ]
+    return Table(
+        title=f"In {plain(folder, LONGEST_PATH)} (✗: cannot be used)",
+        columns=("report", "ranks", "iterations", "lacks"),
+        rows=tuple(rows),
+        numeric=frozenset(("iterations",)),
+    )
+
+
+def problems(reports: tuple[CheckedReport, ...]) -> list[tuple[str, str]]:
+    """What is wrong, worst first: lines of who has what, and what to do about them."""
+    folder = _folder(reports)
+    alike: dict[tuple[bool, str], dict[str, list[CheckedReport]]] = {}
+    for report in reports:
+        for problem in dict.fromkeys(report.problems):
+            remedy = alike.setdefault((not problem.fatal, problem.hint), {})
+            remedy.setdefault(problem.message, []).append(report)
+    told: list[tuple[str, str]] = []
+    for (is_warning, hint), messages in sorted(alike.items(), key=lambda each: each[0][0]):
+        lines = [
+            f"{_ranks(who) if is_warning else _names(who, folder)}: {plain(message, 1000)}"
+            for message, who in messages.items()
+        ]
+        more = [f"and {len(lines) - MOST_ALIKE} more like these"] if lines[MOST_ALIKE:] else []
+        told.append(("\n".join([*lines[:MOST_ALIKE], *more]), plain(hint, 1000)))
+    return told
+
+
+def _folder(reports: tuple[CheckedReport, ...]) -> str:
+    """The folder that all of them lie in."""
+    parents = [report.path.parent for report in reports]
+    if len({parent.is_absolute() for parent in parents}) > 1:
+        parents = [parent.absolute() for parent in parents]
+    return os.path.commonpath(parents) or "."
+
+
+def _name(report: CheckedReport, folder: str) -> str:
+    name = plain(os.path.relpath(report.path, folder), LONGEST_PATH)
+    return name if report.usable else f"✗\N{NO-BREAK SPACE}{name}"
+
+
+def _names(reports: list[CheckedReport], folder: str) -> str:
+    """Paths of reports that cannot be used: ranks would not tell them from others."""
+    names = [plain(os.path.relpath(report.path, folder), LONGEST_PATH) for report in reports]
+    more = len(names) - MOST_ALIKE
+    return ", ".join(names[:MOST_ALIKE]) + (f" and {more} more" if more > 0 else "")
+
+
+def _answers(reports: list[CheckedReport]) -> tuple[str, str, str]:
+    """Ranks, iterations, and what is not there, of reports that are alike."""
+    first = reports[0]
+    lacks = [name for name in ABILITIES if not getattr(first.can, name)]
+    return (
+        span(sorted({rank for report in reports for rank in report.ranks})) or UNKNOWN,
+        str(first.iterations) if first.can.iterations else UNKNOWN,
+        "everything" if lacks == list(ABILITIES) else ", ".join(lacks),
+    )
+
+
+def _codes(report: CheckedReport) -> tuple[str, ...]:
+    return tuple(sorted({problem.code for problem in report.problems}))
+
+
+def _ranks(reports: list[CheckedReport]) -> str:
+    ranks = span(sorted({rank for report in reports for rank in report.ranks}))
+    return f"rank {ranks}" if ranks.isdigit() else f"ranks {ranks}"
