@@ -19,11 +19,12 @@ mkdir -p "$folder" || fail "$folder: cannot be made; set RANKSCOPE_REPORTS to a 
 ! [ -e "$folder/report_rank_$rank.nsys-rep" ] ||
   fail "$folder/report_rank_$rank.nsys-rep: is there already; move it away, or set RANKSCOPE_REPORTS"
 
-# Events are buffered in TMPDIR: on the node's own disk, and not shared with other users of the node.
-TMPDIR=${RANKSCOPE_TMPDIR:-$tmp}/nsys-$(id -u)
-if ! (umask 077 && mkdir -p "$TMPDIR") || [ ! -O "$TMPDIR" ]; then
-  fail "$TMPDIR: cannot be used; set RANKSCOPE_TMPDIR"
-fi
+# Events are buffered in TMPDIR, on the node's own disk. There every nsys of the node also keeps its
+# locks; if another user made those so that they cannot be shared, a folder of our own must do.
+TMPDIR=${RANKSCOPE_TMPDIR:-$tmp}
+locks=$TMPDIR/nvidia/nsight_systems
+if [ -e "$locks" ] && [ ! -w "$locks" ]; then TMPDIR=$TMPDIR/nsys-$(id -u); fi
+mkdir -p "$TMPDIR" || fail "$TMPDIR: cannot be made; set RANKSCOPE_TMPDIR"
 export TMPDIR
 
 options=("--trace=$trace" --sample=none --cpuctxsw=none --wait=primary)

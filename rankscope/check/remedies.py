@@ -18,8 +18,8 @@ REMEDIES = {
     "another-run": "check and ingest the reports of one run at a time",
     "cannot-be-paired": "number the ranges as in {capture_snippet}, and record the same steps on "
     "every rank: {capture} --capture-range cudaProfilerApi",
-    "collectives-missing": "record them on every rank, as {capture} does: nsys --trace=cuda,nvtx for "
-    "NCCL, and mpi for MPI; a gloo all-reduce needs a range 'all_reduce' around it",
+    "collectives-missing": "record them on every rank, as {capture} does: nsys --trace=cuda,nvtx "
+    "for NCCL, and mpi for MPI; a gloo all-reduce needs a range 'all_reduce' around it",
     "events-lost": "record less at a time: {capture} --capture-range cudaProfilerApi around ten to "
     "fifty steps; --nsys=--cuda-flush-interval=1000 empties nsys's buffers every second",
     "few-iterations": "record ten steps or more: {capture} --capture-range cudaProfilerApi, or a "
@@ -50,13 +50,17 @@ REMEDIES = {
     "rank-unknown": "profile each rank into a report of its own, named by it: {capture}; else "
     "--rank-pattern 'rank_(?P<rank>\\d+)' says where it stands in the path",
     "rows-broken": "export it again: nsys export -t sqlite REPORT.nsys-rep",
-    "versions-differ": "capture with one nsys on every node: {capture}, and RANKSCOPE_NSYS=/path/to/nsys "
-    "in the job's environment",
+    "versions-differ": "capture with one nsys on every node: {capture}, and "
+    "RANKSCOPE_NSYS=/path/to/nsys in the job's environment",
     "waits-hidden": "record NCCL's kernels, as {capture} does: nsys --trace=cuda,nvtx",
     "windows-shifted": "record the same steps on every rank: {capture} --capture-range "
     "cudaProfilerApi",
 }
 """Codes of findings → what to do; `{capture}` becomes the wrapper of the job's launcher."""
+
+
+CAPTURE_AGAIN = "capture again with {capture}"
+"""What is always worth trying."""
 
 
 def launcher(facts: CaptureFacts) -> str:
@@ -69,7 +73,7 @@ def finding(
     code: str, message: str, scheduler: str = ANY, *, hint: str | None = None, fatal: bool = False
 ) -> Finding:
     """A finding with the remedy of its code, or `hint` where the error brought its own."""
-    remedy = hint or REMEDIES[code].format(
+    remedy = hint or REMEDIES.get(code, CAPTURE_AGAIN).format(
         capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
     )
     return Finding(code, message, remedy, fatal)

@@ -38,9 +38,14 @@ def together(every: list[Examined]) -> Iterator[Placed]:
 
 def _of_one_run(every: list[Examined]) -> list[tuple[Examined, Finding | None]]:
     """Each report, and whether it is of another run than most."""
-    first = {(_path(examined).parent, _world(examined)): examined for examined in reversed(every)}
-    alike = [{id(each) for each in every if _same_run(one, each)} for one in first.values()]
-    most = max(reversed(alike), key=len, default=set())
+    runs: list[list[Examined]] = []
+    for examined in every:
+        own = next((run for run in runs if _same_run(run[0], examined)), None)
+        if own is None:
+            runs.append([examined])
+        else:
+            own.append(examined)
+    most = {id(examined) for examined in max(runs, key=len, default=[])}
     message = "is of another run than most: of a job of another size, or of another time"
     return [
         (

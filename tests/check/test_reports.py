@@ -1,0 +1,240 @@
+"""What reports can answer, and what is wrong with them: each fault planted, and found alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rankscope.check import check
+from rankscope.errors import UsageError
+from rankscope.records import Abilities, CheckedReport, ShapingOptions
+from tests.support import (
+    SAMPLE,
+    Forged,
+    captured,
+    copied,
+    edit,
+    sqlite_tables,
+    unpacked,
+    with_environment,
+    without_rank,
+)
+
+ALL = Abilities(iterations=True, phases=True, gpu=True, collectives=True, clocks=True)
+
+
+@pytest.fixture
+def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
+    """Four reports with everything in them, to spoil."""
+    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+
+
+def codes(checked: tuple[CheckedReport, ...]) -> list[set[str]]:
+    return [{problem.code for problem in report.problems} for report in checked]
+
+
+def test_whole_reports_answer_everything(reports: list[Path]) -> None:
+    checked = check(reports)
+    assert [report.path for report in checked] == reports
+    assert [report.ranks for report in checked] == [(0,), (1,), (2,), (3,)]
+    assert all(report.usable and report.can == ALL and not report.problems for report in checked)
+    assert {report.iterations for report in checked} == {12}
+
+
+def test_the_sample_lacks_a_gpu() -> None:
+    checked = check([SAMPLE])
+    assert codes(checked) == [{"gpu-missing"}] * 4
+    assert all(report.usable and not report.can.gpu for report in checked)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_bad_report_does_not_stop_the_others(reports: list[Path], jobs: int) -> None:
+    reports[0].write_bytes(b"")
+    reports[2].write_bytes(reports[2].read_bytes()[:5000])
+    checked = check([reports[0].parent], jobs=jobs)
+    assert [report.usable for report in checked] == [False, True, False, True]
+    for report in (checked[0], checked[2]):
+        assert (report.ranks, report.can) == ((), Abilities())
+        [problem] = report.problems
+        assert (problem.code, problem.fatal) == ("unreadable", True)
+        assert str(report.path) not in problem.message, "the row names it"
+        assert "export it again" in problem.hint
+    assert codes(checked)[1] == {"missing-ranks"}
+    [missing] = checked[1].problems
+    assert "(0, 2)" in missing.message
+
+
+def without_markers(report: Path) -> None:
+    edit(report, "update NVTX_EVENTS set text = 'thing' where eventType in (59, 60)")
+    edit(report, "update NVTX_EVENTS set textId = null where eventType in (59, 60)")
+
+
+def test_markers_on_some_ranks_only(reports: list[Path]) -> None:
+    without_markers(reports[2])
+    checked = check(reports)
+    assert codes(checked) == [set(), set(), {"no-iterations", "markers-missing"}, set()]
+    spoiled = checked[2]
+    assert spoiled.ranks == (2,), "whose it is, is known all the same"
+    assert not spoiled.usable
+    assert spoiled.can.gpu, "the rest of it was looked at"
+    assert not spoiled.can.iterations
+    assert not spoiled.can.phases
+    assert "'thing'" in spoiled.problems[0].message
+
+
+def test_no_markers_at_all_can_be_taken_as_a_whole(reports: list[Path]) -> None:
+    for report in reports:
+        without_markers(report)
+    assert codes(check(reports)) == [{"no-iterations"}] * 4
+    whole = check(reports, ShapingOptions(iteration="whole"))
+    assert all(report.usable and report.iterations == 1 for report in whole)
+
+
+def test_unequal_windows_are_told_with_their_iterations(reports: list[Path]) -> None:
+    connection = sqlite3.connect(reports[1])
+    [[begin]] = connection.execute(
+        "select min(start) from NVTX_EVENTS where coalesce(text, (select value from StringIds "
+        "where id = textId)) like '%3' and eventType in (59, 60)"
+    ).fetchall()
+    connection.close()
+    edit(reports[1], "delete from NVTX_EVENTS where start < ? and eventType in (59, 60)", begin)
+    checked = check(reports)
+    assert [each - {"matched-by-ordinal"} for each in codes(checked)] == [
+        set(),
+        {"iterations-missing"},
+        set(),
+        set(),
+    ]
+    [problem] = checked[1].problems
+    assert "lacks iterations 0-2 that others have; 9 are common" in problem.message
+    assert "--capture-range cudaProfilerApi" in problem.hint
+
+
+def test_a_cut_step(reports: list[Path]) -> None:
+    edit(
+        reports[3],
+        "update NVTX_EVENTS set end = (select duration from ANALYSIS_DETAILS) "
+        "where rowid = (select rowid from NVTX_EVENTS where eventType in (59, 60) and coalesce("
+        "text, (select value from StringIds where id = textId)) like '%11' limit 1)",
+    )
+    assert codes(check(reports)) == [set(), set(), set(), {"iteration-cut"}]
+
+
+@pytest.mark.parametrize(
+    ("said", "severity", "found"),
+    [
+        ("Not all CUDA events might have been collected.", 2, True),
+        ("CUPTI dropped 120 records. Some CUPTI events might be missing.", 3, True),
+        ("Number of CUDA events collected: 120.", 1, False),
+        ("No CUDA events collected. Does the process use CUDA?", 2, False),
+    ],
+)
+def test_lost_events(reports: list[Path], said: str, severity: int, found: bool) -> None:
+    if "DIAGNOSTIC_EVENT" not in sqlite_tables(reports[0]):
+        edit(
+            reports[0],
+            "create table DIAGNOSTIC_EVENT (timestamp INTEGER NOT NULL, timestampType INTEGER NOT "
+            "NULL, source INTEGER NOT NULL, severity INTEGER NOT NULL, text TEXT NOT NULL, "
+            "globalPid INTEGER)",
+        )
+    edit(reports[0], "insert into DIAGNOSTIC_EVENT values (0, 1, 1, ?, ?, null)", severity, said)
+    stranger = (1 << 48) | (999 << 24)
+    row = "insert into DIAGNOSTIC_EVENT values (0, 1, 1, 2, 'Not all X events', ?)"
+    edit(reports[0], row, stranger)
+    first, *others = check(reports)
+    assert [each.code for each in first.problems] == (["events-lost"] if found else [])
+    assert all(said in problem.message for problem in first.problems)
+    assert not any(report.problems for report in others)
+
+
+def test_two_reports_of_one_rank_name_each_other(reports: list[Path]) -> None:
+    [again] = copied([reports[1]], reports[0].parent, ["again.sqlite"])
+    checked = {report.path.name: report for report in check([reports[0].parent])}
+    assert [report.usable for report in checked.values()] == [False, True, False, True, True]
+    [problem] = checked[again.name].problems
+    assert problem.code == "rank-twice"
+    assert reports[1].name in problem.message
+
+
+def test_another_run_is_the_smaller_one(reports: list[Path]) -> None:
+    edit(
+        reports[0],
+        "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = utcEpochNs + ?",
+        3600 * 10**9,
+    )
+    assert codes(check(reports)) == [
+        {"another-run"},
+        {"missing-ranks"},
+        {"missing-ranks"},
+        {"missing-ranks"},
+    ]
+
+
+def test_other_nsys_versions(reports: list[Path]) -> None:
+    edit(
+        reports[2],
+        "update META_DATA_EXPORT set value = '2021.5.1.77-x' where name = 'EXPORT_PRODUCT_VERSION'",
+    )
+    checked = check(reports)
+    assert codes(checked) == [set(), set(), {"versions-differ"}, set()]
+    assert "2021.5.1.77, most by" in checked[2].problems[0].message
+
+
+def test_no_utc(reports: list[Path]) -> None:
+    edit(reports[1], "drop table TARGET_INFO_SESSION_START_TIME")
+    checked = check(reports)
+    assert codes(checked)[1] == {"no-utc"}
+    assert [report.can.clocks for report in checked] == [True, False, True, True]
+
+
+def test_a_report_of_nobody(reports: list[Path]) -> None:
+    named = without_rank(reports[3]).rename(reports[3].with_name("report.sqlite"))
+    checked = check([named.parent])
+    [problem] = checked[0].problems
+    assert (checked[0].path, problem.code) == (named, "rank-unknown")
+    assert "rankscope capture" in problem.hint
+    fitting = ShapingOptions(rank_pattern=r"report_rank_(?P<rank>\d+)")
+    assert codes(check([named.parent], fitting))[0] == {"rank-unknown"}
+
+
+def test_the_launcher_is_that_of_the_job(reports: list[Path]) -> None:
+    with_environment(reports[0], SLURM_PROCID="0", SLURM_NTASKS="4")
+    [problem] = check(reports[:1])[0].problems
+    assert problem.code == "missing-ranks"
+    assert "rankscope capture slurm" in problem.hint
+
+
+def test_options_that_cannot_be_meant_are_no_reports_fault(reports: list[Path]) -> None:
+    for options in (
+        ShapingOptions(iteration="("),
+        ShapingOptions(rank_pattern="("),
+        ShapingOptions(phases=(("lunch", "x"),)),
+        ShapingOptions(rank_pattern=r"none_(?P<rank>\d+)"),
+    ):
+        with pytest.raises(UsageError):
+            check(reports, options)
+
+
+def test_a_killed_rank() -> None:
+    [killed] = check([captured("2022.4/killed") / "killed_rank_3.sqlite"])
+    assert killed.usable
+    assert killed.iterations == 5
+    cut = next(problem for problem in killed.problems if problem.code == "iteration-cut")
+    assert "iteration 5 (killed" in cut.message
+
+
+def test_one_report_of_several_ranks() -> None:
+    mpirun, torchrun = check([captured("2022.4/one_report")])
+    assert (mpirun.ranks, mpirun.usable) == ((0, 1, 2, 3), True)
+    assert [problem.code for problem in torchrun.problems] == ["rank-unknown"]
+
+
+@pytest.mark.parametrize("job", ["2022.4/ddp_a", "2023.4/ddp_a", "2022.4/ddp_b", "2022.4/mpi"])
+def test_real_captures(job: str, tmp_path: Path) -> None:
+    checked = check([unpacked(captured(job), tmp_path / "reports")])
+    assert all(report.usable for report in checked)
+    assert all(report.can.iterations and report.can.collectives for report in checked)
+    assert set.union(*codes(checked)) <= {"gpu-missing", "iteration-cut"}

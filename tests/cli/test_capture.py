@@ -1,0 +1,84 @@
+"""`rankscope capture`: the script printed or written, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rankscope_cli.commands.capture import Scheduler
+
+from rankscope.capture import SCHEDULERS, functions_trace
+from tests.support import Result
+
+Cli = Callable[..., Result]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_it_prints_the_script(cli: Cli, scheduler: str) -> None:
+    result = cli("capture", scheduler)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("#!/usr/bin/env bash\n")
+    assert "--output=" in result.out
+    assert "report_rank_%q{" in result.out
+    assert "./profile.sh python train.py" in result.out
+
+
+def test_every_scheduler_can_be_asked_for() -> None:
+    assert [*Scheduler] == [*SCHEDULERS]
+
+
+def test_it_writes_a_script_and_says_how_to_start_it(cli: Cli, tmp_path: Path) -> None:
+    printed = cli("capture", "slurm", "--local-ranks", "0,4:6", "--nodes", 2).out
+    result = cli("capture", "slurm", "--local-ranks", "0,4:6", "--nodes", 2, "-o", "wrap.sh")
+    script = tmp_path / "wrap.sh"
+    assert (result.code, result.out) == (0, "")
+    assert "srun ./wrap.sh python train.py" in result.err
+    assert script.read_text() == printed.replace("./profile.sh", "./wrap.sh")
+    assert os.access(script, os.X_OK)
+    for setting in ("local_ranks='0 4 5'", "nodes=2"):
+        assert setting in printed
+    assert cli("capture", "pbs", "-o", "wrap.sh", "--quiet").err == "", "its own it replaces"
+
+
+def test_files_of_others_stay(cli: Cli, tmp_path: Path) -> None:
+    report = tmp_path / "report_rank_0.nsys-rep"
+    report.write_bytes(b"\xff\x00 a report")
+    cli("capture", "slurm", "-o", report).refused(2, report.name, "name another file")
+    assert report.read_bytes() == b"\xff\x00 a report"
+    cli("capture", "slurm", "-o", "no/such/folder.sh").refused(2, "no/such/folder.sh")
+
+
+def test_the_functions_trace_is_written_once(cli: Cli, tmp_path: Path) -> None:
+    trace = tmp_path / "torch.json"
+    result = cli("capture", "torchrun", "--python-functions-trace", "torch.json")
+    assert f"functions={trace}" in result.out, "ranks start elsewhere: a whole path"
+    assert "wrote torch.json" in result.err
+    assert trace.read_text() == functions_trace()
+    trace.write_text(json.dumps([]))
+    assert cli("capture", "torchrun", "--python-functions-trace", "torch.json").code == 0
+    assert trace.read_text() == "[]", "the user may have changed it"
+
+
+def test_the_snippet(cli: Cli) -> None:
+    result = cli("capture", "--snippet")
+    assert result.code == 0
+    assert 'with nvtx(f"step {step}"):' in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((), "slurm|pbs|mpirun|torchrun|k8s"),
+        (("lsf",), "lsf"),
+        (("slurm", "--capture-range", "cudaProfilerApi", "--duration", 9), "--capture-range"),
+        (("slurm", "--capture-range", "nvtx"), "cudaProfilerApi"),
+        (("slurm", "--local-ranks", "first"), "--local-ranks"),
+        (("slurm", "--nodes", 0), "--nodes"),
+        (("slurm", "--trace", "cuda;nvtx"), "--trace"),
+    ],
+)
+def test_what_cannot_be_meant(cli: Cli, arguments: tuple[object, ...], word: str) -> None:
+    cli("capture", *arguments).refused(2, word)

@@ -1,0 +1,156 @@
+"""`rankscope check`: its JSON, its formats, its exit codes, and that it leaves no trace."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_hostile import BROKEN, HOSTILE, harmless
+from tests.support import SAMPLE, Forged, Result, captured, copied, edit
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
+    """Reports to change."""
+    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+
+
+def test_its_document(cli: Cli) -> None:
+    result = cli("check", SAMPLE, "--format", "json")
+    told = result.document
+    assert result.err == ""
+    assert told["format"] == "rankscope/check/1"
+    assert told.keys() >= {"format", "run", "warnings", "reports", "usable"}
+    assert told["usable"] is True
+    assert [report["ranks"] for report in told["reports"]] == [[0], [1], [2], [3]]
+    for report in told["reports"]:
+        assert report.keys() >= {"path", "ranks", "can", "problems"}
+        assert report["can"] == {
+            "iterations": True,
+            "phases": True,
+            "gpu": False,
+            "collectives": True,
+            "clocks": True,
+        }
+        [problem] = report["problems"]
+        assert problem["code"] == "gpu-missing"
+        assert problem["message"]
+        assert problem["hint"].startswith("record it on every rank, as rankscope capture torchrun")
+    [warning] = told["warnings"]
+    assert warning == {"code": "gpu-missing", "message": problem["message"], "ranks": [0, 1, 2, 3]}
+
+
+def test_unusable_reports_exit_3_and_are_all_told(cli: Cli, reports: list[Path]) -> None:
+    reports[0].write_bytes(b"nonsense")
+    reports[1].write_bytes(b"")
+    result = cli("check", reports[0].parent, "--format", "json")
+    assert result.code == 3
+    told = json.loads(result.out)
+    assert told["usable"] is False
+    assert [report["usable"] for report in told["reports"]] == [False, False, True, True]
+    table = cli("check", reports[0].parent)
+    assert (table.code, table.err) == (3, "")
+    lines = table.out.splitlines()
+    assert lines[0] == "2 of 4 reports can be used (ranks 2-3)."
+    assert sum(line.startswith("✗") for line in lines) == 2
+    assert any(line.startswith("report_rank_0.sqlite: is not an Nsight") for line in lines)
+    assert any(line.startswith("  → profile every rank into one folder") for line in lines)
+
+
+def test_wrong_usage(cli: Cli, reports: list[Path]) -> None:
+    cli("check", "no-such-folder").refused(2, "no-such-folder")
+    cli("check", reports[0], "--iteration", "(").refused(2, "--iteration")
+    cli("check", reports[0], "--rank-pattern", "x").refused(2, "--rank-pattern")
+    cli("check", reports[0], "--phase", "forward").refused(2, "--phase")
+    assert cli("check").code == 2
+
+
+def test_it_leaves_no_trace(cli: Cli, reports: list[Path], tmp_path: Path) -> None:
+    before = {path: hashlib.sha256(path.read_bytes()).digest() for path in reports}
+    there = {*tmp_path.rglob("*")}
+    assert cli("check", *reports).code == 0
+    assert {*tmp_path.rglob("*")} == there, "no database, no cache beside the reports"
+    assert before == {path: hashlib.sha256(path.read_bytes()).digest() for path in reports}
+
+
+def test_csv_and_markdown(cli: Cli, reports: list[Path]) -> None:
+    reports[3].write_bytes(b"")
+    rows = list(csv.DictReader(io.StringIO(cli("check", *reports, "--format", "csv").out)))
+    assert [row["usable"] for row in rows] == ["true", "true", "true", "false"]
+    assert [row["problems"] for row in rows] == ["missing-ranks"] * 3 + ["unreadable"]
+    text = cli("check", *reports, "--format", "markdown").out
+    assert sum(line.startswith("|") for line in text.splitlines()) == 6
+    assert "\n- report_rank_3.sqlite: is empty\n  - " in text
+
+
+def test_names_of_ranges_can_be_given(cli: Cli, reports: list[Path]) -> None:
+    for report in reports:
+        edit(report, "update NVTX_EVENTS set text = 'lap ' || text where text like 'step%'")
+        edit(report, "update NVTX_EVENTS set text = 'lap ' || text where text like 'Batch%'")
+    assert cli("check", *reports).code == 3
+    assert cli("check", *reports, "--iteration", r"^lap \D*(\d+)").code == 0
+
+
+def test_many_alike_take_few_lines(cli: Cli, reports: list[Path], tmp_path: Path) -> None:
+    """A folder of many copies: all claim the same four ranks, and each says the same."""
+    for copy in range(6):
+        copied(reports, tmp_path / "reports", [f"{copy}_{path.name}" for path in reports])
+    result = cli("check", tmp_path / "reports")
+    assert result.code == 3
+    assert "and 27 like it" in result.out
+    assert "_report_rank_0.sqlite and 3 more" in result.out
+    assert len(result.out.splitlines()) < 20
+    assert cli("check", tmp_path / "reports", "--all").out.count("✗\N{NO-BREAK SPACE}") == 28
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, BROKEN], ids=range(len(HOSTILE) + 1))
+def test_hostile_names_are_shown_plainly(cli: Cli, reports: list[Path], name: str | bytes) -> None:
+    edit(reports[0], "update NVTX_EVENTS set text = ?, textId = null where eventType = 59", name)
+    edit(reports[1], "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
+    edit(
+        reports[2],
+        "create table DIAGNOSTIC_EVENT as select 2 as severity, 'dropped ' || ? as text, "
+        "null as globalPid",
+        name,
+    )
+    for output in ("table", "csv"):
+        result = cli("check", *reports[:3], "--format", output)
+        assert result.code == 3
+        harmless(result)
+        assert len(result.out) < 20_000, "no wall of text"
+
+
+def test_files_of_any_name(cli: Cli, tmp_path: Path) -> None:
+    for name in ("\x1b[31mr_rank_0.sqlite", "r [bold] rank_1.sqlite"):
+        copied([SAMPLE / "report_rank_0.sqlite"], tmp_path / "r", [name])
+    result = cli("check", tmp_path / "r")
+    harmless(result)
+    assert "[bold]" in result.out
+
+
+def test_no_environment_is_told(cli: Cli, reports: list[Path]) -> None:
+    secret = "hunter2-s3cr3t"
+    for report in reports:
+        edit(report, "insert into StringIds values (999999, ?)", f"TOKEN={secret}")
+        row = "insert into META_DATA_CAPTURE values ('PROCESS_0:ENVIRONMENT_VARIABLE', ?)"
+        edit(report, row, f'TOKEN="{secret}"')
+    for output in ("table", "json", "csv"):
+        result = cli("check", *reports, "--verbose", "--format", output)
+        assert result.code == 0
+        assert secret not in result.out + result.err
+
+
+def test_every_captured_folder_gets_an_answer(cli: Cli) -> None:
+    for folder in ("2022.4/one_report", "2022.4/killed", "2023.4"):
+        result = cli("check", captured(folder), "--format", "json")
+        assert result.code in (0, 3)
+        for report in json.loads(result.out)["reports"]:
+            assert all(problem["hint"] for problem in report["problems"])
