@@ -18,7 +18,7 @@ from types import SimpleNamespace
 open("ran", "a").write(f"{os.getpid()}\\n")
 steps, loader = 4, [(0, 0)] * 4
 model = criterion = lambda *_: SimpleNamespace(backward=lambda: sleep(0.01))
-optimizer = SimpleNamespace(step=lambda: None, zero_grad=lambda: None)
+optimizer = SimpleNamespace(step=lambda: sleep(0.001), zero_grad=lambda: None)
 """
 """What the loop of the snippet needs; torch it has not."""
 
