@@ -11,14 +11,15 @@ from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.records import ReportFile
 
 REPORT, SQLITE, PARQUETDIR = "nsys-report", "nsys-sqlite", "nsys-parquetdir"
+RAW = "nsys-raw"
 
-KINDS = {".nsys-rep": REPORT, ".qdrep": REPORT, ".sqlite": SQLITE}
+KINDS = {".nsys-rep": REPORT, ".qdrep": REPORT, ".sqlite": SQLITE, ".qdstrm": RAW}
 """Endings of report files → format."""
 
 PARQUET_END = "_pqtdir"
 """How the name of a folder of Parquet files ends."""
 
-PREFERENCE = (SQLITE, PARQUETDIR, REPORT)
+PREFERENCE = (SQLITE, PARQUETDIR, REPORT, RAW)
 """Of one report's forms the one to read: an export spares exporting, and SQLite holds most."""
 
 
@@ -55,7 +56,7 @@ def discover(
     if not found:
         raise UsageError(
             f"no reports found in {', '.join(str(path) for path in paths)}",
-            hint=f"reports end in {', '.join(KINDS)} or {PARQUET_END}",
+            hint=f"reports end in {', '.join(sorted({*KINDS} - {'.qdstrm'}))} or {PARQUET_END}",
         )
     forms: dict[Path, list[ReportFile]] = {}
     for resolved, report in found.items():

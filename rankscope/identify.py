@@ -15,6 +15,9 @@ RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?(\d{1,7})(?!\d)", re.IGNOREC
 LAST_NUMBER = re.compile(r"(?:^|[_\-.])(\d{1,7})$")
 """A file name that ends in a number: weak, and believed only for want of anything else."""
 
+MPI_LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+"""Told to each process by its mpirun; SLURM_PROCID is then the batch script's, and inherited."""
+
 NAME_HINT = "say where it stands in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
 
 CLOCK_SLACK_NS = 60 * 10**9
@@ -60,6 +63,8 @@ def claims_for_report(
     first = next(iter(facts.environment), None)
     for other in facts.environment[1:]:
         assert first is not None
+        if other.source.endswith("SLURM_PROCID") and first.source.endswith(MPI_LAUNCHERS):
+            continue
         if other.rank != first.rank and other.world_size == first.world_size is not None:
             raise RankConflict(
                 f"{path}: {first.source} says rank {first.rank}, {other.source} says {other.rank}",

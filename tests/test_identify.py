@@ -90,6 +90,16 @@ def test_two_worlds_in_one_environment_are_no_contradiction() -> None:
     assert claims[0] == ENVIRONMENT
 
 
+def test_mpirun_in_a_batch_script_of_slurm() -> None:
+    """Its ranks inherit what the script was told, and that is of rank 0 of as many."""
+    ours, inherited = (
+        Claim(2, 4, "environment OMPI_COMM_WORLD_RANK"),
+        Claim(0, 4, "environment SLURM_PROCID"),
+    )
+    claims = claims_for_report(Path("r.sqlite"), facts(ours, inherited), None)
+    assert claims[0] == ours
+
+
 def test_variables_that_disagree_about_one_world_are_a_conflict() -> None:
     other = Claim(3, 4, "environment SLURM_PROCID")
     with pytest.raises(RankConflict, match=r"r\.sqlite.*RANK says rank 2.*SLURM_PROCID says 3"):

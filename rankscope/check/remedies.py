@@ -5,8 +5,8 @@ from __future__ import annotations
 from rankscope.records import CaptureFacts, Finding
 
 LAUNCHERS = {
-    "environment SLURM_PROCID": "slurm",
     "environment OMPI_COMM_WORLD_RANK": "mpirun",
+    "environment SLURM_PROCID": "slurm",
     "environment PMI_RANK": "pbs",
     "environment RANK": "torchrun",
 }

@@ -79,7 +79,11 @@ def test_under_mpirun(tmp_path: Path) -> None:
     done = subprocess.run(
         ["mpirun", *root, "--oversubscribe", "-n", "3", run, *program(tmp_path)],
         cwd=tmp_path,
-        env=environment(TMPDIR="/tmp"),  # Open MPI's sockets want short paths
+        env=environment(
+            TMPDIR="/tmp",  # Open MPI's sockets want short paths
+            SLURM_PROCID="0",  # of the batch script, and inherited by every rank
+            SLURM_NTASKS="3",
+        ),
         capture_output=True,
         text=True,
         timeout=60,

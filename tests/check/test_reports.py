@@ -238,3 +238,15 @@ def test_real_captures(job: str, tmp_path: Path) -> None:
     assert all(report.usable for report in checked)
     assert all(report.can.iterations and report.can.collectives for report in checked)
     assert set.union(*codes(checked)) <= {"gpu-missing", "iteration-cut"}
+
+
+def test_records_without_a_report_are_told(reports: list[Path]) -> None:
+    raw = reports[0].with_name("report_rank_4.qdstrm")
+    raw.write_bytes(b"records")
+    reports[1].with_suffix(".qdstrm").write_bytes(b"of this one there is a report")
+    checked = check([raw.parent])
+    assert [report.usable for report in checked] == [True] * 4 + [False]
+    [problem] = checked[4].problems
+    assert (checked[4].path, problem.code) == (raw, "unreadable")
+    assert "no report was made of it" in problem.message
+    assert "QdstrmImporter" in problem.hint
