@@ -93,7 +93,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Fault:
     """What is wrong with a report, and how to capture it better."""
 
     code: str
@@ -122,7 +122,7 @@ class CheckedReport:
     ranks: tuple[int, ...]
     iterations: int
     can: Abilities
-    problems: tuple[Finding, ...]
+    problems: tuple[Fault, ...]
 
     @property
     def usable(self) -> bool:

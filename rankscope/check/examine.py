@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rankscope import errors
-from rankscope.check.remedies import finding, launcher
+from rankscope.check.remedies import fault, launcher
 from rankscope.compare.doubts import LEAST_ITERATIONS
 from rankscope.errors import NoIterations, RankscopeError
 from rankscope.extract import extract
 from rankscope.records import (
     Abilities,
     CheckedReport,
-    Finding,
+    Fault,
     ReportFile,
     ReportRows,
     ShapingOptions,
@@ -26,7 +26,7 @@ CODES = {
     errors.UsageError: "rank-unknown",  # the only one a report can cause: --rank-pattern
     errors.ToolError: "nsys-failed",
 }
-"""Errors that leave a report without rows → codes of findings."""
+"""Errors that leave a report without rows → codes of faults."""
 
 OWN_HINTS = ("unreadable", "nsys-failed")
 """Codes whose remedy is no other capture, but what the error says."""
@@ -55,7 +55,7 @@ def unreadable(file: ReportFile, error: RankscopeError) -> CheckedReport:
     """A report of which nothing can be said but why."""
     code = CODES.get(type(error), "unreadable")
     hint = error.hint if code in OWN_HINTS else None
-    problem = finding(code, _without_path(error, file), hint=hint, fatal=True)
+    problem = fault(code, _without_path(error, file), hint=hint, fatal=True)
     return CheckedReport(file.path, file.kind, (), 0, Abilities(), (problem,))
 
 
@@ -79,41 +79,41 @@ def checked(examined: Examined) -> CheckedReport:
     )
 
 
-def _problems(examined: Examined) -> Iterator[Finding]:
+def _problems(examined: Examined) -> Iterator[Fault]:
     rows, unmarked = examined.rows, examined.unmarked
     scheduler = launcher(rows.facts)
     if unmarked is not None:
         message = _without_path(unmarked, rows.file)
-        yield finding("no-iterations", message, scheduler, fatal=True)
+        yield fault("no-iterations", message, scheduler, fatal=True)
     noted = [each for each in _noted(rows) if unmarked is None or each[0] != "no-phases"]
     for code, message in noted:
-        yield finding(code, message, scheduler)
+        yield fault(code, message, scheduler)
     if lost := _lost(rows):
-        yield finding("events-lost", f"nsys says: {' '.join(lost)}", scheduler)
+        yield fault("events-lost", f"nsys says: {' '.join(lost)}", scheduler)
     yield from _device_problems(rows, unmarked is None, scheduler)
     steps = unmarked is None and all(part.rank.convention != "whole" for part in rows.ranks)
     if steps and _complete(rows) < LEAST_ITERATIONS:
-        yield finding(
+        yield fault(
             "few-iterations",
             f"holds {_complete(rows)} complete iterations: too few to tell a pattern from an "
             "accident",
             scheduler,
         )
     if rows.facts.utc_start_ns is None:
-        yield finding("no-utc", "does not say when it was started, in UTC", scheduler)
+        yield fault("no-utc", "does not say when it was started, in UTC", scheduler)
 
 
-def _device_problems(rows: ReportRows, marked: bool, scheduler: str) -> Iterator[Finding]:
+def _device_problems(rows: ReportRows, marked: bool, scheduler: str) -> Iterator[Fault]:
     if all(part.rank.has_device for part in rows.ranks):
         if marked and not all(part.rank.clock_gpu for part in rows.ranks):
-            yield finding(
+            yield fault(
                 "gpu-sparse",
                 "in over 10 % of the iterations no work of the GPU belongs to a phase, so phases "
                 "are timed on the host clock",
                 scheduler,
             )
     elif all(code != "waits-hidden" for code, _ in _noted(rows)):
-        yield finding("gpu-missing", "holds no work of the GPU: the host clock must do", scheduler)
+        yield fault("gpu-missing", "holds no work of the GPU: the host clock must do", scheduler)
 
 
 def _noted(rows: ReportRows) -> list[tuple[str, str]]:

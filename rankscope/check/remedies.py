@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.records import CaptureFacts, Finding
+from rankscope.records import CaptureFacts, Fault
 
 LAUNCHERS = {
     "environment OMPI_COMM_WORLD_RANK": "mpirun",
@@ -56,7 +56,7 @@ REMEDIES = {
     "windows-shifted": "record the same steps on every rank: {capture} --capture-range "
     "cudaProfilerApi",
 }
-"""Codes of findings → what to do; `{capture}` becomes the wrapper of the job's launcher."""
+"""Codes of faults → what to do; `{capture}` becomes the wrapper of the job's launcher."""
 
 
 CAPTURE_AGAIN = "capture again with {capture}"
@@ -69,11 +69,11 @@ def launcher(facts: CaptureFacts) -> str:
     return next((name for source, name in LAUNCHERS.items() if source in sources), ANY)
 
 
-def finding(
+def fault(
     code: str, message: str, scheduler: str = ANY, *, hint: str | None = None, fatal: bool = False
-) -> Finding:
-    """A finding with the remedy of its code, or `hint` where the error brought its own."""
+) -> Fault:
+    """A fault with the remedy of its code, or `hint` where the error brought its own."""
     remedy = hint or REMEDIES.get(code, CAPTURE_AGAIN).format(
         capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
     )
-    return Finding(code, message, remedy, fatal)
+    return Fault(code, message, remedy, fatal)

@@ -12,7 +12,7 @@ from rankscope.discover import discover
 from rankscope.errors import RankscopeError, ReportError, UsageError
 from rankscope.execute import map_reports
 from rankscope.identify import pattern
-from rankscope.records import CheckedReport, Finding, ReportFile, ShapingOptions
+from rankscope.records import CheckedReport, Fault, ReportFile, ShapingOptions
 from rankscope.vocabulary import vocabulary
 
 
@@ -60,7 +60,7 @@ def check(
     if len(usage) == len(files):  # then it is no report's fault
         raise usage[0]
     every.sort(key=lambda examined: examined.rows.file.path)
-    found: dict[Path, list[Finding]] = {}
+    found: dict[Path, list[Fault]] = {}
     for path, problem in together(every):
         found.setdefault(path, []).append(problem)
     reports = [*map(checked, every), *unread]

@@ -10,14 +10,14 @@ import polars as pl
 
 from rankscope.align.pairing import pair_iterations
 from rankscope.check.examine import Examined
-from rankscope.check.remedies import finding, launcher
+from rankscope.check.remedies import fault, launcher
 from rankscope.compare.problems import missing_ranks
 from rankscope.errors import ForeignRun, ReportError
 from rankscope.identify import check_one_run
-from rankscope.records import Finding, RankRows
+from rankscope.records import Fault, RankRows
 from rankscope.render.text import span
 
-Placed = tuple[Path, Finding]
+Placed = tuple[Path, Fault]
 
 
 def together(every: list[Examined]) -> Iterator[Placed]:
@@ -36,7 +36,7 @@ def together(every: list[Examined]) -> Iterator[Placed]:
     yield from _windows(marked)
 
 
-def _of_one_run(every: list[Examined]) -> list[tuple[Examined, Finding | None]]:
+def _of_one_run(every: list[Examined]) -> list[tuple[Examined, Fault | None]]:
     """Each report, and whether it is of another run than most."""
     runs: list[list[Examined]] = []
     for examined in every:
@@ -52,7 +52,7 @@ def _of_one_run(every: list[Examined]) -> list[tuple[Examined, Finding | None]]:
             examined,
             None
             if id(examined) in most
-            else finding("another-run", message, _launcher(examined), fatal=True),
+            else fault("another-run", message, _launcher(examined), fatal=True),
         )
         for examined in every
     ]
@@ -82,7 +82,7 @@ def _twice(every: list[Examined]) -> Iterator[Placed]:
             others = [_path(other).name for other in claimants if other is not examined]
             yield (
                 _path(examined),
-                finding(
+                fault(
                     "rank-twice",
                     f"is of rank {rank}, as {_listed(others)}",
                     _launcher(examined),
@@ -101,7 +101,7 @@ def _missing(every: list[Examined]) -> Iterator[Placed]:
     if missing:
         message = missing_ranks(missing, world, len(present)).message
         for examined in every:
-            yield _path(examined), finding("missing-ranks", message, _launcher(examined))
+            yield _path(examined), fault("missing-ranks", message, _launcher(examined))
 
 
 def _unlike(every: list[Examined]) -> Iterator[Placed]:
@@ -111,17 +111,17 @@ def _unlike(every: list[Examined]) -> Iterator[Placed]:
         for examined, others in _lacking(every, lambda part: not part.collectives.is_empty()):
             have = ", though others have them" if others else ""
             message = f"holds no collectives{have}: work cannot be told from waiting"
-            yield _path(examined), finding("collectives-missing", message, _launcher(examined))
+            yield _path(examined), fault("collectives-missing", message, _launcher(examined))
     unmarked = [examined for examined in every if examined.unmarked is not None]
     if 0 < len(unmarked) < len(every):
         for examined in unmarked:
             message = "holds no iterations, though others do"
-            yield _path(examined), finding("markers-missing", message, _launcher(examined))
+            yield _path(examined), fault("markers-missing", message, _launcher(examined))
     marked = [examined for examined in every if examined.unmarked is None]
     for examined, others in _lacking(marked, _has_phases):
         if others:
             message = "holds no ranges named like phases, though others do"
-            yield _path(examined), finding("markers-missing", message, _launcher(examined))
+            yield _path(examined), fault("markers-missing", message, _launcher(examined))
 
 
 def _lacking(
@@ -147,7 +147,7 @@ def _versions(every: list[Examined]) -> Iterator[Placed]:
     for examined, version in versions:
         if version != usual:
             message = f"was written by nsys {version}, most by {usual}"
-            yield _path(examined), finding("versions-differ", message, _launcher(examined))
+            yield _path(examined), fault("versions-differ", message, _launcher(examined))
 
 
 def _windows(every: list[Examined]) -> Iterator[Placed]:
@@ -166,14 +166,14 @@ def _windows(every: list[Examined]) -> Iterator[Placed]:
         for rank in counted:
             yield (
                 _path(owner[rank]),
-                finding("cannot-be-paired", error.message, _launcher(owner[rank]), fatal=True),
+                fault("cannot-be-paired", error.message, _launcher(owner[rank]), fatal=True),
             )
         return
     for problem in problems:
         for rank in problem.ranks or counted:
             yield (
                 _path(owner[rank]),
-                finding(problem.code, problem.message, _launcher(owner[rank])),
+                fault(problem.code, problem.message, _launcher(owner[rank])),
             )
     held = _held(iterations, shifts)
     common = set.intersection(*map(set, held.values()))
@@ -186,7 +186,7 @@ def _windows(every: list[Examined]) -> Iterator[Placed]:
             message = f"lacks iterations {span(lacking)} that others have; {len(common)} are common"
             yield (
                 _path(owner[rank]),
-                finding("iterations-missing", message, _launcher(owner[rank]), fatal=not common),
+                fault("iterations-missing", message, _launcher(owner[rank]), fatal=not common),
             )
 
 
