@@ -48,8 +48,8 @@ if [ "$metrics" = yes ] && [ "$local_rank" = "${first:-0}" ]; then
   esac
 fi
 
-# Many nsys that start at the same moment can lose their agents.
-[ ${#window[@]} -gt 0 ] || sleep "$((local_rank / 5)).$((local_rank % 5 * 2))"
+# Several nsys that start at the same moment can lose their agents, and with them a report.
+[ ${#window[@]} -gt 0 ] || sleep "$((local_rank / 2)).$((local_rank % 2 * 5))"
 
 exec "$nsys" profile "${options[@]}" ${window[@]+"${window[@]}"} ${extra[@]+"${extra[@]}"} \
   --output="${folder//%/%%}/$report" "$@"

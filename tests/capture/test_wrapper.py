@@ -76,26 +76,32 @@ def test_under_mpirun(tmp_path: Path) -> None:
     run = script(tmp_path, "mpirun", Wish(trace="nvtx,mpi"))
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     assert len(snippet().splitlines()) <= 10
-    done = subprocess.run(
-        ["mpirun", *root, "--oversubscribe", "-n", "3", run, *program(tmp_path)],
-        cwd=tmp_path,
-        env=environment(
-            TMPDIR="/tmp",  # Open MPI's sockets want short paths
-            SLURM_PROCID="0",  # of the batch script, and inherited by every rank
-            SLURM_NTASKS="3",
-        ),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = ["mpirun", *root, "--oversubscribe", "-n", "2", run, *program(tmp_path)]
+    names = [f"report_rank_{rank}.nsys-rep" for rank in range(2)]
+    for attempt in ("first", "second"):  # on a busy machine nsys may lose its agent
+        reports = tmp_path / attempt
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment(
+                TMPDIR="/tmp",  # Open MPI's sockets want short paths
+                RANKSCOPE_REPORTS=str(reports),
+                SLURM_PROCID="0",  # of the batch script, and inherited by every rank
+                SLURM_NTASKS="2",
+            ),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode == 0 and sorted(path.name for path in reports.iterdir()) == names:
+            break
     assert done.returncode == 0, done.stderr
-    names = sorted(path.name for path in (tmp_path / "profiles").iterdir())
-    assert names == [f"report_rank_{rank}.nsys-rep" for rank in range(3)]
-    run_of = rankscope.ingest([tmp_path / "profiles"], tmp_path / "run.duckdb")
+    assert sorted(path.name for path in reports.iterdir()) == names
+    run_of = rankscope.ingest([reports], tmp_path / "run.duckdb")
     ranks = run_of.analysis().frames.ranks.sort("rank")
     assert ranks.select("rank", "evidence", "local_rank", "world_size").rows() == [
-        (rank, "environment OMPI_COMM_WORLD_RANK", rank, 3) for rank in range(3)
+        (rank, "environment OMPI_COMM_WORLD_RANK", rank, 2) for rank in range(2)
     ]
     rows = run_of.iterations(include_warmup=True)
     assert sorted({*rows["number"]}) == [0, 1, 2, 3], "the snippet numbers its steps"
