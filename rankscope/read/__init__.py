@@ -19,6 +19,7 @@ FORMATS = {
     "nsys-sqlite": "rankscope.read.nsys_sqlite",
     "nsys-parquetdir": "rankscope.read.nsys_parquetdir",
     "nsys-raw": "rankscope.read.nsys_raw",
+    "kineto": "rankscope.read.kineto",
 }
 
 

@@ -1,4 +1,4 @@
-"""Rank claims out of an environment; nothing else of it is ever kept."""
+"""Rank claims out of an environment, and the host; nothing else of it is ever kept."""
 
 from __future__ import annotations
 
@@ -42,3 +42,10 @@ def _numbers(variables: Iterable[str]) -> dict[str, int]:
         for name, _, value in split
         if name in wanted and value.isascii() and value.isdigit() and len(value) < 10
     }
+
+
+def first_printable(names: Iterable[str]) -> str | None:
+    """The first name, without characters that could play tricks on a terminal."""
+    return next(
+        ("".join(char if char.isprintable() else "?" for char in name)[:64] for name in names), None
+    )

@@ -13,7 +13,7 @@ from typing import Protocol
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.read.environment import claims_of, local_rank_of
+from rankscope.read.environment import claims_of, first_printable, local_rank_of
 from rankscope.records import CaptureFacts, Loss, Trace
 from rankscope.schema import DEVICE_WORK, RANGES, conform, empty
 
@@ -100,7 +100,7 @@ def facts(file: Columns) -> CaptureFacts:
     joined = "".join(system.get("DeviceEnvironment", [])[:1])
     command = joined.split("\x00" if "\x00" in joined else ";")
     return CaptureFacts(
-        host=_printable(system.get("Hostname", []) + capture.get("DEVICE_DISPLAY_NAME", [])),
+        host=first_printable(system.get("Hostname", []) + capture.get("DEVICE_DISPLAY_NAME", [])),
         utc_start_ns=_single(file, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),
         duration_ns=_single(file, "ANALYSIS_DETAILS", "duration"),
         environment=claims_of(own) or claims_of(command),
@@ -123,13 +123,6 @@ def _losses(file: Columns) -> tuple[Loss, ...]:
         .head(MOST_LOSSES)
     )
     return tuple(Loss(process, text) for process, text in losses.iter_rows())
-
-
-def _printable(names: list[str]) -> str | None:
-    """The first name, without characters that could play tricks on a terminal."""
-    return next(
-        ("".join(char if char.isprintable() else "?" for char in name)[:64] for name in names), None
-    )
 
 
 def _pairs(file: Columns, table: str) -> dict[str, list[str]]:

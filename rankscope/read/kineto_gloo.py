@@ -1,0 +1,64 @@
+"""Gloo's collectives in a Kineto trace: work of other threads → waits of the thread that called.
+
+gloo runs a collective on a thread of its own, while the caller goes on (DDP reduces gradients
+behind backward) until it needs the result; that wait has no range. What it shows is the rest of
+the collective after the caller's last operator.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.read.kineto_columns import OPERATORS
+
+GLOO = "gloo"
+"""Domain of the waits."""
+
+
+def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
+    """`ranges` with each gloo collective as a wait on the thread that called it.
+
+    The waits of a thread are disjoint and in the order of the calls, which is the same on every
+    rank; one that is hidden wholly behind operators lasts a nanosecond.
+
+    Args:
+        ranges: frame of SCHEMAS[RANGE].
+    """
+    is_gloo = pl.col("name").str.starts_with("gloo:") & (pl.col("domain") == "")
+    operators = ranges.filter(pl.col("domain") == OPERATORS).sort("start")
+    is_call = pl.col("name").str.starts_with("c10d::")
+    calls = operators.filter(is_call).select("start", "process", caller="thread")
+    found = ranges.filter(is_gloo).sort("start")
+    if found.is_empty() or calls.is_empty():
+        return ranges
+    busy = (
+        operators.filter(~is_call)
+        .with_columns(reached=pl.col("end").cum_max().over("process", "thread"))
+        .select("process", caller="thread", before="start", reached="reached")
+    )
+    waits = (
+        found.join_asof(
+            calls, on="start", by="process", strategy="backward", check_sortedness=False
+        )
+        .with_columns(pl.col("caller").fill_null(pl.col("thread")))
+        .sort("end")
+        .join_asof(
+            busy,
+            left_on="end",
+            right_on="before",
+            by=["process", "caller"],
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .sort("start")
+    )
+    alike = ["process", "caller"]
+    nth = pl.int_range(pl.len()).over(alike)
+    waits = waits.with_columns(end=(pl.col("end") - nth).cum_max().over(alike) + nth)
+    ready = pl.max_horizontal("start", "reached", pl.col("end").shift(1).over(alike))
+    waits = waits.with_columns(
+        start=pl.min_horizontal(ready, pl.col("end") - 1),
+        thread="caller",
+        domain=pl.lit(GLOO),
+    )
+    return pl.concat([ranges.filter(~is_gloo), waits.select(ranges.columns)])

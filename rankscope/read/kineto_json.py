@@ -1,0 +1,276 @@
+"""A PyTorch profiler (Kineto) file, decoded in pieces: batches of events, and what stands around.
+
+The file is read once, in chunks. A chunk is cut at a border between two events. That a border is
+one, and no text inside a name, is proven by decoding: with the wrong one, brackets or quotes stay
+open. Only the fields of `Event` and `About` become objects.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
+
+import msgspec
+
+from rankscope.errors import UnreadableReport
+
+CHUNK_BYTES = 2**23
+LARGEST_BYTES = 2**26
+"""No event, and nothing behind the events, is longer than this in a file that Kineto wrote."""
+
+OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
+BORDER = re.compile(rb"\}\s*(,)\s*\{")
+TRIES = 3
+"""So many borders are tried before more of the file is read."""
+
+COPY_HINT = "was it still being written, or cut while copying? Copy it again"
+NAME_HINT = "name what torch.profiler wrote: prof.export_chrome_trace or tensorboard_trace_handler"
+
+Number = int | float | str | bool | None
+"""Numbers that some versions write as text."""
+
+T = TypeVar("T")
+
+
+class Args(msgspec.Struct, gc=False):
+    """What is wanted of an event's `args`."""
+
+    correlation: Number = None
+    device: Number = None
+    context: Number = None
+    stream: Number = None
+    bytes: Number = None
+    grid: list[float] | None = None
+    external: Number = msgspec.field(default=None, name="External id")
+    older_external: Number = msgspec.field(default=None, name="external id")
+    collective: str | None = msgspec.field(default=None, name="Collective name")
+    elements: Number = msgspec.field(default=None, name="In msg nelems")
+    element: str | None = msgspec.field(default=None, name="dtype")
+    group: Number = msgspec.field(default=None, name="Process Group Name")
+    members: str | list[int] | None = msgspec.field(default=None, name="Process Group Ranks")
+    sequence: Number = msgspec.field(default=None, name="Seq")
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event; `ts` and `dur` as they stand, for a float has no room for all their digits."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: Number = None
+    tid: Number = None
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
+    args: Args | None = None
+
+
+class About(msgspec.Struct):
+    """What stands beside the events; nothing else of it is ever kept."""
+
+    distributed: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="distributedInfo")
+    base_time: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
+    host: Any = msgspec.field(default=None, name="host_name")
+
+
+class Tail(About):
+    """The last events and what follows them."""
+
+    events: list[msgspec.Raw] = msgspec.field(default_factory=list, name="traceEvents")
+
+
+class Whole(About):
+    """The same, decoded at once."""
+
+    events: list[Event] = msgspec.field(default_factory=list, name="traceEvents")
+
+
+EVENT, EVENTS = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
+RAW_EVENTS = msgspec.json.Decoder(list[msgspec.Raw])
+WHOLE, TAIL, ABOUT = map(msgspec.json.Decoder, (Whole, Tail, About))
+
+
+class Malformed(Exception):
+    """Bytes that are no JSON, even when the faults that Kineto is known for are mended."""
+
+
+class EventFile:
+    """Iterates over batches of events of a file; `about` and `broken` are right after the last."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.about: list[About] = []
+        self.events = 0
+        self.broken = 0
+
+    def head(self) -> list[About]:
+        """What stands before the events, read alone."""
+        with _opened(self.path) as file:
+            self._skip_head(self._read(file, CHUNK_BYTES))
+        return self.about
+
+    def __iter__(self) -> Iterator[list[Event]]:
+        """Batches, in the file's order.
+
+        Raises:
+            UnreadableReport: no trace, or a truncated or damaged one.
+        """
+        with _opened(self.path) as file:
+            pending = self._read(file, CHUNK_BYTES)
+            listed, start = self._skip_head(pending)
+            pending = pending[start:]
+            while more := self._read(file, max(CHUNK_BYTES, len(pending))):
+                pending += more
+                batch, pending = self._batch(pending)
+                if batch:
+                    self.events += len(batch)
+                    yield batch
+                elif len(pending) > LARGEST_BYTES:
+                    raise self._damaged()
+            yield self._last(pending, listed)
+
+    def _read(self, file: BinaryIO, count: int) -> bytes:
+        try:
+            return file.read(count)
+        except EOFError as error:
+            raise UnreadableReport(f"{self.path}: is truncated", hint=COPY_HINT) from error
+        except (OSError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or "damaged gzip data"
+            raise UnreadableReport(
+                f"{self.path}: cannot be read ({reason})",
+                hint="check its permissions, or copy it again",
+            ) from error
+
+    def _skip_head(self, data: bytes) -> tuple[bool, int]:
+        """Whether the file is a bare list, and where its events start; notes what stands before."""
+        if not data.strip():
+            raise UnreadableReport(f"{self.path}: is empty", hint=COPY_HINT)
+        for found in OPENING.finditer(data):
+            try:
+                self.about.append(_decoded(ABOUT, data[: found.end()] + b"]}"))
+            except Malformed:
+                continue
+            return False, found.end()
+        if data.lstrip()[:1] == b"[":
+            return True, data.index(b"[") + 1
+        raise self._no_trace(data)
+
+    def _no_trace(self, data: bytes) -> UnreadableReport:
+        if data.lstrip()[:1] != b"{":
+            return UnreadableReport(f"{self.path}: is not JSON", hint=NAME_HINT)
+        if b'"nodes"' in data and b'"ctrl_deps"' in data:
+            return UnreadableReport(
+                f"{self.path}: is a PyTorch execution trace, which says what depends on what, but "
+                "not when anything ran",
+                hint="profile with torch.profiler.profile(...) and name the trace it exports",
+            )
+        return UnreadableReport(f"{self.path}: is JSON, but no profiler trace", hint=NAME_HINT)
+
+    def _batch(self, data: bytes) -> tuple[list[Event] | None, bytes]:
+        """The whole events at the front of `data`, and the rest; None where no border is found."""
+        for border in _last_borders(data):
+            try:
+                return self._events(b"[" + data[:border] + b"]"), data[border + 1 :]
+            except Malformed:
+                continue
+        return None, data
+
+    def _last(self, data: bytes, listed: bool) -> list[Event]:
+        """The events up to the end of the file, with what follows them."""
+        if data.rstrip()[-1:] not in (b"]", b"}"):
+            raise UnreadableReport(
+                f"{self.path}: is truncated: it ends in the middle of its events", hint=COPY_HINT
+            )
+        try:
+            if listed:
+                return self._events(b"[" + data)
+            whole = b'{"traceEvents":[' + data
+            try:
+                last = _decoded(WHOLE, whole)
+                self.about.append(last)
+                return last.events
+            except msgspec.ValidationError:
+                tail = _decoded(TAIL, whole)
+                self.about.append(tail)
+                return self._one_by_one(tail.events)
+        except (Malformed, msgspec.ValidationError) as error:
+            raise self._damaged() from error
+
+    def _events(self, data: bytes) -> list[Event]:
+        try:
+            return _decoded(EVENTS, data)
+        except msgspec.ValidationError:
+            try:
+                return self._one_by_one(_decoded(RAW_EVENTS, data))
+            except msgspec.ValidationError as error:
+                raise Malformed from error
+
+    def _one_by_one(self, raw: list[msgspec.Raw]) -> list[Event]:
+        """Events of a batch in which some are none: those are left out and counted."""
+        events: list[Event] = []
+        for each in raw:
+            try:
+                events.append(EVENT.decode(each))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self.broken += 1
+        return events
+
+    def _damaged(self) -> UnreadableReport:
+        return UnreadableReport(
+            f"{self.path}: is damaged or truncated somewhere after its first {self.events:,} events",
+            hint=COPY_HINT,
+        )
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The file's bytes, unpacked if they are packed, whatever it is called."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
+    except OSError as error:
+        raise UnreadableReport(
+            f"{path}: cannot be read ({error.strerror})", hint="check its permissions"
+        ) from error
+
+
+def _last_borders(data: bytes) -> list[int]:
+    """Where the last commas between objects stand, the last one first."""
+    window = 2**16
+    while True:
+        found = [match.start(1) for match in BORDER.finditer(data, max(0, len(data) - window))]
+        if len(found) >= TRIES or window >= len(data):
+            return found[: -TRIES - 1 : -1]
+        window *= 16
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+    """Raises `Malformed`, or `ValidationError` where it is JSON of another shape."""
+    for attempt in (lambda: data, lambda: _mended(data)):
+        try:
+            return decoder.decode(attempt())
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+    raise Malformed
+
+
+CONTROL = bytes(each if each >= 0x20 else 0x20 for each in range(256))
+NO_NUMBER = re.compile(rb"([:\[,]\s*)[-+]?(?:nan|inf(?:inity)?|N/A)\b", re.IGNORECASE)
+BACKSLASH = re.compile(rb'(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\')
+LAST_COMMA = re.compile(rb",(\s*\])")
+
+
+def _mended(data: bytes) -> bytes:
+    """`data` without the faults that Kineto's versions are known for.
+
+    Control characters and lone backslashes in names, text that is not UTF-8, `inf` for a number,
+    a comma after the last event.
+    """
+    data = NO_NUMBER.sub(rb"\1null", data.translate(CONTROL))
+    data = BACKSLASH.sub(lambda found: found[1] or rb"\\", data)
+    return LAST_COMMA.sub(rb"\1", data).decode("utf-8", "replace").encode()
