@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import glob
+import gzip
 import os
+import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -14,12 +17,34 @@ REPORT, SQLITE, PARQUETDIR = "nsys-report", "nsys-sqlite", "nsys-parquetdir"
 RAW = "nsys-raw"
 
 KINDS = {".nsys-rep": REPORT, ".qdrep": REPORT, ".sqlite": SQLITE, ".qdstrm": RAW}
+KINETO = "kineto"
+
+KINDS = {
+    ".nsys-rep": REPORT,
+    ".qdrep": REPORT,
+    ".sqlite": SQLITE,
+    ".qdstrm": RAW,
+    ".json": KINETO,
+    ".json.gz": KINETO,
+}
 """Endings of report files → format."""
+
+KINETO_SIGNS = re.compile(
+    rb'"(schemaVersion|deviceProperties|distributedInfo)"\s*:'
+    rb'|"cat"\s*:\s*"(cpu_op|Operator|user_annotation|cuda_runtime|kernel)"'
+)
+"""What the head of a PyTorch profiler trace has, and other JSON (logs, configurations, traces of
+other programs) has not."""
+
+HEAD_BYTES = 2**16
 
 PARQUET_END = "_pqtdir"
 """How the name of a folder of Parquet files ends."""
 
-PREFERENCE = (SQLITE, PARQUETDIR, REPORT, RAW)
+NAMED = [end for end, kind in KINDS.items() if kind != RAW]
+"""Endings that a report may be named by; raw records only to be refused with the remedy."""
+
+PREFERENCE = (SQLITE, PARQUETDIR, REPORT, RAW, KINETO)
 """Of one report's forms the one to read: an export spares exporting, and SQLite holds most."""
 
 
@@ -29,7 +54,8 @@ def discover(
     """The reports under `paths` (files, folders searched recursively, globs), by path.
 
     A report reached twice counts once. A report and its exports side by side are one report,
-    read from an export that is not older than it.
+    read from an export that is not older than it. JSON files in folders are passed over unless
+    they are profiler traces.
 
     Args:
         paths: where to look.
@@ -56,7 +82,8 @@ def discover(
     if not found:
         raise UsageError(
             f"no reports found in {', '.join(str(path) for path in paths)}",
-            hint=f"reports end in {', '.join(sorted({*KINDS} - {'.qdstrm'}))} or {PARQUET_END}",
+            hint=f"reports end in {', '.join(NAMED)} or {PARQUET_END}; of .json files in folders "
+            "only traces of the PyTorch profiler count",
         )
     forms: dict[Path, list[ReportFile]] = {}
     for resolved, report in found.items():
@@ -75,7 +102,28 @@ def _stem(path: Path) -> Path:
     """What a report and its exports have in common."""
     if path.name.endswith(PARQUET_END):
         return path.with_name(path.name.removesuffix(PARQUET_END))
-    return path.with_suffix("") if path.suffix.lower() in KINDS else path
+    kind = _kind(path)
+    if kind == KINETO:  # the same trace, packed or not
+        return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return path if kind is None else path.with_suffix("")
+
+
+def _kind(path: Path) -> str | None:
+    """The format that a file's name tells."""
+    name = path.name.lower()
+    return next((kind for end, kind in KINDS.items() if name.endswith(end)), None)
+
+
+def _is_trace(path: Path) -> bool:
+    """Whether a JSON file looks like a trace of the PyTorch profiler; unreadable ones might be."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return True
+    return not head.strip() or KINETO_SIGNS.search(head) is not None
 
 
 def _expand(paths: Iterable[str | Path]) -> Iterator[Path]:
@@ -106,7 +154,7 @@ def _exists(path: Path) -> bool:
 def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tuple[Path, str]]:
     """Reports at or below `path` with their formats."""
     if not path.is_dir():  # what the user names himself is taken for a report
-        yield path, KINDS.get(path.suffix.lower(), SQLITE)
+        yield path, _kind(path) or SQLITE
         return
     if path.name.endswith(PARQUET_END):
         yield path, PARQUETDIR
@@ -130,11 +178,10 @@ def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tup
             (Path(folder) / name, PARQUETDIR) for name in subfolders if name.endswith(PARQUET_END)
         )
         subfolders[:] = sorted(name for name in subfolders if not name.endswith(PARQUET_END))
-        yield from (
-            (Path(folder) / name, KINDS[Path(name).suffix.lower()])
-            for name in sorted(names)
-            if Path(name).suffix.lower() in KINDS
-        )
+        for file in (Path(folder) / name for name in sorted(names)):
+            kind = _kind(file)
+            if kind is not None and (kind != KINETO or _is_trace(file)):
+                yield file, kind
 
 
 def describe(path: Path, kind: str) -> ReportFile:

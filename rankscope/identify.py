@@ -17,6 +17,11 @@ LAST_NUMBER = re.compile(r"(?:^|[_\-.])(\d{1,7})$")
 
 MPI_LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 """Told to each process by its mpirun; SLURM_PROCID is then the batch script's, and inherited."""
+OF_WORLD = re.compile(r"(?:^|[_\-.])(\d{1,7})[_\-]of[_\-](\d{1,7})(?!\d)", re.IGNORECASE)
+"""A file name that says rank and world size: `name-3-of-8`."""
+
+ENDS = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$", re.IGNORECASE)
+"""Endings of traces, which have more than one suffix."""
 
 NAME_HINT = "say where it stands in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
 
@@ -51,8 +56,8 @@ def claims_for_report(
 ) -> tuple[Claim, ...]:
     """What is claimed about a report of one rank, most trusted first.
 
-    The user's pattern, then the environment (of the process, else of the profiler's command),
-    then the file's name.
+    The user's pattern, then what the profiler recorded (the environment of the process, else of
+    the profiler's command; or its `distributedInfo`), then the file's name.
 
     Raises:
         RankConflict: variables that speak of one world disagree.
@@ -142,10 +147,19 @@ def _several(
 
 
 def _by_name(path: Path) -> Claim | None:
-    if found := RANK_IN_NAME.findall(path.stem):
+    stem = _stem(path)
+    if of_world := OF_WORLD.search(stem):
+        return Claim(int(of_world[1]), int(of_world[2]), "file name")
+    if found := RANK_IN_NAME.findall(stem):
         return Claim(int(found[-1]), None, "file name") if len({*found}) == 1 else None
-    weak = LAST_NUMBER.search(path.stem)
+    weak = LAST_NUMBER.search(stem)
     return None if weak is None else Claim(int(weak[1]), None, "file name")
+
+
+def _stem(path: Path) -> str:
+    """The file's name without its endings."""
+    stem = ENDS.sub("", path.name)
+    return path.stem if stem == path.name else stem
 
 
 def _by_pattern(path: Path, own: re.Pattern[str]) -> Claim:
@@ -169,7 +183,10 @@ def name_disagrees(path: Path, identity: RankIdentity) -> int | None:
 
     A name that tells the local rank is no disagreement.
     """
-    spelled = {int(found) for found in RANK_IN_NAME.findall(path.stem)}
+    of_world = OF_WORLD.search(_stem(path))
+    spelled = {
+        int(found) for found in ([of_world[1]] if of_world else RANK_IN_NAME.findall(_stem(path)))
+    }
     if len(spelled) != 1 or identity.evidence in ("file name", "--rank-pattern"):
         return None
     (rank,) = spelled

@@ -32,7 +32,12 @@ ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild
 
 ONE_RUN = "ingest the reports of one run at a time"
 
-OWN_VARIABLES = ("environment RANK", "environment OMPI_COMM_WORLD_RANK", "--rank-pattern")
+OWN_VARIABLES = (
+    "environment RANK",
+    "environment OMPI_COMM_WORLD_RANK",
+    "distributedInfo",
+    "--rank-pattern",
+)
 """Claims that are a rank's own; a launcher's variables say nothing of the ranks it starts."""
 
 Started = Callable[[list[ReportFile]], None]

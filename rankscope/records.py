@@ -16,7 +16,7 @@ class ReportFile:
     """A report on disk: what `discover` found, before anything in it was read."""
 
     path: Path
-    kind: str  # nsys-sqlite
+    kind: str  # a format of `read`: nsys-sqlite, kineto …
     bytes: int
     modified_ns: int
 

@@ -6,6 +6,7 @@ user annotations on the device (`gpu_user_annotation`) are none of ours: they wo
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -150,7 +151,7 @@ def _work(frame: pl.DataFrame, events: list[Event], args: list[Args]) -> pl.Data
     # A stream number is unique within its context only; older versions name it in `tid` alone.
     streams = integers([each.stream for each in args]).fill_null(integers([e.tid for e in events]))
     contexts = integers([each.context for each in args]).fill_null(0)
-    grids = pl.Series([each.grid for each in args], dtype=pl.List(pl.Float64))
+    blocks = [None if each.grid is None else math.prod(each.grid) for each in args]
     return frame.with_columns(
         device=integers([each.device for each in args]).fill_null(
             integers([e.pid for e in events])
@@ -164,7 +165,7 @@ def _work(frame: pl.DataFrame, events: list[Event], args: list[Args]) -> pl.Data
         name=pl.when(is_kernel).then(short_name()).otherwise(pl.lit("")),
         bytes=integers([each.bytes for each in args]).fill_null(message),
         grid=pl.when(is_kernel).then(
-            grids.list.agg(pl.element().product()).cast(pl.Int64, strict=False)
+            pl.Series(blocks, dtype=pl.Float64).cast(pl.Int64, strict=False)
         ),
         communicator=_communicator(args),
         sequence=integers([each.sequence for each in args]),
