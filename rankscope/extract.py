@@ -23,6 +23,12 @@ from rankscope.vocabulary import Vocabulary, vocabulary
 
 SHOWN_NAMES = 8
 
+PROFILER_HINT = (
+    "call prof.step() after every iteration; in this trace, --iteration '^Optimizer\\.step#' ends "
+    "one with each optimizer step"
+)
+"""How to mark iterations for the PyTorch profiler."""
+
 
 @dataclass(frozen=True, slots=True)
 class Segmented:
@@ -135,18 +141,24 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
 
 def _no_iterations(file: ReportFile, ranges: pl.DataFrame, options: ShapingOptions) -> NoIterations:
     """The error that shows which names there are."""
+    annotations = ranges.filter(pl.col("domain") != "operators")
+    by_profiler = file.kind == "kineto"
     if ranges.is_empty():
         return NoIterations(
-            f"{file.path}: holds no NVTX ranges",
-            hint="annotate the training loop (torch.cuda.nvtx.range_push(f'step {i}')) and profile "
+            f"{file.path}: holds no {'host' if by_profiler else 'NVTX'} ranges",
+            hint="profile with ProfilerActivity.CPU, and call prof.step() after every iteration"
+            if by_profiler
+            else "annotate the training loop (torch.cuda.nvtx.range_push(f'step {i}')) and profile "
             "with --trace=nvtx; or take the capture as one: --iteration whole",
         )
-    stems = ranges.select(pl.col("name").str.replace_all(r"\d+", "N").str.slice(0, 60))
+    stems = (ranges if annotations.is_empty() else annotations).select(pl.col("name").str.replace_all(r"\d+", "N").str.slice(0, 60))
     common = stems["name"].value_counts().sort("count", "name", descending=[True, False])
     names = ", ".join(f"{name!r} ({count})" for name, count in common.head(SHOWN_NAMES).iter_rows())
     looked = "that fit --iteration" if options.iteration else "named like iterations"
     return NoIterations(
         f"{file.path}: has no ranges {looked}; its most frequent ranges are {names}",
-        hint="name the iterations with --iteration 'REGEX' (its first group is the number), the "
+        hint=PROFILER_HINT
+        if by_profiler and not options.iteration
+        else "name the iterations with --iteration 'REGEX' (its first group is the number), the "
         "phases with --phase forward='REGEX'",
     )

@@ -17,6 +17,9 @@ GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
 REPORT_ENDS = (".nsys-rep", ".qdrep")
 """What the GUI opens. It silently ignores exports."""
 
+TRACE_ENDS = (".json", ".json.gz")
+"""Traces of the PyTorch profiler: a browser opens them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Picks:
@@ -43,6 +46,11 @@ class Picks:
     def unopenable(self) -> tuple[Path, ...]:
         """Picked exports that have no report beside them."""
         return tuple(dict.fromkeys(each.report for each in self.picks if each.file is None))
+
+    @property
+    def in_browser(self) -> bool:
+        """Whether they are traces, which the Nsight Systems GUI does not open."""
+        return any(file.name.lower().endswith(TRACE_ENDS) for file in self.files)
 
     @property
     def total_bytes(self) -> int:
@@ -116,8 +124,8 @@ def pick(
 
 
 def openable_report(report: Path) -> Path | None:
-    """The file that the GUI opens: the report itself, or the one beside its export."""
-    if report.suffix.lower() in REPORT_ENDS:
+    """The file that a GUI opens: the report itself, or the one beside its export."""
+    if report.name.lower().endswith((*REPORT_ENDS, *TRACE_ENDS)):
         return report if report.exists() else None
     stem = report.with_name(report.name.removesuffix("_pqtdir").removesuffix(".sqlite"))
     candidates = (stem.with_name(stem.name + end) for end in REPORT_ENDS)

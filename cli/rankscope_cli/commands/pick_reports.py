@@ -38,6 +38,9 @@ WINDOW_PARTS = ("iteration", "start_ns", "end_ns", "shared_start_ns", "shared_en
 LARGE_GUI_BYTES = 16 * 10**9
 """What a workstation has to spare; picks that need more are warned of."""
 
+VIEWERS = "https://ui.perfetto.dev or chrome://tracing"
+"""What opens traces of the PyTorch profiler; either keeps them on the user's machine."""
+
 LONGEST_COMMAND = 20_000
 """Paths are long, and half a command is none."""
 
@@ -128,7 +131,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
     import socket
 
     from rankscope import show
-    from rankscope.errors import ReportError
+    from rankscope.errors import ReportError, UsageError
     from rankscope.render.view import open_command, rsync_command
 
     files = picks.files
@@ -137,9 +140,15 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
             f"{picks.unopenable[0]}: no .nsys-rep lies beside it, and the GUI opens only those",
             hint="put the reports beside their exports, or ingest the reports themselves",
         )
+    if picks.in_browser and (view or open_them):
+        raise UsageError(
+            f"{'--view' if view else '--open'}: the Nsight Systems GUI opens no traces of the "
+            "PyTorch profiler",
+            hint=f"open each in a tab of {VIEWERS}; pick-reports says where to look",
+        )
     if copy_to is not None:
         files = show.copy_reports(picks, copy_to)
-        view = view or copy_to / "rankscope.nsys-view"
+        view = None if picks.in_browser else view or copy_to / "rankscope.nsys-view"
     if view is not None:
         show.write_view(files, view)
     opened = None
@@ -150,7 +159,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
             opened += ", each report in a tab of its own"
     return Shown(
         command=open_command(files if view is None else (view,))
-        if files and not picks.unopenable
+        if files and not picks.unopenable and not picks.in_browser
         else None,
         view=view,
         rsync=None if copy_to is None else rsync_command(copy_to, socket.gethostname()),
@@ -169,7 +178,7 @@ def _problems(picks: Picks) -> list[Problem]:
         )
         for path in picks.unopenable
     ]
-    if picks.gui_bytes <= LARGE_GUI_BYTES:
+    if picks.in_browser or picks.gui_bytes <= LARGE_GUI_BYTES:
         return missing
     large = Problem(
         "picks-large",
@@ -208,6 +217,10 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
             f"  (2022.4 hangs on that line: there File > Open {short_path(shown.view)}). Rows are "
             "named by host and pid, and stand in that order."
         )
+    if picks.in_browser:
+        console.write(f"Open each in a tab of {VIEWERS} ({size(picks.total_bytes)}):")
+        for file in picks.files:
+            console.write(f"  {plain(str(file), LONGEST_COMMAND)}")
     if shown.opened is not None:
         console.write(shown.opened[:1].upper() + shown.opened[1:] + ".")
     if shown.rsync is not None:
