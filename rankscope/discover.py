@@ -14,10 +14,7 @@ from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.records import ReportFile
 
 REPORT, SQLITE, PARQUETDIR = "nsys-report", "nsys-sqlite", "nsys-parquetdir"
-RAW = "nsys-raw"
-
-KINDS = {".nsys-rep": REPORT, ".qdrep": REPORT, ".sqlite": SQLITE, ".qdstrm": RAW}
-KINETO = "kineto"
+RAW, KINETO = "nsys-raw", "kineto"
 
 KINDS = {
     ".nsys-rep": REPORT,

@@ -151,7 +151,9 @@ def _no_iterations(file: ReportFile, ranges: pl.DataFrame, options: ShapingOptio
             else "annotate the training loop (torch.cuda.nvtx.range_push(f'step {i}')) and profile "
             "with --trace=nvtx; or take the capture as one: --iteration whole",
         )
-    stems = (ranges if annotations.is_empty() else annotations).select(pl.col("name").str.replace_all(r"\d+", "N").str.slice(0, 60))
+    stems = (ranges if annotations.is_empty() else annotations).select(
+        pl.col("name").str.replace_all(r"\d+", "N").str.slice(0, 60)
+    )
     common = stems["name"].value_counts().sort("count", "name", descending=[True, False])
     names = ", ".join(f"{name!r} ({count})" for name, count in common.head(SHOWN_NAMES).iter_rows())
     looked = "that fit --iteration" if options.iteration else "named like iterations"

@@ -148,12 +148,20 @@ def _several(
 
 def _by_name(path: Path) -> Claim | None:
     stem = _stem(path)
-    if of_world := OF_WORLD.search(stem):
-        return Claim(int(of_world[1]), int(of_world[2]), "file name")
-    if found := RANK_IN_NAME.findall(stem):
-        return Claim(int(found[-1]), None, "file name") if len({*found}) == 1 else None
-    weak = LAST_NUMBER.search(stem)
+    spelled = _spelled(stem)
+    if spelled:
+        return Claim(*spelled[0], "file name") if len({*spelled}) == 1 else None
+    weak = None if OF_WORLD.search(stem) else LAST_NUMBER.search(stem)
     return None if weak is None else Claim(int(weak[1]), None, "file name")
+
+
+def _spelled(stem: str) -> list[tuple[int, int | None]]:
+    """Every rank that a name spells out, with the world size if it tells that."""
+    of_world = OF_WORLD.search(stem)
+    rank, size = map(int, of_world.groups()) if of_world else (0, 0)
+    if found := [int(number) for number in RANK_IN_NAME.findall(stem)]:
+        return [(each, size if each == rank < size else None) for each in found]
+    return [(rank, size)] if rank < size else []
 
 
 def _stem(path: Path) -> str:
@@ -183,10 +191,7 @@ def name_disagrees(path: Path, identity: RankIdentity) -> int | None:
 
     A name that tells the local rank is no disagreement.
     """
-    of_world = OF_WORLD.search(_stem(path))
-    spelled = {
-        int(found) for found in ([of_world[1]] if of_world else RANK_IN_NAME.findall(_stem(path)))
-    }
+    spelled = {rank for rank, _ in _spelled(_stem(path))}
     if len(spelled) != 1 or identity.evidence in ("file name", "--rank-pattern"):
         return None
     (rank,) = spelled

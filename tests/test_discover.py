@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -141,3 +142,38 @@ def test_an_unreadable_folder_is_an_error_not_a_gap(
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(ReportError, match="closed"):
         discover([tmp_path])
+
+
+TRACE = '{"schemaVersion": 1, "traceEvents": []}'
+
+
+def test_of_json_files_in_a_folder_only_traces_are_reports(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"lr": 0.1}')
+    (tmp_path / "other.json").write_text('{"traceEvents": [{"ph": "X", "cat": "python"}]}')
+    (tmp_path / "trace_0.json").write_text(TRACE)
+    (tmp_path / "trace_1.pt.trace.json.gz").write_bytes(gzip.compress(TRACE.encode()))
+    found = discover([tmp_path])
+    assert [file.path.name for file in found] == ["trace_0.json", "trace_1.pt.trace.json.gz"]
+    assert {file.kind for file in found} == {"kineto"}
+
+
+def test_a_json_file_that_is_named_is_taken_for_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"lr": 0.1}')
+    assert [file.kind for file in discover([path])] == ["kineto"]
+
+
+def test_a_damaged_trace_in_a_folder_is_not_passed_over(tmp_path: Path) -> None:
+    packed = gzip.compress(TRACE.encode() * 99)
+    (tmp_path / "trace_0.json.gz").write_bytes(packed[:30])
+    (tmp_path / "trace_1.json").write_bytes(b"")
+    assert len(discover([tmp_path])) == 2
+
+
+def test_a_trace_and_its_packed_copy_are_one_but_not_an_export_of_that_name(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "report_0.json").write_text(TRACE)
+    (tmp_path / "report_0.json.gz").write_bytes(gzip.compress(TRACE.encode()))
+    (tmp_path / "report_0.sqlite").write_bytes(b"SQLite format 3\0")
+    assert [file.kind for file in discover([tmp_path])] == ["kineto", "nsys-sqlite"]

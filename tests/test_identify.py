@@ -75,6 +75,36 @@ def test_names_that_tell_a_rank(name: str, rank: int) -> None:
     assert (identity.rank, identity.evidence) == (rank, "file name")
 
 
+@pytest.mark.parametrize(
+    ("name", "rank", "world"),
+    [
+        ("trace-3-of-8.json", 3, 8),
+        ("job_12_of_128.pt.trace.json.gz", 12, 128),
+        ("trace_rank_3-of-8.json", 3, 8),
+        ("part-1-of-2_rank3.json", 3, None),
+        ("trace_3.json.gz", 3, None),
+        ("eg.rank_1.pt.trace.json.gz", 1, None),
+    ],
+)
+def test_names_of_traces_tell_a_rank_and_the_world(
+    name: str, rank: int, world: int | None
+) -> None:
+    identity = told(name)
+    assert (identity.rank, identity.world_size) == (rank, world)
+
+
+@pytest.mark.parametrize("name", ["trace-8-of-8.json", "node_771.1795269835229443237.pt.trace.json"])
+def test_numbers_in_names_of_traces_that_are_no_rank(name: str) -> None:
+    with pytest.raises(UnknownRank):
+        told(name)
+
+
+def test_what_the_profiler_says_of_the_job_beats_the_file_name() -> None:
+    identity = told("trace-3-of-8.json", Claim(2, 8, "distributedInfo"))
+    assert (identity.rank, identity.evidence) == (2, "distributedInfo")
+    assert name_disagrees(Path("trace-3-of-8.json"), identity) == 3
+
+
 @pytest.mark.parametrize("name", ["report", "run2b", "rank", "crank3", "rank1_rank2", "report3x"])
 def test_names_that_tell_none(name: str) -> None:
     with pytest.raises(UnknownRank, match=f"{name}.sqlite") as refused:
