@@ -1,0 +1,1 @@
+"""Measurements that decided something, to be run by hand."""

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forge import scene, simulate
+from tests.forge.kineto_export import export_kineto
 from tests.support import SAMPLE, Result, Stored, copied
 
 Cli = Callable[..., Result]
@@ -110,3 +112,26 @@ def test_the_culprit_is_labelled(cli: Cli, stored: Callable[..., Stored]) -> Non
 
 def test_metrics_nobody_has(cli: Cli, sample: Stored) -> None:
     cli("pick-reports", "--db", sample.db, "--metric", "idle").refused(2, "--metric idle")
+
+
+def test_traces_are_for_a_browser(tmp_path: Path, cli: Callable[..., Result]) -> None:
+    job = scene("planted", ranks=3, iterations=6)
+    for record in simulate(job).records:
+        export_kineto(job, record, tmp_path / "traces", "trace-{rank}-of-{world}.json.gz")
+    db = tmp_path / "run.duckdb"
+    assert cli("ingest", tmp_path / "traces", "--db", db).code == 0
+    shown = cli("pick-reports", "--db", db).out
+    assert "ui.perfetto.dev" in shown
+    assert "nsys" not in shown
+    for rank in range(3):
+        assert str(tmp_path / "traces" / f"trace-{rank}-of-3.json.gz") in shown
+    document = cli("pick-reports", "--db", db, "--format", "json").document
+    assert document["command"] is None
+    assert not [each for each in document["warnings"] if each["code"] == "report-missing"]
+    for option in (["--open"], ["--view", "x.nsys-view"]):
+        cli("pick-reports", "--db", db, *option).refused(2, option[0], "ui.perfetto.dev")
+    copied = cli("pick-reports", "--db", db, "--copy-to", "picks")
+    assert copied.code == 0, copied.err
+    assert sorted(path.name for path in (tmp_path / "picks").iterdir()) == [
+        f"trace-{rank}-of-3.json.gz" for rank in range(3)
+    ]
