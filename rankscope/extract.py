@@ -18,6 +18,7 @@ from rankscope.records import (
     ShapingOptions,
     Trace,
 )
+from rankscope.schema import OPERATORS
 from rankscope.segment import Found, find_iterations, whole_capture
 from rankscope.vocabulary import Vocabulary, vocabulary
 
@@ -141,7 +142,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
 
 def _no_iterations(file: ReportFile, ranges: pl.DataFrame, options: ShapingOptions) -> NoIterations:
     """The error that shows which names there are."""
-    annotations = ranges.filter(pl.col("domain") != "operators")
+    annotations = ranges.filter(pl.col("domain") != OPERATORS)
     by_profiler = file.kind == "kineto"
     if ranges.is_empty():
         return NoIterations(

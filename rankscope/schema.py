@@ -21,12 +21,18 @@ RANGES = pl.Schema(
         "end": pl.Int64,
         "process": pl.Int64,
         "thread": pl.Int64,
-        "domain": pl.String,  # name of the NVTX domain, "" for the default one
+        "domain": pl.String,  # of NVTX, "" for the default one; or one of those below
         "name": pl.String,
         "payload": pl.Int64,  # integer payload, null without one
     }
 )
 """Host ranges (NVTX push/pop and start/end, MPI calls as domain `MPI`), a row a range."""
+
+OPERATORS = "operators"
+"""Domain of ranges that are operators of the framework where the report tells them apart."""
+
+GLOO = "gloo"
+"""Domain of waits for gloo's collectives, on the thread that called them."""
 
 DEVICE_WORK = pl.Schema(
     {

@@ -93,7 +93,9 @@ def test_names_of_traces_tell_a_rank_and_the_world(
     assert (identity.rank, identity.world_size) == (rank, world)
 
 
-@pytest.mark.parametrize("name", ["trace-8-of-8.json", "node_771.1795269835229443237.pt.trace.json"])
+@pytest.mark.parametrize(
+    "name", ["trace-8-of-8.json", "node_771.1795269835229443237.pt.trace.json"]
+)
 def test_numbers_in_names_of_traces_that_are_no_rank(name: str) -> None:
     with pytest.raises(UnknownRank):
         told(name)

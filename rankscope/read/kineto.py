@@ -17,7 +17,7 @@ from rankscope.errors import UnreadableReport
 from rankscope.read.environment import first_printable
 from rankscope.read.kineto_columns import NEEDED, RANGE, SCHEMAS, WORK, frames
 from rankscope.read.kineto_gloo import waits_on_callers
-from rankscope.read.kineto_json import About, EventFile
+from rankscope.read.kineto_json import FAULTS, About, EventFile
 from rankscope.records import CaptureFacts, Claim, Trace
 from rankscope.schema import DEVICE_WORK, RANGES, conform
 
@@ -101,7 +101,7 @@ def _facts(about: list[About]) -> CaptureFacts:
     for each in about:
         try:
             said = msgspec.json.decode(each.distributed, type=Distributed)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except FAULTS:
             continue
         if said.rank is not None and 0 <= said.rank < MOST_RANKS:
             claims.append(Claim(said.rank, said.world_size or None, "distributedInfo"))

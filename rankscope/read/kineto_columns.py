@@ -16,6 +16,7 @@ import msgspec
 import polars as pl
 
 from rankscope.read.kineto_json import Args, Event, Number
+from rankscope.schema import OPERATORS
 
 RANGE, LAUNCH, WORK, SPAN = "range", "launch", "work", "span"
 
@@ -38,9 +39,6 @@ LAUNCHES = ("_runtime", "_driver")
 
 WINDOW_END = "Record Window End"
 """An instant: when the profiler stopped."""
-
-OPERATORS = "operators"
-"""Domain of ranges that are the framework's operators; annotations have the default one."""
 
 OWNED = {"start": pl.Int64, "end": pl.Int64, "process": pl.Int64, "thread": pl.Int64}
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.read.kineto_columns import OPERATORS
-
-GLOO = "gloo"
-"""Domain of the waits."""
+from rankscope.schema import GLOO, OPERATORS
 
 
 def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:

@@ -19,7 +19,7 @@ import msgspec
 from rankscope.errors import UnreadableReport
 
 CHUNK_BYTES = 2**23
-LARGEST_BYTES = 2**26
+LARGEST_BYTES = 2**25
 """No event, and nothing behind the events, is longer than this in a file that Kineto wrote."""
 
 OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -32,6 +32,9 @@ NAME_HINT = "name what torch.profiler wrote: prof.export_chrome_trace or tensorb
 
 Number = int | float | str | bool | None
 """Numbers that some versions write as text."""
+
+FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises of bytes that are no JSON, or nested without end."""
 
 T = TypeVar("T")
 
@@ -90,7 +93,8 @@ class Whole(About):
 
 EVENT, EVENTS = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
 RAW_EVENTS = msgspec.json.Decoder(list[msgspec.Raw])
-WHOLE, TAIL, ABOUT = map(msgspec.json.Decoder, (Whole, Tail, About))
+WHOLE, TAIL = msgspec.json.Decoder(Whole), msgspec.json.Decoder(Tail)
+ABOUT = msgspec.json.Decoder(About)
 
 
 class Malformed(Exception):
@@ -122,7 +126,7 @@ class EventFile:
             pending = self._read(file, CHUNK_BYTES)
             listed, start = self._skip_head(pending)
             pending = pending[start:]
-            while more := self._read(file, max(CHUNK_BYTES, len(pending))):
+            while more := self._read(file, CHUNK_BYTES):
                 pending += more
                 batch, pending = self._batch(pending)
                 if batch:
@@ -214,13 +218,13 @@ class EventFile:
         for each in raw:
             try:
                 events.append(EVENT.decode(each))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except FAULTS:
                 self.broken += 1
         return events
 
     def _damaged(self) -> UnreadableReport:
         return UnreadableReport(
-            f"{self.path}: is damaged or truncated somewhere after its first {self.events:,} events",
+            f"{self.path}: is damaged or truncated after its first {self.events:,} events",
             hint=COPY_HINT,
         )
 
@@ -249,14 +253,18 @@ def _last_borders(data: bytes) -> list[int]:
 
 def _decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     """Raises `Malformed`, or `ValidationError` where it is JSON of another shape."""
-    for attempt in (lambda: data, lambda: _mended(data)):
-        try:
-            return decoder.decode(attempt())
-        except msgspec.ValidationError:
-            raise
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue
-    raise Malformed
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except FAULTS:
+        pass
+    try:
+        return decoder.decode(_mended(data))
+    except msgspec.ValidationError:
+        raise
+    except FAULTS as error:
+        raise Malformed from error
 
 
 CONTROL = bytes(each if each >= 0x20 else 0x20 for each in range(256))
@@ -272,5 +280,10 @@ def _mended(data: bytes) -> bytes:
     a comma after the last event.
     """
     data = NO_NUMBER.sub(rb"\1null", data.translate(CONTROL))
-    data = BACKSLASH.sub(lambda found: found[1] or rb"\\", data)
+    data = BACKSLASH.sub(_escaped, data)
     return LAST_COMMA.sub(rb"\1", data).decode("utf-8", "replace").encode()
+
+
+def _escaped(backslash: re.Match[bytes]) -> bytes:
+    """An escape as it is, a lone backslash doubled."""
+    return backslash[1] or rb"\\"

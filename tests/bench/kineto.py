@@ -71,7 +71,7 @@ OPERATION = """  {{
     }}
   }},
 """
-END = '  {"ph": "i", "name": "Record Window End", "pid": "", "tid": "", "ts": 4459676522690.1}\n]}\n'
+END = '  {"ph": "i", "name": "Record Window End", "pid": "", "tid": "", "ts": 4459676522690}\n]}\n'
 
 
 def make(path: Path, megabytes: int) -> None:
@@ -82,8 +82,10 @@ def make(path: Path, megabytes: int) -> None:
         while file.tell() < megabytes * 10**6:
             block = range(n, n + 2000)
             file.writelines(
-                OPERATION.format(n=n, ts=f"{4458676522690 + 5 * n}.{n % 1000:03d}", name=NAMES[n % 3])
-                for n in block
+                OPERATION.format(
+                    n=i, ts=f"{4458676522690 + 5 * i}.{i % 1000:03d}", name=NAMES[i % 3]
+                )
+                for i in block
             )
             n = block.stop
         file.write(END)

@@ -21,6 +21,7 @@ from tests.forge.kineto_export import export_kineto
 from tests.support import SHARED, assert_adds_up
 
 PUBLIC = SHARED / "public" / "kineto"
+ONE = {"ts": 1, "dur": 9}
 STEP = {"ph": "X", "cat": "user_annotation", "pid": 7, "tid": 7}
 
 
@@ -117,8 +118,8 @@ def test_frames_are_those_of_nsys(tmp_path: Path) -> None:
     events = [
         step(1, 0, 100),
         step(1, 0, 100, cat="gpu_user_annotation"),
-        {**STEP, "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 9, "args": {"External id": 5}},
-        {**STEP, "cat": "python_function", "name": "train.py(3): f", "ts": 1, "dur": 9},
+        {**STEP, "cat": "cpu_op", "name": "aten::mm", **ONE, "args": {"External id": 5}},
+        {**STEP, "cat": "python_function", "name": "train.py(3): f", **ONE},
         call(2, 30),
         call(3, 31, "cudaGraphLaunch"),
         {**call(4, 32), "cat": "cuda_driver"},
