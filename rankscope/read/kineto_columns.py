@@ -82,6 +82,9 @@ ELEMENT_BYTES = {
 }
 """Lower-case names of data types → bytes of an element."""
 
+LATEST_NS = 2**61
+"""In 2043. Differences and sums of times beyond could overflow."""
+
 NOTHING = Args()
 
 
@@ -109,12 +112,10 @@ def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
     start, length = (times(each) for each in ([e.ts for e in events], [e.dur for e in events]))
     if nature == SPAN:
         length = length.fill_null(0)
-    # Too long a time would wrap around; a negative length leaves no end.
-    end = start.cast(pl.Int128) + length.cast(pl.Int128)
     frame = pl.DataFrame(
         {
             "start": start,
-            "end": end.cast(pl.Int64, strict=False).set(length < 0, None),
+            "end": (start + length).set(length < 0, None),
             "category": pl.Series([event.cat for event in events], dtype=pl.String),
             "name": pl.Series([event.name for event in events], dtype=pl.String),
             "external": integers([each.external for each in args]).fill_null(
@@ -187,10 +188,14 @@ def short_name() -> pl.Expr:
 
 
 def times(raw: list[msgspec.Raw]) -> pl.Series:
-    """Microseconds as they stand in the file (numbers, or text) → nanoseconds; else null."""
+    """Microseconds as they stand in the file (numbers, or text) → nanoseconds; else null.
+
+    As decimals: a float has no room for nanoseconds since 1970.
+    """
     text = pl.Series([b"\0".join(raw).decode("utf-8", "replace")]).str.split("\0").explode()
     exact = text.str.strip_chars('" ').cast(pl.Decimal(38, 3), strict=False)
-    return (exact * 1000).cast(pl.Int64, strict=False)
+    time = (exact * 1000).cast(pl.Int64, strict=False)
+    return time.set(time.abs() > LATEST_NS, None)
 
 
 def integers(values: list[Number]) -> pl.Series:

@@ -11,6 +11,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -18,8 +19,8 @@ import msgspec
 
 from rankscope.errors import UnreadableReport
 
-CHUNK_BYTES = 2**23
-LARGEST_BYTES = 2**25
+CHUNK_BYTES = 2**22
+LARGEST_BYTES = 2**24
 """No event, and nothing behind the events, is longer than this in a file that Kineto wrote."""
 
 OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -152,10 +153,10 @@ class EventFile:
         """Whether the file is a bare list, and where its events start; notes what stands before."""
         if not data.strip():
             raise UnreadableReport(f"{self.path}: is empty", hint=COPY_HINT)
-        for found in OPENING.finditer(data):
+        for found in islice(OPENING.finditer(data), TRIES):
             try:
                 self.about.append(_decoded(ABOUT, data[: found.end()] + b"]}"))
-            except Malformed:
+            except (Malformed, msgspec.ValidationError):
                 continue
             return False, found.end()
         if data.lstrip()[:1] == b"[":
@@ -175,9 +176,10 @@ class EventFile:
 
     def _batch(self, data: bytes) -> tuple[list[Event] | None, bytes]:
         """The whole events at the front of `data`, and the rest; None where no border is found."""
-        for border in _last_borders(data):
+        for nth, border in enumerate(_last_borders(data)):
             try:
-                return self._events(b"[" + data[:border] + b"]"), data[border + 1 :]
+                events = self._events(b"[" + data[:border] + b"]", mend=nth == 0)
+                return events, data[border + 1 :]
             except Malformed:
                 continue
         return None, data
@@ -203,12 +205,12 @@ class EventFile:
         except (Malformed, msgspec.ValidationError) as error:
             raise self._damaged() from error
 
-    def _events(self, data: bytes) -> list[Event]:
+    def _events(self, data: bytes, mend: bool = True) -> list[Event]:
         try:
-            return _decoded(EVENTS, data)
+            return _decoded(EVENTS, data, mend)
         except msgspec.ValidationError:
             try:
-                return self._one_by_one(_decoded(RAW_EVENTS, data))
+                return self._one_by_one(_decoded(RAW_EVENTS, data, mend))
             except msgspec.ValidationError as error:
                 raise Malformed from error
 
@@ -251,14 +253,15 @@ def _last_borders(data: bytes) -> list[int]:
         window *= 16
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+def _decoded(decoder: msgspec.json.Decoder[T], data: bytes, mend: bool = True) -> T:
     """Raises `Malformed`, or `ValidationError` where it is JSON of another shape."""
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:
         raise
-    except FAULTS:
-        pass
+    except FAULTS as error:
+        if not mend:
+            raise Malformed from error
     try:
         return decoder.decode(_mended(data))
     except msgspec.ValidationError:

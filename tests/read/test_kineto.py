@@ -218,6 +218,8 @@ def test_events_that_are_none_are_counted_not_trusted(tmp_path: Path) -> None:
         step(2, 5, -5),
         step(3, [1, 2], 5),
         step(4, 10**30, 5),
+        step(4, -9e15, 5),
+        step(4, 5, 9e15),
         {**step(5, 5, 5), "args": [1]},
         {**step(6, 5, 5), "name": {"a": 1}},
         {**step(7, 5, 5), "tid": "nobody"},
