@@ -67,6 +67,17 @@ def test_the_simulated_gpu_job(tmp_path: Path) -> None:
     assert {*flagged.select("rank", "iteration").iter_rows()} == hits
 
 
+def test_the_traces_of_the_pytorch_profiler(tmp_path: Path) -> None:
+    run = rankscope.ingest([SAMPLE.parent / "torch_profiler_2ranks"], tmp_path / "run.duckdb")
+    verdict = run.imbalance().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("periodic", (1,), "load")
+    assert (verdict.period, verdict.iterations) == (5, (3, 8, 13, 18, 23))
+    assert verdict.excess_ns == pytest.approx(150 * MS, rel=0.05)
+    assert_adds_up(run.iterations())
+    slow = run.iterations().filter(pl.col("iteration").is_in(verdict.iterations), rank=0)
+    assert (slow["wait_ns"] > 130 * MS).all()
+
+
 @pytest.mark.parametrize("folder", sorted(path.name for path in SAMPLE.parent.iterdir()))
 def test_each_sample_says_what_it_is(folder: str) -> None:
     readme = SAMPLE.parent / folder / "README.md"
