@@ -27,8 +27,7 @@ KINDS = {
 """Endings of report files → format."""
 
 KINETO_SIGNS = re.compile(
-    rb'"(schemaVersion|deviceProperties|distributedInfo)"\s*:'
-    rb'|"cat"\s*:\s*"(cpu_op|Operator|user_annotation|cuda_runtime|kernel)"'
+    rb'"schemaVersion"\s*:.*"(deviceProperties|distributedInfo|traceEvents)"\s*:', re.DOTALL
 )
 """What the head of a PyTorch profiler trace has, and other JSON (logs, configurations, traces of
 other programs) has not."""

@@ -149,6 +149,7 @@ TRACE = '{"schemaVersion": 1, "traceEvents": []}'
 
 def test_of_json_files_in_a_folder_only_traces_are_reports(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"lr": 0.1}')
+    (tmp_path / "image.json").write_text('{"schemaVersion": 2, "layers": []}')
     (tmp_path / "other.json").write_text('{"traceEvents": [{"ph": "X", "cat": "python"}]}')
     (tmp_path / "trace_0.json").write_text(TRACE)
     (tmp_path / "trace_1.pt.trace.json.gz").write_bytes(gzip.compress(TRACE.encode()))
