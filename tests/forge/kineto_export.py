@@ -90,7 +90,8 @@ def _events(job: Job, record: RankRecord, meta: bool) -> Iterator[Event]:
                "cat": "ac2g", "name": "ac2g"}  # fmt: skip
     for op in record.kernels:
         kernel = KERNELS[op[2]]
-        shape = {"grid": [kernel.grid, 1, 1], "block": [kernel.block, 1, 1]}
+        grid = max(1, round(kernel.grid * op[7]))
+        shape = {"grid": [grid, 1, 1], "block": [kernel.block, 1, 1]}
         args = {**_place(record, op), **shape, **(_group(job, record, op) if meta else {})}
         times = _times(record, op[0], op[1])
         yield _event("kernel", kernel.demangled, who.local_rank, op[3], **times, args=args)
@@ -101,9 +102,8 @@ def _events(job: Job, record: RankRecord, meta: bool) -> Iterator[Event]:
 
 
 def _place(record: RankRecord, op: DeviceOp) -> Event:
-    _, _, _, stream, correlation, _, _ = op
     device = record.identity.local_rank
-    return {"device": device, "context": 1, "stream": stream, "correlation": correlation}
+    return {"device": device, "context": 1, "stream": op[3], "correlation": op[4]}
 
 
 def _group(job: Job, record: RankRecord, op: DeviceOp) -> Event:

@@ -76,6 +76,9 @@ def test_a_job_gives_the_same_numbers_in_both_formats(tmp_path: Path, name: str)
         for run in runs
     )
     assert_same(one, other)
+    one, other = (run.sql("select * from activities").sort(pl.all()) for run in runs)
+    assert one.height
+    assert_same(one, other)
     sentences = [run.imbalance().verdict.sentence for run in runs]
     assert sentences[0] == sentences[1]
 
