@@ -135,7 +135,9 @@ class EventFile:
                     yield batch
                 elif len(pending) > LARGEST_BYTES:
                     raise self._damaged()
-            yield self._last(pending, listed)
+            last = self._last(pending, listed)
+            self.events += len(last)
+            yield last
 
     def _read(self, file: BinaryIO, count: int) -> bytes:
         try:
