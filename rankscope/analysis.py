@@ -12,6 +12,7 @@ from rankscope.align.pairing import pair_iterations, renumbered
 from rankscope.communication import Communication
 from rankscope.compare import imbalance as compare_scores
 from rankscope.compare.doubts import Standing, doubt, obstacle
+from rankscope.compare.evidence import Evidence
 from rankscope.compare.flags import flag
 from rankscope.compare.iterations import by_iteration
 from rankscope.compare.metrics import METRICS
@@ -24,7 +25,7 @@ from rankscope.compare.problems import (
 )
 from rankscope.compare.roles import Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Selection, choose_clock, select
-from rankscope.compare.verdict import Evidence, inconclusive, judge
+from rankscope.compare.verdict import inconclusive, judge
 from rankscope.compare.waits import Waits
 from rankscope.compare.what_if import Replay, Target, scenarios
 from rankscope.errors import ReportError, UsageError

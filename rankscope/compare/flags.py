@@ -16,6 +16,15 @@ LEAST_Z = 3.5
 MAD_FLOOR = 0.005
 """The MAD counts as at least this share of the median: it can be 0."""
 
+AROUND = 7
+"""Iterations around one whose median tells what is usual there."""
+
+ROBUST = 1.4826
+"""MAD → standard deviation of a normal distribution."""
+
+CLEARLY = 5.0
+"""Standard deviations of the noise that nothing exceeds by chance, however many ranks there are."""
+
 FEW_RANKS = 4
 """With fewer ranks of a role their spread says nothing; a bootstrap interval decides."""
 
@@ -35,14 +44,15 @@ def flag(wide: pl.DataFrame, metric: str) -> pl.DataFrame:
         metric: `work`, or a phase where work is unknown.
 
     Returns:
-        rank, role, iteration, excess_ns (null where unknown), length_ns (the role's median
-        iteration), flagged, cause (phase with the largest excess, where flagged) and
-        cause_excess_ns.
+        rank, role, iteration, excess_ns (null where unknown), sudden_ns (the excess over the
+        rank's own in the iterations around), length_ns (the role's median iteration), flagged,
+        clear (flagged for a sudden excess that noise does not explain), cause (phase with the
+        largest excess, where flagged) and cause_excess_ns.
     """
     phases = [name for name in PHASE_METRICS if f"{name}_ns" in wide.columns]
     role = ["role", "iteration"]
     value = pl.col(f"{metric}_ns")
-    frame = wide.with_columns(
+    frame = wide.sort("rank", "iteration").with_columns(
         excess_ns=value - lower_median(value).over(role),
         length_ns=lower_median(pl.col("iteration_ns")).over(role),
         members=value.count().over(role),
@@ -51,6 +61,7 @@ def flag(wide: pl.DataFrame, metric: str) -> pl.DataFrame:
             for name in phases
         },
     )
+    frame = frame.with_columns(sudden_ns=_sudden(pl.col("excess_ns")).over("rank"))
     matters = pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns")
     own = modified_z(value, ["rank"]) > LEAST_Z
     others = modified_z(value, role) > LEAST_Z
@@ -64,8 +75,11 @@ def flag(wide: pl.DataFrame, metric: str) -> pl.DataFrame:
         pl.col(f"{name}_ns").is_not_null() for name in phases if name != "other"
     )
     return (
-        frame.with_columns(flagged=(matters & stands_out).fill_null(False), largest=largest)
+        frame.with_columns(
+            flagged=(matters & (stands_out | _beyond_noise())).fill_null(False), largest=largest
+        )
         .with_columns(
+            clear=(pl.col("flagged") & _beyond_noise()).fill_null(False),
             cause=pl.when(pl.col("flagged") & told_apart).then(
                 pl.coalesce(
                     pl.when(pl.col(f"{name}_excess") == largest).then(pl.lit(name))
@@ -79,13 +93,32 @@ def flag(wide: pl.DataFrame, metric: str) -> pl.DataFrame:
             "role",
             "iteration",
             "excess_ns",
+            "sudden_ns",
             "length_ns",
             "flagged",
+            "clear",
             "cause",
             "cause_excess_ns",
             *(f"{name}_excess" for name in phases),
         )
     )
+
+
+def _sudden(excess: pl.Expr) -> pl.Expr:
+    """The excess over the rank's running median: slow changes of speed do not count."""
+    return excess - excess.rolling_median(AROUND, min_samples=1, center=True)
+
+
+def _beyond_noise() -> pl.Expr:
+    """Whether a sudden excess is more than 5 % of the iteration and than noise makes it.
+
+    The noise is that of all ranks and iterations together.
+    """
+    sudden = pl.col("sudden_ns")
+    noise = pl.max_horizontal(
+        ROBUST * (sudden - sudden.median()).abs().median(), MAD_FLOOR * pl.col("length_ns")
+    )
+    return (sudden > LEAST_EXCESS * pl.col("length_ns")) & (sudden > CLEARLY * noise)
 
 
 def lower_median(value: pl.Expr) -> pl.Expr:

@@ -34,21 +34,27 @@ def pattern(mine: pl.DataFrame, numbers: list[int]) -> Pattern:
     """The class of one accused rank.
 
     Small flags among large ones are noise beside the pattern: what counts for the class is at
-    least half of the upper quartile of its flagged excess.
+    least half of the upper quartile of its flagged excess, or, where some of it is clear of noise,
+    of its clear excess over its own usual.
 
     Args:
         mine: the rank's rows of `flags.flag`.
         numbers: the chosen iterations, ascending.
     """
-    flagged = mine.filter("flagged")
-    limit = flagged["excess_ns"].quantile(0.75, "higher") or 0
-    large = flagged.filter(pl.col("excess_ns") >= limit / 2)["iteration"].sort().to_list()
+    clear = mine.filter("clear")
+    amount = "excess_ns" if clear.is_empty() else "sudden_ns"
+    hits = mine.filter("flagged") if clear.is_empty() else clear
+    limit = hits[amount].quantile(0.75, "higher") or 0
+    among = mine.filter("flagged") if clear.is_empty() else mine
+    large = among.filter(pl.col(amount) >= limit / 2)["iteration"].sort().to_list()
     period = _period(large, len(numbers))
     if period is not None:
         return Pattern("periodic", large, period)
     matters = mine.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
     slow = matters["iteration"].sort().to_list()
-    if len(slow) >= PERSISTENT * len(numbers):
+    usual = mine["excess_ns"].median()
+    little = not clear.is_empty() and isinstance(usual, float) and usual < limit / 2
+    if len(slow) >= PERSISTENT * len(numbers) and not little:
         return Pattern("persistent", slow, since=_since(slow, numbers))
     since = _since(slow, numbers)
     if since is not None:

@@ -2,62 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from statistics import NormalDist
-
 import polars as pl
 
+from rankscope.compare.accuse import (
+    LEAST_COST,
+    LONE_SPIKE,
+    MAJORITY,
+    accused_ranks,
+    always_slow,
+    outliers,
+)
 from rankscope.compare.cause import findings, told
+from rankscope.compare.evidence import Evidence, gain_over_rest, rows_of, summed, time_of
 from rankscope.compare.flags import (
     FEW_RANKS,
     LEAST_EXCESS,
-    LEAST_Z,
     lower_median,
-    modified_z,
-    surely_slow,
 )
-from rankscope.compare.pattern import PERSISTENT, Pattern, interval, pattern
+from rankscope.compare.pattern import Pattern, interval, pattern
 from rankscope.compare.problems import listed
 from rankscope.compare.structure import heavy_role, whole_hosts
 from rankscope.compare.words import accusation, ms, plural, who
 from rankscope.records import Verdict
-
-LEAST_COST = 0.01
-"""Share of the time that a rank's flagged excess must cost before the rank is accused."""
-
-MAJORITY = 0.5
-"""A rank that holds this share of all flagged excess is not one of many."""
-
-LONE_SPIKE = 0.2
-"""An excess in a single iteration must be at least this share of it: noise spikes too."""
-
-STRONG = 0.10
-"""Flags that are usually weaker than this share of the iteration must be worth mending."""
-
-UNLIKELY = 0.001
-"""Chance of so many flags on one rank if they fell anywhere, over all ranks."""
 
 MANY = 0.25
 """Share of the ranks from which on slow ranks are a group, not stragglers."""
 
 ROTATING_COST = 0.02
 ROTATING_RANKS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a verdict rests on."""
-
-    flags: pl.DataFrame  # as `flags.flag` returns it
-    wide: pl.DataFrame  # rank, role, iteration, `<metric>_ns`
-    metric: str  # what was flagged: work, or load where work is unknown
-    hosts: dict[int, str | None]
-    missing: int  # ranks of the job that no report is of
-    activities: pl.DataFrame  # ACTIVITIES
-    replicas: bool  # it is known that the ranks of a role do the same work
-    replayed: Callable[[tuple[int, ...], list[int]], int | None]
-    """Time saved if the ranks were at their role's median in the iterations; None: unknown."""
 
 
 def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdict:
@@ -74,18 +46,18 @@ def judge(evidence: Evidence) -> Verdict:
     flagged = evidence.flags.filter("flagged")
     numbers = evidence.flags["iteration"].unique().sort().to_list()
     count = len(numbers)
-    total = _total(evidence.flags)
+    total = time_of(evidence.flags)
     ranks = evidence.flags["rank"].n_unique()
-    slow = _always_slow(evidence.flags, count)
+    slow = always_slow(evidence.flags, count)
     group = slow if len(slow) >= max(MANY * ranks, 2) else []
-    accused = _accused(evidence, ranks, total)
+    accused = accused_ranks(evidence, ranks, total)
     minority = 2 * len(group) < ranks and evidence.replicas
     if group and minority and whole_hosts(group, evidence.hosts):
         accused = [*accused, *(rank for rank in group if rank not in accused)]
         group = []  # their host, for they do what the others do
     if not group:
-        accused += [rank for rank in _outliers(evidence.flags, slow) if rank not in accused]
-    patterns = {rank: pattern(_of(evidence.flags, rank), numbers) for rank in accused}
+        accused += [rank for rank in outliers(evidence.flags, slow) if rank not in accused]
+    patterns = {rank: pattern(rows_of(evidence.flags, rank), numbers) for rank in accused}
     # One of a group that is slow all the time stands out only if it is slow in another way.
     accused = [rank for rank in accused if rank not in group or patterns[rank].kind != "persistent"]
     if accused:
@@ -95,66 +67,11 @@ def judge(evidence: Evidence) -> Verdict:
     heavy = heavy_role(evidence.wide, evidence.metric)
     if heavy is not None:
         return _structural(*heavy, evidence, count, total)
-    cost = _sum(flagged["excess_ns"]) / total if total else 0.0
-    if cost >= ROTATING_COST and flagged["rank"].n_unique() >= ROTATING_RANKS:
-        return _rotating(flagged, count, cost)
+    sudden = flagged.filter(pl.col("sudden_ns") > LEAST_EXCESS * pl.col("length_ns"))
+    cost = summed(sudden["excess_ns"]) / total if total else 0.0
+    if cost >= ROTATING_COST and sudden["rank"].n_unique() >= ROTATING_RANKS:
+        return _rotating(sudden, count, cost)
     return _balanced(evidence, flagged, count)
-
-
-def _of(flags: pl.DataFrame, rank: int) -> pl.DataFrame:
-    return flags.filter(pl.col("rank") == rank)
-
-
-def _accused(evidence: Evidence, ranks: int, total: int) -> list[int]:
-    """Ranks whose flags cost something and did not fall on them by chance, worst first."""
-    flagged = evidence.flags.filter("flagged")
-    every = _sum(flagged["excess_ns"])
-    found = []
-    for rank, excess, count, highest, usual in (
-        flagged.group_by("rank")
-        .agg(
-            excess=pl.col("excess_ns").sum(),
-            count=pl.len(),
-            highest=(pl.col("excess_ns") / pl.col("length_ns")).max(),
-            usual=(pl.col("excess_ns") / pl.col("length_ns")).median(),
-        )
-        .sort("excess", "rank", descending=[True, False])
-        .iter_rows()
-    ):
-        if excess < LEAST_COST * total or (count == 1 and highest < LONE_SPIKE):
-            continue
-        iterations = _of(flagged, rank)["iteration"].to_list()
-        gain = _gain(evidence, (rank,), iterations)
-        if usual < STRONG and gain is not None and gain < LEAST_COST * total:
-            continue  # little each time, and others are nearly as slow then: drifting speeds
-        if excess >= MAJORITY * every or _tail(count, flagged.height, ranks) * ranks < UNLIKELY:
-            found.append(int(rank))
-    return found
-
-
-def _always_slow(flags: pl.DataFrame, count: int) -> list[int]:
-    """Ranks that are surely slow on average, and slow in most iterations."""
-    often = (
-        flags.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
-        .group_by("rank")
-        .len()
-        .filter(pl.col("len") >= PERSISTENT * count)
-    )
-    return surely_slow(flags.join(often, on="rank", how="semi"))
-
-
-def _outliers(flags: pl.DataFrame, slow: list[int]) -> list[int]:
-    """Those of the surely slow ranks whose mean excess lies apart from the other ranks'."""
-    means = flags.group_by("rank").agg(excess=pl.col("excess_ns").mean()).sort("rank")
-    apart = means.filter(modified_z(pl.col("excess"), []) > LEAST_Z)["rank"].to_list()
-    return [rank for rank in slow if rank in apart]
-
-
-def _tail(count: int, flags: int, ranks: int) -> float:
-    """Chance that at least `count` of `flags` fall on one given rank of `ranks` (normal tail)."""
-    mean = flags / ranks
-    deviation = (mean * (1 - 1 / ranks)) ** 0.5
-    return 1.0 if deviation == 0 else 1 - NormalDist(mean, deviation).cdf(count - 0.5)
 
 
 def _accusation(
@@ -165,7 +82,7 @@ def _accusation(
     total: int,
 ) -> Verdict:
     """The class of the worst rank, with others that are slow in the same way."""
-    mine = {rank: _of(evidence.flags, rank) for rank in accused}
+    mine = {rank: rows_of(evidence.flags, rank) for rank in accused}
     worst = accused[0]
     found = patterns[worst]
     causes = {rank: _cause(mine[rank], [rank], patterns[rank].iterations) for rank in accused}
@@ -180,14 +97,14 @@ def _accusation(
     chosen = pl.concat(
         [mine[rank].filter(pl.col("iteration").is_in(patterns[rank].iterations)) for rank in ranks]
     )
-    excess = round(_sum(chosen["excess_ns"]) / chosen.height)
+    excess = round(summed(chosen["excess_ns"]) / chosen.height)
     theirs = evidence.flags.filter(pl.col("role").is_in(chosen["role"].unique().implode()))
     typical = int(theirs.select(lower_median(pl.col("length_ns"))).item())
     cause, share = causes[worst]
     hosts = whole_hosts(ranks, evidence.hosts)
     whose = who(ranks, evidence.hosts, hosts)
     gain = evidence.replayed(ranks, iterations)
-    gain = _gain(evidence, ranks, iterations) if gain is None else gain
+    gain = gain_over_rest(evidence, ranks, iterations) if gain is None else gain
     why = findings(
         evidence.activities,
         dict(evidence.wide.select("rank", "role").unique().iter_rows()),
@@ -241,26 +158,14 @@ def _cause(
 def _largest(mine: pl.DataFrame) -> tuple[str | None, float]:
     """The phase with most of `excess_ns`, and its share."""
     sums = {
-        name.removesuffix("_excess"): _sum(mine[name].drop_nulls())
+        name.removesuffix("_excess"): summed(mine[name].drop_nulls())
         for name in mine.columns
         if name.endswith("_excess")
     }
     if not sums:
         return None, 0.0
     cause = max(sums, key=lambda name: sums[name])
-    return cause, min(1.0, sums[cause] / max(_sum(mine["excess_ns"]), 1))
-
-
-def _gain(evidence: Evidence, ranks: tuple[int, ...], iterations: list[int]) -> int | None:
-    """Time saved if the ranks had been like the slowest of the others in those iterations."""
-    if evidence.metric != "work":
-        return None
-    work = evidence.wide.filter(pl.col("iteration").is_in(iterations))
-    theirs = pl.col("rank").is_in(ranks)
-    per = work.group_by("iteration").agg(
-        slowest=pl.col("work_ns").max(), rest=pl.col("work_ns").filter(~theirs).max()
-    )
-    return _sum((per["slowest"] - per["rest"]).drop_nulls())
+    return cause, min(1.0, sums[cause] / max(summed(mine["excess_ns"]), 1))
 
 
 def _reserve(evidence: Evidence) -> str:
@@ -295,7 +200,7 @@ def _group(slow: list[int], evidence: Evidence) -> Verdict:
     """Many ranks that are slow in nearly every iteration: a slow host, or work given to them."""
     ranks = evidence.flags["rank"].unique().to_list()
     theirs = evidence.flags.filter(pl.col("rank").is_in(slow))
-    excess = round(_sum(theirs["excess_ns"]) / theirs.height)
+    excess = round(summed(theirs["excess_ns"]) / theirs.height)
     typical = int(evidence.flags.select(lower_median(pl.col("length_ns"))).item())
     cause, share = _cause(theirs, slow, theirs["iteration"].unique().to_list())
     hosts = whole_hosts(slow, evidence.hosts)
@@ -318,7 +223,7 @@ def _structural(
     """A role that needs more than the others in most iterations."""
     ranks = evidence.wide.filter(pl.col("role") == role)["rank"].unique().sort().to_list()
     hit = apart.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
-    excess = round(_sum(hit["excess_ns"]) / hit.height)
+    excess = round(summed(hit["excess_ns"]) / hit.height)
     typical = int(apart.select(lower_median(pl.col("length_ns"))).item())
     cause, share = _largest(hit)
     return Verdict(
@@ -338,7 +243,7 @@ def _structural(
 def _rotating(flagged: pl.DataFrame, count: int, cost: float) -> Verdict:
     iterations = flagged["iteration"].unique().sort().to_list()
     ranks = flagged["rank"].n_unique()
-    excess = round(_sum(flagged["excess_ns"]) / flagged.height)
+    excess = round(summed(flagged["excess_ns"]) / flagged.height)
     causes = flagged["cause"].drop_nulls().value_counts(sort=True)
     cause = None if causes.is_empty() else causes["cause"][0]
     return Verdict(
@@ -370,13 +275,3 @@ def _balanced(evidence: Evidence, flagged: pl.DataFrame, count: int) -> Verdict:
         sentence=f"Balanced: over {count} iterations of {ranks} ranks {rest}{few}.",
         next="look for time that all ranks spend alike: rankscope imbalance --by phase",
     )  # fmt: skip
-
-
-def _total(flags: pl.DataFrame) -> int:
-    """The chosen iterations' time: the sum of the median rank's iterations."""
-    per = flags.group_by("iteration").agg(pl.col("length_ns").max())
-    return _sum(per["length_ns"])
-
-
-def _sum(values: pl.Series) -> int:
-    return int(values.sum() or 0)

@@ -1,0 +1,98 @@
+"""Which ranks hold more of the excess than chance gives a rank (method section 9)."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import polars as pl
+
+from rankscope.compare.evidence import Evidence, gain_over_rest, rows_of, summed
+from rankscope.compare.flags import LEAST_EXCESS, LEAST_Z, modified_z, surely_slow
+from rankscope.compare.pattern import PERSISTENT
+
+LEAST_COST = 0.01
+"""Share of the time that a rank's flagged excess must cost before the rank is accused."""
+
+CLEAR_COST = 0.005
+"""The same for excess that is clear of noise."""
+
+MAJORITY = 0.5
+"""A rank that holds this share of all flagged excess is not one of many."""
+
+LONE_SPIKE = 0.2
+"""An excess in a single iteration must be at least this share of it: noise spikes too."""
+
+STRONG = 0.10
+"""Flags that are usually weaker than this share of the iteration must be worth mending."""
+
+UNLIKELY = 0.001
+"""Chance of so many flags on one rank if they fell anywhere, over all ranks."""
+
+
+def accused_ranks(evidence: Evidence, ranks: int, total: int) -> list[int]:
+    """Ranks whose flags cost something and did not fall on them by chance, worst first.
+
+    What is clear of noise need not cost as much as what is merely flagged.
+    """
+    flagged = evidence.flags.filter("flagged")
+    surely = _owners(flagged.filter("clear"), ranks, CLEAR_COST * total)
+    found = [
+        rank
+        for rank in _owners(flagged, ranks, LEAST_COST * total)
+        if rank not in surely and _worth_it(evidence, rank, total)
+    ]
+    return surely + found
+
+
+def _owners(flagged: pl.DataFrame, ranks: int, least: float) -> list[int]:
+    """Ranks with at least `least` of the flagged excess, and more of it than chance gives one."""
+    every = summed(flagged["excess_ns"])
+    found = []
+    for rank, excess, count, highest in (
+        flagged.group_by("rank")
+        .agg(
+            excess=pl.col("excess_ns").sum(),
+            count=pl.len(),
+            highest=(pl.col("excess_ns") / pl.col("length_ns")).max(),
+        )
+        .sort("excess", "rank", descending=[True, False])
+        .iter_rows()
+    ):
+        if excess < least or (count == 1 and highest < LONE_SPIKE):
+            continue
+        if excess >= MAJORITY * every or _tail(count, flagged.height, ranks) * ranks < UNLIKELY:
+            found.append(int(rank))
+    return found
+
+
+def _worth_it(evidence: Evidence, rank: int, total: int) -> bool:
+    """Whether it is more than drifting speeds: little each time, and others nearly as slow then."""
+    mine = rows_of(evidence.flags.filter("flagged"), rank)
+    usual = mine.select((pl.col("excess_ns") / pl.col("length_ns")).median()).item()
+    gain = gain_over_rest(evidence, (rank,), mine["iteration"].to_list())
+    return usual >= STRONG or gain is None or gain >= LEAST_COST * total
+
+
+def always_slow(flags: pl.DataFrame, count: int) -> list[int]:
+    """Ranks that are surely slow on average, and slow in most iterations."""
+    often = (
+        flags.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
+        .group_by("rank")
+        .len()
+        .filter(pl.col("len") >= PERSISTENT * count)
+    )
+    return surely_slow(flags.join(often, on="rank", how="semi"))
+
+
+def outliers(flags: pl.DataFrame, slow: list[int]) -> list[int]:
+    """Those of the surely slow ranks whose mean excess lies apart from the other ranks'."""
+    means = flags.group_by("rank").agg(excess=pl.col("excess_ns").mean()).sort("rank")
+    apart = means.filter(modified_z(pl.col("excess"), []) > LEAST_Z)["rank"].to_list()
+    return [rank for rank in slow if rank in apart]
+
+
+def _tail(count: int, flags: int, ranks: int) -> float:
+    """Chance that at least `count` of `flags` fall on one given rank of `ranks` (normal tail)."""
+    mean = flags / ranks
+    deviation = (mean * (1 - 1 / ranks)) ** 0.5
+    return 1.0 if deviation == 0 else 1 - NormalDist(mean, deviation).cdf(count - 0.5)
