@@ -13,8 +13,8 @@ from pathlib import Path
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.records import ReportFile
 
-REPORT, SQLITE, PARQUETDIR = "nsys-report", "nsys-sqlite", "nsys-parquetdir"
-RAW, KINETO = "nsys-raw", "kineto"
+REPORT, SQLITE, RAW, KINETO = "nsys-report", "nsys-sqlite", "nsys-raw", "kineto"
+PARQUETDIR, ARROWDIR = "nsys-parquetdir", "nsys-arrowdir"
 
 KINDS = {
     ".nsys-rep": REPORT,
@@ -34,13 +34,13 @@ other programs) has not."""
 
 HEAD_BYTES = 2**16
 
-PARQUET_END = "_pqtdir"
-"""How the name of a folder of Parquet files ends."""
+FOLDERS = {"_pqtdir": PARQUETDIR, "_arwdir": ARROWDIR}
+"""How the names of export folders end → format."""
 
 NAMED = [end for end, kind in KINDS.items() if kind != RAW]
 """Endings that a report may be named by; raw records only to be refused with the remedy."""
 
-PREFERENCE = (SQLITE, PARQUETDIR, REPORT, RAW, KINETO)
+PREFERENCE = (SQLITE, PARQUETDIR, ARROWDIR, REPORT, RAW, KINETO)
 """Of one report's forms the one to read: an export spares exporting, and SQLite holds most."""
 
 
@@ -78,7 +78,7 @@ def discover(
     if not found:
         raise UsageError(
             f"no reports found in {', '.join(str(path) for path in paths)}",
-            hint=f"reports end in {', '.join(NAMED)} or {PARQUET_END}; of .json files in folders "
+            hint=f"reports end in {', '.join([*NAMED, *FOLDERS])}; of .json files in folders "
             "only traces of the PyTorch profiler count",
         )
     forms: dict[Path, list[ReportFile]] = {}
@@ -96,8 +96,9 @@ def _best(forms: list[ReportFile]) -> ReportFile:
 
 def _stem(path: Path) -> Path:
     """What a report and its exports have in common."""
-    if path.name.endswith(PARQUET_END):
-        return path.with_name(path.name.removesuffix(PARQUET_END))
+    for ending in FOLDERS:
+        if path.name.endswith(ending):
+            return path.with_name(path.name.removesuffix(ending))
     kind = _kind(path)
     if kind == KINETO:  # the same trace, packed or not
         return path.with_suffix("") if path.suffix.lower() == ".gz" else path
@@ -152,8 +153,8 @@ def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tup
     if not path.is_dir():  # what the user names himself is taken for a report
         yield path, _kind(path) or SQLITE
         return
-    if path.name.endswith(PARQUET_END):
-        yield path, PARQUETDIR
+    if kind := _folder_kind(path.name):
+        yield path, kind
         return
     seen: set[tuple[int, int]] = set()
 
@@ -171,13 +172,18 @@ def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tup
             continue
         seen.add((status.st_dev, status.st_ino))
         yield from (
-            (Path(folder) / name, PARQUETDIR) for name in subfolders if name.endswith(PARQUET_END)
+            (Path(folder) / name, kind) for name in subfolders if (kind := _folder_kind(name))
         )
-        subfolders[:] = sorted(name for name in subfolders if not name.endswith(PARQUET_END))
+        subfolders[:] = sorted(name for name in subfolders if not _folder_kind(name))
         for file in (Path(folder) / name for name in sorted(names)):
             kind = _kind(file)
             if kind is not None and (kind != KINETO or _is_trace(file)):
                 yield file, kind
+
+
+def _folder_kind(name: str) -> str | None:
+    """The format of an export folder of that name; None for any other folder."""
+    return next((kind for ending, kind in FOLDERS.items() if name.endswith(ending)), None)
 
 
 def describe(path: Path, kind: str) -> ReportFile:
@@ -193,7 +199,7 @@ def describe(path: Path, kind: str) -> ReportFile:
             f"{os.fsencode(path)!r}: its name is not UTF-8", hint="rename it"
         ) from error
     try:
-        if kind == PARQUETDIR:
+        if kind in FOLDERS.values():
             files = [entry.stat() for entry in os.scandir(path) if entry.is_file()]
             newest = max((status.st_mtime_ns for status in files), default=0)
             return ReportFile(path, kind, sum(status.st_size for status in files), newest)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
 
 from rankscope import read
-from rankscope.errors import NoIterations, UsageError
-from rankscope.identify import identities, name_disagrees, pattern
+from rankscope.errors import NoIterations
+from rankscope.identify import DEVICE, PID, identities, name_disagrees, pattern, process_ranks
 from rankscope.measure.rank import RankDetail, detail_rank, measure_rank
 from rankscope.records import (
     Problem,
@@ -19,10 +20,13 @@ from rankscope.records import (
     Trace,
 )
 from rankscope.schema import OPERATORS
-from rankscope.segment import Found, find_iterations, whole_capture
-from rankscope.vocabulary import Vocabulary, vocabulary
+from rankscope.segment import SURE, Found, Steps, find_iterations, find_steps, whole_capture
+from rankscope.vocabulary import Vocabulary, kernel_operation, vocabulary
 
 SHOWN_NAMES = 8
+
+SPECIAL = ("auto", "whole")
+"""Values of --iteration that are no patterns."""
 
 PROFILER_HINT = (
     "call prof.step() after every iteration; in this trace, --iteration '^Optimizer\\.step#' ends "
@@ -40,6 +44,7 @@ class Segmented:
     named: pl.DataFrame  # RANGES with the columns of MEANINGS
     found: dict[int, Found]  # process → its iterations
     whose: list[RankIdentity]
+    steps: dict[int, Steps]  # process → how its iterations were found, where nothing names them
 
 
 def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
@@ -50,33 +55,17 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
         NoIterations: nothing in it is named like an iteration.
         UnknownRank, RankConflict: whose it is cannot be told.
     """
-    if options.iteration == "auto":
-        raise UsageError(
-            "--iteration auto cannot find steps without markers yet",
-            hint="name the ranges: --iteration 'my_step_(\\d+)', or take --iteration whole",
-        )
-    whole = options.iteration == "whole"
-    words = vocabulary(ShapingOptions(phases=options.phases) if whole else options)
+    special = options.iteration in SPECIAL
+    words = vocabulary(ShapingOptions(phases=options.phases) if special else options)
     trace = read.read(file)
     named = trace.ranges.join(
         words.meanings(trace.ranges), on=["domain", "name"], how="left", nulls_equal=True
     )
-    work_ends = dict(trace.device_work.group_by("process").agg(pl.col("end").max()).iter_rows())
-    found = {
-        process: iterations
-        for (process,), ranges in named.partition_by("process", as_dict=True).items()
-        if (
-            iterations := whole_capture(ranges, work_ends.get(process))
-            if whole
-            else find_iterations(ranges, trace.facts.duration_ns)
-        )
-    }
-    if not found:
-        raise _no_iterations(file, trace.ranges, options)
+    found, steps = _iterations(file, named, trace, options)
     whose = identities(
-        file.path, trace.facts, found, trace.process_ranks, pattern(options.rank_pattern)
+        file.path, trace.facts, found, process_ranks(trace), pattern(options.rank_pattern)
     )
-    return Segmented(trace, words, named, found, whose)
+    return Segmented(trace, words, named, found, whose, steps)
 
 
 def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
@@ -113,6 +102,19 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         for identity in whose
         if (spelled := name_disagrees(file.path, identity)) is not None
     ]
+    if whose[0].evidence in (DEVICE, PID):
+        problems.append(
+            Problem(
+                "ranks-by-order",
+                f"{file.path.name} does not say which rank is which: its processes are numbered "
+                + ("by the device each uses" if whose[0].evidence == DEVICE else "by process id")
+                + ", as a launcher on one host starts them; check before you accuse one",
+                tuple(identity.rank for identity in whose),
+            )
+        )
+    problems += [
+        _found_steps(report.steps[each.process], each.rank) for each in whose if report.steps
+    ]
     if trace.broken_rows:
         problems.append(
             Problem(
@@ -140,6 +142,68 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     )
 
 
+def _iterations(
+    file: ReportFile, named: pl.DataFrame, trace: Trace, options: ShapingOptions
+) -> tuple[dict[int, Found], dict[int, Steps]]:
+    """The iterations of each process that has some, and the steps they are where found so."""
+    by_process = {
+        int(process): ranges
+        for (process,), ranges in named.partition_by("process", as_dict=True).items()
+    }
+    work = {
+        int(process): part
+        for (process,), part in trace.device_work.partition_by("process", as_dict=True).items()
+    }
+    if options.iteration == "auto":
+        nothing = (named.clear(), trace.device_work.clear())
+        steps = {
+            process: find_steps(
+                by_process.get(process, nothing[0]),
+                work.get(process, nothing[1]),
+                kernel_operation(),
+            )
+            for process in by_process | work
+        }
+        sure = {process: each for process, each in steps.items() if each.confidence >= SURE}
+        if not sure:
+            raise _no_steps(file, steps.values())
+        return {process: each.found for process, each in sure.items() if each.found}, sure
+    whole = options.iteration == "whole"
+    found = {
+        process: iterations
+        for process, ranges in by_process.items()
+        if (
+            iterations := whole_capture(
+                ranges, int(work[process]["end"].to_numpy().max()) if process in work else None
+            )
+            if whole
+            else find_iterations(ranges, trace.facts.duration_ns)
+        )
+    }
+    if not found:
+        raise _no_iterations(file, trace.ranges, options)
+    return found, {}
+
+
+def _found_steps(steps: Steps, rank: int) -> Problem:
+    return Problem(
+        "steps-found",
+        f"iterations are steps found in the {steps.source}, where {steps.confidence:.0%} of a step "
+        "recurs in the next; ranges around them are surer",
+        (rank,),
+    )
+
+
+def _no_steps(file: ReportFile, steps: Iterable[Steps]) -> NoIterations:
+    best = max((each.confidence for each in steps), default=0.0)
+    return NoIterations(
+        f"{file.path}: no steps found: at best {best:.0%} of what it does recurs, and "
+        f"{SURE:.0%} are needed",
+        hint="capture at least four steps, or annotate them "
+        "(torch.cuda.nvtx.range_push(f'step {i}')); or take the capture as one: --iteration whole",
+    )
+
+
 def _no_iterations(file: ReportFile, ranges: pl.DataFrame, options: ShapingOptions) -> NoIterations:
     """The error that shows which names there are."""
     annotations = ranges.filter(pl.col("domain") != OPERATORS)
@@ -150,7 +214,8 @@ def _no_iterations(file: ReportFile, ranges: pl.DataFrame, options: ShapingOptio
             hint="profile with ProfilerActivity.CPU, and call prof.step() after every iteration"
             if by_profiler
             else "annotate the training loop (torch.cuda.nvtx.range_push(f'step {i}')) and profile "
-            "with --trace=nvtx; or take the capture as one: --iteration whole",
+            "with --trace=nvtx; or have steps found: --iteration auto; or take the capture as "
+            "one: --iteration whole",
         )
     stems = (ranges if annotations.is_empty() else annotations).select(
         pl.col("name").str.replace_all(r"\d+", "N").str.slice(0, 60)
@@ -163,5 +228,5 @@ def _no_iterations(file: ReportFile, ranges: pl.DataFrame, options: ShapingOptio
         hint=PROFILER_HINT
         if by_profiler and not options.iteration
         else "name the iterations with --iteration 'REGEX' (its first group is the number), the "
-        "phases with --phase forward='REGEX'",
+        "phases with --phase forward='REGEX'; or have steps found: --iteration auto",
     )

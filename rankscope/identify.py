@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import polars as pl
+
 from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
-from rankscope.records import CaptureFacts, Claim, RankIdentity
+from rankscope.records import CaptureFacts, Claim, RankIdentity, Trace
 
 RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?(\d{1,7})(?!\d)", re.IGNORECASE)
 """A file name that says `rank` before the number."""
@@ -25,6 +27,11 @@ ENDS = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$", re.IGNORECASE)
 
 NAME_HINT = "say where it stands in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
 
+PID_HINT = "or have them numbered in the order of process ids: --rank-pattern '(?P<pid>\\d+)'"
+
+MPI_TRACE, JAX, DEVICE, PID = "MPI trace", "JAX process", "device order", "process id order"
+"""What tells the processes of one report apart, most trusted first."""
+
 CLOCK_SLACK_NS = 60 * 10**9
 """Captures of one job overlap in UTC, up to this much for the hosts' clocks."""
 
@@ -33,7 +40,8 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
     """The user's `--rank-pattern`, checked.
 
     Raises:
-        UsageError: no regular expression, or none with a group `rank`.
+        UsageError: no regular expression, or none with a group `rank` (or `pid`: then the
+            processes of one report are numbered in the order of their ids).
     """
     if text is None:
         return None
@@ -44,7 +52,7 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
             f"--rank-pattern {text!r} is not a regular expression ({error})",
             hint="quote it for the shell",
         ) from error
-    if not {"rank", "local"} & compiled.groupindex.keys():
+    if not {"rank", "local", "pid"} & compiled.groupindex.keys():
         raise UsageError(
             f"--rank-pattern {text!r} has no group named rank", hint=NAME_HINT.split(": ")[1]
         )
@@ -63,7 +71,7 @@ def claims_for_report(
         RankConflict: variables that speak of one world disagree.
         UsageError: the user's pattern does not fit the path.
     """
-    if own is not None:
+    if own is not None and "pid" not in own.groupindex:
         return (_by_pattern(path, own),)
     first = next(iter(facts.environment), None)
     for other in facts.environment[1:]:
@@ -79,11 +87,38 @@ def claims_for_report(
     return (*facts.environment, *(() if named is None else (named,)))
 
 
+def process_ranks(trace: Trace) -> dict[str, dict[int, int]]:
+    """What a report tells of its processes' ranks: source → process → rank.
+
+    By the profiler's MPI trace; by JAX, which writes `process=N` into its ranges; and, where
+    several processes use one device each, all different and counted from 0, by the device, which
+    is the local rank wherever a launcher starts one process a device.
+    """
+    names = trace.ranges.select("process", "name").unique()
+    jax = (
+        names.select("process", rank=pl.col("name").str.extract(r"\bprocess=(\d{1,7})\b"))
+        .drop_nulls()
+        .group_by("process")
+        .agg(pl.col("rank").cast(pl.Int64).unique())
+        .filter(pl.col("rank").list.len() == 1)
+        .with_columns(pl.col("rank").list.first())
+    )
+    kernels = trace.device_work.filter(pl.col("kind") != "copy")
+    used = kernels.group_by("process").agg(pl.col("device").unique())
+    devices = used.explode("device").sort("device")
+    in_order = devices["device"].to_list() == list(range(used.height))
+    return {
+        MPI_TRACE: trace.process_ranks,
+        JAX: dict(jax.iter_rows()),
+        DEVICE: dict(devices.iter_rows()) if in_order and used.height > 1 else {},
+    }
+
+
 def identities(
     path: Path,
     facts: CaptureFacts,
     processes: Iterable[int],
-    process_ranks: dict[int, int],
+    told: dict[str, dict[int, int]],
     own: re.Pattern[str] | None,
 ) -> list[RankIdentity]:
     """The rank of each process of a report that has iterations.
@@ -92,7 +127,7 @@ def identities(
         path: the report.
         facts: what it says about its capture.
         processes: keys of the processes with iterations.
-        process_ranks: process → rank, as the profiler's MPI trace states it.
+        told: what `process_ranks` returned.
         own: the user's pattern.
 
     Raises:
@@ -101,47 +136,53 @@ def identities(
     """
     processes = sorted(processes)
     if len(processes) > 1:
-        return _several(path, facts, processes, process_ranks)
+        return _several(path, facts, processes, told, own)
+    [process] = processes
     claims = claims_for_report(path, facts, own)
-    stated = process_ranks.get(processes[0])
+    source = next((each for each in (MPI_TRACE, JAX) if process in told.get(each, {})), MPI_TRACE)
+    stated = told.get(source, {}).get(process)
     best = next(iter(claims), None)
     if stated is not None and own is None:
         if best is not None and best.source.startswith("environment") and best.rank != stated:
             raise RankConflict(
-                f"{path}: {best.source} says rank {best.rank}, its MPI trace says {stated}",
+                f"{path}: {best.source} says rank {best.rank}, its {source} says {stated}",
                 hint=NAME_HINT,
             )
         if best is None or not best.source.startswith("environment"):
-            best = Claim(stated, None, "MPI trace")
+            best = Claim(stated, None, source)
     if best is None:
         raise UnknownRank(f"{path}: nothing says which rank wrote it", hint=NAME_HINT)
     return [
-        RankIdentity(
-            best.rank, processes[0], facts.local_rank, best.world_size, facts.host, best.source
-        )
+        RankIdentity(best.rank, process, facts.local_rank, best.world_size, facts.host, best.source)
     ]
 
 
 def _several(
-    path: Path, facts: CaptureFacts, processes: list[int], process_ranks: dict[int, int]
+    path: Path,
+    facts: CaptureFacts,
+    processes: list[int],
+    told: dict[str, dict[int, int]],
+    own: re.Pattern[str] | None,
 ) -> list[RankIdentity]:
-    unknown = [process for process in processes if process not in process_ranks]
-    if unknown:
+    if own is not None and "pid" in own.groupindex:
+        told = {PID: {process: number for number, process in enumerate(processes)}}
+    source = next((each for each in told if told[each].keys() >= {*processes}), None)
+    if source is None:
         pids = ", ".join(str(process & 0xFFFFFF) for process in processes)
         raise UnknownRank(
             f"{path}: holds {len(processes)} training processes (pids {pids}), and nothing says "
             "which rank is which",
             hint="profile each rank into a report of its own: nsys inside the launcher, not "
-            "around it, with -o report_%q{RANK}; under mpirun, --trace=mpi also tells",
+            f"around it, with -o report_%q{{RANK}}; under mpirun, --trace=mpi tells; {PID_HINT}",
         )
-    ranks = [process_ranks[process] for process in processes]
+    ranks = [told[source][process] for process in processes]
     if len({*ranks}) < len(ranks):
         raise RankConflict(
-            f"{path}: two of its processes say they are the same rank: {sorted(ranks)}",
-            hint="was more than one job profiled into it? Profile each into its own report",
+            f"{path}: two of its processes are said to be the same rank: {sorted(ranks)}",
+            hint=f"was more than one job profiled into it? Profile each into its own; {PID_HINT}",
         )
     return [
-        RankIdentity(rank, process, None, None, facts.host, "MPI trace")
+        RankIdentity(rank, process, None, None, facts.host, source)
         for rank, process in zip(ranks, processes, strict=True)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,7 +128,7 @@ def openable_report(report: Path) -> Path | None:
     """The file that a GUI opens: the report itself, or the one beside its export."""
     if report.name.lower().endswith((*REPORT_ENDS, *TRACE_ENDS)):
         return report if report.exists() else None
-    stem = report.with_name(report.name.removesuffix("_pqtdir").removesuffix(".sqlite"))
+    stem = report.with_name(re.sub(r"(_pqtdir|_arwdir|\.sqlite)$", "", report.name))
     candidates = (stem.with_name(stem.name + end) for end in REPORT_ENDS)
     return next((each for each in candidates if each.exists()), None)
 

@@ -41,7 +41,7 @@ DEVICE_WORK = pl.Schema(
         "process": pl.Int64,
         "device": pl.Int64,
         "stream": pl.Int64,
-        "kind": pl.String,  # kernel | copy | set
+        "kind": pl.String,  # kernel | copy | set | graph (a CUDA graph traced as a whole)
         "name": pl.String,  # kernel's short name, "" for copies and sets
         "bytes": pl.Int64,  # moved; of a collective its message, null where unknown
         "grid": pl.Int64,  # blocks of a kernel, null for others

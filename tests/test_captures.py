@@ -118,6 +118,13 @@ def test_nothing_links_the_processes_of_torchrun_to_ranks(tmp_path: Path) -> Non
         rankscope.ingest([report], tmp_path / "run.duckdb")
     assert "torchrun_all_ranks.sqlite" in refused.value.message
     assert not (tmp_path / "run.duckdb").exists()
+    assert "(?P<pid>" in refused.value.hint
+    run = rankscope.ingest([report], tmp_path / "run.duckdb", rank_pattern=r"(?P<pid>\d+)")
+    assert run.sql("select rank, pid from ranks order by rank").rows() == [
+        (rank, 38 + rank) for rank in range(4)
+    ]
+    assert (run.imbalance().verdict.ranks, run.imbalance().verdict.period) == ((1,), 7)
+    assert "ranks-by-order" in {each.code for each in run.analysis().problems}
 
 
 def test_a_killed_rank_has_no_made_up_iteration(tmp_path: Path) -> None:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
 from rankscope.identify import (
+    DEVICE,
+    JAX,
+    MPI_TRACE,
+    PID,
     check_distinct,
     check_one_run,
     claims_for_report,
     identities,
     name_disagrees,
     pattern,
+    process_ranks,
 )
-from rankscope.records import CaptureFacts, Claim, RankIdentity
+from rankscope.records import CaptureFacts, Claim, RankIdentity, Trace
+from rankscope.schema import DEVICE_WORK, RANGES, conform
 
 PROCESS = 1 << 24 | 77
 HOUR = 3600 * 10**9
@@ -27,7 +34,7 @@ def facts(*claims: Claim, local_rank: int | None = None) -> CaptureFacts:
 
 def told(path: str, *claims: Claim, mpi: int | None = None, own: str | None = None) -> RankIdentity:
     ranks = {} if mpi is None else {PROCESS: mpi}
-    [identity] = identities(Path(path), facts(*claims), [PROCESS], ranks, pattern(own))
+    [identity] = identities(Path(path), facts(*claims), [PROCESS], {MPI_TRACE: ranks}, pattern(own))
     return identity
 
 
@@ -147,15 +154,15 @@ def test_several_processes_need_the_mpi_trace() -> None:
     processes = [1 << 24 | pid for pid in (31, 32, 33)]
     path = Path("rank_0.sqlite")
     with pytest.raises(UnknownRank, match=r"rank_0\.sqlite.*pids 31, 32, 33"):
-        identities(path, facts(ENVIRONMENT), processes, {processes[0]: 0}, None)
+        identities(path, facts(ENVIRONMENT), processes, {MPI_TRACE: {processes[0]: 0}}, None)
     ranks = {processes[0]: 2, processes[1]: 0, processes[2]: 1}
-    found = identities(path, facts(), processes, ranks, None)
+    found = identities(path, facts(), processes, {MPI_TRACE: ranks}, None)
     assert {(each.rank, each.pid) for each in found} == {(2, 31), (0, 32), (1, 33)}
 
 
 def test_two_processes_of_one_rank_are_a_conflict() -> None:
     with pytest.raises(RankConflict, match="same rank"):
-        identities(Path("r.sqlite"), facts(), [1, 2], {1: 0, 2: 0}, None)
+        identities(Path("r.sqlite"), facts(), [1, 2], {MPI_TRACE: {1: 0, 2: 0}}, None)
 
 
 @pytest.mark.parametrize("text", ["(", r"rank_(\d+)", r"(?P<node>\d+)"])
@@ -200,3 +207,50 @@ def test_captures_that_never_overlapped_are_two_runs() -> None:
 def test_names_that_contradict_better_evidence_are_told(name: str, disagrees: int | None) -> None:
     identity = RankIdentity(2, PROCESS, 1, 4, "node0", "environment RANK")
     assert name_disagrees(Path(f"{name}.sqlite"), identity) == disagrees
+
+
+def trace_of(devices: dict[int, list[int]], *names: tuple[int, str]) -> Trace:
+    """A report of processes with kernels on devices, and ranges."""
+    work = pl.DataFrame(
+        [(process, device, "kernel") for process, used in devices.items() for device in used],
+        schema={"process": pl.Int64, "device": pl.Int64, "kind": pl.String},
+        orient="row",
+    )
+    ranges = pl.DataFrame(
+        names or None, schema={"process": pl.Int64, "name": pl.String}, orient="row"
+    )
+    return Trace(facts(), conform(ranges, RANGES), conform(work, DEVICE_WORK), {}, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("devices", "ranks"),
+    [
+        ({9: [1], 8: [0]}, {9: 1, 8: 0}),
+        ({8: [0, 0], 9: [0]}, {}),  # each sees its own as device 0
+        ({8: [0], 9: [2]}, {}),
+        ({8: [0, 1], 9: [2]}, {}),
+        ({8: [0]}, {}),  # every single process uses device 0
+    ],
+)
+def test_devices_tell_processes_apart(devices: dict[int, list[int]], ranks: dict[int, int]) -> None:
+    assert process_ranks(trace_of(devices))[DEVICE] == ranks
+
+
+def test_jax_tells_its_processes() -> None:
+    told = process_ranks(trace_of({}, (8, "jit_step process=3"), (9, "process=2"), (9, "x")))
+    assert told[JAX] == {8: 3, 9: 2}
+    both = process_ranks(trace_of({}, (8, "process=3"), (8, "process=4")))
+    assert both[JAX] == {}
+    [first, second] = identities(Path("r.sqlite"), facts(), [8, 9], told, None)
+    assert (first.rank, second.rank, first.evidence) == (3, 2, JAX)
+
+
+def test_processes_numbered_by_their_ids_where_the_user_asks() -> None:
+    own = pattern(r"(?P<pid>\d+)")
+    found = identities(Path("r.sqlite"), facts(), [40, 38, 41], {}, own)
+    assert [(each.pid, each.rank, each.evidence) for each in found] == [
+        (38, 0, PID),
+        (40, 1, PID),
+        (41, 2, PID),
+    ]
+    assert told("rank_3.sqlite", own=r"(?P<pid>\d+)").rank == 3, "one process needs no numbering"

@@ -159,11 +159,6 @@ def test_a_whole_capture_as_one_iteration(reports: list[Path], tmp_path: Path) -
     assert run.imbalance(include_warmup=True).verdict.kind == "inconclusive"
 
 
-def test_auto_is_not_there_yet_and_says_so(reports: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--iteration auto"):
-        rankscope.ingest(reports, tmp_path / "run.duckdb", iteration="auto")
-
-
 def test_a_rank_alone_is_measured_all_the_same(reports: list[Path], tmp_path: Path) -> None:
     run = rankscope.ingest(reports[2:3], tmp_path / "run.duckdb")
     assert run.iterations().height == 12

@@ -121,9 +121,9 @@ IterationOption = Annotated[
     str | None,
     typer.Option(
         "--iteration",
-        metavar="REGEX|whole",
+        metavar="REGEX|auto|whole",
         help="Names of the iteration ranges; a first group is the number. "
-        "'whole': each capture is one iteration.",
+        "'auto': steps are found in what repeats; 'whole': each capture is one.",
     ),
 ]
 PhaseOption = Annotated[

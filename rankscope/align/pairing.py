@@ -119,6 +119,7 @@ def _steps(
 
     An iteration without one ends at -1.
     """
+    collectives = collectives.filter(pl.col("operation").is_in(SPLITTABLE))  # of all ranks alike
     spelled = (
         collectives.group_by("rank", "iteration", "operation")
         .agg(count=pl.len(), bytes=pl.col("bytes").sum())
@@ -126,11 +127,7 @@ def _steps(
         .group_by("rank", "iteration", maintain_order=True)
         .agg(text=pl.format("{}*{}:{}", "operation", "count", "bytes").str.join(" "))
     )
-    ends = (
-        collectives.filter(pl.col("operation").is_in(SPLITTABLE))
-        .group_by("rank", "iteration")
-        .agg(end=pl.col("end_ns").max())
-    )
+    ends = collectives.group_by("rank", "iteration").agg(end=pl.col("end_ns").max())
     rows = (
         iterations.select("rank", "iteration")
         .join(spelled, on=["rank", "iteration"], how="left")
@@ -166,7 +163,9 @@ def _sharpest(own: Times, reference: Times, fits: list[int]) -> int | None:
         mine, theirs = own[first:last], reference[first + shift : last + shift]
         both = (mine >= 0) & (theirs >= 0)
         if np.count_nonzero(both) >= LEAST_OVERLAP:
-            spreads[shift] = fit_clock(theirs[both], mine[both]).spread_ns
+            # A few steps agree by chance: the fewer overlap, the better they have to.
+            few = min(len(own), len(reference)) / np.count_nonzero(both)
+            spreads[shift] = round(few * fit_clock(theirs[both], mine[both]).spread_ns)
     order = sorted(spreads, key=lambda shift: spreads[shift])
     if not order:
         return None

@@ -82,7 +82,7 @@ def device_collectives(
         end_ns="end",
         communicator=pl.coalesce(
             pl.format("{} {}", pl.lit(NAMED), "communicator"),
-            pl.format("stream {}", pl.col("stream") % 2**32),
+            pl.format("device {} stream {}", "device", pl.col("stream") % 2**32),
         ),
         place=pl.lit("device"),
         in_forward=pl.col("phase") == "forward",

@@ -11,7 +11,7 @@ from rankscope.intervals import Flags, Times, cells, covered, length_before, own
 from rankscope.measure.host import segments
 from rankscope.schema import SEGMENTS, empty
 
-KIND_ORDER = {"kernel": 0, "set": 1, "copy": 2}
+KIND_ORDER = {"kernel": 0, "graph": 0, "set": 1, "copy": 2}
 """Of operations that run at once a kernel owns the instant before a copy does."""
 
 
@@ -25,6 +25,11 @@ class DeviceTimeline:
     idle: pl.DataFrame  # window, phase, kind (`idle`), name (""), count, total_ns
     work: pl.DataFrame  # attributed operations, see `attribute`
     unphased: pl.DataFrame  # window, share of its computing time without a phase
+
+    @property
+    def opaque(self) -> bool:
+        """Whether some work is CUDA graphs traced as a whole, which hide what waits in them."""
+        return (self.work["kind"] == "graph").any()
 
 
 def attribute(

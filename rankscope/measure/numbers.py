@@ -89,6 +89,8 @@ def gpu_numbers(
             if phase != "other"
         },
     )
+    if device.opaque:
+        frame = frame.with_columns(exposed_communication_ns=pl.lit(None, pl.Int64))
     missing = pl.col("iteration_ns").is_null()
     frame = frame.with_columns(
         pl.when(~missing).then(pl.col(f"{part}_ns")).alias(f"{part}_ns") for part in PARTS
@@ -109,12 +111,15 @@ def told_by_host(segments: pl.DataFrame, waits_visible: bool) -> pl.DataFrame:
 
 
 def told_by_device(device: DeviceTimeline) -> pl.DataFrame:
-    """The device's SEGMENTS as they are counted: `other` where the phase is unknown."""
+    """The device's SEGMENTS as they are counted: `other` where the phase is unknown.
+
+    So is what is visible of waits where others hide in CUDA graphs traced as a whole.
+    """
     blind = device.unphased.filter(pl.col("share") > UNPHASED_LIMIT)["window"]
-    unphased = pl.col("window").is_in(blind.implode()) & (
-        pl.col("label") != "exposed_communication"
-    )
-    return _as_other(device.segments, unphased | _first_load())
+    communicates = pl.col("label") == "exposed_communication"
+    unphased = pl.col("window").is_in(blind.implode()) & ~communicates
+    hidden = communicates & device.opaque
+    return _as_other(device.segments, unphased | hidden | _first_load())
 
 
 def _first_load() -> pl.Expr:

@@ -21,7 +21,7 @@ from rankscope.schema import (
     RANK_ITERATIONS,
     conform,
 )
-from rankscope.segment import Found, Marks, find_marks
+from rankscope.segment import UNNAMED, Found, Marks, find_marks
 from rankscope.vocabulary import Vocabulary, kernel_operation
 
 GPU_CLOCK_SHARE = 0.9
@@ -41,10 +41,14 @@ class RankDetail:
     has_device: bool
 
     @property
+    def unseen(self) -> bool:
+        """Whether collectives are launched whose device work the report lacks."""
+        return self.marks.launches_collectives and not self.has_device
+
+    @property
     def hidden(self) -> bool:
         """Whether the host merely launches collectives, so that waits hide in its phases."""
-        launches = self.marks.launches_collectives and not self.has_device
-        return self.communicates or launches
+        return self.communicates or self.device.opaque or self.unseen
 
 
 def detail_rank(
@@ -104,9 +108,9 @@ def measure_rank(
         rank=RankRecord(
             identity=identity,
             numbered=found.numbered,
-            convention="whole" if found.row < 0 else words.framework(found.row),
+            convention=UNNAMED.get(found.row) or words.framework(found.row),
             has_device=detail.has_device,
-            clock_gpu=_clock_gpu(device.work, found.frame.height),
+            clock_gpu=_clock_gpu(device.work, found.frame.height, marks.phases),
             work_known=not detail.hidden,
         ),
         iterations=_views(found.frame, marks, device.work)
@@ -120,17 +124,16 @@ def measure_rank(
         activities=conform(
             activities(found.frame, detail.host, device, marks).with_columns(rank), ACTIVITIES
         ),
-        problems=tuple(
-            _problems(
-                identity.rank, found, marks, device, detail.hidden and not detail.communicates
-            )
-        ),
+        problems=tuple(_problems(identity.rank, found, marks, device, detail.unseen)),
     )
 
 
-def _clock_gpu(work: pl.DataFrame, iterations: int) -> bool:
-    """Whether nearly every iteration has device work in some phase."""
-    phases = [phase for phase in PHASES if phase != "other"]
+def _clock_gpu(work: pl.DataFrame, iterations: int, known: frozenset[str]) -> bool:
+    """Whether nearly every iteration has device work in some phase.
+
+    Where the report names no phase at all, everything is `other`, and that counts.
+    """
+    phases = [phase for phase in PHASES if phase != "other" or not known]
     counted = work.filter(
         pl.col("training")
         & pl.col("operation").is_null()
@@ -174,6 +177,7 @@ def _problems(
 ) -> list[Problem]:
     """What a reader of this rank's numbers must know."""
     problems: list[Problem] = []
+    devices = device.work.filter(pl.col("kind") != "copy")["device"].n_unique()
     cut = found.frame.filter(~pl.col("complete"))["iteration"].to_list()
     if cut:
         problems.append(
@@ -194,6 +198,24 @@ def _problems(
             )
         )
     blind = device.unphased.filter(pl.col("share") > UNPHASED_LIMIT).height
+    if device.opaque:
+        problems.append(
+            Problem(
+                "graphs-opaque",
+                "CUDA graphs were traced as a whole, so what communicates and waits inside them "
+                "is hidden; profile with --cuda-graph-trace=node",
+                (rank,),
+            )
+        )
+    if devices > 1:
+        problems.append(
+            Problem(
+                "several-devices",
+                f"drives {devices} devices from one process; they are taken together: the rank "
+                "computes where any of them does",
+                (rank,),
+            )
+        )
     if blind:
         problems.append(
             Problem(
@@ -201,6 +223,16 @@ def _problems(
                 f"in some iterations more than {UNPHASED_LIMIT:.0%} of the device work cannot be "
                 "told a phase (no launch record, or a CUDA graph that spans phases); phases are "
                 "unknown there",
+                (rank,),
+            )
+        )
+    if marks.derived:
+        problems.append(
+            Problem(
+                "phases-from-operators",
+                f"no ranges are named like {' or '.join(sorted(marks.derived, reverse=True))}: "
+                "read off the framework's operators (backward is what autograd runs, forward what "
+                "precedes it); ranges of your own, or --phase, are surer",
                 (rank,),
             )
         )

@@ -18,6 +18,7 @@ FORMATS = {
     "nsys-report": "rankscope.read.nsys_report",
     "nsys-sqlite": "rankscope.read.nsys_sqlite",
     "nsys-parquetdir": "rankscope.read.nsys_parquetdir",
+    "nsys-arrowdir": "rankscope.read.nsys_arrowdir",
     "nsys-raw": "rankscope.read.nsys_raw",
     "kineto": "rankscope.read.kineto",
 }

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.read.text import decoded
 
 MISSING = -(2**63)
 """Stands for NULL, and for anything but an integer, while integers travel; null in the frame."""
@@ -111,7 +112,7 @@ class SQLiteColumns:
                 for name in integers
             ),
             *(
-                _decoded(frame[name]) if name in have else pl.lit(None, pl.String).alias(name)
+                decoded(frame[name]) if name in have else pl.lit(None, pl.String).alias(name)
                 for name in text or []
             ),
         )
@@ -119,9 +120,9 @@ class SQLiteColumns:
     def _read_tables(self) -> dict[str, frozenset[str]]:
         frame = self._query(
             "select cast(m.name as blob) as t, cast(p.name as blob) as c "
-            "from sqlite_master m, pragma_table_info(m.name) p where m.type in ('table', 'view')"
+            "from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table'"
         )
-        columns = frame.select(_decoded(frame["t"]), _decoded(frame["c"]))
+        columns = frame.select(decoded(frame["t"]), decoded(frame["c"]))
         return {
             str(table): frozenset(group["c"])
             for (table,), group in columns.partition_by("t", as_dict=True).items()
@@ -170,16 +171,3 @@ def _stated_size(header: bytes) -> int:
     page_size = int.from_bytes(header[16:18]) or 0
     pages, vouched = int.from_bytes(header[28:32]), header[24:28] == header[92:96]
     return pages * (65536 if page_size == 1 else page_size) if vouched else 0
-
-
-def _decoded(column: pl.Series) -> pl.Series:
-    """Bytes as text; "" (SQL NULL on the way) as null."""
-    if column.is_empty():  # without rows no type could be inferred
-        return pl.Series(column.name, [], dtype=pl.String)
-    try:
-        text = column.cast(pl.Binary).cast(pl.String)
-    except pl.exceptions.ComputeError:  # broken UTF-8 somewhere: mend the few distinct values
-        distinct = column.unique()
-        mended = [bytes(value).decode("utf-8", "replace") for value in distinct]
-        text = column.replace_strict(distinct, mended, return_dtype=pl.String)
-    return text.replace("", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rankscope.read import nsys_tables
-from rankscope.read.columns_parquet import ParquetColumns
+from rankscope.read.columns_folder import ParquetColumns
 from rankscope.records import CaptureFacts, Trace
 
 

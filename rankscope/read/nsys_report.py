@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rankscope.read import nsys_tables
-from rankscope.read.columns_parquet import ParquetColumns
+from rankscope.read.columns_folder import ParquetColumns
 from rankscope.read.columns_sqlite import SQLiteColumns
 from rankscope.read.nsys_export import exported
 from rankscope.read.nsys_head import head_facts

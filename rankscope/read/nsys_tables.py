@@ -1,4 +1,4 @@
-"""Tables of Nsight Systems exports (2022.4 and 2023.4 schemas and their kin) → `Trace`.
+"""Tables of Nsight Systems exports (schemas 2.9 of 2020 to 3.25 of 2026) → `Trace`.
 
 Tables are found by name and column, since exports leave out empty tables and versions differ.
 Row order means nothing. The string pool holds environments of unrelated processes: only the
@@ -7,21 +7,17 @@ strings that an event refers to are ever looked at.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Protocol
-
 import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.read.environment import claims_of, first_printable, local_rank_of
+from rankscope.read.nsys_columns import PROCESS, Columns, require, strings
+from rankscope.read.nsys_device import device_work
 from rankscope.records import CaptureFacts, Loss, Trace
-from rankscope.schema import DEVICE_WORK, RANGES, conform, empty
+from rankscope.schema import RANGES, conform
 
 PUSH_POP, START_END, THREAD_NAME, DOMAIN = 59, 60, 39, 75
 """NVTX event types (ENUM_NSYS_EVENT_TYPE)."""
-
-PROCESS = 2**24
-"""A thread or process id of nsys, floor-divided by this, is the process key."""
 
 WARNING, ERROR = 2, 3
 """Severities of diagnostics (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
@@ -37,33 +33,9 @@ MPI_TABLES = (
     "MPI_START_WAIT_EVENTS",
     "MPI_OTHER_EVENTS",
 )
-DEVICE_TABLES = {
-    "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": "copy",
-    "CUPTI_ACTIVITY_KIND_MEMSET": "set",
-}
-LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 
-
-class Columns(Protocol):
-    """Tables of one export, whatever file format holds them."""
-
-    path: Path
-
-    def has(self, table: str, *columns: str) -> bool:
-        """Whether the export has `table` with all of `columns`."""
-
-    def read(
-        self,
-        table: str,
-        integers: list[str],
-        text: list[str] | None = None,
-        only: tuple[str, list[int]] | None = None,
-    ) -> pl.DataFrame:
-        """Columns of a table, integers as Int64 and text as String; absent ones are null.
-
-        `only` keeps the rows whose integer column has one of the values.
-        """
+SIGNS = ("TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "StringIds", "NVTX_EVENTS")
+"""An export of any age has one of these tables."""
 
 
 def trace(file: Columns) -> Trace:
@@ -71,21 +43,21 @@ def trace(file: Columns) -> Trace:
     known = facts(file)
     nvtx, broken = _nvtx(file)
     mpi = [_mpi(file, table) for table in MPI_TABLES if file.has(table, "start", "textId")]
-    device_work, launches, lost = _device_work(file)
+    work, launches, lost = device_work(file)
     ranges = pl.concat([_ranges(nvtx), *mpi]).sort("start", "end", descending=[False, True])
     return Trace(
         facts=known,
         broken_rows=broken + lost,
         ranges=ranges,
-        device_work=device_work,
+        device_work=work,
         process_ranks=_process_ranks(file, nvtx),
-        events=nvtx.height + sum(map(len, mpi)) + device_work.height + launches,
+        events=nvtx.height + sum(map(len, mpi)) + work.height + launches,
     )
 
 
 def facts(file: Columns) -> CaptureFacts:
     """Host, times and rank evidence; raises `UnreadableReport` where it is no export."""
-    if not file.has("TARGET_INFO_SYSTEM_ENV") and not file.has("ANALYSIS_DETAILS"):
+    if not any(file.has(table) for table in SIGNS):
         raise UnreadableReport(
             f"{file.path}: holds tables, but is not an Nsight Systems export",
             hint="name the reports themselves, or what `nsys export` wrote of them",
@@ -146,15 +118,15 @@ def _nvtx(file: Columns) -> tuple[pl.DataFrame, int]:
     if not file.has("NVTX_EVENTS"):
         schema = dict.fromkeys([*columns, "payload"], pl.Int64) | {"text": pl.String}
         return pl.DataFrame(schema=schema), 0
-    _require(file, "NVTX_EVENTS", "start", "end", "eventType", "globalTid")
+    require(file, "NVTX_EVENTS", "start", "end", "eventType", "globalTid")
     kinds = ("eventType", [PUSH_POP, START_END, THREAD_NAME, DOMAIN])
     events = file.read("NVTX_EVENTS", columns + payloads, ["text"], only=kinds)
     whole = events.drop_nulls(["start", "globalTid"])
     named = (
-        whole.join(_strings(file), on="textId", how="left")
+        whole.join(strings(file), on="textId", how="left")
         .with_columns(
             text=pl.coalesce("text", "string"),
-            payload=pl.coalesce(payloads),
+            payload=pl.coalesce(_told(name) for name in payloads),
             domainId=pl.col("domainId").fill_null(0),
         )
         .drop("string", *payloads)
@@ -162,21 +134,10 @@ def _nvtx(file: Columns) -> tuple[pl.DataFrame, int]:
     return named, events.height - whole.height
 
 
-def _require(file: Columns, table: str, *columns: str) -> None:
-    """Raises where a table that is there is not as nsys writes it."""
-    if not file.has(table, *columns):
-        raise UnreadableReport(
-            f"{file.path}: its table {table} lacks one of the columns {', '.join(columns)}",
-            hint="export it again: nsys export -t sqlite REPORT.nsys-rep",
-        )
-
-
-def _strings(file: Columns) -> pl.DataFrame:
-    """The string pool, to be joined on `textId`; never to be searched."""
-    if not file.has("StringIds", "id", "value"):
-        return pl.DataFrame(schema={"textId": pl.Int64, "string": pl.String})
-    pool = file.read("StringIds", ["id"], ["value"])
-    return pool.rename({"id": "textId", "value": "string"})
+def _told(payload: str) -> pl.Expr:
+    """A payload column; null where it is 0 throughout, as the oldest exports write "none"."""
+    column = pl.col(payload)
+    return pl.when((column != 0).any()).then(column)
 
 
 def _ranges(nvtx: pl.DataFrame) -> pl.DataFrame:
@@ -195,9 +156,22 @@ def _ranges(nvtx: pl.DataFrame) -> pl.DataFrame:
         )
         .with_columns(process, thread=pl.col("globalTid"), name=_plain_name())
         .join(domains, on=["process", "domainId"], how="left")
-        .with_columns(pl.col("domain").fill_null(""))
+        .with_columns(domain=pl.coalesce("domain", _unnamed_domain()))
     )
     return conform(ranges, RANGES)
+
+
+def _unnamed_domain() -> pl.Expr:
+    """What a domain is whose creation came before the capture began: its names tell."""
+    same = ["process", "domainId"]
+    own = pl.col("domainId") != 0
+    return (
+        pl.when(own & pl.col("name").str.contains("^nccl[A-Z]").all().over(same))
+        .then(pl.lit("NCCL"))
+        .when(own & pl.col("name").str.contains("^MPI_[A-Z]").all().over(same))
+        .then(pl.lit("MPI"))
+        .otherwise(pl.lit(""))
+    )
 
 
 def _plain_name() -> pl.Expr:
@@ -211,7 +185,7 @@ def _mpi(file: Columns, table: str) -> pl.DataFrame:
     calls = file.read(table, ["start", "end", "globalTid", "textId"])
     ranges = (
         calls.drop_nulls(["start", "end", "globalTid"])
-        .join(_strings(file), on="textId", how="left")
+        .join(strings(file), on="textId", how="left")
         .select(
             "start",
             "end",
@@ -222,61 +196,6 @@ def _mpi(file: Columns, table: str) -> pl.DataFrame:
         )
     )
     return conform(ranges, RANGES)
-
-
-def _device_work(file: Columns) -> tuple[pl.DataFrame, int, int]:
-    """Operations of the device joined with their launches; launches read; rows broken."""
-    columns = ["start", "end", "deviceId", "streamId", "correlationId", "globalPid"]
-    grids = ["gridX", "gridY", "gridZ"]
-    extra = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName", *grids]
-    tables = [table for table in DEVICE_TABLES if file.has(table)]
-    for table in tables:
-        _require(file, table, *columns)
-    if not tables:
-        return empty(DEVICE_WORK), 0, 0
-    every = pl.concat(
-        file.read(table, columns + extra).with_columns(kind=pl.lit(DEVICE_TABLES[table]))
-        for table in tables
-    )
-    work = every.drop_nulls(["start", "end", "streamId", "globalPid"]).filter(
-        pl.col("end") >= pl.col("start")
-    )
-    broken = every.height - work.height
-    work = work.with_columns(process=pl.col("globalPid") // PROCESS)
-    launches, read = _launches(file, work)
-    names = _strings(file).rename({"textId": "nameId", "string": "name"})
-    work = (
-        work.join(launches, on=["process", "correlationId"], how="left")
-        .with_columns(nameId=pl.coalesce("shortName", "demangledName"))
-        .join(names, on="nameId", how="left")
-        .with_columns(
-            pl.col("name").fill_null(""),
-            device="deviceId",
-            # a stream number is unique within its context only
-            stream=pl.col("contextId").fill_null(0) * 2**32 + pl.col("streamId"),
-            graph=pl.col("graphNodeId").fill_null(0) != 0,
-            grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
-        )
-        .sort("start")
-    )
-    return conform(work, DEVICE_WORK), read, broken
-
-
-def _launches(file: Columns, work: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """Start and thread of the API call that launched each operation of `work`."""
-    columns = ["start", "globalTid", "correlationId"]
-    if not file.has(LAUNCHES, *columns):
-        schema = ["process", "correlationId", "launch", "launch_thread"]
-        return pl.DataFrame(schema=dict.fromkeys(schema, pl.Int64)), 0
-    calls = file.read(LAUNCHES, columns).drop_nulls()
-    launches = (
-        calls.with_columns(process=pl.col("globalTid") // PROCESS)
-        .join(work, on=["process", "correlationId"], how="semi")
-        .sort("start")
-        .unique(["process", "correlationId"], keep="first", maintain_order=True)
-        .rename({"start": "launch", "globalTid": "launch_thread"})
-    )
-    return launches, calls.height
 
 
 def _process_ranks(file: Columns, nvtx: pl.DataFrame) -> dict[int, int]:

@@ -1,6 +1,17 @@
 """Ranges → iterations and phase marks of one rank, on the host's time."""
 
-from rankscope.segment.iterations import Found, find_iterations, whole_capture
+from rankscope.segment.iterations import UNNAMED, Found, find_iterations, whole_capture
 from rankscope.segment.marks import Marks, find_marks
+from rankscope.segment.steps import SURE, Steps, find_steps
 
-__all__ = ["Found", "Marks", "find_iterations", "find_marks", "whole_capture"]
+__all__ = [
+    "SURE",
+    "UNNAMED",
+    "Found",
+    "Marks",
+    "Steps",
+    "find_iterations",
+    "find_marks",
+    "find_steps",
+    "whole_capture",
+]

@@ -8,6 +8,11 @@ import polars as pl
 
 from rankscope.schema import ITERATIONS, conform
 
+WHOLE, AUTO = -1, -2
+"""In place of a convention's row: the capture is one iteration; steps that were found."""
+
+UNNAMED = {WHOLE: "whole", AUTO: "auto"}
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -16,7 +21,7 @@ class Found:
     frame: pl.DataFrame  # ITERATIONS
     thread: int  # the training thread
     numbered: bool  # numbers were given, not counted
-    row: int  # the convention that named them; -1 for `whole`
+    row: int  # the convention that named them, or one of UNNAMED
 
 
 def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> Found | None:
@@ -76,7 +81,7 @@ def whole_capture(named: pl.DataFrame, work_end: int | None) -> Found | None:
             "complete": True,
         }
     ).with_columns(window_start="start", window_end="end")
-    return Found(conform(window, ITERATIONS), threads["thread"][0], numbered=False, row=-1)
+    return Found(conform(window, ITERATIONS), threads["thread"][0], numbered=False, row=WHOLE)
 
 
 def _windows(ranges: pl.DataFrame, numbered: bool, duration_ns: int | None) -> pl.DataFrame:

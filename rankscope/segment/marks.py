@@ -8,6 +8,7 @@ import polars as pl
 
 from rankscope.schema import MARKS, PHASES, conform
 from rankscope.segment.iterations import Found
+from rankscope.segment.operators import operator_phases
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,9 @@ class Marks:
     phases: frozenset[str]  # phases that have ranges in this report
     fetches: bool  # data fetching has ranges
     launches_collectives: bool  # host ranges that launch, but do not wait for, collectives
+    derived: frozenset[str] = (
+        frozenset()
+    )  # phases that no range names, read off the framework's operators
 
 
 def find_marks(named: pl.DataFrame, found: Found, device_communicates: bool) -> Marks:
@@ -48,6 +52,9 @@ def find_marks(named: pl.DataFrame, found: Found, device_communicates: bool) -> 
         .otherwise(pl.lit("annotation")),
     )
     marks = _calls_once(conform(marks, MARKS))
+    unnamed = {"forward", "backward"} - {*marks["label"].unique()}
+    derived = operator_phases(named, found, marks).filter(pl.col("label").is_in(unnamed))
+    marks = pl.concat([marks, derived])
     unmapped = thread.filter(pl.col("means").is_null() & ~pl.col("domain").is_in(["MPI", "NCCL"]))
     launches = named.filter(is_collective & ~pl.col("blocking"))
     return Marks(
@@ -56,6 +63,7 @@ def find_marks(named: pl.DataFrame, found: Found, device_communicates: bool) -> 
         phases=frozenset(marks["label"].unique()) - {"exposed_communication"},
         fetches=bool(marks["fetch"].fill_null(False).any()),
         launches_collectives=not launches.is_empty(),
+        derived=frozenset(derived["label"].unique()),
     )
 
 

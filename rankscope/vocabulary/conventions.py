@@ -20,7 +20,7 @@ MEANINGS = pl.Schema(
     {
         "domain": pl.String,
         "name": pl.String,
-        "means": pl.String,  # iteration | a phase | collective | operator | background | null
+        "means": pl.String,  # as in conventions.toml; null for none
         "row": pl.Int64,  # which convention said so; user patterns come first
         "number": pl.Int64,  # iteration number in the name
         "fetch": pl.Boolean,

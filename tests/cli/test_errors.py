@@ -114,7 +114,6 @@ def test_a_report_of_another_run(
     ("options", "named"),
     [
         (["--iteration", "("], "--iteration"),
-        (["--iteration", "auto"], "--iteration auto"),
         (["--phase", "forward=["], "--phase"),
         (["--phase", "nonsense=x"], "nonsense"),
         (["--phase", "forward"], "--phase"),

@@ -107,7 +107,7 @@ def test_patterns_that_are_none_are_refused(options: dict[str, object], named: s
 
 
 def test_every_row_of_the_data_is_whole() -> None:
-    means = {*PHASES, "iteration", "collective", "operator", "background"}
+    means = {*PHASES, "iteration", "collective", "operator", "backward operator", "background"}
     for row in conventions()["row"]:
         assert row["means"] in means
         assert row.get("patterns") or row.get("words"), row

@@ -1,0 +1,19 @@
+"""`nsys export -t arrowdir`: a folder of Arrow streams, one a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankscope.read import nsys_tables
+from rankscope.read.columns_folder import ArrowColumns
+from rankscope.records import CaptureFacts, Trace
+
+
+def facts(path: Path) -> CaptureFacts:
+    """Host, times and rank evidence; raises `UnreadableReport`."""
+    return nsys_tables.facts(ArrowColumns(path))
+
+
+def read(path: Path) -> Trace:
+    """The whole report; raises `UnreadableReport` where it is none."""
+    return nsys_tables.trace(ArrowColumns(path))

@@ -1,0 +1,51 @@
+"""What the tables of every Nsight Systems export have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+from rankscope.errors import UnreadableReport
+
+PROCESS = 2**24
+"""A thread or process id of nsys, floor-divided by this, is the process key."""
+
+
+class Columns(Protocol):
+    """Tables of one export, whatever file format holds them."""
+
+    path: Path
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether the export has `table` with all of `columns`."""
+
+    def read(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str] | None = None,
+        only: tuple[str, list[int]] | None = None,
+    ) -> pl.DataFrame:
+        """Columns of a table, integers as Int64 and text as String; absent ones are null.
+
+        `only` keeps the rows whose integer column has one of the values.
+        """
+
+
+def require(file: Columns, table: str, *columns: str) -> None:
+    """Raises where a table that is there is not as nsys writes it."""
+    if not file.has(table, *columns):
+        raise UnreadableReport(
+            f"{file.path}: its table {table} lacks one of the columns {', '.join(columns)}",
+            hint="export it again: nsys export -t sqlite REPORT.nsys-rep",
+        )
+
+
+def strings(file: Columns) -> pl.DataFrame:
+    """The string pool, to be joined on `textId`; never to be searched."""
+    if not file.has("StringIds", "id", "value"):
+        return pl.DataFrame(schema={"textId": pl.Int64, "string": pl.String})
+    pool = file.read("StringIds", ["id"], ["value"])
+    return pool.rename({"id": "textId", "value": "string"})

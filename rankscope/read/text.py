@@ -1,0 +1,18 @@
+"""Text of any age and make as strings that can be worked with."""
+
+from __future__ import annotations
+
+import polars as pl
+
+
+def decoded(column: pl.Series) -> pl.Series:
+    """Text or bytes as String: "" as null, replacement characters for what is not UTF-8."""
+    if column.is_empty():  # engines that infer types had nothing to infer from
+        return pl.Series(column.name, [], dtype=pl.String)
+    try:
+        text = column.cast(pl.String)
+    except pl.exceptions.ComputeError:  # broken UTF-8 somewhere: mend the few distinct values
+        distinct = column.drop_nulls().unique()
+        mended = [bytes(value).decode("utf-8", "replace") for value in distinct]
+        text = column.replace_strict(distinct, mended, default=None, return_dtype=pl.String)
+    return text.replace("", None)

@@ -1,0 +1,79 @@
+"""Forward and backward from the framework's operators, where no range names them."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from rankscope.intervals import Flags, Times, union
+from rankscope.schema import MARKS, conform
+from rankscope.segment.iterations import Found
+
+LEAST = 2
+"""Operators of each kind in an iteration, below which it has no such phase to be found."""
+
+
+def operator_phases(named: pl.DataFrame, found: Found, explicit: pl.DataFrame) -> pl.DataFrame:
+    """Marks for forward and backward where operators alternate between the two.
+
+    Operators of autograd, on whatever thread of the process, are backward; other operators of
+    the training thread are forward if backward ones follow them in the same iteration, unless an
+    explicit mark holds them. A mark spans neighbouring operators of one kind.
+
+    Args:
+        named: RANGES of one process with the columns of MEANINGS joined on.
+        found: its iterations.
+        explicit: MARKS that ranges name.
+
+    Returns:
+        MARKS, `forward` and `backward` only; empty where an iteration's operators tell nothing.
+    """
+    is_backward = pl.col("means") == "backward operator"
+    operators = (
+        named.filter(
+            is_backward | ((pl.col("means") == "operator") & (pl.col("thread") == found.thread))
+        )
+        .select("start", "end", backward=is_backward)
+        .sort("start")
+    )
+    if not operators["backward"].any():
+        return conform(operators.clear(), MARKS)
+    start = operators["start"].to_numpy()
+    held = _inside(start, *_spans(explicit))
+    within = _inside(start, *_spans(operators.filter("backward")))  # what backward operators call
+    placed = (
+        operators.with_columns(held=pl.Series(held), within=pl.Series(within))
+        .filter(pl.col("backward") | ~(pl.col("held") | pl.col("within")))
+        .join_asof(
+            found.frame.select("start", "iteration", until="end").sort("start"),
+            on="start",
+            strategy="backward",
+        )
+        .filter(pl.col("end") <= pl.col("until"))
+    )
+    runs = (
+        placed.with_columns(run=pl.struct("iteration", "backward").rle_id())
+        .group_by("run", maintain_order=True)
+        .agg(
+            pl.col("iteration", "backward", "start").first(),
+            pl.col("end").max(),
+            operators=pl.len(),
+        )
+        .with_columns(followed=pl.col("backward").cum_sum(reverse=True).over("iteration") > 0)
+        .filter(pl.col("followed"), pl.col("operators") >= LEAST)
+    )
+    label = pl.when("backward").then(pl.lit("backward")).otherwise(pl.lit("forward"))
+    return conform(runs.with_columns(label=label, fetch=False), MARKS)
+
+
+def _spans(frame: pl.DataFrame) -> tuple[Times, Times]:
+    return frame["start"].to_numpy(), frame["end"].to_numpy()
+
+
+def _inside(moment: Times, start: Times, end: Times) -> Flags:
+    """Whether each moment lies in one of the intervals."""
+    start, end = union(start, end)
+    if not len(start):
+        return np.zeros(len(moment), dtype=np.bool_)
+    begun = np.searchsorted(start, moment, side="right") - 1
+    return np.asarray((begun >= 0) & (moment < end[np.maximum(begun, 0)]))

@@ -1,0 +1,205 @@
+"""Exports of every age and shape tell the same of one report."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import rankscope
+from rankscope.discover import discover
+from rankscope.errors import UnreadableReport
+from rankscope.read import nsys_arrowdir, nsys_parquetdir, nsys_sqlite
+from rankscope.records import Trace
+from tests.read.exports import as_folder, as_of_2020
+from tests.support import SHARED, Forged, edit, sqlite_tables
+
+READERS = {"parquetdir": nsys_parquetdir.read, "arrowdir": nsys_arrowdir.read}
+
+
+@pytest.fixture
+def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+    return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+
+
+def public(name: str) -> Path:
+    path = SHARED / "public" / name
+    if not path.exists():
+        pytest.skip(f"no public reports here: {path} is absent")
+    return path
+
+
+def assert_same_events(one: Trace, other: Trace) -> None:
+    assert_frame_equal(one.ranges, other.ranges)
+    assert_frame_equal(one.device_work, other.device_work, check_row_order=False)
+    assert one.process_ranks == other.process_ranks
+    assert one.facts.duration_ns == other.facts.duration_ns
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("name", ["plain", "mpi_like"])
+def test_folders_hold_what_sqlite_holds(
+    forged: Callable[..., Forged], tmp_path: Path, name: str, kind: str
+) -> None:
+    report = forged(name).reports[2]
+    folder = as_folder(report, kind, tmp_path)
+    assert_same_events(READERS[kind](folder), nsys_sqlite.read(report))
+    [found] = discover([tmp_path])
+    assert (found.kind, found.path) == (f"nsys-{kind}", folder)
+
+
+def test_a_real_arrowdir_and_parquetdir_agree() -> None:
+    folder = SHARED / "captured/2023.4/export_dirs"
+    if not folder.is_dir():
+        pytest.skip(f"no real captures here: {folder} is absent")
+    arrow = nsys_arrowdir.read(folder / "report_rank_0_arwdir")
+    assert_same_events(arrow, nsys_parquetdir.read(folder / "report_rank_0_pqtdir"))
+    assert arrow.ranges.filter(pl.col("name").str.starts_with("Batch")).height == 40
+    assert [claim.rank for claim in arrow.facts.environment] == [0]
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_text_in_folders_may_be_broken(report: Path, tmp_path: Path, kind: str) -> None:
+    for text in (b"caf\xe9", b"nul\x00inside"):
+        edit(
+            report,
+            'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) '
+            "values (1, 2, 59, cast(? as text), 281474976710657, 0)",
+            text,
+        )
+    names = {*READERS[kind](as_folder(report, kind, tmp_path / "out")).ranges["name"]}
+    assert {"caf\ufffd", "nul\x00inside"} <= names
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_damaged_folders_are_refused(report: Path, tmp_path: Path, kind: str) -> None:
+    folder = as_folder(report, kind, tmp_path / "out")
+    [file] = folder.glob("NVTX_EVENTS.*")
+    whole = file.read_bytes()
+    for content in (b"", whole[: len(whole) // 2], b"\xff" * 300):
+        file.write_bytes(content)
+        with pytest.raises(UnreadableReport, match="NVTX_EVENTS") as refused:
+            READERS[kind](folder)
+        assert kind in refused.value.hint
+
+
+@pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
+@pytest.mark.parametrize("name", ["plain", "late_capture", "mpi_like"])
+def test_an_export_of_2020(
+    forged: Callable[..., Forged], tmp_path: Path, name: str, schema: str
+) -> None:
+    """No meta data, no processes, and 0 or "" where later exports have nothing."""
+    original = forged(name, schema=schema).reports[1]
+    old = as_of_2020(Path(shutil.copy(original, tmp_path / "report_rank_1.sqlite")))
+    now, then = nsys_sqlite.read(original), nsys_sqlite.read(old)
+    assert_same_events(then, now)
+    assert then.facts.exporter is None
+    assert replace(then.facts, exporter=now.facts.exporter) == now.facts
+
+
+def test_a_report_of_events_alone(report: Path) -> None:
+    before = nsys_sqlite.read(report)
+    keep = {"NVTX_EVENTS", "StringIds"} | {t for t in sqlite_tables(report) if "CUPTI" in t}
+    for table in sqlite_tables(report) - keep:
+        edit(report, f"drop table {table}")
+    after = nsys_sqlite.read(report)
+    assert_frame_equal(after.ranges, before.ranges)
+    assert after.facts.utc_start_ns is None
+    assert after.facts.environment == ()
+
+
+def test_payloads_of_zero_count_where_others_differ(report: Path) -> None:
+    edit(report, "update NVTX_EVENTS set int64Value = rowid % 3")
+    assert {0, 1, 2} <= {*nsys_sqlite.read(report).ranges["payload"]}
+
+
+def test_a_domain_named_before_the_capture_began(forged: Callable[..., Forged], tmp_path: Path):
+    path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
+    before = nsys_sqlite.read(path)
+    edit(path, "delete from NVTX_EVENTS where eventType = 75")
+    assert_frame_equal(nsys_sqlite.read(path).ranges, before.ranges)
+
+
+def test_the_newest_export() -> None:
+    """Schema 3.25: two ranks, NCCL's domain created before the capture began."""
+    trace = nsys_sqlite.read(public("nsys/mfu_2gpu_before.sqlite"))
+    assert trace.facts.exporter == "2026.2.1.210"
+    assert {*trace.ranges.filter(domain="NCCL")["name"]} >= {"ncclSend", "ncclRecv"}
+    assert trace.device_work["device"].n_unique() == 2
+    assert 0 < trace.device_work["launch"].null_count() < 50, "launched before the capture began"
+
+
+def nccl_table(path: Path, hashes: str = "17000000000000000001") -> None:
+    """What NCCL tells of the all-reduces of a forged report."""
+    edit(
+        path,
+        'create table NCCL_GPU_OPERATIONS (start integer, "end" integer, globalTid integer, '
+        "commHash text, seqNumber integer, size integer)",
+    )
+    edit(
+        path,
+        "insert into NCCL_GPU_OPERATIONS select k.start + 10, k.end - 10, k.globalPid, ?, "
+        "row_number() over (order by k.start), 4096 from CUPTI_ACTIVITY_KIND_KERNEL k "
+        "join StringIds s on s.id = k.shortName where s.value like 'nccl%'",
+        hashes,
+    )
+
+
+@pytest.mark.parametrize("kind", ["sqlite", *READERS])
+def test_what_nccl_tells_of_its_kernels(report: Path, tmp_path: Path, kind: str) -> None:
+    nccl_table(report)
+    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out")
+    read = nsys_sqlite.read if kind == "sqlite" else READERS[kind]
+    is_nccl = pl.col("name").str.starts_with("nccl")
+    work = read(path).device_work
+    nccl, others = work.filter(is_nccl).sort("start"), work.filter(~is_nccl)
+    assert {*nccl["communicator"]} == {"17000000000000000001"}
+    assert nccl["sequence"].to_list() == list(range(1, nccl.height + 1))
+    assert {*nccl["bytes"]} == {4096}
+    assert others["communicator"].null_count() == others.height
+    assert others.filter(kind="kernel")["bytes"].null_count() == others.filter(kind="kernel").height
+
+
+def test_a_group_of_operations_has_no_sequence_number(report: Path) -> None:
+    nccl_table(report)
+    edit(report, "insert into NCCL_GPU_OPERATIONS select * from NCCL_GPU_OPERATIONS")
+    nccl = nsys_sqlite.read(report).device_work.filter(pl.col("name").str.starts_with("nccl"))
+    assert nccl["sequence"].null_count() == nccl.height
+    assert {*nccl["bytes"]} == {8192}
+
+
+def graph_traced(report: Path) -> Path:
+    """Each forward kernel launch as one graph, traced as a whole."""
+    edit(
+        report,
+        'create table CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start integer, "end" integer, deviceId '
+        "integer, streamId integer, correlationId integer, globalPid integer, graphId integer)",
+    )
+    edit(
+        report,
+        'insert into CUPTI_ACTIVITY_KIND_GRAPH_TRACE select start, "end", deviceId, streamId, '
+        "correlationId, globalPid, 1 from CUPTI_ACTIVITY_KIND_KERNEL",
+    )
+    return edit(report, "delete from CUPTI_ACTIVITY_KIND_KERNEL")
+
+
+def test_graphs_traced_as_a_whole_hide_their_waits(report: Path, tmp_path: Path) -> None:
+    run = rankscope.ingest([graph_traced(report)], tmp_path / "run.duckdb")
+    problems = {problem.code: problem for problem in run.analysis().problems}
+    assert "--cuda-graph-trace=node" in problems["graphs-opaque"].message
+    measures = run.sql("select * from measures where clock = 'gpu'")
+    assert measures["work_ns"].null_count() == measures.height
+    assert measures["compute_ns"].min() > 0
+    assert run.imbalance().verdict.kind == "inconclusive"
+
+
+def test_several_devices_in_one_process_are_said(report: Path, tmp_path: Path) -> None:
+    edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set deviceId = 7 where rowid % 2 = 0")
+    run = rankscope.ingest([report], tmp_path / "run.duckdb")
+    [said] = [each for each in run.analysis().problems if each.code == "several-devices"]
+    assert "2 devices" in said.message

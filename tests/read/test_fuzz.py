@@ -1,0 +1,30 @@
+"""Spoiled reports get clear answers; `python -m tests.bench.fuzz` tries 300 and more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.support import ROOT
+
+COUNT = os.environ.get("RANKSCOPE_FUZZ", "45")
+
+
+def test_spoiled_reports_get_clear_answers() -> None:
+    """In a process of its own: an engine that crashes or hangs takes it down, and is named."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.fuzz", COUNT],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200 + 20 * int(COUNT),
+    )
+    last = done.stderr.splitlines()[-1:]
+    assert done.returncode == 0, (done.stdout, last)
+    *bad, summary = map(json.loads, done.stdout.splitlines())
+    assert bad == []
+    assert summary["exit 0"] > 0, "some damage does not matter"
+    assert summary["exit 3"] > 0

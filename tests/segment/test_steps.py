@@ -1,0 +1,170 @@
+"""Steps without markers: real and forged jobs whose iteration ranges were taken away."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rankscope
+from rankscope.errors import NoIterations
+from rankscope.segment.period import find_period
+from tests.forge import Markers, forge, scene
+from tests.support import SHARED, Forged, Result, Stored, captured, edit, unpacked
+
+BARE = Markers(*[None] * 7)
+"""No range at all."""
+
+WITHIN = 0.01
+"""Of a step."""
+
+
+def unmarked(tmp_path: Path, name: str, bare: bool, **parameters: object) -> Path:
+    """A forged job of four ranks without iteration ranges, or without any."""
+    job = scene(name, ranks=4, **parameters)  # type: ignore[arg-type]
+    markers = BARE if bare else replace(job.markers, iteration=None)
+    forge(replace(job, markers=markers), tmp_path / "unmarked")
+    return tmp_path / "unmarked"
+
+
+def ends(run: rankscope.Run) -> dict[int, list[int]]:
+    rows = run.sql("select rank, end_ns from iterations where complete order by rank, iteration")
+    return {int(rank): part["end_ns"].to_list() for (rank,), part in rows.group_by("rank")}
+
+
+def assert_same_borders(found: rankscope.Run, marked: rankscope.Run, steps: int) -> None:
+    """Every step ends where a marked one does, within 1 % of it, and as many on every rank."""
+    theirs = ends(marked)
+    for rank, own in ends(found).items():
+        true = np.array(theirs[rank])
+        off = np.abs(np.array(own)[:, None] - true[None, :]).min(axis=1)
+        assert off.max() <= WITHIN * np.median(np.diff(true)), rank
+        assert len(own) == steps, rank
+
+
+@pytest.mark.parametrize(
+    ("name", "bare"),
+    [
+        *((name, False) for name in ("plain", "load_between", "free_running", "host_only")),
+        *((name, True) for name in ("buckets", "tensor_parallel", "trailing_all_gather")),
+        *((name, True) for name in ("no_sync", "micro_batches", "cuda_graph", "no_launch_record")),
+    ],
+)
+def test_forged_jobs(stored: Callable[..., Stored], tmp_path: Path, name: str, bare: bool) -> None:
+    folder = unmarked(tmp_path, name, bare)
+    found = rankscope.ingest([folder], tmp_path / "found.duckdb", iteration="auto")
+    assert_same_borders(found, stored(name).run, 32 if name == "no_sync" else 30)
+    [said] = [each for each in found.analysis().problems if each.code == "steps-found"]
+    assert said.ranks == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("kind", ["persistent", "periodic"])
+def test_the_planted_straggler_is_found(tmp_path: Path, kind: str) -> None:
+    folder = unmarked(tmp_path, "planted", False, kind=kind, where="load", rank=2)
+    run = rankscope.ingest([folder], tmp_path / "run.duckdb", iteration="auto")
+    verdict = run.imbalance().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == (kind, (2,), "load")
+    assert run.analysis().facts.matched_by == "ordinal"
+
+
+def test_a_capture_that_starts_later_is_shifted(tmp_path: Path) -> None:
+    """The last rank's capture begins two steps after the others'."""
+    folder = unmarked(tmp_path, "late_capture", False)
+    run = rankscope.ingest([folder], tmp_path / "run.duckdb", iteration="auto")
+    assert "windows-shifted" in {each.code for each in run.analysis().problems}
+    verdict = run.imbalance().verdict
+    assert (verdict.ranks, verdict.period) == ((0,), 7)
+
+
+@pytest.mark.parametrize("job", ["2022.4/ddp_a", "2023.4/ddp_a", "2022.4/mpi"])
+def test_real_jobs(tmp_path: Path, job: str) -> None:
+    phases = {"backward": "Compute"} if job.endswith("mpi") else {}
+    reports = unpacked(captured(job), tmp_path / "reports")
+    marked = rankscope.ingest([reports], tmp_path / "marked.duckdb", phases=phases)
+    for report in reports.iterdir():
+        names = "coalesce(text, (select value from StringIds where id = textId))"
+        edit(report, f"delete from NVTX_EVENTS where {names} like 'Batch%'")
+    with pytest.raises(NoIterations) as refused:
+        rankscope.ingest([reports], tmp_path / "none.duckdb")
+    assert "--iteration auto" in refused.value.hint
+    found = rankscope.ingest([reports], tmp_path / "found.duckdb", phases=phases, iteration="auto")
+    off = [
+        abs(own - true) / np.median(np.diff(theirs))
+        for rank, theirs in ends(marked).items()
+        for own, true in zip(ends(found)[rank], theirs, strict=True)
+    ]
+    assert np.quantile(off, 0.95) < WITHIN, "two cores for four ranks: some are switched out"
+    verdict = found.imbalance().verdict
+    assert (verdict.ranks, verdict.cause, verdict.period) == ((1,), "load", 7)
+    assert verdict.iterations == (3, 10, 17, 24, 31, 38)
+
+
+def test_the_newest_export_without_any_step_ranges(tmp_path: Path) -> None:
+    report = SHARED / "public/nsys/mfu_2gpu_before.sqlite"
+    if not report.exists():
+        pytest.skip(f"no public reports here: {report} is absent")
+    run = rankscope.ingest([report], tmp_path / "run.duckdb", iteration="auto")
+    lengths = run.sql("select rank, end_ns - start_ns as ns from iterations")
+    assert {*lengths["rank"]} == {0, 1}
+    assert lengths.group_by("rank").len()["len"].to_list() == [16, 16]
+    assert 16e6 < float(lengths["ns"].median()) < 19e6
+
+
+def test_one_rank_alone_works_off_its_kernels(tmp_path: Path) -> None:
+    job = replace(scene("plain", ranks=1), markers=BARE)
+    forge(job, tmp_path / "reports")
+    [report] = (tmp_path / "reports").glob("*.sqlite")
+    edit(report, "delete from StringIds where value like 'nccl%'")
+    run = rankscope.ingest([report], tmp_path / "run.duckdb", iteration="auto")
+    assert run.sql("select count(*) from iterations").item() == 30
+    [said] = [each for each in run.analysis().problems if each.code == "steps-found"]
+    assert "kernels" in said.message
+
+
+def test_what_does_not_repeat_is_refused(
+    forged: Callable[..., Forged], cli: Callable[..., Result], tmp_path: Path
+) -> None:
+    report = Path(shutil.copy(forged("host_only").reports[0], tmp_path / "report_rank_0.sqlite"))
+    edit(report, "update NVTX_EVENTS set text = 'r' || hex(randomblob(9)) where eventType = 59")
+    refused = cli("ingest", report, "--iteration", "auto")
+    refused.refused(3, "report_rank_0.sqlite", "steps", "range_push")
+
+
+def test_a_layer_is_no_step() -> None:
+    """What a step does once tells it from the layers inside it."""
+    step = [0, *([1, 2, 3, 4] * 12), 5, *([6, 7, 4] * 12), 8, 9]
+    period = find_period(np.array(step * 6))
+    assert period is not None
+    assert (period.length, period.match) == (len(step), 1.0)
+    assert np.diff(period.anchors).tolist() == [len(step)] * 5
+
+
+def test_a_period_amid_disturbances() -> None:
+    """A checkpoint now and then, and a capture that begins and ends inside a step."""
+    draw = np.random.default_rng(0)
+    events = np.array([0, 1, 1, 2, 3, 3, 3, 4] * 40)
+    for at in draw.integers(20, 300, 3):
+        events = np.insert(events, at, [9, 9, 8])
+    period = find_period(events[3:-2])
+    assert period is not None
+    assert period.length == 8
+    assert period.match > 0.6
+    assert len(period.anchors) == pytest.approx(40, abs=2)
+
+
+@pytest.mark.parametrize("events", [[], [1], [1, 2], [1, 2, 3, 4, 5, 6]])
+def test_too_little_has_no_period(events: list[int]) -> None:
+    period = find_period(np.array(events, dtype=np.int64))
+    assert period is None or period.match == 0
+
+
+def test_without_any_range_the_device_tells_who_is_slow(tmp_path: Path) -> None:
+    folder = unmarked(tmp_path, "planted", True, kind="periodic", where="forward", rank=2)
+    run = rankscope.ingest([folder], tmp_path / "run.duckdb", iteration="auto")
+    verdict = run.imbalance().verdict
+    assert run.analysis().facts.clock == "gpu"
+    assert (verdict.kind, verdict.ranks, verdict.period) == ("periodic", (2,), 5)
