@@ -190,7 +190,9 @@ class Analysis:
     @cached_property
     def flags(self) -> pl.DataFrame | None:
         """Excess and flag of every rank and chosen iteration; None where nothing can be judged."""
-        return None if self.flag_metric is None else flag(self.chosen, self.flag_metric)
+        if self.flag_metric is None:
+            return None
+        return flag(self.chosen, self.flag_metric, self.facts.residual_ns or 0)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -324,6 +326,7 @@ class Analysis:
             verdict=self.verdict,
             wide=self.chosen,
             statistic=self.options.statistic,
+            wait_error_ns=self._all_waits.error_ns,
             efficiency=compare_scores.efficiency(self.chosen),
             what_if=scenarios(self.replay, self.chosen, self.verdict, self.selection.numbers),
         )

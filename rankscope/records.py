@@ -379,5 +379,6 @@ class Imbalance:
     verdict: Verdict
     wide: pl.DataFrame
     statistic: str = "mean"
+    wait_error_ns: int | None = None  # waits below it cannot be told from none
     efficiency: Efficiency | None = None  # where work is known
     what_if: pl.DataFrame | None = None  # kind, name, time_ns, gain_ns, gain; by replay

@@ -31,7 +31,7 @@ FEW_RANKS = 4
 RESAMPLES = 1000
 
 
-def flag(wide: pl.DataFrame, metric: str) -> pl.DataFrame:
+def flag(wide: pl.DataFrame, metric: str, residual_ns: int = 0) -> pl.DataFrame:
     """Every rank and iteration with its excess and whether it stands out.
 
     An excess over the role's median in that iteration counts where it passes 5 % of the
@@ -42,6 +42,7 @@ def flag(wide: pl.DataFrame, metric: str) -> pl.DataFrame:
     Args:
         wide: rank, role, iteration, `<metric>_ns`.
         metric: `work`, or a phase where work is unknown.
+        residual_ns: of the clocks; a finer excess is no statement.
 
     Returns:
         rank, role, iteration, excess_ns (null where unknown), sudden_ns (the excess over the
@@ -62,7 +63,9 @@ def flag(wide: pl.DataFrame, metric: str) -> pl.DataFrame:
         },
     )
     frame = frame.with_columns(sudden_ns=_sudden(pl.col("excess_ns")).over("rank"))
-    matters = pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns")
+    matters = (pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns")) & (
+        pl.col("excess_ns") > residual_ns
+    )
     own = modified_z(value, ["rank"]) > LEAST_Z
     others = modified_z(value, role) > LEAST_Z
     few = frame.filter(pl.col("members") < FEW_RANKS)

@@ -35,6 +35,16 @@ class Waits:
     by_rank: pl.DataFrame
     by_group: pl.DataFrame
 
+    @property
+    def error_ns(self) -> int | None:
+        """The largest error of the split that is shown, over all groups; None where unknown."""
+        arrival = pl.col("shown") == "arrival"
+        errors = self.by_group.select(
+            pl.when(arrival).then("clock_error_ns").otherwise("ends_error_ns")
+        ).to_series()
+        largest = errors.max()
+        return largest if isinstance(largest, int) else None
+
 
 def timed(matched: Matched, utc_starts: dict[int, int | None]) -> pl.DataFrame:
     """The instances with both splits.
