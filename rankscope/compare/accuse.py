@@ -7,8 +7,11 @@ from statistics import NormalDist
 import polars as pl
 
 from rankscope.compare.evidence import Evidence, gain_over_rest, rows_of, summed
-from rankscope.compare.flags import LEAST_EXCESS, LEAST_Z, modified_z, surely_slow
+from rankscope.compare.flags import LEAST_EXCESS, modified_z, surely_slow
 from rankscope.compare.pattern import PERSISTENT
+
+OUTLIER_Z = 4.5
+"""Modified z that a rank's mean excess must pass among the ranks': speeds drift apart by chance."""
 
 LEAST_COST = 0.01
 """Share of the time that a rank's flagged excess must cost before the rank is accused."""
@@ -87,7 +90,7 @@ def always_slow(flags: pl.DataFrame, count: int) -> list[int]:
 def outliers(flags: pl.DataFrame, slow: list[int]) -> list[int]:
     """Those of the surely slow ranks whose mean excess lies apart from the other ranks'."""
     means = flags.group_by("rank").agg(excess=pl.col("excess_ns").mean()).sort("rank")
-    apart = means.filter(modified_z(pl.col("excess"), []) > LEAST_Z)["rank"].to_list()
+    apart = means.filter(modified_z(pl.col("excess"), []) > OUTLIER_Z)["rank"].to_list()
     return [rank for rank in slow if rank in apart]
 
 

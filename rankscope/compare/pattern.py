@@ -16,7 +16,7 @@ PERSISTENT = 0.5
 PERIOD_FIT = 0.8
 """Share of a pattern's iterations that must fit it, either way."""
 
-SHORTEST_BLOCK = 4
+SHORTEST_BLOCK = 6
 """Iterations that a change for the worse must last to be told from an accident."""
 
 

@@ -55,11 +55,19 @@ def judge(evidence: Evidence) -> Verdict:
     if group and minority and whole_hosts(group, evidence.hosts):
         accused = [*accused, *(rank for rank in group if rank not in accused)]
         group = []  # their host, for they do what the others do
-    if not group:
-        accused += [rank for rank in outliers(evidence.flags, slow) if rank not in accused]
+    apart = [] if group else outliers(evidence.flags, slow)
+    accused += [rank for rank in apart if rank not in accused]
     patterns = {rank: pattern(rows_of(evidence.flags, rank), numbers) for rank in accused}
-    # One of a group that is slow all the time stands out only if it is slow in another way.
-    accused = [rank for rank in accused if rank not in group or patterns[rank].kind != "persistent"]
+    # Who is slow all the time must lie apart from all others, whose speeds differ as well, and
+    # one of a slow group stands out only if it is slow in another way.
+    accused = [
+        rank
+        for rank in accused
+        if patterns[rank].kind != "persistent"
+        or patterns[rank].since is not None
+        or rank in apart
+        or (ranks < FEW_RANKS and not group)
+    ]
     if accused:
         return _accusation(accused, patterns, evidence, count, total)
     if group:
