@@ -10,8 +10,12 @@ from rankscope.compare.evidence import Evidence, gain_over_rest, rows_of, summed
 from rankscope.compare.flags import LEAST_EXCESS, modified_z, surely_slow
 from rankscope.compare.pattern import PERSISTENT
 
-OUTLIER_Z = 4.5
-"""Modified z that a rank's mean excess must pass among the ranks': speeds drift apart by chance."""
+APART = 0.075
+"""Mean excess, as a share of the iteration, that sets a rank apart: speeds drift by less …"""
+
+APART_Z, FAR_Z = 2.0, 8.0
+"""… if its modified z among the ranks passes the first, or whatever it is if it passes the second:
+in a steady job a small excess is sure."""
 
 LEAST_COST = 0.01
 """Share of the time that a rank's flagged excess must cost before the rank is accused."""
@@ -89,9 +93,13 @@ def always_slow(flags: pl.DataFrame, count: int) -> list[int]:
 
 def outliers(flags: pl.DataFrame, slow: list[int]) -> list[int]:
     """Those of the surely slow ranks whose mean excess lies apart from the other ranks'."""
-    means = flags.group_by("rank").agg(excess=pl.col("excess_ns").mean()).sort("rank")
-    apart = means.filter(modified_z(pl.col("excess"), []) > OUTLIER_Z)["rank"].to_list()
-    return [rank for rank in slow if rank in apart]
+    means = flags.group_by("rank").agg(
+        excess=pl.col("excess_ns").mean(),
+        share=(pl.col("excess_ns") / pl.col("length_ns")).mean(),
+    )
+    z = modified_z(pl.col("excess"), [])
+    apart = means.filter(((pl.col("share") > APART) & (z > APART_Z)) | (z > FAR_Z))
+    return [rank for rank in slow if rank in apart["rank"]]
 
 
 def _tail(count: int, flags: int, ranks: int) -> float:
