@@ -7,7 +7,7 @@ from statistics import NormalDist
 import polars as pl
 
 from rankscope.compare.evidence import Evidence, gain_over_rest, rows_of, summed
-from rankscope.compare.flags import LEAST_EXCESS, modified_z, surely_slow
+from rankscope.compare.flags import LEAST_EXCESS, ROBUST, modified_z, surely_slow
 from rankscope.compare.pattern import PERSISTENT
 
 APART = 0.075
@@ -42,17 +42,28 @@ def accused_ranks(evidence: Evidence, ranks: int, total: int) -> list[int]:
     What is clear of noise need not cost as much as what is merely flagged.
     """
     flagged = evidence.flags.filter("flagged")
-    surely = _owners(flagged.filter("clear"), ranks, CLEAR_COST * total)
+    surely = _owners(flagged.filter("clear"), ranks, CLEAR_COST * total, MAJORITY)
+    share = MAJORITY if _steady(evidence.flags) else None
     found = [
         rank
-        for rank in _owners(flagged, ranks, LEAST_COST * total)
+        for rank in _owners(flagged, ranks, LEAST_COST * total, share)
         if rank not in surely and _worth_it(evidence, rank, total)
     ]
     return surely + found
 
 
-def _owners(flagged: pl.DataFrame, ranks: int, least: float) -> list[int]:
-    """Ranks with at least `least` of the flagged excess, and more of it than chance gives one."""
+def _steady(flags: pl.DataFrame) -> bool:
+    """Whether iterations vary so little that a large excess is more than the farthest of many."""
+    off = (pl.col("sudden_ns") - pl.col("sudden_ns").median()).abs().median()
+    noise = flags.select(ROBUST * off / pl.col("length_ns").median()).item()
+    return noise is not None and noise < LEAST_EXCESS
+
+
+def _owners(flagged: pl.DataFrame, ranks: int, least: float, share: float | None) -> list[int]:
+    """Ranks with at least `least` of the flagged excess, and more of it than chance gives one.
+
+    That is `share` of it all, or too many of the flags.
+    """
     every = summed(flagged["excess_ns"])
     found = []
     for rank, excess, count, highest in (
@@ -67,7 +78,8 @@ def _owners(flagged: pl.DataFrame, ranks: int, least: float) -> list[int]:
     ):
         if excess < least or (count == 1 and highest < LONE_SPIKE):
             continue
-        if excess >= MAJORITY * every or _tail(count, flagged.height, ranks) * ranks < UNLIKELY:
+        owns = share is not None and excess >= share * every
+        if owns or _tail(count, flagged.height, ranks) * ranks < UNLIKELY:
             found.append(int(rank))
     return found
 
