@@ -17,11 +17,9 @@ def told_and_true(job: Stored) -> pl.DataFrame:
     assert job.truth is not None
     truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None)
     told = job.analysis().matched.instances
-    instance = ["place", "communicator", "group", "operation", "iteration", "ordinal"]
     told = told.with_columns(
-        wait=pl.col("duration_ns") - pl.col("duration_ns").min().over(instance),
-        transfer=pl.col("duration_ns").min().over(instance),
-        instance=pl.struct(instance).rank("dense"),
+        wait=pl.col("duration_ns") - pl.col("duration_ns").min().over("instance"),
+        transfer=pl.col("duration_ns").min().over("instance"),
     )
     true = truth.select(
         "rank", "start_ns", "end_ns", "wait_ns", "transfer_ns", operation="op", true="communicator",
