@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import os.path
+import re
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -22,6 +24,8 @@ PIPELINE = "pp"
 
 ALIKE = 0.05
 """Kernels of equal names and counts whose sizes differ by less are the same work."""
+
+SIZE = re.compile("[1-9][0-9]{0,8}")
 
 HINT = "like tp=2,pp=4,dp=8 (fastest-varying first), or a CSV file with the columns rank,role"
 
@@ -50,14 +54,14 @@ def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
     Raises:
         UsageError: it says nothing sensible, or not for these ranks.
     """
-    path = Path(spec)
-    if "=" not in spec or path.is_file():
-        return Roles(_from_file(path, ranks), "given", True, [])
+    # Path.is_file fails on what is too long for a file name
+    if "=" not in spec or os.path.isfile(spec):
+        return Roles(_from_file(Path(spec), ranks), "given", True, [])
     sizes: dict[str, int] = {}
     for part in spec.split(","):
         name, _, size = part.partition("=")
         name = name.strip().lower()
-        if not name.isidentifier() or not size.strip().isdigit() or int(size) < 1 or name in sizes:
+        if not name.isidentifier() or not SIZE.fullmatch(size.strip()) or name in sizes:
             raise UsageError(f"--roles {spec!r}: {part!r} is no NAME=SIZE", hint=HINT)
         sizes[name] = int(size)
     world = world_size or max(ranks) + 1
