@@ -1,0 +1,214 @@
+"""Clocks of a whole run, solved over communicators of which none spans all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+
+from rankscope.align.clocks import (
+    SESSION_START_ERROR_NS,
+    ClockFit,
+    Clocks,
+    Group,
+    solve_clocks,
+    with_hosts,
+)
+from rankscope.align.match import Matched, match
+from rankscope.compare.problems import communication_problems
+from rankscope.compare.waits import split, timed
+from tests.align.worlds import World, world
+from tests.support import Stored
+
+SECOND = 1_000_000_000
+SEEDS = range(6)
+FIRST_COLLECTIVE_NS = 12 * SECOND
+"""When, about, the simulator's jobs begin to train."""
+
+
+def errors(made: World, clocks: Clocks, share: float) -> dict[int, float]:
+    """rank → error of its aligned time, ns, at a share of the run."""
+    middle = clocks.fits[0]
+    assert (middle.offset_ns, middle.drift_ppm) == (0, 0)
+    moment = share * made.end_ns
+    reference = made.utc_starts[0] + moment * (1 + made.drifts[0])
+    found = {}
+    for rank, fit in clocks.fits.items():
+        own = made.utc_starts[rank] + moment * (1 + made.drifts[rank])
+        moved = own - clocks.middle_ns + fit.offset_ns
+        told = clocks.middle_ns + moved + fit.drift_ppm * 1e-6 * moved
+        found[rank] = abs(float(told - reference))
+    return found
+
+
+@pytest.mark.parametrize(("skew_ns", "late_ns"), [(5_000, 30_000), (20_000, 3e6)])
+def test_errors_stay_within_the_stated_residual(skew_ns: float, late_ns: float) -> None:
+    within = []
+    for seed in SEEDS:
+        made = world(16, 30, seed, tp=4, skew_ns=skew_ns, late_ns=late_ns)
+        clocks = match(made.collectives, made.utc_starts).solved
+        assert {*clocks.fits} == {*range(16)}
+        assert max(fit.spread_ns for fit in clocks.fits.values()) < 50_000
+        for share in (0.02, 0.5, 1.0):
+            told = errors(made, clocks, share)
+            # floats of UTC are good to 256 ns
+            within += [told[rank] <= clocks.fits[rank].spread_ns + 512 for rank in range(1, 16)]
+        for rank, fit in clocks.fits.items():
+            true = made.correction(rank, clocks.middle_ns)
+            assert fit.offset_ns == pytest.approx(true, abs=max(fit.spread_ns, 512))
+            drift = (made.drifts[0] - made.drifts[rank]) * 1e6
+            unseen = 3 * max(fit.spread_ns, 1_000) / made.end_ns * 1e6
+            assert fit.drift_ppm == pytest.approx(drift, abs=unseen)
+    assert np.mean(within) >= 0.95
+
+
+def chain(length: int, seed: int, count: int = 60) -> tuple[list[Group], np.ndarray]:
+    """Pairs of neighbours only, ends within 10 µs; offsets of the clocks."""
+    rng = np.random.default_rng(seed)
+    offsets = rng.integers(-5 * SECOND, 5 * SECOND, length)
+    moments = np.arange(count) * 30_000_000
+    groups = []
+    for one in range(length - 1):
+        ends = moments + one * 400_000
+        pair = [ends + offsets[rank] + rng.integers(0, 10_000, count) for rank in (one, one + 1)]
+        groups.append(Group((one, one + 1), np.stack(pair, axis=1)))
+    return groups, offsets
+
+
+def test_errors_add_up_along_a_chain() -> None:
+    right = []
+    for seed in SEEDS:
+        groups, offsets = chain(12, seed)
+        clocks = solve_clocks(groups, 0)
+        assert {*clocks.fits} == {*range(12)}
+        assert clocks.fits[11].spread_ns > 2 * clocks.fits[1].spread_ns, "links add up"
+        right += [
+            abs(clocks.fits[rank].offset_ns - (offsets[0] - offsets[rank]))
+            <= clocks.fits[rank].spread_ns
+            for rank in range(1, 12)
+        ]
+    assert np.mean(right) >= 0.95
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_ends_that_come_late_do_not_move_clocks(share: float) -> None:
+    """A host that wakes up late now and then: milliseconds on a few ends of one rank."""
+    made = world(8, 30, 1, calls="ttdttd", offset_s=2)
+    rng = np.random.default_rng(0)
+    mine = (made.collectives["rank"] == 3).to_numpy()
+    late = mine & (rng.random(len(mine)) < share)
+    moved = made.collectives["end_ns"].to_numpy() + np.where(late, 4_000_000, 0)
+    spoiled = made.collectives.with_columns(end_ns=pl.Series(moved))
+    clocks = match(spoiled, made.utc_starts).solved
+    told = errors(made, clocks, 0.5)
+    assert max(told.values()) < 20_000
+    assert clocks.fits[3].spread_ns < 100_000
+
+
+def islands() -> Matched:
+    """Ranks 0 and 1 share a communicator, and so do 2 and 3; nothing links the two."""
+    made = world(4, 20, 2)
+    only = made.collectives.filter(pl.col("gradient").not_()).with_columns(
+        communicator=pl.format("named tp{}", pl.col("rank") // 2)
+    )
+    return match(only, made.utc_starts)
+
+
+def test_a_rank_tied_to_nobody_is_absent_and_said_to_be() -> None:
+    told = islands()
+    assert {*told.clocks} == {0, 1}
+    instances = timed(told, {rank: 0 for rank in range(4)})
+    assert instances.filter(pl.col("rank") > 1)["ended"].null_count() == 160
+    assert instances.filter(pl.col("rank") > 1)["by_arrival"].null_count() == 160
+    assert instances.filter(pl.col("rank") > 1)["by_duration"].null_count() == 0
+    by_group = split(instances, exposed_of(instances), ("device",)).by_group
+    assert by_group["clock_error_ns"].null_count() == 1
+    problems = communication_problems(told, by_group, [0, 1, 2, 3])
+    assert [(each.code, each.ranks) for each in problems] == [("clocks-unaligned", (2, 3))]
+
+
+def exposed_of(instances: pl.DataFrame) -> pl.DataFrame:
+    """Communication that nothing covers, as if all of it were exposed."""
+    return instances.select(
+        "rank", "iteration", pl.lit("gpu").alias("clock"), "end_ns", start_ns="arrival_ns"
+    )
+
+
+def test_one_host_has_one_clock() -> None:
+    told = islands().solved
+    hosts: dict[int, str | None] = {0: "a", 1: "b", 2: "b", 3: None}
+    paths = {rank: f"{rank}.sqlite" for rank in range(4)}
+    shared = with_hosts(told, hosts, paths)
+    assert {*shared.fits} == {0, 1, 2}, "a host unknown is no host shared"
+    assert shared.fits[2].offset_ns == told.fits[1].offset_ns
+    assert shared.fits[2].spread_ns == told.fits[1].spread_ns + SESSION_START_ERROR_NS
+    assert "one host's clock" in shared.method
+
+
+def test_ranks_of_one_report_share_a_clock() -> None:
+    fits = {0: ClockFit(0, 0.0, 0), 1: ClockFit(700, 3.0, 2_000), 2: ClockFit(9, 1.0, 4_000)}
+    clocks = Clocks(fits, 0, "ends of shared collectives (1 communicators)")
+    paths = {0: "a", 1: "b", 2: "b", 3: "b"}
+    shared = with_hosts(clocks, dict.fromkeys(range(4), None), paths).fits
+    assert {(shared[rank].offset_ns, shared[rank].drift_ppm) for rank in (1, 2, 3)} == {(700, 3.0)}
+    assert shared[2].spread_ns == 4_000, "what remains between them is the larger residual"
+
+
+def test_too_few_shared_calls_tie_nothing() -> None:
+    made = world(4, 1, 0, calls="td")
+    assert {*match(made.collectives, made.utc_starts).clocks} == {0}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_waits_by_duration_and_by_arrival_are_true(seed: int) -> None:
+    made = world(8, 40, seed, calls="ttdttd", late_ns=1_500_000)
+    told = timed(match(made.collectives, made.utc_starts), made.utc_starts)
+    sums = told.group_by("rank").agg(pl.col("by_duration", "by_arrival", "wait").sum())
+    both = sums.join(made.waited, on="rank")
+    assert both.height == 8
+    for way in ("by_duration", "by_arrival", "wait"):
+        off = (both[way] / both["true_ns"] - 1).abs().max()
+        assert off < 0.02, (way, off)
+
+
+SCENES = [(4, 1, 5.0, 50.0), (8, 2, 5.0, 50.0), (8, 4, 0.5, 5.0)]
+
+
+@pytest.mark.parametrize(("ranks", "tp", "offset_s", "drift_ppm"), SCENES)
+def test_clocks_of_simulated_reports(
+    stored: Callable[..., Stored], ranks: int, tp: int, offset_s: float, drift_ppm: float
+) -> None:
+    """Hosts seconds apart: the simulator's own correction, within the residual and 50 µs."""
+    job = stored(
+        "offsets", ranks=ranks, tp=tp, offset_s=offset_s, drift_ppm=drift_ppm, skew_us=20.0
+    )
+    assert job.truth is not None
+    facts, clocks = job.analysis().facts, job.analysis().matched.solved
+    assert facts.clocks_aligned
+    assert facts.residual_ns is not None
+    assert facts.residual_ns < 50_000
+    reference = job.truth.clocks[0]
+    epoch = reference.utc(0)
+    moment = round((clocks.middle_ns - epoch) / (1 + reference.drift_ppb * 1e-9))
+    wrong = [
+        rank
+        for rank in range(1, ranks)
+        if abs(facts.offsets_ns[rank] - job.truth.correction(rank, moment))
+        > clocks.fits[rank].spread_ns
+    ]
+    assert len(wrong) <= 0.05 * ranks, wrong
+    for rank in range(ranks):
+        drift = (reference.drift_ppb - job.truth.clocks[rank].drift_ppb) / 1000
+        unseen = 3 * facts.residual_ns / (job.truth.middle() - FIRST_COLLECTIVE_NS) / 2 * 1e6
+        assert facts.drift_ppm[rank] == pytest.approx(drift, abs=unseen)
+    truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None).rename(
+        {"op": "operation"}
+    )
+    key = ["rank", "operation", "start_ns", "end_ns"]
+    both = job.analysis().instances.join(truth.select(*key, "wait_ns"), on=key)
+    assert both.height == truth.height
+    true = both["wait_ns"].sum()
+    for way in ("by_duration", "by_arrival"):
+        assert both[way].sum() == pytest.approx(true, rel=0.02), way

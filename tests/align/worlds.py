@@ -1,0 +1,119 @@
+"""Collectives of many ranks as columns, made with numpy: no reports, only what matching is given.
+
+Every rank is in a tensor-parallel group of neighbours and in a data-parallel one across them, so
+that no communicator spans all ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.schema import COLLECTIVES, conform
+
+EPOCH_NS = 1_795_249_000_000_000_000
+COMPUTE_NS = 4_000_000
+TRANSFER_NS = 300_000
+STREAMS = {"t": "stream 7", "d": "stream 13"}
+
+
+@dataclass(frozen=True)
+class World:
+    """Collectives, and what is true of them.
+
+    `offsets_ns` and `drifts` (a fraction) are how much each rank's clock is ahead of true time
+    at true time 0, and how much faster it goes. `waited`: rank, true_ns (waits summed).
+    """
+
+    collectives: pl.DataFrame  # COLLECTIVES
+    utc_starts: dict[int, int | None]
+    offsets_ns: NDArray[np.float64]
+    drifts: NDArray[np.float64]
+    end_ns: float  # true time at which the run ends; it starts at 0
+    waited: pl.DataFrame
+
+    def correction(self, rank: int, utc_ns: int) -> float:
+        """What to add to a rank's own UTC to get the lowest rank's when that one's is `utc_ns`."""
+        moment = (utc_ns - EPOCH_NS - self.offsets_ns[0]) / (1 + self.drifts[0])
+        apart = self.offsets_ns[0] - self.offsets_ns[rank]
+        return float(apart + moment * (self.drifts[0] - self.drifts[rank]))
+
+
+def world(
+    ranks: int = 8,
+    iterations: int = 30,
+    seed: int = 0,
+    *,
+    tp: int = 2,
+    calls: str = "ttdttd",
+    skew_ns: float = 5_000,
+    late_ns: float = 30_000,
+    offset_s: float = 5.0,
+    drift_ppm: float = 50.0,
+    per_clock: int = 1,
+) -> World:
+    """A run of the calls `t` (tensor-parallel) and `d` (data-parallel), in every iteration.
+
+    Args:
+        ranks: number of ranks.
+        iterations: number of iterations.
+        seed: of everything random.
+        tp: ranks of a tensor-parallel group.
+        calls: what an iteration calls, in order.
+        skew_ns: ends of one instance lie within this.
+        late_ns: spread of how late a rank is to a call.
+        offset_s: bound of the clocks' offsets.
+        drift_ppm: bound of their drifts.
+        per_clock: neighbours that share a clock.
+    """
+    rng = np.random.default_rng(seed)
+    clocks = -(-ranks // per_clock)
+    offsets = np.repeat(rng.uniform(-offset_s, offset_s, clocks) * 1e9, per_clock)[:ranks]
+    drifts = np.repeat(rng.uniform(-drift_ppm, drift_ppm, clocks) * 1e-6, per_clock)[:ranks]
+    who = np.arange(ranks)
+    groups = {"t": who // tp, "d": who % tp}
+    now = np.zeros(ranks)
+    arrivals = np.empty((iterations * len(calls), ranks))
+    ends = np.empty_like(arrivals)
+    waits = np.zeros(ranks)
+    for call in range(len(arrivals)):
+        now += COMPUTE_NS + np.abs(rng.normal(0, late_ns, ranks))
+        group = groups[calls[call % len(calls)]]
+        last = np.zeros(group.max() + 1)
+        np.maximum.at(last, group, now)
+        waits += last[group] - now
+        arrivals[call] = now
+        now = last[group] + TRANSFER_NS + rng.uniform(0, skew_ns, ranks)
+        ends[call] = now
+    table = pl.DataFrame(
+        {
+            "place": ["device"] * len(calls),
+            "communicator": [STREAMS[kind] for kind in calls],
+            "operation": ["all_reduce"] * len(calls),
+            "ordinal": [calls[:place].count(kind) for place, kind in enumerate(calls)],
+            "gradient": [kind == "d" for kind in calls],
+            "call": range(len(calls)),
+        }
+    )
+    own = {"arrival_ns": arrivals * (1 + drifts), "end_ns": ends * (1 + drifts)}
+    columns = {name: np.rint(times).T.ravel().astype(np.int64) for name, times in own.items()}
+    rows = pl.DataFrame(
+        {
+            "rank": np.repeat(who, len(arrivals)),
+            "iteration": np.tile(np.repeat(np.arange(iterations), len(calls)), ranks),
+            "call": np.tile(np.arange(len(calls)), ranks * iterations),
+            "start_ns": columns["arrival_ns"],
+            **columns,
+        }
+    )
+    return World(
+        conform(rows.join(table, on="call", maintain_order="left"), COLLECTIVES),
+        {rank: EPOCH_NS + round(offsets[rank]) for rank in range(ranks)},
+        offsets,
+        drifts,
+        float(now.max()),
+        pl.DataFrame({"rank": who, "true_ns": waits}),
+    )
