@@ -105,16 +105,21 @@ def _excess(here: pl.DataFrame, roles: dict[int, str], accused: pl.DataFrame) ->
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
     group = ["role", "iteration", "kind", "name"]
     rate = pl.col("clear_ns") / pl.col("clear_size")
+    # the lower of the middle two, as in flags: of two ranks the slow one is not half the usual
+
+    def usual(name: str) -> pl.Expr:
+        return pl.col(name).quantile(0.5, "lower").over(group)
+
     lump = (pl.col("kind") == "kernel") & (pl.col("name") == "")
     return (
         every.join(summed, on=key, how="left")
         .filter(~lump)
         .with_columns(pl.col(values).fill_null(0), role=role)
         .with_columns(
-            *(pl.col(name).median().over(group).alias(f"usual_{name}") for name in values[:3]),
+            *(usual(name).alias(f"usual_{name}") for name in values[:3]),
             rate=pl.when(pl.col("clear_size") > 0).then(rate),
         )
-        .with_columns(slower=pl.col("rate") - pl.col("rate").median().over(group))
+        .with_columns(slower=pl.col("rate") - usual("rate"))
         .join(accused, on=["rank", "iteration"], how="semi")
         .group_by("kind", "name")
         .agg(

@@ -121,11 +121,12 @@ def by_kernel(
     """
     key = ["phase", "kind", "name"]
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
+    usual = pl.col("total_ns").quantile(0.5, "lower")
     per = (
         activities.filter(pl.col("iteration").is_in(numbers) & (pl.col("kind") != "range"))
         .group_by("rank", *key)
         .agg(pl.col("total_ns", "count", "clear_ns").sum() / len(numbers))
-        .with_columns(excess=pl.col("total_ns") - pl.col("total_ns").median().over(role, *key))
+        .with_columns(excess=pl.col("total_ns") - usual.over(role, *key))
     )
     return (
         per.sort("excess", "rank", descending=[True, False])
