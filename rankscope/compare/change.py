@@ -34,7 +34,7 @@ class Change:
     rank: int | None  # None: the mean over ranks
     before_ns: int | None
     after_ns: int | None
-    change: float | None  # after / before - 1
+    change: float | None  # after / before - 1; as its bounds null where there was nothing before
     low: float | None
     high: float | None
     certain: bool
@@ -71,9 +71,18 @@ def compare_runs(
     names = metrics if "iteration" in metrics else ["iteration", *metrics]
     both = sorted({*before["rank"]} & {*after["rank"]})
     alone = sorted({*before["rank"]} ^ {*after["rank"]})
+    problems = []
+    if alone:
+        told = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
+        problems.append(
+            Problem("ranks-differ", f"ranks {told} are in one run only: left out", tuple(alone))
+        )
+    if not both:
+        unknown = [Change(name, None, None, None, None, None, None, False) for name in names]
+        return Comparison(tuple(unknown), (), _sentence(unknown, [], 0), tuple(problems))
     tables = [_values(frame, both, names) for frame in (before, after)]
     samples = [_resampled(table["iteration"].shape[1]) for table in tables]
-    scale = float(_score(tables[0]["iteration"], statistic).mean()) if both else 0.0
+    scale = float(_score(tables[0]["iteration"], statistic).mean())
     overall, single = [], []
     for name in names:
         old, new = (_score(table[name], statistic) for table in tables)
@@ -87,12 +96,6 @@ def compare_runs(
             _change(name, rank, old[place], new[place], apart[:, place], scale)
             for place, rank in enumerate(both)
         ]
-    problems = []
-    if alone:
-        told = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
-        problems.append(
-            Problem("ranks-differ", f"ranks {told} are in one run only: left out", tuple(alone))
-        )
     few = min(table["iteration"].shape[1] for table in tables)
     if few < LEAST_ITERATIONS:
         problems.append(
@@ -135,15 +138,14 @@ def _change(
     if np.isnan(before) or np.isnan(after):
         return Change(metric, rank, None, None, None, None, None, False)
     low, high = (float(np.quantile(apart, share)) for share in (0.025, 0.975))
-    base = before or 1.0
     return Change(
         metric=metric,
         rank=rank,
         before_ns=round(before),
         after_ns=round(after),
-        change=float(after - before) / base if before else None,
-        low=low / float(base),
-        high=high / float(base),
+        change=float(after / before - 1) if before else None,
+        low=float(low / before) if before else None,
+        high=float(high / before) if before else None,
         certain=(low > 0 or high < 0) and bool(abs(after - before) >= LEAST_CHANGE * scale),
     )
 
