@@ -1,0 +1,130 @@
+"""`rankscope diff`: its JSON, tables, and the gate for CI."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rankscope
+from tests.forge import forge, scene
+from tests.support import MS, Result, Stored
+
+Cli = Callable[..., Result]
+Pair = tuple[Path, Path]
+CHANGE = {"metric", "before_ns", "after_ns", "change"}
+
+
+@pytest.fixture
+def slower(stored: Callable[..., Stored]) -> Pair:
+    """A healthy job, and one whose rank 3 needs 8 ms more for every forward pass."""
+    return stored("plain").db, stored("planted", where="forward").db
+
+
+def test_its_document(cli: Cli, slower: Pair) -> None:
+    told = cli("diff", *slower, "--format", "json").document
+    assert told["format"] == "rankscope/diff/1"
+    assert told.keys() >= {"run", "warnings", "metrics", "ranks", "verdicts", "sentence"}
+    assert told["run"]["db"] == str(slower[1])
+    assert {each["metric"] for each in told["metrics"]} >= {"iteration", "work", "forward"}
+    for each in [*told["metrics"], *told["ranks"]]:
+        assert each.keys() >= CHANGE | {"low", "high", "certain"}
+        assert type(each["before_ns"]) is type(each["after_ns"])
+        assert each["before_ns"] is None or type(each["before_ns"]) is int
+    assert {each["rank"] for each in told["ranks"]} == {0, 1, 2, 3}
+    whole = next(each for each in told["metrics"] if each["metric"] == "iteration")
+    assert whole["certain"] is True
+    assert whole["low"] <= whole["change"] <= whole["high"]
+    assert whole["change"] == pytest.approx(whole["after_ns"] / whole["before_ns"] - 1, rel=1e-6)
+    forward = next(
+        each for each in told["ranks"] if (each["rank"], each["metric"]) == (3, "forward")
+    )
+    assert forward["after_ns"] - forward["before_ns"] == pytest.approx(8 * MS, rel=0.1)
+    assert told["verdicts"]["before"]["class"] == "balanced"
+    assert (told["verdicts"]["after"]["class"], told["verdicts"]["after"]["ranks"]) == (
+        "persistent", [3],
+    )  # fmt: skip
+    assert told["sentence"].split()[1] == "slower:"
+
+
+def test_a_run_beside_itself(cli: Cli, slower: Pair) -> None:
+    told = cli("diff", slower[0], slower[0], "--format", "json").document
+    assert told["sentence"].startswith("No change beyond noise")
+    assert not any(each["certain"] for each in [*told["metrics"], *told["ranks"]])
+    assert {each["change"] for each in told["metrics"]} <= {0, None}
+    assert cli("diff", slower[0], slower[0], "--fail-above", 0).code == 0
+
+
+def test_the_gate(cli: Cli, slower: Pair) -> None:
+    before, after = slower
+    assert cli("diff", before, after).code == 0, "a change is no error without the gate"
+    assert cli("diff", before, after, "--fail-above", 50).code == 0
+    failed = cli("diff", before, after, "--fail-above", 5, "--format", "json")
+    assert failed.code == 10
+    assert json.loads(failed.out)["sentence"], "the answer is there all the same"
+    assert "--fail-above 5" in failed.err
+    assert cli("diff", after, before, "--fail-above", 0).code == 0, "faster is never too slow"
+
+
+def test_the_gate_where_it_cannot_be_told(cli: Cli, slower: Pair) -> None:
+    few = cli("diff", *slower, "--iter-range", "5:8", "--fail-above", 5)
+    assert few.code == 3
+    assert few.out.startswith("Inconclusive")
+    assert "cannot be told" in few.err
+
+
+def test_ranks_that_one_run_lacks(cli: Cli, slower: Pair, stored: Callable[..., Stored]) -> None:
+    eight = stored("plain", ranks=8)
+    told = cli("diff", slower[0], eight.db, "--format", "json").document
+    (warning,) = [each for each in told["warnings"] if each["code"] == "ranks-differ"]
+    assert warning["ranks"] == [4, 5, 6, 7]
+    assert {each["rank"] for each in told["ranks"]} == {0, 1, 2, 3}
+    assert "in one run only" in cli("diff", slower[0], eight.db).err
+    assert cli("diff", slower[0], eight.db, "--quiet").err == ""
+
+
+def test_runs_without_a_common_rank(cli: Cli, slower: Pair, tmp_path: Path) -> None:
+    forge(scene("plain", ranks=8, iterations=8), tmp_path / "reports")
+    upper = [tmp_path / "reports" / f"report_rank_{rank}.sqlite" for rank in range(4, 8)]
+    rankscope.ingest(upper, tmp_path / "upper.duckdb")
+    result = cli("diff", slower[0], tmp_path / "upper.duckdb", "--fail-above", 5)
+    assert result.code == 3
+    assert result.out.startswith("Inconclusive")
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("output", ["table", "markdown"])
+def test_what_changed_comes_first(cli: Cli, slower: Pair, output: str) -> None:
+    result = cli("diff", *slower, "--format", output)
+    lines = [line for line in result.out.splitlines() if line]
+    assert "slower: " in lines[0]
+    assert lines[1].startswith("Before: Balanced")
+    assert lines[2].startswith("After: Rank 3")
+    assert "forward" in result.out
+    assert "\x1b" not in result.out
+
+
+def test_csv_has_a_row_per_metric_and_rank(cli: Cli, slower: Pair) -> None:
+    options = ("--metric", "iteration", "--metric", "load", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(cli("diff", *slower, *options).out)))
+    assert len(rows) == 2 + 2 * 4
+    assert rows[0].keys() >= CHANGE | {"rank"}
+    assert {row["rank"] for row in rows} == {"", "0", "1", "2", "3"}
+
+
+def test_statistics_and_clocks_are_taken(cli: Cli, slower: Pair) -> None:
+    told = cli("diff", *slower, "--statistic", "p95", "--clock", "host", "--format", "json")
+    assert told.document["run"]["clock"] == "host"
+    mean = cli("diff", *slower, "--clock", "host", "--format", "json").document
+    assert told.document["metrics"][0]["before_ns"] > mean["metrics"][0]["before_ns"]
+
+
+def test_wrong_usage(cli: Cli, slower: Pair, tmp_path: Path) -> None:
+    cli("diff", slower[0]).refused(2)
+    cli("diff", *slower, "--metric", "wrok").refused(2, "wrok")
+    cli("diff", *slower, "--iter-range", "900:").refused(2)
+    cli("diff", slower[0], tmp_path / "none.duckdb").refused(4, "none.duckdb")
