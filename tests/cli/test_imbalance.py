@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -216,3 +217,87 @@ def test_missing_ranks_in_every_output(cli: Cli, stored: Callable[..., Stored]) 
         assert "no report (3)" in result.err
         assert "warning" not in result.out
         assert cli("imbalance", "--format", output, "--quiet").err == ""
+
+
+def test_efficiency_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
+    told = document(cli, stored("planted", where="forward"))
+    shares = told["efficiency"]
+    assert shares.keys() == {"load_balance", "communication", "parallel"}
+    assert all(0 < share <= 1 for share in shares.values())
+    assert shares["parallel"] == pytest.approx(shares["load_balance"] * shares["communication"])
+    works = [rank["values_ns"]["work"] for rank in told["ranks"]]
+    assert shares["load_balance"] == pytest.approx(sum(works) / len(works) / max(works), rel=1e-6)
+    assert document(cli, stored("plain"), "--clock", "host")["efficiency"] is None
+
+
+def test_what_if_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
+    told = document(cli, stored("planted", where="forward"))
+    rows = {(row["kind"], row["name"]): row for row in told["what_if"]}
+    assert {kind for kind, _ in rows} >= {"all", "verdict", "rank", "phase"}
+    for row in rows.values():
+        assert row.keys() == {"kind", "name", "time_ns", "gain_ns", "gain"}
+        share = row["gain_ns"] / (row["gain_ns"] + row["time_ns"])
+        assert row["gain"] == pytest.approx(share, abs=1e-6)
+    assert rows["rank", "rank 3"]["gain_ns"] > 0.9 * told["verdict"]["gain_ns"]
+    text = cli("imbalance", "--db", stored("planted", where="forward").db).out
+    assert "What if it were at its role's median" in text
+
+
+def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: Callable[..., Stored]) -> None:
+    told = document(cli, stored("planted", where="data"))["verdict"]
+    assert told["findings"]
+    for each in told["findings"]:
+        assert each.keys() == {"kind", "name", "excess_ns", "share", "suspect"}
+        assert type(each["excess_ns"]) is int
+        assert 0 < each["share"] <= 1
+        assert each["suspect"] == "data"
+    low, high = told["interval"]
+    assert low <= told["excess"] <= high
+    assert told["since"] is None
+
+
+def test_rows_by_kernel(cli: Cli, stored: Callable[..., Stored]) -> None:
+    job = stored("planted", where="kernel", factor=1.8)
+    rows = document(cli, job, "--by", "kernel")["rows"]
+    names = {"phase", "kind", "name", "count", "mean_ns", "slowest_rank", "slowest_ns", "excess_ns"}
+    assert all(row.keys() >= names for row in rows)
+    worst = rows[0]
+    assert (worst["phase"], worst["kind"], worst["name"], worst["slowest_rank"]) == (
+        "backward", "kernel", "ampere_sgemm_128x64_nt", 3,
+    )  # fmt: skip
+    assert worst["excess_ns"] == max(row["excess_ns"] for row in rows)
+    assert worst["slowest_ns"] > 1.5 * (worst["slowest_ns"] - worst["excess_ns"])
+    text = cli("imbalance", "--db", job.db, "--by", "kernel").out
+    assert "ampere_sgemm_128x64_nt" in text
+    table = cli("imbalance", "--db", job.db, "--by", "kernel", "--format", "csv").out
+    assert len(list(csv.DictReader(io.StringIO(table)))) == len(rows)
+
+
+def test_iterations_are_clustered(cli: Cli, sample: Stored) -> None:
+    rows = document(cli, sample, "--by", "iteration")["iterations"]
+    told = {row["iteration"]: row["cluster"] for row in rows}
+    slow = {number: cluster for number, cluster in told.items() if cluster != "normal"}
+    assert {number for number in slow if number % 5 == 2} == {2, 7, 12, 17, 22, 27}
+    assert {slow[number] for number in slow if number % 5 == 2} == {"slow: load of rank 2"}
+
+
+def test_roles_are_shown_and_used(cli: Cli, stored: Callable[..., Stored]) -> None:
+    job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
+    told = document(cli, job, "--roles", "pp=4,dp=2")
+    assert [rank["role"] for rank in told["ranks"]] == [f"pp={rank % 4}" for rank in range(8)]
+    assert (told["verdict"]["class"], told["verdict"]["roles"]) == ("structural", ["pp=3"])
+    assert "roles-inferred" not in {each["code"] for each in told["warnings"]}
+    assert "role" in {row["kind"] for row in told["what_if"]}
+    inferred = document(cli, job)
+    assert "roles-inferred" in {each["code"] for each in inferred["warnings"]}
+
+
+def test_roles_from_a_file(cli: Cli, stored: Callable[..., Stored], tmp_path: Path) -> None:
+    job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
+    table = tmp_path / "roles.csv"
+    rows = "".join(f"{rank},stage {rank % 4}\n" for rank in range(8))
+    table.write_text(f"rank,role\n{rows}")
+    told = document(cli, job, "--roles", table)
+    assert told["verdict"]["roles"] == ["stage 3"]
+    table.write_text("rank,role\n0,a\n")
+    cli("imbalance", "--db", job.db, "--roles", table).refused(2, table, "rank 1")
