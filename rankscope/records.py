@@ -227,7 +227,7 @@ class MetricSummary:
 class Finding:
     """One thing that took longer than on the role's median rank, in the flagged iterations."""
 
-    kind: str  # kernel | copy | set | idle | range
+    kind: str  # kernel | kernels (several, each with little) | copy | set | idle | range
     name: str
     excess_ns: int  # mean per flagged iteration
     share: float  # of the rank's excess

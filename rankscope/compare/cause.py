@@ -22,6 +22,7 @@ rest comes from competing with collectives for the device."""
 ENOUGH = 50
 """Flagged iterations that are looked into."""
 
+COLLECTION = "garbage collection"
 GARBAGE = r"(?i)\bgc\b|gc\.collect|garbage"
 
 
@@ -51,34 +52,50 @@ def findings(
     if total <= 0 or here.is_empty():
         return ()
     excess = _excess(here, roles, flagged.select("rank", "iteration"))
-    rows = excess.filter(pl.col("excess_total_ns") >= LEAST_SHARE * total).sort(
-        pl.col("kind") == "range", "excess_total_ns", descending=[False, True]
-    )
-    garbage = rows.filter((pl.col("kind") == "range") & pl.col("name").str.contains(GARBAGE))
-    told = pl.concat([garbage, rows]).unique(["kind", "name"], keep="first", maintain_order=True)
+    large = pl.col("excess_total_ns") >= LEAST_SHARE * total
+    lesser = ~large & (pl.col("kind") == "kernel") & (pl.col("excess_total_ns") > 0)
+    amounts = [
+        (row["kind"], row["name"], _suspect(row, phase), row["excess_total_ns"])
+        for row in excess.filter(large).iter_rows(named=True)
+    ] + [each for each in _together(excess.filter(lesser)) if each[3] >= LEAST_SHARE * total]
+    # ranges lie around what the others tell, but a garbage collection says why
+    amounts.sort(key=lambda each: (each[2] != COLLECTION, each[0] == "range", -each[3], each[1]))
     return tuple(
         Finding(
-            kind=row["kind"],
-            name=row["name"],
-            excess_ns=round(row["excess_total_ns"] / flagged.height),
-            share=min(1.0, row["excess_total_ns"] / total),
-            suspect=_suspect(row, phase),
+            kind=kind,
+            name=name,
+            excess_ns=round(amount / flagged.height),
+            share=min(1.0, amount / total),
+            suspect=suspect,
         )
-        for row in told.head(MOST).iter_rows(named=True)
+        for kind, name, suspect, amount in amounts[:MOST]
     )
+
+
+def _together(kernels: pl.DataFrame) -> list[tuple[str, str, str, float]]:
+    """kind, name, suspect and excess of all that slowed in one way: each alone may be little."""
+    amounts: dict[str, list[float]] = {}
+    for row in kernels.iter_rows(named=True):
+        amounts.setdefault(_suspect(row, None), []).append(row["excess_total_ns"])
+    return [
+        ("kernels", f"{len(each)} lesser kernels", suspect, sum(each))
+        for suspect, each in amounts.items()
+        if len(each) > 1
+    ]
 
 
 def told(finding: Finding) -> str:
     """The finding in words."""
     amount, name = ms(finding.excess_ns), finding.name
+    kernel = f"{name} take" if finding.kind == "kernels" else f"kernel {name} takes"
     return {
-        "device": f"kernel {name} takes {amount} longer for the same work: the device",
-        "data": f"kernel {name} takes {amount} longer, having more to do: the data",
-        "contention": f"kernel {name} takes {amount} longer, beside collectives that overlap it: "
+        "device": f"{kernel} {amount} longer for the same work: the device",
+        "data": f"{kernel} {amount} longer, having more to do: the data",
+        "contention": f"{kernel} {amount} longer, beside collectives that overlap it: "
         "contention, no cause of its own",
         "starving": f"the device idles {amount} longer, for the host launches late",
         "loader": f"the device idles {amount} longer, waiting for data",
-        "garbage collection": f"{amount} of garbage collection ({name})",
+        COLLECTION: f"{amount} of garbage collection ({name})",
         "copies": f"copies take {amount} longer",
         "range": f"range {name} takes {amount} longer",
     }[finding.suspect]
@@ -146,5 +163,5 @@ def _suspect(row: dict[str, float | None], phase: str | None) -> str:
     if kind == "idle":
         return "loader" if phase == "load" else "starving"
     if kind == "range":
-        return "garbage collection" if pl.Series([name]).str.contains(GARBAGE)[0] else "range"
+        return COLLECTION if pl.Series([name]).str.contains(GARBAGE)[0] else "range"
     return "copies"

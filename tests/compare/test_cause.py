@@ -109,6 +109,29 @@ def test_at_most_three_are_told_the_largest_first() -> None:
     assert [each.name for each in found(rows)] == ["b", "d", "a"]
 
 
+def many(slow_ms: float, **how: float) -> tuple[Finding, ...]:
+    """Twelve kernels of 1 ms, each of which takes longer on rank 3."""
+    names = [f"kernel {number}" for number in range(12)]
+    rows = [frame for name in names for frame in others(name, 1, **{"clear": how["clear"]})]
+    return found([*rows, *(activities(3, name, slow_ms, **how) for name in names)])  # type: ignore[arg-type]
+
+
+def test_many_kernels_with_little_each_are_told_together() -> None:
+    (one,) = many(1.5, clear=1.0)
+    assert (one.kind, one.name, one.suspect) == ("kernels", "12 lesser kernels", "device")
+    assert (one.excess_ns, one.share) == (6 * MS, pytest.approx(1))
+    assert told(one).startswith("12 lesser kernels take 6.0 ms longer for the same work")
+
+
+def test_many_kernels_that_contend_are_contention() -> None:
+    (one,) = many(1.5, clear=0.5, clear_ms=0.5)
+    assert one.suspect == "contention"
+
+
+def test_many_kernels_that_vary_a_little_are_nothing() -> None:
+    assert many(1.03, clear=1.0) == ()
+
+
 def test_of_two_ranks_of_a_role_the_other_is_what_is_usual() -> None:
     roles = {0: "pp=0", 1: "pp=1", 2: "pp=0", 3: "pp=1"}
     rows = [activities(rank, "gemm", 10 if rank % 2 else 40) for rank in range(3)]
