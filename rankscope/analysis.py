@@ -117,12 +117,12 @@ class Analysis:
         links = [] if self._given_roles is None else self._given_roles.links
         return Communication(self.frames, self.utc_starts, links)
 
-    @property
+    @cached_property
     def matched(self) -> Matched:
         """Collectives of the iterations that are complete on every rank, matched."""
         return self._communication.matched
 
-    @property
+    @cached_property
     def instances(self) -> pl.DataFrame:
         """The matched collectives with their waits, as `waits.timed` gives them."""
         return self._communication.instances

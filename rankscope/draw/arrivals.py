@@ -92,7 +92,7 @@ def draw(analysis: Analysis, view: View) -> Figure:
     frame = distributions(late)
     theme = THEMES[view.theme]
     order = frame["rank"].to_list()
-    rows = spaced(order, chosen_rows(order, [*analysis.verdict.ranks, *dict(view.ranks)]))
+    rows = spaced(order, chosen_rows(order, [*dict(view.ranks), *analysis.verdict.ranks]))
     many = len(order) > MOST_ROWS
     height = max((rows[-1].place + 1) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.8 if many else 0.0

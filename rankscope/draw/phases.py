@@ -103,7 +103,7 @@ def draw(analysis: Analysis, view: View) -> Figure:
     found = parts(analysis)
     theme = THEMES[view.theme]
     order = found.frame["rank"].to_list()
-    rows = spaced(order, chosen_rows(order, [*analysis.verdict.ranks, *dict(view.ranks)]))
+    rows = spaced(order, chosen_rows(order, [*dict(view.ranks), *analysis.verdict.ranks]))
     many = len(order) > MOST_ROWS
     height = max(rows[-1].place + 1, 3) * ROW if many else max(len(rows) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.75 if many else 0.0
