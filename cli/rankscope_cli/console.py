@@ -2,104 +2,127 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from rankscope.records import Problem, ReportFile
-    from rankscope.render.tables import Table
+    from rankscope.render.layout import Table
 
 PIPED_WIDTH = 10_000
 
-MOST_ROWS = 20
-"""Rows of a table before its middle is left out."""
-
 
 def write(text: str) -> None:
-    """A line of data."""
+    """A line of data, as it is."""
     print(text)
+
+
+def prose(text: str) -> None:
+    """A sentence, folded to the terminal."""
+    for line in _folded(text, sys.stdout):
+        print(line)
 
 
 def error(message: str, hint: str) -> None:
     """What went wrong, and what to do."""
-    from rankscope.render.text import plain
-
-    print(f"rankscope: error: {plain(message, 2000)}", file=sys.stderr)
-    print(f"hint: {plain(hint, 2000)}", file=sys.stderr)
+    _tell(f"rankscope: error: {_plain(message)}")
+    _tell(f"hint: {_plain(hint)}")
 
 
 def warn(problems: Iterable[Problem], quiet: bool) -> None:
     """What a reader must know beside the numbers."""
-    from rankscope.render.text import plain
-
     if not quiet:
         for problem in problems:
-            print(f"rankscope: warning: {plain(problem.message, 2000)}", file=sys.stderr)
+            _tell(f"rankscope: warning: {_plain(problem.message)}")
 
 
 def say(text: str, quiet: bool = False) -> None:
     """A remark."""
     if not quiet:
-        print(text, file=sys.stderr)
+        _tell(text)
 
 
 def show(table: Table, every: bool = False) -> None:
-    """A table that fits the terminal; of many rows the first and last, unless `every`."""
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
+    """A table that fits the terminal; of many rows those that tell most, unless `every`.
 
-    console = _console()
-    fitted, dropped = table.fitted(console.width)
-    rich = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in fitted.columns:
-        number = name in fitted.numeric
-        rich.add_column(
-            Text(name), justify="right" if number else "left", no_wrap=number, overflow="fold"
-        )
-    for row in _cut(fitted.rows, every, len(fitted.columns)):
-        rich.add_row(*map(Text, row))
-    if table.title:
-        console.print(Text(table.title, style="bold"))
-    console.print(rich)
-    if dropped:
-        console.print(Text(f"left out to fit: {', '.join(dropped)} (--format csv has them)"))
+    When piped it is for other programs: whole, and without bars.
+    """
+    if not sys.stdout.isatty():
+        whole = table.without(table.drawn)
+        _table(whole, whole.lines(PIPED_WIDTH))
+        return
+    width = _width(sys.stdout)
+    part, gap = (table, 0) if every else table.shortened()
+    fitted, dropped = part.fitted(width)
+    more = f"… {len(table.rows) - len(part.rows)} more: --all" if gap else ""
+    _table(fitted, fitted.lines(width, gap, more))
+    left_out = [name for name in dropped if name not in table.drawn]
+    if left_out:
+        prose(f"(too narrow here for: {', '.join(left_out)})")
 
 
 def remark(text: str, remedy: str) -> None:
     """What is wrong, and below it what to do."""
-    from textwrap import wrap
-
-    lines = [*((line, "", "  ") for line in text.splitlines()), (remedy, "  → ", "    ")]
-    for part, first, rest in lines:
-        for line in wrap(
-            part,
-            _console().width,
-            initial_indent=first,
-            subsequent_indent=rest,
-            break_long_words=False,
-            break_on_hyphens=False,
-        ):
-            write(line)
+    for line in text.splitlines():
+        for part in _folded(line, sys.stdout, "  "):
+            print(part)
+    for part in _folded(f"  → {remedy}", sys.stdout, "    "):
+        print(part)
 
 
 def headline(text: str) -> None:
     """The sentence that matters most."""
-    from rich.text import Text
+    for line in _folded(text, sys.stdout):
+        print(_bold(line))
 
-    _console().print(Text(text, style="bold"))
+
+def _table(table: Table, lines: list[str]) -> None:
+    if table.title:
+        headline(table.title)
+    print(_bold(lines[0]))
+    for line in lines[1:]:
+        print(line)
+    if table.note:
+        prose(table.note)
 
 
-def _console() -> Console:
-    """Standard output; when piped it is for other programs, and never folded."""
-    from rich.console import Console
+def _plain(text: str) -> str:
+    from rankscope.render.text import plain
 
-    width = None if sys.stdout.isatty() else PIPED_WIDTH
-    return Console(width=width, highlight=False, markup=False)
+    return plain(text, 2000)
+
+
+def _tell(text: str) -> None:
+    for line in _folded(text, sys.stderr, "  "):
+        print(line, file=sys.stderr)
+
+
+def _folded(text: str, stream: TextIO, indent: str = "") -> list[str]:
+    """Lines for a terminal; one line for anything else."""
+    if not stream.isatty():
+        return [text]
+    from rankscope.render.layout import fold
+
+    return fold(text, _width(stream), indent)
+
+
+def _width(stream: TextIO) -> int:
+    """How wide a terminal is; COLUMNS says it where it cannot."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        columns = 0
+    told = os.environ.get("COLUMNS", "")
+    return columns or (int(told) if told.isdecimal() else 0) or 80
+
+
+def _bold(text: str) -> str:
+    """`text` in bold where a terminal shows it and NO_COLOR does not forbid it."""
+    able = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    return f"\x1b[1m{text}\x1b[0m" if able and not os.environ.get("NO_COLOR") else text
 
 
 @contextmanager
@@ -144,12 +167,3 @@ def progress(
             bars.update(task, advance=file.bytes, done=done)
 
         yield started, advance
-
-
-def _cut(rows: tuple[tuple[str, ...], ...], every: bool, width: int) -> list[tuple[str, ...]]:
-    if every or len(rows) <= MOST_ROWS or not sys.stdout.isatty():
-        return list(rows)
-    half = MOST_ROWS // 2
-    hidden = len(rows) - 2 * half
-    gap = (f"… {hidden} more: --all", *[""] * (width - 1))
-    return [*rows[:half], gap, *rows[-half:]]

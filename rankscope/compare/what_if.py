@@ -224,7 +224,8 @@ def scenarios(
         return None
     targets: list[tuple[str, str, Target]] = [("all", "every rank", Target())]
     if verdict.ranks:
-        name = f"rank {listed(verdict.ranks)} in those iterations"
+        many = "rank" if len(verdict.ranks) == 1 else "ranks"
+        name = f"{many} {listed(verdict.ranks)} in those iterations"
         targets.append(("verdict", name, Target(verdict.ranks, None, verdict.iterations)))
     if replay.size <= MOST_ROWS:
         phases = [phase for phase in ORDER if chosen[f"{phase}_ns"].is_not_null().any()]

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from rankscope.records import Abilities, CheckedReport, Problem
-from rankscope.render.tables import Table
+from rankscope.render.layout import Table
 from rankscope.render.text import UNKNOWN, plain, span
 
 ABILITIES = tuple(field.name for field in fields(Abilities))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.render.tables import Table
+from rankscope.render.layout import Table
 
 
 def markdown(table: Table) -> str:
@@ -13,9 +13,11 @@ def markdown(table: Table) -> str:
     def line(cells: tuple[str, ...]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
+    table = table.without(table.drawn)
     rule = tuple("--:" if name in table.numeric else "---" for name in table.columns)
     body = [line(table.columns), line(rule), *map(line, table.rows)]
-    return "\n".join([*([f"**{table.title}**", ""] if table.title else []), *body])
+    title = [f"**{table.title}**", ""] if table.title else []
+    return "\n".join([*title, *body, *(["", table.note] if table.note else [])])
 
 
 def csv(frame: pl.DataFrame) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.change import Change
 from rankscope.pick import Picks
 from rankscope.records import Efficiency, Imbalance, MetricSummary, RunFacts, Score
+from rankscope.render.bars import bars, sparklines
+from rankscope.render.layout import Table
 from rankscope.render.text import (
     UNKNOWN,
     milliseconds,
@@ -20,9 +23,6 @@ from rankscope.render.text import (
     span,
 )
 
-GAP = 3
-"""Blanks between two columns."""
-
 LEAST_GAIN = 0.005
 """Share of the time that a what-if must save to be shown."""
 
@@ -31,49 +31,16 @@ SCENARIOS = 8
 LEADING = ("work", "load", "forward", "backward", "optimizer", "wait", "time_to_all_reduce")
 """Metrics that a table of ranks shows unless others are asked for."""
 
+DETAILS = frozenset(
+    ("time_to_first_all_reduce", "communication", "collective_wait", "collective_transfer")
+)
+"""Metrics that are like others, and shown only when asked for."""
+
 SHORT = {"time_to_all_reduce": "to all-reduce", "exposed_communication": "exposed comm."}
 """Column headings where the metric's name is too long."""
 
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of text; `numeric` columns are set right.
-
-    Where a table is wider than the terminal, columns go in the order of `spare`; numbers are
-    never cut.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[str] = frozenset()
-    spare: tuple[str, ...] = ()
-
-    def fitted(self, width: int) -> tuple[Table, tuple[str, ...]]:
-        """The table without the columns that do not fit into `width`, and which those are."""
-        dropped: list[str] = []
-        for name in self.spare:
-            if self._width(dropped) <= width:
-                break
-            if name in self.columns:
-                dropped.append(name)
-        if not dropped:
-            return self, ()
-        kept = [index for index, name in enumerate(self.columns) if name not in dropped]
-        return replace(
-            self,
-            columns=tuple(self.columns[index] for index in kept),
-            rows=tuple(tuple(row[index] for index in kept) for row in self.rows),
-        ), tuple(dropped)
-
-    def _width(self, dropped: list[str]) -> int:
-        widths = [
-            max((len(row[index]) for row in self.rows), default=0) if any(self.rows) else len(name)
-            for index, name in enumerate(self.columns)
-            if name not in dropped
-        ]
-        heads = [len(name) for name in self.columns if name not in dropped]
-        return sum(max(each) + GAP for each in zip(widths, heads, strict=True)) - GAP
+ABOVE, COURSE = "above", "by iteration"
+"""Headings of the bars and the sparklines."""
 
 
 def run_line(facts: RunFacts) -> str:
@@ -91,16 +58,20 @@ def run_line(facts: RunFacts) -> str:
 
 
 def metrics_table(metrics: tuple[MetricSummary, ...], statistic: str, every: bool) -> Table:
-    """Each metric across ranks; unknown ones only where `every` is to be shown."""
+    """Each metric across ranks; unknown ones and details only where `every` is to be shown."""
 
     def who(score: Score | None) -> str:
         return UNKNOWN if score is None else f"{milliseconds(score.value_ns)} ({score.rank})"
 
     return Table(
-        title=f"Across ranks ({statistic} over iterations, ms; rank in brackets; lost: in all)",
+        title=f"Across ranks ({statistic} of the iterations, ms; rank in brackets)",
         columns=("metric", "min", "median", "max", "imbalance", "lost"),
         numeric=frozenset(("min", "median", "max", "imbalance", "lost")),
         spare=("lost", "imbalance", "median"),
+        notes=(
+            ("imbalance", "max / mean - 1"),
+            ("lost", "what ranks were faster than the slowest, summed over them and iterations"),
+        ),
         rows=tuple(
             (
                 each.metric,
@@ -111,7 +82,7 @@ def metrics_table(metrics: tuple[MetricSummary, ...], statistic: str, every: boo
                 milliseconds(each.lost_ns),
             )
             for each in metrics
-            if every or each.mean is not None
+            if every or (each.mean is not None and each.metric not in DETAILS)
         ),
     )
 
@@ -135,9 +106,10 @@ def what_if_table(result: Imbalance) -> Table | None:
     whole = result.what_if.select(pl.col("time_ns") + pl.col("gain_ns")).to_series()[0]
     ideal = result.what_if.filter(kind="all")["time_ns"][0]
     return Table(
-        title=f"What if it were at its role's median (replayed; {whole / ideal:.2f} times the time "
-        "of a run in which every rank is)",
-        columns=("what", "", "saves ms", "of the time"),
+        title="What it would save to bring one thing to its role's median (replayed; the run took "
+        f"{whole / ideal:.2f} times what it would with every rank there)",
+        columns=("what", "which", "saves ms", "of the time"),
+        spare=("what",),
         numeric=frozenset(("saves ms", "of the time")),
         rows=tuple(
             (row["kind"], plain(row["name"]), milliseconds(row["gain_ns"]), percent(row["gain"]))
@@ -154,10 +126,11 @@ def changes_frame(changes: tuple[Change, ...]) -> pl.DataFrame:
 def changes_table(changes: tuple[Change, ...]) -> Table:
     """Each metric before and after."""
     return Table(
-        title="Before and after (mean over ranks, ms; sure: beyond noise and 1 % of the iteration)",
+        title="Before and after (mean over ranks, ms)",
         columns=("metric", "before", "after", "change", "95 % interval", "sure"),
         numeric=frozenset(("before", "after", "change", "95 % interval")),
         spare=("95 % interval",),
+        notes=(("sure", "beyond noise and 1 % of the iteration"),),
         rows=tuple(
             (each.metric, *_before_after(each)) for each in changes if each.before_ns is not None
         ),
@@ -190,80 +163,87 @@ def _before_after(each: Change) -> tuple[str, ...]:
 
 
 def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
-    """A row per rank, most work first where work is known."""
+    """A row per rank, most of the first known metric (else work) first."""
     names = metrics or [name for name in LEADING if f"{name}_ns" in result.ranks.columns]
     known = [name for name in names if result.ranks[f"{name}_ns"].is_not_null().any()]
-    headings = tuple(SHORT.get(name, name) for name in known)
-    order = f"{known[0]}_ns" if known else "rank"
+    headings = [SHORT.get(name, name) for name in known]
+    ranks = result.ranks.sort(f"{known[0]}_ns" if known else "rank", descending=known != [])
+    columns = {
+        "rank": list(map(str, ranks["rank"])),
+        "host": [UNKNOWN if host is None else plain(host, 40) for host in ranks["host"]],
+        "role": [UNKNOWN if role is None else plain(role, 40) for role in ranks["role"]],
+    }
+    if ranks["role"].n_unique() < 2:
+        del columns["role"]
+    for name, heading in zip(known, headings, strict=True):
+        columns[heading] = [milliseconds(value) for value in ranks[f"{name}_ns"]]
+    numeric = frozenset(("rank", *headings, "last", "cost"))
+    columns["last"] = [percent(share) for share in ranks["last_arriver_share"]]
+    columns["cost"] = [milliseconds(cost) for cost in ranks["cost_ns"]]
+    if known:
+        columns[ABOVE] = bars(_excess(ranks, known[0]))
+        columns[COURSE] = sparklines(_course(result.wide, ranks["rank"].to_list(), known[0]))
     return Table(
-        title=f"By rank ({result.statistic} over iterations, ms; last: share of collectives it "
-        "came last to; cost: the others' waiting for it, in all)",
-        columns=("rank", "host", *headings, "last", "cost"),
-        spare=("last", "to all-reduce", "optimizer", "wait", "host", "cost", *headings[:0:-1]),
-        numeric=frozenset(("rank", *headings, "last", "cost")),
-        rows=tuple(
-            (
-                str(row["rank"]),
-                UNKNOWN if row["host"] is None else plain(row["host"], 24),
-                *(milliseconds(row[f"{name}_ns"]) for name in known),
-                percent(row["last_arriver_share"]),
-                milliseconds(row["cost_ns"]),
-            )
-            for row in result.ranks.sort(order, descending=known != []).iter_rows(named=True)
+        title=f"By rank ({result.statistic} of the iterations, ms)",
+        columns=tuple(columns),
+        spare=("last", "to all-reduce", "optimizer", "wait", "cost", COURSE, "host",
+               *headings[:0:-1], "role", ABOVE),
+        numeric=numeric,
+        cut=frozenset(("host", "role")),
+        drawn=frozenset((ABOVE, COURSE)),
+        notes=(
+            ("last", "share of collectives it came last to"),
+            ("cost", "what others waited for it, in all"),
+            (ABOVE, f"{known[0]} over the median" if known else ""),
+            (COURSE, f"{known[0]} from the first to the last" if known else ""),
         ),
-    )
+        rows=tuple(zip(*columns.values(), strict=True)),
+    )  # fmt: skip
+
+
+def _excess(ranks: pl.DataFrame, metric: str) -> npt.NDArray[np.float64]:
+    """How far each rank is above its role's median."""
+    value = pl.col(f"{metric}_ns").cast(pl.Float64)
+    return ranks.select(value - value.median().over("role")).to_series().to_numpy()
+
+
+def _course(wide: pl.DataFrame, ranks: list[int], metric: str) -> npt.NDArray[np.float64]:
+    """A metric by rank (in the order of `ranks`) and iteration."""
+    value = pl.col(f"{metric}_ns").cast(pl.Float64)
+    by_iteration = wide.select("rank", "iteration", value).sort("iteration")
+    table = by_iteration.pivot("iteration", index="rank", values=f"{metric}_ns")
+    ordered = pl.DataFrame({"rank": ranks}).join(table, on="rank", how="left")
+    return ordered.drop("rank").cast(pl.Float64).to_numpy()
 
 
 def iterations_table(result: Imbalance, metric: str) -> Table:
-    """A row per iteration."""
+    """A row per iteration; of many, those in which ranks are furthest apart."""
+    frame = result.iterations
+    spread = frame["spread_ns"]
     return Table(
-        title=f"By iteration ({metric}: spread between ranks, ms)",
-        columns=("iteration", "time", "spread", "slowest rank", "flagged ranks", "cluster"),
-        spare=("flagged ranks", "time"),
+        title=f"By iteration (ms; spread: of {metric} between ranks)",
+        columns=("iteration", "time", "spread", ABOVE, "slowest rank", "flagged ranks", "cluster"),
+        spare=("flagged ranks", ABOVE, "time", "cluster"),
         numeric=frozenset(("iteration", "time", "spread", "slowest rank")),
+        cut=frozenset(("flagged ranks",)),
+        drawn=frozenset((ABOVE,)),
+        notes=((ABOVE, "spread over the median iteration's"),),
+        telling=tuple(spread.fill_null(-1).arg_sort(descending=True)),
         rows=tuple(
             (
                 str(row["iteration"]),
                 milliseconds(row["iteration_ns"]),
                 milliseconds(row["spread_ns"]),
+                bar,
                 UNKNOWN if row["slowest_rank"] is None else str(row["slowest_rank"]),
                 span(sorted(row["flagged_ranks"] or [])),
                 row["cluster"] or "",
             )
-            for row in result.iterations.iter_rows(named=True)
-        ),
-    )
-
-
-def rows_table(frame: pl.DataFrame, title: str) -> Table:
-    """Any frame: times in ms, shares in percent."""
-
-    def cell(name: str, value: object) -> str:
-        if value is None:
-            return UNKNOWN
-        if name.endswith("_ns") and isinstance(value, int | float):
-            return milliseconds(value)
-        if name.endswith("_share") and isinstance(value, float):
-            return percent(value)
-        if isinstance(value, list):
-            return span(sorted(value))
-        return short_path(Path(str(value))) if name == "path" else plain(str(value))
-
-    headings = tuple(
-        name.removesuffix("_ns").removesuffix("_share").replace("_", " ") for name in frame.columns
-    )
-    return Table(
-        title=title,
-        columns=headings,
-        spare=headings[:1:-1],
-        numeric=frozenset(
-            heading
-            for heading, dtype in zip(headings, frame.dtypes, strict=True)
-            if dtype.is_numeric()
-        ),
-        rows=tuple(
-            tuple(cell(name, value) for name, value in zip(frame.columns, row, strict=True))
-            for row in frame.iter_rows()
+            for row, bar in zip(
+                frame.iter_rows(named=True),
+                bars((spread.cast(pl.Float64) - spread.median()).to_numpy()),
+                strict=True,
+            )
         ),
     )
 
@@ -274,11 +254,13 @@ def picks_table(picks: Picks) -> Table:
         title=f"Reports to open side by side, picked by {picks.metric} (ms)",
         columns=("pick", "rank", "host", "pid", "ms", "report"),
         numeric=frozenset(("rank", "pid", "ms")),
+        spare=("pid", "host"),
+        cut=frozenset(("host", "report")),
         rows=tuple(
             (
                 each.label,
                 str(each.rank),
-                UNKNOWN if each.host is None else plain(each.host, 24),
+                UNKNOWN if each.host is None else plain(each.host, 40),
                 str(each.pid),
                 milliseconds(each.value_ns),
                 short_path(each.report),

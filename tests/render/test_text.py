@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from rankscope.render.formats import csv, markdown
-from rankscope.render.tables import Table, rows_table
+from rankscope.render.frames import rows_table
+from rankscope.render.layout import Table
 from rankscope.render.text import milliseconds, percent, plain, seconds, size, span
 
 

@@ -89,7 +89,7 @@ def diff(
         else:
             console.headline(lines[0])
             for line in lines[1:]:
-                console.write(line)
+                console.prose(line)
             for table in shown:
                 console.write("")
                 console.show(table, every)

@@ -245,7 +245,7 @@ def _say(
     """What was written, and what opens it."""
     import polars as pl
 
-    from rankscope.render import documents, formats, tables
+    from rankscope.render import documents, formats, frames
     from rankscope.render.text import short_path, size, span
 
     problems = [*analysis.problems, *done.problems]
@@ -266,7 +266,7 @@ def _say(
         console.write(formats.csv(pl.DataFrame([told])))
         return
     if output is Format.MARKDOWN:
-        console.write(formats.markdown(tables.rows_table(pl.DataFrame([told]), "Exported")))
+        console.write(formats.markdown(frames.rows_table(pl.DataFrame([told]), "Exported")))
         return
     unit = "events" if done.kind == "trace" else f"rows of {done.kind}"
     console.write(

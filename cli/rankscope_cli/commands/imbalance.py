@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rankscope.analysis import Analysis
     from rankscope.records import Imbalance
-    from rankscope.render.tables import Table
+    from rankscope.render.layout import Table
 
 
 def imbalance(
@@ -153,7 +153,7 @@ def _write_tables(
     output: Format,
     every: bool,
 ) -> None:
-    from rankscope.render import formats, tables
+    from rankscope.render import formats, frames, tables
 
     shown: list[Table] = [
         tables.metrics_table(result.metrics, result.statistic, every or metric is not None)
@@ -163,7 +163,7 @@ def _write_tables(
     elif by is By.ITERATION:
         shown = [tables.iterations_table(result, metric[0] if metric else "work")]
     else:
-        shown = [tables.rows_table(frame, f"By {by.value} (ms)")]
+        shown = [frames.by_table(by.value, frame)]
     lines = [
         result.verdict.sentence,
         f"Next: {result.verdict.next}.",
@@ -179,7 +179,7 @@ def _write_tables(
         return
     console.headline(lines[0])
     for line in lines[1:]:
-        console.write(line)
+        console.prose(line)
     for table in shown:
         console.write("")
         console.show(table, every)

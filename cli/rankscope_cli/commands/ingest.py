@@ -87,7 +87,7 @@ ingest.__doc__ = f"{ingest.__doc__}\n{EXAMPLES}"
 
 
 def _show(run: Run, output: Format, quiet: bool, verbose: bool) -> None:
-    from rankscope.render import documents, formats, tables
+    from rankscope.render import documents, formats, frames
     from rankscope.render.text import short_path, size, span
 
     done = run.ingested
@@ -117,10 +117,10 @@ def _show(run: Run, output: Format, quiet: bool, verbose: bool) -> None:
         console.write(formats.csv(frame))
         return
     if output is Format.MARKDOWN:
-        console.write(formats.markdown(tables.rows_table(frame, "Reports")))
+        console.write(formats.markdown(frames.rows_table(frame, "Reports")))
         return
     if verbose:
-        console.show(tables.rows_table(frame, "Reports"), every=True)
+        console.show(frames.rows_table(frame, "Reports"), every=True)
     for outcome in done.outcomes:
         if outcome.status == "skipped":
             console.say(f"rankscope: skipped: {outcome.reason}")

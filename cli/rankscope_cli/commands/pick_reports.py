@@ -171,13 +171,13 @@ def _problems(picks: Picks) -> list[Problem]:
     from rankscope.records import Problem
     from rankscope.render.text import short_path, size
 
-    missing = [
-        Problem(
-            "report-missing",
-            f"{short_path(path)}: no .nsys-rep lies beside it, and the GUI opens only those",
-        )
-        for path in picks.unopenable
-    ]
+    missing = []
+    if picks.unopenable:
+        first, more = short_path(picks.unopenable[0]), len(picks.unopenable) - 1
+        whose = f"{first} and {more} more: no .nsys-rep lies beside them" if more else (
+            f"{first}: no .nsys-rep lies beside it"
+        )  # fmt: skip
+        missing.append(Problem("report-missing", f"{whose}, and the GUI opens only those"))
     if picks.in_browser or picks.gui_bytes <= LARGE_GUI_BYTES:
         return missing
     large = Problem(
@@ -204,7 +204,7 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
         console.write("\n\n".join(map(formats.markdown, every)))
     else:
         for table in every:
-            console.show(table)
+            console.show(table, every=True)
             console.write("")
     cost = f"{size(picks.total_bytes)}, about {size(picks.gui_bytes)} of memory in the GUI"
     if shown.command is not None and shown.view is None:

@@ -130,10 +130,10 @@ def _say(told: dict[str, str], output: Format) -> None:
         return
     import polars as pl
 
-    from rankscope.render import formats, tables
+    from rankscope.render import formats, frames
 
     frame = pl.DataFrame([told])
     if output is Format.CSV:
         console.write(formats.csv(frame))
     else:
-        console.write(formats.markdown(tables.rows_table(frame, "Picture")))
+        console.write(formats.markdown(frames.rows_table(frame, "Picture")))

@@ -62,7 +62,7 @@ def report(
     from rankscope import __version__
     from rankscope.errors import UsageError
     from rankscope.files import check_writable, write_whole
-    from rankscope.render import documents, formats, tables
+    from rankscope.render import documents, formats, frames, tables
     from rankscope.render.html.page import page
     from rankscope.render.html.words import Origin
     from rankscope.render.text import plain, short_path, size
@@ -92,7 +92,7 @@ def report(
         console.write(f"{short_path(target)}: {size(len(content))}; open it in any browser")
     else:
         frame = pl.DataFrame([told])
-        markdown = formats.markdown(tables.rows_table(frame, "Page"))
+        markdown = formats.markdown(frames.rows_table(frame, "Page"))
         console.write(formats.csv(frame) if output is Format.CSV else markdown)
     if verbose:
         console.say(f"rankscope: {tables.run_line(analysis.facts)}")
