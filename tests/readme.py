@@ -1,6 +1,6 @@
 """The README's console blocks: what stands there is what the commands print.
 
-`python -m tests.readme` writes them anew; a test compares them.
+`python -m tests.readme` writes them anew, and the reference of commands; tests compare them.
 """
 
 from __future__ import annotations
@@ -49,5 +49,8 @@ def _output(command: str, folder: str) -> str:
 
 
 if __name__ == "__main__":
+    from tests import reference
+
+    reference.FILE.write_text(reference.reference(), "utf-8")
     readme = ROOT / "README.md"
     readme.write_text(filled(readme.read_text("utf-8")), "utf-8")

@@ -21,6 +21,7 @@ from rankscope_cli.commands import (
     plot,
     report,
 )
+from rankscope_cli.help import Command, Group
 from rankscope_cli.options import Version
 
 EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
@@ -30,18 +31,20 @@ app = typer.Typer(
     help="Which rank of a distributed training job is slow, in which iterations, in which phase, "
     "what it costs, and which reports to open side by side.",
     no_args_is_help=True,
+    cls=Group,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("ingest")(ingest.ingest)
-app.command("imbalance")(imbalance.imbalance)
-app.command("pick-reports")(pick_reports.pick_reports)
-app.command("diff")(diff.diff)
-app.command("plot")(plot.plot)
-app.command("export")(export.export)
-app.command("report")(report.report)
-app.command("check")(check.check)
-app.command("capture")(capture.capture)
+app.command("ingest", cls=Command)(ingest.ingest)
+app.command("imbalance", cls=Command)(imbalance.imbalance)
+app.command("pick-reports", cls=Command)(pick_reports.pick_reports)
+app.command("diff", cls=Command)(diff.diff)
+app.command("plot", cls=Command)(plot.plot)
+app.command("export", cls=Command)(export.export)
+app.command("report", cls=Command)(report.report)
+app.command("check", cls=Command)(check.check)
+app.command("capture", cls=Command)(capture.capture)
 
 
 @app.callback()

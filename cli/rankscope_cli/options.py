@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
+from rankscope_cli.help import CHOICE, NAMES, OUTPUT
 
 if TYPE_CHECKING:
     from rankscope.records import Options
@@ -65,10 +66,21 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _metrics() -> list[tuple[str, str]]:
+    """For completion: the metrics, and what they mean."""
+    from rankscope.compare.metrics import METRICS
+
+    return [*METRICS.items()]
+
+
 Version = Annotated[
     bool,
     typer.Option(
-        "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Print the version and exit.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Db = Annotated[
@@ -88,26 +100,93 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", min=1, metavar="N", help="Worker processes; else one a core."),
 ]
-All = Annotated[bool, typer.Option("--all", help="Every row of the tables.")]
-FormatOption = Annotated[Format, typer.Option("--format", help="How to write the result.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no warnings.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
+All = Annotated[
+    bool,
+    typer.Option(
+        "--all", help="Every row of the tables, and every metric.", rich_help_panel=OUTPUT
+    ),
+]
+FormatOption = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        metavar="|".join(Format),
+        help="How to write the result.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="No progress, no warnings.", rich_help_panel=OUTPUT),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Say more on stderr.", rich_help_panel=OUTPUT)
+]
 IterRange = Annotated[
     str | None,
     typer.Option(
         "--iter-range",
         metavar="A:B",
-        help="Iterations to look at, like a Python slice of their numbers: 10:50, 10:, -20:.",
+        help="Iterations to look at, like a Python slice of their numbers: 10:50, 10:, -20:; "
+        "else all.",
+        rich_help_panel=CHOICE,
+    ),
+]
+MetricsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="Only this metric, such as load, work or time_to_all_reduce; repeatable.",
+        autocompletion=_metrics,
+        rich_help_panel=CHOICE,
+    ),
+]
+PickMetric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="What ranks are picked by; else time_to_all_reduce.",
+        autocompletion=_metrics,
+        rich_help_panel=CHOICE,
+    ),
+]
+DrawnMetric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="What a heat map shows (else work), and what ranks are picked by.",
+        autocompletion=_metrics,
+        rich_help_panel=CHOICE,
     ),
 ]
 ClockOption = Annotated[
-    Clock, typer.Option("--clock", help="Time by the device's work or by the host's ranges.")
+    Clock,
+    typer.Option(
+        "--clock",
+        metavar="|".join(Clock),
+        help="Time by the device's work or by the host's ranges.",
+        rich_help_panel=CHOICE,
+    ),
 ]
 StatisticOption = Annotated[
-    Statistic, typer.Option("--statistic", help="How a rank's iterations become its score.")
+    Statistic,
+    typer.Option(
+        "--statistic",
+        metavar="|".join(Statistic),
+        help="How a rank's iterations become its score.",
+        rich_help_panel=CHOICE,
+    ),
 ]
 IncludeWarmup = Annotated[
-    bool, typer.Option("--include-warmup", help="Keep the iterations that warm-up leaves out.")
+    bool,
+    typer.Option(
+        "--include-warmup",
+        help="Keep the first iterations, which are left out until times settle.",
+        rich_help_panel=CHOICE,
+    ),
 ]
 RolesOption = Annotated[
     str | None,
@@ -115,6 +194,7 @@ RolesOption = Annotated[
         "--roles",
         metavar="SPEC",
         help="What ranks do by design: tp=2,pp=4,dp=8 (fastest-varying first), or a CSV rank,role.",
+        rich_help_panel=CHOICE,
     ),
 ]
 IterationOption = Annotated[
@@ -124,6 +204,7 @@ IterationOption = Annotated[
         metavar="REGEX|auto|whole",
         help="Names of the iteration ranges; a first group is the number. "
         "'auto': steps are found in what repeats; 'whole': each capture is one.",
+        rich_help_panel=NAMES,
     ),
 ]
 PhaseOption = Annotated[
@@ -132,12 +213,16 @@ PhaseOption = Annotated[
         "--phase",
         metavar="NAME=REGEX",
         help="Names of a phase's ranges (load, forward, backward, optimizer, other); repeatable.",
+        rich_help_panel=NAMES,
     ),
 ]
 RankPattern = Annotated[
     str | None,
     typer.Option(
-        "--rank-pattern", metavar="REGEX", help="Rank from the report's path: group 'rank'."
+        "--rank-pattern",
+        metavar="REGEX",
+        help="Rank from the report's path: group 'rank'.",
+        rich_help_panel=NAMES,
     ),
 ]
 

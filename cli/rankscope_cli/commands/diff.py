@@ -9,12 +9,14 @@ import typer
 
 from rankscope_cli import console
 from rankscope_cli.options import (
+    All,
     Clock,
     ClockOption,
     Format,
     FormatOption,
     IncludeWarmup,
     IterRange,
+    MetricsOption,
     Quiet,
     RolesOption,
     Statistic,
@@ -32,15 +34,12 @@ def diff(
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Database of the one run.")],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="Database of the other.")],
     iter_range: IterRange = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", metavar="NAME", help="Metrics to compare; repeatable."),
-    ] = None,
+    metric: MetricsOption = None,
     statistic: StatisticOption = Statistic.MEAN,
     clock: ClockOption = Clock.AUTO,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
-    every: Annotated[bool, typer.Option("--all", help="Every row of the tables.")] = False,
+    every: All = False,
     fail_above: Annotated[
         float | None,
         typer.Option(

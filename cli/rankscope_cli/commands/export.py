@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
+from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
     Clock,
     ClockOption,
@@ -18,6 +19,7 @@ from rankscope_cli.options import (
     FormatOption,
     IncludeWarmup,
     IterRange,
+    PickMetric,
     Quiet,
     Statistic,
     Verbose,
@@ -61,17 +63,20 @@ def export(
     db: Db = Path("rankscope.duckdb"),
     ranks: Annotated[
         str | None,
-        typer.Option("--ranks", metavar="0,7,100:120", help="These ranks instead of the picks."),
+        typer.Option(
+            "--ranks",
+            metavar="0,7,100:120",
+            help="These ranks instead of the picks.",
+            rich_help_panel=CHOICE,
+        ),
     ] = None,
     iter_range: IterRange = None,
-    metric: Annotated[
-        str | None,
-        typer.Option("--metric", metavar="NAME", help="What to pick by; else time_to_all_reduce."),
-    ] = None,
+    metric: PickMetric = None,
     table: Annotated[
         Kept | None,
         typer.Option(
             "--table",
+            metavar="|".join(Kept),
             help="Which table to write: every rank's iterations, or the shown ranks in detail.",
         ),
     ] = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
+from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
     All,
     By,
@@ -18,6 +19,7 @@ from rankscope_cli.options import (
     FormatOption,
     IncludeWarmup,
     IterRange,
+    MetricsOption,
     Quiet,
     RolesOption,
     Statistic,
@@ -38,13 +40,15 @@ if TYPE_CHECKING:
 def imbalance(
     db: Db = Path("rankscope.duckdb"),
     iter_range: IterRange = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", metavar="NAME", help="Metrics to show; repeatable."),
-    ] = None,
+    metric: MetricsOption = None,
     statistic: StatisticOption = Statistic.MEAN,
     clock: ClockOption = Clock.AUTO,
-    by: Annotated[By, typer.Option("--by", help="Rows of the table.")] = By.RANK,
+    by: Annotated[
+        By,
+        typer.Option(
+            "--by", metavar="|".join(By), help="Rows of the table.", rich_help_panel=CHOICE
+        ),
+    ] = By.RANK,
     every: All = False,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,

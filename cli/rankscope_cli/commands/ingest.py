@@ -47,7 +47,12 @@ def ingest(
     rank_pattern: RankPattern = None,
     jobs: Jobs = None,
     on_error: Annotated[
-        OnError, typer.Option("--on-error", help="A bad report stops everything, or is left out.")
+        OnError,
+        typer.Option(
+            "--on-error",
+            metavar="|".join(OnError),
+            help="A bad report stops everything, or is left out.",
+        ),
     ] = OnError.FAIL,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Start the database over.")] = False,
     ranks: Annotated[

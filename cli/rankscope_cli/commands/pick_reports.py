@@ -17,6 +17,7 @@ from rankscope_cli.options import (
     FormatOption,
     IncludeWarmup,
     IterRange,
+    PickMetric,
     Quiet,
     RolesOption,
     Statistic,
@@ -48,10 +49,7 @@ LONGEST_COMMAND = 20_000
 def pick_reports(
     db: Db = Path("rankscope.duckdb"),
     iter_range: IterRange = None,
-    metric: Annotated[
-        str | None,
-        typer.Option("--metric", metavar="NAME", help="What to pick by; else time_to_all_reduce."),
-    ] = None,
+    metric: PickMetric = None,
     statistic: StatisticOption = Statistic.MEAN,
     clock: ClockOption = Clock.AUTO,
     include_warmup: IncludeWarmup = False,

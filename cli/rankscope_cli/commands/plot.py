@@ -10,10 +10,12 @@ import typer
 
 from rankscope.draw import KINDS
 from rankscope_cli import console
+from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
     Clock,
     ClockOption,
     Db,
+    DrawnMetric,
     Format,
     FormatOption,
     IncludeWarmup,
@@ -60,26 +62,22 @@ def plot(
     ] = None,
     db: Db = Path("rankscope.duckdb"),
     iter_range: IterRange = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric",
-            metavar="NAME",
-            help="What a heat map shows (else work), and what ranks are picked by.",
-        ),
-    ] = None,
+    metric: DrawnMetric = None,
     iteration: Annotated[
         int | None,
         typer.Option(
             "--iteration-number",
             metavar="N",
             help="The iteration of a timeline; else the worst of the picked ranks.",
+            rich_help_panel=CHOICE,
         ),
     ] = None,
     clock: ClockOption = Clock.AUTO,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
-    theme: Annotated[Theme, typer.Option("--theme", help="Colours of the page.")] = Theme.LIGHT,
+    theme: Annotated[
+        Theme, typer.Option("--theme", metavar="|".join(Theme), help="Colours of the page.")
+    ] = Theme.LIGHT,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -117,7 +115,11 @@ def plot(
 
 
 plot.__doc__ = "\n\n".join(
-    [str(plot.__doc__), *(f"{name}: {meaning}" for name, meaning in KINDS.items()), EXAMPLES]
+    [
+        str(plot.__doc__),
+        *(f"{name}: {meaning}" for name, meaning in KINDS.items()),
+        EXAMPLES.strip(),
+    ]
 )
 
 

@@ -1,0 +1,72 @@
+"""Help of every command, its reference, and completion in a shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankscope.compare.metrics import METRICS
+from rankscope.draw import KINDS
+from tests.reference import FILE, commands, help_of, reference
+
+
+def test_the_reference_is_what_help_says() -> None:
+    assert FILE.read_text("utf-8") == reference(), "python -m tests.readme writes it"
+
+
+@pytest.mark.parametrize("command", commands())
+def test_help_has_examples_groups_and_fits_a_terminal(command: str) -> None:
+    page = help_of(command)
+    typed = page[page.index("Examples:") :].split("\n\n")[0].splitlines()[1:]
+    assert typed
+    assert all(line.startswith(f"  rankscope {command}") for line in typed)
+    assert "\nOutput:\n" in page
+    assert "<" not in page, "no names of Python types"
+    for line in page.splitlines():
+        assert len(line) <= 80 or line in typed
+
+
+def completed(tmp_path: Path, *words: str, shell: str = "bash") -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "rankscope"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "_RANKSCOPE_COMPLETE": f"complete_{shell}",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+            "_TYPER_COMPLETE_ARGS": " ".join(words),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_shells_complete_commands_and_values(tmp_path: Path) -> None:
+    assert completed(tmp_path, "rankscope", "").split() == commands()
+    assert completed(tmp_path, "rankscope", "plot", "").split() == [*KINDS]
+    by = completed(tmp_path, "rankscope", "imbalance", "--by", "")
+    assert by.split() == ["rank", "host", "iteration", "phase", "collective", "kernel"]
+    metrics = completed(tmp_path, "rankscope", "pick-reports", "--metric", "ti").split()
+    assert metrics == [name for name in METRICS if name.startswith("ti")]
+    assert '"load":' in completed(tmp_path, "rankscope", "imbalance", "--metric", "l", shell="zsh")
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_needs_no_heavy_library(tmp_path: Path) -> None:
+    """It answers at once: nothing that computes, draws or paints is imported."""
+    program = (
+        "import sys; from rankscope_cli.main import main\n"
+        "try: main(['imbalance', '--help'])\n"
+        "except SystemExit: print({'polars', 'duckdb', 'matplotlib', 'numpy', 'rich'} "
+        "& {*sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "set()"

@@ -1,0 +1,46 @@
+"""cli/REFERENCE.md: what `--help` of every command says.
+
+`python -m tests.readme` writes it anew; a test compares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from pathlib import Path
+
+from rankscope_cli.main import app, main
+
+FILE = Path(__file__).resolve().parent.parent / "cli" / "REFERENCE.md"
+
+HEAD = """# Commands
+
+What `rankscope COMMAND --help` says (written by `python -m tests.readme`).
+"""
+
+
+def commands() -> list[str]:
+    """The names of all commands."""
+    return [str(each.name) for each in app.registered_commands]
+
+
+def help_of(*arguments: str) -> str:
+    """A page of help, 80 columns wide."""
+    said, before = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "80"
+    try:
+        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+            main([*arguments, "--help"])
+    finally:
+        os.environ.pop("COLUMNS")
+        if before is not None:
+            os.environ["COLUMNS"] = before
+    return "\n".join(line.rstrip() for line in said.getvalue().strip().splitlines())
+
+
+def reference() -> str:
+    """The whole page."""
+    pages = [("rankscope", help_of())]
+    pages += [(f"rankscope {name}", help_of(name)) for name in commands()]
+    return "\n".join([HEAD, *(f"## {name}\n\n```text\n{page}\n```\n" for name, page in pages)])

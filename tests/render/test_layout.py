@@ -1,0 +1,77 @@
+"""Tables in a width: numbers whole, columns and names cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rankscope.render.bars import BAR, MOST_POINTS, bars, sparklines
+from rankscope.render.layout import MOST_ROWS, Table, cells, middle_out
+
+WIDE = Table(
+    "T",
+    ("rank", "host", "work", "note", "cost"),
+    tuple((str(rank), f"gpu-a100-rack7-slot{rank}-node{rank}.cluster", "1,234,567.8",
+           "slow in some iterations, not in others", "98.7") for rank in range(100)),
+    numeric=frozenset(("rank", "work", "cost")),
+    spare=("cost", "note", "host"),
+    cut=frozenset(("host",)),
+    drawn=frozenset(("note",)),
+    notes=(("cost", "what it cost"),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [18, 30, 50, 80, 120, 10_000])
+def test_numbers_are_never_cut_and_lines_fit(width: int) -> None:
+    table, dropped = WIDE.fitted(width)
+    lines = table.lines(width)
+    assert all(cells(line) <= width for line in lines)
+    assert all("1,234,567.8" in line for line in lines[2:])
+    assert {*table.columns} | {*dropped} == {*WIDE.columns}
+    assert bool(table.note) == ("cost" in table.columns), "notes go with their columns"
+
+
+def test_numbers_stay_whole_where_nothing_fits() -> None:
+    table, dropped = WIDE.fitted(5)
+    assert dropped == ("cost", "note", "host")
+    assert "1,234,567.8" in table.lines(5)[2]
+
+
+def test_a_narrow_column_comes_back_when_a_wide_one_went() -> None:
+    table = Table("", ("a", "b", "c"), (("1", "x" * 40, "2"),), spare=("a", "b"),
+                  drawn=frozenset(("b",)))  # fmt: skip
+    assert table.fitted(20)[1] == ("b",)
+
+
+def test_of_many_rows_the_middle_goes_or_what_tells_least() -> None:
+    part, gap = WIDE.shortened()
+    assert len(part.rows) == MOST_ROWS
+    assert [row[0] for row in part.rows][gap - 1 : gap + 1] == ["14", "95"]
+    lines = part.lines(200, gap, "… 80 more: --all")
+    assert lines[2 + gap] == "… 80 more: --all"
+    telling = Table("", ("n",), tuple((str(n),) for n in range(100)),
+                    telling=tuple(range(99, -1, -1)))  # fmt: skip
+    assert [row[0] for row in telling.shortened()[0].rows] == [str(n) for n in range(80, 100)]
+
+
+def test_names_keep_both_ends() -> None:
+    assert middle_out("gpu-a100-rack1-node15", 15) == "gpu-a10…-node15"
+    assert middle_out("short", 15) == "short"
+    assert cells(middle_out("漢字" * 20, 15)) <= 15
+
+
+def test_bars() -> None:
+    shown = bars(np.array([np.nan, -1.0, 0.0, 2.0, 4.0, 1.0]))
+    assert shown == ["", "", "", "█" * (BAR // 2), "█" * BAR, "█" * (BAR // 4)]
+    assert bars(np.array([np.nan, -3.0])) == ["", ""]
+
+
+def test_sparklines() -> None:
+    assert sparklines(np.array([[0.0, 7.0, np.nan], [3.0, 0.0, 7.0]])) == ["▁█ ", "▄▁█"]
+    assert sparklines(np.full((1, 3), 5.0)) == ["▁▁▁"]
+    assert sparklines(np.full((2, 3), np.nan)) == ["", ""]
+    many = np.zeros((1, 1000))
+    many[0, 517] = 1.0
+    (line,) = sparklines(many)
+    assert len(line) == MOST_POINTS
+    assert line.count("█") == 1, "one spike among many is seen"
