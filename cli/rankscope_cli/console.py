@@ -90,7 +90,7 @@ def _table(table: Table, lines: list[str]) -> None:
 
 
 def _plain(text: str) -> str:
-    from rankscope.render.text import plain
+    from rankscope.names import plain
 
     return plain(text, 2000)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.compare.words import ms
+from rankscope.names import plain
 from rankscope.records import Finding
 
 LEAST_SHARE = 0.15
@@ -86,7 +87,7 @@ def _together(kernels: pl.DataFrame) -> list[tuple[str, str, str, float]]:
 
 def told(finding: Finding) -> str:
     """The finding in words."""
-    amount, name = ms(finding.excess_ns), finding.name
+    amount, name = ms(finding.excess_ns), plain(finding.name)
     kernel = f"{name} take" if finding.kind == "kernels" else f"kernel {name} takes"
     return {
         "device": f"{kernel} {amount} longer for the same work: the device",

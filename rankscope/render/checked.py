@@ -8,9 +8,10 @@ from typing import Any
 
 import polars as pl
 
+from rankscope.names import plain
 from rankscope.records import Abilities, CheckedReport, Problem
 from rankscope.render.layout import Table
-from rankscope.render.text import UNKNOWN, plain, span
+from rankscope.render.text import UNKNOWN, span
 
 ABILITIES = tuple(field.name for field in fields(Abilities))
 

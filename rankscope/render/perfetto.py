@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from rankscope.intervals import lanes
+from rankscope.names import plain
 from rankscope.records import Timeline
-from rankscope.render.text import plain
 
 TRACK = ["rank", "order", "track", "lane"]
 

@@ -9,19 +9,12 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.change import Change
+from rankscope.names import plain
 from rankscope.pick import Picks
 from rankscope.records import Efficiency, Imbalance, MetricSummary, RunFacts, Score
 from rankscope.render.bars import bars, sparklines
 from rankscope.render.layout import Table
-from rankscope.render.text import (
-    UNKNOWN,
-    milliseconds,
-    percent,
-    plain,
-    seconds,
-    short_path,
-    span,
-)
+from rankscope.render.text import UNKNOWN, milliseconds, percent, seconds, short_path, span
 
 LEAST_GAIN = 0.005
 """Share of the time that a what-if must save to be shown."""

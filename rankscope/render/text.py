@@ -1,29 +1,14 @@
-"""Numbers and names as people read them; names from reports made harmless."""
+"""Numbers and paths as people read them."""
 
 from __future__ import annotations
 
 import os
-import unicodedata
 from pathlib import Path
+
+from rankscope.names import plain
 
 UNKNOWN = "–"
 """What stands for a number that is not known."""
-
-LONGEST_NAME = 80
-
-
-def plain(text: str, longest: int = LONGEST_NAME) -> str:
-    """A name that came from a report, safe for a terminal.
-
-    Control characters, escapes and direction overrides become visible code points; what is too
-    long is cut.
-    """
-    shown = "".join(
-        f"<U+{ord(char):04X}>" if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-        else char
-        for char in text[: longest + 1]
-    )  # fmt: skip
-    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def milliseconds(nanoseconds: float | None) -> str:

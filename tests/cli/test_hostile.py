@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rankscope_cli.options import By
 
-from tests.support import SAMPLE, Forged, Result, copied, edit, with_environment
+from tests.support import SAMPLE, Forged, Result, Stored, copied, edit, with_environment
 
 Cli = Callable[..., Result]
 
@@ -137,3 +138,58 @@ def test_files_of_any_name(cli: Cli, tmp_path: Path, name: str) -> None:
     refused = cli("ingest", tmp_path / "r")
     refused.refused(3, "rank_0.sqlite")
     harmless(refused)
+
+
+def test_hostile_names_in_every_command(
+    cli: Cli, forged: Callable[..., Forged], tmp_path: Path
+) -> None:
+    """Of hosts, kernels and ranges, in what is printed and what is written."""
+    reports = copied(forged("planted", iterations=12).reports, tmp_path / "reports")
+    names = ["\x1b]0;title\x07", "<script>alert(1)</script>|\u202ereversed", "שלום" * 125, BROKEN]
+    for report, name in zip(reports, names, strict=True):
+        edit(report, "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
+        edit(
+            report,
+            "update StringIds set value = ? || value where value not like '%nccl%' and id in "
+            "(select shortName from CUPTI_ACTIVITY_KIND_KERNEL)",
+            name if isinstance(name, str) else "\x9b31m",
+        )
+    assert cli("ingest", *reports).code == 0
+    everywhere = [("imbalance", "--by", by) for by in By] + [
+        ("check", *reports), ("diff", "rankscope.duckdb", "rankscope.duckdb"),
+        ("plot", "heatmap"), ("plot", "timeline"), ("plot", "phases"), ("plot", "arrivals"),
+        ("export", "-o", "t.json"), ("export", "-o", "t.csv"), ("report", "-o", "r.html"),
+    ]  # fmt: skip
+    for command in everywhere:
+        for output in ("table", "markdown", "csv", "json"):
+            if command[0] in ("plot", "report", "export") and output in ("markdown", "csv"):
+                continue
+            result = cli(*command, "--format", output)
+            assert result.code == 0, (command, result.err)
+            harmless(result)
+            if output in ("table", "markdown"):
+                assert max(map(len, result.out.splitlines())) < 1000, (command, output)
+    assert "<script>alert" not in (tmp_path / "r.html").read_text("utf-8")
+    for written in ("t.json", "t.csv"):
+        text = (tmp_path / written).read_text("utf-8")
+        assert not {char for char in text if ord(char) < 32 and char != "\n"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("imbalance",), ("pick-reports",), ("plot", "heatmap"), ("export", "-o", "t.json"),
+     ("diff", "rankscope.duckdb", "rankscope.duckdb"), ("report", "-o", "r.html")],
+    ids=lambda command: command[0],
+)  # fmt: skip
+def test_what_is_not_there_is_refused(cli: Cli, sample: Stored, command: tuple[str, ...]) -> None:
+    """An absent metric and a range without iterations."""
+    given = [sample.db if word == "rankscope.duckdb" else word for word in command]
+    chosen = [] if command[0] == "diff" else ["--db", sample.db]
+    empty = cli(*given, *chosen, "--iter-range", "500:600")
+    empty.refused(2, "500:600")
+    harmless(empty)
+    if command[0] != "report":
+        absent = cli(*given, *chosen, "--metric", "\x1b[31mspeed" + "y" * 500)
+        absent.refused(2, "no such metric")
+        harmless(absent)
+    assert not [*Path().glob("[tr].*")], "nothing was written"

@@ -8,10 +8,11 @@ import io
 import polars as pl
 import pytest
 
+from rankscope.names import plain
 from rankscope.render.formats import csv, markdown
 from rankscope.render.frames import rows_table
 from rankscope.render.layout import Table
-from rankscope.render.text import milliseconds, percent, plain, seconds, size, span
+from rankscope.render.text import milliseconds, percent, seconds, size, span
 
 
 @pytest.mark.parametrize(

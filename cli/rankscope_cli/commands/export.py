@@ -217,8 +217,8 @@ def _trace(analysis: Analysis, shown: Timeline, labels: dict[int, str], ending: 
     import gzip
 
     from rankscope import __version__
+    from rankscope.names import plain
     from rankscope.render.perfetto import trace
-    from rankscope.render.text import plain
 
     about = {
         "program": f"rankscope {__version__}",

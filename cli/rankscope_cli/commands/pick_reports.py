@@ -187,8 +187,9 @@ def _problems(picks: Picks) -> list[Problem]:
 
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
+    from rankscope.names import plain
     from rankscope.render import formats, tables
-    from rankscope.render.text import plain, short_path, size
+    from rankscope.render.text import short_path, size
 
     if output is Format.CSV:
         console.write(formats.csv(_frame(picks)))

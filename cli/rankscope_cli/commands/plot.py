@@ -125,7 +125,8 @@ plot.__doc__ = "\n\n".join(
 
 def _say(told: dict[str, str], output: Format) -> None:
     """Where the picture is, and what it says."""
-    from rankscope.render.text import plain, short_path
+    from rankscope.names import plain
+    from rankscope.render.text import short_path
 
     if output is Format.TABLE:
         console.write(f"{short_path(Path(told['file']))}: {plain(told['title'], 300)}")

@@ -17,6 +17,7 @@ from importlib.resources import files
 
 from rankscope.analysis import Analysis
 from rankscope.compare.metrics import METRICS
+from rankscope.names import plain
 from rankscope.pick import Picks
 from rankscope.records import Imbalance
 from rankscope.render import documents
@@ -25,7 +26,6 @@ from rankscope.render.html import columns, tables, words
 from rankscope.render.html.lanes import Detail, lanes
 from rankscope.render.html.words import Origin
 from rankscope.render.tables import run_line
-from rankscope.render.text import plain
 
 SCRIPTS = ("data", "look", "picked", "map", "phases", "timeline", "tables", "main")
 """The page's own scripts, in their order; they share one scope."""

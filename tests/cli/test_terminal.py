@@ -1,0 +1,87 @@
+"""What a person sees in a terminal of some width."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.support import Stored
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+BLOCKS = {*"▁▂▃▄▅▆▇█"}
+
+
+def seen(width: int, *arguments: object, **environment: str) -> list[str]:
+    """The lines that a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rankscope", *map(str, arguments)],
+        stdout=theirs,
+        stderr=theirs,
+        env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm",
+             **environment},
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # how a closed terminal ends on Linux
+            break
+        if not part:
+            break
+        said += part
+    os.close(ours)
+    assert process.wait() == 0
+    return said.decode().replace("\r\n", "\n").splitlines()
+
+
+@pytest.mark.parametrize(("width", "by"), [(50, "rank"), (80, "rank"), (80, "collective")])
+def test_it_fits(sample: Stored, width: int, by: str) -> None:
+    lines = seen(width, "imbalance", "--by", by, "--db", sample.db)
+    plain = [ESCAPE.sub("", line) for line in lines]
+    assert plain[0].startswith("Rank 2 (node1) is slow in every"), "the verdict comes first"
+    assert max(map(len, plain)) <= width
+    assert lines[0].startswith("\x1b[1m")
+    if by == "rank":
+        (row,) = [line for line in plain if re.match(r" +2 .*14\.0", line)]
+        assert {*row} & BLOCKS, "the bar of the slow rank"
+        assert any("too narrow here for:" in line for line in plain)
+
+
+def test_a_wide_terminal_shows_all_columns_and_the_course(sample: Stored) -> None:
+    lines = seen(200, "imbalance", "--db", sample.db, NO_COLOR="1")
+    assert not any("\x1b" in line or "too narrow" in line for line in lines)
+    (row,) = [line for line in lines if re.match(r" +2 +node1", line)]
+    assert len(row.split()) == 14  # "28 %" is two
+    assert len({*row} & BLOCKS) > 2
+
+
+def test_of_many_rows_those_that_tell_most(sample: Stored) -> None:
+    command = ("imbalance", "--by", "iteration", "--db", sample.db)
+    cut = [line.split() for line in seen(80, *command)]
+    assert ["…", "9", "more:", "--all"] in cut
+    numbers = [words[0] for words in cut if words and words[0].isdigit()]
+    assert {"2", "7", "12", "17", "18", "22", "27"} <= {*numbers}, "the flagged ones stay"
+    assert not any("more:" in line for line in seen(80, *command, "--all"))
+
+
+def test_piped_it_is_plain_and_whole(sample: Stored, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "rankscope", "imbalance", "--by", "iteration", "--db", sample.db],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+        env={**os.environ, "COLUMNS": "40"},
+    )  # fmt: skip
+    assert not {*done.stdout} & {*BLOCKS, "\x1b"}
+    assert "more: --all" not in done.stdout
+    assert done.stdout.splitlines()[0].endswith("in backward."), "sentences are not folded"
