@@ -82,6 +82,8 @@ def headline(text: str) -> None:
 def _table(table: Table, lines: list[str]) -> None:
     if table.title:
         headline(table.title)
+    if not table.rows:
+        return
     print(_bold(lines[0]))
     for line in lines[1:]:
         print(line)

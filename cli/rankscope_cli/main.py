@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import typer
 
@@ -56,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the contract's code."""
     if sys.stdout is None:  # closed by the caller (>&-)
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what the locale cannot write is no reason to fail
+            stream.reconfigure(errors="replace")
     sys.exit(_run(arguments))
 
 
