@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankscope.errors import ToolError, UsageError
+from rankscope.files import write_whole
 from rankscope.pick import Picks
 from rankscope.render.view import view_document
 
@@ -42,8 +43,11 @@ def copy_reports(picks: Picks, folder: Path) -> tuple[Path, ...]:
             target = folder / name
             if not (target.exists() and target.samefile(file)):
                 partial = folder / f"{name}.partial"
-                shutil.copyfile(file, partial)
-                os.replace(partial, target)
+                try:
+                    shutil.copyfile(file, partial)
+                    os.replace(partial, target)
+                finally:
+                    partial.unlink(missing_ok=True)
             copies.append(target)
     except OSError as error:
         raise ToolError(
@@ -64,12 +68,7 @@ def write_view(files: Sequence[Path], target: Path) -> None:
             f"--view {target}: the GUI opens only files that end in .nsys-view",
             hint=f"--view {target.with_suffix('.nsys-view')}",
         )
-    try:
-        target.write_text(view_document(files, target.parent), "utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"--view {target}: cannot be written ({error.strerror})", hint="does its folder exist?"
-        ) from error
+    write_whole(target, view_document(files, target.parent).encode())
 
 
 def open_gui(files: Sequence[Path]) -> str:

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from rankscope.errors import UsageError
+from rankscope.files import write_whole
 
 MARK = "# Written by: rankscope capture"
 """Tells our scripts from others."""
@@ -129,12 +130,12 @@ def save(path: Path, text: str) -> None:
             raise UsageError(
                 f"{path}: is there already, and no script of rankscope", hint="name another file"
             )
-        path.write_text(text, "utf-8")
+        write_whole(path, text.encode())
         if text.startswith("#!"):
             path.chmod(path.stat().st_mode | 0o111)
     except OSError as error:
         raise UsageError(
-            f"{path}: cannot be written ({error.strerror})", hint="does its folder exist?"
+            f"{path}: cannot be written ({error.strerror})", hint="name another file"
         ) from error
 
 

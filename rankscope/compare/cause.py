@@ -35,8 +35,8 @@ def findings(
 ) -> tuple[Finding, ...]:
     """What explains most of the accused ranks' excess, largest first.
 
-    Each activity's time is compared with the role's median in the same iteration; on a rank and
-    iteration without it, it took no time.
+    Each activity's time is compared with the role's median (the lower of the middle two, as for the
+    flags) in the same iteration; on a rank and iteration without it, it took no time.
 
     Args:
         activities: ACTIVITIES.

@@ -79,7 +79,7 @@ def judge(evidence: Evidence) -> Verdict:
     cost = summed(sudden["excess_ns"]) / total if total else 0.0
     if cost >= ROTATING_COST and sudden["rank"].n_unique() >= ROTATING_RANKS:
         return _rotating(sudden, count, cost)
-    return _balanced(evidence, flagged, count)
+    return _balanced(evidence, flagged, count, total)
 
 
 def _accusation(
@@ -136,7 +136,7 @@ def _accusation(
         roles=(),
         hosts=hosts,
         cause=cause,
-        cause_share=share,
+        cause_share=None if cause is None else share,
         excess_ns=excess,
         excess=excess / typical if typical else None,
         iterations=tuple(iterations),
@@ -170,8 +170,8 @@ def _largest(mine: pl.DataFrame) -> tuple[str | None, float]:
         for name in mine.columns
         if name.endswith("_excess")
     }
-    if not sums:
-        return None, 0.0
+    if not {name for name, excess in sums.items() if excess} - {"other"}:
+        return None, 0.0  # where no phase is known all time is `other`, and that causes nothing
     cause = max(sums, key=lambda name: sums[name])
     return cause, min(1.0, sums[cause] / max(summed(mine["excess_ns"]), 1))
 
@@ -199,7 +199,7 @@ def _also(flagged: pl.DataFrame, named: set[int], total: int) -> str:
     ).sort("excess_ns", descending=True)
     return "".join(
         f" Also rank {row['rank']} in iteration {row['iteration']}: "
-        f"{ms(row['excess_ns'])} more, in {row['cause']}."
+        f"{ms(row['excess_ns'])} more{'' if row['cause'] is None else ', in ' + row['cause']}."
         for row in spikes.head(3).iter_rows(named=True)
     )
 
@@ -216,9 +216,8 @@ def _group(slow: list[int], evidence: Evidence) -> Verdict:
     return inconclusive(
         f"{len(slow)} of {len(ranks)} ranks ({listed(slow)}){where} need {ms(excess)} "
         f"more {evidence.metric} than the median rank, {excess / typical:.0%} of the median "
-        "iteration, "
-        f"{share:.0%} of it in {cause}: their host may be slow, or their part of the job larger "
-        "by design",
+        f"iteration{'' if cause is None else f', {share:.0%} of it in {cause}'}: their host may be "
+        "slow, or their part of the job larger by design",
         "if their part is larger by design, nobody is slow; if not, compare one of them with one "
         "of the others: rankscope pick-reports --metric work; --roles tells what is by design",
         hosts,
@@ -235,7 +234,8 @@ def _structural(
     typical = int(apart.select(lower_median(pl.col("length_ns"))).item())
     cause, share = _largest(hit)
     return Verdict(
-        kind="structural", ranks=(), roles=(role,), hosts=(), cause=cause, cause_share=share,
+        kind="structural", ranks=(), roles=(role,), hosts=(), cause=cause,
+        cause_share=None if cause is None else share,
         excess_ns=excess, excess=excess / typical if typical else None,
         iterations=tuple(hit["iteration"].sort().to_list()), iterations_share=hit.height / count,
         period=None, gain_ns=None, gain=None,
@@ -267,13 +267,15 @@ def _rotating(flagged: pl.DataFrame, count: int, cost: float) -> Verdict:
     )  # fmt: skip
 
 
-def _balanced(evidence: Evidence, flagged: pl.DataFrame, count: int) -> Verdict:
+def _balanced(evidence: Evidence, flagged: pl.DataFrame, count: int, total: int) -> Verdict:
     ranks = evidence.flags["rank"].n_unique()
+    lone = flagged.group_by("iteration").agg(pl.col("excess_ns").max())
+    share = summed(lone["excess_ns"]) / max(total, 1)
     rest = (
         "no rank stands out"
         if flagged.is_empty()
-        else f"{plural(flagged.height, 'lone excess', 'lone excesses')} cost less than "
-        f"{LEAST_COST:.0%} of the time"
+        else f"no rank stands out but by {plural(flagged.height, 'lone excess', 'lone excesses')}, "
+        f"{share:.1%} of the time in all"
     )
     few = ", by bootstrap since there are so few" if ranks < FEW_RANKS else ""
     return Verdict(

@@ -20,7 +20,7 @@ def accusation(
     }[pattern.kind]
     if pattern.since is not None:
         when += f", all since iteration {pattern.since}"
-    part = "" if cause is None else f" {share:.0%} of it in {cause}."
+    part = "." if cause is None else f"; {share:.0%} of it in {cause}."
     costs = (
         ""
         if gain is None
@@ -28,7 +28,7 @@ def accusation(
     )
     return (
         f"{who} {verb} slow {when}: {ms(excess)} more {metric} than the median rank, "
-        f"{excess / typical:.0%} of the median iteration;{part}{inside}{costs}"
+        f"{excess / typical:.0%} of the median iteration{part}{inside}{costs}"
     )
 
 

@@ -75,11 +75,13 @@ class Database:
         schema = files(__package__).joinpath("schema.sql").read_text("utf-8")
         try:
             database = cls(making, _connect(making, read_only=False))
-            with database, database.transaction():
-                database._connection.execute(schema)
-                database._connection.execute(
-                    "insert into meta values ('schema_version', ?)", [str(SCHEMA_VERSION)]
-                )
+            with database:
+                with database.transaction():
+                    database._connection.execute(schema)
+                    database._connection.execute(
+                        "insert into meta values ('schema_version', ?)", [str(SCHEMA_VERSION)]
+                    )
+                database.settle()  # closing says nothing of a full disk
             making.rename(path)  # so that a database without its schema is never seen
         except DatabaseError as error:
             told = error.message.replace(str(making), str(path))

@@ -115,6 +115,17 @@ def test_scenes_with_a_straggler(
     assert (verdict.cause, verdict.period) == (cause, period)
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_what_is_in_a_cause_is_measured_as_the_excess_is(
+    stored: Callable[..., Stored], ranks: int
+) -> None:
+    """Against the lower median: of two ranks the other one, not the middle between them."""
+    verdict = stored("planted", ranks=ranks, kind="persistent", where="load").analysis().verdict
+    assert verdict.excess_ns is not None
+    idle = next(each for each in verdict.findings if each.kind == "idle")
+    assert idle.excess_ns == pytest.approx(verdict.excess_ns, rel=0.15)
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_straggler_among_few(stored: Callable[..., Stored], ranks: int) -> None:
     verdict = stored("planted", ranks=ranks, kind="persistent", where="load").analysis().verdict
