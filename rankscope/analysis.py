@@ -238,6 +238,7 @@ class Analysis:
             missing_ranks=self.missing_ranks,
             blind_ranks=self.blind_ranks,
             flag_metric=self.flag_metric,
+            roles=len({*self.roles.of.values()}),
         )
 
     @cached_property

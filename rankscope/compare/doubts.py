@@ -17,6 +17,7 @@ class Standing:
     missing_ranks: tuple[int, ...]
     blind_ranks: tuple[int, ...]  # without the collectives that the others have
     flag_metric: str | None  # what can be judged: work, load, or nothing
+    roles: int  # kinds of work that the ranks do
 
 
 def obstacle(run: Standing) -> tuple[str, str] | None:
@@ -51,6 +52,12 @@ def doubt(run: Standing) -> tuple[str, str] | None:
         return (
             "loading is balanced, but the waits of the later phases hide in them",
             "use --clock gpu, profile with --trace=cuda,nvtx, or annotate the all-reduce",
+        )
+    if run.roles == run.ranks:
+        return (
+            "every rank has a role of its own, and so nobody to be compared with",
+            "profile several replicas of the job, or see what --roles says of those that do the "
+            "same work",
         )
     if run.missing_ranks:
         return (

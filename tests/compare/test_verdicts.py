@@ -115,6 +115,14 @@ def test_scenes_with_a_straggler(
     assert (verdict.cause, verdict.period) == (cause, period)
 
 
+def test_ranks_that_all_have_roles_of_their_own_are_not_called_balanced(
+    stored: Callable[..., Stored],
+) -> None:
+    job = stored("planted", ranks=4, kind="periodic", where="load")
+    verdict = job.run.imbalance(roles="pp=4").verdict
+    assert (verdict.kind, verdict.ranks) == ("inconclusive", ())
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_what_is_in_a_cause_is_measured_as_the_excess_is(
     stored: Callable[..., Stored], ranks: int
