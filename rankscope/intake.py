@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -79,7 +80,12 @@ class Ingest:
         self.events = 0
 
     def run(
-        self, files: list[ReportFile], jobs: int | None, started: Started, progress: Progress
+        self,
+        files: list[ReportFile],
+        jobs: int | None,
+        started: Started,
+        progress: Progress,
+        scheduler: str | None = None,
     ) -> None:
         """Read what is new or changed among `files`; each report is in whole or not at all."""
         if self.rebuild:
@@ -93,7 +99,8 @@ class Ingest:
             path = self.target.with_name(self.target.name + ".rebuild")
             _remove(path)
         try:
-            self._read(path, to_read, jobs, progress)
+            with closing(map_reports(extract, to_read, self.options, jobs, scheduler)) as results:
+                self._read(path, results, progress)
         except RankscopeError:
             if self.rebuild:
                 _remove(path)
@@ -108,11 +115,14 @@ class Ingest:
         self.outcomes.sort(key=lambda outcome: outcome.path)
 
     def _read(
-        self, path: Path, to_read: list[ReportFile], jobs: int | None, progress: Progress
+        self,
+        path: Path,
+        results: Iterable[tuple[ReportFile, ReportRows | RankscopeError]],
+        progress: Progress,
     ) -> None:
         database: Database | None = None
         try:
-            for file, result in map_reports(extract, to_read, self.options, jobs):
+            for file, result in results:
                 if isinstance(result, RankscopeError):
                     self._bad(file, result)
                     progress(file, 0)

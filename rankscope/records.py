@@ -19,6 +19,12 @@ class ReportFile:
     kind: str  # a format of `read`: nsys-sqlite, kineto …
     bytes: int
     modified_ns: int
+    folder: Path | None = None  # where a relative path starts, if not in the working folder
+
+    @property
+    def place(self) -> Path:
+        """The path to open."""
+        return self.path if self.folder is None else self.folder / self.path
 
 
 @dataclass(frozen=True, slots=True)

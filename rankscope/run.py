@@ -242,6 +242,7 @@ def ingest(
     phases: dict[str, str] | None = None,
     rank_pattern: str | None = None,
     jobs: int | None = None,
+    scheduler: str | Path | None = None,
     on_error: str = "fail",
     rebuild: bool = False,
     ranks: Container[int] | None = None,
@@ -260,6 +261,8 @@ def ingest(
         phases: phase → pattern of the names of its ranges.
         rank_pattern: pattern on the report's path, with a group `rank`.
         jobs: worker processes; default: the cores this process may use.
+        scheduler: address or scheduler file of a Dask cluster whose workers see the same files;
+            it reads the reports instead.
         on_error: `fail`, or `skip` to leave bad reports out and list them.
         rebuild: start the database over; the old one stays until the new one is done.
         ranks: only these ranks; the reports of others are neither exported nor read.
@@ -267,12 +270,18 @@ def ingest(
         progress: called after each of them.
 
     Raises:
-        ReportError, UsageError, DatabaseError: with the file or option, and what to do.
+        ReportError, UsageError, DatabaseError, ToolError: with the file or option, and what to
+            do.
     """
     if on_error not in ("fail", "skip"):
         raise UsageError(f"--on-error {on_error}", hint="fail or skip")
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs {jobs}", hint="at least 1")
+    if jobs is not None and scheduler is not None:
+        raise UsageError(
+            "--jobs with --scheduler",
+            hint="a cluster has the workers that were started; leave it out",
+        )
     options = ShapingOptions(iteration, tuple(sorted((phases or {}).items())), rank_pattern)
     if iteration not in ("auto", "whole"):
         vocabulary(options)  # a wrong pattern is found before any report is read
@@ -280,7 +289,13 @@ def ingest(
     target = Path(db)
     job = Ingest(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
     files = discover(paths, job.leave_out)
-    job.run(files, jobs, started or (lambda _: None), progress or (lambda *_: None))
+    job.run(
+        files,
+        jobs,
+        started or (lambda _: None),
+        progress or (lambda *_: None),
+        None if scheduler is None else str(scheduler),
+    )
     run = open_run(target)
     run.ingested = Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)
     return run

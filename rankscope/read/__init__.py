@@ -34,12 +34,12 @@ class Reader(Protocol):
 
 def facts(file: ReportFile) -> CaptureFacts:
     """Host, times and rank evidence of a report, without its events."""
-    return _reader(file.kind).facts(file.path)
+    return _reader(file.kind).facts(file.place)
 
 
 def read(file: ReportFile) -> Trace:
     """The whole report as a `Trace`."""
-    return _reader(file.kind).read(file.path)
+    return _reader(file.kind).read(file.place)
 
 
 def clear_exports(reports: Iterable[Path]) -> None:

@@ -46,6 +46,14 @@ def ingest(
     phase: PhaseOption = None,
     rank_pattern: RankPattern = None,
     jobs: Jobs = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            metavar="ADDRESS|FILE",
+            help="Read on an existing Dask cluster: its address, or its scheduler file.",
+        ),
+    ] = None,
     on_error: Annotated[
         OnError,
         typer.Option(
@@ -79,6 +87,7 @@ def ingest(
             phases=phases(phase or []),
             rank_pattern=rank_pattern,
             jobs=jobs,
+            scheduler=scheduler,
             on_error=on_error.value,
             rebuild=rebuild,
             ranks=None if ranks is None else numbers("--ranks", ranks),

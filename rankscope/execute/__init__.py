@@ -1,0 +1,41 @@
+"""Map one function over reports, several at once, results as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from rankscope.errors import RankscopeError, ToolError
+from rankscope.execute.local import Got, map_locally
+from rankscope.records import ReportFile, ShapingOptions
+
+
+def map_reports(
+    function: Callable[[ReportFile, ShapingOptions], Got],
+    files: list[ReportFile],
+    options: ShapingOptions,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
+    """Each report with what the function got of it, or the error it raised, in order of their end.
+
+    Args:
+        function: importable by name.
+        files: the reports.
+        options: passed on.
+        jobs: worker processes on this machine; None for the cores this process may use.
+        scheduler: address or scheduler file of the Dask cluster that does it instead.
+
+    Raises:
+        ToolError: the cluster cannot be used, or was lost.
+        UsageError: no address of a scheduler.
+    """
+    if scheduler is None:
+        return map_locally(function, files, options, jobs)
+    try:
+        from rankscope.execute.cluster import map_on_cluster
+    except ModuleNotFoundError as error:
+        raise ToolError(
+            f"--scheduler needs Dask, which is not installed ({error.name} is missing)",
+            hint="pip install 'rankscope[cluster]', in the version that the cluster has",
+        ) from error
+    return map_on_cluster(function, files, options, scheduler)
