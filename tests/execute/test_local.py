@@ -9,7 +9,8 @@ import pytest
 
 from rankscope.discover import discover
 from rankscope.errors import UnreadableReport
-from rankscope.execute import available_cores, map_reports
+from rankscope.execute import map_reports
+from rankscope.execute.local import available_cores
 from rankscope.extract import extract
 from rankscope.records import ReportRows, ShapingOptions
 from tests.support import Forged, copied

@@ -1,0 +1,370 @@
+"""Reports mapped over a real Dask cluster on this machine: a scheduler and worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.errors import ToolError
+from rankscope.execute import map_reports
+from rankscope.records import ReportFile, ShapingOptions
+from rankscope.store import Database
+from tests.support import Forged, Result, copied
+
+distributed = pytest.importorskip("distributed")
+
+TABLES = ("reports", "ranks", "iterations", "measures", "collectives", "exposed", "activities")
+SOON_S = 60
+"""A loaded machine gets there; an idle one is far faster."""
+
+
+class Cluster:
+    """A scheduler and its workers, each a process of its own, away from the reports' folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "scheduler.json"
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self._start(
+            "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file)
+        )
+        until(self.file.is_file)
+        self.client = distributed.Client(scheduler_file=str(self.file), set_as_default=False)
+        self.address: str = self.client.scheduler.address
+
+    def ensure(self, count: int) -> None:
+        """That many workers are up."""
+        while len(self.workers) < count:
+            self.workers.append(self.worker())
+        self.client.wait_for_workers(count, timeout=SOON_S)
+
+    def worker(self, path: Path | None = None) -> subprocess.Popen[bytes]:
+        """One more, which finds its packages in `path` first."""
+        options = ["--no-nanny", "--no-dashboard", "--nthreads", "1", "--memory-limit", "0"]
+        return self._start("worker", "--scheduler-file", str(self.file), *options, path=path)
+
+    def stop(self, worker: subprocess.Popen[bytes]) -> None:
+        """Killed, as by the kernel when memory is short."""
+        worker.kill()
+        worker.wait()
+
+    def tasks(self) -> int:
+        """How many the scheduler knows of."""
+        return self.client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self.client.close(timeout=5)
+        for process in (*self.workers, self.scheduler):
+            self.stop(process)
+
+    def _start(self, what: str, *options: str, path: Path | None = None) -> subprocess.Popen[bytes]:
+        paths = [str(path)] if path else []
+        paths += [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+        environment = {"PYTHONPATH": os.pathsep.join(paths), "POLARS_MAX_THREADS": "1"}
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "dask", what, "--host", "127.0.0.1", *options],
+                cwd=self.folder,
+                env=os.environ | environment,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster.ensure(2)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def job(forged: Callable[..., Forged]) -> Forged:
+    return forged("buckets", ranks=16, iterations=12)
+
+
+@pytest.fixture(scope="module")
+def local(job: Forged, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
+    db = tmp_path_factory.mktemp("local") / "run.duckdb"
+    rankscope.ingest([job.folder], db, jobs=1)
+    return content(db)
+
+
+def test_same_database_as_local(
+    two: Cluster,
+    job: Forged,
+    local: dict[str, pl.DataFrame],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(job.folder.parent)  # relative paths mean the same to the workers
+    db = tmp_path / "run.duckdb"
+    run = rankscope.ingest([job.folder.name], db, scheduler=two.address)
+    assert_same(content(db), local)
+    assert run.ingested is not None
+    assert {each.path.parent for each in run.ingested.outcomes} == {Path(job.folder.name)}
+    assert two.client.run(seen_reports).keys() == two.client.nthreads().keys()
+    assert all(two.client.run(seen_reports).values()), "both workers read"
+
+
+def test_a_pattern_is_matched_on_the_path_as_given(
+    two: Cluster, job: Forged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "user42"  # a number that no rank is
+    copied(job.reports[:2], folder, ["a7.sqlite", "a9.sqlite"])
+    monkeypatch.chdir(folder)
+    run = rankscope.ingest(["."], "run.duckdb", rank_pattern=r"(?P<rank>\d+)", scheduler=two.file)
+    assert sorted(run.iterations()["rank"].unique()) == [7, 9]
+
+
+def test_bad_reports_come_back_as_from_local_workers(
+    two: Cluster, job: Forged, cli: Callable[..., Result], tmp_path: Path
+) -> None:
+    reports = copied(job.reports, tmp_path / "reports")
+    reports[2].write_bytes(reports[2].read_bytes()[:5000])
+    cli("ingest", tmp_path / "reports", "--scheduler", two.file).refused(3, reports[2].name)
+    until(lambda: two.tasks() == 0)
+    done = cli(
+        "ingest", "reports", "--scheduler", two.address, "--on-error", "skip", "--format", "json"
+    )
+    status = {each["path"]: each["status"] for each in done.document["reports"]}
+    assert sorted(status.values()).count("skipped") == 1
+    assert status["reports/" + reports[2].name] == "skipped"
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(
+    two: Cluster, job: Forged, local: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    two.ensure(2)
+    before = set(two.client.nthreads())
+    left: list[int] = []
+    most: list[int] = []
+
+    def kill(_file: ReportFile, _events: int) -> None:
+        most.append(two.tasks())
+        if len(most) == 3:
+            pids = two.client.run(os.getpid)
+            had = {worker: len(tasks) for worker, tasks in two.client.processing().items()}
+            busiest = max(had, key=lambda worker: had[worker])
+            left.append(had[busiest])
+            os.kill(pids[busiest], signal.SIGKILL)
+
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest([job.folder], db, scheduler=two.address, progress=kill)
+    assert left[0] > 0, "it had nothing to do when it was killed"
+    assert len(set(two.client.nthreads()) & before) == 1
+    assert len(most) == 16
+    assert max(most) <= 4, "more reports under way than two a thread"
+    assert_same(content(db), local)
+    for worker in [each for each in two.workers if each.poll() is not None]:
+        two.workers.remove(worker)
+
+
+def test_interrupt_leaves_nothing_on_the_cluster(two: Cluster, job: Forged, tmp_path: Path) -> None:
+    two.ensure(2)
+    db = tmp_path / "run.duckdb"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "rankscope", "ingest", str(job.folder)),
+            *("--db", str(db), "--scheduler", two.address),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: two.tasks() > 0)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=SOON_S)[1]
+    assert process.returncode == 130, said
+    assert said.splitlines() == [
+        "rankscope: error: interrupted",
+        "hint: the same command goes on from here",
+    ]
+    until(lambda: two.tasks() == 0)
+    rankscope.ingest([job.folder], db, scheduler=two.address)
+    assert rankscope.open_run(db).analysis().frames.ranks.height == 16
+
+
+def test_unequal_versions_are_refused(
+    two: Cluster, job: Forged, cli: Callable[..., Result], tmp_path: Path
+) -> None:
+    two.ensure(2)
+    other = tmp_path / "other" / "rankscope-9.9.9.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: rankscope\nVersion: 9.9.9\n")
+    worker = two.worker(other.parent)
+    two.client.wait_for_workers(3, timeout=SOON_S)
+    try:
+        cli("ingest", job.folder, "--scheduler", two.address).refused(
+            5, "versions are unequal", "rankscope 9.9.9 (here", "worker tcp://127.0.0.1"
+        )
+    finally:
+        two.stop(worker)
+    until(lambda: len(two.client.nthreads()) == 2)
+
+
+def test_an_unequal_worker_that_comes_later_reads_nothing(
+    two: Cluster, job: Forged, tmp_path: Path
+) -> None:
+    """A batch system starts workers one by one, while the first already read."""
+    two.ensure(2)
+    other = tmp_path / "other" / "polars-0.0.1.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: polars\nVersion: 0.0.1\n")
+    late: list[subprocess.Popen[bytes]] = []
+
+    def join(_file: ReportFile, _events: int) -> None:
+        if not late:
+            late.append(two.worker(other.parent))
+            two.client.wait_for_workers(3, timeout=SOON_S)
+            for worker in two.workers:
+                two.stop(worker)
+
+    with pytest.raises(ToolError, match=r"versions are unequal: .* has polars 0\.0\.1"):
+        rankscope.ingest([job.folder], tmp_path / "db", scheduler=two.address, progress=join)
+    two.stop(late[0])
+    two.workers.clear()
+
+
+def test_reports_that_workers_do_not_see(two: Cluster, job: Forged, tmp_path: Path) -> None:
+    two.ensure(2)
+    unseen = ReportFile(tmp_path / "elsewhere.sqlite", "nsys-sqlite", 1, 1)
+    with pytest.raises(ToolError, match="is not there for worker") as refused:
+        list(map_reports(nothing, [unseen], ShapingOptions(), scheduler=two.address))
+    assert "under the same path" in refused.value.hint
+
+
+def test_a_worker_is_no_scheduler(two: Cluster, job: Forged, cli: Callable[..., Result]) -> None:
+    two.ensure(2)
+    worker = next(iter(two.client.nthreads()))
+    cli("ingest", job.folder, "--scheduler", worker).refused(5, worker, "a Dask worker answers")
+
+
+@pytest.mark.parametrize(
+    ("banner", "word"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n", "is no Dask scheduler"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is no Dask scheduler"),
+        (b"", "no answer"),
+        (None, "no answer"),
+    ],
+)
+def test_what_is_no_scheduler(
+    job: Forged,
+    cli: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    banner: bytes | None,
+    word: str,
+) -> None:
+    monkeypatch.setattr("rankscope.execute.cluster.CONNECT_S", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        if banner is None:
+            server.close()
+        else:
+            threading.Thread(target=greet, args=(server, banner), daemon=True).start()
+        cli("ingest", job.folder, "--scheduler", address).refused(5, address, word)
+
+
+def test_what_is_no_address(job: Forged, cli: Callable[..., Result], tmp_path: Path) -> None:
+    cli("ingest", job.folder, "--scheduler", "login1").refused(2, "--scheduler login1", "port")
+    cli("ingest", job.folder, "--scheduler", "foo://login1:1").refused(2, "foo")
+    cli("ingest", job.folder, "--scheduler", "none.json").refused(
+        5, "none.json", "is the scheduler"
+    )
+    (tmp_path / "some.json").write_text("[]")
+    cli("ingest", job.folder, "--scheduler", "some.json").refused(5, "is no scheduler file")
+    cli("ingest", job.folder, "--scheduler", "a:1", "--jobs", "2").refused(2, "--jobs")
+
+
+def test_a_cluster_without_workers(
+    job: Forged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankscope.execute.cluster.PATIENCE_S", 0.5)
+    (tmp_path / "empty").mkdir()
+    empty = Cluster(tmp_path / "empty")
+    try:
+        with pytest.raises(ToolError, match="has no workers"):
+            rankscope.ingest([job.folder], tmp_path / "db", scheduler=empty.address)
+    finally:
+        empty.close()
+
+
+def test_a_scheduler_that_dies(job: Forged, tmp_path: Path) -> None:
+    (tmp_path / "dying").mkdir()
+    dying = Cluster(tmp_path / "dying")
+
+    def die(_file: ReportFile, _events: int) -> None:
+        dying.stop(dying.scheduler)
+
+    try:
+        dying.ensure(1)
+        with pytest.raises(ToolError, match="the connection was lost"):
+            rankscope.ingest(
+                [job.folder], tmp_path / "run.duckdb", scheduler=dying.address, progress=die
+            )
+    finally:
+        dying.close()
+    with Database.open(tmp_path / "run.duckdb") as database:
+        assert database.is_finished
+
+
+def nothing(_file: ReportFile, _options: ShapingOptions) -> None:
+    """What is asked of reports that nobody sees."""
+
+
+def seen_reports() -> bool:
+    """On a worker: whether it has read reports."""
+    return "rankscope.extract" in sys.modules
+
+
+def greet(server: socket.socket, banner: bytes) -> None:
+    """A service that speaks first, or says nothing at all."""
+    open_ones = []
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            connection.sendall(banner)
+            open_ones.append(connection)
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait, but not for ever."""
+    deadline = time.monotonic() + SOON_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def content(db: Path) -> dict[str, pl.DataFrame]:
+    with Database.open(db) as database:
+        frames = {name: database.table(name) for name in (*TABLES, "rank_iterations")}
+    return {
+        name: frame.sort(
+            [column for column, kind in frame.schema.items() if not kind.is_nested()],
+            nulls_last=True,
+        )
+        for name, frame in frames.items()
+    }
+
+
+def assert_same(found: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> None:
+    for name, frame in wanted.items():
+        assert frame.height, name
+        assert found[name].equals(frame), name
