@@ -75,12 +75,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     except typer.TyperException as error:
         return _usage(error)
     except (KeyboardInterrupt, typer.Abort):
-        console.error("interrupted", "the same command goes on from here")
-        return EXIT_INTERRUPTED
+        code = EXIT_INTERRUPTED
     except SystemExit:  # how rich and typer end when the reader of a pipe has gone
         return 0
     except OSError as error:
         return _output_failed(error)
+    if code == EXIT_INTERRUPTED:  # as typer returns it
+        console.error("interrupted", "the same command goes on from here")
     return code if isinstance(code, int) else 0
 
 

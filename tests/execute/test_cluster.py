@@ -197,8 +197,6 @@ def test_interrupt_leaves_nothing_on_the_cluster(two: Cluster, job: Forged, tmp_
         "hint: the same command goes on from here",
     ]
     until(lambda: two.tasks() == 0)
-    rankscope.ingest([job.folder], db, scheduler=two.address)
-    assert rankscope.open_run(db).analysis().frames.ranks.height == 16
 
 
 def test_unequal_versions_are_refused(
@@ -217,6 +215,20 @@ def test_unequal_versions_are_refused(
     finally:
         two.stop(worker)
     until(lambda: len(two.client.nthreads()) == 2)
+
+
+def test_reports_that_workers_do_not_see(two: Cluster, job: Forged, tmp_path: Path) -> None:
+    two.ensure(2)
+    unseen = ReportFile(tmp_path / "elsewhere.sqlite", "nsys-sqlite", 1, 1)
+    with pytest.raises(ToolError, match="is not there for worker") as refused:
+        list(map_reports(nothing, [unseen], ShapingOptions(), scheduler=two.address))
+    assert "under the same path" in refused.value.hint
+
+
+def test_a_worker_is_no_scheduler(two: Cluster, job: Forged, cli: Callable[..., Result]) -> None:
+    two.ensure(2)
+    worker = next(iter(two.client.nthreads()))
+    cli("ingest", job.folder, "--scheduler", worker).refused(5, worker, "a Dask worker answers")
 
 
 def test_an_unequal_worker_that_comes_later_reads_nothing(
@@ -242,18 +254,16 @@ def test_an_unequal_worker_that_comes_later_reads_nothing(
     two.workers.clear()
 
 
-def test_reports_that_workers_do_not_see(two: Cluster, job: Forged, tmp_path: Path) -> None:
-    two.ensure(2)
-    unseen = ReportFile(tmp_path / "elsewhere.sqlite", "nsys-sqlite", 1, 1)
-    with pytest.raises(ToolError, match="is not there for worker") as refused:
-        list(map_reports(nothing, [unseen], ShapingOptions(), scheduler=two.address))
-    assert "under the same path" in refused.value.hint
-
-
-def test_a_worker_is_no_scheduler(two: Cluster, job: Forged, cli: Callable[..., Result]) -> None:
-    two.ensure(2)
-    worker = next(iter(two.client.nthreads()))
-    cli("ingest", job.folder, "--scheduler", worker).refused(5, worker, "a Dask worker answers")
+def test_a_cluster_without_workers(
+    two: Cluster, job: Forged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankscope.execute.cluster.PATIENCE_S", 0.5)
+    for worker in two.workers:
+        two.stop(worker)
+    two.workers.clear()
+    until(lambda: not two.client.nthreads())
+    with pytest.raises(ToolError, match="has no workers"):
+        rankscope.ingest([job.folder], tmp_path / "run.duckdb", scheduler=two.address)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +282,7 @@ def test_what_is_no_scheduler(
     banner: bytes | None,
     word: str,
 ) -> None:
-    monkeypatch.setattr("rankscope.execute.cluster.CONNECT_S", 1)
+    monkeypatch.setattr("rankscope.execute.connect.CONNECT_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         if banner is None:
@@ -293,20 +303,10 @@ def test_what_is_no_address(job: Forged, cli: Callable[..., Result], tmp_path: P
     cli("ingest", job.folder, "--scheduler", "a:1", "--jobs", "2").refused(2, "--jobs")
 
 
-def test_a_cluster_without_workers(
+def test_a_scheduler_that_dies(
     job: Forged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankscope.execute.cluster.PATIENCE_S", 0.5)
-    (tmp_path / "empty").mkdir()
-    empty = Cluster(tmp_path / "empty")
-    try:
-        with pytest.raises(ToolError, match="has no workers"):
-            rankscope.ingest([job.folder], tmp_path / "db", scheduler=empty.address)
-    finally:
-        empty.close()
-
-
-def test_a_scheduler_that_dies(job: Forged, tmp_path: Path) -> None:
+    monkeypatch.setattr("rankscope.execute.connect.CONNECT_S", 3)
     (tmp_path / "dying").mkdir()
     dying = Cluster(tmp_path / "dying")
 
