@@ -112,7 +112,7 @@ def _threads(client: Client) -> int:
     try:
         return sum(client.nthreads().values())
     except OSError as error:
-        raise _lost() from error
+        raise _lost(client) from error
 
 
 def _result(client: Client, future: Future) -> Any:
@@ -127,7 +127,7 @@ def _result(client: Client, future: Future) -> Any:
             hint="give workers more memory, or fewer threads each",
         )
     except (CancelledError, CommClosedError) as error:
-        raise _lost() from error
+        raise _lost(client) from error
     except ImportError as error:
         raise ToolError(
             f"a worker cannot read reports ({error})",
@@ -135,8 +135,8 @@ def _result(client: Client, future: Future) -> Any:
         ) from error
 
 
-def _lost() -> ToolError:
+def _lost(client: Client) -> ToolError:
     return ToolError(
-        "--scheduler: the connection was lost",
+        f"the connection to the scheduler at {client.scheduler.address} was lost",
         hint="is the scheduler still up? The same command goes on from here",
     )

@@ -8,6 +8,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -44,7 +45,8 @@ def connected(scheduler: str) -> Iterator[Client]:
     """
     address = _address(scheduler)
     with _silenced():
-        asyncio.run(_check_is_scheduler(address, scheduler))
+        with ThreadPoolExecutor(1) as pool:  # a notebook's thread has a loop already
+            pool.submit(asyncio.run, _check_is_scheduler(address, scheduler)).result()
         try:
             client = Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ImportError) as error:
