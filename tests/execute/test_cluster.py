@@ -315,7 +315,7 @@ def test_a_scheduler_that_dies(
 
     try:
         dying.ensure(1)
-        with pytest.raises(ToolError, match="connection .* was lost"):
+        with pytest.raises(ToolError, match=r"connection .* was lost"):
             rankscope.ingest(
                 [job.folder], tmp_path / "run.duckdb", scheduler=dying.address, progress=die
             )
