@@ -13,8 +13,7 @@ from tests.support import Stored
 
 PLANTED = [
     ("persistent", "load"), ("persistent", "backward"), ("persistent", "device"),
-    ("transient", "load"), ("transient", "forward"), ("periodic", "forward"),
-    ("periodic", "backward"), ("periodic", "device"),
+    ("transient", "forward"), ("periodic", "forward"), ("periodic", "device"),
 ]  # fmt: skip
 CASES = [
     *(("planted", {"kind": kind, "where": where}, None) for kind, where in PLANTED),
