@@ -43,7 +43,7 @@ def accused_ranks(evidence: Evidence, ranks: int, total: int) -> list[int]:
     """
     flagged = evidence.flags.filter("flagged")
     surely = _owners(flagged.filter("clear"), ranks, CLEAR_COST * total, MAJORITY)
-    share = MAJORITY if _steady(evidence.flags) else None
+    share = MAJORITY if steady(evidence.flags) else None
     found = [
         rank
         for rank in _owners(flagged, ranks, LEAST_COST * total, share)
@@ -52,7 +52,7 @@ def accused_ranks(evidence: Evidence, ranks: int, total: int) -> list[int]:
     return surely + found
 
 
-def _steady(flags: pl.DataFrame) -> bool:
+def steady(flags: pl.DataFrame) -> bool:
     """Whether iterations vary so little that a large excess is more than the farthest of many."""
     off = (pl.col("sudden_ns") - pl.col("sudden_ns").median()).abs().median()
     noise = flags.select(ROBUST * off / pl.col("length_ns").median()).item()

@@ -17,6 +17,8 @@ Values = NDArray[np.float64]
 BLOCK = 5
 """Neighbouring iterations are drawn together: speeds wander slowly."""
 
+PARTS_OF_RUN = 3
+
 LEAST_CHANGE = 0.01
 """Changes below this share of the iteration are not told, however sure."""
 
@@ -25,7 +27,8 @@ LEAST_ITERATIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A metric before and after; `low` and `high` bound its relative change in 95 % of resamples.
+    """A metric before and after; `low` and `high` bound its relative change in 95 % of resamples,
+    widened by how far the metric wanders within a run.
 
     `certain`: the interval excludes 0 and the change is at least 1 % of the iteration.
     """
@@ -81,6 +84,7 @@ def compare_runs(
         unknown = [Change(name, None, None, None, None, None, None, False) for name in names]
         return Comparison(tuple(unknown), (), _sentence(unknown, [], 0), tuple(problems))
     tables = [_values(frame, both, names) for frame in (before, after)]
+    few = min(table["iteration"].shape[1] for table in tables)
     samples = [_resampled(table["iteration"].shape[1]) for table in tables]
     scale = float(_score(tables[0]["iteration"], statistic).mean())
     overall, single = [], []
@@ -91,12 +95,16 @@ def compare_runs(
             for table, sample in zip(tables, samples, strict=True)
         )
         apart = new_drawn - old_drawn  # shape (resamples, ranks)
-        overall.append(_change(name, None, old.mean(), new.mean(), apart.mean(axis=1), scale))
+        wander = np.maximum(*(_wander(table[name], statistic) for table in tables))
+        together = max(_wander(table[name].mean(axis=0)[None, :], statistic)[0] for table in tables)
+        limit = scale if few >= LEAST_ITERATIONS else np.inf
+        overall.append(
+            _change(name, None, old.mean(), new.mean(), apart.mean(axis=1), together, limit)
+        )
         single += [
-            _change(name, rank, old[place], new[place], apart[:, place], scale)
+            _change(name, rank, old[place], new[place], apart[:, place], wander[place], limit)
             for place, rank in enumerate(both)
         ]
-    few = min(table["iteration"].shape[1] for table in tables)
     if few < LEAST_ITERATIONS:
         problems.append(
             Problem("few-iterations", f"{few} iterations are too few to tell change from noise")
@@ -132,12 +140,26 @@ def _score(values: Values, statistic: str) -> Values:
     return np.asarray(np.quantile(values, share, axis=1, method=method))  # type: ignore[call-overload]
 
 
+def _wander(values: Values, statistic: str) -> Values:
+    """How far each rank's score moves between the thirds of a run; shape (ranks,).
+
+    Speeds wander over whole runs, to which resampling within a run is blind.
+    """
+    if values.shape[1] < PARTS_OF_RUN:
+        return np.zeros(values.shape[0])
+    thirds = np.array_split(values, PARTS_OF_RUN, axis=1)
+    scores = np.stack([_score(third, statistic) for third in thirds])
+    return np.asarray(scores.max(axis=0) - scores.min(axis=0))
+
+
 def _change(
-    metric: str, rank: int | None, before: float, after: float, apart: Values, scale: float
-) -> Change:
+    metric: str, rank: int | None, before: float, after: float, apart: Values, wander: float,
+    scale: float,
+) -> Change:  # fmt: skip
     if np.isnan(before) or np.isnan(after):
         return Change(metric, rank, None, None, None, None, None, False)
-    low, high = (float(np.quantile(apart, share)) for share in (0.025, 0.975))
+    low = float(np.quantile(apart, 0.025)) - wander
+    high = float(np.quantile(apart, 0.975)) + wander
     return Change(
         metric=metric,
         rank=rank,
@@ -146,7 +168,7 @@ def _change(
         change=float(after / before - 1) if before else None,
         low=float(low / before) if before else None,
         high=float(high / before) if before else None,
-        certain=(low > 0 or high < 0) and bool(abs(after - before) >= LEAST_CHANGE * scale),
+        certain=bool((low > 0 or high < 0) and abs(after - before) >= LEAST_CHANGE * scale),
     )
 
 

@@ -80,6 +80,14 @@ def communication_problems(
                 tuple(who),
             )
         )
+    if matched.instances.is_empty() and len(ranks) > 1:
+        found.append(
+            Problem(
+                "waits-unknown",
+                "no collective found its counterparts on the other ranks (sends and receives need "
+                "--roles to tell who the peers are): waits, last arrivals and costs are unknown",
+            )
+        )
     untied = [rank for rank in ranks if rank not in matched.clocks]
     if untied and len(ranks) > 1:
         found.append(

@@ -11,6 +11,7 @@ from rankscope.compare.accuse import (
     accused_ranks,
     always_slow,
     outliers,
+    steady,
 )
 from rankscope.compare.cause import findings, told
 from rankscope.compare.evidence import Evidence, gain_over_rest, rows_of, summed, time_of
@@ -69,7 +70,11 @@ def judge(evidence: Evidence) -> Verdict:
         or (ranks < FEW_RANKS and not group)
     ]
     if accused:
-        return _accusation(accused, patterns, evidence, count, total)
+        found = _accusation(accused, patterns, evidence, count, total)
+        data = bool(found.findings) and all(each.suspect == "data" for each in found.findings)
+        # Where iterations vary much, whoever was given most is nobody's fault.
+        if not data or steady(evidence.flags):
+            return found
     if group:
         return _group(group, evidence)
     heavy = heavy_role(evidence.wide, evidence.metric)

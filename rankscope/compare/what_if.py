@@ -217,8 +217,9 @@ def scenarios(
         numbers: the chosen iterations.
 
     Returns:
-        kind (verdict | rank | role | phase | iterations | all), name, time_ns, gain_ns, gain (share
-        of the time as it was); `all` gives the ideal time. None without a replay.
+        kind (verdict | rank | role | phase | iterations | all), name, time_ns (the median rank's,
+        with the gain taken off), gain_ns, gain (share of the time as it was); `all` gives the
+        ideal time. None without a replay.
     """
     if replay is None:
         return None
@@ -246,12 +247,12 @@ def scenarios(
         if verdict.iterations and len(verdict.iterations) < len(numbers):
             name = f"iterations {listed(verdict.iterations)}"
             targets.append(("iterations", name, Target(iterations=verdict.iterations)))
-    whole = replay.time_ns(None, numbers)
-    rows = [
-        (kind, name, round(time), round(whole - time), (whole - time) / whole if whole else 0.0)
-        for kind, name, target in targets
-        for time in [min(replay.time_ns(target, numbers), whole)]
-    ]
+    per = chosen.group_by("iteration").agg(lower_median(pl.col("iteration_ns")))
+    took = int(per["iteration_ns"].sum())
+    rows = []
+    for kind, name, target in targets:
+        gain = min(replay.gain_ns(target, numbers), took)
+        rows.append((kind, name, took - gain, gain, gain / took if took else 0.0))
     schema = {
         "kind": pl.String,
         "name": pl.String,

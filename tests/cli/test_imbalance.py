@@ -240,7 +240,7 @@ def test_what_if_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
         assert row["gain"] == pytest.approx(share, abs=1e-6)
     assert rows["rank", "rank 3"]["gain_ns"] > 0.9 * told["verdict"]["gain_ns"]
     text = cli("imbalance", "--db", stored("planted", where="forward").db).out
-    assert "What if it were at its role's median" in text
+    assert "bring one thing to its role's median" in text
 
 
 def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: Callable[..., Stored]) -> None:
