@@ -11,13 +11,24 @@ import polars as pl
 from rankscope.compare.change import Change
 from rankscope.names import plain
 from rankscope.pick import Picks
-from rankscope.records import Efficiency, Imbalance, MetricSummary, RunFacts, Score
+from rankscope.records import Efficiency, Imbalance, RunFacts, Score
 from rankscope.render.bars import bars, sparklines
 from rankscope.render.layout import Table
-from rankscope.render.text import UNKNOWN, milliseconds, percent, seconds, short_path, span
+from rankscope.render.text import (
+    UNKNOWN,
+    beyond_error,
+    milliseconds,
+    percent,
+    seconds,
+    short_path,
+    span,
+)
 
 LEAST_GAIN = 0.005
 """Share of the time that a what-if must save to be shown."""
+
+WAITS = ("wait", "collective_wait")
+"""Metrics that are no finer than the error of waits."""
 
 SCENARIOS = 8
 
@@ -50,14 +61,17 @@ def run_line(facts: RunFacts) -> str:
     )
 
 
-def metrics_table(metrics: tuple[MetricSummary, ...], statistic: str, every: bool) -> Table:
+def metrics_table(result: Imbalance, every: bool) -> Table:
     """Each metric across ranks; unknown ones and details only where `every` is to be shown."""
 
-    def who(score: Score | None) -> str:
-        return UNKNOWN if score is None else f"{milliseconds(score.value_ns)} ({score.rank})"
+    def who(metric: str, score: Score | None) -> str:
+        if score is None:
+            return UNKNOWN
+        error = result.wait_error_ns if metric in WAITS else None
+        return f"{beyond_error(score.value_ns, error)} ({score.rank})"
 
     return Table(
-        title=f"Across ranks ({statistic} of the iterations, ms; rank in brackets)",
+        title=f"Across ranks ({result.statistic} of the iterations, ms; rank in brackets)",
         columns=("metric", "min", "median", "max", "imbalance", "lost"),
         numeric=frozenset(("min", "median", "max", "imbalance", "lost")),
         spare=("lost", "imbalance", "median"),
@@ -68,13 +82,13 @@ def metrics_table(metrics: tuple[MetricSummary, ...], statistic: str, every: boo
         rows=tuple(
             (
                 each.metric,
-                who(each.min),
-                who(each.median),
-                who(each.max),
+                who(each.metric, each.min),
+                who(each.metric, each.median),
+                who(each.metric, each.max),
                 percent(each.imbalance),
                 milliseconds(each.lost_ns),
             )
-            for each in metrics
+            for each in result.metrics
             if every or (each.mean is not None and each.metric not in DETAILS)
         ),
     )
@@ -169,10 +183,11 @@ def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
     if ranks["role"].n_unique() < 2:
         del columns["role"]
     for name, heading in zip(known, headings, strict=True):
-        columns[heading] = [milliseconds(value) for value in ranks[f"{name}_ns"]]
+        error = result.wait_error_ns if name in WAITS else None
+        columns[heading] = [beyond_error(value, error) for value in ranks[f"{name}_ns"]]
     numeric = frozenset(("rank", *headings, "last", "cost"))
     columns["last"] = [percent(share) for share in ranks["last_arriver_share"]]
-    columns["cost"] = [milliseconds(cost) for cost in ranks["cost_ns"]]
+    columns["cost"] = [beyond_error(cost, result.wait_error_ns) for cost in ranks["cost_ns"]]
     if known:
         columns[ABOVE] = bars(_excess(ranks, known[0]))
         columns[COURSE] = sparklines(_course(result.wide, ranks["rank"].to_list(), known[0]))

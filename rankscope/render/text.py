@@ -19,6 +19,17 @@ def milliseconds(nanoseconds: float | None) -> str:
     return f"{value:,.{2 if abs(value) < 9.995 else 1}f}"
 
 
+SHOWN_NS = 5_000
+"""What two decimals of a millisecond can show."""
+
+
+def beyond_error(nanoseconds: float | None, error: int | None) -> str:
+    """`12.3` of ns, or `< 0.70` where it is finer than its error: then it may as well be 0."""
+    if nanoseconds is None or error is None or nanoseconds >= error or error < SHOWN_NS:
+        return milliseconds(nanoseconds)
+    return f"< {milliseconds(error)}"
+
+
 def percent(share: float | None) -> str:
     """`12 %` of a fraction of 1."""
     return UNKNOWN if share is None else f"{share * 100:.{1 if abs(share) < 0.0995 else 0}f} %"

@@ -12,7 +12,7 @@ from rankscope.names import plain
 from rankscope.render.formats import csv, markdown
 from rankscope.render.frames import rows_table
 from rankscope.render.layout import Table
-from rankscope.render.text import milliseconds, percent, seconds, size, span
+from rankscope.render.text import beyond_error, milliseconds, percent, seconds, size, span
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,10 @@ def test_any_frame_as_a_table() -> None:
     table = rows_table(frame, "By host")
     assert table.columns == ("host", "work", "last")
     assert table.rows == (("<U+001B>n0", "2.50", "25 %"), ("–", "–", "–"))
+
+
+def test_what_is_finer_than_its_error_is_withheld() -> None:
+    assert beyond_error(4_970_000, 700_000) == "4.97"
+    assert beyond_error(300_000, 700_000) == "< 0.70"
+    assert beyond_error(0, 2_500) == "0.00", "too small an error to show"
+    assert beyond_error(0, None) == "0.00"

@@ -159,9 +159,7 @@ def _write_tables(
 ) -> None:
     from rankscope.render import formats, frames, tables
 
-    shown: list[Table] = [
-        tables.metrics_table(result.metrics, result.statistic, every or metric is not None)
-    ]
+    shown: list[Table] = [tables.metrics_table(result, every or metric is not None)]
     if by is By.RANK:
         shown.append(tables.ranks_table(result, metric))
     elif by is By.ITERATION:
