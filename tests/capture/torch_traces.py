@@ -1,6 +1,6 @@
 """Two DDP ranks on the CPU under torch.profiler; rank 1 loads 150 ms longer at i % 5 == 3.
 
-torchrun --nproc-per-node 2 profile.py, in a venv with torch; writes trace-RANK-of-2.json.gz.
+torchrun --nproc-per-node 2 torch_traces.py, in a venv with torch; writes trace-RANK-of-2.json.gz.
 """
 
 from __future__ import annotations
