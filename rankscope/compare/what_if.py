@@ -70,7 +70,6 @@ class Replay:
         block_place = np.searchsorted(self._ranks, blocks["rank"].to_numpy())
         counts = np.bincount(block_place, minlength=len(self._ranks))
         self._first = np.concatenate(([0], np.cumsum(counts + 1)[:-1]))  # of each rank's delays
-        self._counts = counts
         arrived = rows["arrived"].to_numpy()
         began, stopped = blocks["began"].to_numpy(), blocks["stopped"].to_numpy()
         before = np.empty(rows.height, dtype=np.int64)
@@ -99,7 +98,6 @@ class Replay:
         self._group = rows["group"].rank("dense").cast(pl.Int64).to_numpy() - 1
         level = _levels(instance, place)
         order = np.lexsort((instance, level))
-        self._order = order
         edges = np.flatnonzero(np.diff(level[order])) + 1
         self._steps = [
             (part, np.flatnonzero(np.diff(instance[part], prepend=-1)))

@@ -94,6 +94,7 @@ def _summed(each: pl.DataFrame) -> pl.DataFrame:
         .head(MOST_NAMES)
         .select("kind", "name", leads=pl.lit(True))
     )
+    known = pl.col("clear").is_not_null().any()
     return (
         each.join(leading, on=["kind", "name"], how="left")
         .with_columns(name=pl.when("leads").then("name").otherwise(pl.lit("")))
@@ -102,7 +103,7 @@ def _summed(each: pl.DataFrame) -> pl.DataFrame:
             count=pl.len().cast(pl.Int64),
             total_ns=pl.col("length").sum(),
             size=pl.col("size").sum(),
-            clear_ns=pl.col("length").filter("clear").sum(),
-            clear_size=pl.col("size").filter("clear").sum(),
+            clear_ns=pl.when(known).then(pl.col("length").filter("clear").sum()),
+            clear_size=pl.when(known).then(pl.col("size").filter("clear").sum()),
         )
     )

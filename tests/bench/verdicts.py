@@ -133,9 +133,11 @@ def table(results: list[Result], command: str) -> str:
     def place(result: Result) -> tuple[int, str, int]:
         return order.index(result["kind"]), result["where"], result["ranks"]
 
+    effects = [result["effect"] for result in results if result["culprits"]] or [0.0]
     lines = [
         f"`{command}`: noise of 3 % per iteration and phase, a slow 5 % random walk of each rank's",
-        "speed; what is planted costs 10 to 29 % of the iterations it hits. Counts of runs.",
+        f"speed; a slow rank costs {100 * min(effects):.0f} to {100 * max(effects):.0f} % of the "
+        "iterations it hits. Counts of runs.",
         "",
         "| planted | ranks | runs | class right | rank right | phase right | wrongly accused |",
         "|---|--:|--:|--:|--:|--:|--:|",
