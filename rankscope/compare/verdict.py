@@ -23,7 +23,7 @@ from rankscope.compare.flags import (
 from rankscope.compare.pattern import Pattern, interval, pattern
 from rankscope.compare.problems import listed
 from rankscope.compare.structure import heavy_role, whole_hosts
-from rankscope.compare.words import accusation, ms, plural, who
+from rankscope.compare.words import accusation, also, ms, plural, who
 from rankscope.records import Verdict
 
 MANY = 0.25
@@ -69,6 +69,7 @@ def judge(evidence: Evidence) -> Verdict:
         or rank in apart
         or (ranks < FEW_RANKS and not group)
     ]
+    accused.sort(key=lambda rank: _excess(evidence, rank, patterns[rank]), reverse=True)
     if accused:
         found = _accusation(accused, patterns, evidence, count, total)
         data = bool(found.findings) and all(each.suspect == "data" for each in found.findings)
@@ -134,7 +135,9 @@ def _accusation(
             "(NCCL_MAX_NCHANNELS); check the device's memory clock",
         )
     inside = f" In it: {'; '.join(map(told, why))}." if why else ""
-    rest = _also(evidence.flags.filter("flagged"), set(ranks), total)
+    rest = _others(accused, ranks, patterns, causes, mine) + _spikes(
+        evidence.flags.filter("flagged"), set(accused), total
+    )
     return Verdict(
         kind=found.kind,
         ranks=ranks,
@@ -158,6 +161,12 @@ def _accusation(
         interval=interval(chosen["excess_ns"] / typical) if typical else None,
         findings=why,
     )  # fmt: skip
+
+
+def _excess(evidence: Evidence, rank: int, found: Pattern) -> int:
+    """The excess of a rank in all iterations of its pattern: the worst rank has most."""
+    mine = rows_of(evidence.flags, rank).filter(pl.col("iteration").is_in(found.iterations))
+    return summed(mine["excess_ns"])
 
 
 def _cause(
@@ -195,16 +204,31 @@ def _reserve(evidence: Evidence) -> str:
     return few + others
 
 
-def _also(flagged: pl.DataFrame, named: set[int], total: int) -> str:
-    """Single large excesses of ranks that the verdict does not name."""
+def _others(
+    accused: list[int],
+    named: tuple[int, ...],
+    patterns: dict[int, Pattern],
+    causes: dict[int, tuple[str | None, float]],
+    rows: dict[int, pl.DataFrame],
+) -> str:
+    """Ranks that are slow, too, but in another way than those that the verdict names."""
+    said = []
+    for rank in [rank for rank in accused if rank not in named][:3]:
+        when = patterns[rank].iterations
+        excess = rows[rank].filter(pl.col("iteration").is_in(when))["excess_ns"]
+        said.append(also(rank, when, round(summed(excess) / max(len(excess), 1)), causes[rank][0]))
+    return "".join(said)
+
+
+def _spikes(flagged: pl.DataFrame, named: set[int], total: int) -> str:
+    """Single large excesses of ranks that nobody named so far."""
     spikes = flagged.filter(
         ~pl.col("rank").is_in(named)
         & (pl.col("excess_ns") >= LEAST_COST * total)
         & (pl.col("excess_ns") >= LONE_SPIKE * pl.col("length_ns"))
     ).sort("excess_ns", descending=True)
     return "".join(
-        f" Also rank {row['rank']} in iteration {row['iteration']}: "
-        f"{ms(row['excess_ns'])} more{'' if row['cause'] is None else ', in ' + row['cause']}."
+        also(row["rank"], [row["iteration"]], row["excess_ns"], row["cause"])
         for row in spikes.head(3).iter_rows(named=True)
     )
 

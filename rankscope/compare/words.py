@@ -32,6 +32,15 @@ def accusation(
     )
 
 
+def also(rank: int, iterations: list[int], excess: int, cause: str | None) -> str:
+    """Another rank that is slow, too, in a short sentence."""
+    several = "" if len(iterations) == 1 else "s"
+    return (
+        f" Also rank {rank} in iteration{several} {listed(iterations)}: {ms(excess)} more"
+        f"{'' if cause is None else ', in ' + cause}."
+    )
+
+
 def who(ranks: tuple[int, ...], hosts: dict[int, str | None], slow_hosts: tuple[str, ...]) -> str:
     """`Rank 1 (node0)`, `Ranks 1, 2`, `Host node1 (ranks 4, 5, 6, 7)`."""
     if slow_hosts:

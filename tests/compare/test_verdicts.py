@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import rankscope
+from tests.forge import Plant, forge, scene
 from tests.forge.plants import hit_list
 from tests.support import MS, Stored
 
@@ -113,6 +117,21 @@ def test_scenes_with_a_straggler(
     verdict = stored(name).analysis().verdict
     assert (verdict.kind, verdict.ranks) == ("periodic", (rank,))
     assert (verdict.cause, verdict.period) == (cause, period)
+
+
+def test_the_worst_rank_comes_first_though_a_lesser_one_is_clearer(tmp_path: Path) -> None:
+    """A sudden excess stands out more than one that is always there, but costs less here."""
+    lesser = Plant("transient", "forward", (1,), extra_ns=6 * MS, iterations=(3, 8, 15))
+    worst = Plant("persistent", "load", (2,), extra_ns=40 * MS)
+    job = replace(scene("plain", ranks=4, iterations=20), plants=(lesser, worst))
+    forge(job, tmp_path / "reports")
+    db = tmp_path / "run.duckdb"
+    rankscope.ingest([tmp_path / "reports"], db)
+    verdict = rankscope.open_run(db).imbalance().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (2,), "load")
+    assert verdict.gain is not None
+    assert verdict.gain > 0.4
+    assert "Also rank 1 in iterations 3, 8, 15: " in verdict.sentence
 
 
 def test_ranks_that_all_have_roles_of_their_own_are_not_called_balanced(
