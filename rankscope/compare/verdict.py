@@ -292,8 +292,8 @@ def _rotating(flagged: pl.DataFrame, count: int, cost: float) -> Verdict:
         f"{len(iterations)} of {count} iterations, by {ms(excess)} on average, together "
         f"{cost:.1%} of the time{'' if cause is None else f', mostly in {cause}'}; no rank is to "
         "blame.",
-        next="compare what the ranks are given: sequence lengths, batch contents, storage, other load on "
-        "their hosts",
+        next="compare what the ranks are given: sequence lengths, batch contents, storage, other "
+        "load on their hosts",
     )  # fmt: skip
 
 
