@@ -27,7 +27,7 @@ from rankscope.records import (
     RunFrames,
     ShapingOptions,
 )
-from rankscope.store import Database
+from rankscope.store import Database, Incoming, stored_path
 
 ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild"
 
@@ -78,6 +78,7 @@ class Ingest:
         self.rebuild = rebuild
         self.outcomes: list[ReportOutcome] = []
         self.events = 0
+        self._taken: dict[int, str] = {}  # rank of the database → its report
 
     def run(
         self,
@@ -121,16 +122,19 @@ class Ingest:
         progress: Progress,
     ) -> None:
         database: Database | None = None
+        incoming: Incoming | None = None
         try:
             for file, result in results:
                 if isinstance(result, RankscopeError):
                     self._bad(file, result)
                     progress(file, 0)
                     continue
-                if database is None:
+                if database is None or incoming is None:
                     database = open_or_create(path)
+                    incoming = Incoming(database, self.shaping)
+                    self._taken = dict(database.table("ranks").select("rank", "path").iter_rows())
                 try:
-                    self._store(database, result)
+                    self._store(incoming, result)
                 except RankConflict as error:
                     self._bad(file, error)
                 progress(file, result.events)
@@ -139,6 +143,8 @@ class Ingest:
         finally:
             if database is not None:
                 with database:
+                    if incoming is not None:
+                        incoming.flush()
                     _compare(database)
 
     @staticmethod
@@ -243,22 +249,22 @@ class Ingest:
         self._skipped(file, f"rank {claim.rank} was not asked for", (claim.rank,))
         return False
 
-    def _store(self, database: Database, rows: ReportRows) -> None:
+    def _store(self, incoming: Incoming, rows: ReportRows) -> None:
         rows = self._asked_for(rows)
         if not rows.ranks:
             self._skipped(rows.file, "none of its ranks was asked for")
             return
-        path = str(rows.file.path.resolve())
-        there = database.table("ranks").select("rank", "path")
-        taken = there.filter(pl.col("path") != path)
+        path = stored_path(rows.file.path)
+        stay = {rank: there for rank, there in self._taken.items() if there != path}
         ranks = [part.rank.identity.rank for part in rows.ranks]
         check_distinct(
             [
-                *((rank, Path(other)) for rank, other in taken.iter_rows()),
+                *((rank, Path(stay[rank])) for rank in ranks if rank in stay),
                 *((rank, rows.file.path) for rank in ranks),
             ]
         )
-        database.write(rows, self.shaping)
+        self._taken = stay | dict.fromkeys(ranks, path)
+        incoming.add(rows)
         self.events += rows.events
         self.outcomes.append(
             ReportOutcome(

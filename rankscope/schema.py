@@ -236,7 +236,10 @@ def empty(schema: pl.Schema) -> pl.DataFrame:
 
 def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """`frame` with the columns of `schema`, in its order and dtypes; missing ones are null."""
+    have = frame.schema
     return frame.select(
-        (pl.col(name) if name in frame.columns else pl.lit(None)).cast(dtype).alias(name)
+        pl.col(name)
+        if have.get(name) == dtype
+        else (pl.col(name) if name in have else pl.lit(None)).cast(dtype).alias(name)
         for name, dtype in schema.items()
     )

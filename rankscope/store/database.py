@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +16,6 @@ import duckdb
 import polars as pl
 
 from rankscope.errors import DatabaseError, UsageError
-from rankscope.records import ReportRows
 
 SCHEMA_VERSION = 2
 
@@ -162,64 +161,17 @@ class Database:
         """Whether `rank_iterations` speaks of the reports as they are."""
         return "rank_iterations_clock" in self.meta()
 
-    def write(self, rows: ReportRows, options: str) -> None:
-        """Put a report's rows in, in place of what its path or its ranks had, whole or not at all.
+    def write(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Put rows of reports in, in place of what their paths had, whole or not at all.
 
         Args:
-            rows: what was extracted.
-            options: the shaping options, as JSON.
+            tables: table → its rows, those of `reports` among them.
         """
-        path = str(rows.file.path.resolve())
-        facts = rows.facts
         with self.transaction():
-            self._forget(path)
+            self._forget(tables["reports"]["path"].to_list())
             self._connection.execute("delete from meta where key = 'rank_iterations_clock'")
-            self._connection.execute(
-                "insert into reports values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    path,
-                    rows.file.kind,
-                    rows.file.bytes,
-                    rows.file.modified_ns,
-                    options,
-                    facts.host,
-                    facts.utc_start_ns,
-                    facts.duration_ns,
-                    facts.exporter,
-                    rows.events,
-                    max(part.iterations.height for part in rows.ranks),
-                ],
-            )
-            for part in rows.ranks:
-                record, identity = part.rank, part.rank.identity
-                self._connection.execute(
-                    "insert into ranks values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [
-                        identity.rank,
-                        path,
-                        identity.pid,
-                        identity.local_rank,
-                        identity.world_size,
-                        identity.host,
-                        identity.evidence,
-                        record.numbered,
-                        record.convention,
-                        record.has_device,
-                        record.clock_gpu,
-                        record.work_known,
-                    ],
-                )
-                self._append("iterations", part.iterations)
-                self._append("measures", part.measures)
-                self._append("collectives", part.collectives)
-                self._append("exposed", part.exposed)
-                self._append("activities", part.activities)
-            every = [*rows.problems, *(each for part in rows.ranks for each in part.problems)]
-            for problem in every:
-                self._connection.execute(
-                    "insert into problems values (?, ?, ?, ?)",
-                    [path, problem.code, problem.message, list(problem.ranks)],
-                )
+            for name, frame in tables.items():
+                self._append(name, frame)
 
     def move(self, old: str, new: str) -> None:
         """Note that a report now lies elsewhere."""
@@ -270,16 +222,28 @@ class Database:
         rows = self._connection.execute("select table_name from duckdb_tables()").fetchall()
         return sorted(str(name) for (name,) in rows)
 
-    def _forget(self, path: str) -> None:
+    def _forget(self, paths: list[str]) -> None:
+        """Remove what reports had, where they are there."""
+        known = self._connection.execute(
+            "select path from reports where path in (select unnest(?))", [paths]
+        ).fetchall()
+        if not known:
+            return
+        old = [[path for (path,) in known]]
         for table in ("iterations", "measures", "collectives", "exposed", "activities"):
             self._connection.execute(
-                f"delete from {table} where rank in (select rank from ranks where path = ?)",
-                [path],
+                f"delete from {table} where rank in "
+                "(select rank from ranks where path in (select unnest(?)))",
+                old,
             )
         for table in ("ranks", "problems", "reports"):
-            self._connection.execute(f"delete from {table} where path = ?", [path])
+            self._connection.execute(
+                f"delete from {table} where path in (select unnest(?))", old
+            )
 
     def _append(self, table: str, frame: pl.DataFrame) -> None:
+        if frame.is_empty():
+            return
         self._connection.register("incoming", frame)
         self._connection.execute(f"insert into {table} by name select * from incoming")
         self._connection.unregister("incoming")

@@ -1,0 +1,128 @@
+"""Reports on their way into a database: a few small ones in one transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.records import ReportRows
+from rankscope.store.database import Database
+
+WAIT_S = 0.5
+"""Reports that come within this time of the last transaction share the next one: its fixed cost
+is that of reading a small report."""
+
+MOST_ROWS = 50_000
+"""So many rows are written at once, however soon they come."""
+
+PER_RANK = ("iterations", "measures", "collectives", "exposed", "activities")
+"""Tables that a rank's rows of the same name go into."""
+
+
+class Incoming:
+    """Rows of reports for a database; each report gets there whole or not at all."""
+
+    def __init__(self, database: Database, options: str) -> None:
+        """Write to `database`; `options` are the shaping options of the reports, as JSON."""
+        self._database = database
+        self._options = options
+        self._waiting: list[ReportRows] = []
+        self._written = -WAIT_S
+
+    def add(self, rows: ReportRows) -> None:
+        """Write a report's rows, now or with those of the next reports, or in `flush`."""
+        self._waiting.append(rows)
+        many = sum(map(_height, self._waiting)) >= MOST_ROWS
+        if many or time.monotonic() - self._written >= WAIT_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        reports, self._waiting = self._waiting, []
+        if reports:
+            self._database.write(tables(reports, self._options))
+            self._written = time.monotonic()
+
+
+def tables(reports: Sequence[ReportRows], options: str) -> dict[str, pl.DataFrame]:
+    """Table of the schema → rows of reports that go into it.
+
+    Args:
+        reports: what was extracted.
+        options: the shaping options, as JSON.
+    """
+    ranks = [part for rows in reports for part in rows.ranks]
+    return {
+        "reports": _frame([_report(rows, options) for rows in reports]),
+        "ranks": _frame([each for rows in reports for each in _ranks(rows)]),
+        **{name: pl.concat(getattr(part, name) for part in ranks) for name in PER_RANK},
+        "problems": pl.DataFrame(
+            [each for rows in reports for each in _problems(rows)],
+            schema={
+                "path": pl.String,
+                "code": pl.String,
+                "message": pl.String,
+                "ranks": pl.List(pl.Int64),
+            },
+            orient="row",
+        ),
+    }
+
+
+def stored_path(path: Path) -> str:
+    """How a report is named in the database."""
+    return str(path.resolve())
+
+
+def _frame(rows: list[dict[str, object]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _report(rows: ReportRows, options: str) -> dict[str, object]:
+    return {
+        "path": stored_path(rows.file.path),
+        "kind": rows.file.kind,
+        "bytes": rows.file.bytes,
+        "modified_ns": rows.file.modified_ns,
+        "options": options,
+        "host": rows.facts.host,
+        "utc_start_ns": rows.facts.utc_start_ns,
+        "duration_ns": rows.facts.duration_ns,
+        "exporter": rows.facts.exporter,
+        "events": rows.events,
+        "iterations": max(part.iterations.height for part in rows.ranks),
+    }
+
+
+def _ranks(rows: ReportRows) -> list[dict[str, object]]:
+    path = stored_path(rows.file.path)
+    return [
+        {
+            "rank": part.rank.identity.rank,
+            "path": path,
+            "pid": part.rank.identity.pid,
+            "local_rank": part.rank.identity.local_rank,
+            "world_size": part.rank.identity.world_size,
+            "host": part.rank.identity.host,
+            "evidence": part.rank.identity.evidence,
+            "numbered": part.rank.numbered,
+            "convention": part.rank.convention,
+            "has_device": part.rank.has_device,
+            "clock_gpu": part.rank.clock_gpu,
+            "work_known": part.rank.work_known,
+        }
+        for part in rows.ranks
+    ]
+
+
+def _problems(rows: ReportRows) -> list[tuple[str, str, str, list[int]]]:
+    path = stored_path(rows.file.path)
+    every = [*rows.problems, *(each for part in rows.ranks for each in part.problems)]
+    return [(path, each.code, each.message, list(each.ranks)) for each in every]
+
+
+def _height(rows: ReportRows) -> int:
+    return sum(getattr(part, name).height for part in rows.ranks for name in PER_RANK)
