@@ -21,7 +21,7 @@ from rankscope.records import (
 )
 from rankscope.schema import OPERATORS
 from rankscope.segment import SURE, Found, Steps, find_iterations, find_steps, whole_capture
-from rankscope.vocabulary import Vocabulary, kernel_operation, vocabulary
+from rankscope.vocabulary import Vocabulary, vocabulary
 
 SHOWN_NAMES = 8
 
@@ -157,11 +157,7 @@ def _iterations(
     if options.iteration == "auto":
         nothing = (named.clear(), trace.device_work.clear())
         steps = {
-            process: find_steps(
-                by_process.get(process, nothing[0]),
-                work.get(process, nothing[1]),
-                kernel_operation(),
-            )
+            process: find_steps(by_process.get(process, nothing[0]), work.get(process, nothing[1]))
             for process in by_process | work
         }
         sure = {process: each for process, each in steps.items() if each.confidence >= SURE}

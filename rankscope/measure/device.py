@@ -32,14 +32,11 @@ class DeviceTimeline:
         return (self.work["kind"] == "graph").any()
 
 
-def attribute(
-    device_work: pl.DataFrame, operation: pl.Expr, host: pl.DataFrame, thread: int
-) -> pl.DataFrame:
+def attribute(device_work: pl.DataFrame, host: pl.DataFrame, thread: int) -> pl.DataFrame:
     """Operations of one process with what the host did when it launched them.
 
     Args:
-        device_work: DEVICE_WORK of one process.
-        operation: expression that gives the collective operation, null for computation.
+        device_work: DEVICE_WORK of one process with `operation`, null for computation.
         host: SEGMENTS of the host timeline.
         thread: the thread of the iteration ranges.
 
@@ -48,43 +45,37 @@ def attribute(
         windows), and `training`: launched by the thread of the iterations, or by another onto a
         stream that it uses (autograd's); without a launch record, run on such a stream.
     """
-    launched = (
-        device_work.with_columns(operation=operation)
+    inside = pl.col("launch") < pl.col("until")
+    phase = pl.when(inside).then("phase")
+    unrecorded = pl.col("launch_thread").is_null()
+    return (
+        device_work.lazy()
         .sort("launch", nulls_last=True)
         .join_asof(
-            host.select("start", phase="label", window="window", until="end"),
+            host.lazy().select("start", phase="label", window="window", until="end"),
             left_on="launch",
             right_on="start",
             strategy="backward",
             coalesce=True,
         )
-        .with_columns(inside=(pl.col("launch") < pl.col("until")).fill_null(False))
-    )
-    streams = ["device", "stream"]
-    own = launched.filter(pl.col("launch_thread") == thread).select(*streams).unique()
-    own = own.with_columns(on_own_stream=pl.lit(True))
-    others = (
-        launched.join(own, on=streams, how="semi").select("launch_thread").drop_nulls().unique()
-    )
-    return (
-        launched.join(own, on=streams, how="left")
-        .with_columns(
-            phase=pl.when("inside").then("phase"),
-            window=pl.when("inside").then("window"),
-            training=pl.when(pl.col("launch_thread").is_null())
-            .then(pl.col("on_own_stream").fill_null(False))
-            .otherwise(pl.col("launch_thread").is_in(others["launch_thread"].implode())),
-        )
-        .drop("inside", "until", "on_own_stream")
         .with_columns(
             # A blocking call has no work of its own; a graph launched under no phase spans them.
-            phase=pl.when(pl.col("phase") == "exposed_communication")
+            phase=pl.when(phase == "exposed_communication")
             .then(pl.lit("other"))
-            .when(pl.col("graph") & ~pl.col("phase").is_in(["forward", "backward", "optimizer"]))
+            .when(pl.col("graph") & ~phase.is_in(["forward", "backward", "optimizer"]))
             .then(None)
-            .otherwise("phase")
+            .otherwise(phase),
+            window=pl.when(inside).then("window"),
+            on_own_stream=(pl.col("launch_thread") == thread).any().over("device", "stream"),
         )
+        .with_columns(
+            training=pl.when(unrecorded)
+            .then("on_own_stream")
+            .otherwise(pl.col("on_own_stream").any().over("launch_thread"))
+        )
+        .drop("until", "on_own_stream")
         .sort("launch", "start", nulls_last=True)
+        .collect()
     )
 
 
@@ -140,19 +131,19 @@ def device_timeline(
     who = pl.DataFrame({"running": labels, "idle": idle}).with_columns(
         computes=pl.Series(owner < len(start)), talks=pl.Series(communicating)
     )
-    label = who.select(
-        pl.when("computes")
+    told = who.select(
+        label=pl.when("computes")
         .then("running")
         .when("talks")
         .then(pl.lit("exposed_communication"))
-        .otherwise("idle")
-    ).to_series()
-    starves = who.select(pl.when(~pl.col("computes") & ~pl.col("talks")).then("idle")).to_series()
+        .otherwise("idle"),
+        starves=pl.when(~pl.col("computes") & ~pl.col("talks")).then("idle"),
+    )
     return DeviceTimeline(
-        segments=_placed(segments(points, edges, label), known),
+        segments=_placed(segments(points, edges, told["label"]), known),
         windows=windows,
         usage=_usage(work, known),
-        idle=_idling(_placed(segments(points, edges, starves), known).drop_nulls("label")),
+        idle=_idling(_placed(segments(points, edges, told["starves"]), known).drop_nulls("label")),
         work=work,
         unphased=_unphased(points, computing, owner, known),
     )
@@ -182,21 +173,19 @@ def _windows(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     range on the host.
     """
     own = work.filter(
-        pl.col("training") & pl.col("operation").is_null() & pl.col("launch").is_not_null()
+        pl.col("training") & pl.col("operation").is_null() & pl.col("window").is_not_null()
     )
-    ends = own.drop_nulls("window").group_by("window").agg(last=pl.col("end").max())
-    first = iterations["start"][0]
-    return (
-        iterations.select(pl.int_range(pl.len()).alias("window"), "window_end")
-        .join(ends, on="window", how="left")
-        .sort("window")
-        .with_columns(reached=pl.coalesce("last", "window_end").cum_max())
-        .with_columns(begin=pl.col("reached").shift(1).fill_null(first))
-        .select(
-            "window",
-            window_start=pl.when(pl.col("last") > pl.col("begin")).then("begin"),
-            window_end=pl.when(pl.col("last") > pl.col("begin")).then("reached"),
-        )
+    never = np.iinfo(np.int64).min
+    last = np.full(iterations.height, never)
+    np.maximum.at(last, _times(own, "window"), _times(own, "end"))
+    reached = np.where(last > never, last, _times(iterations, "window_end"))
+    reached = np.maximum.accumulate(reached)
+    begin = np.append(iterations["start"][0], reached[:-1])
+    known = pl.lit(pl.Series(last > begin))
+    return pl.select(
+        window=pl.Series(np.arange(len(last))),
+        window_start=pl.when(known).then(pl.Series(begin)),
+        window_end=pl.when(known).then(pl.Series(reached)),
     )
 
 

@@ -51,10 +51,10 @@ def merged(frame: pl.DataFrame) -> pl.DataFrame:
     Args:
         frame: SEGMENTS in time order, without gaps inside a window.
     """
-    run = pl.struct("window", "label").rle_id()
-    joined = frame.group_by(run.alias("run"), maintain_order=True).agg(
-        pl.col("start").first(), pl.col("end").last(), pl.col("window", "label").first()
-    )
+    run = frame.select(pl.struct("window", "label").rle_id().cast(pl.Int64)).to_series().to_numpy()
+    first = np.flatnonzero(np.diff(run, prepend=-1))
+    last = np.flatnonzero(np.diff(run, append=-1))
+    joined = frame.select(pl.all().gather(first)).with_columns(end=frame["end"].gather(last))
     return conform(joined, SEGMENTS)
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from rankscope.intervals import length_before
 from rankscope.measure.device import DeviceTimeline
 from rankscope.measure.host import merged
-from rankscope.schema import EXPOSED, MEASURES, PARTS, PHASES, conform
+from rankscope.schema import MEASURES, PARTS, PHASES, conform
 
 UNPHASED_LIMIT = 0.05
 """Share of an iteration's computing time that may lack a phase before its phases are unknown."""
@@ -134,12 +134,11 @@ def _as_other(segments: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
 
 def _parts(segments: pl.DataFrame, windows: int) -> pl.DataFrame:
     """Length of each part per window: columns `<part>_ns`, a row a window."""
-    summed = segments.group_by("window").agg(
-        (pl.col("end") - pl.col("start")).filter(pl.col("label") == part).sum().alias(f"{part}_ns")
-        for part in PARTS
-    )
-    every = pl.DataFrame({"window": range(windows)}, schema={"window": pl.Int64})
-    return every.join(summed, on="window", how="left").sort("window").drop("window").fill_null(0)
+    lengths = np.zeros((len(PARTS), windows), dtype=np.int64)
+    part = segments["label"].cast(pl.Enum(PARTS)).to_physical().to_numpy()
+    length = segments["end"] - segments["start"]
+    np.add.at(lengths, (part, segments["window"].to_numpy()), length.to_numpy())
+    return pl.DataFrame({f"{name}_ns": row for name, row in zip(PARTS, lengths, strict=True)})
 
 
 def _without_first_load(frame: pl.DataFrame) -> pl.DataFrame:
@@ -149,13 +148,12 @@ def _without_first_load(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _exposed(segments: pl.DataFrame, iterations: pl.DataFrame, clock: str) -> pl.DataFrame:
     """EXPOSED without `rank`, in time order."""
-    number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
-    return (
-        segments.filter(pl.col("label") == "exposed_communication")
-        .join(number, on="window")
-        .sort("start")
-        .select("iteration", clock=pl.lit(clock), start_ns="start", end_ns="end")
-        .cast({name: dtype for name, dtype in EXPOSED.items() if name != "rank"})
+    waits = segments.filter(pl.col("label") == "exposed_communication")
+    return waits.select(
+        iterations["iteration"].gather(waits["window"]),
+        clock=pl.lit(clock, pl.String),
+        start_ns="start",
+        end_ns="end",
     )
 
 
@@ -169,27 +167,29 @@ def _finish(
         .agg(first=pl.col("arrival_ns").min(), last=pl.col("arrival_ns").max())
     )
     frame = frame.join(arrivals, on="iteration", how="left", maintain_order="left")
+    known = (
+        pl.col("window_start_ns").is_not_null() & pl.col("exposed_communication_ns").is_not_null()
+    )
     frame = frame.with_columns(
         work_ns=pl.col("iteration_ns") - pl.col("exposed_communication_ns"),
         clock=pl.lit(clock),
-        time_to_all_reduce_ns=_ready_time(frame, exposed, "last"),
-        time_to_first_all_reduce_ns=_ready_time(frame, exposed, "first"),
+        time_to_all_reduce_ns=pl.when(known, pl.col("last").is_not_null()).then(
+            _ready_time(frame, exposed, "last")
+        ),
+        time_to_first_all_reduce_ns=pl.when(known, pl.col("first").is_not_null()).then(
+            _ready_time(frame, exposed, "first")
+        ),
     )
     return conform(frame, MEASURES).drop("rank")
 
 
 def _ready_time(frame: pl.DataFrame, exposed: pl.DataFrame, arrival: str) -> pl.Series:
-    """From the window's start to `arrival`, less exposed communication in between."""
-    known = frame.select("window_start_ns", arrival, "exposed_communication_ns").fill_null(0)
-    begin = known["window_start_ns"].to_numpy()
-    moment = np.maximum(known[arrival].to_numpy(), begin)
+    """From the window's start to `arrival`, less exposed communication in between.
+
+    Of no meaning where one of them is unknown.
+    """
+    begin = frame["window_start_ns"].fill_null(0).to_numpy()
+    moment = np.maximum(frame[arrival].fill_null(0).to_numpy(), begin)
     start, end = exposed["start_ns"].to_numpy(), exposed["end_ns"].to_numpy()
     between = length_before(start, end, moment) - length_before(start, end, begin)
-    unknown = pl.any_horizontal(
-        frame["window_start_ns"].is_null(),
-        frame[arrival].is_null(),
-        frame["exposed_communication_ns"].is_null(),
-    )
-    return pl.select(
-        pl.when(~unknown).then(pl.Series(moment - begin - between, dtype=pl.Int64))
-    ).to_series()
+    return pl.Series(moment - begin - between)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from rankscope.measure.activities import activities
-from rankscope.measure.collectives import device_collectives, host_collectives
+from rankscope.measure.collectives import collectives
 from rankscope.measure.device import DeviceTimeline, attribute, device_timeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.numbers import UNPHASED_LIMIT, gpu_numbers, host_numbers
@@ -22,7 +23,7 @@ from rankscope.schema import (
     conform,
 )
 from rankscope.segment import UNNAMED, Found, Marks, find_marks
-from rankscope.vocabulary import Vocabulary, kernel_operation
+from rankscope.vocabulary import Vocabulary, with_operation
 
 GPU_CLOCK_SHARE = 0.9
 """The gpu clock needs device work in some phase in at least this share of the iterations."""
@@ -63,22 +64,16 @@ def detail_rank(
         device_work: DEVICE_WORK of the report.
     """
     mine = pl.col("process") == process
-    device_work = device_work.filter(mine)
-    operation = kernel_operation()
-    communicates = not device_work.filter(operation.is_not_null()).is_empty()
+    device_work = with_operation(device_work.filter(mine))
+    communicates = bool(device_work["operation"].is_not_null().any())
     marks = find_marks(named.filter(mine), found, communicates)
     host = host_timeline(found.frame, marks)
-    work = attribute(device_work, operation, host, found.thread)
+    work = attribute(device_work, host, found.thread)
     blocking = marks.frame.filter(pl.col("label") == "exposed_communication")
     device = device_timeline(work, host, found.frame, blocking.select("start", "end"))
-    collectives = pl.concat(
-        [
-            host_collectives(found.frame, marks.frame),
-            device_collectives(work, found.frame, marks.frame),
-        ]
-    )
+    communication = collectives(work, found.frame, marks.frame)
     return RankDetail(
-        found, marks, host, device, collectives, communicates, not device_work.is_empty()
+        found, marks, host, device, communication, communicates, not device_work.is_empty()
     )
 
 
@@ -99,10 +94,10 @@ def measure_rank(
         words: the vocabulary that named them.
     """
     detail = detail_rank(identity.process, found, named, device_work)
-    marks, device, collectives = detail.marks, detail.device, detail.collectives
-    numbers = [host_numbers(found.frame, detail.host, marks.phases, collectives, not detail.hidden)]
+    marks, device, calls = detail.marks, detail.device, detail.collectives
+    numbers = [host_numbers(found.frame, detail.host, marks.phases, calls, not detail.hidden)]
     if detail.has_device:
-        numbers.append(gpu_numbers(found.frame, device, marks.phases, collectives))
+        numbers.append(gpu_numbers(found.frame, device, marks.phases, calls))
     rank = pl.lit(identity.rank, pl.Int64).alias("rank")
     return RankRows(
         rank=RankRecord(
@@ -119,7 +114,7 @@ def measure_rank(
         measures=conform(
             pl.concat([each.measures for each in numbers]).with_columns(rank), MEASURES
         ),
-        collectives=conform(collectives.with_columns(rank), COLLECTIVES),
+        collectives=conform(calls.with_columns(rank), COLLECTIVES),
         exposed=conform(pl.concat([each.exposed for each in numbers]).with_columns(rank), EXPOSED),
         activities=conform(
             activities(found.frame, detail.host, device, marks).with_columns(rank), ACTIVITIES
@@ -145,30 +140,19 @@ def _clock_gpu(work: pl.DataFrame, iterations: int, known: frozenset[str]) -> bo
 
 def _views(iterations: pl.DataFrame, marks: Marks, work: pl.DataFrame) -> pl.DataFrame:
     """The iterations with the stretch to look at: first host range to last device end."""
-    numbered = iterations.with_columns(window=pl.int_range(pl.len(), dtype=pl.Int64))
-    first = (
-        marks.frame.sort("start")
-        .join_asof(
-            numbered.select("window_start", "window_end", "window"),
-            left_on="start",
-            right_on="window_start",
-            strategy="backward",
-        )
-        .filter(pl.col("start") < pl.col("window_end"))
-        .group_by("window")
-        .agg(first=pl.col("start").min())
-    )
-    last = work.drop_nulls("window").group_by("window").agg(last=pl.col("end").max())
-    return (
-        numbered.join(first, on="window", how="left")
-        .join(last, on="window", how="left")
-        .sort("window")
-        .with_columns(
-            start_ns="start",
-            end_ns="end",
-            view_start_ns=pl.min_horizontal("start", "first"),
-            view_end_ns=pl.max_horizontal("end", "last"),
-        )
+    begins, ends = (iterations[name].to_numpy() for name in ("window_start", "window_end"))
+    first, last = iterations["start"].to_numpy().copy(), iterations["end"].to_numpy().copy()
+    start = marks.frame["start"].to_numpy()
+    window = np.searchsorted(begins, start, side="right") - 1
+    inside = (window >= 0) & (start < ends[window])
+    np.minimum.at(first, window[inside], start[inside])
+    launched = work.drop_nulls("window")
+    np.maximum.at(last, launched["window"].to_numpy(), launched["end"].to_numpy())
+    return iterations.with_columns(
+        start_ns="start",
+        end_ns="end",
+        view_start_ns=pl.Series(first),
+        view_end_ns=pl.Series(last),
     )
 
 

@@ -11,6 +11,7 @@ from rankscope.intervals import Times
 from rankscope.schema import ITERATIONS, PHASES, conform
 from rankscope.segment.iterations import AUTO, Found
 from rankscope.segment.period import find_period
+from rankscope.vocabulary import with_operation
 
 SURE = 0.8
 """Steps are believed where at least this share of what a step does recurs in the next."""
@@ -47,7 +48,7 @@ class _Process:
     work: pl.DataFrame  # of the training threads: start, end, host (launch), name, collective
 
 
-def find_steps(named: pl.DataFrame, device_work: pl.DataFrame, operation: pl.Expr) -> Steps:
+def find_steps(named: pl.DataFrame, device_work: pl.DataFrame) -> Steps:
     """The steps of one process, from what its collectives, kernels or ranges repeat.
 
     A step ends where its last own event does, on the host: before the first loading or forward
@@ -57,9 +58,8 @@ def find_steps(named: pl.DataFrame, device_work: pl.DataFrame, operation: pl.Exp
     Args:
         named: RANGES of the process with the columns of MEANINGS joined on.
         device_work: DEVICE_WORK of the process.
-        operation: gives the collective operation of device work.
     """
-    process = _process(named, device_work, operation)
+    process = _process(named, device_work)
     best = Steps(None, 0.0, "ranges")
     for source, events in _sequences(process):
         names = events["kind"].rank("dense").to_numpy().astype(np.int64) - 1
@@ -78,9 +78,9 @@ def find_steps(named: pl.DataFrame, device_work: pl.DataFrame, operation: pl.Exp
     return best
 
 
-def _process(named: pl.DataFrame, device_work: pl.DataFrame, operation: pl.Expr) -> _Process:
-    work = device_work.with_columns(
-        collective=operation.is_not_null(), host=pl.coalesce("launch", "start")
+def _process(named: pl.DataFrame, device_work: pl.DataFrame) -> _Process:
+    work = with_operation(device_work).with_columns(
+        collective=pl.col("operation").is_not_null(), host=pl.coalesce("launch", "start")
     )
     computing = work.filter(~pl.col("collective"), pl.col("kind") != "copy")
     streams = computing.group_by("device", "stream").len().sort("len", descending=True)

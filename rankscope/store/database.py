@@ -237,9 +237,7 @@ class Database:
                 old,
             )
         for table in ("ranks", "problems", "reports"):
-            self._connection.execute(
-                f"delete from {table} where path in (select unnest(?))", old
-            )
+            self._connection.execute(f"delete from {table} where path in (select unnest(?))", old)
 
     def _append(self, table: str, frame: pl.DataFrame) -> None:
         if frame.is_empty():

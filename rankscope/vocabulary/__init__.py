@@ -6,6 +6,6 @@ no pattern that a hostile name could make slow).
 """
 
 from rankscope.vocabulary.conventions import Vocabulary, vocabulary
-from rankscope.vocabulary.kernels import kernel_operation
+from rankscope.vocabulary.kernels import with_operation
 
-__all__ = ["Vocabulary", "kernel_operation", "vocabulary"]
+__all__ = ["Vocabulary", "vocabulary", "with_operation"]

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -15,6 +15,7 @@ import polars as pl
 from rankscope.errors import UsageError
 from rankscope.records import ShapingOptions
 from rankscope.schema import PHASES
+from rankscope.vocabulary.memory import Memory
 
 MEANINGS = pl.Schema(
     {
@@ -79,7 +80,10 @@ class Vocabulary:
 
     def meanings(self, ranges: pl.DataFrame) -> pl.DataFrame:
         """What each distinct (domain, name) of `ranges` means: a frame of MEANINGS."""
-        names = ranges.select("domain", "name").unique(maintain_order=True)
+        return _memory(self).of(ranges)
+
+    def look_up(self, names: pl.DataFrame) -> pl.DataFrame:
+        """MEANINGS of distinct names, by trying every pattern."""
         names = names.with_columns(
             squashed=pl.col("name").str.to_lowercase().str.replace_all(SEPARATORS, "")
         )
@@ -111,6 +115,11 @@ class Vocabulary:
     def framework(self, row: int) -> str:
         """Where a convention comes from."""
         return self.rows[row].framework
+
+
+@lru_cache(8)
+def _memory(vocabulary: Vocabulary) -> Memory:
+    return Memory(["domain", "name"], vocabulary.look_up)
 
 
 def vocabulary(options: ShapingOptions) -> Vocabulary:

@@ -15,7 +15,7 @@ from rankscope.measure.rank import measure_rank
 from rankscope.records import RankIdentity, ShapingOptions
 from rankscope.schema import MARKS, PHASES, conform
 from rankscope.segment import Marks
-from rankscope.vocabulary import kernel_operation, vocabulary
+from rankscope.vocabulary import vocabulary, with_operation
 from tests.frames import (
     AUTOGRAD,
     LOADER,
@@ -105,7 +105,7 @@ def test_host_time_belongs_to_the_innermost_mark(edges: tuple, rows: list[tuple]
 def test_device_time_has_one_owner_each(edges: tuple, rows: list[tuple], work: list) -> None:
     iterations = windows(*edges)
     host = host_timeline(iterations, marks_of(rows))
-    operations = attribute(device_work(work), kernel_operation(), host, THREAD)
+    operations = attribute(with_operation(device_work(work)), host, THREAD)
     nothing = pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64})
     timeline = device_timeline(operations, host, iterations, nothing)
     known = timeline.windows.drop_nulls()

@@ -8,7 +8,7 @@ import pytest
 from rankscope.errors import UsageError
 from rankscope.records import ShapingOptions
 from rankscope.schema import PHASES
-from rankscope.vocabulary import kernel_operation, vocabulary
+from rankscope.vocabulary import vocabulary, with_operation
 from rankscope.vocabulary.conventions import MEANINGS, conventions
 from tests.frames import ranges
 
@@ -133,5 +133,5 @@ def test_every_row_of_the_data_is_whole() -> None:
     ],
 )
 def test_kernels(name: str, operation: str | None) -> None:
-    frame = pl.DataFrame({"name": [name]}).select(kernel_operation())
-    assert frame.to_series().to_list() == [operation]
+    frame = with_operation(pl.DataFrame({"name": [name]}))
+    assert frame["operation"].to_list() == [operation]

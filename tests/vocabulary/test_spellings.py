@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from rankscope.records import ShapingOptions
-from rankscope.vocabulary import kernel_operation, vocabulary
+from rankscope.vocabulary import vocabulary, with_operation
 from tests.frames import ranges
 
 ITERATIONS = {
@@ -149,8 +149,8 @@ def test_nccls_own_domain(name: str) -> None:
 
 
 def test_kernels_as_spelled() -> None:
-    frame = pl.DataFrame({"name": list(KERNELS)}).select(kernel_operation())
-    assert frame.to_series().to_list() == list(KERNELS.values())
+    frame = with_operation(pl.DataFrame({"name": list(KERNELS)}))
+    assert frame["operation"].to_list() == list(KERNELS.values())
 
 
 def test_who_fetches() -> None:

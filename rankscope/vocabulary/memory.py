@@ -1,0 +1,33 @@
+"""What names mean, looked up once: ranks of a job name things alike, and patterns are dear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+MOST_REMEMBERED = 50_000
+"""Names that are kept between reports."""
+
+
+class Memory:
+    """A table of names and their meanings that grows with the names asked for."""
+
+    def __init__(self, key: list[str], look_up: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+        """Remember what `look_up` says of each distinct `key`, a frame with these columns."""
+        self._key = key
+        self._look_up = look_up
+        self._known: pl.DataFrame | None = None
+
+    def of(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The distinct keys of a frame, in its order, with what they mean."""
+        names = frame.select(self._key).unique(maintain_order=True)
+        known = self._known
+        if known is None:
+            known = self._look_up(names)
+        else:
+            fresh = names.join(known, on=self._key, how="anti", nulls_equal=True)
+            if not fresh.is_empty():
+                known = pl.concat([known, self._look_up(fresh)])
+        self._known = known if known.height <= MOST_REMEMBERED else None
+        return names.join(known, on=self._key, how="left", nulls_equal=True, maintain_order="left")
