@@ -94,23 +94,31 @@ def process_ranks(trace: Trace) -> dict[str, dict[int, int]]:
     several processes use one device each, all different and counted from 0, by the device, which
     is the local rank wherever a launcher starts one process a device.
     """
-    names = trace.ranges.select("process", "name").unique()
     jax = (
-        names.select("process", rank=pl.col("name").str.extract(r"\bprocess=(\d{1,7})\b"))
+        trace.ranges.lazy()
+        .filter(pl.col("name").str.contains("process=", literal=True))
+        .select("process", rank=pl.col("name").str.extract(r"\bprocess=(\d{1,7})\b"))
         .drop_nulls()
         .group_by("process")
         .agg(pl.col("rank").cast(pl.Int64).unique())
         .filter(pl.col("rank").list.len() == 1)
         .with_columns(pl.col("rank").list.first())
+        .collect()
     )
-    kernels = trace.device_work.filter(pl.col("kind") != "copy")
-    used = kernels.group_by("process").agg(pl.col("device").unique())
-    devices = used.explode("device").sort("device")
-    in_order = devices["device"].to_list() == list(range(used.height))
+    devices = (
+        trace.device_work.lazy()
+        .filter(pl.col("kind") != "copy")
+        .select("process", "device")
+        .unique()
+        .sort("device")
+        .collect()
+    )
+    processes = devices["process"].n_unique()
+    in_order = devices["device"].to_list() == list(range(processes))
     return {
         MPI_TRACE: trace.process_ranks,
         JAX: dict(jax.iter_rows()),
-        DEVICE: dict(devices.iter_rows()) if in_order and used.height > 1 else {},
+        DEVICE: dict(devices.iter_rows()) if in_order and processes > 1 else {},
     }
 
 

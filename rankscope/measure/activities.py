@@ -6,7 +6,7 @@ import polars as pl
 
 from rankscope.intervals import length_before, union
 from rankscope.measure.device import DeviceTimeline
-from rankscope.schema import ACTIVITIES, conform
+from rankscope.schema import ACTIVITIES, conform, empty
 from rankscope.segment import Marks
 
 MOST_NAMES = 24
@@ -86,8 +86,11 @@ def _ranges(host: pl.DataFrame, marks: Marks) -> pl.DataFrame:
 
 def _summed(each: pl.DataFrame) -> pl.DataFrame:
     """A row per window, phase, kind and name; names that matter little lumped as ``."""
+    if each.is_empty():
+        return empty(_KEYED)
+    rows = each.lazy()
     leading = (
-        each.group_by("kind", "name")
+        rows.group_by("kind", "name")
         .agg(pl.col("length").sum())
         .sort("length", "name", descending=[True, False])
         .group_by("kind", maintain_order=True)
@@ -96,7 +99,7 @@ def _summed(each: pl.DataFrame) -> pl.DataFrame:
     )
     known = pl.col("clear").is_not_null().any()
     return (
-        each.join(leading, on=["kind", "name"], how="left")
+        rows.join(leading, on=["kind", "name"], how="left")
         .with_columns(name=pl.when("leads").then("name").otherwise(pl.lit("")))
         .group_by(_KEY)
         .agg(
@@ -106,4 +109,5 @@ def _summed(each: pl.DataFrame) -> pl.DataFrame:
             clear_ns=pl.when(known).then(pl.col("length").filter("clear").sum()),
             clear_size=pl.when(known).then(pl.col("size").filter("clear").sum()),
         )
+        .collect()
     )

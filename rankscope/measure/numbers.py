@@ -69,31 +69,30 @@ def gpu_numbers(
     """The gpu clock; windows in which nothing was launched are all unknown."""
     parts = _parts(told_by_device(device), iterations.height)
     known = phases | ({"load"} if (device.segments["label"] == "load").any() else set())
+    if device.opaque:
+        parts = parts.with_columns(exposed_communication_ns=pl.lit(None, pl.Int64))
+    told = pl.col("share") <= UNPHASED_LIMIT
+    launched = pl.col("iteration_ns").is_not_null()
     frame = (
         pl.concat([iterations.select("iteration"), device.windows, parts], how="horizontal")
+        .lazy()
         .rename({"window_start": "window_start_ns", "window_end": "end"})
         .with_columns(iteration_ns=pl.col("end") - pl.col("window_start_ns"))
-        .join(device.usage, on="window", how="left")
+        .join(device.usage.lazy(), on="window", how="left")
         .rename({name: f"{name}_ns" for name in ("compute", "communication", "idle")})
-        .join(device.unphased, on="window", how="left")
+        .join(device.unphased.lazy(), on="window", how="left")
         .sort("window")
-    )
-    frame = _without_first_load(frame)
-    blind = pl.col("share") > UNPHASED_LIMIT
-    frame = frame.with_columns(
-        **{
-            f"{phase}_ns": pl.lit(None, pl.Int64)
-            if phase not in known
-            else pl.when(~blind).then(f"{phase}_ns")
+        .collect()
+        .pipe(_without_first_load)
+        .with_columns(
+            pl.when(launched, told, pl.lit(phase in known)).then(f"{phase}_ns").alias(f"{phase}_ns")
             for phase in PHASES
             if phase != "other"
-        },
-    )
-    if device.opaque:
-        frame = frame.with_columns(exposed_communication_ns=pl.lit(None, pl.Int64))
-    missing = pl.col("iteration_ns").is_null()
-    frame = frame.with_columns(
-        pl.when(~missing).then(pl.col(f"{part}_ns")).alias(f"{part}_ns") for part in PARTS
+        )
+        .with_columns(
+            pl.when(launched).then(part).alias(part)
+            for part in ("other_ns", "exposed_communication_ns")
+        )
     )
     exposed = _exposed(device.segments, iterations, "gpu")
     return Numbers(_finish(frame, exposed, collectives, "gpu"), exposed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.read.nsys_columns import PROCESS, Columns, require, strings
+from rankscope.read.nsys_columns import PROCESS, Columns, require
 from rankscope.schema import DEVICE_WORK, conform, empty
 
 DEVICE_TABLES = {
@@ -26,8 +26,13 @@ NCCL_COLUMNS = {
 """What NCCL tells of its operations in exports of 2026 → spellings of the column."""
 
 
-def device_work(file: Columns) -> tuple[pl.DataFrame, int, int]:
-    """Operations of the device joined with their launches; launches read; rows broken."""
+def device_work(file: Columns, pool: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
+    """Operations of the device joined with their launches; launches read; rows broken.
+
+    Args:
+        file: the export.
+        pool: what `strings` gave of it.
+    """
     columns = ["start", "end", "deviceId", "streamId", "correlationId", "globalPid"]
     grids = ["gridX", "gridY", "gridZ"]
     extra = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName", *grids]
@@ -46,11 +51,12 @@ def device_work(file: Columns) -> tuple[pl.DataFrame, int, int]:
     broken = every.height - work.height
     work = work.with_columns(process=pl.col("globalPid") // PROCESS)
     launches, read = _launches(file, work)
-    names = strings(file).rename({"textId": "nameId", "string": "name"})
+    names = pool.rename({"textId": "nameId", "string": "name"})
     work = (
-        work.join(launches, on=["process", "correlationId"], how="left")
+        work.lazy()
+        .join(launches.lazy(), on=["process", "correlationId"], how="left")
         .with_columns(nameId=pl.coalesce("shortName", "demangledName"))
-        .join(names, on="nameId", how="left")
+        .join(names.lazy(), on="nameId", how="left")
         .with_columns(
             pl.col("name").fill_null(""),
             device="deviceId",
@@ -60,6 +66,7 @@ def device_work(file: Columns) -> tuple[pl.DataFrame, int, int]:
             grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
         )
         .sort("start")
+        .collect()
     )
     return conform(_with_nccl(file, conform(work, DEVICE_WORK)), DEVICE_WORK), read, broken
 
@@ -72,11 +79,13 @@ def _launches(file: Columns, work: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         return pl.DataFrame(schema=dict.fromkeys(schema, pl.Int64)), 0
     calls = file.read(LAUNCHES, columns).drop_nulls()
     launches = (
-        calls.with_columns(process=pl.col("globalTid") // PROCESS)
-        .join(work, on=["process", "correlationId"], how="semi")
+        calls.lazy()
+        .with_columns(process=pl.col("globalTid") // PROCESS)
+        .join(work.lazy(), on=["process", "correlationId"], how="semi")
         .sort("start")
         .unique(["process", "correlationId"], keep="first", maintain_order=True)
         .rename({"start": "launch", "globalTid": "launch_thread"})
+        .collect()
     )
     return launches, calls.height
 

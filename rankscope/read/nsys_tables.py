@@ -41,9 +41,10 @@ SIGNS = ("TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "StringIds", "NVTX_EVENTS
 def trace(file: Columns) -> Trace:
     """The whole export as a trace; raises `UnreadableReport` where it is none."""
     known = facts(file)
-    nvtx, broken = _nvtx(file)
-    mpi = [_mpi(file, table) for table in MPI_TABLES if file.has(table, "start", "textId")]
-    work, launches, lost = device_work(file)
+    pool = strings(file)
+    nvtx, broken = _nvtx(file, pool)
+    mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
+    work, launches, lost = device_work(file, pool)
     ranges = pl.concat([_ranges(nvtx), *mpi]).sort("start", "end", descending=[False, True])
     return Trace(
         facts=known,
@@ -101,8 +102,11 @@ def _pairs(file: Columns, table: str) -> dict[str, list[str]]:
     """A table of names and values, values of one name in their order."""
     if not file.has(table, "name", "value"):
         return {}
-    frame = file.read(table, [], ["name", "value"]).drop_nulls()
-    return dict(frame.group_by("name", maintain_order=True).agg("value").iter_rows())
+    pairs: dict[str, list[str]] = {}
+    for name, value in file.read(table, [], ["name", "value"]).iter_rows():
+        if name is not None and value is not None:
+            pairs.setdefault(name, []).append(value)
+    return pairs
 
 
 def _single(file: Columns, table: str, column: str) -> int | None:
@@ -111,7 +115,7 @@ def _single(file: Columns, table: str, column: str) -> int | None:
     return next(iter(file.read(table, [column])[column].drop_nulls()), None)
 
 
-def _nvtx(file: Columns) -> tuple[pl.DataFrame, int]:
+def _nvtx(file: Columns, pool: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """NVTX events with their names looked up, and how many rows were broken."""
     columns = ["start", "end", "eventType", "globalTid", "domainId", "textId"]
     payloads = ["int64Value", "uint64Value", "int32Value", "uint32Value"]
@@ -123,7 +127,7 @@ def _nvtx(file: Columns) -> tuple[pl.DataFrame, int]:
     events = file.read("NVTX_EVENTS", columns + payloads, ["text"], only=kinds)
     whole = events.drop_nulls(["start", "globalTid"])
     named = (
-        whole.join(strings(file), on="textId", how="left")
+        whole.join(pool, on="textId", how="left")
         .with_columns(
             text=pl.coalesce("text", "string"),
             payload=pl.coalesce(_told(name) for name in payloads),
@@ -156,9 +160,11 @@ def _ranges(nvtx: pl.DataFrame) -> pl.DataFrame:
         )
         .with_columns(process, thread=pl.col("globalTid"), name=_plain_name())
         .join(domains, on=["process", "domainId"], how="left")
-        .with_columns(domain=pl.coalesce("domain", _unnamed_domain()))
     )
-    return conform(ranges, RANGES)
+    unnamed = pl.lit("")
+    if (ranges["domain"].is_null() & (ranges["domainId"] != 0)).any():
+        unnamed = _unnamed_domain()
+    return conform(ranges.with_columns(domain=pl.coalesce("domain", unnamed)), RANGES)
 
 
 def _unnamed_domain() -> pl.Expr:
@@ -180,12 +186,12 @@ def _plain_name() -> pl.Expr:
     return pl.col("text").fill_null("").str.replace(details, "")
 
 
-def _mpi(file: Columns, table: str) -> pl.DataFrame:
+def _mpi(file: Columns, table: str, pool: pl.DataFrame) -> pl.DataFrame:
     """MPI calls of newer captures, as ranges of the domain `MPI` like older ones have them."""
     calls = file.read(table, ["start", "end", "globalTid", "textId"])
     ranges = (
         calls.drop_nulls(["start", "end", "globalTid"])
-        .join(strings(file), on="textId", how="left")
+        .join(pool, on="textId", how="left")
         .select(
             "start",
             "end",
