@@ -64,7 +64,7 @@ def test_killed_at_random_moments(
         elif whole == REPORTS:
             aim[jobs] = (low, high - 0.4 * (high - moment))
         seen[whole] = seen.get(whole, 0) + 1
-        assert _start(profiles, db, jobs=1).wait() == 0
+        rankscope.ingest([profiles], db, jobs=1)
         for name, frame in _content(db).items():
             assert frame.equals(undisturbed[name]), f"{name} after kill {kill}"
     table = ", ".join(f"{whole} reports: {times}×" for whole, times in sorted(seen.items()))
