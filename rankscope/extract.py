@@ -115,6 +115,10 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     problems += [
         _found_steps(report.steps[each.process], each.rank) for each in whose if report.steps
     ]
+    problems += [
+        Problem("part-unread", told, tuple(identity.rank for identity in whose))
+        for told in trace.unread
+    ]
     if trace.broken_rows:
         problems.append(
             Problem(

@@ -90,21 +90,10 @@ def claims_for_report(
 def process_ranks(trace: Trace) -> dict[str, dict[int, int]]:
     """What a report tells of its processes' ranks: source → process → rank.
 
-    By the profiler's MPI trace; by JAX, which writes `process=N` into its ranges; and, where
-    several processes use one device each, all different and counted from 0, by the device, which
-    is the local rank wherever a launcher starts one process a device.
+    By the profiler's MPI trace; by JAX, which names threads by its processes; and, where several
+    processes use one device each, all different and counted from 0, by the device, which is the
+    local rank wherever a launcher starts one process a device.
     """
-    jax = (
-        trace.ranges.lazy()
-        .filter(pl.col("name").str.contains("process=", literal=True))
-        .select("process", rank=pl.col("name").str.extract(r"\bprocess=(\d{1,7})\b"))
-        .drop_nulls()
-        .group_by("process")
-        .agg(pl.col("rank").cast(pl.Int64).unique())
-        .filter(pl.col("rank").list.len() == 1)
-        .with_columns(pl.col("rank").list.first())
-        .collect()
-    )
     devices = (
         trace.device_work.lazy()
         .filter(pl.col("kind") != "copy")
@@ -117,7 +106,7 @@ def process_ranks(trace: Trace) -> dict[str, dict[int, int]]:
     in_order = devices["device"].to_list() == list(range(processes))
     return {
         MPI_TRACE: trace.process_ranks,
-        JAX: dict(jax.iter_rows()),
+        JAX: trace.jax_processes,
         DEVICE: dict(devices.iter_rows()) if in_order and processes > 1 else {},
     }
 

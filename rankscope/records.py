@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,8 @@ class Trace:
     process_ranks: dict[int, int]  # process key → rank, from the profiler's MPI trace
     events: int  # rows read
     broken_rows: int  # left out, for they had no time or no owner
+    jax_processes: dict[int, int] = field(default_factory=dict)  # process key → JAX's process
+    unread: tuple[str, ...] = ()  # what is there, but not laid out as known
 
 
 @dataclass(frozen=True, slots=True)

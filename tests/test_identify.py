@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -22,7 +23,7 @@ from rankscope.identify import (
     process_ranks,
 )
 from rankscope.records import CaptureFacts, Claim, RankIdentity, Trace
-from rankscope.schema import DEVICE_WORK, RANGES, conform
+from rankscope.schema import DEVICE_WORK, RANGES, conform, empty
 
 PROCESS = 1 << 24 | 77
 HOUR = 3600 * 10**9
@@ -93,9 +94,7 @@ def test_names_that_tell_a_rank(name: str, rank: int) -> None:
         ("eg.rank_1.pt.trace.json.gz", 1, None),
     ],
 )
-def test_names_of_traces_tell_a_rank_and_the_world(
-    name: str, rank: int, world: int | None
-) -> None:
+def test_names_of_traces_tell_a_rank_and_the_world(name: str, rank: int, world: int | None) -> None:
     identity = told(name)
     assert (identity.rank, identity.world_size) == (rank, world)
 
@@ -209,17 +208,14 @@ def test_names_that_contradict_better_evidence_are_told(name: str, disagrees: in
     assert name_disagrees(Path(f"{name}.sqlite"), identity) == disagrees
 
 
-def trace_of(devices: dict[int, list[int]], *names: tuple[int, str]) -> Trace:
-    """A report of processes with kernels on devices, and ranges."""
+def trace_of(devices: dict[int, list[int]]) -> Trace:
+    """A report of processes with kernels on devices."""
     work = pl.DataFrame(
         [(process, device, "kernel") for process, used in devices.items() for device in used],
         schema={"process": pl.Int64, "device": pl.Int64, "kind": pl.String},
         orient="row",
     )
-    ranges = pl.DataFrame(
-        names or None, schema={"process": pl.Int64, "name": pl.String}, orient="row"
-    )
-    return Trace(facts(), conform(ranges, RANGES), conform(work, DEVICE_WORK), {}, 0, 0)
+    return Trace(facts(), empty(RANGES), conform(work, DEVICE_WORK), {}, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -237,10 +233,7 @@ def test_devices_tell_processes_apart(devices: dict[int, list[int]], ranks: dict
 
 
 def test_jax_tells_its_processes() -> None:
-    told = process_ranks(trace_of({}, (8, "jit_step process=3"), (9, "process=2"), (9, "x")))
-    assert told[JAX] == {8: 3, 9: 2}
-    both = process_ranks(trace_of({}, (8, "process=3"), (8, "process=4")))
-    assert both[JAX] == {}
+    told = process_ranks(replace(trace_of({}), jax_processes={8: 3, 9: 2}))
     [first, second] = identities(Path("r.sqlite"), facts(), [8, 9], told, None)
     assert (first.rank, second.rank, first.evidence) == (3, 2, JAX)
 

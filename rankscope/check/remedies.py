@@ -43,6 +43,8 @@ REMEDIES = {
     "forward='REGEX' and so on",
     "no-utc": "capture again with {capture}; an export needs the table "
     "TARGET_INFO_SESSION_START_TIME",
+    "part-unread": "nothing to do: communicators are told apart by what their collectives share; a "
+    "newer rankscope may know more",
     "phases-unknown": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes",
     "rank-conflict": "profile one job at a time, each rank into its own report: {capture}",
     "rank-twice": "check the reports of one run at a time; {capture} writes a folder a job, one "

@@ -44,6 +44,7 @@ class FolderColumns(ABC):
         integers: list[str],
         text: list[str] | None = None,
         only: tuple[str, list[int]] | None = None,
+        raw: list[str] | None = None,
     ) -> pl.DataFrame:
         """Columns of a table; one that the table lacks, or of another type, comes as nulls.
 
@@ -54,10 +55,13 @@ class FolderColumns(ABC):
             integers: columns to read as Int64.
             text: columns to read as String; broken UTF-8 gets replacement characters.
             only: an integer column, and the values of the rows to keep.
+            raw: columns to read as Binary, whatever type they claim to have.
         """
         self.has(table)
         file = self._file(table)
-        wanted = dict.fromkeys([*integers, *(text or []), *(only[:1] if only else ())])
+        wanted = dict.fromkeys(
+            [*integers, *(text or []), *(raw or []), *(only[:1] if only else ())]
+        )
         try:
             frame = self._table(file, [name for name in wanted if name in self._columns[table]])
         except Exception as error:
@@ -67,6 +71,7 @@ class FolderColumns(ABC):
         return pl.DataFrame(
             [_integer(frame, name) for name in integers]
             + [_text(frame, name) for name in text or []]
+            + [_bytes(frame, name) for name in raw or []]
         )
 
     @abstractmethod
@@ -151,3 +156,9 @@ def _text(frame: pl.DataFrame, name: str) -> pl.Series:
     if name not in frame.columns or frame[name].dtype not in (pl.String, pl.Binary):
         return pl.Series(name, [None] * frame.height, dtype=pl.String)
     return decoded(frame[name])
+
+
+def _bytes(frame: pl.DataFrame, name: str) -> pl.Series:
+    if name not in frame.columns or frame[name].dtype not in (pl.String, pl.Binary):
+        return pl.Series(name, [None] * frame.height, dtype=pl.Binary)
+    return frame[name].cast(pl.Binary)

@@ -81,6 +81,7 @@ class SQLiteColumns:
         integers: list[str],
         text: list[str] | None = None,
         only: tuple[str, list[int]] | None = None,
+        raw: list[str] | None = None,
     ) -> pl.DataFrame:
         """Columns of a table; one that the table lacks comes as nulls.
 
@@ -89,6 +90,7 @@ class SQLiteColumns:
             integers: columns to read as Int64.
             text: columns to read as String; broken UTF-8 gets replacement characters.
             only: an integer column, and the values of the rows to keep.
+            raw: columns to read as Binary; empty ones are null.
         """
         have = self._tables[table]
         wanted = [
@@ -97,7 +99,7 @@ class SQLiteColumns:
             if name in have
         ] + [
             f'coalesce(cast("{name}" as blob), x\'\') as "{name}"'
-            for name in text or []
+            for name in [*(text or []), *(raw or [])]
             if name in have
         ]
         condition = ""
@@ -114,6 +116,10 @@ class SQLiteColumns:
             *(
                 decoded(frame[name]) if name in have else pl.lit(None, pl.String).alias(name)
                 for name in text or []
+            ),
+            *(
+                _bytes(frame[name]) if name in have else pl.lit(None, pl.Binary).alias(name)
+                for name in raw or []
             ),
         )
 
@@ -164,6 +170,12 @@ class SQLiteColumns:
         text = str(error)
         reason = "is damaged or truncated" if "malformed" in text else "cannot be read as SQLite"
         return UnreadableReport(f"{self.path}: {reason}", hint=HINT)
+
+
+def _bytes(column: pl.Series) -> pl.Series:
+    if column.is_empty():  # the engine had nothing to infer its type from
+        return pl.Series(column.name, [], dtype=pl.Binary)
+    return column.set(column.bin.size() == 0, None)
 
 
 def _stated_size(header: bytes) -> int:

@@ -13,6 +13,11 @@ PROCESS = 2**24
 """A thread or process id of nsys, floor-divided by this, is the process key."""
 
 
+PUSH_POP, START_END = 59, 60
+RANGE_TYPES = (PUSH_POP, START_END)
+"""NVTX event types of ranges (ENUM_NSYS_EVENT_TYPE)."""
+
+
 class Columns(Protocol):
     """Tables of one export, whatever file format holds them."""
 
@@ -27,8 +32,9 @@ class Columns(Protocol):
         integers: list[str],
         text: list[str] | None = None,
         only: tuple[str, list[int]] | None = None,
+        raw: list[str] | None = None,
     ) -> pl.DataFrame:
-        """Columns of a table, integers as Int64 and text as String; absent ones are null.
+        """Columns of a table as Int64, String and (raw) Binary; absent ones are null.
 
         `only` keeps the rows whose integer column has one of the values.
         """

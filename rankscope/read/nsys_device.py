@@ -1,10 +1,13 @@
-"""Device work of Nsight Systems exports, with its launches and what NCCL tells."""
+"""Device work of Nsight Systems exports, with its launches and what NCCL tells of it."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import polars as pl
 
 from rankscope.read.nsys_columns import PROCESS, Columns, require
+from rankscope.read.nsys_nccl import with_nccl
 from rankscope.schema import DEVICE_WORK, conform, empty
 
 DEVICE_TABLES = {
@@ -17,17 +20,19 @@ DEVICE_TABLES = {
 
 LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 
-NCCL_TABLE = "NCCL_GPU_OPERATIONS"
-NCCL_COLUMNS = {
-    "communicator": ("commHash", "commId", "communicatorHash", "communicatorId", "communicator"),
-    "sequence": ("seqNumber", "seqNum", "sequenceNumber", "sequence"),
-    "message": ("size", "bytes", "messageSize", "msgSize"),
-}
-"""What NCCL tells of its operations in exports of 2026 → spellings of the column."""
+
+@dataclass(frozen=True, slots=True)
+class DeviceWork:
+    """Work of the device, and how reading it went."""
+
+    frame: pl.DataFrame  # DEVICE_WORK
+    launches: int = 0  # rows read
+    broken: int = 0  # rows left out
+    unread: tuple[str, ...] = ()  # what was there, and could not be read
 
 
-def device_work(file: Columns, pool: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
-    """Operations of the device joined with their launches; launches read; rows broken.
+def device_work(file: Columns, pool: pl.DataFrame) -> DeviceWork:
+    """Operations of the device joined with their launches.
 
     Args:
         file: the export.
@@ -40,7 +45,7 @@ def device_work(file: Columns, pool: pl.DataFrame) -> tuple[pl.DataFrame, int, i
     for table in tables:
         require(file, table, *columns)
     if not tables:
-        return empty(DEVICE_WORK), 0, 0
+        return DeviceWork(empty(DEVICE_WORK))
     every = pl.concat(
         file.read(table, columns + extra).with_columns(kind=pl.lit(DEVICE_TABLES[table]))
         for table in tables
@@ -68,7 +73,8 @@ def device_work(file: Columns, pool: pl.DataFrame) -> tuple[pl.DataFrame, int, i
         .sort("start")
         .collect()
     )
-    return conform(_with_nccl(file, conform(work, DEVICE_WORK)), DEVICE_WORK), read, broken
+    described, unread = with_nccl(file, conform(work, DEVICE_WORK), pool)
+    return DeviceWork(described, read, broken, unread)
 
 
 def _launches(file: Columns, work: pl.DataFrame) -> tuple[pl.DataFrame, int]:
@@ -88,55 +94,3 @@ def _launches(file: Columns, work: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         .collect()
     )
     return launches, calls.height
-
-
-def _with_nccl(file: Columns, work: pl.DataFrame) -> pl.DataFrame:
-    """DEVICE_WORK with communicator, sequence number and size of NCCL's kernels where told.
-
-    An operation belongs to the NCCL kernel of its process that starts nearest to it, if they
-    overlap. A kernel that runs several (a group) has no sequence number of its own.
-    """
-    if not file.has(NCCL_TABLE, "start", "end"):
-        return work
-    found = {
-        what: next((name for name in names if file.has(NCCL_TABLE, name)), names[0])
-        for what, names in NCCL_COLUMNS.items()
-    }
-    owners = ["globalTid", "globalPid"]
-    told = file.read(NCCL_TABLE, ["start", "end", *owners, *found.values()])
-    hashes = file.read(NCCL_TABLE, [], [found["communicator"]])  # a number, or spelled out
-    operations = (
-        told.with_columns(
-            process=pl.coalesce(owners) // PROCESS,
-            communicator=pl.coalesce(
-                hashes.to_series(), pl.col(found["communicator"]).cast(pl.String)
-            ),
-        )
-        .drop_nulls(["start", "end", "process"])
-        .rename({found["sequence"]: "sequence", found["message"]: "message", "end": "until"})
-        .select("start", "until", "process", "communicator", "sequence", "message")
-        .sort("start")
-    )
-    kernels = work.with_row_index("row").filter(pl.col("name").str.contains("^nccl")).sort("start")
-    facts = (
-        operations.join_asof(
-            kernels.select("row", "process", "end", "start", begin="start"),
-            on="start",
-            by="process",
-            strategy="nearest",
-            check_sortedness=False,
-        )
-        .filter((pl.col("start") < pl.col("end")) & (pl.col("begin") < pl.col("until")))
-        .group_by("row")
-        .agg(
-            pl.when(pl.col("communicator").n_unique() == 1).then(pl.col("communicator").first()),
-            pl.when(pl.len() == 1).then(pl.col("sequence").first()),
-            pl.when(pl.col("message").is_not_null().all()).then(pl.col("message").sum()),
-        )
-    )
-    return (
-        work.drop("communicator", "sequence")
-        .with_row_index("row")
-        .join(facts, on="row", how="left", maintain_order="left")
-        .with_columns(bytes=pl.coalesce("message", "bytes"))
-    )

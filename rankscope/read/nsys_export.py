@@ -22,6 +22,9 @@ SOURCE = "source.json"
 
 PARQUET, SQLITE = "export_pqtdir", "export.sqlite"
 
+BLOBS = "--include-blobs"
+"""Option without which nsys leaves out what NCCL tells of its calls; of 2026."""
+
 LEAST_FREE = 2**20
 """With less room than this left, a failed export failed for want of room."""
 
@@ -38,7 +41,7 @@ def exported(report: Path) -> Path:
         if (entry / name).exists():
             return entry / name
     nsys = find_nsys()
-    name = PARQUET if _writes_parquet(nsys) else SQLITE
+    name = PARQUET if _knows(nsys, "parquetdir") else SQLITE
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", dir=entry.parent))
@@ -119,15 +122,17 @@ def _source(report: Path) -> dict[str, object]:
 
 
 @cache
-def _writes_parquet(nsys: str) -> bool:
-    return "parquetdir" in _run([nsys, "export", "--help"]).stdout
+def _knows(nsys: str, word: str) -> bool:
+    """Whether this nsys has a kind of export, or an option of it."""
+    return word in _run([nsys, "export", "--help"]).stdout
 
 
 def _export(nsys: str, report: Path, target: Path) -> None:
     kind = "parquetdir" if target.name == PARQUET else "sqlite"
-    done = _run(
-        [nsys, "export", "-t", kind, "-q", "true", "-o", str(target), str(report.resolve())]
-    )
+    options = ["-t", kind, "-q", "true", "-o", str(target)]
+    if _knows(nsys, BLOBS):
+        options.append(f"{BLOBS}=true")
+    done = _run([nsys, "export", *options, str(report.resolve())])
     if done.returncode == 0 and _is_whole(target):
         return
     said = " ".join((done.stdout + done.stderr).split())

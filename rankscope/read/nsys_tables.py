@@ -11,13 +11,13 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.read.environment import claims_of, first_printable, local_rank_of
-from rankscope.read.nsys_columns import PROCESS, Columns, require, strings
+from rankscope.read.nsys_columns import PROCESS, RANGE_TYPES, Columns, require, strings
 from rankscope.read.nsys_device import device_work
 from rankscope.records import CaptureFacts, Loss, Trace
 from rankscope.schema import RANGES, conform
 
-PUSH_POP, START_END, THREAD_NAME, DOMAIN = 59, 60, 39, 75
-"""NVTX event types (ENUM_NSYS_EVENT_TYPE)."""
+THREAD_NAME, DOMAIN = 39, 75
+"""NVTX event types that name things (ENUM_NSYS_EVENT_TYPE)."""
 
 WARNING, ERROR = 2, 3
 """Severities of diagnostics (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
@@ -34,6 +34,16 @@ MPI_TABLES = (
     "MPI_OTHER_EVENTS",
 )
 
+MPI_THREAD = r"^MPI Rank (\d{1,9})$"
+"""Names of threads by nsys's own MPI trace."""
+
+JAX_THREAD = r"^XlaLauncher:#global=\d+,local=\d+,process=(\d{1,7}),"
+"""Names that XLA gives the threads which launch work, one a device.
+
+openxla/xla: xla/pjrt/gpu/se_gpu_pjrt_client.cc, NameDeviceAndLauncherThread. NVIDIA/JAX-Toolbox
+looks for them in `ThreadNames` (nsys_jax/data_loaders.py and scripts/nsys_jax.py).
+"""
+
 SIGNS = ("TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "StringIds", "NVTX_EVENTS")
 """An export of any age has one of these tables."""
 
@@ -44,15 +54,17 @@ def trace(file: Columns) -> Trace:
     pool = strings(file)
     nvtx, broken = _nvtx(file, pool)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
-    work, launches, lost = device_work(file, pool)
+    work = device_work(file, pool)
     ranges = pl.concat([_ranges(nvtx), *mpi]).sort("start", "end", descending=[False, True])
     return Trace(
         facts=known,
-        broken_rows=broken + lost,
+        broken_rows=broken + work.broken,
         ranges=ranges,
-        device_work=work,
-        process_ranks=_process_ranks(file, nvtx),
-        events=nvtx.height + sum(map(len, mpi)) + work.height + launches,
+        device_work=work.frame,
+        process_ranks=_told_by_threads(file, nvtx, pool, MPI_THREAD) | _mpi_ranks(file),
+        jax_processes=_told_by_threads(file, nvtx, pool, JAX_THREAD),
+        events=nvtx.height + sum(map(len, mpi)) + work.frame.height + work.launches,
+        unread=work.unread,
     )
 
 
@@ -123,7 +135,7 @@ def _nvtx(file: Columns, pool: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         schema = dict.fromkeys([*columns, "payload"], pl.Int64) | {"text": pl.String}
         return pl.DataFrame(schema=schema), 0
     require(file, "NVTX_EVENTS", "start", "end", "eventType", "globalTid")
-    kinds = ("eventType", [PUSH_POP, START_END, THREAD_NAME, DOMAIN])
+    kinds = ("eventType", [*RANGE_TYPES, THREAD_NAME, DOMAIN])
     events = file.read("NVTX_EVENTS", columns + payloads, ["text"], only=kinds)
     whole = events.drop_nulls(["start", "globalTid"])
     named = (
@@ -154,7 +166,7 @@ def _ranges(nvtx: pl.DataFrame) -> pl.DataFrame:
     )
     ranges = (
         nvtx.filter(
-            pl.col("eventType").is_in([PUSH_POP, START_END])
+            pl.col("eventType").is_in(RANGE_TYPES)
             & pl.col("end").is_not_null()
             & (pl.col("end") >= pl.col("start"))
         )
@@ -204,15 +216,35 @@ def _mpi(file: Columns, table: str, pool: pl.DataFrame) -> pl.DataFrame:
     return conform(ranges, RANGES)
 
 
-def _process_ranks(file: Columns, nvtx: pl.DataFrame) -> dict[int, int]:
-    """Ranks that the profiler's MPI trace states: table MPI_RANKS, or threads named so."""
-    named = nvtx.filter(pl.col("eventType") == THREAD_NAME).select(
-        process=pl.col("globalTid") // PROCESS,
-        rank=pl.col("text").str.extract(r"^MPI Rank (\d{1,9})$").cast(pl.Int64),
-    )
-    if file.has("MPI_RANKS", "globalTid", "rank"):
-        table = file.read("MPI_RANKS", ["globalTid", "rank"])
-        named = pl.concat(
-            [table.select(process=pl.col("globalTid") // PROCESS, rank="rank"), named]
+def _mpi_ranks(file: Columns) -> dict[int, int]:
+    """Process → rank by the table MPI_RANKS."""
+    if not file.has("MPI_RANKS", "globalTid", "rank"):
+        return {}
+    table = file.read("MPI_RANKS", ["globalTid", "rank"]).drop_nulls()
+    ranks = table.select(pl.col("globalTid") // PROCESS, "rank").unique("globalTid", keep="first")
+    return dict(ranks.iter_rows())
+
+
+def _told_by_threads(
+    file: Columns, nvtx: pl.DataFrame, pool: pl.DataFrame, pattern: str
+) -> dict[int, int]:
+    """Process → number in its threads' names, where all that have one agree.
+
+    Names given through NVTX stand in events of their own, and among the system's names.
+    """
+    names = nvtx.filter(pl.col("eventType") == THREAD_NAME).select("globalTid", "text")
+    if file.has("ThreadNames", "globalTid", "nameId"):
+        system = file.read("ThreadNames", ["globalTid", "nameId"]).join(
+            pool, left_on="nameId", right_on="textId"
         )
-    return dict(named.drop_nulls().unique("process", keep="first").iter_rows())
+        names = pl.concat([names, system.select("globalTid", text="string")])
+    told = (
+        names.select(
+            process=pl.col("globalTid") // PROCESS,
+            number=pl.col("text").str.extract(pattern).cast(pl.Int64),
+        )
+        .drop_nulls()
+        .unique()
+        .filter(pl.len().over("process") == 1)
+    )
+    return dict(told.iter_rows())

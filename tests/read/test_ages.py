@@ -134,45 +134,6 @@ def test_the_newest_export() -> None:
     assert 0 < trace.device_work["launch"].null_count() < 50, "launched before the capture began"
 
 
-def nccl_table(path: Path, hashes: str = "17000000000000000001") -> None:
-    """What NCCL tells of the all-reduces of a forged report."""
-    edit(
-        path,
-        'create table NCCL_GPU_OPERATIONS (start integer, "end" integer, globalTid integer, '
-        "commHash text, seqNumber integer, size integer)",
-    )
-    edit(
-        path,
-        "insert into NCCL_GPU_OPERATIONS select k.start + 10, k.end - 10, k.globalPid, ?, "
-        "row_number() over (order by k.start), 4096 from CUPTI_ACTIVITY_KIND_KERNEL k "
-        "join StringIds s on s.id = k.shortName where s.value like 'nccl%'",
-        hashes,
-    )
-
-
-@pytest.mark.parametrize("kind", ["sqlite", *READERS])
-def test_what_nccl_tells_of_its_kernels(report: Path, tmp_path: Path, kind: str) -> None:
-    nccl_table(report)
-    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out")
-    read = nsys_sqlite.read if kind == "sqlite" else READERS[kind]
-    is_nccl = pl.col("name").str.starts_with("nccl")
-    work = read(path).device_work
-    nccl, others = work.filter(is_nccl).sort("start"), work.filter(~is_nccl)
-    assert {*nccl["communicator"]} == {"17000000000000000001"}
-    assert nccl["sequence"].to_list() == list(range(1, nccl.height + 1))
-    assert {*nccl["bytes"]} == {4096}
-    assert others["communicator"].null_count() == others.height
-    assert others.filter(kind="kernel")["bytes"].null_count() == others.filter(kind="kernel").height
-
-
-def test_a_group_of_operations_has_no_sequence_number(report: Path) -> None:
-    nccl_table(report)
-    edit(report, "insert into NCCL_GPU_OPERATIONS select * from NCCL_GPU_OPERATIONS")
-    nccl = nsys_sqlite.read(report).device_work.filter(pl.col("name").str.starts_with("nccl"))
-    assert nccl["sequence"].null_count() == nccl.height
-    assert {*nccl["bytes"]} == {8192}
-
-
 def graph_traced(report: Path) -> Path:
     """Each forward kernel launch as one graph, traced as a whole."""
     edit(

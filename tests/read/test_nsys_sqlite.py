@@ -165,3 +165,24 @@ def test_nothing_is_written_beside_the_report(report: Path) -> None:
     before = {path.name for path in report.parent.iterdir()}
     nsys_sqlite.read(report)
     assert {path.name for path in report.parent.iterdir()} == before
+
+
+def test_the_names_of_jaxs_threads_tell_its_processes(report: Path) -> None:
+    """As XLA writes them: one thread a device, of the slice first and of the partition now."""
+    process = 1 << 48 | 77 << 24
+    for device, last in enumerate(("slice=0", "partition=1")):
+        name = f"XlaLauncher:#global={8 + device},local={device},process=3,{last}#"
+        edit(report, "insert into StringIds values (?, ?)", 9_000_000 + device, name)
+        edit(
+            report,
+            "insert into ThreadNames (nameId, priority, globalTid) values (?, 20, ?)",
+            *(9_000_000 + device, process | 100 + device),
+        )
+    assert nsys_sqlite.read(report).jax_processes == {process >> 24: 3}
+    edit(
+        report,
+        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) values "
+        "(0, 39, 'XlaLauncher:#global=0,local=0,process=4,slice=0#', ?, 0)",
+        process | 102,
+    )
+    assert nsys_sqlite.read(report).jax_processes == {}
