@@ -161,7 +161,12 @@ def _iterations(
     if options.iteration == "auto":
         nothing = (named.clear(), trace.device_work.clear())
         steps = {
-            process: find_steps(by_process.get(process, nothing[0]), work.get(process, nothing[1]))
+            process: find_steps(
+                by_process.get(process, nothing[0]),
+                work.get(process, nothing[1]),
+                kernel_operation(),
+                trace.facts.duration_ns,
+            )
             for process in by_process | work
         }
         sure = {process: each for process, each in steps.items() if each.confidence >= SURE}

@@ -27,6 +27,12 @@ LEAST_GAP = 0.02
 LONG_PAUSE = 3
 """Pauses are of two kinds where the long ones last this many times as long as the short ones."""
 
+CLEARS = r"\bzero_grad\b"
+"""Names of ranges that clear gradients: the optimizer's, but at any place in a step."""
+
+READS = r"^aten::(item|_local_scalar_dense)$"
+"""Names of operators that wait for a result, which belongs to the step that ends."""
+
 NEVER = np.iinfo(np.int64).max
 
 
@@ -48,7 +54,9 @@ class _Process:
     work: pl.DataFrame  # of the training threads: start, end, host (launch), name, collective
 
 
-def find_steps(named: pl.DataFrame, device_work: pl.DataFrame) -> Steps:
+def find_steps(
+    named: pl.DataFrame, device_work: pl.DataFrame, duration_ns: int | None = None
+) -> Steps:
     """The steps of one process, from what its collectives, kernels or ranges repeat.
 
     A step ends where its last own event does, on the host: before the first loading or forward
@@ -58,6 +66,7 @@ def find_steps(named: pl.DataFrame, device_work: pl.DataFrame) -> Steps:
     Args:
         named: RANGES of the process with the columns of MEANINGS joined on.
         device_work: DEVICE_WORK of the process.
+        duration_ns: where the capture ends; a step that ends exactly there was cut.
     """
     process = _process(named, device_work)
     best = Steps(None, 0.0, "ranges")
@@ -72,7 +81,7 @@ def find_steps(named: pl.DataFrame, device_work: pl.DataFrame) -> Steps:
         ends = _step_ends(process, begins, hosts[order], names[order], period.length)
         if len(ends) <= LEAST_STEPS:
             continue
-        best = Steps(_found(process.thread, ends), period.match, source)
+        best = Steps(_found(process.thread, ends, duration_ns), period.match, source)
         if best.confidence >= SURE:
             break
     return best
@@ -99,17 +108,20 @@ def _streams(busiest: pl.DataFrame) -> pl.Series:
 
 
 def _training_thread(named: pl.DataFrame, launching: pl.Series) -> int:
-    """The thread with most ranges that mean something; a process's first thread where equal."""
-    matters = pl.col("means").is_in([*PHASES, "collective"])
+    """The thread with most phases, else collectives; a process's first thread where equal.
+
+    Autograd's thread may have most collectives: it launches the reductions of gradients.
+    """
     ranked = (
         named.group_by("thread")
         .agg(
-            means=matters.sum(),
+            phases=pl.col("means").is_in(PHASES).sum(),
+            collectives=(pl.col("means") == "collective").sum(),
             first=(pl.col("thread") % 2**24 == pl.col("process") % 2**24).any(),
             launches=pl.col("thread").is_in(launching.implode()).any(),
             rows=pl.len(),
         )
-        .sort("means", "first", "launches", "rows", "thread", descending=True)
+        .sort("phases", "collectives", "first", "launches", "rows", "thread", descending=True)
     )
     threads = [*ranked["thread"], *launching.sort()]
     return int(threads[0])
@@ -183,37 +195,65 @@ def _after_the_last_collective(work: pl.DataFrame, anchors: Times) -> Times:
 
 
 def _after_the_optimizer(process: _Process, anchors: Times) -> Times:
-    """Starts of the first loading or forward range after each optimizer's (else backward's).
+    """What comes first after each optimizer's ranges (else backward's) and what trails them.
 
-    Where that was preceded by a long pause and a launch (an unnamed fetch, and the copy of what
-    it fetched), the launch.
+    Next come loading or forward, by name; where operators precede these (an unnamed fetch), or
+    nothing names them, it is the first range after the optimizer, the collectives and the reading
+    of results. Where that was preceded by a long pause and a launch (an unnamed fetch, and the
+    copy of what it fetched), the launch.
     """
-    phases = process.ranges.filter(
-        pl.col("means").is_in(["load", "forward", "backward", "optimizer"])
-    )
-    last = "optimizer" if (phases["means"] == "optimizer").any() else "backward"
-    starts = (
-        phases.with_columns(
-            closed=(pl.col("means") == last).cum_sum(),
-            backward=(pl.col("means") == "backward").cum_sum(),
-            until=pl.when(pl.col("means") == last).then("end").forward_fill(),
-        )
-        .filter(
-            pl.col("means").is_in(["load", "forward"]),
-            pl.col("closed") > 0,
-            pl.col("backward") > 0,
-        )
-        .unique("closed", keep="first", maintain_order=True)
-        .unique("backward", keep="first", maintain_order=True)
-    )
-    begins, closed = starts["start"].to_numpy(), starts["until"].to_numpy()
-    if not _one_each(begins, anchors) or process.work.is_empty():
+    ranges = process.ranges.filter(~pl.col("name").str.contains(CLEARS))
+    means = pl.col("means")
+    phases = ranges.filter(means.is_in(["load", "forward", "backward", "optimizer"]))
+    present = {*phases["means"]}
+    last = "optimizer" if "optimizer" in present else "backward"
+    closers = phases.filter(means == last)
+    if closers.is_empty():
+        return np.zeros(0, dtype=np.int64)
+    following = phases.with_columns(
+        closed=(means == last).cum_sum(),
+        # validation has a forward of its own, and no backward
+        backward=(means == ("backward" if "backward" in present else last)).cum_sum(),
+        until=pl.when(means == last).then("end").forward_fill(),
+    ).filter(pl.col("closed") > 0, pl.col("backward") > 0)
+    if present & {"load", "forward"}:
+        following = following.filter(means.is_in(["load", "forward"]))
+        following = following.unique("closed", keep="first", maintain_order=True)
+        following = following.unique("backward", keep="first", maintain_order=True)
+        begins, closed = following["start"].to_numpy(), following["until"].to_numpy()
+    else:
+        begins, closed = closers["start"].to_numpy()[1:], closers["end"].to_numpy()[:-1]
+    if not _one_each(begins, anchors):
+        return begins
+    begins = _after_what_trails(ranges, closed, begins)
+    if process.work.is_empty():
+        final = int(closers["end"].to_numpy().max())
+        if final > begins[-1]:
+            begins = np.append(begins, _after_as_much(ranges, np.append(closed, final), begins))
         return begins
     hosts: Times = np.unique(process.work["host"].to_numpy())
     step = float(np.median(np.diff(begins)))
     paused = hosts[hosts - _last_before(process, hosts) >= LEAST_GAP * step]
     earlier = np.searchsorted(paused, closed)
     return np.asarray(np.minimum(begins, np.append(paused, NEVER)[earlier]))
+
+
+def _after_what_trails(ranges: pl.DataFrame, closed: Times, begins: Times) -> Times:
+    """Starts of the first ranges that belong to the next step, each in [closed, begins]."""
+    trails = (pl.col("means") == "collective") | pl.col("name").str.contains(READS)
+    ends = np.sort(ranges.filter(trails)["end"].to_numpy())
+    until = np.maximum(closed, _latest(ends, begins))
+    starts = np.append(ranges["start"].to_numpy(), NEVER)
+    return np.asarray(np.minimum(begins, starts[np.searchsorted(starts, until)]))
+
+
+def _after_as_much(ranges: pl.DataFrame, closed: Times, begins: Times) -> int:
+    """When as many ranges have followed the last one of `closed` as follow it in other steps."""
+    outer = _outermost(ranges)
+    starts, ends = outer["start"].to_numpy(), outer["end"].to_numpy()
+    after = np.searchsorted(starts, closed)
+    usual = int(np.median(np.searchsorted(starts, begins) - after[:-1]))
+    return int(max([closed[-1], *ends[after[-1] : after[-1] + usual]]))
 
 
 def _outermost(ranges: pl.DataFrame) -> pl.DataFrame:
@@ -307,13 +347,13 @@ def _latest(moments: Times, before: Times, strictly: bool = False) -> Times:
     return np.where(index >= 0, moments[np.maximum(index, 0)], -1)
 
 
-def _found(thread: int, ends: Times) -> Found:
+def _found(thread: int, ends: Times, duration_ns: int | None) -> Found:
     frame = pl.DataFrame({"start": ends[:-1], "end": ends[1:]}).with_columns(
         iteration=pl.int_range(pl.len()),
         number=pl.int_range(pl.len()),
         epoch=0,
         window_start="start",
         window_end="end",
-        complete=True,
+        complete=pl.lit(True) if duration_ns is None else pl.col("end") != duration_ns,
     )
     return Found(conform(frame, ITERATIONS), thread, numbered=False, row=AUTO)
