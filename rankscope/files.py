@@ -14,6 +14,7 @@ def check_writable(target: Path) -> None:
     Raises:
         UsageError: a file cannot be written there.
     """
+    target = _meant(target)
     if target.is_dir():
         raise _unwritable(target, "it is a folder")
     if not target.parent.is_dir():
@@ -25,10 +26,13 @@ def check_writable(target: Path) -> None:
 def write_whole(target: Path, content: bytes) -> None:
     """Put `content` where `target` says; until all of it is written, what was there stays.
 
+    A link stays one: what it points to is written.
+
     Raises:
         UsageError: it cannot be written there.
     """
     check_writable(target)
+    target = _meant(target)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         try:
@@ -38,6 +42,14 @@ def write_whole(target: Path, content: bytes) -> None:
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(target, str(error.strerror)) from error
+
+
+def _meant(target: Path) -> Path:
+    """The file that a path means, behind all links."""
+    try:
+        return target.resolve() if target.is_symlink() else target
+    except (OSError, RuntimeError) as error:  # links in a circle, as Pythons differ in saying
+        raise _unwritable(target, "its link leads nowhere") from error
 
 
 def _unwritable(target: Path, why: str) -> UsageError:

@@ -25,10 +25,14 @@ def missing_ranks(missing: tuple[int, ...], world_size: int | None, present: int
     """Ranks of the job without a report."""
     world = world_size or present + len(missing)
     least = "" if world_size else "at least "
+    unknown = (
+        "there is no other rank to compare this one with, and waits are unknown"
+        if present == 1
+        else "waits are unknown, and the slowest may be among them"
+    )
     return Problem(
         "missing-ranks",
-        f"{len(missing)} of {least}{world} ranks have no report ({listed(missing)}): waits are "
-        "unknown, and the slowest may be among them",
+        f"{len(missing)} of {least}{world} ranks have no report ({listed(missing)}): {unknown}",
         missing,
     )
 

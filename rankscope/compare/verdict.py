@@ -156,7 +156,8 @@ def _accusation(
             who(ranks, evidence.hosts, hosts), len(hosts or ranks), found, iterations, count, cause,
             share, excess, typical, inside, gain, total, evidence.metric,
         ) + rest + _reserve(evidence),
-        next="open its report beside a normal one: rankscope pick-reports",
+        next=f"open {'its report' if len(ranks) == 1 else 'their reports'} beside a normal one: "
+        "rankscope pick-reports",
         since=found.since,
         interval=interval(chosen["excess_ns"] / typical) if typical else None,
         findings=why,

@@ -273,6 +273,20 @@ def test_rows_by_kernel(cli: Cli, stored: Callable[..., Stored]) -> None:
     assert len(list(csv.DictReader(io.StringIO(table)))) == len(rows)
 
 
+@pytest.mark.parametrize(("by", "what"), [("kernel", "GPU"), ("collective", "collectives")])
+def test_a_table_without_rows_says_why(
+    cli: Cli, stored: Callable[..., Stored], by: str, what: str
+) -> None:
+    job = stored("host_only", ranks=1)
+    for output in ("table", "markdown", "csv", "json"):
+        told = cli("imbalance", "--db", job.db, "--by", by, "--format", output)
+        said = told.out if output in ("table", "markdown") else told.err
+        assert what in said
+        assert "rankscope capture" in " ".join(said.split())
+    warnings = " ".join(told.err.split())
+    assert "no other rank to compare" not in warnings, "the job is of one rank"
+
+
 def test_iterations_are_clustered(cli: Cli, sample: Stored) -> None:
     rows = document(cli, sample, "--by", "iteration")["iterations"]
     told = {row["iteration"]: row["cluster"] for row in rows}

@@ -36,6 +36,7 @@ def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
 def test_the_slow_worker_without_roles(stored: Callable[..., Stored]) -> None:
     verdict = stored("pipeline", ranks=8, iterations=16).analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (6,), "forward")
+    assert verdict.next.startswith("open its report beside a normal one")
 
 
 @pytest.mark.parametrize("roles", [ROLES, None])
@@ -64,6 +65,7 @@ def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored]) ->
     verdict = stored("slow_host", ranks=16).analysis().verdict
     assert (verdict.kind, verdict.cause) == ("persistent", "load")
     assert (verdict.hosts, verdict.ranks) == (("node1",), (4, 5, 6, 7))
+    assert verdict.next.startswith("open their reports beside a normal one")
     assert verdict.sentence.startswith("Host node1 (ranks 4, 5, 6, 7) is slow")
 
 

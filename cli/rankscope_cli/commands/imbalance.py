@@ -36,6 +36,20 @@ if TYPE_CHECKING:
     from rankscope.records import Imbalance
     from rankscope.render.layout import Table
 
+WHY_EMPTY = {
+    By.KERNEL: (
+        "No kernels to show: the reports hold no work of the GPU",
+        "record it, as rankscope capture does (nsys --trace=cuda,nvtx); what the host does shows "
+        "--by phase",
+    ),
+    By.COLLECTIVE: (
+        "No collectives to show: none was found in several ranks' reports",
+        "record them on every rank, as rankscope capture does; rankscope check says what is "
+        "missing",
+    ),
+}
+"""Tables that may have no rows → why, and what to do."""
+
 
 def imbalance(
     db: Db = Path("rankscope.duckdb"),
@@ -83,6 +97,8 @@ def imbalance(
     analysis = run.analysis(looking(iter_range, clock, statistic, include_warmup, roles))
     result = analysis.imbalance(check_metrics(metric or []) or None)
     frame = _rows(analysis, result, by)
+    if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
+        console.say(f"rankscope: {'; '.join(WHY_EMPTY[by])}", quiet)
     if output is Format.JSON:
         _write_json(db, analysis, result, frame)
     elif output is Format.CSV:
@@ -165,7 +181,8 @@ def _write_tables(
     elif by is By.ITERATION:
         shown = [tables.iterations_table(result, metric[0] if metric else "work")]
     else:
-        shown = [frames.by_table(by.value, frame)]
+        empty = frame.is_empty() and by in WHY_EMPTY
+        shown = [] if empty else [frames.by_table(by.value, frame)]
     lines = [
         result.verdict.sentence,
         f"Next: {result.verdict.next}.",
@@ -177,6 +194,7 @@ def _write_tables(
     if result.efficiency is not None:
         lines.append(tables.efficiency_line(result.efficiency))
     if output is Format.MARKDOWN:
+        lines += [] if shown else ["; ".join(WHY_EMPTY[by]) + "."]
         console.write("\n\n".join([*lines, *map(formats.markdown, shown)]))
         return
     console.headline(lines[0])
@@ -185,6 +203,9 @@ def _write_tables(
     for table in shown:
         console.write("")
         console.show(table, every)
+    if not shown:
+        console.write("")
+        console.remark(*WHY_EMPTY[by])
 
 
 def _gate(result: Imbalance, limit: float) -> None:
