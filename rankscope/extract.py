@@ -194,7 +194,8 @@ def _found_steps(steps: Steps, rank: int) -> Problem:
     return Problem(
         "steps-found",
         f"iterations are steps found in the {steps.source}, where {steps.confidence:.0%} of a step "
-        "recurs in the next; ranges around them are surer",
+        "recurs in the next; each ends with its last event, or in the pause that follows: ranges "
+        "around them would tell",
         (rank,),
     )
 

@@ -59,9 +59,10 @@ def find_steps(
 ) -> Steps:
     """The steps of one process, from what its collectives, kernels or ranges repeat.
 
-    A step ends where its last own event does, on the host: before the first loading or forward
-    range after the optimizer, where ranges say so; else before the longest pause; else with the
-    collective after which none comes for longest. All of these mean the same on every rank.
+    A step ends where its last own event does, on the host: after the optimizer and what trails
+    it, where ranges say so; else before the longest pause; else with the collective after which
+    none comes for longest. All of these mean the same on every rank. Where in the pause before the
+    next event a range around the step would have ended, no event tells.
 
     Args:
         named: RANGES of the process with the columns of MEANINGS joined on.
@@ -121,10 +122,14 @@ def _training_thread(named: pl.DataFrame, launching: pl.Series) -> int:
             launches=pl.col("thread").is_in(launching.implode()).any(),
             rows=pl.len(),
         )
+        .filter(  # a helper's ranges, where the training threads have none, are no training
+            (pl.col("phases") + pl.col("collectives") > 0)
+            | pl.any_horizontal("first", "launches", pl.lit(launching.is_empty()))
+        )
         .sort("phases", "collectives", "first", "launches", "rows", "thread", descending=True)
     )
     threads = [*ranked["thread"], *launching.sort()]
-    return int(threads[0])
+    return int(threads[0]) if threads else 0
 
 
 def _sequences(process: _Process) -> list[tuple[str, pl.DataFrame]]:

@@ -8,11 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import rankscope
 from rankscope.errors import NoIterations
+from rankscope.read import kineto, nsys_sqlite
+from rankscope.records import ShapingOptions, Trace
+from rankscope.segment import find_steps
 from rankscope.segment.period import find_period
+from rankscope.vocabulary import kernel_operation, vocabulary
 from tests.forge import Markers, forge, scene
 from tests.support import SHARED, Forged, Result, Stored, captured, edit, unpacked
 
@@ -46,12 +51,23 @@ def assert_same_borders(found: rankscope.Run, marked: rankscope.Run, steps: int)
         assert len(own) == steps, rank
 
 
+def assert_in_the_pause(trace: Trace, found: list[int], marked: list[int]) -> None:
+    """Every marked step ends between the found end and the next event: no event tells more."""
+    phases = trace.ranges.filter(pl.col("name").str.contains("(?i)load|forward"))
+    main = trace.ranges.filter(pl.col("thread") == phases["thread"][0])
+    starts = np.append(main["start"].sort().to_numpy(), np.iinfo(np.int64).max)
+    own, true = np.array(found), np.array(marked)
+    assert (own <= true).all()
+    assert (true <= starts[np.searchsorted(starts, own, side="right")]).all()
+
+
 @pytest.mark.parametrize(
     ("name", "bare"),
     [
         *((name, False) for name in ("plain", "load_between", "free_running", "host_only")),
         *((name, True) for name in ("buckets", "tensor_parallel", "trailing_all_gather")),
         *((name, True) for name in ("no_sync", "micro_batches", "cuda_graph", "no_launch_record")),
+        ("dali", True),
     ],
 )
 def test_forged_jobs(stored: Callable[..., Stored], tmp_path: Path, name: str, bare: bool) -> None:
@@ -80,7 +96,7 @@ def test_a_capture_that_starts_later_is_shifted(tmp_path: Path) -> None:
     assert (verdict.ranks, verdict.period) == ((0,), 7)
 
 
-@pytest.mark.parametrize("job", ["2022.4/ddp_a", "2023.4/ddp_a", "2022.4/mpi"])
+@pytest.mark.parametrize("job", ["2022.4/ddp_a", "2023.4/ddp_a", "2022.4/mpi", "2022.4/ddp_b"])
 def test_real_jobs(tmp_path: Path, job: str) -> None:
     phases = {"backward": "Compute"} if job.endswith("mpi") else {}
     reports = unpacked(captured(job), tmp_path / "reports")
@@ -98,9 +114,37 @@ def test_real_jobs(tmp_path: Path, job: str) -> None:
         for own, true in zip(ends(found)[rank], theirs, strict=True)
     ]
     assert np.quantile(off, 0.95) < WITHIN, "two cores for four ranks: some are switched out"
+    for report in reports.iterdir():
+        rank = int(report.stem.rpartition("_")[2])
+        assert_in_the_pause(nsys_sqlite.read(report), ends(found)[rank], ends(marked)[rank])
     verdict = found.imbalance().verdict
     assert (verdict.ranks, verdict.cause, verdict.period) == ((1,), "load", 7)
     assert verdict.iterations == (3, 10, 17, 24, 31, 38)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [("hta_2ranks_rank1_5steps.json.gz", 5), ("tb_resnet50_old_format.json.gz", 6)],
+)
+def test_real_traces_of_pytorch(tmp_path: Path, name: str, steps: int) -> None:
+    """Operators throughout: loading by name or not at all, and no phase but the optimizer."""
+    original = SHARED / "public/kineto" / name
+    if not original.exists():
+        pytest.skip(f"no public reports here: {original} is absent")
+    trace = kineto.read(original)
+    is_step = pl.col("name").str.starts_with("ProfilerStep#")
+    marked = trace.ranges.filter(is_step, domain="").unique("name").sort("start")["end"]
+    named = trace.ranges.filter(~is_step).join(
+        vocabulary(ShapingOptions()).meanings(trace.ranges),
+        on=["domain", "name"],
+        how="left",
+        nulls_equal=True,
+    )
+    found = find_steps(named, trace.device_work, kernel_operation()).found
+    assert found is not None
+    off = np.abs(found.frame["end"].to_numpy() - marked.to_numpy())
+    assert len(marked) == found.frame.height == steps
+    assert off.max() <= WITHIN * np.median(np.diff(marked.to_numpy()))
 
 
 def test_the_newest_export_without_any_step_ranges(tmp_path: Path) -> None:
