@@ -164,7 +164,6 @@ def _iterations(
             process: find_steps(
                 by_process.get(process, nothing[0]),
                 work.get(process, nothing[1]),
-                kernel_operation(),
                 trace.facts.duration_ns,
             )
             for process in by_process | work

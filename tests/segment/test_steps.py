@@ -17,7 +17,7 @@ from rankscope.read import kineto, nsys_sqlite
 from rankscope.records import ShapingOptions, Trace
 from rankscope.segment import find_steps
 from rankscope.segment.period import find_period
-from rankscope.vocabulary import kernel_operation, vocabulary
+from rankscope.vocabulary import vocabulary
 from tests.forge import Markers, forge, scene
 from tests.support import SHARED, Forged, Result, Stored, captured, edit, unpacked
 
@@ -140,7 +140,7 @@ def test_real_traces_of_pytorch(tmp_path: Path, name: str, steps: int) -> None:
         how="left",
         nulls_equal=True,
     )
-    found = find_steps(named, trace.device_work, kernel_operation()).found
+    found = find_steps(named, trace.device_work).found
     assert found is not None
     off = np.abs(found.frame["end"].to_numpy() - marked.to_numpy())
     assert len(marked) == found.frame.height == steps
