@@ -12,6 +12,7 @@ import polars as pl
 from rankscope.analysis import Analysis
 from rankscope.compare.change import Comparison, compare_runs
 from rankscope.compare.imbalance import scores
+from rankscope.compare.likeness import unlike
 from rankscope.compare.metrics import check_metrics
 from rankscope.discover import discover
 from rankscope.draw import View, draw, format_of, save
@@ -188,8 +189,9 @@ def diff_of(
     if len({analysis.clock[0] for analysis in analyses}) > 1:
         analyses = [run.analysis(replace(options, clock="host")) for run in (before, after)]
     old, new = analyses
-    compared = compare_runs(old.chosen, new.chosen, list(metrics or CHANGES), options.statistic)
-    return compared, old, new
+    signs = unlike(old.frames, new.frames, old.chosen, new.chosen)
+    names = list(metrics or CHANGES)
+    return compare_runs(old.chosen, new.chosen, names, options.statistic, signs), old, new
 
 
 def diff(
