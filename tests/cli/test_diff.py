@@ -97,6 +97,17 @@ def test_runs_without_a_common_rank(cli: Cli, slower: Pair, tmp_path: Path) -> N
     assert "Traceback" not in result.err
 
 
+def test_runs_of_different_jobs(cli: Cli, slower: Pair, stored: Callable[..., Stored]) -> None:
+    short = stored("short_steps", ranks=2, iterations=12)
+    result = cli("diff", slower[0], short.db, "--fail-above", 5, "--format", "json")
+    assert result.code == 3
+    told = json.loads(result.out)
+    assert told["sentence"].startswith("Inconclusive: these look like different jobs: 4 ranks → 2;")
+    assert "times as short" in told["sentence"]
+    assert {each["code"] for each in told["warnings"]} >= {"jobs-differ", "ranks-differ"}
+    assert not any(each["certain"] for each in [*told["metrics"], *told["ranks"]])
+
+
 @pytest.mark.parametrize("output", ["table", "markdown"])
 def test_what_changed_comes_first(cli: Cli, slower: Pair, output: str) -> None:
     result = cli("diff", *slower, "--format", output)

@@ -12,6 +12,9 @@ from rankscope.compare.change import Change, Comparison, compare_runs
 from tests.forge import scene, simulate
 from tests.support import MS
 
+EXTRA_MS = 4.6
+"""A tenth of an iteration."""
+
 METRICS = ["iteration", "work", "load", "forward", "backward", "optimizer", "other"]
 
 
@@ -43,14 +46,76 @@ def test_a_run_is_like_itself() -> None:
 
 
 def test_noise_is_not_told_as_change() -> None:
-    """The same job with other random numbers: ten pairs, of which few may seem to differ."""
-    runs = [measured(seed) for seed in range(5)]
-    certain = [
-        compare_runs(before, after, ["iteration"], "mean").iteration.certain
-        for before, after in combinations(runs, 2)
-    ]
-    assert len(certain) == 10
-    assert sum(certain) <= 2
+    """The same job with other random numbers and wandering speeds: nothing of it has changed."""
+    runs = [measured(seed, ranks=8, noise=0.03, walk=0.05) for seed in range(5)]
+    for before, after in combinations(runs, 2):
+        found = compare_runs(before, after, METRICS, "mean")
+        assert not any(each.certain for each in (*found.metrics, *found.ranks))
+
+
+@pytest.mark.parametrize("where", ["load", "forward", "backward", "optimizer"])
+def test_a_straggler_is_found_though_speeds_wander(where: str) -> None:
+    """A tenth of an iteration more on one rank, and nothing said of the others' work."""
+    before = measured(0, ranks=8, walk=0.05)
+    after = measured(1, name="planted", ranks=8, walk=0.05, where=where, rank=5, extra_ms=EXTRA_MS)
+    found = compare_runs(before, after, METRICS, "mean")
+    assert of(found, where, 5).certain
+    own = ("load", "forward", "backward", "optimizer")
+    assert {each.rank for each in found.ranks if each.certain and each.metric in own} == {5}
+
+
+def test_what_all_ranks_do_longer_is_found_though_speeds_wander() -> None:
+    before, after = (measured(seed, ranks=8, walk=0.05) for seed in range(2))
+    slower = after.with_columns(
+        (pl.col(f"{name}_ns") + round(EXTRA_MS * MS)).alias(f"{name}_ns")
+        for name in ("iteration", "work", "backward")
+    )
+    found = compare_runs(before, slower, METRICS, "mean")
+    assert found.iteration.certain
+    assert [each.metric for each in found.metrics if each.certain] == [
+        "iteration", "work", "backward",
+    ]  # fmt: skip
+
+
+def test_rare_iterations_are_noise() -> None:
+    """Four stalls in the one run, two in the other: so it may come with the same job."""
+    values = np.full((2, 4, 40), 100.0 * MS)
+    values[0, 2, [3, 13, 23, 33]] += 50 * MS
+    values[1, 2, [7, 27]] += 50 * MS
+    found = compare_runs(table(values[0]), table(values[1]), ["iteration"], "mean")
+    assert abs(of(found, "iteration", 2).change or 0) > 0.02
+    assert not any(each.certain for each in (*found.metrics, *found.ranks))
+
+
+def test_half_of_the_ranks_may_have_changed() -> None:
+    rng = np.random.default_rng(0)
+    before, after = 100 * MS * (1 + rng.normal(0, 0.01, (2, 8, 40)))
+    after[4:] *= 1.1
+    runs = [table(values).with_columns(work_ns="iteration_ns") for values in (before, after)]
+    found = compare_runs(*runs, ["work"], "mean")
+    assert [of(found, "work", rank).certain for rank in range(8)] == [False] * 4 + [True] * 4
+
+
+def test_runs_of_different_jobs_are_told_and_nothing_is_certain() -> None:
+    run = measured(0)
+    tenfold = run.with_columns(pl.col("^.*_ns$") * 10)
+    signs = ("iterations 10 times as long", "no kernel in common")
+    found = compare_runs(run, tenfold, METRICS, "mean", signs)
+    assert found.sentence == (
+        "Inconclusive: these look like different jobs: iterations 10 times as long; no kernel in "
+        "common."
+    )
+    assert [each.code for each in found.problems] == ["jobs-differ"]
+    assert not any(each.certain for each in (*found.metrics, *found.ranks))
+    assert found.iteration.change == pytest.approx(9), "numbers are given all the same"
+
+
+def test_one_sign_of_another_job_may_be_a_change() -> None:
+    run = measured(0)
+    tenfold = run.with_columns(pl.col("^.*_ns$") * 10)
+    found = compare_runs(run, tenfold, METRICS, "mean", ("iterations 10 times as long",))
+    assert [each.code for each in found.problems] == ["jobs-differ"]
+    assert found.iteration.certain
 
 
 @pytest.mark.parametrize("extra_ms", [4.0, 8.0])
@@ -149,10 +214,12 @@ def test_no_rank_in_common() -> None:
 
 def test_too_few_iterations() -> None:
     run = measured(0)
-    few = run.filter(pl.col("iteration") < 4)
-    found = compare_runs(run, few, METRICS, "mean")
-    assert found.sentence.startswith("Inconclusive")
-    assert [each.code for each in found.problems] == ["few-iterations"]
+    for count in (1, 3):
+        few = run.filter(pl.col("iteration") <= count)
+        found = compare_runs(run, few, METRICS, "mean")
+        assert found.sentence.startswith("Inconclusive")
+        assert [each.code for each in found.problems] == ["few-iterations"]
+        assert not any(each.certain for each in (*found.metrics, *found.ranks))
 
 
 def test_unknown_is_no_change() -> None:
