@@ -330,6 +330,7 @@ class Analysis:
             wait_error_ns=self._all_waits.error_ns,
             efficiency=compare_scores.efficiency(self.chosen),
             what_if=scenarios(self.replay, self.chosen, self.verdict, self.selection.numbers),
+            chained=bool((self.instances["members"] < self.frames.ranks.height).any()),
         )
 
     def _ranks(self, ranked: pl.DataFrame, names: list[str]) -> pl.DataFrame:

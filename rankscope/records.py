@@ -390,3 +390,4 @@ class Imbalance:
     wait_error_ns: int | None = None  # waits below it cannot be told from none
     efficiency: Efficiency | None = None  # where work is known
     what_if: pl.DataFrame | None = None  # kind, name, time_ns, gain_ns, gain; by replay
+    chained: bool = False  # some collectives are of some ranks: who comes last may have waited

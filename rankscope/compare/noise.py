@@ -64,8 +64,8 @@ def spread(values: Values) -> float:
     known = np.sort(values[~np.isnan(values)])
     if len(known) < FEW_RANKS:
         return 0.0
-    within = len(known) // 2
-    return float((known[within:] - known[:-within]).min()) / SHORTEST_HALF
+    reach = (len(known) + 1) // 2 - 1
+    return float((known[reach:] - known[:-reach]).min()) / SHORTEST_HALF
 
 
 def pooled(runs: tuple[Values, Values], statistic: str) -> float:

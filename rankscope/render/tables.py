@@ -169,6 +169,12 @@ def _before_after(each: Change) -> tuple[str, ...]:
     )
 
 
+def cost_note(result: Imbalance) -> str:
+    """What `cost` means: arrivals tell, not work, so that links of a chain may be victims."""
+    chain = "; it may itself have waited before, for a rank in another group: see work"
+    return "what others waited for it, in all" + (chain if result.chained else "")
+
+
 def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
     """A row per rank, most of the first known metric (else work) first."""
     names = metrics or [name for name in LEADING if f"{name}_ns" in result.ranks.columns]
@@ -201,7 +207,7 @@ def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
         drawn=frozenset((ABOVE, COURSE)),
         notes=(
             ("last", "share of collectives it came last to"),
-            ("cost", "what others waited for it, in all"),
+            ("cost", cost_note(result)),
             (ABOVE, f"{known[0]} over the median" if known else ""),
             (COURSE, f"{known[0]} from the first to the last" if known else ""),
         ),

@@ -315,3 +315,12 @@ def test_roles_from_a_file(cli: Cli, stored: Callable[..., Stored], tmp_path: Pa
     assert told["verdict"]["roles"] == ["stage 3"]
     table.write_text("rank,role\n0,a\n")
     cli("imbalance", "--db", job.db, "--roles", table).refused(2, table, "rank 1")
+
+
+def test_cost_is_said_to_go_by_arrivals_where_groups_are_nested(
+    cli: Cli, stored: Callable[..., Stored]
+) -> None:
+    chain = "it may itself have waited before"
+    nested = cli("imbalance", "--db", stored("tensor_parallel", ranks=4, iterations=12).db)
+    assert chain in " ".join(nested.out.split())
+    assert chain not in cli("imbalance", "--db", stored("plain").db).out

@@ -12,6 +12,7 @@ from rankscope.compare import groups
 from rankscope.compare.metrics import METRICS
 from rankscope.records import Imbalance, MetricSummary, RunFacts
 from rankscope.render.documents import Document
+from rankscope.render.tables import cost_note
 from rankscope.render.text import span
 
 SHARES = ("imbalance", "share")
@@ -103,8 +104,8 @@ def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
             "ranks",
             "Ranks",
             _known(ranks),
-            note=f"{_scores(result)}; cost: the others' waiting for it; gain: what mending it alone"
-            " would save",
+            note=f"{_scores(result)}; cost: {cost_note(result)}; gain: what mending it alone would"
+            " save",
             labels={"last_arriver_share": "came last", "work_z": "z of work"},
             sorted_by="work_ns",
         ),
