@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -18,6 +19,7 @@ EXTRA_MS = 4.6
 METRICS = ["iteration", "work", "load", "forward", "backward", "optimizer", "other"]
 
 
+@lru_cache
 def measured(
     seed: int, *, name: str = "plain", ranks: int = 4, **parameters: object
 ) -> pl.DataFrame:
@@ -47,7 +49,7 @@ def test_a_run_is_like_itself() -> None:
 
 def test_noise_is_not_told_as_change() -> None:
     """The same job with other random numbers and wandering speeds: nothing of it has changed."""
-    runs = [measured(seed, ranks=8, noise=0.03, walk=0.05) for seed in range(5)]
+    runs = [measured(seed, ranks=8, noise=0.03, walk=0.05) for seed in range(3)]
     for before, after in combinations(runs, 2):
         found = compare_runs(before, after, METRICS, "mean")
         assert not any(each.certain for each in (*found.metrics, *found.ranks))
@@ -56,7 +58,7 @@ def test_noise_is_not_told_as_change() -> None:
 @pytest.mark.parametrize("where", ["load", "forward", "backward", "optimizer"])
 def test_a_straggler_is_found_though_speeds_wander(where: str) -> None:
     """A tenth of an iteration more on one rank, and nothing said of the others' work."""
-    before = measured(0, ranks=8, walk=0.05)
+    before = measured(0, ranks=8, noise=0.03, walk=0.05)
     after = measured(1, name="planted", ranks=8, walk=0.05, where=where, rank=5, extra_ms=EXTRA_MS)
     found = compare_runs(before, after, METRICS, "mean")
     assert of(found, where, 5).certain
@@ -65,7 +67,7 @@ def test_a_straggler_is_found_though_speeds_wander(where: str) -> None:
 
 
 def test_what_all_ranks_do_longer_is_found_though_speeds_wander() -> None:
-    before, after = (measured(seed, ranks=8, walk=0.05) for seed in range(2))
+    before, after = (measured(seed, ranks=8, noise=0.03, walk=0.05) for seed in range(2))
     slower = after.with_columns(
         (pl.col(f"{name}_ns") + round(EXTRA_MS * MS)).alias(f"{name}_ns")
         for name in ("iteration", "work", "backward")
