@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.compare.flags import FEW_RANKS
+from rankscope.compare.flags import FEW_RANKS, ROBUST
 
 Values = NDArray[np.float64]
 
@@ -16,6 +16,9 @@ BLOCK = 5
 
 RESAMPLES = 200
 """Enough for a standard deviation: it errs by 5 %."""
+
+FAR_OUT = 3.0
+"""Standard deviations beyond which what a rank's halves differ by is its own affair."""
 
 SHORTEST_HALF = 1.349
 """Length of the shortest interval with half of a normal distribution, in standard deviations."""
@@ -77,9 +80,14 @@ def pooled(runs: tuple[Values, Values], statistic: str) -> float:
     Args:
         runs: two, of shape (ranks, iterations); nan where unknown.
     """
-    squares = [wander(values, statistic) ** 2 for values in runs]
-    known = [each[~np.isnan(each)] for each in squares]
-    return float(np.sqrt(sum(each.mean() for each in known if len(each))))
+    halves = [np.abs(wander(values, statistic)) for values in runs]
+    known = [each[~np.isnan(each)] for each in halves]
+    return float(np.sqrt(sum(_tamed(each).mean() for each in known if len(each))))
+
+
+def _tamed(halves: Values) -> Values:
+    """Squares of what halves differ by, those far out cut: one rank's stall is not all ranks'."""
+    return np.minimum(halves, FAR_OUT * ROBUST * np.median(halves)) ** 2
 
 
 def weight_of_slowest(work: Values) -> float:
