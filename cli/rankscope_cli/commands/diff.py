@@ -104,7 +104,7 @@ def _gate(result: Comparison, limit: float) -> None:
     if change.change is None or result.sentence.startswith("Inconclusive"):
         console.error(
             "--fail-above: whether iterations got slower cannot be told",
-            hint="profile more iterations of the same ranks",
+            hint="compare two runs of one job, of the same ranks, over more iterations",
         )
         raise typer.Exit(3)
     if change.change * 100 <= limit:
