@@ -57,3 +57,9 @@ def _unwritable(target: Path, why: str) -> UsageError:
         f"{target}: cannot be written ({why})",
         hint="name a file in a folder where you may write and there is room",
     )
+
+
+def cache_home() -> Path:
+    """Where rankscope keeps what can be made again: in `XDG_CACHE_HOME`, else in ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "rankscope"

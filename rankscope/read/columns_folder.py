@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,17 @@ class FolderColumns(ABC):
             + [_text(frame, name) for name in text or []]
             + [_bytes(frame, name) for name in raw or []]
         )
+
+    def pieces(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str] | None = None,
+        only: tuple[str, list[int]] | None = None,
+        raw: list[str] | None = None,
+    ) -> Iterator[pl.DataFrame]:
+        """What `read` gives, in one piece."""
+        yield self.read(table, integers, text, only, raw)
 
     @abstractmethod
     def _names(self, file: Path) -> list[str]:

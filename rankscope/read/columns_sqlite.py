@@ -1,23 +1,32 @@
 """Columns out of SQLite files, fast and without trusting what stands in them.
 
-The one place that knows which engine reads SQLite (ADBC's driver: columnar, streaming, and kept
-by the Arrow project). It infers a column's type from the first rows, so every column is asked for
-as an integer or as bytes, never null: text may hold NULs or bytes that are not UTF-8, and an
-integer column may hold anything.
+The one place that knows what reads SQLite: `sqlite_pages` where a file is large and plain, else
+ADBC's driver (columnar, streaming, and kept by the Arrow project), to the same frames. The driver
+infers a column's type from the first rows, so every column is asked for as an integer or as
+bytes, never null: text may hold NULs or bytes that are not UTF-8, and an integer column may hold
+anything.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.read.text import decoded
+from rankscope.read.text import decoded, undecoded
+from rankscope.read.wanted import Wanted
+
+if TYPE_CHECKING:
+    from rankscope.read.sqlite_pages import Layout
+
+LARGE_BYTES = 8 * 2**20
+"""Of a table: from this size on the compiled reader makes up for the time it takes to load."""
 
 MISSING = -(2**63)
 """Stands for NULL, and for anything but an integer, while integers travel; null in the frame."""
@@ -37,7 +46,8 @@ class SQLiteColumns:
         self._check_magic()
         # Without a journal beside it nobody is writing, and `immutable` spares file locks,
         # which shared file systems answer slowly or not at all.
-        quiet = not any(Path(f"{path}{end}").exists() for end in ("-wal", "-journal"))
+        self._quiet = quiet = not any(Path(f"{path}{end}").exists() for end in ("-wal", "-journal"))
+        self._layouts: dict[str, Layout] | None = None
         uri = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro{'&immutable=1' if quiet else ''}"
         import adbc_driver_sqlite.dbapi as adbc
 
@@ -92,35 +102,106 @@ class SQLiteColumns:
             only: an integer column, and the values of the rows to keep.
             raw: columns to read as Binary; empty ones are null.
         """
+        return pl.concat(self.pieces(table, integers, text, only, raw), rechunk=False)
+
+    def pieces(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str] | None = None,
+        only: tuple[str, list[int]] | None = None,
+        raw: list[str] | None = None,
+    ) -> Iterator[pl.DataFrame]:
+        """What `read` gives, piece by piece; at least one, which may be empty."""
         have = self._tables[table]
-        wanted = [
+        kinds = {
+            **dict.fromkeys(integers, pl.Int64),
+            **dict.fromkeys(text or [], pl.String),
+            **dict.fromkeys(raw or [], pl.Binary),
+        }
+        present = Wanted(
+            integers=[name for name in integers if name in have],
+            text=[name for name in text or [] if name in have],
+            raw=[name for name in raw or [] if name in have],
+            only=only,
+        )
+        for frame in self._pieces(table, present):
+            if have.issuperset(kinds):
+                yield frame
+                continue
+            yield frame.select(
+                pl.col(name) if name in have else pl.lit(None, kind).alias(name)
+                for name, kind in kinds.items()
+            )
+
+    def _pieces(self, table: str, wanted: Wanted) -> Iterator[pl.DataFrame]:
+        """Columns that are there; the library goes on where the pages turn out unusual."""
+        rows = 0
+        if self._quiet and self._bytes >= LARGE_BYTES:
+            from rankscope.read.sqlite_pages import Unusual
+
+            try:
+                for frame in self._from_pages(table, wanted):
+                    yield frame
+                    rows += frame.height
+            except Unusual:
+                pass
+            else:
+                return
+        yield self._from_library(table, wanted).slice(rows)
+
+    def _from_pages(self, table: str, wanted: Wanted) -> Iterator[pl.DataFrame]:
+        """Columns that are there; raises `Unusual` where the library has to read them."""
+        from rankscope.read.sqlite_pages import PagedFile, Unusual
+
+        if self._layouts is None:
+            self._layouts = self._read_layouts()
+        if table not in self._layouts:
+            raise Unusual
+        with PagedFile(self.path) as file:
+            yield from file.pieces(self._layouts[table], wanted, LARGE_BYTES)
+
+    def _read_layouts(self) -> dict[str, Layout]:
+        """Layouts of the tables without an index: one may change what SQLite reads in which order.
+
+        Raises `UnreadableReport`.
+        """
+        from rankscope.read.sqlite_pages import Layout
+
+        frame = self._query(
+            "select cast(m.name as blob) as t, cast(p.name as blob) as c, m.rootpage, p.cid, "
+            "cast(p.type as blob) as declared, p.pk, p.dflt_value is not null as filled, "
+            "p.hidden from sqlite_master m, pragma_table_xinfo(m.name) p where m.type = 'table' "
+            "and not exists (select 1 from sqlite_master i where i.type = 'index' "
+            "and i.tbl_name = m.name collate nocase)"
+        )
+        layouts: dict[str, Layout] = {}
+        parts = frame.with_columns(
+            decoded(frame[name]).fill_null("") for name in ("t", "c", "declared")
+        )
+        for (table,), columns in parts.partition_by("t", as_dict=True).items():
+            if columns["hidden"].max() == 0 and columns["rootpage"].n_unique() == 1:
+                layouts[str(table)] = Layout.of(columns)
+        return layouts
+
+    def _from_library(self, table: str, wanted: Wanted) -> pl.DataFrame:
+        """Columns that are there."""
+        columns = [
             f'iif(typeof("{name}") = \'integer\', "{name}", {MISSING}) as "{name}"'
-            for name in integers
-            if name in have
+            for name in wanted.integers
         ] + [
             f'coalesce(cast("{name}" as blob), x\'\') as "{name}"'
-            for name in [*(text or []), *(raw or [])]
-            if name in have
+            for name in [*wanted.text, *wanted.raw]
         ]
         condition = ""
-        if only is not None:
-            condition = f' where "{only[0]}" in ({", ".join(map(str, only[1]))})'
-        frame = self._query(f'select {", ".join(wanted)} from "{table}"{condition}')
+        if wanted.only is not None:
+            name, values = wanted.only
+            condition = f' where "{name}" in ({", ".join(map(str, values))})'
+        frame = self._query(f'select {", ".join(columns)} from "{table}"{condition}')
         return frame.select(
-            *(
-                pl.col(name).cast(pl.Int64).replace(MISSING, None)
-                if name in have
-                else pl.lit(None, pl.Int64).alias(name)
-                for name in integers
-            ),
-            *(
-                decoded(frame[name]) if name in have else pl.lit(None, pl.String).alias(name)
-                for name in text or []
-            ),
-            *(
-                _bytes(frame[name]) if name in have else pl.lit(None, pl.Binary).alias(name)
-                for name in raw or []
-            ),
+            *(pl.col(name).cast(pl.Int64).replace(MISSING, None) for name in wanted.integers),
+            *(decoded(frame[name]) for name in wanted.text),
+            *(undecoded(frame[name]) for name in wanted.raw),
         )
 
     def _read_tables(self) -> dict[str, frozenset[str]]:
@@ -151,7 +232,7 @@ class SQLiteColumns:
         try:
             with self.path.open("rb") as file:
                 head = file.read(HEADER_BYTES)
-                size = os.fstat(file.fileno()).st_size
+                self._bytes = size = os.fstat(file.fileno()).st_size
         except OSError as error:
             raise UnreadableReport(
                 f"{self.path}: cannot be read ({error.strerror})", hint="check its permissions"
@@ -170,12 +251,6 @@ class SQLiteColumns:
         text = str(error)
         reason = "is damaged or truncated" if "malformed" in text else "cannot be read as SQLite"
         return UnreadableReport(f"{self.path}: {reason}", hint=HINT)
-
-
-def _bytes(column: pl.Series) -> pl.Series:
-    if column.is_empty():  # the engine had nothing to infer its type from
-        return pl.Series(column.name, [], dtype=pl.Binary)
-    return column.set(column.bin.size() == 0, None)
 
 
 def _stated_size(header: bytes) -> int:

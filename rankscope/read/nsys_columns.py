@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -39,6 +40,16 @@ class Columns(Protocol):
         `only` keeps the rows whose integer column has one of the values.
         """
 
+    def pieces(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str] | None = None,
+        only: tuple[str, list[int]] | None = None,
+        raw: list[str] | None = None,
+    ) -> Iterator[pl.DataFrame]:
+        """What `read` gives, piece by piece where the format can; at least one piece."""
+
 
 def require(file: Columns, table: str, *columns: str) -> None:
     """Raises where a table that is there is not as nsys writes it."""
@@ -55,3 +66,17 @@ def strings(file: Columns) -> pl.DataFrame:
         return pl.DataFrame(schema={"textId": pl.Int64, "string": pl.String})
     pool = file.read("StringIds", ["id"], ["value"])
     return pool.rename({"id": "textId", "value": "string"})
+
+
+def in_order(parts: list[pl.DataFrame], start: str = "start") -> pl.DataFrame:
+    """The rows of all `parts` by their start; takes the columns out of `parts` one by one.
+
+    So it needs room for a column more than the frame, where sorting would need it twice.
+    """
+    order = pl.concat([part[start] for part in parts]).arg_sort()
+    return pl.DataFrame(
+        [
+            pl.concat([part.drop_in_place(name) for part in parts]).gather(order)
+            for name in parts[0].columns
+        ]
+    )

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.read.nsys_columns import PROCESS, Columns, require
+from rankscope.read.nsys_columns import PROCESS, Columns, in_order, require
+from rankscope.read.nsys_launches import launches_of
 from rankscope.read.nsys_nccl import with_nccl
 from rankscope.schema import DEVICE_WORK, conform, empty
 
@@ -17,8 +18,6 @@ DEVICE_TABLES = {
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "graph",
 }
 """Tables of device work → its kind; graphs traced as a whole are a row each, without names."""
-
-LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,51 +45,40 @@ def device_work(file: Columns, pool: pl.DataFrame) -> DeviceWork:
         require(file, table, *columns)
     if not tables:
         return DeviceWork(empty(DEVICE_WORK))
-    every = pl.concat(
-        file.read(table, columns + extra).with_columns(kind=pl.lit(DEVICE_TABLES[table]))
-        for table in tables
-    )
-    work = every.drop_nulls(["start", "end", "streamId", "globalPid"]).filter(
-        pl.col("end") >= pl.col("start")
-    )
-    broken = every.height - work.height
-    work = work.with_columns(process=pl.col("globalPid") // PROCESS)
-    launches, read = _launches(file, work)
     names = pool.rename({"textId": "nameId", "string": "name"})
-    work = (
-        work.lazy()
-        .join(launches.lazy(), on=["process", "correlationId"], how="left")
-        .with_columns(nameId=pl.coalesce("shortName", "demangledName"))
-        .join(names.lazy(), on="nameId", how="left")
-        .with_columns(
-            pl.col("name").fill_null(""),
-            device="deviceId",
-            # a stream number is unique within its context only
-            stream=pl.col("contextId").fill_null(0) * 2**32 + pl.col("streamId"),
-            graph=(pl.col("graphNodeId").fill_null(0) != 0) | (pl.col("kind") == "graph"),
-            grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
-        )
-        .sort("start")
-        .collect()
-    )
-    described, unread = with_nccl(file, conform(work, DEVICE_WORK), pool)
+    parts: list[pl.DataFrame] = []
+    broken = 0
+    for table in tables:
+        for piece in file.pieces(table, columns + extra):
+            whole = piece.drop_nulls(["start", "end", "streamId", "globalPid"]).filter(
+                pl.col("end") >= pl.col("start")
+            )
+            broken += piece.height - whole.height
+            parts.append(_operations(whole, DEVICE_TABLES[table], names))
+    work = in_order(parts)
+    launches, read = launches_of(file, work.select("process", "correlationId"))
+    work = conform(work.hstack(launches), DEVICE_WORK)
+    described, unread = with_nccl(file, work, pool)
     return DeviceWork(described, read, broken, unread)
 
 
-def _launches(file: Columns, work: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """Start and thread of the API call that launched each operation of `work`."""
-    columns = ["start", "globalTid", "correlationId"]
-    if not file.has(LAUNCHES, *columns):
-        schema = ["process", "correlationId", "launch", "launch_thread"]
-        return pl.DataFrame(schema=dict.fromkeys(schema, pl.Int64)), 0
-    calls = file.read(LAUNCHES, columns).drop_nulls()
-    launches = (
-        calls.lazy()
-        .with_columns(process=pl.col("globalTid") // PROCESS)
-        .join(work.lazy(), on=["process", "correlationId"], how="semi")
-        .sort("start")
-        .unique(["process", "correlationId"], keep="first", maintain_order=True)
-        .rename({"start": "launch", "globalTid": "launch_thread"})
-        .collect()
+def _operations(rows: pl.DataFrame, kind: str, names: pl.DataFrame) -> pl.DataFrame:
+    """What DEVICE_WORK has of rows that are whole, and their correlation."""
+    return (
+        rows.with_columns(nameId=pl.coalesce("shortName", "demangledName"))
+        .join(names, on="nameId", how="left")
+        .select(
+            "start",
+            "end",
+            "correlationId",
+            "bytes",
+            pl.col("name").fill_null(""),
+            process=pl.col("globalPid") // PROCESS,
+            kind=pl.lit(kind),
+            device="deviceId",
+            # a stream number is unique within its context only
+            stream=pl.col("contextId").fill_null(0) * 2**32 + pl.col("streamId"),
+            graph=(pl.col("graphNodeId").fill_null(0) != 0) | (kind == "graph"),
+            grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
+        )
     )
-    return launches, calls.height

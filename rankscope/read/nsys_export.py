@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import RankscopeError, ToolError, UnreadableReport
+from rankscope.files import cache_home
 from rankscope.read.columns_sqlite import SQLiteColumns
 
 SOURCE = "source.json"
@@ -79,9 +80,8 @@ def find_nsys() -> str:
 
 
 def cache_folder() -> Path:
-    """Where exports are kept: `XDG_CACHE_HOME`, else ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "rankscope" / "exports"
+    """Where exports are kept."""
+    return cache_home() / "exports"
 
 
 def cache_bytes() -> int:

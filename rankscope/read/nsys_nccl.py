@@ -65,7 +65,7 @@ def with_nccl(
     }
     described = work.with_row_index("row")
     for facts in told.values():
-        if facts is not None:
+        if facts is not None and not facts.is_empty():
             described = (
                 described.join(facts, on="row", how="left", maintain_order="left", suffix="_told")
                 .with_columns(

@@ -54,16 +54,20 @@ def trace(file: Columns) -> Trace:
     pool = strings(file)
     nvtx, broken = _nvtx(file, pool)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
-    work = device_work(file, pool)
+    process_ranks = _told_by_threads(file, nvtx, pool, MPI_THREAD) | _mpi_ranks(file)
+    jax_processes = _told_by_threads(file, nvtx, pool, JAX_THREAD)
+    events = nvtx.height + sum(map(len, mpi))
     ranges = pl.concat([_ranges(nvtx), *mpi]).sort("start", "end", descending=[False, True])
+    del nvtx, mpi  # as large as the ranges, and no longer needed while the rest is read
+    work = device_work(file, pool)
     return Trace(
         facts=known,
         broken_rows=broken + work.broken,
         ranges=ranges,
         device_work=work.frame,
-        process_ranks=_told_by_threads(file, nvtx, pool, MPI_THREAD) | _mpi_ranks(file),
-        jax_processes=_told_by_threads(file, nvtx, pool, JAX_THREAD),
-        events=nvtx.height + sum(map(len, mpi)) + work.frame.height + work.launches,
+        process_ranks=process_ranks,
+        jax_processes=jax_processes,
+        events=events + work.frame.height + work.launches,
         unread=work.unread,
     )
 
@@ -136,66 +140,91 @@ def _nvtx(file: Columns, pool: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         return pl.DataFrame(schema=schema), 0
     require(file, "NVTX_EVENTS", "start", "end", "eventType", "globalTid")
     kinds = ("eventType", [*RANGE_TYPES, THREAD_NAME, DOMAIN])
-    events = file.read("NVTX_EVENTS", columns + payloads, ["text"], only=kinds)
-    whole = events.drop_nulls(["start", "globalTid"])
-    named = (
-        whole.join(pool, on="textId", how="left")
-        .with_columns(
-            text=pl.coalesce("text", "string"),
-            payload=pl.coalesce(_told(name) for name in payloads),
-            domainId=pl.col("domainId").fill_null(0),
+    broken = 0
+    parts: list[pl.DataFrame] = []
+    for piece in file.pieces("NVTX_EVENTS", columns + payloads, ["text"], only=kinds):
+        whole = piece.drop_nulls(["start", "globalTid"])
+        broken += piece.height - whole.height
+        # A payload column without a value, as most are, takes no room while the rest is read.
+        blank = [name for name in payloads if whole[name].null_count() == whole.height]
+        parts.append(
+            whole.drop(blank)
+            .join(pool, on="textId", how="left")
+            .with_columns(_plain_name(), domainId=pl.col("domainId").fill_null(0))
+            .drop("string", "textId")
         )
-        .drop("string", *payloads)
-    )
-    return named, events.height - whole.height
+    told = [name for name in payloads if any(_tells(part, name) for part in parts)]
+    return pl.concat(_with_payload(part, payloads, told) for part in parts), broken
 
 
-def _told(payload: str) -> pl.Expr:
-    """A payload column; null where it is 0 throughout, as the oldest exports write "none"."""
-    column = pl.col(payload)
-    return pl.when((column != 0).any()).then(column)
+def _tells(part: pl.DataFrame, payload: str) -> bool:
+    """Whether a payload column has a value: the oldest exports write 0 throughout for "none"."""
+    return payload in part.columns and bool((part[payload] != 0).any())
+
+
+def _with_payload(part: pl.DataFrame, payloads: list[str], told: list[str]) -> pl.DataFrame:
+    """Events with the first of the payload columns that tell something."""
+    values = [pl.col(name) for name in told if name in part.columns]
+    payload = pl.coalesce(*values, pl.lit(None, pl.Int64)).alias("payload")
+    return part.with_columns(payload).drop(payloads, strict=False)
 
 
 def _ranges(nvtx: pl.DataFrame) -> pl.DataFrame:
     """Push/pop and start/end ranges; domain numbers are private to a process."""
-    process = (pl.col("globalTid") // PROCESS).alias("process")
-    domains = (
-        nvtx.filter(pl.col("eventType") == DOMAIN)
-        .select(process, "domainId", domain="text")
-        .unique(["process", "domainId"], keep="first", maintain_order=True)
-    )
     ranges = (
-        nvtx.filter(
+        nvtx.lazy()
+        .filter(
             pl.col("eventType").is_in(RANGE_TYPES)
             & pl.col("end").is_not_null()
             & (pl.col("end") >= pl.col("start"))
         )
-        .with_columns(process, thread=pl.col("globalTid"), name=_plain_name())
-        .join(domains, on=["process", "domainId"], how="left")
+        .select(
+            "start",
+            "end",
+            "domainId",
+            "payload",
+            process=pl.col("globalTid") // PROCESS,
+            thread="globalTid",
+            name=pl.col("text").fill_null(""),
+        )
+        .collect()
     )
-    unnamed = pl.lit("")
-    if (ranges["domain"].is_null() & (ranges["domainId"] != 0)).any():
-        unnamed = _unnamed_domain()
-    return conform(ranges.with_columns(domain=pl.coalesce("domain", unnamed)), RANGES)
-
-
-def _unnamed_domain() -> pl.Expr:
-    """What a domain is whose creation came before the capture began: its names tell."""
     same = ["process", "domainId"]
+    domains = (
+        nvtx.filter(pl.col("eventType") == DOMAIN)
+        .select(process=pl.col("globalTid") // PROCESS, domainId="domainId", domain="text")
+        .unique(same, keep="first", maintain_order=True)
+    )
+    if domains.is_empty() and not (ranges["domainId"] != 0).any():
+        return conform(ranges.with_columns(domain=pl.lit("")), RANGES)
+    known = _unnamed_domains(ranges).join(domains, on=same, how="left")
+    domain = ranges.select(same).join(
+        known.select(*same, domain=pl.coalesce("domain", "told")),
+        on=same,
+        how="left",
+        maintain_order="left",
+    )
+    return conform(ranges.with_columns(domain["domain"]), RANGES)
+
+
+def _unnamed_domains(ranges: pl.DataFrame) -> pl.DataFrame:
+    """What each domain is where its creation came before the capture began: its names tell."""
     own = pl.col("domainId") != 0
-    return (
-        pl.when(own & pl.col("name").str.contains("^nccl[A-Z]").all().over(same))
+    return ranges.group_by("process", "domainId").agg(
+        told=pl.when(own.any() & pl.col("name").str.contains("^nccl[A-Z]").all())
         .then(pl.lit("NCCL"))
-        .when(own & pl.col("name").str.contains("^MPI_[A-Z]").all().over(same))
+        .when(own.any() & pl.col("name").str.contains("^MPI_[A-Z]").all())
         .then(pl.lit("MPI"))
         .otherwise(pl.lit(""))
     )
 
 
 def _plain_name() -> pl.Expr:
-    """Names without what torch's emit_nvtx makes unique about each call."""
+    """Texts of events; those of ranges without what torch's emit_nvtx makes unique to a call."""
     details = r", (seq|op_id|sizes|input_op_ids) = .*$"
-    return pl.col("text").fill_null("").str.replace(details, "")
+    text = pl.coalesce("text", "string")
+    named = pl.col("eventType").is_in(RANGE_TYPES)
+    return pl.when(named).then(text.str.replace(details, "")).otherwise(text).alias("text")
 
 
 def _mpi(file: Columns, table: str, pool: pl.DataFrame) -> pl.DataFrame:

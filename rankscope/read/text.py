@@ -16,3 +16,10 @@ def decoded(column: pl.Series) -> pl.Series:
         mended = [bytes(value).decode("utf-8", "replace") for value in distinct]
         text = column.replace_strict(distinct, mended, default=None, return_dtype=pl.String)
     return text.replace("", None)
+
+
+def undecoded(column: pl.Series) -> pl.Series:
+    """Bytes as Binary, none as null."""
+    if column.is_empty():  # engines that infer types had nothing to infer from
+        return pl.Series(column.name, [], dtype=pl.Binary)
+    return column.set(column.bin.size() == 0, None)

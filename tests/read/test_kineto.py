@@ -56,9 +56,7 @@ def call(start: float, correlation: int, name: str = "cudaLaunchKernel", **more:
     return {"ph": "X", "cat": "cuda_runtime", "name": name, **times, **host, **more}
 
 
-@pytest.mark.parametrize(
-    "name", ["buckets", "tensor_parallel", "no_launch_record", "cuda_graph"]
-)
+@pytest.mark.parametrize("name", ["buckets", "tensor_parallel", "no_launch_record", "cuda_graph"])
 def test_a_job_gives_the_same_numbers_in_both_formats(tmp_path: Path, name: str) -> None:
     job = scene(name, ranks=4, iterations=6)
     forge(job, tmp_path / "nsys")
