@@ -1,9 +1,10 @@
-"""Reports as large as wanted: `python -m tests.bench.reports MEGABYTES FOLDER`.
+"""Reports as large as wanted: `python -m tests.bench.reports MEGABYTES FOLDER [RANKS]`.
 
 A forged report of one rank is small; each of its kernels and API calls becomes many, and each
 kernel brings an operator's range as torch's emit_nvtx writes it, so that an iteration has about
 1,000 kernels, 1,500 calls and 1,000 ranges, like one of a real model. More megabytes are more
 iterations. The tables, the columns and the order of the rows are those of the forged report.
+Kernels of NCCL stay whole, and each has its range in NCCL's domain.
 """
 
 from __future__ import annotations
@@ -26,20 +27,37 @@ OPERATORS = ("aten::linear", "aten::addmm", "aten::layer_norm", "aten::gelu", "a
 
 def large_report(megabytes: float, path: Path) -> Path:
     """A report of one rank at `path`, of about so many megabytes."""
-    iterations = max(4, round(megabytes * ITERATIONS_PER_MB))
     with tempfile.TemporaryDirectory() as name:
-        forge(scene("plain", ranks=1, iterations=iterations), Path(name))
+        forge(scene("plain", ranks=1, iterations=_iterations(megabytes)), Path(name))
         [source] = Path(name).glob("*.sqlite")
-        path.unlink(missing_ok=True)
-        connection = sqlite3.connect(path)
-        try:
-            connection.execute("PRAGMA synchronous = OFF")
-            connection.execute("PRAGMA journal_mode = OFF")
-            connection.execute("ATTACH ? AS small", (str(source),))
-            with connection:
-                _fill(connection)
-        finally:
-            connection.close()
+        return enlarge(source, path)
+
+
+def large_reports(megabytes: float, folder: Path, ranks: int) -> list[Path]:
+    """Reports of a job in rank order; the last rank's forward takes 8 ms longer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        forge(scene("planted", ranks=ranks, iterations=_iterations(megabytes)), Path(name))
+        files = [f"report_rank_{rank}.sqlite" for rank in range(ranks)]
+        return [enlarge(Path(name) / file, folder / file) for file in files]
+
+
+def _iterations(megabytes: float) -> int:
+    return max(4, round(megabytes * ITERATIONS_PER_MB))
+
+
+def enlarge(source: Path, path: Path) -> Path:
+    """A forged report with many kernels, calls and ranges for each of its own, at `path`."""
+    path.unlink(missing_ok=True)
+    connection = sqlite3.connect(path)
+    try:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("ATTACH ? AS small", (str(source),))
+        with connection:
+            _fill(connection)
+    finally:
+        connection.close()
     return path
 
 
@@ -50,41 +68,70 @@ def _fill(connection: sqlite3.Connection) -> None:
     for table, sql in tables:
         connection.execute(sql)
         columns = [row[1] for row in connection.execute(f"PRAGMA small.table_info({table})")]
-        if table in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"):
-            wanted = ", ".join(PARTED.get(column, f'"{column}"') for column in columns)
-            source = f"small.{table}, part ORDER BY 1"
+        wanted = ", ".join(f'"{column}"' for column in columns)
+        source = f"small.{table}"
+        if table == KERNELS:
+            wanted = ", ".join({**PARTED, "end": ENDED}.get(name, f'"{name}"') for name in columns)
+            source += f", part WHERE i = 0 OR NOT {OF_NCCL} ORDER BY 1"
+        elif table == CALLS:
+            wanted = ", ".join(PARTED.get(name, f'"{name}"') for name in columns)
+            source += ", part ORDER BY 1"
         elif table == "NVTX_EVENTS":
-            wanted = ", ".join(f'"{column}"' for column in columns)
-            operators = ", ".join(_of_operator(column) for column in columns)
-            source = (
-                f"small.{table} UNION ALL SELECT {operators} "
-                "FROM small.CUPTI_ACTIVITY_KIND_RUNTIME c, part "
-                "WHERE c.correlationId IN (SELECT correlationId "
-                "FROM small.CUPTI_ACTIVITY_KIND_KERNEL) ORDER BY 1"
-            )
-        else:
-            wanted, source = "*", f"small.{table}"
+            for values, rows in (
+                (OPERATOR, f"small.{CALLS} c, part WHERE {_launches('1')}"),
+                (COLLECTIVE, f"small.{CALLS} c WHERE {_launches(OF_NCCL)}"),
+                (DOMAIN, f"(SELECT globalTid FROM small.{CALLS} LIMIT 1)"),
+            ):
+                made = ", ".join(values.get(column, "NULL") for column in columns)
+                source += f" UNION ALL SELECT {made} FROM {rows}"
+            source += " ORDER BY 1"
         connection.execute(f"INSERT INTO {table} SELECT {wanted} FROM {source}")
 
+
+def _launches(which: str) -> str:
+    """Condition of the calls that launched some kernels."""
+    return f"c.correlationId IN (SELECT correlationId FROM small.{KERNELS} WHERE {which})"
+
+
+KERNELS, CALLS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+
+OF_NCCL = "(shortName IN (SELECT id FROM small.StringIds WHERE value LIKE 'nccl%'))"
 
 PARTED = {
     "start": f'"start" + ("end" - "start") * i / {TIMES}',
     "end": f'"start" + ("end" - "start") * (i + 1) / {TIMES}',
     "correlationId": f'"correlationId" * {TIMES} + i',
 }
+"""Columns of a part of a kernel or a call."""
 
+ENDED = f'CASE WHEN {OF_NCCL} THEN "end" ELSE {PARTED["end"]} END'
 
-def _of_operator(column: str) -> str:
-    names = " ".join(f"WHEN {i} THEN '{name}'" for i, name in enumerate(OPERATORS))
-    values = {
-        **{name: PARTED[name] for name in ("start", "end")},
-        "eventType": "59",
-        "text": f"CASE (c.rowid + i) % {len(OPERATORS)} {names} END "
-        f"|| ', seq = ' || (c.correlationId * {TIMES} + i)",
-        "globalTid": '"globalTid"',
-        "domainId": "0",
-    }
-    return values.get(column, "NULL")
+NAMES = " ".join(f"WHEN {i} THEN '{name}'" for i, name in enumerate(OPERATORS))
+
+OPERATOR = {
+    **{name: PARTED[name] for name in ("start", "end")},
+    "eventType": "59",
+    "text": f"CASE (c.rowid + i) % {len(OPERATORS)} {NAMES} END "
+    f"|| ', seq = ' || (c.correlationId * {TIMES} + i)",
+    "globalTid": "globalTid",
+    "domainId": "0",
+}
+"""Columns of an operator's range, one for each kernel's launch; others are null."""
+
+COLLECTIVE = {
+    **{name: f'"{name}"' for name in ("start", "end", "globalTid")},
+    "eventType": "59",
+    "text": "'ncclAllReduce'",
+    "domainId": "7",
+}
+
+DOMAIN = {
+    "start": "0",
+    "eventType": "75",
+    "text": "'NCCL'",
+    "globalTid": "globalTid",
+    "domainId": "7",
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -92,10 +139,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.reports", description=__doc__)
     parser.add_argument("megabytes", type=float)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("ranks", type=int, nargs="?", default=1)
     args = parser.parse_args(arguments)
-    args.folder.mkdir(parents=True, exist_ok=True)
-    path = large_report(args.megabytes, args.folder / f"report_{args.megabytes:g}MB_rank0.sqlite")
-    print(f"{path}: {path.stat().st_size / 1e6:,.0f} MB")
+    for path in large_reports(args.megabytes, args.folder, args.ranks):
+        print(f"{path}: {path.stat().st_size / 1e6:,.0f} MB")
     return 0
 
 

@@ -23,10 +23,9 @@ from typing import Any
 
 import rankscope
 from tests.bench.cases import ACCUSED, INNOCENT, Case, cases
+from tests.bench.tables import put
 from tests.forge import export, simulate
 
-README = Path(__file__).parents[1] / "README.md"
-BEGIN, END = "<!-- verdicts -->", "<!-- /verdicts -->"
 ROLES = any(field.name == "roles" for field in fields(rankscope.Options))
 
 Result = dict[str, Any]
@@ -154,16 +153,6 @@ def table(results: list[Result], command: str) -> str:
     return "\n".join(lines)
 
 
-def put(text: str, readme: Path) -> None:
-    """Replace what stands between the markers of a file; without markers, add them."""
-    page = readme.read_text("utf-8")
-    if BEGIN not in page:
-        page = f"{page.rstrip()}\n\n## Verdicts on forged jobs\n\n{BEGIN}\n{END}\n"
-    head, _, rest = page.partition(BEGIN)
-    tail = rest.partition(END)[2]
-    readme.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", "utf-8")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and give its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.verdicts", description=__doc__)
@@ -197,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
     if args.print or args.only:
         sys.stdout.write(text + "\n")
     else:
-        put(text, README)
+        put(text, "verdicts")
     return 0
 
 

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,67 +20,13 @@ from rankscope.errors import ToolError
 from rankscope.execute import map_reports
 from rankscope.records import ReportFile, ShapingOptions
 from rankscope.store import Database
+from tests.execute.dask_cluster import SOON_S, Cluster, until
 from tests.support import Forged, Result, copied
 
 distributed = pytest.importorskip("distributed")
 
 TABLES = ("reports", "ranks", "iterations", "measures", "collectives", "exposed", "activities")
-SOON_S = 60
-"""A loaded machine gets there; an idle one is far faster."""
 
-
-class Cluster:
-    """A scheduler and its workers, each a process of its own, away from the reports' folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.file = folder / "scheduler.json"
-        self.workers: list[subprocess.Popen[bytes]] = []
-        self.scheduler = self._start(
-            "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(self.file)
-        )
-        until(self.file.is_file)
-        self.client = distributed.Client(scheduler_file=str(self.file), set_as_default=False)
-        self.address: str = self.client.scheduler.address
-
-    def ensure(self, count: int) -> None:
-        """That many workers are up."""
-        while len(self.workers) < count:
-            self.workers.append(self.worker())
-        self.client.wait_for_workers(count, timeout=SOON_S)
-
-    def worker(self, path: Path | None = None) -> subprocess.Popen[bytes]:
-        """One more, which finds its packages in `path` first."""
-        options = ["--no-nanny", "--no-dashboard", "--nthreads", "1", "--memory-limit", "0"]
-        return self._start("worker", "--scheduler-file", str(self.file), *options, path=path)
-
-    def stop(self, worker: subprocess.Popen[bytes]) -> None:
-        """Killed, as by the kernel when memory is short."""
-        worker.kill()
-        worker.wait()
-
-    def tasks(self) -> int:
-        """How many the scheduler knows of."""
-        return self.client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
-
-    def close(self) -> None:
-        with contextlib.suppress(Exception):
-            self.client.close(timeout=5)
-        for process in (*self.workers, self.scheduler):
-            self.stop(process)
-
-    def _start(self, what: str, *options: str, path: Path | None = None) -> subprocess.Popen[bytes]:
-        paths = [str(path)] if path else []
-        paths += [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
-        environment = {"PYTHONPATH": os.pathsep.join(paths), "POLARS_MAX_THREADS": "1"}
-        with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "dask", what, "--host", "127.0.0.1", *options],
-                cwd=self.folder,
-                env=os.environ | environment,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-            )
 
 
 @pytest.fixture(scope="module")
@@ -342,14 +287,6 @@ def greet(server: socket.socket, banner: bytes) -> None:
             connection, _ = server.accept()
             connection.sendall(banner)
             open_ones.append(connection)
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait, but not for ever."""
-    deadline = time.monotonic() + SOON_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def content(db: Path) -> dict[str, pl.DataFrame]:

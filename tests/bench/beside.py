@@ -1,0 +1,87 @@
+"""Ways to get numbers out of reports, run on the same ones in turn."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from pathlib import Path
+
+from tests.bench.costs import Cost, Failed, cost
+from tests.bench.rivals import Rival
+from tests.bench.tables import rows
+
+HEAD = (
+    "way",
+    "events",
+    "seconds",
+    "CPU seconds",
+    "events/s",
+    "time per event beside rankscope's",
+    "peak memory of a process",
+)
+
+
+def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) -> str:
+    """A table of what each way takes, the first being rankscope; the best of some runs.
+
+    Raises:
+        Failed: rankscope fails; of another way its failure is told.
+    """
+    folder = reports[0].parent.parent
+    inputs = {
+        way.name: way.inputs(reports, folder / way.name.replace(" ", "_").replace(",", ""))
+        for way in ways
+        if way.missing is None
+    }
+    best: dict[str, Cost] = {}
+    absent = {way.name: way.missing for way in ways if way.missing is not None}
+    for _ in range(repeat):  # in turn, so that what disturbs the machine disturbs all
+        for way in ways:
+            if way.name in absent:
+                continue
+            given = inputs[way.name]
+            way.fresh(given)
+            try:
+                took = cost(way.command(processes, given), way.environment(processes))
+            except Failed as failure:
+                if way is ways[0]:
+                    raise
+                sys.stderr.write(f"{way.name}: {failure}\n")
+                absent[way.name] = "failed"
+                continue
+            sys.stderr.write(f"{way.name}: {took.seconds:.1f} s, {took.cpu_s:.1f} s CPU\n")
+            best[way.name] = min(best.get(way.name, took), took, key=lambda each: each.seconds)
+    own = best[ways[0].name]
+    events = json.loads(own.output)["events"]
+    per_event = own.seconds / events
+    lines = []
+    for way in ways:
+        if way.name in absent:
+            lines.append([way.name, f"– ({absent[way.name]})", *[""] * (len(HEAD) - 2)])
+            continue
+        took = best[way.name]
+        seen = count(reports, way.tables) if way.tables else events
+        lines.append(
+            [
+                way.name,
+                f"{seen:,}",
+                f"{took.seconds:.1f}",
+                f"{took.cpu_s:.1f}",
+                f"{seen / took.seconds:,.0f}",
+                f"{took.seconds / seen / per_event:.2f} ×",
+                f"{took.peak_bytes / 1e6:,.0f} MB",
+            ]
+        )
+    return rows(HEAD, lines)
+
+
+def count(reports: list[Path], tables: tuple[str, ...]) -> int:
+    """Rows of some tables of all the reports."""
+    found = 0
+    for report in reports:
+        connection = sqlite3.connect(report)
+        for table in tables:
+            found += connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+        connection.close()
+    return found

@@ -1,0 +1,122 @@
+"""`python -m tests.bench.ingest`: ingest beside what users have, and how it grows.
+
+Makes reports, runs everything on them in turn, several times over, and writes what the best run
+of each took into tests/README.md. Linux. `--rivals FOLDER` says where `tests/bench/rivals.sh
+FOLDER` installed the others; what is not there is left out, and said so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.bench import growth, rivals
+from tests.bench.beside import beside
+from tests.bench.costs import machine
+from tests.bench.reports import large_reports
+from tests.bench.tables import put
+from tests.forge import scene, simulate
+from tests.forge.kineto_export import export_kineto
+
+PARTS = ("beside", "kineto", "count", "size", "workers")
+SIZES_MB = (10.0, 40.0, 160.0, 1000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured."""
+
+    reports: int
+    megabytes: float
+    counts: tuple[int, ...]
+    each_mb: float
+    sizes_mb: tuple[float, ...]
+    kineto_iterations: int
+    repeat: int
+
+
+SHORT = Plan(4, 20.0, (4, 8, 32), 4.0, SIZES_MB[:3], 500, 3)
+FULL = Plan(4, 160.0, (4, 8, 64, 512), 4.0, SIZES_MB, 2000, 3)
+TINY = Plan(2, 0.5, (1, 2), 0.5, (0.5,), 4, 1)
+"""Whether it works at all."""
+
+
+def measure(
+    plan: Plan, parts: list[str], processes: int, tools: Path, folder: Path
+) -> dict[str, str]:
+    """What was measured, in Markdown, by part."""
+    told = {}
+    many = f"{plan.reports} reports"
+    with_processes = f"{processes} processes" if processes > 1 else "1 process"
+    if {"beside", "workers"} & {*parts}:
+        reports = large_reports(plan.megabytes, folder / "exports", plan.reports)
+    if "beside" in parts:
+        table = beside(rivals.of_nsys(tools), reports, processes, plan.repeat)
+        each = f"{reports[0].stat().st_size / 1e6:.0f} MB"
+        told["beside"] = f"{many} of Nsight Systems of {each} each, {with_processes}:\n\n{table}"
+    if "workers" in parts:
+        table = growth.with_workers(reports, plan.repeat, folder)
+        told["workers"] = f"Workers, of the same reports:\n\n{table}"
+    if "kineto" in parts:
+        job = scene("planted", ranks=plan.reports, iterations=plan.kineto_iterations)
+        traces = [export_kineto(job, record, folder / "traces") for record in simulate(job).records]
+        table = beside(rivals.of_kineto(tools), traces, processes, plan.repeat)
+        each = f"{traces[0].stat().st_size / 1e6:.0f} MB"
+        told["kineto"] = (
+            f"{plan.reports} traces of the PyTorch profiler of {each} each, {with_processes}:"
+            f"\n\n{table}"
+        )
+    if "size" in parts:
+        table = growth.with_size(plan.sizes_mb, plan.repeat, folder)
+        told["size"] = f"One report, 1 process:\n\n{table}"
+    if "count" in parts:
+        table = growth.with_count(plan.counts, plan.each_mb, processes, plan.repeat, folder)
+        told["count"] = f"Reports of {plan.each_mb:g} MB each, {with_processes}:\n\n{table}"
+    return told
+
+
+def page(told: dict[str, str], command: str, repeat: int) -> str:
+    """All that was measured, with the command and the machine."""
+    used = ", ".join(f"{name} {version(name)}" for name in ("polars", "duckdb"))
+    head = (
+        f"`{command}` on {machine()}; Python {platform.python_version()}, {used}.\nThe fastest of "
+        f"{repeat} runs, the ways in turn, of whole commands from their start to their end;\n"
+        "reports in the file cache, written just before."
+    )
+    return "\n\n".join([head, *(told[part] for part in PARTS if part in told)])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and give its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.ingest", description=__doc__)
+    plans = parser.add_mutually_exclusive_group()
+    plans.add_argument("--full", action="store_true", help="up to 512 reports and 1 GB each")
+    plans.add_argument("--tiny", action="store_true", help="only whether it works")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART")
+    parser.add_argument("--processes", type=int, default=2, help="of every way")
+    parser.add_argument("--rivals", type=Path, default=Path("rivals"), metavar="FOLDER")
+    parser.add_argument("--temp", type=Path, help="folder for the reports (--full: 10 GB)")
+    parser.add_argument("--print", action="store_true", help="print the tables, write no file")
+    args = parser.parse_args(arguments)
+    plan = FULL if args.full else TINY if args.tiny else SHORT
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ingest-", dir=args.temp) as folder:
+        told = measure(plan, args.parts, args.processes, args.rivals.resolve(), Path(folder))
+    sys.stderr.write(f"{time.monotonic() - began:.0f} s in all\n")
+    whole = "python -m tests.bench.ingest" + " --full" * args.full
+    text = page(told, whole, plan.repeat)
+    if args.print or args.tiny or {*args.parts} != {*PARTS}:
+        sys.stdout.write(text + "\n")
+    else:
+        put(text, "ingest")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
