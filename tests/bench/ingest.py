@@ -24,7 +24,7 @@ from tests.bench.tables import put
 from tests.forge import scene, simulate
 from tests.forge.kineto_export import export_kineto
 
-PARTS = ("beside", "kineto", "count", "size", "workers")
+PARTS = ("beside", "numbered", "kineto", "count", "size", "workers")
 SIZES_MB = (10.0, 40.0, 160.0, 1000.0)
 
 
@@ -54,15 +54,21 @@ def measure(
     told = {}
     many = f"{plan.reports} reports"
     with_processes = f"{processes} processes" if processes > 1 else "1 process"
-    if {"beside", "workers"} & {*parts}:
-        reports = large_reports(plan.megabytes, folder / "exports", plan.reports)
-    if "beside" in parts:
-        table = beside(rivals.of_nsys(tools), reports, processes, plan.repeat)
-        each = f"{reports[0].stat().st_size / 1e6:.0f} MB"
-        told["beside"] = f"{many} of Nsight Systems of {each} each, {with_processes}:\n\n{table}"
+    for part, numbered in (("beside", False), ("numbered", True)):
+        if part in parts:
+            to = folder / part / "exports"
+            reports = large_reports(plan.megabytes, to, plan.reports, numbered=numbered)
+            table = beside(rivals.of_nsys(tools), reports, processes, plan.repeat)
+            each = f"{reports[0].stat().st_size / 1e6:.0f} MB"
+            names = "numbered as emit_nvtx does" if numbered else "plain"
+            told[part] = (
+                f"{many} of Nsight Systems of {each} each, names of ranges {names}, "
+                f"{with_processes}:\n\n{table}"
+            )
     if "workers" in parts:
+        reports = large_reports(plan.megabytes, folder / "workers", plan.reports)
         table = growth.with_workers(reports, plan.repeat, folder)
-        told["workers"] = f"Workers, of the same reports:\n\n{table}"
+        told["workers"] = f"Workers, {many} of {plan.megabytes:g} MB each:\n\n{table}"
     if "kineto" in parts:
         job = scene("planted", ranks=plan.reports, iterations=plan.kineto_iterations)
         traces = [export_kineto(job, record, folder / "traces") for record in simulate(job).records]

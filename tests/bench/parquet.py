@@ -9,11 +9,10 @@ import polars as pl
 from pyarrow import parquet
 
 from rankscope.read.columns_sqlite import SQLiteColumns
-from tests.bench.plain import COLUMNS
+from tests.bench.plain import COLUMNS, TEXT
 
 UNSIGNED = ("globalTid", "globalPid", "domainId")
 MORE = {"NVTX_EVENTS": ["endGlobalTid"], "CUPTI_ACTIVITY_KIND_RUNTIME": ["end"]}
-TEXT = ("text", "value")
 EMPTY = ("CUPTI_ACTIVITY_KIND_MEMSET", "CUPTI_ACTIVITY_KIND_MEMCPY")
 """Recipes export empty tables, too."""
 

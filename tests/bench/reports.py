@@ -1,10 +1,10 @@
 """Reports as large as wanted: `python -m tests.bench.reports MEGABYTES FOLDER [RANKS]`.
 
 A forged report of one rank is small; each of its kernels and API calls becomes many, and each
-kernel brings an operator's range as torch's emit_nvtx writes it, so that an iteration has about
-1,000 kernels, 1,500 calls and 1,000 ranges, like one of a real model. More megabytes are more
-iterations. The tables, the columns and the order of the rows are those of the forged report.
-Kernels of NCCL stay whole, and each has its range in NCCL's domain.
+kernel brings an operator's range, with a plain name or numbered as torch's emit_nvtx writes it,
+so that an iteration has about 1,000 kernels, 1,500 calls and 1,000 ranges, like one of a real
+model. More megabytes are more iterations. The tables, the columns and the order of the rows are
+those of the forged report. Kernels of NCCL stay whole, and each has its range in NCCL's domain.
 """
 
 from __future__ import annotations
@@ -33,20 +33,29 @@ def large_report(megabytes: float, path: Path) -> Path:
         return enlarge(source, path)
 
 
-def large_reports(megabytes: float, folder: Path, ranks: int) -> list[Path]:
-    """Reports of a job in rank order; the last rank's forward takes 8 ms longer."""
+def large_reports(
+    megabytes: float, folder: Path, ranks: int, *, numbered: bool = True
+) -> list[Path]:
+    """Reports of a job in rank order; the last rank's forward takes 8 ms longer.
+
+    Args:
+        megabytes: Of each, about.
+        folder: Where to; it is made.
+        ranks: How many.
+        numbered: Each operator's range has a name of its own, as emit_nvtx gives.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         forge(scene("planted", ranks=ranks, iterations=_iterations(megabytes)), Path(name))
         files = [f"report_rank_{rank}.sqlite" for rank in range(ranks)]
-        return [enlarge(Path(name) / file, folder / file) for file in files]
+        return [enlarge(Path(name) / file, folder / file, numbered=numbered) for file in files]
 
 
 def _iterations(megabytes: float) -> int:
     return max(4, round(megabytes * ITERATIONS_PER_MB))
 
 
-def enlarge(source: Path, path: Path) -> Path:
+def enlarge(source: Path, path: Path, *, numbered: bool = True) -> Path:
     """A forged report with many kernels, calls and ranges for each of its own, at `path`."""
     path.unlink(missing_ok=True)
     connection = sqlite3.connect(path)
@@ -55,13 +64,13 @@ def enlarge(source: Path, path: Path) -> Path:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("ATTACH ? AS small", (str(source),))
         with connection:
-            _fill(connection)
+            _fill(connection, NUMBERED if numbered else OPERATOR)
     finally:
         connection.close()
     return path
 
 
-def _fill(connection: sqlite3.Connection) -> None:
+def _fill(connection: sqlite3.Connection, operator: dict[str, str]) -> None:
     connection.execute("CREATE TEMP TABLE part (i)")
     connection.executemany("INSERT INTO part VALUES (?)", [(i,) for i in range(TIMES)])
     tables = connection.execute("SELECT name, sql FROM small.sqlite_master").fetchall()
@@ -74,11 +83,11 @@ def _fill(connection: sqlite3.Connection) -> None:
             wanted = ", ".join({**PARTED, "end": ENDED}.get(name, f'"{name}"') for name in columns)
             source += f", part WHERE i = 0 OR NOT {OF_NCCL} ORDER BY 1"
         elif table == CALLS:
-            wanted = ", ".join(PARTED.get(name, f'"{name}"') for name in columns)
+            wanted = ", ".join(CALLED.get(name, f'"{name}"') for name in columns)
             source += ", part ORDER BY 1"
         elif table == "NVTX_EVENTS":
             for values, rows in (
-                (OPERATOR, f"small.{CALLS} c, part WHERE {_launches('1')}"),
+                (operator, f"small.{CALLS} c, part WHERE {_launches('1')}"),
                 (COLLECTIVE, f"small.{CALLS} c WHERE {_launches(OF_NCCL)}"),
                 (DOMAIN, f"(SELECT globalTid FROM small.{CALLS} LIMIT 1)"),
             ):
@@ -102,7 +111,13 @@ PARTED = {
     "end": f'"start" + ("end" - "start") * (i + 1) / {TIMES}',
     "correlationId": f'"correlationId" * {TIMES} + i',
 }
-"""Columns of a part of a kernel or a call."""
+"""Columns of a part of a kernel."""
+
+CALLED = PARTED | {
+    "start": f'"start" + ("end" - "start") * (10 * i + 2) / {10 * TIMES}',
+    "end": f'"start" + ("end" - "start") * (10 * i + 8) / {10 * TIMES}',
+}
+"""Columns of a part of a call, inside the range of its operator."""
 
 ENDED = f'CASE WHEN {OF_NCCL} THEN "end" ELSE {PARTED["end"]} END'
 
@@ -111,12 +126,17 @@ NAMES = " ".join(f"WHEN {i} THEN '{name}'" for i, name in enumerate(OPERATORS))
 OPERATOR = {
     **{name: PARTED[name] for name in ("start", "end")},
     "eventType": "59",
-    "text": f"CASE (c.rowid + i) % {len(OPERATORS)} {NAMES} END "
-    f"|| ', seq = ' || (c.correlationId * {TIMES} + i)",
+    "text": f"CASE (c.rowid + i) % {len(OPERATORS)} {NAMES} END",
     "globalTid": "globalTid",
     "domainId": "0",
 }
 """Columns of an operator's range, one for each kernel's launch; others are null."""
+
+NUMBERED = {
+    **OPERATOR,
+    "text": f"{OPERATOR['text']} || ', seq = ' || (c.correlationId * {TIMES} + i)",
+}
+"""The same with a name of its own for each, as torch's emit_nvtx gives."""
 
 COLLECTIVE = {
     **{name: f'"{name}"' for name in ("start", "end", "globalTid")},

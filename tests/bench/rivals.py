@@ -73,15 +73,8 @@ def of_nsys(tools: Path) -> list[Rival]:
     ai = tools / "nsys-ai" / "bin" / "python"
     return [
         Rival("rankscope ingest", None, itself, rankscope),
-        Rival(
-            "sqlite3 of Python, the same columns",
-            None,
-            itself,
-            lambda processes, reports: [
-                *(sys.executable, "-m", "tests.bench.plain", str(processes)),
-                *map(str, reports),
-            ],
-        ),
+        _plain("sqlite3 of Python, the same columns", "rows"),
+        _plain("sqlite3 of Python, the same columns as frames", "frames"),
         *(_recipe(name, tools) for name in RECIPES),
         Rival(
             "nsys-ai, its import",
@@ -112,6 +105,16 @@ def of_kineto(tools: Path) -> list[Rival]:
             ],
         ),
     ]
+
+
+def _plain(name: str, kind: str) -> Rival:
+    def command(processes: int, reports: list[Path]) -> list[str]:
+        return [
+            *(sys.executable, "-m", "tests.bench.plain", kind, str(processes)),
+            *map(str, reports),
+        ]
+
+    return Rival(name, None, itself, command)
 
 
 def _recipe(name: str, tools: Path) -> Rival:

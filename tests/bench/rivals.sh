@@ -27,11 +27,12 @@ if [ ! -d nsys ] && [ -e "$sources" ]; then
   mkdir -p apt/lists/partial apt/cache/archives/partial
   mirror=$(awk '$1 == "URIs:" { print $2; exit }' "$sources")
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie contrib non-free" > apt/sources.list
-  for verb in update download; do
-    [ $verb = update ] && set -- || set -- nsight-systems nsight-systems-target
+  apt() {
     (cd apt && apt-get -qq -o APT::Sandbox::User= -o Dir::Etc::sourcelist="$here/apt/sources.list" -o Dir::Etc::sourceparts=- \
-      -o Dir::State::lists="$here/apt/lists" -o Dir::Cache="$here/apt/cache" "$verb" "$@")
-  done
+      -o Dir::State::lists="$here/apt/lists" -o Dir::Cache="$here/apt/cache" "$@")
+  }
+  apt update
+  apt download nsight-systems nsight-systems-target
   for package in apt/*.deb; do dpkg-deb -x "$package" nsys; done
   # Debian leaves out an empty folder that recipes look for.
   mkdir -p nsys/usr/lib/x86_64-linux-gnu/nsight-systems/target-linux-x64/python/packages/nsys_recipe/third_party
