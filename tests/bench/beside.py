@@ -18,6 +18,7 @@ HEAD = (
     "CPU seconds",
     "events/s",
     "time per event beside rankscope's",
+    "CPU time, so",
     "peak memory of a process",
 )
 
@@ -54,7 +55,6 @@ def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) 
             best[way.name] = min(best.get(way.name, took), took, key=lambda each: each.seconds)
     own = best[ways[0].name]
     events = json.loads(own.output)["events"]
-    per_event = own.seconds / events
     lines = []
     for way in ways:
         if way.name in absent:
@@ -69,7 +69,8 @@ def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) 
                 f"{took.seconds:.1f}",
                 f"{took.cpu_s:.1f}",
                 f"{seen / took.seconds:,.0f}",
-                f"{took.seconds / seen / per_event:.2f} ×",
+                f"{took.seconds / seen * events / own.seconds:.2f} ×",
+                f"{took.cpu_s / seen * events / max(own.cpu_s, 0.01):.2f} ×",
                 f"{took.peak_bytes / 1e6:,.0f} MB",
             ]
         )

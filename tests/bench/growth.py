@@ -27,20 +27,27 @@ def with_count(
         number: _best(rivals.rankscope(processes, reports[:number]), repeat) for number in counts
     }
     base = next((number for number in counts if number >= 8), counts[0])
+    before, spent = 0, 0.0
     for number, each in took.items():
+        further = (each.seconds - spent) / (number - before)
+        before, spent = number, each.seconds
         per = each.seconds / number
         lines.append(
             [
                 f"{number}",
                 f"{each.seconds:.1f}",
                 f"{1e3 * per:.0f} ms",
-                f"{per / (took[base].seconds / base):.2f}",
+                f"{per / (took[base].seconds / base):.2f} ×",
+                f"{1e3 * further:.0f} ms",
                 f"{1e3 * each.cpu_s / number:.0f} ms",
                 f"{each.peak_bytes / 1e6:,.0f} MB",
             ]
         )
-    head = ("reports", "seconds", "per report", f"beside that of {base}", "CPU time per report")
-    return rows((*head, "peak memory of a process"), lines)
+    head = (
+        *("reports", "seconds", "per report", f"beside that of {base}"),
+        *("each further report", "CPU time per report", "peak memory of a process"),
+    )
+    return rows(head, lines)
 
 
 def with_size(megabytes: tuple[float, ...], repeat: int, folder: Path) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import platform
+import shutil
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -42,58 +43,49 @@ class Plan:
 
 
 SHORT = Plan(4, 20.0, (4, 8, 32), 4.0, SIZES_MB[:3], 500, 3)
-FULL = Plan(4, 160.0, (4, 8, 64, 512), 4.0, SIZES_MB, 2000, 3)
+FULL = Plan(4, 160.0, (4, 8, 64, 512), 8.0, SIZES_MB, 2000, 3)
 TINY = Plan(2, 0.5, (1, 2), 0.5, (0.5,), 4, 1)
 """Whether it works at all."""
 
 
-def measure(
-    plan: Plan, parts: list[str], processes: int, tools: Path, folder: Path
-) -> dict[str, str]:
-    """What was measured, in Markdown, by part."""
-    told = {}
-    many = f"{plan.reports} reports"
-    with_processes = f"{processes} processes" if processes > 1 else "1 process"
-    for part, numbered in (("beside", False), ("numbered", True)):
-        if part in parts:
-            to = folder / part / "exports"
-            reports = large_reports(plan.megabytes, to, plan.reports, numbered=numbered)
-            table = beside(rivals.of_nsys(tools), reports, processes, plan.repeat)
-            each = f"{reports[0].stat().st_size / 1e6:.0f} MB"
-            names = "numbered as emit_nvtx does" if numbered else "plain"
-            told[part] = (
-                f"{many} of Nsight Systems of {each} each, names of ranges {names}, "
-                f"{with_processes}:\n\n{table}"
-            )
-    if "workers" in parts:
-        reports = large_reports(plan.megabytes, folder / "workers", plan.reports)
-        table = growth.with_workers(reports, plan.repeat, folder)
-        told["workers"] = f"Workers, {many} of {plan.megabytes:g} MB each:\n\n{table}"
-    if "kineto" in parts:
+def measure(part: str, plan: Plan, processes: int, tools: Path, folder: Path) -> str:
+    """What one part measured, in Markdown."""
+    many = f"{plan.reports} reports of Nsight Systems"
+    by = f"{processes} processes" if processes > 1 else "1 process"
+    if part in ("beside", "numbered"):
+        numbered = part == "numbered"
+        reports = large_reports(plan.megabytes, folder / "exports", plan.reports, numbered=numbered)
+        table = beside(rivals.of_nsys(tools), reports, processes, plan.repeat)
+        names = "numbered, as emit_nvtx does" if numbered else "plain"
+        return f"{many}, {_size(reports)}, names of ranges {names}; {by}:\n\n{table}"
+    if part == "kineto":
         job = scene("planted", ranks=plan.reports, iterations=plan.kineto_iterations)
         traces = [export_kineto(job, record, folder / "traces") for record in simulate(job).records]
         table = beside(rivals.of_kineto(tools), traces, processes, plan.repeat)
-        each = f"{traces[0].stat().st_size / 1e6:.0f} MB"
-        told["kineto"] = (
-            f"{plan.reports} traces of the PyTorch profiler of {each} each, {with_processes}:"
-            f"\n\n{table}"
-        )
-    if "size" in parts:
-        table = growth.with_size(plan.sizes_mb, plan.repeat, folder)
-        told["size"] = f"One report, 1 process:\n\n{table}"
-    if "count" in parts:
+        return f"{plan.reports} traces of the PyTorch profiler, {_size(traces)}; {by}:\n\n{table}"
+    if part == "count":
         table = growth.with_count(plan.counts, plan.each_mb, processes, plan.repeat, folder)
-        told["count"] = f"Reports of {plan.each_mb:g} MB each, {with_processes}:\n\n{table}"
-    return told
+        return f"Reports of {plan.each_mb:g} MB each; {by}:\n\n{table}"
+    if part == "size":
+        table = growth.with_size(plan.sizes_mb, plan.repeat, folder)
+        return f"One report; 1 process:\n\n{table}"
+    reports = large_reports(plan.megabytes, folder / "exports", plan.reports)
+    table = growth.with_workers(reports, plan.repeat, folder)
+    return f"{many}, {_size(reports)}; workers of one thread:\n\n{table}"
+
+
+def _size(reports: list[Path]) -> str:
+    return f"{reports[0].stat().st_size / 1e6:.0f} MB each"
 
 
 def page(told: dict[str, str], command: str, repeat: int) -> str:
     """All that was measured, with the command and the machine."""
     used = ", ".join(f"{name} {version(name)}" for name in ("polars", "duckdb"))
+    runs = f"the fastest of {repeat} runs" if repeat > 1 else "one run"
     head = (
-        f"`{command}` on {machine()}; Python {platform.python_version()}, {used}.\nThe fastest of "
-        f"{repeat} runs, the ways in turn, of whole commands from their start to their end;\n"
-        "reports in the file cache, written just before."
+        f"`{command}`: {runs} of each, the ways in turn, whole commands from their start to\n"
+        "their end, reports in the file cache; processor time and memory as seen 20 times a second."
+        f"\nOn {machine()}; Python {platform.python_version()}, {used}."
     )
     return "\n\n".join([head, *(told[part] for part in PARTS if part in told)])
 
@@ -106,16 +98,27 @@ def main(arguments: list[str] | None = None) -> int:
     plans.add_argument("--tiny", action="store_true", help="only whether it works")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART")
     parser.add_argument("--processes", type=int, default=2, help="of every way")
+    parser.add_argument("--repeat", type=int, metavar="RUNS", help="of which the fastest counts")
+    parser.add_argument("--each-mb", type=float, metavar="MB", help="of the reports of part count")
     parser.add_argument("--rivals", type=Path, default=Path("rivals"), metavar="FOLDER")
-    parser.add_argument("--temp", type=Path, help="folder for the reports (--full: 10 GB)")
+    parser.add_argument("--temp", type=Path, help="folder for the reports (--full: 5 GB)")
     parser.add_argument("--print", action="store_true", help="print the tables, write no file")
     args = parser.parse_args(arguments)
     plan = FULL if args.full else TINY if args.tiny else SHORT
-    began = time.monotonic()
+    plan = replace(plan, repeat=args.repeat or plan.repeat, each_mb=args.each_mb or plan.each_mb)
+    told = {}
     with tempfile.TemporaryDirectory(prefix="ingest-", dir=args.temp) as folder:
-        told = measure(plan, args.parts, args.processes, args.rivals.resolve(), Path(folder))
-    sys.stderr.write(f"{time.monotonic() - began:.0f} s in all\n")
+        for part in args.parts:
+            began = time.monotonic()
+            place = Path(folder) / part
+            place.mkdir()
+            told[part] = measure(part, plan, args.processes, args.rivals.resolve(), place)
+            shutil.rmtree(place)
+            sys.stderr.write(f"{part}: {time.monotonic() - began:.0f} s in all\n")
     whole = "python -m tests.bench.ingest" + " --full" * args.full
+    for option in ("repeat", "each_mb"):
+        if (given := getattr(args, option)) is not None:
+            whole += f" --{option.replace('_', '-')} {given:g}"
     text = page(told, whole, plan.repeat)
     if args.print or args.tiny or {*args.parts} != {*PARTS}:
         sys.stdout.write(text + "\n")

@@ -39,7 +39,7 @@ def test_ways_are_run_side_by_side(reports: list[Path], tmp_path: Path) -> None:
     ways = rivals.of_nsys(tmp_path / "nothing is installed here")
     some = [way for way in ways if "recipe" not in way.name and "frames" not in way.name]
     first, second, third = beside(some, reports, 1, 1).splitlines()[2:]
-    assert "| 1.00 × |" in first
+    assert "| 1.00 × | 1.00 × |" in first
     assert second.startswith("| sqlite3 of Python, the same columns | ")
     assert third.startswith("| nsys-ai, its import | – (not installed) |")
 
