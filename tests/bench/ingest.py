@@ -8,6 +8,7 @@ FOLDER` installed the others; what is not there is left out, and said so.
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import shutil
 import sys
@@ -78,14 +79,14 @@ def _size(reports: list[Path]) -> str:
     return f"{reports[0].stat().st_size / 1e6:.0f} MB each"
 
 
-def page(told: dict[str, str], command: str, repeat: int) -> str:
+def page(told: dict[str, str], command: str, repeat: int, load: float) -> str:
     """All that was measured, with the command and the machine."""
     used = ", ".join(f"{name} {version(name)}" for name in ("polars", "duckdb"))
     runs = f"the fastest of {repeat} runs" if repeat > 1 else "one run"
     head = (
         f"`{command}`: {runs} of each, the ways in turn, whole commands from their start to\n"
         "their end, reports in the file cache; processor time and memory as seen 20 times a second."
-        f"\nOn {machine()}; Python {platform.python_version()}, {used}."
+        f"\nOn {machine()}, load {load:.1f} before; Python {platform.python_version()}, {used}."
     )
     return "\n\n".join([head, *(told[part] for part in PARTS if part in told)])
 
@@ -106,6 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     plan = FULL if args.full else TINY if args.tiny else SHORT
     plan = replace(plan, repeat=args.repeat or plan.repeat, each_mb=args.each_mb or plan.each_mb)
+    load = os.getloadavg()[0]
     told = {}
     with tempfile.TemporaryDirectory(prefix="ingest-", dir=args.temp) as folder:
         for part in args.parts:
@@ -119,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
     for option in ("repeat", "each_mb"):
         if (given := getattr(args, option)) is not None:
             whole += f" --{option.replace('_', '-')} {given:g}"
-    text = page(told, whole, plan.repeat)
+    text = page(told, whole, plan.repeat, load)
     if args.print or args.tiny or {*args.parts} != {*PARTS}:
         sys.stdout.write(text + "\n")
     else:
