@@ -33,7 +33,8 @@ class Cluster:
         self.address: str = self.client.scheduler.address
 
     def ensure(self, count: int) -> None:
-        """That many workers are up."""
+        """That many workers are up; those that died are replaced."""
+        self.workers = [worker for worker in self.workers if worker.poll() is None]
         while len(self.workers) < count:
             self.workers.append(self.worker())
         self.client.wait_for_workers(count, timeout=SOON_S)
