@@ -97,28 +97,29 @@ def test_a_worker_killed_in_the_middle_changes_nothing(
     two: Cluster, job: Forged, local: dict[str, pl.DataFrame], tmp_path: Path
 ) -> None:
     two.ensure(2)
-    before = set(two.client.nthreads())
-    left: list[int] = []
-    most: list[int] = []
+    pids = two.client.run(os.getpid)
+    victim = min(pids)
+    done: list[ReportFile] = []
 
-    def kill(_file: ReportFile, _events: int) -> None:
-        most.append(two.tasks())
-        if len(most) == 3:
-            pids = two.client.run(os.getpid)
-            had = {worker: len(tasks) for worker, tasks in two.client.processing().items()}
-            busiest = max(had, key=lambda worker: had[worker])
-            left.append(had[busiest])
-            os.kill(pids[busiest], signal.SIGKILL)
+    def kill() -> None:
+        until(lambda: len(two.client.processing()[victim]) > 0)
+        os.kill(pids[victim], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+
+    def watch(file: ReportFile, _events: int) -> None:
+        until(lambda: two.tasks() <= 4)  # no more under way than two a thread
+        done.append(file)
+        if len(done) == 3:
+            os.kill(pids[victim], signal.SIGSTOP)  # what it is given stays with it
+            killer.start()
 
     db = tmp_path / "run.duckdb"
-    rankscope.ingest([job.folder], db, scheduler=two.address, progress=kill)
-    assert left[0] > 0, "it had nothing to do when it was killed"
-    assert len(set(two.client.nthreads()) & before) == 1
-    assert len(most) == 16
-    assert max(most) <= 4, "more reports under way than two a thread"
+    rankscope.ingest([job.folder], db, scheduler=two.address, progress=watch)
+    killer.join()
+    until(lambda: set(pids) - set(two.client.nthreads()) == {victim})
+    assert len(set(done)) == len(done) == 16
     assert_same(content(db), local)
-    for worker in [each for each in two.workers if each.poll() is not None]:
-        two.workers.remove(worker)
 
 
 def test_interrupt_leaves_nothing_on_the_cluster(two: Cluster, job: Forged, tmp_path: Path) -> None:
