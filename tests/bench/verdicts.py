@@ -41,7 +41,8 @@ def stored(case: Case, db: Path) -> rankscope.Run:
             export(job, record, Path(folder))
         # A database that was left half-made must not look like a whole one.
         part = db.with_suffix(".part")
-        part.unlink(missing_ok=True)
+        for left in (part, part.with_name(part.name + ".wal")):
+            left.unlink(missing_ok=True)
         rankscope.ingest([folder], part, jobs=1)
     part.rename(db)
     return rankscope.open_run(db)
@@ -80,11 +81,15 @@ def judge_all(todo: list[Case], cache: Path, keep: Path | None, jobs: int) -> No
         ProcessPoolExecutor(jobs, mp_context=context) as pool,
         cache.open("a", encoding="utf-8") as file,
     ):
-        running = {pool.submit(judge, case, keep): case for case in todo}
-        for done, future in enumerate(as_completed(running), start=1):
-            file.write(json.dumps(future.result()) + "\n")
-            file.flush()
-            sys.stderr.write(f"\r{done} of {len(todo)}")
+        running = [pool.submit(judge, case, keep) for case in todo]
+        try:
+            for done, future in enumerate(as_completed(running), start=1):
+                file.write(json.dumps(future.result()) + "\n")
+                file.flush()
+                sys.stderr.write(f"\r{done} of {len(todo)}")
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     sys.stderr.write("\n")
 
 
