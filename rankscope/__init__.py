@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from rankscope.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from rankscope.errors import (
         DatabaseError,
@@ -38,8 +40,6 @@ __all__ = [
     "ingest",
     "open_run",
 ]
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "run": ("Run", "diff", "ingest", "open_run"),

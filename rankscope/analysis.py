@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 import polars as pl
 
-from rankscope.align.match import Matched
+from rankscope.align.match import Matched, Met
 from rankscope.align.pairing import pair_iterations, renumbered
 from rankscope.communication import Communication
 from rankscope.compare import imbalance as compare_scores
@@ -16,26 +16,23 @@ from rankscope.compare.evidence import Evidence
 from rankscope.compare.flags import flag
 from rankscope.compare.iterations import by_iteration
 from rankscope.compare.metrics import METRICS
-from rankscope.compare.problems import (
-    blind_ranks,
-    communication_problems,
-    grouped,
-    inferred,
-    missing_ranks,
-)
+from rankscope.compare.replay import Replay, Target
 from rankscope.compare.roles import Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Selection, choose_clock, select
 from rankscope.compare.verdict import inconclusive, judge
-from rankscope.compare.waits import Waits
-from rankscope.compare.what_if import Replay, Target, scenarios
+from rankscope.compare.waits import Timed, shown_error
+from rankscope.compare.what_if import scenarios
+from rankscope.compare.wide import wide_of
 from rankscope.errors import ReportError, UsageError
+from rankscope.frames import RunFrames
+from rankscope.overview import facts_of, problems_of, stored_problems
 from rankscope.records import (
+    Efficiency,
     Imbalance,
+    MetricSummary,
     Options,
     Problem,
-    RankIdentity,
     RunFacts,
-    RunFrames,
     Verdict,
 )
 
@@ -52,12 +49,18 @@ class Analysis:
         counted = frames.ranks.filter(~pl.col("numbered"))["rank"].to_list()
         starts = frames.ranks.join(frames.reports, on="path", how="left")
         self.utc_starts = dict(starts.select("rank", "utc_start_ns").iter_rows())
-        self.shifts, self._pairing = pair_iterations(
-            frames.iterations, frames.collectives, self.utc_starts, counted
-        )
+        self.shifts, self.pairing = self._paired(frames, counted)
         self.frames = renumbered(frames, self.shifts)
         self.options = options
         self.matched_by = "ordinal" if counted else "number"
+
+    def _paired(
+        self, frames: RunFrames, counted: list[int]
+    ) -> tuple[dict[int, int], list[Problem]]:
+        """How far to shift the counted iterations of each rank, and what to know of it."""
+        if not counted:
+            return {}, []
+        return pair_iterations(frames.iterations, frames.collectives, self.utc_starts, counted)
 
     @cached_property
     def roles(self) -> Roles:
@@ -66,7 +69,14 @@ class Analysis:
             return self._given_roles
         ranks = self.frames.ranks["rank"].sort().to_list()
         hosts = dict(self.frames.ranks.select("rank", "host").iter_rows())
-        return inferred_roles(ranks, hosts, self.matched.instances, self.frames.activities)
+        matched = self.matched
+        return inferred_roles(
+            ranks,
+            hosts,
+            matched.instances,
+            matched.groups,
+            lambda some: self.frames.some("activities", ranks=some),
+        )
 
     @cached_property
     def _given_roles(self) -> Roles | None:
@@ -91,7 +101,7 @@ class Analysis:
     @cached_property
     def measures(self) -> pl.DataFrame:
         """MEASURES on the chosen clock."""
-        return self.frames.measures.filter(pl.col("clock") == self.clock[0])
+        return self.frames.some("measures").filter(pl.col("clock") == self.clock[0])
 
     @cached_property
     def missing_ranks(self) -> tuple[int, ...]:
@@ -104,7 +114,8 @@ class Analysis:
         """Ranks of a job of several without collectives in their reports: their work is unknown."""
         if max(self.world_size or 1, self.frames.ranks.height) < 2:
             return ()
-        return tuple(sorted({*self.frames.ranks["rank"]} - {*self.frames.collectives["rank"]}))
+        seen = self.frames.some("collectives", ["rank"])["rank"].unique()
+        return tuple(sorted({*self.frames.ranks["rank"]} - {*seen}))
 
     @cached_property
     def world_size(self) -> int | None:
@@ -122,22 +133,29 @@ class Analysis:
         """Collectives of the iterations that are complete on every rank, matched."""
         return self._communication.matched
 
-    @cached_property
-    def instances(self) -> pl.DataFrame:
-        """The matched collectives with their waits, as `waits.timed` gives them."""
-        return self._communication.instances
+    @property
+    def timed(self) -> Timed:
+        """The matched collectives with their waits."""
+        return self._communication.timed
 
-    def waits(self, numbers: tuple[int, ...] | None = None) -> Waits:
-        """The split of communication, in the iterations `numbers` (None: all)."""
-        return self._communication.waits(self.clock[0], numbers)
+    @cached_property
+    def met(self) -> Met:
+        """What became of the collectives: how many were matched, which not, the clocks."""
+        return self.matched.met
+
+    @cached_property
+    def groups(self) -> pl.DataFrame:
+        """The communicators, as `Timed.groups` has them."""
+        return self.timed.groups
+
+    @cached_property
+    def waits(self) -> pl.DataFrame:
+        """`Waits.by_rank` of the chosen iterations."""
+        return self._communication.waits(self.clock[0], self.selection.numbers).by_rank
 
     @property
     def _role(self) -> pl.Expr:
         return pl.col("rank").replace_strict(self.roles.of, return_dtype=pl.String)
-
-    @cached_property
-    def _all_waits(self) -> Waits:
-        return self.waits()
 
     @cached_property
     def wide(self) -> pl.DataFrame:
@@ -145,39 +163,33 @@ class Analysis:
 
         A row per rank and complete iteration; null is unknown.
         """
-        waits = self._all_waits.by_iteration
-        complete = self.frames.iterations.filter("complete")
-        frame = (
-            complete.select("rank", "iteration", "epoch", "number")
-            .join(self.frames.ranks.select("rank", "host"), on="rank")
-            .join(self.measures.drop("clock"), on=["rank", "iteration"], how="left")
-            .join(waits, on=["rank", "iteration"], how="left")
-            .with_columns(role=self._role)
+        alone = bool(self.missing_ranks) or self.frames.ranks.height < 2
+        waits = self._communication.waits(self.clock[0]).by_iteration
+        return wide_of(
+            self.frames.iterations.filter("complete"),
+            self.frames.ranks.select("rank", "host").with_columns(role=self._role),
+            self.measures,
+            None if alone else waits,
+            self.blind_ranks,
         )
-        nothing = pl.col("exposed_communication_ns") == 0
-        partners = ["wait_ns", "collective_wait_ns", "collective_transfer_ns"]
-        if self.missing_ranks or self.frames.ranks.height < 2:
-            frame = frame.with_columns(pl.lit(None, pl.Int64).alias(name) for name in partners)
-        else:
-            unseen = pl.col("exposed_communication_ns").is_null()
-            frame = frame.with_columns(
-                wait_ns=pl.when(unseen).then(None).when(nothing).then(0).otherwise("wait_ns")
-            )
-        if self.blind_ranks:
-            unknown = ("exposed_communication", "work", "wait", "collective_wait")
-            frame = frame.with_columns(
-                pl.when(~pl.col("rank").is_in(self.blind_ranks))
-                .then(f"{name}_ns")
-                .alias(f"{name}_ns")
-                for name in unknown
-            )
-        order = ["rank", "iteration", "epoch", "number", "host", "role"]
-        return frame.select(*order, *(f"{name}_ns" for name in METRICS)).sort("rank", "iteration")
 
     @cached_property
     def chosen(self) -> pl.DataFrame:
         """The rows of `wide` in the chosen iterations."""
         return self.wide.filter(pl.col("iteration").is_in(self.selection.numbers))
+
+    def part(
+        self, metrics: Sequence[str], ranks: Sequence[int] | None = None, *, all_of: bool = False
+    ) -> pl.DataFrame:
+        """rank, iteration, host, role and `<metric>_ns` of `chosen`, or with `all_of` of `wide`."""
+        frame = self._part([f"{name}_ns" for name in metrics], ranks)
+        if all_of:
+            return frame
+        return frame.filter(pl.col("iteration").is_in(self.selection.numbers))
+
+    def _part(self, columns: list[str], ranks: Sequence[int] | None) -> pl.DataFrame:
+        frame = self.wide.select("rank", "iteration", "host", "role", *columns)
+        return frame if ranks is None else frame.filter(pl.col("rank").is_in(ranks))
 
     @cached_property
     def flag_metric(self) -> str | None:
@@ -193,6 +205,20 @@ class Analysis:
         if self.flag_metric is None:
             return None
         return flag(self.chosen, self.flag_metric, self.facts.residual_ns or 0)
+
+    def judged(self, metrics: Sequence[str]) -> pl.DataFrame:
+        """`part` of `wide` with flagged and cause; null where nothing is judged."""
+        frame = self.part(metrics, all_of=True)
+        if self.frames.ranks.height < 2 or self.flags is None:
+            return frame.with_columns(
+                flagged=pl.lit(None, pl.Boolean), cause=pl.lit(None, pl.String)
+            )
+        told = self.flags.select("rank", "iteration", "flagged", "cause")
+        return frame.join(told, on=["rank", "iteration"], how="left", maintain_order="left")
+
+    def knows(self, metric: str) -> bool:
+        """Whether a metric is known anywhere in the chosen iterations."""
+        return bool(self.part([metric])[f"{metric}_ns"].is_not_null().any())
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -210,7 +236,7 @@ class Analysis:
                 self.flag_metric,
                 hosts,
                 len(self.missing_ranks),
-                self.frames.activities,
+                lambda numbers: self.frames.some("activities", iterations=numbers),
                 self.roles.replicas,
                 self._replayed_gain,
             )
@@ -223,6 +249,7 @@ class Analysis:
         """The run, to be played again with less work; None where that cannot be known."""
         if self.missing_ranks or self.blind_ranks or self.flag_metric != "work":
             return None
+        _ = self.met, self.groups  # are known before the replay takes the room of the collectives
         return self._communication.replay(self.clock[0], self.measures, self.wide)
 
     def _replayed_gain(self, ranks: tuple[int, ...], iterations: list[int]) -> int | None:
@@ -244,50 +271,31 @@ class Analysis:
     @cached_property
     def facts(self) -> RunFacts:
         """What stands above every number."""
-        clocks = self.matched.clocks
-        tied = clocks if len(clocks) > 1 else {}
-        return RunFacts(
-            name=self.frames.name,
-            ranks=tuple(self.frames.ranks["rank"].sort()),
+        return facts_of(
+            self.frames,
+            self.met.solved,
+            self.selection,
+            self.clock,
             world_size=self.world_size,
             missing_ranks=self.missing_ranks,
-            reports=self.frames.reports.height,
-            clock=self.clock[0],
-            clock_reason=self.clock[1],
-            iterations=self.selection.numbers,
-            warmup=self.selection.warmup,
             matched_by=self.matched_by,
-            clocks_aligned=self._communication.aligned,
-            clock_method=self.matched.solved.method,
             roles=self.roles.source,
-            residual_ns=max((fit.spread_ns for fit in tied.values()), default=None),
-            offsets_ns={rank: fit.offset_ns for rank, fit in tied.items()},
-            drift_ppm={rank: fit.drift_ppm for rank, fit in tied.items()},
         )
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """Everything a reader must know beside the numbers."""
-        found: list[Problem] = []
-        if self.missing_ranks:
-            present = self.frames.ranks.height
-            found.append(missing_ranks(self.missing_ranks, self.world_size, present))
-        if self.blind_ranks:
-            found.append(blind_ranks(self.blind_ranks, self.frames.ranks.height))
-        found += communication_problems(
-            self.matched, self._all_waits.by_group, self.frames.ranks["rank"].to_list()
+        found = problems_of(
+            self.frames,
+            self.met,
+            self.groups,
+            self.roles,
+            world_size=self.world_size,
+            missing_ranks=self.missing_ranks,
+            blind_ranks=self.blind_ranks,
         )
-        if self.frames.reports["options"].n_unique() > 1:
-            found.append(
-                Problem(
-                    "options-differ",
-                    "reports were ingested with different --iteration, --phase or --rank-pattern; "
-                    "ingest them all with the same ones to compare their phases",
-                )
-            )
-        if self.roles.source == "inferred":
-            found.append(inferred(self.roles.of))
-        return (*found, *self._pairing, *self._stored(), *self.selection.problems)
+        stored = stored_problems(self.frames)
+        return (*found, *self.pairing, *stored, *self.selection.problems)
 
     def facts_or_none(self) -> RunFacts | None:
         """`facts`, or None where no iteration can be compared."""
@@ -301,13 +309,7 @@ class Analysis:
         try:
             return self.problems
         except (UsageError, ReportError) as error:
-            return (*self._stored(), Problem("nothing-to-compare", error.message))
-
-    def _stored(self) -> list[Problem]:
-        return grouped(
-            Problem(row["code"], row["message"], tuple(row["ranks"] or ()))
-            for row in self.frames.problems.iter_rows(named=True)
-        )
+            return (*stored_problems(self.frames), Problem("nothing-to-compare", error.message))
 
     def imbalance(self, metrics: list[str] | None = None) -> Imbalance:
         """Metrics across ranks, ranks, iterations, verdict.
@@ -316,25 +318,45 @@ class Analysis:
             metrics: names; None for all that are known.
         """
         names = metrics or list(METRICS)
-        ranked = compare_scores.scores(self.chosen, names, self.options.statistic)
-        summaries = [compare_scores.summarise(self.chosen, ranked, name) for name in names]
         return Imbalance(
-            metrics=tuple(summaries),
-            ranks=self._ranks(ranked, names),
-            iterations=by_iteration(
-                self.chosen, self.flags, self.selection.numbers, metrics[0] if metrics else "work"
-            ),
+            metrics=self.summaries(names),
+            ranks=self._ranks(names),
+            iterations=self.by_iteration(metrics[0] if metrics else "work"),
             verdict=self.verdict,
-            wide=self.chosen,
+            rows=lambda: self.chosen,
+            course=lambda metric: self.part([metric]),
             statistic=self.options.statistic,
-            wait_error_ns=self._all_waits.error_ns,
-            efficiency=compare_scores.efficiency(self.chosen),
-            what_if=scenarios(self.replay, self.chosen, self.verdict, self.selection.numbers),
-            chained=bool((self.instances["members"] < self.frames.ranks.height).any()),
+            wait_error_ns=shown_error(self.groups),
+            efficiency=self.efficiency,
+            what_if=self.what_if,
+            chained=bool((self.groups["members"] < self.frames.ranks.height).any()),
         )
 
-    def _ranks(self, ranked: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-        waits = self.waits(self.selection.numbers).by_rank
+    def scores(self, names: list[str]) -> pl.DataFrame:
+        """Each rank's scores: rank and `<metric>_ns`."""
+        return compare_scores.scores(self.chosen, names, self.options.statistic)
+
+    def summaries(self, names: list[str]) -> tuple[MetricSummary, ...]:
+        """Metrics across ranks."""
+        ranked = self.scores(names)
+        return tuple(compare_scores.summarise(self.chosen, ranked, name) for name in names)
+
+    def by_iteration(self, metric: str) -> pl.DataFrame:
+        """A row per chosen iteration, as `iterations.by_iteration` gives it."""
+        return by_iteration(self.chosen, self.flags, self.selection.numbers, metric)
+
+    @cached_property
+    def efficiency(self) -> Efficiency | None:
+        """POP's efficiencies; None where some rank's work is unknown."""
+        return compare_scores.efficiency(self.chosen)
+
+    @cached_property
+    def what_if(self) -> pl.DataFrame | None:
+        """What putting one thing at its role's median would save; None without a replay."""
+        return scenarios(self.replay, self.chosen, self.verdict, self.selection.numbers)
+
+    def _ranks(self, names: list[str]) -> pl.DataFrame:
+        ranked, waits = self.scores(names), self.waits
         frame = self.frames.ranks.select("rank", "host", role=self._role, report="path").join(
             ranked, on="rank"
         )
@@ -370,20 +392,3 @@ class Analysis:
             return self.flags if self.frames.ranks.height > 1 else None
         except (UsageError, ReportError):
             return None
-
-    def who(self) -> dict[int, tuple[RankIdentity, Path]]:
-        """rank → identity and report."""
-        return {
-            row["rank"]: (
-                RankIdentity(
-                    row["rank"],
-                    row["pid"],
-                    row["local_rank"],
-                    row["world_size"],
-                    row["host"],
-                    row["evidence"],
-                ),
-                Path(row["path"]),
-            )
-            for row in self.frames.ranks.iter_rows(named=True)
-        }

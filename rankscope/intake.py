@@ -16,7 +16,9 @@ from rankscope.analysis import Analysis
 from rankscope.errors import RankConflict, RankscopeError, ReportError, UsageError
 from rankscope.execute import map_reports
 from rankscope.extract import extract
+from rankscope.frames import RunFrames
 from rankscope.identify import check_distinct, check_one_run, claims_for_report, pattern
+from rankscope.recall import compared
 from rankscope.records import (
     CaptureFacts,
     Claim,
@@ -24,7 +26,6 @@ from rankscope.records import (
     ReportFile,
     ReportOutcome,
     ReportRows,
-    RunFrames,
     ShapingOptions,
 )
 from rankscope.store import Database, Incoming, stored_path
@@ -145,7 +146,7 @@ class Ingest:
                 with database:
                     if incoming is not None:
                         incoming.flush()
-                    _compare(database)
+                    compare(database)
 
     @staticmethod
     def _interrupted(path: Path) -> bool:
@@ -301,28 +302,20 @@ class Ingest:
         )
 
 
-def frames_of(database: Database) -> RunFrames:
-    """All tables of a run."""
-    return RunFrames(
-        name=database.path.name.removesuffix(".rebuild").removesuffix(".duckdb"),
-        reports=database.table("reports"),
-        ranks=database.table("ranks"),
-        iterations=database.table("iterations"),
-        measures=database.table("measures"),
-        collectives=database.table("collectives"),
-        exposed=database.table("exposed"),
-        activities=database.table("activities"),
-        problems=database.table("problems"),
-    )
-
-
-def _compare(database: Database) -> None:
-    """Make `rank_iterations` speak of the reports as they are now, after a failure as well."""
-    frames = frames_of(database)
+def compare(database: Database) -> None:
+    """Make what is derived speak of the reports as they are now, after a failure as well."""
+    frames = RunFrames(run_name(database.path), database.some)
     if not frames.ranks.is_empty():
         analysis = Analysis(frames, Options())
-        database.replace_rank_iterations(analysis.rank_iterations(), analysis.clock[0])
+        known = compared(analysis)
+        tables = {} if known is None else known.tables()
+        database.replace_derived(analysis.rank_iterations(), analysis.clock[0], tables)
     database.settle()
+
+
+def run_name(path: Path) -> str:
+    """What a run is called whose database lies there."""
+    return path.name.removesuffix(".rebuild").removesuffix(".duckdb")
 
 
 def open_or_create(path: Path) -> Database:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from rankscope.compare.imbalance import scores
 from rankscope.errors import UsageError
 from rankscope.records import Pick, RankIdentity, Window
 
@@ -17,6 +16,9 @@ GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
 
 REPORT_ENDS = (".nsys-rep", ".qdrep")
 """What the GUI opens. It silently ignores exports."""
+
+Rows = Callable[[list[int]], pl.DataFrame]
+"""Gives the rows of some ranks."""
 
 TRACE_ENDS = (".json", ".json.gz")
 """Traces of the PyTorch profiler: a browser opens them."""
@@ -69,30 +71,30 @@ class Picks:
 
 
 def pick(
-    wide: pl.DataFrame,
-    views: pl.DataFrame,
+    ranked: pl.DataFrame,
+    wide: Rows,
+    views: Rows,
     who: dict[int, tuple[RankIdentity, Path]],
     utc_starts: dict[int, int | None],
     metric: str,
-    statistic: str,
     culprits: tuple[int, ...],
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then culprits that are none of the three.
 
     Args:
-        wide: rank, iteration, `<metric>_ns` of the chosen iterations.
-        views: RANK_ITERATIONS of them.
+        ranked: rank and `<metric>_ns`, each rank's score.
+        wide: gives of some ranks rank, iteration, `<metric>_ns` of the chosen iterations.
+        views: gives RANK_ITERATIONS of some ranks.
         who: rank → identity and report.
         utc_starts: rank → UTC of its report's time 0.
         metric: what to rank by.
-        statistic: how a rank's iterations become its score.
         culprits: ranks the verdict names.
 
     Raises:
         UsageError: no rank has the metric.
     """
     column = f"{metric}_ns"
-    ranked = scores(wide, [metric], statistic).drop_nulls().sort(column, "rank")
+    ranked = ranked.select("rank", column).drop_nulls().sort(column, "rank")
     if ranked.is_empty():
         raise UsageError(
             f"--metric {metric}: unknown on every rank of this run",
@@ -100,12 +102,13 @@ def pick(
         )
     labelled = _labelled(ranked, column, culprits)
     chosen = [rank for _, rank in labelled]
-    worst, typical = _moments(wide.filter(pl.col("rank").is_in(chosen)), column)
+    worst, typical = _moments(wide(chosen), column)
+    seen = views(chosen)
     values = dict(ranked.select("rank", column).iter_rows())
     first = utc_starts.get(labelled[0][1])
 
     def window(rank: int, iteration: int) -> Window:
-        return _window(views, rank, iteration, _shift(utc_starts.get(rank), first))
+        return _window(seen, rank, iteration, _shift(utc_starts.get(rank), first))
 
     picks = tuple(
         Pick(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -297,21 +298,6 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFrames:
-    """The tables of a run's database."""
-
-    name: str
-    reports: pl.DataFrame
-    ranks: pl.DataFrame
-    iterations: pl.DataFrame
-    measures: pl.DataFrame
-    collectives: pl.DataFrame
-    exposed: pl.DataFrame
-    activities: pl.DataFrame
-    problems: pl.DataFrame
-
-
-@dataclass(frozen=True, slots=True)
 class Options:
     """How to look at a run; the defaults are those of the command line."""
 
@@ -377,17 +363,22 @@ class Imbalance:
     """The answer to `rankscope imbalance`.
 
     `ranks`: rank, host, role, report, `<metric>_ns`, `<metric>_z`, last_arriver_share, cost_ns,
-    gain_ns. `iterations`: iteration, spread_ns, slowest_rank, cause, cluster. `wide`: the chosen
-    rows of `Analysis.wide`.
+    gain_ns. `iterations`: iteration, spread_ns, slowest_rank, cause, cluster.
     """
 
     metrics: tuple[MetricSummary, ...]
     ranks: pl.DataFrame
     iterations: pl.DataFrame
     verdict: Verdict
-    wide: pl.DataFrame
+    rows: Callable[[], pl.DataFrame]
+    course: Callable[[str], pl.DataFrame]  # rank, iteration and one metric of the chosen iterations
     statistic: str = "mean"
     wait_error_ns: int | None = None  # waits below it cannot be told from none
     efficiency: Efficiency | None = None  # where work is known
     what_if: pl.DataFrame | None = None  # kind, name, time_ns, gain_ns, gain; by replay
     chained: bool = False  # some collectives are of some ranks: who comes last may have waited
+
+    @property
+    def wide(self) -> pl.DataFrame:
+        """The chosen rows of `Analysis.wide`."""
+        return self.rows()

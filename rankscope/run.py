@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,20 +11,21 @@ import polars as pl
 
 from rankscope.analysis import Analysis
 from rankscope.compare.change import Comparison, compare_runs
-from rankscope.compare.imbalance import scores
 from rankscope.compare.likeness import unlike
 from rankscope.compare.metrics import check_metrics
 from rankscope.discover import discover
 from rankscope.draw import View, draw, format_of, save
-from rankscope.errors import ReportError, UsageError
+from rankscope.errors import DatabaseError, ReportError, UsageError
 from rankscope.files import check_writable
-from rankscope.intake import Ingest, Progress, Started, frames_of
+from rankscope.frames import RunFrames
+from rankscope.intake import Ingest, Progress, Started, run_name
+from rankscope.overview import who_of
 from rankscope.pick import Picks, pick
+from rankscope.recall import Kept, Recalled, kept
 from rankscope.records import (
     Imbalance,
     Options,
     ReportOutcome,
-    RunFrames,
     ShapingOptions,
     Timeline,
 )
@@ -51,14 +52,23 @@ class Ingested:
 class Run:
     """A profiled run: all its ranks, ready to be compared."""
 
-    def __init__(self, db: Path, frames: RunFrames, ingested: Ingested | None = None) -> None:
+    def __init__(
+        self,
+        db: Path,
+        frames: RunFrames,
+        ingested: Ingested | None = None,
+        known: Kept | None = None,
+    ) -> None:
         self.db = db
         self.ingested = ingested
         self._frames = frames
+        self._known = known
 
     def analysis(self, options: Options | None = None) -> Analysis:
         """One way of looking at the run, for everything that is not offered here."""
-        return Analysis(self._frames, options or Options())
+        if self._known is None:
+            return Analysis(self._frames, options or Options())
+        return Recalled(self._frames, options or Options(), self._known)
 
     def iterations(self, **options: object) -> pl.DataFrame:
         """A row per rank and complete iteration.
@@ -161,18 +171,18 @@ def picks_of(analysis: Analysis, metric: str | None) -> Picks:
     if metric is not None:
         check_metrics([metric])
     else:
-        ranked = scores(analysis.chosen, [*DEFAULT_METRICS], analysis.options.statistic)
+        ranked = analysis.scores([*DEFAULT_METRICS])
         metric = next(
             (name for name in DEFAULT_METRICS if ranked[f"{name}_ns"].is_not_null().any()),
             "iteration",
         )
     return pick(
-        analysis.chosen,
-        analysis.frames.iterations,
-        analysis.who(),
+        analysis.scores([metric]),
+        lambda ranks: analysis.part([metric], ranks),
+        lambda ranks: analysis.frames.some("iterations", ranks=ranks),
+        who_of(analysis.frames.ranks),
         analysis.utc_starts,
         metric,
-        analysis.options.statistic,
         analysis.verdict.ranks,
     )
 
@@ -229,11 +239,30 @@ def open_run(db: str | Path = DEFAULT_DB) -> Run:
         DatabaseError: missing, locked, damaged, or of another version.
     """
     path = Path(db)
+    state = Database.state(path)
     with Database.open(path) as database:
-        frames = frames_of(database)
-    if frames.ranks.is_empty():
+        known = kept(database.derived)
+        small = {name: database.table(name) for name in ("reports", "ranks", "problems")}
+    if small["ranks"].is_empty():
         raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
-    return Run(path, frames)
+
+    def source(
+        table: str,
+        columns: Collection[str] | None = None,
+        ranks: Collection[int] | None = None,
+        iterations: Collection[int] | None = None,
+        narrow: bool = False,
+    ) -> pl.DataFrame:
+        if table in small:
+            return small[table]
+        with Database.open(path) as database:
+            if Database.state(path) != state:
+                raise DatabaseError(
+                    f"{path}: has changed since it was opened", hint="open it again"
+                )
+            return database.some(table, columns, ranks, iterations, narrow)
+
+    return Run(path, RunFrames(run_name(path), source), known=known)
 
 
 def ingest(

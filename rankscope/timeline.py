@@ -173,8 +173,12 @@ def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
 
 def _collectives(analysis: Analysis) -> pl.DataFrame:
     """TIMELINE_COLLECTIVES of the whole run, on the reports' axes."""
-    known = analysis.instances.select(
-        *COLLECTIVE_KEY, "instance", "label", wait_ns="wait", last_rank="last"
+    key = {name: TIMELINE_COLLECTIVES[name] for name in COLLECTIVE_KEY}
+    labels = analysis.groups.select(pl.col("group").cast(pl.Int32), "label")
+    known = (
+        analysis.timed.instances.join(labels, on="group")
+        .select(*COLLECTIVE_KEY, "instance", "label", wait_ns="wait", last_rank="last")
+        .cast(key)  # type: ignore[arg-type]
     )
     every = analysis.frames.collectives.join(known, on=COLLECTIVE_KEY, how="left")
     return conform(
@@ -184,7 +188,7 @@ def _collectives(analysis: Analysis) -> pl.DataFrame:
 
 def _axes(analysis: Analysis, ranks: tuple[int, ...]) -> dict[int, str]:
     """rank → `axis` of TIMELINE_RANKS."""
-    clocks = analysis.matched.clocks
+    clocks = analysis.met.solved.fits
     tied = clocks if len(clocks) > 1 else {}
     unmoved = {rank: "own" if analysis.utc_starts[rank] is None else "utc" for rank in ranks}
     return {rank: "aligned" if rank in tied else unmoved[rank] for rank in ranks}
@@ -192,7 +196,7 @@ def _axes(analysis: Analysis, ranks: tuple[int, ...]) -> dict[int, str]:
 
 def _aligned(analysis: Analysis, frame: pl.DataFrame) -> pl.DataFrame:
     """Times of the reports' axes by the lowest rank's UTC; of ranks not tied to it by their own."""
-    clocks, starts = analysis.matched.solved, analysis.utc_starts
+    clocks, starts = analysis.met.solved, analysis.utc_starts
     start = pl.col("rank").replace_strict(
         {rank: own or 0 for rank, own in starts.items()}, return_dtype=pl.Int64
     )
@@ -224,7 +228,7 @@ def _times(frame: pl.DataFrame) -> list[str]:
 
 def _ranks(analysis: Analysis, axes: dict[int, str]) -> pl.DataFrame:
     """TIMELINE_RANKS."""
-    clocks = analysis.matched.clocks
+    clocks = analysis.met.solved.fits
     told = pl.DataFrame(
         {
             "rank": list(axes),

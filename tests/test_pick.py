@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from rankscope.compare.imbalance import scores
 from rankscope.errors import UsageError
 from rankscope.pick import Picks, openable_report, pick
 from rankscope.records import RankIdentity
@@ -35,7 +36,25 @@ def picked(values: dict[int, list[int | None]], *culprits: int, folder: Path = P
         for rank in values
     }
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
-    return pick(wide, conform(views, RANK_ITERATIONS), who, starts, "work", "mean", culprits)
+    return picked_from(wide, conform(views, RANK_ITERATIONS), who, starts, culprits)
+
+
+def picked_from(
+    wide: pl.DataFrame,
+    views: pl.DataFrame,
+    who: dict[int, tuple[RankIdentity, Path]],
+    starts: dict[int, int | None],
+    culprits: tuple[int, ...],
+) -> Picks:
+    return pick(
+        scores(wide, ["work"], "mean"),
+        lambda ranks: wide.filter(pl.col("rank").is_in(ranks)),
+        lambda ranks: views.filter(pl.col("rank").is_in(ranks)),
+        who,
+        starts,
+        "work",
+        culprits,
+    )
 
 
 def labels(picks: Picks) -> list[tuple[str, int]]:
@@ -111,7 +130,7 @@ def test_one_report_of_several_ranks_is_opened_once(tmp_path: Path) -> None:
     views = conform(wide.with_columns(view_start_ns=1, view_end_ns=2), RANK_ITERATIONS)
     report = tmp_path / "all.sqlite"
     who = {r: (RankIdentity(r, 40 + r, None, None, None, "MPI trace"), report) for r in range(3)}
-    told = pick(wide, views, who, {}, "work", "mean", ())
+    told = picked_from(wide, views, who, {}, ())
     assert told.files == (tmp_path / "all.nsys-rep",)
     assert told.total_bytes == 7
 

@@ -30,6 +30,9 @@ LEAST_INSTANCES = 4
 SESSION_START_ERROR_NS = 1_000_000
 """How far two sessions' UTC starts on one host are trusted where nothing measures them."""
 
+FITTED = 32
+"""Clocks that are fitted at once: of many ranks all at once would need much memory."""
+
 ROUNDS = 2
 """Refinements of all clocks against the ends' consensus."""
 
@@ -76,10 +79,14 @@ class Clocks:
             column: the times.
             utc_starts: rank → UTC of its report's time 0.
         """
-        starts = {rank: (utc_starts.get(rank) or 0) - self.middle_ns for rank in self.fits}
-        offsets = {rank: fit.offset_ns for rank, fit in self.fits.items()}
+        starts = {
+            rank: (utc_starts.get(rank) or 0) - self.middle_ns + fit.offset_ns
+            for rank, fit in self.fits.items()
+        }
+        moved = pl.col(column) + _per_rank(starts, pl.Int64())
+        if not any(fit.drift_ppm for fit in self.fits.values()):
+            return moved
         slopes = {rank: fit.drift_ppm * 1e-6 for rank, fit in self.fits.items()}
-        moved = pl.col(column) + _per_rank(starts, pl.Int64()) + _per_rank(offsets, pl.Int64())
         drift = (moved * _per_rank(slopes, pl.Float64())).round().cast(pl.Int64)
         return moved + drift
 
@@ -192,10 +199,12 @@ def _tie(group: Group, lines: dict[int, _Line]) -> None:
         return
     known = lines[leader]
     reference = known.corrected(group.ends[:, group.ranks.index(leader)])
-    level, slope, spread = _fit(reference, reference[:, None] - group.ends[:, fresh])
-    for column, index in enumerate(fresh):
-        error = float(np.hypot(spread[column], known.spread))
-        lines[group.ranks[index]] = _Line(float(level[column]), float(slope[column]), error)
+    for first in range(0, len(fresh), FITTED):
+        some = fresh[first : first + FITTED]
+        level, slope, spread = _fit(reference, reference[:, None] - group.ends[:, some])
+        for column, index in enumerate(some):
+            error = float(np.hypot(spread[column], known.spread))
+            lines[group.ranks[index]] = _Line(float(level[column]), float(slope[column]), error)
 
 
 def _refine(groups: list[Group], lines: dict[int, _Line], lowest: int) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 
 from rankscope.align.clocks import LEAST_INSTANCES, ROBUST, Floats
+from rankscope.frames import ROWS_AT_ONCE
 from rankscope.measure.collectives import NAMED
 
 STREAM = ["rank", "place", "communicator"]
+"""What tells the streams of a run apart."""
 
 SHARPEST_NS, LARGEST_NS = 2_000, 100_000
 """Bounds of how closely the ends of one communicator's members agree."""
@@ -31,12 +36,12 @@ def communicators(collectives: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
     n-th; within the candidates, members of one communicator leave its collectives together.
 
     Args:
-        collectives: COLLECTIVES of the splittable operations.
+        collectives: COLLECTIVES of the splittable operations, with `stream` as `numbered` gives it.
         pipelined: ranks also send to and receive from each other.
 
     Returns:
-        rank, place, communicator (as in COLLECTIVES), label (text, the same on every rank) and
-        group (number, unique per label and set of members).
+        stream, rank, place, communicator (as in COLLECTIVES), label (text, the same on every rank)
+        and group (number, unique per label and set of members).
     """
     streams = _labelled(collectives)
     labels = streams.filter(pl.col("place") == "device")["label"].n_unique()
@@ -49,8 +54,7 @@ def communicators(collectives: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
         # Something links all ranks of a job: a single communicator must be what does it. Host
         # calls wake up when the scheduler lets them: their ends tell nothing.
         if place == "device" and not spanning and not str(label).startswith(NAMED):
-            rows = collectives.join(part.select(STREAM), on=STREAM, how="semi")
-            told = _groups(rows)
+            told = _groups(collectives, part["stream"])
             group = pl.col("rank").replace_strict(told, return_dtype=pl.Int64)
         parts.append(part.with_columns(group=group))
     if not parts:
@@ -60,24 +64,52 @@ def communicators(collectives: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
     )
 
 
+def numbered(collectives: pl.DataFrame) -> pl.DataFrame:
+    """The rows with `stream`: a number from 0 for each rank, place and communicator.
+
+    Args:
+        collectives: COLLECTIVES in narrow columns.
+    """
+    number = np.zeros(collectives.height, dtype=np.int64)
+    for name in STREAM:
+        values = collectives[name].to_physical().cast(pl.Int64).to_numpy()
+        low = int(values.min(initial=0))
+        number *= int(values.max(initial=0)) - low + 1
+        number += values - low
+    there = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.bool_)
+    there[number] = True
+    dense = (np.cumsum(there) - 1).astype(np.int32)
+    return collectives.with_columns(stream=pl.Series(dense[number], dtype=pl.Int32))
+
+
 def _labelled(collectives: pl.DataFrame) -> pl.DataFrame:
-    """rank, place, communicator, label."""
-    per = collectives.group_by(*STREAM, "operation", "iteration").agg(count=pl.len())
+    """stream, rank, place, communicator, label."""
+    per, first = [], []
+    for part in _portions(collectives):
+        per.append(part.group_by("stream", "operation", "iteration").agg(count=pl.len()))
+        first.append(
+            part.group_by("stream").agg(pl.col(STREAM).first(), first=pl.col("start_ns").min())
+        )
     habits = (
-        per.group_by(*STREAM, "operation")
+        pl.concat(per)
+        .with_columns(pl.col("operation").cast(pl.String))
+        .group_by("stream", "operation")
         .agg(count=pl.col("count").median().round().cast(pl.Int64))
         .sort("operation")
-        .group_by(STREAM, maintain_order=True)
+        .group_by("stream", maintain_order=True)
         .agg(habit=pl.format("{}*{}", "operation", "count").str.join(" "))
     )
-    first = collectives.group_by(STREAM).agg(first=pl.col("start_ns").min())
     named = pl.col("communicator").str.starts_with(f"{NAMED} ")
     host = pl.col("place") == "host"
     return (
-        habits.join(first, on=STREAM)
+        habits.join(pl.concat(first), on="stream")
+        .with_columns(
+            pl.col("rank").cast(pl.Int64), pl.col("place", "communicator").cast(pl.String)
+        )
         .sort("rank", "place", "first", "communicator")
         .with_columns(nth=pl.int_range(pl.len()).over("rank", "place", "habit"))
         .select(
+            "stream",
             *STREAM,
             label=pl.when(named | host)
             .then("communicator")
@@ -86,16 +118,31 @@ def _labelled(collectives: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _groups(part: pl.DataFrame) -> dict[int, int]:
+def _portions(collectives: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """The rows, those of some streams at a time."""
+    streams = int(collectives["stream"].max() or 0) + 1  # type: ignore[arg-type]
+    edges = np.linspace(0, streams, collectives.height // ROWS_AT_ONCE + 2).astype(int)
+    for low, high in pairwise(edges.tolist()):
+        mine = pl.col("stream").is_between(low, high - 1)
+        yield (
+            collectives.lazy()
+            .filter(mine)
+            .select("stream", *STREAM, "operation", "iteration", "start_ns")
+            .collect()
+        )
+
+
+def _groups(collectives: pl.DataFrame, streams: pl.Series) -> dict[int, int]:
     """rank → number of its group, by how closely ends agree.
 
     The time between two ends is the same for all members, whatever their clocks say, and drift
     does not matter over so short a time.
     """
     key = ["operation", "iteration", "ordinal"]
-    ranks = part["rank"].unique().sort().to_list()
+    part = collectives.lazy().filter(pl.col("stream").is_in(streams.implode()))
+    ranks = part.select(pl.col("rank").unique().sort()).collect().to_series().to_list()
     common = (
-        _middle(part, len(ranks))
+        _middle(part.select("rank", *key, "end_ns", "arrival_ns"), len(ranks))
         .with_columns(present=pl.len().over(key))
         .filter(pl.col("present") == len(ranks))
         .sort("rank", "iteration", "operation", "ordinal")
@@ -123,13 +170,15 @@ def _groups(part: pl.DataFrame) -> dict[int, int]:
     return groups
 
 
-def _middle(part: pl.DataFrame, ranks: int) -> pl.DataFrame:
+def _middle(part: pl.LazyFrame, ranks: int) -> pl.DataFrame:
     """The iterations in the middle of the run that hold enough instances."""
-    numbers = part["iteration"].unique().sort()
-    per_iteration = max(part.height / max(ranks * len(numbers), 1), 0.1)
+    numbers = part.select(pl.col("iteration").unique().sort()).collect().to_series()
+    height = int(part.select(pl.len()).collect().item())
+    per_iteration = max(height / max(ranks * len(numbers), 1), 0.1)
     needed = min(int(SAMPLES / per_iteration) + 2, len(numbers))
     first = (len(numbers) - needed) // 2
-    return part.filter(pl.col("iteration").is_in(numbers[first : first + needed].implode()))
+    chosen = numbers[first : first + needed]
+    return part.filter(pl.col("iteration").is_in(chosen.implode())).collect()
 
 
 def _distances(values: Floats) -> Floats:

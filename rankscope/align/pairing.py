@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection
 
 import numpy as np
 import polars as pl
@@ -10,13 +10,17 @@ import polars as pl
 from rankscope.align.clocks import fit_clock
 from rankscope.align.match import SPLITTABLE
 from rankscope.errors import ReportError
+from rankscope.frames import RunFrames, chosen_rows
 from rankscope.intervals import Times
-from rankscope.records import Problem, RunFrames
+from rankscope.records import Problem
 
 FURTHEST = 50
 """Captures that start further apart than this many steps are not looked for."""
 
 LEAST_OVERLAP = 4
+
+NUMBERED = ("iterations", "measures", "collectives", "exposed", "activities")
+"""Tables with iteration numbers as their reports have them."""
 
 SHARPER = 4
 """The right step's ends agree this many times better than any other step's."""
@@ -77,18 +81,23 @@ def renumbered(frames: RunFrames, shifts: dict[int, int]) -> RunFrames:
     if not shifts:
         return frames
 
-    def shift(frame: pl.DataFrame) -> pl.DataFrame:
+    def shifted(
+        table: str,
+        columns: Collection[str] | None = None,
+        ranks: Collection[int] | None = None,
+        iterations: Collection[int] | None = None,
+        narrow: bool = False,
+    ) -> pl.DataFrame:
+        if table not in NUMBERED:
+            return frames.some(table, columns, ranks, iterations, narrow)
         by = pl.col("rank").replace_strict(shifts, default=0, return_dtype=pl.Int64)
-        return frame.with_columns(iteration=pl.col("iteration") + by)
+        frame = frames.some(table, None, ranks, None, narrow)
+        moved = frame.with_columns(
+            iteration=(pl.col("iteration") + by).cast(frame.schema["iteration"])
+        )
+        return chosen_rows(moved, columns, None, iterations)
 
-    return replace(
-        frames,
-        iterations=shift(frames.iterations),
-        measures=shift(frames.measures),
-        collectives=shift(frames.collectives),
-        exposed=shift(frames.exposed),
-        activities=shift(frames.activities),
-    )
+    return RunFrames(frames.name, shifted)
 
 
 def _problems(shifts: dict[int, int], unsure: list[int]) -> list[Problem]:

@@ -28,7 +28,13 @@ def pair_peers(collectives: pl.DataFrame, links: list[tuple[int, int]]) -> pl.Da
         The rows of `collectives` that found their other side, with `label`, `group` (counted from
         0) and `members` (2); `ordinal` counts the pairs of an iteration.
     """
-    kernels = collectives.filter(pl.col("operation") == OPERATION).sort("start_ns")
+    if not links:
+        collectives = collectives.clear()
+    kernels = (
+        collectives.filter(pl.col("operation") == OPERATION)
+        .with_columns(pl.col("rank", "iteration", "ordinal").cast(pl.Int64))
+        .sort("start_ns")
+    )
     streams = {
         (int(rank), str(stream)): part.with_columns(
             ordinal=pl.int_range(pl.len()).over("iteration")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 
 from rankscope.compare.words import ms
@@ -28,7 +30,7 @@ GARBAGE = r"(?i)\bgc\b|gc\.collect|garbage"
 
 
 def findings(
-    activities: pl.DataFrame,
+    activities: Callable[[list[int]], pl.DataFrame],
     roles: dict[int, str],
     flagged: pl.DataFrame,
     phase: str | None,
@@ -39,15 +41,14 @@ def findings(
     flags) in the same iteration; on a rank and iteration without it, it took no time.
 
     Args:
-        activities: ACTIVITIES.
+        activities: gives ACTIVITIES in some iterations.
         roles: rank → role.
         flagged: rank, iteration, excess_ns of the accused.
         phase: the cause; None looks at all phases.
     """
     flagged = flagged.filter(pl.col("iteration").is_in(_sample(flagged["iteration"]).implode()))
     total = int(flagged["excess_ns"].sum() or 0)
-    numbers = flagged["iteration"].unique().implode()
-    here = activities.filter(pl.col("iteration").is_in(numbers))
+    here = activities(flagged["iteration"].unique().to_list())
     if phase is not None:
         here = here.filter(pl.col("phase") == phase)
     if total <= 0 or here.is_empty():

@@ -17,7 +17,8 @@ class Evidence:
     metric: str  # what was flagged: work, or load where work is unknown
     hosts: dict[int, str | None]
     missing: int  # ranks of the job that no report is of
-    activities: pl.DataFrame  # ACTIVITIES
+    activities: Callable[[list[int]], pl.DataFrame]
+    """ACTIVITIES in some iterations."""
     replicas: bool  # it is known that the ranks of a role do the same work
     replayed: Callable[[tuple[int, ...], list[int]], int | None]
     """Time saved if the ranks were at their role's median in the iterations; None: unknown."""

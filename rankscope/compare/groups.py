@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import polars as pl
 
+from rankscope.compare.waits import Timed
 from rankscope.schema import PARTS
 
 
@@ -52,11 +55,12 @@ BUS_TRIPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all"
 nccl-tests define it (PERFORMANCE.md)."""
 
 
-def by_collective(timed: pl.DataFrame) -> pl.DataFrame:
+def by_collective(timed: Timed, numbers: Collection[int]) -> pl.DataFrame:
     """A row per communicator, operation and ordinal: how long, who waits, who comes last.
 
     Args:
-        timed: `waits.timed` of the chosen iterations.
+        timed: `waits.timed`.
+        numbers: the chosen iterations.
 
     Returns:
         communicator, operation, ordinal, ranks, count, transfer_ns and wait_ns (means per rank
@@ -64,8 +68,9 @@ def by_collective(timed: pl.DataFrame) -> pl.DataFrame:
         null where unknown), algorithm_bandwidth and bus_bandwidth (bytes per second of transfer).
     """
     key = ["group", "operation", "ordinal"]
+    chosen = timed.instances.filter(pl.col("iteration").is_in(list(numbers)))
     last = (
-        timed.unique("instance")
+        chosen.unique("instance")
         .drop_nulls("last")
         .group_by(*key, last_rank="last")
         .agg(times=pl.len())
@@ -75,9 +80,8 @@ def by_collective(timed: pl.DataFrame) -> pl.DataFrame:
     trips = pl.col("operation").replace_strict(BUS_TRIPS, default=None, return_dtype=pl.Int64)
     factor = trips * (pl.col("members") - 1) / pl.col("members")
     return (
-        timed.group_by(key)
+        chosen.group_by(key)
         .agg(
-            pl.col("label", "members").first(),
             ranks=pl.col("rank").unique().sort(),
             count=pl.col("iteration").n_unique(),
             transfer_ns=pl.col("transfer").mean().round().cast(pl.Int64),
@@ -85,6 +89,12 @@ def by_collective(timed: pl.DataFrame) -> pl.DataFrame:
             bytes=pl.col("bytes").mean().round().cast(pl.Int64),
         )
         .join(last, on=key, how="left")
+        .with_columns(
+            pl.col("group", "ordinal", "last_rank").cast(pl.Int64),
+            pl.col("operation").cast(pl.String),
+            pl.col("ranks").cast(pl.List(pl.Int64)),
+        )
+        .join(timed.groups.select("group", "label", "members"), on="group")
         .with_columns(algorithm_bandwidth=pl.col("bytes") * 1e9 / pl.col("transfer_ns"))
         .sort(key)
         .select(

@@ -6,7 +6,7 @@ import polars as pl
 
 from rankscope.compare.metrics import PHASE_METRICS
 from rankscope.compare.words import plural
-from rankscope.records import RunFrames
+from rankscope.frames import RunFrames
 
 TIMES_AS_LONG = 5.0
 """No change of a job makes its iterations so much longer or shorter."""

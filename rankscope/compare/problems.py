@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from rankscope.align.match import Matched
+from rankscope.align.match import Met
 from rankscope.records import Problem
 
 
@@ -61,18 +61,16 @@ def inferred(of: dict[int, str]) -> Problem:
     )
 
 
-def communication_problems(
-    matched: Matched, by_group: pl.DataFrame, ranks: list[int]
-) -> list[Problem]:
+def communication_problems(met: Met, groups: pl.DataFrame, ranks: list[int]) -> list[Problem]:
     """What weakens statements about waits and clocks.
 
     Args:
-        matched: the collectives.
-        by_group: that of `Waits`.
+        met: what became of the collectives.
+        groups: that of `waits.Timed`.
         ranks: all that have a report.
     """
     found = []
-    reasons = matched.unmatched.group_by("reason").agg(
+    reasons = met.unmatched.group_by("reason").agg(
         pl.col("count").sum(), pl.col("rank").unique().sort()
     )
     for reason, count, who in reasons.sort("reason").iter_rows():
@@ -84,7 +82,7 @@ def communication_problems(
                 tuple(who),
             )
         )
-    if matched.instances.is_empty() and len(ranks) > 1:
+    if not met.calls and len(ranks) > 1:
         found.append(
             Problem(
                 "waits-unknown",
@@ -92,7 +90,7 @@ def communication_problems(
                 "--roles to tell who the peers are): waits, last arrivals and costs are unknown",
             )
         )
-    untied = [rank for rank in ranks if rank not in matched.clocks]
+    untied = [rank for rank in ranks if rank not in met.solved.fits]
     if untied and len(ranks) > 1:
         found.append(
             Problem(
@@ -102,7 +100,7 @@ def communication_problems(
                 tuple(untied),
             )
         )
-    apart = by_group.filter(
+    apart = groups.filter(
         pl.col("apart_ns") > pl.max_horizontal("clock_error_ns", "ends_error_ns") * 2
     )
     for row in apart.iter_rows(named=True):

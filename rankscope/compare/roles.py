@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import os.path
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations
 from math import prod
 from pathlib import Path
 
@@ -24,6 +25,9 @@ PIPELINE = "pp"
 
 ALIKE = 0.05
 """Kernels of equal names and counts whose sizes differ by less are the same work."""
+
+RANKS_AT_ONCE = 128
+"""Ranks whose kernels are looked at together."""
 
 SIZE = re.compile("[1-9][0-9]{0,8}")
 
@@ -90,7 +94,8 @@ def inferred_roles(
     ranks: list[int],
     hosts: dict[int, str | None],
     instances: pl.DataFrame,
-    activities: pl.DataFrame,
+    communicators: pl.DataFrame,
+    activities: Callable[[list[int]], pl.DataFrame],
 ) -> Roles:
     """Roles by who reduces gradients together: ranks that do hold the same parameters.
 
@@ -100,9 +105,13 @@ def inferred_roles(
         ranks: all ranks.
         hosts: rank → host.
         instances: the matched collectives.
-        activities: ACTIVITIES.
+        communicators: `Matched.groups`.
+        activities: gives ACTIVITIES of some ranks.
     """
-    reducing = instances.filter("gradient").select("group", "rank", "members").unique()
+    together = instances.lazy().filter("gradient").select(pl.col("group", "rank").cast(pl.Int64))
+    reducing = (
+        together.unique().collect().join(communicators.select("group", "members"), on="group")
+    )
     widest = reducing.sort("members", "group", descending=[True, False]).unique(
         "rank", keep="first", maintain_order=True
     )
@@ -148,22 +157,17 @@ def _place(rank: int, sizes: dict[str, int]) -> dict[str, int]:
     return place
 
 
-def _merged(groups: list[list[int]], activities: pl.DataFrame) -> list[list[int]]:
+def _merged(
+    groups: list[list[int]], activities: Callable[[list[int]], pl.DataFrame]
+) -> list[list[int]]:
     """The groups, those with the same kernels as one."""
-    group_of = {rank: index for index, group in enumerate(groups) for rank in group}
-    kernels = (
-        activities.filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
-        .group_by("rank", "iteration", "name")
-        .agg(pl.col("count", "size").sum())
-        .group_by(
-            "name", group=pl.col("rank").replace_strict(group_of, default=-1, return_dtype=pl.Int64)
-        )
-        .agg(pl.col("count", "size").median())
-    )
-    makeup = {
-        int(group): {row["name"]: (row["count"], row["size"]) for row in part.to_dicts()}
-        for (group,), part in kernels.partition_by("group", as_dict=True).items()
-    }
+    makeup: dict[int, dict[str, tuple[float, float]]] = {}
+    at = 0
+    while at < len(groups):  # some at once: of many ranks there are many rows
+        ends = accumulate(len(group) for group in groups[at:])
+        some = range(at, at + max(1, sum(end <= RANKS_AT_ONCE for end in ends)))
+        makeup |= _makeup({index: groups[index] for index in some}, activities)
+        at = some.stop
     parent = list(range(len(groups)))
     for one, other in combinations(range(len(groups)), 2):
         if parent[other] == other and _alike(makeup.get(one, {}), makeup.get(other, {})):
@@ -172,6 +176,25 @@ def _merged(groups: list[list[int]], activities: pl.DataFrame) -> list[list[int]
     for index, group in enumerate(groups):
         merged.setdefault(parent[index], []).extend(group)
     return [sorted(group) for group in merged.values()]
+
+
+def _makeup(
+    groups: dict[int, list[int]], activities: Callable[[list[int]], pl.DataFrame]
+) -> dict[int, dict[str, tuple[float, float]]]:
+    """Of each group the kernels with their usual counts and sizes."""
+    group_of = {rank: index for index, group in groups.items() for rank in group}
+    kernels = (
+        activities([*group_of])
+        .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
+        .group_by("rank", "iteration", "name")
+        .agg(pl.col("count", "size").sum())
+        .group_by("name", group=pl.col("rank").replace_strict(group_of, return_dtype=pl.Int64))
+        .agg(pl.col("count", "size").median())
+    )
+    return {
+        int(group): {row["name"]: (row["count"], row["size"]) for row in part.to_dicts()}
+        for (group,), part in kernels.partition_by("group", as_dict=True).items()
+    }
 
 
 def _alike(one: dict[str, tuple[float, float]], other: dict[str, tuple[float, float]]) -> bool:

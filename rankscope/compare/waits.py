@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +10,56 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.align.clocks import ROBUST
-from rankscope.align.match import Matched
+from rankscope.align.match import Matched, slices
 from rankscope.align.peers import OPERATION
+from rankscope.frames import ROWS_AT_ONCE
 from rankscope.intervals import Times, length_before, union
+
+NOBODY = -1
+"""In place of the rank that came last, where none clearly did."""
+
+USED = ["rank", "iteration", "place", "arrival_ns", "end_ns", "wait", "transfer", "last"]
+"""What of the instances it takes to sum waits."""
+
+Exposed = Callable[[list[int]], pl.DataFrame]
+"""EXPOSED of some ranks on one clock, in the iterations that are asked for."""
+
+
+GROUPS = pl.Schema(
+    {
+        "group": pl.Int64,
+        "label": pl.String,
+        "members": pl.Int64,
+        "ends_error_ns": pl.Int64,
+        "clock_error_ns": pl.Int64,
+        "apart_ns": pl.Int64,
+        "shown": pl.String,
+    }
+)
+"""What `Timed.groups` has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Matched instances with how long each rank waited.
+
+    `instances`: those of `Matched` with wait, transfer (of the split that is shown for the group)
+    and last (the rank that came last; null where the two last came closer than the split's
+    error).
+
+    `groups`: group, label, members, ends_error_ns (how far the ends of its members scatter, which
+    is the error of waits by duration), clock_error_ns (the largest residual of its members, that
+    of waits by arrival; null where one is not tied), apart_ns (median difference of both), shown
+    (`duration` or `arrival`, whichever errs less).
+    """
+
+    instances: pl.DataFrame
+    groups: pl.DataFrame
+
+    @property
+    def error_ns(self) -> int | None:
+        """The largest error of the split that is shown, over all groups; None where unknown."""
+        return shown_error(self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,82 +72,121 @@ class Waits:
     `by_rank`: rank, last_arriver_share (of its collectives), cost_ns (the others' exposed waiting
     for it), gain_ns (of that, what its mending alone would have saved: in each iteration the
     waiting of the rank that waited least, for that one comes last then).
-
-    `by_group`: group, label, ends_error_ns (how far the ends of its members scatter, which is
-    the error of waits by duration), clock_error_ns (the largest residual of its members, that of
-    waits by arrival; null where one is not tied), apart_ns (median difference of both), shown
-    (`duration` or `arrival`, whichever errs less).
     """
 
     by_iteration: pl.DataFrame
     by_rank: pl.DataFrame
-    by_group: pl.DataFrame
-
-    @property
-    def error_ns(self) -> int | None:
-        """The largest error of the split that is shown, over all groups; None where unknown."""
-        arrival = pl.col("shown") == "arrival"
-        errors = self.by_group.select(
-            pl.when(arrival).then("clock_error_ns").otherwise("ends_error_ns")
-        ).to_series()
-        largest = errors.max()
-        return largest if isinstance(largest, int) else None
 
 
-def timed(matched: Matched, utc_starts: dict[int, int | None]) -> pl.DataFrame:
-    """The instances with both splits.
+def shown_error(groups: pl.DataFrame) -> int | None:
+    """`Timed.error_ns` of `Timed.groups`."""
+    arrival = pl.col("shown") == "arrival"
+    errors = groups.select(
+        pl.when(arrival).then("clock_error_ns").otherwise("ends_error_ns")
+    ).to_series()
+    largest = errors.max()
+    return largest if isinstance(largest, int) else None
+
+
+def timed(matched: Matched, utc_starts: dict[int, int | None]) -> Timed:
+    """The instances with the split that errs less.
 
     With a the arrival, e the end and D = e - a: by duration a rank waits D less the shortest D
     of the instance, which is the transfer; by arrival, on aligned clocks, it waits until the
     last a, and the transfer lasts from there to the last e.
-
-    Returns:
-        `matched.instances` with wait, transfer (of the split that is shown for its group),
-        by_duration, by_arrival (the wait either way, the latter null without clocks), last (the
-        rank that came last; null where the two last came closer than the split's error),
-        arrived and ended (ns since the middle of the run on aligned clocks), and the columns
-        of `Waits.by_group` but `apart_ns`.
     """
-    solved = matched.solved
-    each = matched.instances.with_columns(
-        arrived=solved.aligned("arrival_ns", utc_starts),
-        ended=solved.aligned("end_ns", utc_starts),
+    rows = matched.instances
+    wait = np.empty(rows.height, dtype=np.int64)
+    transfer = np.empty(rows.height, dtype=np.int64)
+    last = np.empty(rows.height, dtype=np.int32)
+    told = {group: (label, size) for group, label, size in matched.groups.iter_rows()}
+    groups = []
+    for group, where in slices(rows["group"].to_numpy()):
+        label, members = told[group]
+        ranks = rows["rank"][where].head(members).to_numpy()
+        both = rows[where].select("rank", "arrival_ns", "end_ns")
+        lasting, ends_error, clock_error = _ends(matched, both, ranks, utc_starts)
+        waits, shortest = by_duration(both, members)
+        arrival = clock_error is not None and ends_error is not None and clock_error < ends_error
+        apart = None
+        if clock_error is not None:
+            late = by_arrival(matched, both, members, utc_starts)
+            apart = round(float(np.median(np.abs(waits - late))))
+            waits = late if arrival else waits
+        wait[where] = waits.ravel()
+        transfer[where] = np.repeat(lasting if arrival else shortest, members)
+        error = (clock_error if arrival else ends_error) or 0
+        # who is late to a transfer of a pipeline may be so for having waited for the stage before
+        chained = str(rows["operation"][where.start]) == OPERATION
+        last[where] = NOBODY if chained else np.repeat(_last(waits, ranks, error), members)
+        shown = "arrival" if arrival else "duration"
+        groups.append((group, label, members, ends_error, clock_error, apart, shown))
+    names = pl.Series(last, dtype=pl.Int32)
+    return Timed(
+        rows.with_columns(
+            wait=pl.Series(wait, dtype=pl.Int64),
+            transfer=pl.Series(transfer, dtype=pl.Int64),
+            last=names.set(names == NOBODY, None),
+        ),
+        pl.DataFrame(groups, schema=GROUPS, orient="row"),
     )
-    blocks = _Blocks(each["members"].to_numpy())
-    duration = each["duration_ns"].to_numpy()
-    shortest = blocks.spread(np.minimum, duration)
-    arrived, ended = (each[name].fill_null(0).to_numpy() for name in ("arrived", "ended"))
-    by_arrival = blocks.spread(np.maximum, arrived) - arrived
-    lasting = blocks.spread(np.maximum, ended) - blocks.spread(np.maximum, arrived)
-    each = each.with_columns(
-        by_duration=pl.Series(duration - shortest),
-        by_arrival=pl.when(pl.col("arrived").is_not_null()).then(pl.Series(by_arrival)),
-        shortest=pl.Series(shortest),
-        lasting=pl.Series(np.maximum(lasting, 0)),
-    ).join(_errors(matched, each), on="group", maintain_order="left")
-    arrival = pl.col("shown") == "arrival"
-    each = each.with_columns(
-        wait=pl.when(arrival).then("by_arrival").otherwise("by_duration"),
-        transfer=pl.when(arrival).then("lasting").otherwise("shortest"),
-        error=pl.when(arrival).then("clock_error_ns").otherwise("ends_error_ns").fill_null(0),
-    ).drop("shortest", "lasting")
-    # whoever is late to a transfer of a pipeline may be so for having waited for the stage before
-    chained = pl.col("operation") == OPERATION
-    last = pl.when(~chained).then(_last(each, blocks))
-    return each.with_columns(last=last).drop("error")
 
 
-def split(timed: pl.DataFrame, exposed: pl.DataFrame, places: tuple[str, ...]) -> Waits:
+def split(
+    timed: pl.DataFrame,
+    exposed: Exposed,
+    places: tuple[str, ...],
+    numbers: Collection[int] | None = None,
+) -> Waits:
     """Waits of matched instances, summed.
 
     Waits that overlap (queued collectives) count once, for the collective that the rank arrived
     at first.
 
     Args:
-        timed: what `timed` gives, in the chosen iterations.
-        exposed: EXPOSED of those iterations, on one clock.
+        timed: `Timed.instances`.
+        exposed: gives the exposed communication, on one clock.
         places: instances whose waits can expose communication on that clock.
+        numbers: the iterations that count; None: all.
     """
+    if numbers is not None:
+        timed = timed.lazy().filter(pl.col("iteration").is_in(list(numbers))).select(USED).collect()
+    parts = []
+    for ranks in portions(timed["rank"].unique(), timed["rank"]):
+        mine = pl.col("rank").is_between(ranks[0], ranks[-1])
+        here = timed.lazy().filter(mine).select(USED).collect()
+        parts.append(_portion(here, exposed(ranks), places))
+    if not parts:
+        parts = [_portion(timed.select(USED), exposed([]), places)]
+    sums, shares, costs = (pl.concat(each) for each in zip(*parts, strict=True))
+    return Waits(
+        by_iteration=sums,
+        by_rank=shares.join(_costs(costs), on="rank", how="left")
+        .with_columns(pl.col("cost_ns", "gain_ns").fill_null(0))
+        .sort("rank"),
+    )
+
+
+def portions(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
+    """`ranks` ascending, in portions that about `ROWS_AT_ONCE` rows are of.
+
+    Args:
+        ranks: all that there are.
+        of_rows: the rank of each row.
+    """
+    counts = of_rows.rename("rank").value_counts().select(pl.col("rank").cast(pl.Int64), "count")
+    every = pl.DataFrame({"rank": ranks.unique().sort().cast(pl.Int64)})
+    counted = every.join(counts, on="rank", how="left").sort("rank")
+    at = pl.col("count").fill_null(0).cast(pl.Int64).cum_sum() // ROWS_AT_ONCE
+    return counted.group_by(portion=at, maintain_order=True).agg("rank")["rank"].to_list()
+
+
+def _portion(
+    timed: pl.DataFrame, exposed: pl.DataFrame, places: tuple[str, ...]
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Of some ranks `Waits.by_iteration`, their shares, and what they waited for whom."""
+    timed = timed.with_columns(pl.col("rank", "iteration", "last").cast(pl.Int64))
+    exposed = exposed.select(pl.col("rank").cast(pl.Int64), "start_ns", "end_ns")
     sums = timed.group_by("rank", "iteration").agg(
         collective_wait_ns=pl.col("wait").sum(), collective_transfer_ns=pl.col("transfer").sum()
     )
@@ -108,85 +195,69 @@ def split(timed: pl.DataFrame, exposed: pl.DataFrame, places: tuple[str, ...]) -
     )
     waiting = _exposed_waits(timed.filter(pl.col("place").is_in(places)), exposed)
     by_iteration = waiting.group_by("rank", "iteration").agg(wait_ns=pl.col("exposed_wait").sum())
-    return Waits(
-        by_iteration=sums.join(by_iteration, on=["rank", "iteration"], how="left"),
-        by_rank=shares.join(_costs(waiting), on="rank", how="left")
-        .with_columns(pl.col("cost_ns", "gain_ns").fill_null(0))
-        .sort("rank"),
-        by_group=_by_group(timed),
+    others = (
+        waiting.filter(pl.col("last").is_not_null() & (pl.col("last") != pl.col("rank")))
+        .group_by("last", "iteration", "rank")
+        .agg(pl.col("exposed_wait").sum())
+        .group_by("last", "iteration")
+        .agg(cost_ns=pl.col("exposed_wait").sum(), gain_ns=pl.col("exposed_wait").min())
     )
+    return sums.join(by_iteration, on=["rank", "iteration"], how="left"), shares, others
 
 
-class _Blocks:
-    """Rows that belong together, one instance after the other."""
+def _ends(
+    matched: Matched,
+    rows: pl.DataFrame,
+    ranks: NDArray[np.int32],
+    utc_starts: dict[int, int | None],
+) -> tuple[Times, int | None, int | None]:
+    """Of a group's instances, from the last arrival to the last end; and both splits' errors.
 
-    def __init__(self, members: NDArray[np.int64]) -> None:
-        starts, at = [], 0
-        # every row says how many its instance has; equal neighbours are walked in one step
-        change = np.flatnonzero(np.diff(members)) + 1
-        for low, high in zip([0, *change], [*change, len(members)], strict=True):
-            if high > low:
-                size = int(members[low])
-                starts.append(np.arange(low, high, size))
-                at = high
-        self.starts = np.concatenate(starts) if starts else np.zeros(0, dtype=np.int64)
-        self.sizes = np.diff(np.append(self.starts, at))
-
-    def spread(self, reduce: np.ufunc, values: Times) -> Times:
-        """Each row's block reduced."""
-        if not len(values):
-            return values
-        return np.repeat(reduce.reduceat(values, self.starts), self.sizes)
-
-
-def _errors(matched: Matched, each: pl.DataFrame) -> pl.DataFrame:
-    """group, ends_error_ns, clock_error_ns, shown."""
-    rows = []
-    for part in each.select("group", "rank", "members", "ended").partition_by("group"):
-        members = int(part["members"][0])
-        ranks = part["rank"].head(members).to_list()
-        spreads = [matched.clocks[rank].spread_ns for rank in ranks if rank in matched.clocks]
-        tied = len(spreads) == members
-        ends = part["ended"].fill_null(0).to_numpy().reshape(-1, members)
-        scatter = np.abs(ends - np.median(ends, axis=1, keepdims=True))
-        by_ends = round(ROBUST * float(np.median(scatter))) if tied else None
-        by_clock = max(spreads) if tied else None
-        arrival = by_clock is not None and by_ends is not None and by_clock < by_ends
-        shown = "arrival" if arrival else "duration"
-        rows.append((int(part["group"][0]), by_ends, by_clock, shown))
-    return pl.DataFrame(
-        rows,
-        schema={
-            "group": pl.Int64,
-            "ends_error_ns": pl.Int64,
-            "clock_error_ns": pl.Int64,
-            "shown": pl.String,
-        },
-        orient="row",
-    )
+    The errors are None where a member's clock is not tied to the others'.
+    """
+    spreads = [matched.clocks[rank].spread_ns for rank in ranks if rank in matched.clocks]
+    ended = _moments(matched, rows, "end_ns", len(ranks), utc_starts)
+    arrived = _moments(matched, rows, "arrival_ns", len(ranks), utc_starts)
+    lasting = np.maximum(ended.max(axis=1) - arrived.max(axis=1), 0)
+    if len(spreads) < len(ranks):
+        return lasting, None, None
+    del arrived
+    scatter = np.abs(ended - np.median(ended, axis=1, keepdims=True))
+    return lasting, round(ROBUST * float(np.median(scatter))), max(spreads)
 
 
-def _last(each: pl.DataFrame, blocks: _Blocks) -> pl.Series:
-    """Who came last to each row's instance; null where the two last came too close to tell."""
-    wait, rank = each["wait"].to_numpy(), each["rank"].to_numpy()
-    least = blocks.spread(np.minimum, wait)
-    nobody = np.iinfo(np.int64).max
-    last = blocks.spread(np.minimum, np.where(wait == least, rank, nobody))
-    second = blocks.spread(np.minimum, np.where(rank == last, nobody, wait))
-    clear = second - least > each["error"].to_numpy()
-    return pl.select(pl.when(pl.Series(clear)).then(pl.Series(last, dtype=pl.Int64))).to_series()
+def _moments(
+    matched: Matched,
+    rows: pl.DataFrame,
+    column: str,
+    members: int,
+    utc_starts: dict[int, int | None],
+) -> Times:
+    """Aligned times; shape (instances, members)."""
+    aligned = rows.select(matched.solved.aligned(column, utc_starts).fill_null(0))
+    return np.asarray(aligned.to_series().to_numpy().reshape(-1, members), dtype=np.int64)
 
 
-def _by_group(timed: pl.DataFrame) -> pl.DataFrame:
-    apart = (pl.col("by_duration") - pl.col("by_arrival")).abs().median()
-    return (
-        timed.group_by("group")
-        .agg(
-            pl.col("label", "ends_error_ns", "clock_error_ns", "shown").first(),
-            apart_ns=apart.round().cast(pl.Int64),
-        )
-        .sort("group")
-    )
+def by_duration(rows: pl.DataFrame, members: int) -> tuple[Times, Times]:
+    """How much longer than the shortest each one's was, and the shortest."""
+    duration = (rows["end_ns"] - rows["arrival_ns"]).to_numpy().reshape(-1, members)
+    shortest = duration.min(axis=1)
+    return duration - shortest[:, None], shortest
+
+
+def by_arrival(
+    matched: Matched, rows: pl.DataFrame, members: int, utc_starts: dict[int, int | None]
+) -> Times:
+    """How long before the last one each one arrived."""
+    arrived = _moments(matched, rows, "arrival_ns", members, utc_starts)
+    return np.asarray(arrived.max(axis=1)[:, None] - arrived, dtype=np.int64)
+
+
+def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32]:
+    """Who came last to each instance; NOBODY where the two last came too close to tell."""
+    two = np.partition(wait, 1, axis=1)
+    clear = two[:, 1] - two[:, 0] > error
+    return np.where(clear, ranks[wait.argmin(axis=1)], NOBODY).astype(np.int32)
 
 
 def _exposed_waits(each: pl.DataFrame, exposed: pl.DataFrame) -> pl.DataFrame:
@@ -205,16 +276,11 @@ def _exposed_waits(each: pl.DataFrame, exposed: pl.DataFrame) -> pl.DataFrame:
     return each.select("rank", "iteration", "last", exposed_wait=pl.Series(claimed, dtype=pl.Int64))
 
 
-def _costs(waiting: pl.DataFrame) -> pl.DataFrame:
-    """rank, cost_ns, gain_ns of those who came last."""
-    others = (
-        waiting.filter(pl.col("last").is_not_null() & (pl.col("last") != pl.col("rank")))
-        .group_by("last", "iteration", "rank")
-        .agg(pl.col("exposed_wait").sum())
-    )
+def _costs(others: pl.DataFrame) -> pl.DataFrame:
+    """rank, cost_ns, gain_ns of those who came last, from what portions of the ranks waited."""
     return (
         others.group_by("last", "iteration")
-        .agg(cost_ns=pl.col("exposed_wait").sum(), gain_ns=pl.col("exposed_wait").min())
+        .agg(pl.col("cost_ns").sum(), pl.col("gain_ns").min())
         .group_by(rank="last")
         .agg(pl.col("cost_ns", "gain_ns").sum())
     )

@@ -50,10 +50,8 @@ def lateness(analysis: Analysis) -> pl.DataFrame:
         UsageError: no collective has counterparts on other ranks.
     """
     numbers = analysis.selection.numbers
-    frame = analysis.instances.filter(pl.col("iteration").is_in(numbers)).select(
-        "rank",
-        "iteration",
-        "instance",
+    frame = analysis.timed.instances.filter(pl.col("iteration").is_in(numbers)).select(
+        pl.col("rank", "iteration", "instance").cast(pl.Int64),
         late_ns=pl.col("wait").max().over("instance") - pl.col("wait"),
     )
     if frame.is_empty():
@@ -166,8 +164,7 @@ def _numbers(
 ) -> None:
     """Mean lateness, and how often the rank came last, beside its row."""
     means = dict(frame.select("rank", "mean_ns").iter_rows())
-    last = analysis.waits(analysis.selection.numbers).by_rank
-    shares = dict(last.select("rank", "last_arriver_share").iter_rows())
+    shares = dict(analysis.waits.select("rank", "last_arriver_share").iter_rows())
     if analysis.missing_ranks:  # one of them may have come last
         shares = {}
     columns = (

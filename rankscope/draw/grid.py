@@ -52,11 +52,7 @@ def metric_of(analysis: Analysis, metric: str | None, defaults: tuple[str, ...] 
     Raises:
         UsageError: no rank has it.
     """
-    known = [
-        name
-        for name in ([metric] if metric else defaults)
-        if analysis.chosen[f"{name}_ns"].is_not_null().any()
-    ]
+    known = [name for name in ([metric] if metric else defaults) if analysis.knows(name)]
     if not known:
         raise UsageError(
             f"--metric {metric or defaults[0]}: unknown on every rank of this run",
@@ -81,7 +77,11 @@ def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
         inside &= pl.col("iteration").is_between(numbers[0], numbers[-1])
     value = pl.col(f"{metric}_ns")
     role = ["role", "iteration"]
-    frame = analysis.wide.filter(inside | pl.col("iteration").is_in(numbers)).select(
+    judged = analysis.judged(sorted({metric, "iteration"}))
+    flagged = pl.col("flagged").fill_null(False)
+    if metric in PHASES:
+        flagged &= pl.col("cause").eq_missing(metric)
+    return judged.filter(inside | pl.col("iteration").is_in(numbers)).select(
         "rank",
         "iteration",
         "role",
@@ -89,17 +89,9 @@ def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
         value_ns=value,
         excess_ns=value - lower_median(value).over(role),
         length_ns=lower_median(pl.col("iteration_ns")).over(role),
+        flagged=flagged,
+        cause="cause",
     )
-    flags = analysis.flags if analysis.frames.ranks.height > 1 else None
-    if flags is None:
-        return frame.with_columns(flagged=pl.lit(False), cause=pl.lit(None, pl.String))
-    told = flags.select("rank", "iteration", "flagged", "cause")
-    flagged = pl.col("flagged").fill_null(False)
-    if metric in PHASES:
-        flagged &= pl.col("cause").eq_missing(metric)
-    return frame.join(
-        told, on=["rank", "iteration"], how="left", maintain_order="left"
-    ).with_columns(flagged)
 
 
 def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:

@@ -196,7 +196,8 @@ def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
     columns["cost"] = [beyond_error(cost, result.wait_error_ns) for cost in ranks["cost_ns"]]
     if known:
         columns[ABOVE] = bars(_excess(ranks, known[0]))
-        columns[COURSE] = sparklines(_course(result.wide, ranks["rank"].to_list(), known[0]))
+        course = _course(result.course(known[0]), ranks["rank"].to_numpy(), known[0])
+        columns[COURSE] = sparklines(course)
     return Table(
         title=f"By rank ({result.statistic} of the iterations, ms)",
         columns=tuple(columns),
@@ -221,13 +222,19 @@ def _excess(ranks: pl.DataFrame, metric: str) -> npt.NDArray[np.float64]:
     return ranks.select(value - value.median().over("role")).to_series().to_numpy()
 
 
-def _course(wide: pl.DataFrame, ranks: list[int], metric: str) -> npt.NDArray[np.float64]:
+def _course(
+    course: pl.DataFrame, ranks: npt.NDArray[np.int64], metric: str
+) -> npt.NDArray[np.float64]:
     """A metric by rank (in the order of `ranks`) and iteration."""
-    value = pl.col(f"{metric}_ns").cast(pl.Float64)
-    by_iteration = wide.select("rank", "iteration", value).sort("iteration")
-    table = by_iteration.pivot("iteration", index="rank", values=f"{metric}_ns")
-    ordered = pl.DataFrame({"rank": ranks}).join(table, on="rank", how="left")
-    return ordered.drop("rank").cast(pl.Float64).to_numpy()
+    numbers = course["iteration"].unique().sort().to_numpy()
+    found = np.full((len(ranks), len(numbers)), np.nan)
+    order = np.argsort(ranks)
+    at = (
+        order[np.searchsorted(ranks[order], course["rank"].to_numpy())],
+        np.searchsorted(numbers, course["iteration"].to_numpy()),
+    )
+    found[at] = course[f"{metric}_ns"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    return found
 
 
 def iterations_table(result: Imbalance, metric: str) -> Table:

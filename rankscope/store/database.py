@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +16,8 @@ import duckdb
 import polars as pl
 
 from rankscope.errors import DatabaseError, UsageError
+from rankscope.store.derived import replace_derived
+from rankscope.store.reading import read_table
 
 SCHEMA_VERSION = 2
 
@@ -29,15 +31,6 @@ LEAST_FREE = 2**20
 """With less room than this left, what failed failed for want of room."""
 
 REBUILD_HINT = "ingest the reports again with --rebuild"
-
-COLUMN_COMMENTS = {
-    "rank": "Rank of the job",
-    "iteration": "Iteration number, the same step on every rank",
-    "epoch": "How often the numbers had started over",
-    "number": "Number as the range's name or payload says",
-    "flagged": "Whether this rank stood out in this iteration; null where that cannot be told",
-    "cause": "Phase with the largest excess where flagged",
-}
 
 
 class Database:
@@ -146,15 +139,38 @@ class Database:
 
     def table(self, name: str) -> pl.DataFrame:
         """A whole table of the schema."""
+        return self.some(name)
+
+    def some(
+        self,
+        table: str,
+        columns: Collection[str] | None = None,
+        ranks: Collection[int] | None = None,
+        iterations: Collection[int] | None = None,
+        narrow: bool = False,
+    ) -> pl.DataFrame:
+        """A table of the schema, or a part of it: a `frames.Source`."""
         try:
-            frame: pl.DataFrame = self._connection.sql(f'select * from "{name}"').pl()
+            return read_table(self._connection, table, columns, ranks, iterations, narrow)
         except duckdb.Error as error:
             raise self._damaged(error) from error
-        return frame
 
     def meta(self) -> dict[str, str]:
         """What the file says about itself."""
         return dict(self.table("meta").iter_rows())
+
+    def derived(self, name: str) -> pl.DataFrame | None:
+        """A table of `derived.TABLES`; None unless it speaks of the reports as they are."""
+        return self.table(name) if self.is_finished and name in self._tables() else None
+
+    @staticmethod
+    def state(path: Path) -> tuple[int, ...]:
+        """Numbers that are others after every change; also while there is no file."""
+        files = (path, path.with_name(path.name + ".wal"))
+        stats = [file.stat() for file in files if file.exists()]
+        return tuple(
+            each for stat in stats for each in (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        )
 
     @property
     def is_finished(self) -> bool:
@@ -179,24 +195,18 @@ class Database:
             for table in ("reports", "ranks", "problems"):
                 self._connection.execute(f"update {table} set path = ? where path = ?", [new, old])
 
-    def replace_rank_iterations(self, frame: pl.DataFrame, clock: str) -> None:
-        """Store the wide table that compares all ranks, made anew after every change."""
+    def replace_derived(
+        self, wide: pl.DataFrame, clock: str, tables: dict[str, pl.DataFrame]
+    ) -> None:
+        """Store what comparing all ranks gave, made anew after every change.
+
+        Args:
+            wide: `rank_iterations`.
+            clock: that its times are on.
+            tables: others of `derived.TABLES`; those that are not among them are dropped.
+        """
         with self.transaction():
-            self._connection.register("incoming", frame)
-            self._connection.execute(
-                "create or replace table rank_iterations as select * from incoming"
-            )
-            self._connection.unregister("incoming")
-            self._connection.execute(
-                "comment on table rank_iterations is 'A row per rank and iteration with every "
-                "metric on the clock named in meta; null is unknown'"
-            )
-            for name in frame.columns:
-                comment = COLUMN_COMMENTS.get(name, f"Metric {name.removesuffix('_ns')}, ns")
-                quoted = comment.replace("'", "''")
-                self._connection.execute(
-                    f"comment on column rank_iterations.\"{name}\" is '{quoted}'"
-                )
+            replace_derived(self._connection, {"rank_iterations": wide, **tables})
             self._connection.execute(
                 "insert or replace into meta values ('rank_iterations_clock', ?)", [clock]
             )

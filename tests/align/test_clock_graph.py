@@ -18,8 +18,8 @@ from rankscope.align.clocks import (
 )
 from rankscope.align.match import Matched, match
 from rankscope.compare.problems import communication_problems
-from rankscope.compare.waits import split, timed
-from tests.align.worlds import World, world
+from rankscope.compare.waits import timed
+from tests.align.worlds import World, both_ways, world
 from tests.support import Stored
 
 SECOND = 1_000_000_000
@@ -119,21 +119,14 @@ def islands() -> Matched:
 def test_a_rank_tied_to_nobody_is_absent_and_said_to_be() -> None:
     told = islands()
     assert {*told.clocks} == {0, 1}
-    instances = timed(told, {rank: 0 for rank in range(4)})
-    assert instances.filter(pl.col("rank") > 1)["ended"].null_count() == 160
-    assert instances.filter(pl.col("rank") > 1)["by_arrival"].null_count() == 160
-    assert instances.filter(pl.col("rank") > 1)["by_duration"].null_count() == 0
-    by_group = split(instances, exposed_of(instances), ("device",)).by_group
-    assert by_group["clock_error_ns"].null_count() == 1
-    problems = communication_problems(told, by_group, [0, 1, 2, 3])
+    starts: dict[int, int | None] = dict.fromkeys(range(4), 0)
+    ended = told.instances.select("rank", ended=told.solved.aligned("end_ns", starts))
+    assert ended.filter(pl.col("rank") > 1)["ended"].null_count() == 160
+    groups = timed(told, starts).groups
+    assert groups["clock_error_ns"].null_count() == groups["apart_ns"].null_count() == 1
+    assert {*groups.filter(pl.col("apart_ns").is_null())["shown"]} == {"duration"}
+    problems = communication_problems(told.met, groups, [0, 1, 2, 3])
     assert [(each.code, each.ranks) for each in problems] == [("clocks-unaligned", (2, 3))]
-
-
-def exposed_of(instances: pl.DataFrame) -> pl.DataFrame:
-    """Communication that nothing covers, as if all of it were exposed."""
-    return instances.select(
-        "rank", "iteration", pl.lit("gpu").alias("clock"), "end_ns", start_ns="arrival_ns"
-    )
 
 
 def test_one_host_has_one_clock() -> None:
@@ -164,7 +157,9 @@ def test_too_few_shared_calls_tie_nothing() -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_waits_by_duration_and_by_arrival_are_true(seed: int) -> None:
     made = world(8, 40, seed, calls="ttdttd", late_ns=1_500_000)
-    told = timed(match(made.collectives, made.utc_starts), made.utc_starts)
+    matched = match(made.collectives, made.utc_starts)
+    wait = timed(matched, made.utc_starts).instances["wait"]
+    told = both_ways(matched, made.utc_starts).with_columns(wait=wait)
     sums = told.group_by("rank").agg(pl.col("by_duration", "by_arrival", "wait").sum())
     both = sums.join(made.waited, on="rank")
     assert both.height == 8
@@ -206,8 +201,10 @@ def test_clocks_of_simulated_reports(
     truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None).rename(
         {"op": "operation"}
     )
-    key = ["rank", "operation", "start_ns", "end_ns"]
-    both = job.analysis().instances.join(truth.select(*key, "wait_ns"), on=key)
+    key = ["rank", "operation", "end_ns"]
+    analysis = job.analysis()
+    told = both_ways(analysis.matched, analysis.utc_starts)
+    both = told.join(truth.select(*key, "wait_ns"), on=key)
     assert both.height == truth.height
     true = both["wait_ns"].sum()
     for way in ("by_duration", "by_arrival"):

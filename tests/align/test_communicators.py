@@ -7,17 +7,18 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from rankscope.align.communicators import communicators
+from rankscope.align.communicators import communicators, numbered
 from rankscope.align.match import match
 from rankscope.compare.problems import communication_problems
-from rankscope.compare.waits import split, timed
+from rankscope.compare.waits import timed
+from rankscope.frames import narrowed
 from tests.align.worlds import World, world
 from tests.support import Stored
 
 
 def groups(made: World) -> set[tuple[str, tuple[int, ...]]]:
     """(stream, members) of every group found."""
-    told = communicators(made.collectives, pipelined=False)
+    told = communicators(numbered(narrowed(made.collectives)), pipelined=False)
     members = told.group_by("communicator", "group").agg(pl.col("rank").sort())
     return {(stream, tuple(ranks)) for stream, _, ranks in members.iter_rows()}
 
@@ -60,8 +61,9 @@ def test_named_communicators_are_taken_as_they_are() -> None:
         .otherwise(pl.format("named dp{}", pl.col("rank") % 2))
     )
     told = match(named, made.utc_starts)
-    members = told.instances.group_by("group", "label").agg(pl.col("rank").unique().sort())
-    assert {(label, tuple(ranks)) for _, label, ranks in members.iter_rows()} == {
+    members = told.instances.group_by("group").agg(pl.col("rank").unique().sort())
+    labels = dict(told.groups.select("group", "label").iter_rows())
+    assert {(labels[group], tuple(ranks)) for group, ranks in members.iter_rows()} == {
         *((f"named tp{low // 2}", (low, low + 1)) for low in range(0, 8, 2)),
         ("named dp0", (0, 2, 4, 6)),
         ("named dp1", (1, 3, 5, 7)),
@@ -80,10 +82,8 @@ def test_message_sizes_that_differ_match_nothing() -> None:
     assert kept.is_empty()
     rest = told.instances.height
     assert rest == sized.height - 4
-    instances = timed(told, made.utc_starts)
-    exposed = instances.select("rank", "iteration", "end_ns", start_ns="arrival_ns")
-    by_group = split(instances, exposed, ("device",)).by_group
-    problems = communication_problems(told, by_group, [0, 1, 2, 3])
+    groups = timed(told, made.utc_starts).groups
+    problems = communication_problems(told.met, groups, [0, 1, 2, 3])
     assert [(each.code, each.ranks) for each in problems] == [("unmatched-collectives", (1, 3))]
     assert "message sizes differ" in problems[0].message
     assert "4 calls" in problems[0].message

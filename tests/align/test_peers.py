@@ -9,6 +9,7 @@ import pytest
 
 from rankscope.align.peers import OPERATION, pair_peers
 from rankscope.schema import COLLECTIVES, conform
+from tests.align.worlds import plain
 from tests.support import Stored
 
 STAGES = 4
@@ -20,11 +21,12 @@ def test_transfers_are_paired_with_the_right_neighbour(
 ) -> None:
     job = stored("pipeline", ranks=16, iterations=12)
     assert job.truth is not None
-    told = job.analysis(roles=roles).matched.instances.filter(operation=OPERATION)
+    matched = job.analysis(roles=roles).matched
+    told = plain(matched.instances).filter(operation=OPERATION)
     truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None)
     truth = truth.filter(pl.col("communicator").str.starts_with("pp"))
-    true = truth.select("rank", "start_ns", "end_ns", "wait_ns", true="communicator", at="ordinal")
-    both = told.join(true, on=["rank", "start_ns", "end_ns"])
+    true = truth.select("rank", "end_ns", "wait_ns", true="communicator", at="ordinal")
+    both = told.join(true, on=["rank", "end_ns"])
     assert both.height == told.height > 0
     per = both.group_by("instance").agg(
         pl.col("rank").sort(),

@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.align.match import Matched, slices
+from rankscope.compare.waits import Exposed, by_arrival, by_duration
 from rankscope.schema import COLLECTIVES, conform
 
 EPOCH_NS = 1_795_249_000_000_000_000
@@ -117,3 +119,34 @@ def world(
         float(now.max()),
         pl.DataFrame({"rank": who, "true_ns": waits}),
     )
+
+
+def plain(instances: pl.DataFrame) -> pl.DataFrame:
+    """Matched instances in the types of COLLECTIVES, with `duration_ns`."""
+    dtypes = {name: COLLECTIVES[name] for name in instances.columns if name in COLLECTIVES}
+    return instances.cast(dtypes).with_columns(  # type: ignore[arg-type]
+        pl.col("instance").cast(pl.Int64), duration_ns=pl.col("end_ns") - pl.col("arrival_ns")
+    )
+
+
+def all_exposed(instances: pl.DataFrame, last_ns: int | None = None) -> Exposed:
+    """All communication, or the last so many ns of each call, as if nothing covered it."""
+    start = pl.col("arrival_ns") if last_ns is None else pl.col("end_ns") - last_ns
+    rows = instances.select("rank", "iteration", "end_ns", start_ns=start)
+    return lambda ranks: rows.filter(pl.col("rank").is_in(ranks))
+
+
+def both_ways(matched: Matched, utc_starts: dict[int, int | None]) -> pl.DataFrame:
+    """The matched instances with by_duration and by_arrival, the waits either way."""
+    rows = plain(matched.instances)
+    members = dict(matched.groups.select("group", "members").iter_rows())
+    parts = []
+    for group, where in slices(rows["group"].to_numpy()):
+        late = by_arrival(matched, rows[where], members[group], utc_starts)
+        longer = by_duration(rows[where], members[group])[0]
+        parts.append(
+            rows[where].with_columns(
+                by_duration=pl.Series(longer.ravel()), by_arrival=pl.Series(late.ravel())
+            )
+        )
+    return pl.concat(parts)

@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -22,8 +23,9 @@ from rankscope.compare.evidence import Evidence
 from rankscope.compare.flags import flag
 from rankscope.compare.verdict import judge
 from rankscope.compare.waits import split, timed
+from rankscope.frames import narrowed
 from rankscope.schema import ACTIVITIES
-from tests.align.worlds import World, world
+from tests.align.worlds import World, all_exposed, world
 
 Answer = TypeVar("Answer")
 SLOW = 5
@@ -76,22 +78,23 @@ def main(arguments: list[str] | None = None) -> int:
     made = world(
         args.ranks, args.iterations, tp=RANKS_PER_HOST, calls=calls, per_clock=RANKS_PER_HOST
     )
+    made = replace(made, collectives=narrowed(made.collectives))  # as they come from a database
     wide = measures(made, args.ranks, args.iterations)
-    exposed = made.collectives.select(
-        "rank", "iteration", "end_ns", start_ns=pl.col("arrival_ns"), clock=pl.lit("gpu")
-    )
+    exposed = all_exposed(made.collectives)
     sys.stdout.write(f"{made.collectives.height:,} calls of collectives\n")
     line("made", 0.0, 0.0)
     wall, cpu = time.perf_counter(), time.process_time()
     matched = step("match", lambda: match(made.collectives, made.utc_starts))
-    instances = step("waits", lambda: timed(matched, made.utc_starts))
-    step("split", lambda: split(instances, exposed, ("device",)))
+    waited = step("waits", lambda: timed(matched, made.utc_starts))
+    step("split", lambda: split(waited.instances, exposed, ("device",)))
     flags = step("flags", lambda: flag(wide, "work"))
     hosts: dict[int, str | None] = {
         rank: f"node{rank // RANKS_PER_HOST}" for rank in range(args.ranks)
     }
     activities = pl.DataFrame(schema=ACTIVITIES)
-    evidence = Evidence(flags, wide, "work", hosts, 0, activities, True, lambda *_: None)
+    evidence = Evidence(
+        flags, wide, "work", hosts, 0, lambda _: activities, True, lambda *_: None
+    )
     verdict = step("verdict", lambda: judge(evidence))
     line("together", time.perf_counter() - wall, time.process_time() - cpu)
     sys.stdout.write(f"{len(matched.clocks)} clocks; {verdict.sentence}\n")

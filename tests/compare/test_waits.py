@@ -10,6 +10,7 @@ from rankscope.align.match import Matched, match
 from rankscope.compare.problems import communication_problems
 from rankscope.compare.waits import Waits, split, timed
 from rankscope.schema import COLLECTIVES, conform
+from tests.align.worlds import all_exposed, both_ways, plain
 
 US, MS = 1_000, 1_000_000
 PERIOD = 50 * MS
@@ -41,14 +42,12 @@ def matched(
     return match(conform(frame, COLLECTIVES), starts), starts
 
 
-def exposed(instances: pl.DataFrame) -> pl.DataFrame:
-    return instances.select("rank", "iteration", "end_ns", start_ns="arrival_ns")
-
-
 def waits(calls: list[Call], **how: object) -> tuple[pl.DataFrame, Waits]:
     found, starts = matched(calls, **how)  # type: ignore[arg-type]
-    instances = timed(found, starts)
-    return instances, split(instances, exposed(instances), ("device",))
+    instances = timed(found, starts).instances
+    either = both_ways(found, starts).select("by_duration", "by_arrival")
+    told = split(instances, all_exposed(instances), ("device",))
+    return pl.concat([plain(instances), either], how="horizontal"), told
 
 
 def test_a_call_by_hand() -> None:
@@ -77,10 +76,12 @@ def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, told: bo
     """Ends scatter by 100 µs: who of two that came 40 µs apart was last cannot be said."""
     found, starts = matched([(0, 0, [0, 3 * MS, 3 * MS - apart_us * US, 1 * MS], 2 * MS)], count=60)
     jitter = np.random.default_rng(0).normal(0, 100 * US, found.instances.height).astype(np.int64)
-    rows = found.instances.with_columns(end_ns=pl.col("end_ns") + pl.Series(jitter))
-    instances = timed(match(conform(rows, COLLECTIVES), starts), starts)
-    assert instances["ends_error_ns"][0] == pytest.approx(100 * US, rel=0.3)
-    last = instances.unique("instance")["last"]
+    rows = found.instances.with_columns(
+        end_ns=pl.col("end_ns") + pl.Series(jitter), start_ns="arrival_ns"
+    )
+    either = timed(match(conform(rows, COLLECTIVES), starts), starts)
+    assert either.groups["ends_error_ns"][0] == pytest.approx(100 * US, rel=0.3)
+    last = either.instances.unique("instance")["last"]
     if told:
         assert (last == 1).fill_null(False).mean() > 0.95
     else:
@@ -89,9 +90,10 @@ def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, told: bo
 
 def test_what_a_rank_always_does_is_its_clock() -> None:
     calls: list[Call] = [(0, 0, [0, 4 * MS, 1 * MS, 2 * MS], 2 * MS)]
-    instances, _ = waits(calls, skew=(0, 100 * US, -100 * US, 60 * US))
-    assert instances["ends_error_ns"][0] < US
-    assert instances["clock_error_ns"][0] < US
+    found, starts = matched(calls, skew=(0, 100 * US, -100 * US, 60 * US))
+    groups = timed(found, starts).groups
+    assert groups["ends_error_ns"][0] < US
+    assert groups["clock_error_ns"][0] < US
 
 
 def test_waits_that_overlap_count_once() -> None:
@@ -109,9 +111,8 @@ def test_waits_that_overlap_count_once() -> None:
 
 def test_only_exposed_waiting_costs() -> None:
     found, starts = matched([(0, 0, [0, 6 * MS], 1 * MS)])
-    instances = timed(found, starts)
-    covered = exposed(instances).with_columns(start_ns=pl.col("end_ns") - 3 * MS)
-    told = split(instances, covered, ("device",))
+    instances = timed(found, starts).instances
+    told = split(instances, all_exposed(instances, 3 * MS), ("device",))
     assert {*told.by_iteration.filter(rank=0)["wait_ns"]} == {2 * MS}
     assert {*told.by_iteration.filter(rank=0)["collective_wait_ns"]} == {6 * MS}
     assert told.by_rank.filter(rank=1)["cost_ns"].to_list() == [20 * 2 * MS]
@@ -122,23 +123,21 @@ def test_both_ways_are_kept_where_they_disagree() -> None:
     found, starts = matched([(0, 0, [0, 4 * MS, 1 * MS], 2 * MS)], count=40)
     late = (pl.col("rank") == 2) & (pl.col("iteration") % 3 == 0)
     rows = found.instances.with_columns(
-        end_ns=pl.col("end_ns") + pl.when(late).then(9 * MS).otherwise(0)
+        end_ns=pl.col("end_ns") + pl.when(late).then(9 * MS).otherwise(0), start_ns="arrival_ns"
     )
     again = match(conform(rows, COLLECTIVES), starts)
-    instances = timed(again, starts)
-    told = split(instances, exposed(instances), ("device",))
-    assert told.by_group["clock_error_ns"][0] == pytest.approx(0, abs=US)
-    own = instances.filter(pl.col("iteration") % 3 == 0, rank=2)
+    groups = timed(again, starts).groups
+    assert groups["clock_error_ns"][0] == pytest.approx(0, abs=US)
+    own = both_ways(again, starts).filter(pl.col("iteration") % 3 == 0, rank=2)
     assert {*own["by_duration"]} == {12 * MS}
     assert {*own["by_arrival"]} == {3 * MS}
-    assert communication_problems(again, told.by_group, [0, 1, 2]) == [], "in most they agree"
+    assert communication_problems(again.met, groups, [0, 1, 2]) == [], "in most they agree"
 
 
 def test_no_collectives_are_no_crash() -> None:
     nothing = match(pl.DataFrame(schema=COLLECTIVES), {0: None, 1: None})
-    instances = timed(nothing, {0: None, 1: None})
-    schema = {"rank": pl.Int64, "iteration": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64}
-    told = split(instances, pl.DataFrame(schema=schema), ("device",))
+    waited = timed(nothing, {0: None, 1: None})
+    told = split(waited.instances, all_exposed(waited.instances), ("device",))
     assert told.by_rank.is_empty()
-    assert told.by_group.is_empty()
+    assert waited.groups.is_empty()
     assert {*nothing.clocks} == {0}

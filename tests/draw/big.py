@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import polars as pl
 
 from rankscope.analysis import Analysis
+from rankscope.frames import RunFrames, source_of
 from rankscope.records import Options
 from tests.support import Stored
 
@@ -24,14 +23,9 @@ def multiplied(job: Stored, times: int) -> Analysis:
     many = more(frames.ranks).with_columns(
         host=pl.format("node{}", pl.col("rank") // 8), world_size=pl.lit(ranks * times, pl.Int64)
     )
-    return Analysis(
-        replace(
-            frames,
-            ranks=many,
-            **{
-                name: more(getattr(frames, name))
-                for name in ("iterations", "measures", "collectives", "exposed")
-            },
-        ),
-        Options(),
-    )
+    tables = {"reports": frames.reports, "ranks": many, "problems": frames.problems} | {
+        name: more(frames.table(name))
+        for name in ("iterations", "measures", "collectives", "exposed")
+    }
+    tables["activities"] = frames.activities
+    return Analysis(RunFrames(frames.name, source_of(tables)), Options())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -203,7 +204,7 @@ def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
     assert late["late_ns"].min() == 0
     instance = late.filter(iteration=7)["instance"][0]
     told = dict(late.filter(instance=instance).select("rank", "late_ns").iter_rows())
-    waits = analysis.instances.filter(instance=instance)
+    waits = analysis.timed.instances.filter(instance=instance)
     longest = waits["wait"].max()
     assert told == {rank: longest - own for rank, own in waits.select("rank", "wait").rows()}
     assert max(told, key=lambda rank: told[rank]) == waits["last"][0]
@@ -218,7 +219,8 @@ def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
 
 def test_ranks_that_share_no_collective_are_named(job: Stored) -> None:
     analysis = job.analysis()
-    analysis.__dict__["instances"] = analysis.instances.filter(pl.col("rank") != 3)
+    rest = analysis.timed.instances.filter(pl.col("rank") != 3)
+    analysis._communication.__dict__["timed"] = replace(analysis.timed, instances=rest)
     assert "unknown for rank 3" in words(draw("arrivals", analysis))
 
 

@@ -108,7 +108,7 @@ def imbalance(
     else:
         _write_tables(analysis, result, frame, by, metric, output, every)
         if verbose:
-            console.say(f"rankscope: {analysis.matched.instances.height} collective calls matched")
+            console.say(f"rankscope: {analysis.met.calls} collective calls matched")
     if output is not Format.JSON:
         console.warn(analysis.problems, quiet)
     if fail_above is not None:
@@ -117,8 +117,6 @@ def imbalance(
 
 def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
     """The frame of `--by`."""
-    import polars as pl
-
     from rankscope.compare import groups
 
     numbers = analysis.selection.numbers
@@ -135,9 +133,7 @@ def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
             roles = analysis.roles.of
             return groups.by_kernel(analysis.frames.activities, roles, numbers)
         case By.COLLECTIVE:
-            return groups.by_collective(
-                analysis.instances.filter(pl.col("iteration").is_in(numbers))
-            )
+            return groups.by_collective(analysis.timed, numbers)
 
 
 def _write_json(db: Path, analysis: Analysis, result: Imbalance, frame: pl.DataFrame) -> None:

@@ -90,7 +90,7 @@ def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
     ranks = result.ranks.select(
         pl.exclude("^.*_z$", "report"), *(["work_z"] if "work_z" in result.ranks.columns else [])
     )
-    chosen = analysis.instances.filter(pl.col("iteration").is_in(analysis.selection.numbers))
+    collectives = groups.by_collective(analysis.timed, analysis.selection.numbers)
     several = analysis.frames.ranks["host"].n_unique() > 1
     return [
         table(
@@ -122,7 +122,7 @@ def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
         table(
             "collectives",
             "Collectives",
-            groups.by_collective(chosen).head(MOST_ROWS),
+            collectives.head(MOST_ROWS),
             note="transfer and wait: means per rank and call",
             labels={"last_rank": "mostly last", "last_share": "how often"},
         ),

@@ -82,8 +82,8 @@ def quality(analysis: Analysis, facts: RunFacts, unit_ns: int, flagged: int) -> 
         if facts.clocks_aligned and residual is not None
         else f"not all tied together ({facts.clock_method})"
     )
-    matched = analysis.matched
-    unmatched = int(matched.unmatched["count"].sum())
+    met = analysis.met
+    unmatched = int(met.unmatched["count"].sum())
     return [
         ("Ranks", f"{len(facts.ranks)}{world}, from {plural(facts.reports, 'report')}", ""),
         ("Ranks without a report", missing, ""),
@@ -95,7 +95,7 @@ def quality(analysis: Analysis, facts: RunFacts, unit_ns: int, flagged: int) -> 
         ("Clocks of the ranks", tied, ""),
         (
             "Collectives",
-            f"{matched.instances.height:,} calls matched, {unmatched:,} not",
+            f"{met.calls:,} calls matched, {unmatched:,} not",
             "",
         ),
         (

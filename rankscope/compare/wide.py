@@ -1,0 +1,56 @@
+"""The wide table: a row per rank and iteration with every metric."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.compare.metrics import METRICS
+
+PARTNERS = ("wait_ns", "collective_wait_ns", "collective_transfer_ns")
+"""What only the other ranks tell."""
+
+SEEN = ("exposed_communication", "work", "wait", "collective_wait")
+"""What only collectives tell."""
+
+
+def wide_of(
+    complete: pl.DataFrame,
+    ranks: pl.DataFrame,
+    measures: pl.DataFrame,
+    waits: pl.DataFrame | None,
+    blind: tuple[int, ...],
+) -> pl.DataFrame:
+    """rank, iteration, epoch, number, host, role and `<metric>_ns` for every metric.
+
+    A row per rank and complete iteration; null is unknown.
+
+    Args:
+        complete: RANK_ITERATIONS of complete iterations.
+        ranks: rank, host, role.
+        measures: MEASURES on one clock.
+        waits: `Waits.by_iteration`; None where ranks are missing that may have been waited for.
+        blind: ranks whose collectives are not seen.
+    """
+    frame = (
+        complete.select("rank", "iteration", "epoch", "number")
+        .join(ranks, on="rank")
+        .join(measures.drop("clock"), on=["rank", "iteration"], how="left")
+    )
+    if waits is None:
+        frame = frame.with_columns(pl.lit(None, pl.Int64).alias(name) for name in PARTNERS)
+    else:
+        exposed = pl.col("exposed_communication_ns")
+        frame = frame.join(waits, on=["rank", "iteration"], how="left").with_columns(
+            wait_ns=pl.when(exposed.is_null())
+            .then(None)
+            .when(exposed == 0)
+            .then(0)
+            .otherwise("wait_ns")
+        )
+    if blind:
+        frame = frame.with_columns(
+            pl.when(~pl.col("rank").is_in(blind)).then(f"{name}_ns").alias(f"{name}_ns")
+            for name in SEEN
+        )
+    order = ["rank", "iteration", "epoch", "number", "host", "role"]
+    return frame.select(*order, *(f"{name}_ns" for name in METRICS)).sort("rank", "iteration")

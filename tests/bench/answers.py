@@ -1,0 +1,137 @@
+"""`python -m tests.bench.answers`: how long a large run's answers take.
+
+Writes the reduced reports of 1,024 ranks, 1,000 iterations and 20 collectives an iteration (20
+million calls) into a database, through the code that an ingest writes and compares with; then runs
+the commands, each as a process of its own, and prints wall time, CPU time and peak memory of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.intake import compare, open_or_create
+from rankscope.store import Incoming
+from tests.bench.job import SLOW, SLOWER_NS, simulated
+
+COMMANDS = (
+    ("imbalance",),
+    ("imbalance", "--format", "json"),
+    ("pick-reports", "--format", "json"),
+    ("plot", "heatmap", "-o", "{folder}/heatmap.png"),
+    ("--help",),
+)
+
+UNUSUAL = (
+    ("imbalance", "--statistic", "p95", "--format", "json"),
+    ("imbalance", "--iter-range", "100:200", "--format", "json"),
+)
+"""What is not kept but computed."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one process."""
+
+    name: str
+    wall_s: float
+    cpu_s: float
+    peak_gb: float
+
+    def line(self) -> str:
+        """A row of the table."""
+        return (
+            f"{self.name:<56}{self.wall_s:8.2f} s wall{self.cpu_s:8.2f} s CPU"
+            f"{self.peak_gb:8.2f} GB peak"
+        )
+
+
+def measured(name: str, arguments: list[str]) -> tuple[Cost, str]:
+    """What a Python process of `arguments` costs, and its output."""
+    begin = time.perf_counter()
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    told = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.perf_counter() - begin
+    if process.returncode:
+        raise SystemExit(f"{name}: exit code {process.returncode}")
+    # ru_maxrss is kB on Linux
+    return Cost(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e6), told
+
+
+def write(db: Path, ranks: int, iterations: int, collectives: int) -> None:
+    """The reports of a job, not yet compared."""
+    with open_or_create(db) as database:
+        incoming = Incoming(database, "{}")
+        for report in simulated(ranks, iterations, collectives).reports(db.parent):
+            incoming.add(report)
+        incoming.flush()
+        database.settle()
+
+
+def say(text: str) -> None:
+    """Print it at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and give its exit code: 1 where an answer is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.answers", description=__doc__)
+    parser.add_argument("--ranks", type=int, default=1024)
+    parser.add_argument("--iterations", type=int, default=1000)
+    parser.add_argument("--collectives", type=int, default=20, help="of an iteration")
+    parser.add_argument("--db", type=Path, help="keep the database there, or take the one there is")
+    parser.add_argument("--unusual", action="store_true", help="ask what is not kept, too")
+    parser.add_argument("--only-compare", type=Path, metavar="DB", help=argparse.SUPPRESS)
+    args = parser.parse_args(arguments)
+    if args.only_compare:
+        with open_or_create(args.only_compare) as database:
+            compare(database)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        db = args.db or Path(folder) / "run.duckdb"
+        if not db.exists():
+            write(db, args.ranks, args.iterations, args.collectives)
+        before = db.stat().st_size
+        told = measured("end of ingest", ["-m", "tests.bench.answers", "--only-compare", str(db)])
+        say(told[0].line())
+        say(f"database {db.stat().st_size / 1e6:,.0f} MB, of it derived: "
+            f"{(db.stat().st_size - before) / 1e6:,.0f} MB")  # fmt: skip
+        right = True
+        for command in (*COMMANDS, *(UNUSUAL if args.unusual else ())):
+            words = [word.format(folder=folder) for word in command]
+            where = [] if command == ("--help",) else ["--db", str(db)]
+            cost, answer = measured(
+                "rankscope " + " ".join(command), ["-m", "rankscope", *words, *where]
+            )
+            say(cost.line())
+            if command[-2:] == ("--format", "json") and command[0] == "imbalance":
+                right &= found_the_slow_one(answer)
+    return 0 if right else 1
+
+
+def found_the_slow_one(answer: str) -> bool:
+    """Whether the verdict names the planted rank, its phase, and what it costs."""
+    told = json.loads(answer)
+    verdict = told["verdict"]
+    say(f"  {verdict['sentence']}")
+    planted = SLOWER_NS * told["run"]["iterations"]["count"]
+    return (
+        verdict["ranks"] == [SLOW]
+        and verdict["cause"] == "backward"
+        and abs(verdict["gain_ns"] / planted - 1) < 0.05
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
