@@ -66,7 +66,8 @@ def _phases(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
 
 def _kernels(before: RunFrames, after: RunFrames) -> str | None:
     first, second = (
-        run.activities.filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
+        run.some("activities", ["kind", "name", "total_ns"])
+        .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
         .group_by("name")
         .agg(pl.col("total_ns").sum())
         for run in (before, after)
