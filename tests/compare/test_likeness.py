@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import polars as pl
 import pytest
 
 from rankscope.compare.likeness import unlike
-from rankscope.records import RunFrames
+from rankscope.frames import RunFrames, source_of
 from rankscope.schema import ACTIVITIES, conform
 
 PHASES = ("load", "forward", "backward", "optimizer", "other")
 
 
 def run(ranks: int = 4, kernels: tuple[str, ...] = ("gemm", "norm")) -> RunFrames:
-    nothing = pl.DataFrame()
     rows = pl.DataFrame(
         {
             "rank": 0, "iteration": 1, "phase": "forward", "kind": "kernel", "name": kernels,
             "count": 1, "total_ns": 1_000, "size": 1, "clear_ns": 1_000, "clear_size": 1,
         }
     )  # fmt: skip
-    return RunFrames(
-        name="run",
-        reports=nothing,
-        ranks=pl.DataFrame({"rank": range(ranks), "world_size": [ranks] * ranks}),
-        iterations=nothing,
-        measures=nothing,
-        collectives=nothing,
-        exposed=nothing,
-        activities=conform(rows, ACTIVITIES),
-        problems=nothing,
-    )
+    return of(pl.DataFrame({"rank": range(ranks), "world_size": [ranks] * ranks}), rows)
+
+
+def of(ranks: pl.DataFrame, activities: pl.DataFrame) -> RunFrames:
+    tables = {"ranks": ranks, "activities": conform(activities, ACTIVITIES)}
+    return RunFrames("run", source_of(tables))
 
 
 def rows(iteration_ns: int = 1_000, phases: tuple[str, ...] = PHASES) -> pl.DataFrame:
@@ -67,7 +59,7 @@ def test_changes_of_one_job_are_no_signs() -> None:
 
 
 def test_what_is_unknown_is_no_sign() -> None:
-    blank = replace(run(), activities=pl.DataFrame(schema=ACTIVITIES))
+    blank = of(run().ranks, pl.DataFrame(schema=ACTIVITIES))
     nothing = rows(phases=())
     assert unlike(blank, run(), nothing, nothing) == ()
     unknown = nothing.with_columns(iteration_ns=pl.lit(None, pl.Int64))
