@@ -231,11 +231,15 @@ def test_what_is_no_scheduler(
     monkeypatch.setattr("rankscope.execute.connect.CONNECT_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
+        greeter = threading.Thread(target=greet, args=(server, banner or b""))
         if banner is None:
             server.close()
         else:
-            threading.Thread(target=greet, args=(server, banner), daemon=True).start()
+            greeter.start()
         cli("ingest", job.folder, "--scheduler", address).refused(5, address, word)
+        if banner is not None:
+            server.shutdown(socket.SHUT_RDWR)  # wakes who waits for the next client
+            greeter.join()
 
 
 def test_what_is_no_address(job: Forged, cli: Callable[..., Result], tmp_path: Path) -> None:
@@ -282,12 +286,10 @@ def seen_reports() -> bool:
 
 def greet(server: socket.socket, banner: bytes) -> None:
     """A service that speaks first, or says nothing at all."""
-    open_ones = []
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), contextlib.ExitStack() as clients:
         while True:
-            connection, _ = server.accept()
-            connection.sendall(banner)
-            open_ones.append(connection)
+            client = clients.enter_context(server.accept()[0])
+            client.sendall(banner)
 
 
 def content(db: Path) -> dict[str, pl.DataFrame]:
