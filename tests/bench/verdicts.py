@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import rankscope
+from rankscope.intake import compare
+from rankscope.store import Database
 from tests.bench.cases import ACCUSED, INNOCENT, Case, cases
 from tests.bench.tables import put
 from tests.forge import export, simulate
@@ -34,6 +36,8 @@ Result = dict[str, Any]
 def stored(case: Case, db: Path) -> rankscope.Run:
     """The case's run: from its database where that is, else forged and ingested."""
     if db.exists():
+        with Database.open(db, write=True) as database:
+            compare(database)  # by the rules of today
         return rankscope.open_run(db)
     with tempfile.TemporaryDirectory(prefix="verdicts-") as folder:
         job = case.job()
