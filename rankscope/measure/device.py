@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.intervals import Flags, Times, cells, covered, length_before, owners, union
-from rankscope.measure.host import segments
+from rankscope.intervals import Times
+from rankscope.measure.host import merged
+from rankscope.measure.stretches import LENGTHS, account, stretches
 from rankscope.schema import SEGMENTS, empty
 
-KIND_ORDER = {"kernel": 0, "graph": 0, "set": 1, "copy": 2}
-"""Of operations that run at once a kernel owns the instant before a copy does."""
+NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +41,29 @@ def attribute(device_work: pl.DataFrame, host: pl.DataFrame, thread: int) -> pl.
         thread: the thread of the iteration ranges.
 
     Returns:
-        DEVICE_WORK with `operation`, `phase` and `window` of the launch (null outside all
-        windows), and `training`: launched by the thread of the iterations, or by another onto a
-        stream that it uses (autograd's); without a launch record, run on such a stream.
+        DEVICE_WORK in the order of the starts, with `operation`, `phase` (an Enum of PARTS) and
+        `window` of the launch (null outside all windows), and `training`: launched by the thread
+        of the iterations, or by another onto a stream that it uses (autograd's); without a launch
+        record, run on such a stream.
     """
-    inside = pl.col("launch") < pl.col("until")
-    phase = pl.when(inside).then("phase")
+    if not device_work["start"].is_sorted():
+        device_work = device_work.sort("start", maintain_order=True)
+    launch = device_work["launch"].fill_null(NEVER).to_numpy()
+    at = np.searchsorted(host["start"].to_numpy(), launch, side="right") - 1
+    inside = (at >= 0) & (launch < host["end"].to_numpy()[at])
+    place = pl.Series(at).set(pl.Series(~inside), None)
+    phase = pl.col("phase")
     unrecorded = pl.col("launch_thread").is_null()
     return (
         device_work.lazy()
-        .sort("launch", nulls_last=True)
-        .join_asof(
-            host.lazy().select("start", phase="label", window="window", until="end"),
-            left_on="launch",
-            right_on="start",
-            strategy="backward",
-            coalesce=True,
-        )
+        .with_columns(phase=host["label"].gather(place), window=host["window"].gather(place))
         .with_columns(
             # A blocking call has no work of its own; a graph launched under no phase spans them.
             phase=pl.when(phase == "exposed_communication")
-            .then(pl.lit("other"))
+            .then(pl.lit("other", SEGMENTS["label"]))
             .when(pl.col("graph") & ~phase.is_in(["forward", "backward", "optimizer"]))
             .then(None)
             .otherwise(phase),
-            window=pl.when(inside).then("window"),
             on_own_stream=(pl.col("launch_thread") == thread).any().over("device", "stream"),
         )
         .with_columns(
@@ -73,8 +71,7 @@ def attribute(device_work: pl.DataFrame, host: pl.DataFrame, thread: int) -> pl.
             .then("on_own_stream")
             .otherwise(pl.col("on_own_stream").any().over("launch_thread"))
         )
-        .drop("until", "on_own_stream")
-        .sort("launch", "start", nulls_last=True)
+        .drop("on_own_stream")
         .collect()
     )
 
@@ -97,66 +94,28 @@ def device_timeline(
     """
     windows = _windows(work, iterations)
     known = windows.drop_nulls()
-    if known.is_empty():
-        nothing = pl.DataFrame(
-            schema=dict.fromkeys(["window", "compute", "communication", "idle"], pl.Int64)
-        )
-        share = pl.DataFrame(schema={"window": pl.Int64, "share": pl.Float64})
-        return DeviceTimeline(
-            empty(SEGMENTS), windows, nothing, _idling(empty(SEGMENTS)), work, share
-        )
-    edges = np.unique(np.concatenate([_times(known, "window_start"), _times(known, "window_end")]))
-    training = work.filter(pl.col("training")).with_columns(
-        kind=pl.col("kind").replace_strict(KIND_ORDER, return_dtype=pl.Int64)
-    )
-    computing = training.filter(pl.col("operation").is_null()).sort(
-        "kind", "launch", "start", nulls_last=True
-    )
-    collectives = work.filter(pl.col("operation").is_not_null())
-    start, end = _clipped(computing, edges)
-    busy_start, busy_end = _clipped(
-        pl.concat([collectives.select("start", "end"), blocking.select("start", "end")]), edges
-    )
-    launches = np.clip(_times(training.drop_nulls("launch"), "launch"), edges[0], edges[-1])
-    host_starts = np.clip(_times(host, "start"), edges[0], edges[-1])
-    points = cells(edges, start, end, busy_start, busy_end, launches, host_starts)
-    owner = owners(points, start, end)
-    communicating = covered(points, busy_start, busy_end)
-    labels = (
-        pl.concat([computing["phase"].fill_null("other"), pl.Series(["other"])])
-        .gather(owner)
-        .rename("running")
-    )
-    idle = _idle_owner(points, training, host)
-    who = pl.DataFrame({"running": labels, "idle": idle}).with_columns(
-        computes=pl.Series(owner < len(start)), talks=pl.Series(communicating)
-    )
-    told = who.select(
-        label=pl.when("computes")
-        .then("running")
-        .when("talks")
-        .then(pl.lit("exposed_communication"))
-        .otherwise("idle"),
-        starves=pl.when(~pl.col("computes") & ~pl.col("talks")).then("idle"),
+    parts = [account(each, known, host, blocking) for each in stretches(work, known)]
+    lengths = np.zeros((len(LENGTHS), known.height), dtype=np.int64)
+    compute, communication, busy, training, unphased = sum(
+        (each.lengths for each in parts), lengths
     )
     return DeviceTimeline(
-        segments=_placed(segments(points, edges, told["label"]), known),
+        segments=merged(pl.concat([empty(SEGMENTS), *(each.segments for each in parts)])),
         windows=windows,
-        usage=_usage(work, known),
-        idle=_idling(_placed(segments(points, edges, told["starves"]), known).drop_nulls("label")),
+        usage=known.select(
+            "window",
+            compute=pl.Series(compute),
+            communication=pl.Series(communication),
+            idle=pl.col("window_end") - pl.col("window_start") - pl.Series(busy),
+        ),
+        idle=_idling(pl.concat([empty(SEGMENTS), *(each.idle for each in parts)])),
         work=work,
-        unphased=_unphased(points, computing, owner, known),
+        unphased=known.select("window", share=pl.Series(unphased / np.maximum(training, 1))),
     )
-
-
-def _placed(pieces: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """SEGMENTS with `window` counting all windows; pieces between known windows go."""
-    position = np.searchsorted(_times(known, "window_start"), _times(pieces, "start"), "right") - 1
-    inside = _times(pieces, "end") <= _times(known, "window_end")[position]
-    return pieces.with_columns(window=known["window"].gather(position)).filter(pl.Series(inside))
 
 
 def _idling(pieces: pl.DataFrame) -> pl.DataFrame:
+    """How often and how long a phase idles, by window."""
     return pieces.group_by("window", phase="label").agg(
         kind=pl.lit("idle"),
         name=pl.lit(""),
@@ -189,62 +148,5 @@ def _windows(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _idle_owner(points: Times, training: pl.DataFrame, host: pl.DataFrame) -> pl.Series:
-    """For each cell who owns it if the device idles there."""
-    upcoming = training.sort("start").select("start", "launch", "phase")
-    begin = points[:-1]
-    index = np.searchsorted(_times(upcoming, "start"), begin, side="left")
-    there = index < upcoming.height
-    following = upcoming[np.minimum(index, max(upcoming.height - 1, 0)).tolist()]
-    launch = following["launch"].fill_null(following["start"]).to_numpy()
-    launched = there & (launch <= begin)
-    position = np.searchsorted(_times(host, "start"), begin, side="right") - 1
-    on_host = host["label"].gather(np.maximum(position, 0))
-    return (
-        pl.DataFrame({"phase": following["phase"], "host": on_host})
-        .with_columns(launched=pl.Series(launched))
-        .select(pl.when("launched").then(pl.col("phase").fill_null("other")).otherwise("host"))
-        .to_series()
-    )
-
-
-def _usage(work: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """Unions over the device per window: computing, communicating, neither."""
-    low, high = _times(windows, "window_start"), _times(windows, "window_end")
-
-    def inside(part: pl.DataFrame) -> Times:
-        start, end = union(_times(part, "start"), _times(part, "end"))
-        return length_before(start, end, high) - length_before(start, end, low)
-
-    is_collective = pl.col("operation").is_not_null()
-    return windows.select(
-        "window",
-        compute=pl.Series(inside(work.filter(~is_collective))),
-        communication=pl.Series(inside(work.filter(is_collective))),
-        idle=pl.Series(high - low - inside(work)),
-    )
-
-
-def _unphased(
-    points: Times, computing: pl.DataFrame, owner: Times, windows: pl.DataFrame
-) -> pl.DataFrame:
-    """Share of each window's computing time whose phase is unknown."""
-    unknown = np.append(computing["phase"].is_null().to_numpy(), False)[owner]
-    runs: Flags = owner < computing.height
-    low, high = _times(windows, "window_start"), _times(windows, "window_end")
-
-    def inside(chosen: Flags) -> Times:
-        start, end = points[:-1][chosen], points[1:][chosen]
-        return length_before(start, end, high) - length_before(start, end, low)
-
-    total = inside(runs)
-    return windows.select("window", share=pl.Series(inside(unknown & runs) / np.maximum(total, 1)))
-
-
 def _times(frame: pl.DataFrame, name: str) -> Times:
     return frame[name].to_numpy().astype(np.int64)
-
-
-def _clipped(frame: pl.DataFrame, edges: Times) -> tuple[Times, Times]:
-    low, high = edges[0], edges[-1]
-    return np.clip(_times(frame, "start"), low, high), np.clip(_times(frame, "end"), low, high)

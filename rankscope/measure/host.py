@@ -51,10 +51,10 @@ def merged(frame: pl.DataFrame) -> pl.DataFrame:
     Args:
         frame: SEGMENTS in time order, without gaps inside a window.
     """
-    run = frame.select(pl.struct("window", "label").rle_id().cast(pl.Int64)).to_series().to_numpy()
-    first = np.flatnonzero(np.diff(run, prepend=-1))
-    last = np.flatnonzero(np.diff(run, append=-1))
-    joined = frame.select(pl.all().gather(first)).with_columns(end=frame["end"].gather(last))
+    key = pl.col("window", "label")
+    first = frame.select(pl.any_horizontal(key.ne_missing(key.shift()))).to_series()
+    last = first.shift(-1, fill_value=True)
+    joined = frame.filter(first).with_columns(end=frame["end"].filter(last))
     return conform(joined, SEGMENTS)
 
 
