@@ -81,7 +81,12 @@ MARKS = pl.Schema(
 """Ranges of the training thread that mean something, a row a range."""
 
 SEGMENTS = pl.Schema(
-    {"start": pl.Int64, "end": pl.Int64, "window": pl.Int64, "label": pl.Enum(PARTS)}
+    [
+        ("start", pl.Int64()),
+        ("end", pl.Int64()),
+        ("window", pl.Int64()),
+        ("label", pl.Enum(PARTS)),
+    ]
 )
 """A timeline cut into disjoint pieces with one owner each; `window` = row of ITERATIONS."""
 
