@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -39,9 +39,8 @@ PROFILER_HINT = (
 class Segmented:
     """One report, read: whose ranks it holds, and their iterations."""
 
-    trace: Trace
+    trace: Trace  # its ranges with the columns of MEANINGS
     words: Vocabulary
-    named: pl.DataFrame  # RANGES with the columns of MEANINGS
     found: dict[int, Found]  # process → its iterations
     whose: list[RankIdentity]
     steps: dict[int, Steps]  # process → how its iterations were found, where nothing names them
@@ -57,15 +56,12 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     """
     special = options.iteration in SPECIAL
     words = vocabulary(ShapingOptions(phases=options.phases) if special else options)
-    trace = read.read(file)
-    named = trace.ranges.join(
-        words.meanings(trace.ranges), on=["domain", "name"], how="left", nulls_equal=True
-    )
-    found, steps = _iterations(file, named, trace, options)
+    trace = _with_meanings(read.read(file), words)
+    found, steps = _iterations(file, trace, options)
     whose = identities(
         file.path, trace.facts, found, process_ranks(trace), pattern(options.rank_pattern)
     )
-    return Segmented(trace, words, named, found, whose, steps)
+    return Segmented(trace, words, found, whose, steps)
 
 
 def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
@@ -78,7 +74,7 @@ def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
         identity.rank: detail_rank(
             identity.process,
             report.found[identity.process],
-            report.named,
+            report.trace.ranges,
             report.trace.device_work,
         )
         for identity in report.whose
@@ -135,7 +131,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
             measure_rank(
                 identity,
                 report.found[identity.process],
-                report.named,
+                trace.ranges,
                 trace.device_work,
                 report.words,
             )
@@ -146,47 +142,56 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     )
 
 
+def _with_meanings(trace: Trace, words: Vocabulary) -> Trace:
+    ranges = trace.ranges
+    named = ranges.join(
+        words.meanings(ranges),
+        on=["domain", "name"],
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    return replace(trace, ranges=named)
+
+
 def _iterations(
-    file: ReportFile, named: pl.DataFrame, trace: Trace, options: ShapingOptions
+    file: ReportFile, trace: Trace, options: ShapingOptions
 ) -> tuple[dict[int, Found], dict[int, Steps]]:
     """The iterations of each process that has some, and the steps they are where found so."""
-    by_process = {
-        int(process): ranges
-        for (process,), ranges in named.partition_by("process", as_dict=True).items()
-    }
-    work = {
-        int(process): part
-        for (process,), part in trace.device_work.partition_by("process", as_dict=True).items()
-    }
+    named, work, duration = trace.ranges, trace.device_work, trace.facts.duration_ns
     if options.iteration == "auto":
-        nothing = (named.clear(), trace.device_work.clear())
         steps = {
-            process: find_steps(
-                by_process.get(process, nothing[0]),
-                work.get(process, nothing[1]),
-                trace.facts.duration_ns,
-            )
-            for process in by_process | work
+            process: find_steps(_of(process, named), _of(process, work), duration)
+            for process in dict.fromkeys(_processes(named) + _processes(work))
         }
         sure = {process: each for process, each in steps.items() if each.confidence >= SURE}
         if not sure:
             raise _no_steps(file, steps.values())
         return {process: each.found for process, each in sure.items() if each.found}, sure
-    whole = options.iteration == "whole"
-    found = {
-        process: iterations
-        for process, ranges in by_process.items()
-        if (
-            iterations := whole_capture(
-                ranges, int(work[process]["end"].to_numpy().max()) if process in work else None
-            )
-            if whole
-            else find_iterations(ranges, trace.facts.duration_ns)
-        )
-    }
+    if options.iteration == "whole":
+        ends = dict(work.group_by("process").agg(pl.col("end").max()).iter_rows())
+        candidates = {
+            process: whole_capture(_of(process, named), ends.get(process))
+            for process in _processes(named)
+        }
+    else:
+        called = named.filter(pl.col("means") == "iteration")
+        candidates = {
+            process: find_iterations(_of(process, called), duration)
+            for process in _processes(called)
+        }
+    found = {process: each for process, each in candidates.items() if each}
     if not found:
-        raise _no_iterations(file, trace.ranges, options)
+        raise _no_iterations(file, named, options)
     return found, {}
+
+
+def _processes(frame: pl.DataFrame) -> list[int]:
+    return frame["process"].unique(maintain_order=True).to_list()
+
+
+def _of(process: int, frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.filter(pl.col("process") == process)
 
 
 def _found_steps(steps: Steps, rank: int) -> Problem:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.intervals import length_before, union
+from rankscope.intervals import Times, length_before, union
 from rankscope.measure.device import DeviceTimeline
+from rankscope.measure.stretches import MOST
 from rankscope.schema import ACTIVITIES, conform, empty
 from rankscope.segment import Marks
 
@@ -49,19 +50,28 @@ _KEY = ["window", "phase", "kind", "name"]
 
 
 def _operations(work: pl.DataFrame) -> pl.DataFrame:
-    own = work.filter(pl.col("training") & pl.col("operation").is_null()).drop_nulls("window")
-    talking = work.filter(pl.col("operation").is_not_null())
+    talking = work.select("start", "end", "operation").drop_nulls()
     low, high = union(talking["start"].to_numpy(), talking["end"].to_numpy())
-    start, end = own["start"].to_numpy(), own["end"].to_numpy()
-    beside = length_before(low, high, end) - length_before(low, high, start)
-    return _summed(
-        own.with_columns(
+    parts = [_summed(_own(part, low, high)) for part in work.iter_slices(MOST)]
+    return _lumped(pl.concat([empty(_KEYED), *(conform(part, _KEYED) for part in parts)]))
+
+
+def _own(work: pl.DataFrame, low: Times, high: Times) -> pl.DataFrame:
+    """The training threads' computation, `clear` where it does not meet the intervals."""
+    own = (
+        work.lazy()
+        .filter(pl.col("training") & pl.col("operation").is_null() & pl.col("window").is_not_null())
+        .select(
+            *("window", "kind", "name", "start", "end"),
             phase=pl.col("phase").fill_null("other"),
             length=pl.col("end") - pl.col("start"),
-            clear=pl.Series(beside == 0),
             size=pl.coalesce("grid", "bytes"),
         )
+        .collect()
     )
+    start, end = own["start"].to_numpy(), own["end"].to_numpy()
+    beside = length_before(low, high, end) - length_before(low, high, start)
+    return own.with_columns(clear=pl.Series(beside == 0))
 
 
 def _ranges(host: pl.DataFrame, marks: Marks) -> pl.DataFrame:
@@ -74,40 +84,39 @@ def _ranges(host: pl.DataFrame, marks: Marks) -> pl.DataFrame:
         )
         .filter(pl.col("start") < pl.col("until"))
     )
-    return _summed(
-        inside.with_columns(
-            kind=pl.lit("range"),
-            length=pl.col("end") - pl.col("start"),
-            clear=pl.lit(None, pl.Boolean),
-            size=pl.lit(None, pl.Int64),
-        )
+    each = inside.with_columns(
+        kind=pl.lit("range"), length=pl.col("end") - pl.col("start"), size=0, clear=False
     )
+    return _lumped(_summed(each)).with_columns(clear_ns=None, clear_size=None)
 
 
 def _summed(each: pl.DataFrame) -> pl.DataFrame:
+    """A row per window, phase, kind and name."""
+    return each.group_by(_KEY).agg(
+        count=pl.len().cast(pl.Int64),
+        total_ns=pl.col("length").sum(),
+        size=pl.col("size").sum(),
+        clear_ns=pl.col("length").filter("clear").sum(),
+        clear_size=pl.col("size").filter("clear").sum(),
+    )
+
+
+def _lumped(sums: pl.DataFrame) -> pl.DataFrame:
     """A row per window, phase, kind and name; names that matter little lumped as ``."""
-    if each.is_empty():
-        return empty(_KEYED)
-    rows = each.lazy()
+    rows = sums.lazy()
     leading = (
         rows.group_by("kind", "name")
-        .agg(pl.col("length").sum())
-        .sort("length", "name", descending=[True, False])
+        .agg(pl.col("total_ns").sum())
+        .sort("total_ns", "name", descending=[True, False])
         .group_by("kind", maintain_order=True)
         .head(MOST_NAMES)
         .select("kind", "name", leads=pl.lit(True))
     )
-    known = pl.col("clear").is_not_null().any()
     return (
         rows.join(leading, on=["kind", "name"], how="left")
         .with_columns(name=pl.when("leads").then("name").otherwise(pl.lit("")))
+        .drop("leads")
         .group_by(_KEY)
-        .agg(
-            count=pl.len().cast(pl.Int64),
-            total_ns=pl.col("length").sum(),
-            size=pl.col("size").sum(),
-            clear_ns=pl.when(known).then(pl.col("length").filter("clear").sum()),
-            clear_size=pl.when(known).then(pl.col("size").filter("clear").sum()),
-        )
+        .sum()
         .collect()
     )

@@ -74,7 +74,9 @@ def _kernels(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     before it)). A kernel that queued behind an earlier collective starts late without its rank
     being late. Without a launch record, or inside a CUDA graph, it is the kernel's start.
     """
-    communication = work.filter(pl.col("operation").is_not_null())
+    told = ["start", "end", "launch", "graph", "window", "phase", "operation", "bytes"]
+    whose = ["communicator", "device", "stream"]
+    communication = work.select(*told, *whose).filter(pl.col("operation").is_not_null())
     if communication.is_empty():
         return communication
     own = (

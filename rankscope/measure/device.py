@@ -131,8 +131,12 @@ def _windows(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     A window in which nothing was launched is unknown; the next then starts at the end of its
     range on the host.
     """
-    own = work.filter(
-        pl.col("training") & pl.col("operation").is_null() & pl.col("window").is_not_null()
+    own = (
+        work.lazy()
+        .filter(pl.col("training") & pl.col("operation").is_null())
+        .select("window", "end")
+        .drop_nulls()
+        .collect()
     )
     never = np.iinfo(np.int64).min
     last = np.full(iterations.height, never)

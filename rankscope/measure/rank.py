@@ -129,13 +129,19 @@ def _clock_gpu(work: pl.DataFrame, iterations: int, known: frozenset[str]) -> bo
     Where the report names no phase at all, everything is `other`, and that counts.
     """
     phases = [phase for phase in PHASES if phase != "other" or not known]
-    counted = work.filter(
-        pl.col("training")
-        & pl.col("operation").is_null()
-        & pl.col("phase").is_in(phases)
-        & pl.col("window").is_not_null()
+    counted = (
+        work.lazy()
+        .filter(
+            pl.col("training")
+            & pl.col("operation").is_null()
+            & pl.col("phase").is_in(phases)
+            & pl.col("window").is_not_null()
+        )
+        .select(pl.col("window").n_unique())
+        .collect()
+        .item()
     )
-    return counted["window"].n_unique() >= GPU_CLOCK_SHARE * iterations and not counted.is_empty()
+    return bool(counted and counted >= GPU_CLOCK_SHARE * iterations)
 
 
 def _views(iterations: pl.DataFrame, marks: Marks, work: pl.DataFrame) -> pl.DataFrame:
@@ -146,7 +152,7 @@ def _views(iterations: pl.DataFrame, marks: Marks, work: pl.DataFrame) -> pl.Dat
     window = np.searchsorted(begins, start, side="right") - 1
     inside = (window >= 0) & (start < ends[window])
     np.minimum.at(first, window[inside], start[inside])
-    launched = work.drop_nulls("window")
+    launched = work.select("window", "end").drop_nulls()
     np.maximum.at(last, launched["window"].to_numpy(), launched["end"].to_numpy())
     return iterations.with_columns(
         start_ns="start",
@@ -161,7 +167,7 @@ def _problems(
 ) -> list[Problem]:
     """What a reader of this rank's numbers must know."""
     problems: list[Problem] = []
-    devices = device.work.filter(pl.col("kind") != "copy")["device"].n_unique()
+    computing = device.work["device"].filter(device.work["kind"] != "copy")
     cut = found.frame.filter(~pl.col("complete"))["iteration"].to_list()
     if cut:
         problems.append(
@@ -191,7 +197,7 @@ def _problems(
                 (rank,),
             )
         )
-    if devices > 1:
+    if (devices := computing.n_unique()) > 1:
         problems.append(
             Problem(
                 "several-devices",
