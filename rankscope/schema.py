@@ -241,6 +241,12 @@ def empty(schema: pl.Schema) -> pl.DataFrame:
     return pl.DataFrame(schema=schema)
 
 
+def ordered(frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """`frame` by a column, ties as they come; itself where it is so already, as most are."""
+    in_order = frame[column].is_sorted()
+    return frame if in_order else frame.sort(column, maintain_order=True)
+
+
 def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """`frame` with the columns of `schema`, in its order and dtypes; missing ones are null."""
     have = frame.schema

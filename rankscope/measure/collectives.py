@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.intervals import Flags, Times
-from rankscope.schema import COLLECTIVES, conform, empty
+from rankscope.schema import COLLECTIVES, conform, empty, ordered
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 
@@ -82,31 +82,37 @@ def _kernels(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     own = (
         work.lazy()
         .filter(pl.col("training") & pl.col("operation").is_null() & pl.col("launch").is_not_null())
-        .sort("launch")
-        .select("launch", ready=pl.col("end").cum_max())
-    )
-    direct = pl.col("launch").is_null() | pl.col("graph")
-    ready = pl.max_horizontal("launch", "ready")
-    return (
-        belonging(communication, iterations)
-        .lazy()
-        .with_columns(before=pl.col("launch") - 1)
-        .sort("before", nulls_last=True)
-        .join_asof(own, left_on="before", right_on="launch", strategy="backward", coalesce=True)
-        .with_columns(
-            arrival_ns=pl.when(direct).then("start").otherwise(pl.min_horizontal("start", ready)),
-            start_ns="start",
-            end_ns="end",
-            communicator=pl.coalesce(
-                pl.format("{} {}", pl.lit(NAMED), "communicator"),
-                pl.format("device {} stream {}", "device", pl.col("stream") % 2**32),
-            ),
-            place=pl.lit("device"),
-            in_forward=pl.col("phase") == "forward",
-            launch=pl.coalesce("launch", "start"),
-        )
+        .select("launch", "end")
         .collect()
     )
+    belongs = belonging(communication, iterations)
+    direct = pl.col("launch").is_null() | pl.col("graph")
+    ready = pl.max_horizontal("launch", pl.Series(_ready(ordered(own, "launch"), belongs)))
+    return belongs.select(
+        *("operation", "bytes", "iteration", "window"),
+        arrival_ns=pl.when(direct).then("start").otherwise(pl.min_horizontal("start", ready)),
+        start_ns="start",
+        end_ns="end",
+        communicator=pl.coalesce(
+            pl.format("{} {}", pl.lit(NAMED), "communicator"),
+            pl.format("device {} stream {}", "device", pl.col("stream") % 2**32),
+        ),
+        place=pl.lit("device"),
+        in_forward=pl.col("phase") == "forward",
+        launch=pl.coalesce("launch", "start"),
+    )
+
+
+def _ready(own: pl.DataFrame, communication: pl.DataFrame) -> Times:
+    """Latest end of the own work that was launched before each; `-NEVER` if there is none.
+
+    Args:
+        own: launch, end, by launch.
+        communication: its `launch`, what is told of null ones being of no meaning.
+    """
+    launch = communication["launch"].fill_null(-NEVER).to_numpy()
+    latest = np.maximum.accumulate(np.append(-NEVER, own["end"].to_numpy()))
+    return latest[np.searchsorted(own["launch"].to_numpy(), launch, side="left")]
 
 
 def belonging(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
@@ -116,27 +122,12 @@ def belonging(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
         work: what `attribute` returned, windows being rows of `iterations`.
         iterations: ITERATIONS.
     """
-    spans = iterations.lazy().select(
-        "window_start",
-        "window_end",
-        "iteration",
-        started_in=pl.int_range(pl.len(), dtype=pl.Int64),
-    )
-    started_in = pl.when(pl.col("start") < pl.col("window_end")).then("started_in")
-    return (
-        work.lazy()
-        .sort("start")
-        .join_asof(
-            spans.drop("iteration"),
-            left_on="start",
-            right_on="window_start",
-            strategy="backward",
-        )
-        .with_columns(window=pl.coalesce("window", started_in))
-        .drop("window_start", "window_end", "started_in")
-        .join(spans.select("iteration", window="started_in"), on="window", maintain_order="left")
-        .collect()
-    )
+    start = work["start"].to_numpy()
+    at = np.searchsorted(iterations["window_start"].to_numpy(), start, side="right") - 1
+    inside = (at >= 0) & (start < iterations["window_end"].to_numpy()[at])
+    started_in = pl.when(pl.Series(inside)).then(pl.Series(at))
+    belongs = work.with_columns(window=pl.coalesce("window", started_in)).drop_nulls("window")
+    return belongs.with_columns(iteration=iterations["iteration"].gather(belongs["window"]))
 
 
 def _gradients_between(iterations: pl.DataFrame, marks: pl.DataFrame) -> tuple[Times, Times]:
@@ -164,11 +155,11 @@ def _finish(placed: pl.DataFrame, backward: Times, optimizer: Times) -> pl.DataF
     if placed.is_empty():
         return empty(COLLECTIVES)
     like = ["communicator", "operation", "iteration"]
-    ordered = placed.sort("launch", "start").with_columns(
+    in_order = placed.sort("launch", "start_ns").with_columns(
         ordinal=pl.int_range(pl.len()).over(like),
         forward_too=pl.col("in_forward").fill_null(False).any().over("communicator"),
     )
-    window, launch = ordered["window"].to_numpy(), ordered["launch"].to_numpy()
+    window, launch = in_order["window"].to_numpy(), in_order["launch"].to_numpy()
     between = (launch >= backward[window]) & (launch < optimizer[window])
     gradient = pl.col("operation").is_in(REDUCTIONS) & pl.Series(between) & ~pl.col("forward_too")
-    return conform(ordered.with_columns(gradient=gradient), COLLECTIVES)
+    return conform(in_order.with_columns(gradient=gradient), COLLECTIVES)

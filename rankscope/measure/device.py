@@ -10,7 +10,7 @@ import polars as pl
 from rankscope.intervals import Times
 from rankscope.measure.host import merged
 from rankscope.measure.stretches import LENGTHS, account, stretches
-from rankscope.schema import SEGMENTS, empty
+from rankscope.schema import SEGMENTS, empty, ordered
 
 NEVER = np.iinfo(np.int64).max
 
@@ -46,8 +46,7 @@ def attribute(device_work: pl.DataFrame, host: pl.DataFrame, thread: int) -> pl.
         of the iterations, or by another onto a stream that it uses (autograd's); without a launch
         record, run on such a stream.
     """
-    if not device_work["start"].is_sorted():
-        device_work = device_work.sort("start", maintain_order=True)
+    device_work = ordered(device_work, "start")
     launch = device_work["launch"].fill_null(NEVER).to_numpy()
     at = np.searchsorted(host["start"].to_numpy(), launch, side="right") - 1
     inside = (at >= 0) & (launch < host["end"].to_numpy()[at])

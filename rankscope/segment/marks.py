@@ -36,14 +36,14 @@ def find_marks(named: pl.DataFrame, found: Found, device_communicates: bool) -> 
         found: the iterations, whose thread is the training thread.
         device_communicates: the report has communication kernels.
     """
-    thread = named.filter((pl.col("thread") == found.thread) & (pl.col("end") > pl.col("start")))
+    on_thread = (pl.col("thread") == found.thread) & (pl.col("end") > pl.col("start"))
     is_phase = pl.col("means").is_in(PHASES)
     is_collective = pl.col("means") == "collective"
     is_mpi = pl.col("domain") == "MPI"
     waits = is_collective & pl.col("blocking")
     if device_communicates:
         waits &= is_mpi
-    marks = thread.filter(is_phase | waits).with_columns(
+    marks = named.filter(on_thread & (is_phase | waits)).with_columns(
         label=pl.when(is_phase).then("means").otherwise(pl.lit("exposed_communication")),
         source=pl.when(is_phase)
         .then(None)
@@ -55,14 +55,15 @@ def find_marks(named: pl.DataFrame, found: Found, device_communicates: bool) -> 
     unnamed = {"forward", "backward"} - {*marks["label"].unique()}
     derived = operator_phases(named, found, marks).filter(pl.col("label").is_in(unnamed))
     marks = pl.concat([marks, derived])
-    unmapped = thread.filter(pl.col("means").is_null() & ~pl.col("domain").is_in(["MPI", "NCCL"]))
-    launches = named.filter(is_collective & ~pl.col("blocking"))
+    meaningless = pl.col("means").is_null() & ~pl.col("domain").is_in(["MPI", "NCCL"])
+    foreign = named.lazy().filter(on_thread & meaningless).select("start", "end", "name").collect()
+    launches = named.select((is_collective & ~pl.col("blocking")).any()).item()
     return Marks(
         frame=marks,
-        foreign=unmapped.select("start", "end", "name"),
+        foreign=foreign,
         phases=frozenset(marks["label"].unique()) - {"exposed_communication"},
         fetches=bool(marks["fetch"].fill_null(False).any()),
-        launches_collectives=not launches.is_empty(),
+        launches_collectives=bool(launches),
         derived=frozenset(derived["label"].unique()),
     )
 
