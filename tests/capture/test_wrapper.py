@@ -26,6 +26,9 @@ needs_nsys = pytest.mark.skipif(
     shutil.which("nsys") is None or find_spec("nvtx") is None,
     reason="nsys, or nvtx 0.2.11, is not installed",
 )
+loses_agents = pytest.mark.flaky(reruns=3, reruns_delay=1)
+"""What a real nsys records: on a busy machine it now and then loses its agent, and fails."""
+
 HOSTILE = 'it\'s 100% $(touch pwned) `touch pwned` "q" %h'
 EVIDENCE = {
     "slurm": "environment SLURM_PROCID",
@@ -57,6 +60,7 @@ def test_shellcheck_finds_nothing(scheduler: str, tmp_path: Path) -> None:
 
 
 @needs_nsys
+@loses_agents
 @pytest.mark.parametrize("scheduler", EVIDENCE)
 def test_chosen_ranks_write_reports_of_themselves(scheduler: str, tmp_path: Path) -> None:
     """Of four ranks on two nodes, local rank 1 of the first node and nobody else."""
@@ -71,6 +75,7 @@ def test_chosen_ranks_write_reports_of_themselves(scheduler: str, tmp_path: Path
 
 
 @needs_nsys
+@loses_agents
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
 def test_under_mpirun(tmp_path: Path) -> None:
     run = script(tmp_path, "mpirun", Wish(trace="nvtx,mpi"))
@@ -78,24 +83,21 @@ def test_under_mpirun(tmp_path: Path) -> None:
     assert len(snippet().splitlines()) <= 10
     command = ["mpirun", *root, "--oversubscribe", "-n", "2", run, *program(tmp_path)]
     names = [f"report_rank_{rank}.nsys-rep" for rank in range(2)]
-    for attempt in ("first", "second"):  # on a busy machine nsys may lose its agent
-        reports = tmp_path / attempt
-        done = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env=environment(
-                TMPDIR="/tmp",  # Open MPI's sockets want short paths
-                RANKSCOPE_REPORTS=str(reports),
-                SLURM_PROCID="0",  # of the batch script, and inherited by every rank
-                SLURM_NTASKS="2",
-            ),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        if done.returncode == 0 and sorted(path.name for path in reports.iterdir()) == names:
-            break
+    reports = tmp_path / "reports"
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(
+            TMPDIR="/tmp",  # Open MPI's sockets want short paths
+            RANKSCOPE_REPORTS=str(reports),
+            SLURM_PROCID="0",  # of the batch script, and inherited by every rank
+            SLURM_NTASKS="2",
+        ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in reports.iterdir()) == names
     run_of = rankscope.ingest([reports], tmp_path / "run.duckdb")
@@ -110,6 +112,7 @@ def test_under_mpirun(tmp_path: Path) -> None:
 
 
 @needs_nsys
+@loses_agents
 def test_folders_are_taken_as_they_stand_and_reports_never_overwritten(tmp_path: Path) -> None:
     wish = Wish(trace="nvtx", reports=HOSTILE)
     command = [script(tmp_path, "torchrun", wish), *program(tmp_path)]
@@ -128,6 +131,7 @@ def test_folders_are_taken_as_they_stand_and_reports_never_overwritten(tmp_path:
 
 
 @needs_nsys
+@loses_agents
 def test_recording_ends_before_training_does(tmp_path: Path) -> None:
     code = "import time; time.sleep(2.5); open('ran', 'w')"
     run = script(tmp_path, "slurm", Wish(trace="nvtx", delay_s=1, duration_s=1))
