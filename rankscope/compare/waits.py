@@ -56,11 +56,6 @@ class Timed:
     instances: pl.DataFrame
     groups: pl.DataFrame
 
-    @property
-    def error_ns(self) -> int | None:
-        """The largest error of the split that is shown, over all groups; None where unknown."""
-        return shown_error(self.groups)
-
 
 @dataclass(frozen=True, slots=True)
 class Waits:
@@ -79,7 +74,7 @@ class Waits:
 
 
 def shown_error(groups: pl.DataFrame) -> int | None:
-    """`Timed.error_ns` of `Timed.groups`."""
+    """The largest error of the split that is shown, of all `Timed.groups`; None where unknown."""
     arrival = pl.col("shown") == "arrival"
     errors = groups.select(
         pl.when(arrival).then("clock_error_ns").otherwise("ends_error_ns")
