@@ -12,7 +12,6 @@ LONG = pl.Categorical(pl.Categories("rankscope names"))
 
 NARROW: dict[str, pl.DataType] = {
     "rank": pl.Int32(),
-    "iteration": pl.Int32(),
     "ordinal": pl.Int32(),
     "place": SHORT,
     "operation": SHORT,
