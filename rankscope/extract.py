@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -20,7 +20,16 @@ from rankscope.records import (
     Trace,
 )
 from rankscope.schema import OPERATORS
-from rankscope.segment import SURE, Found, Steps, find_iterations, find_steps, whole_capture
+from rankscope.segment import (
+    SURE,
+    Found,
+    Named,
+    Steps,
+    find_iterations,
+    find_steps,
+    whole_capture,
+    with_meanings,
+)
 from rankscope.vocabulary import Vocabulary, vocabulary
 
 SHOWN_NAMES = 8
@@ -39,7 +48,8 @@ PROFILER_HINT = (
 class Segmented:
     """One report, read: whose ranks it holds, and their iterations."""
 
-    trace: Trace  # its ranges with the columns of MEANINGS
+    trace: Trace
+    named: Named
     words: Vocabulary
     found: dict[int, Found]  # process → its iterations
     whose: list[RankIdentity]
@@ -56,12 +66,13 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     """
     special = options.iteration in SPECIAL
     words = vocabulary(ShapingOptions(phases=options.phases) if special else options)
-    trace = _with_meanings(read.read(file), words)
-    found, steps = _iterations(file, trace, options)
+    trace = read.read(file)
+    named = with_meanings(trace.ranges, words)
+    found, steps = _iterations(file, trace, named, options)
     whose = identities(
         file.path, trace.facts, found, process_ranks(trace), pattern(options.rank_pattern)
     )
-    return Segmented(trace, words, found, whose, steps)
+    return Segmented(trace, named, words, found, whose, steps)
 
 
 def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
@@ -74,8 +85,8 @@ def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
         identity.rank: detail_rank(
             identity.process,
             report.found[identity.process],
-            report.trace.ranges,
-            report.trace.device_work,
+            report.named,
+            report.trace,
         )
         for identity in report.whose
     }
@@ -131,8 +142,8 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
             measure_rank(
                 identity,
                 report.found[identity.process],
-                trace.ranges,
-                trace.device_work,
+                report.named,
+                trace,
                 report.words,
             )
             for identity in whose
@@ -142,47 +153,37 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     )
 
 
-def _with_meanings(trace: Trace, words: Vocabulary) -> Trace:
-    ranges = trace.ranges
-    named = ranges.join(
-        words.meanings(ranges),
-        on=["domain", "name"],
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    )
-    return replace(trace, ranges=named)
-
-
 def _iterations(
-    file: ReportFile, trace: Trace, options: ShapingOptions
+    file: ReportFile, trace: Trace, named: Named, options: ShapingOptions
 ) -> tuple[dict[int, Found], dict[int, Steps]]:
     """The iterations of each process that has some, and the steps they are where found so."""
-    named, work, duration = trace.ranges, trace.device_work, trace.facts.duration_ns
+    duration, kinds = trace.facts.duration_ns, trace.device_kinds
     if options.iteration == "auto":
+        ranges, work = named.every.whole, trace.device_work.whole
         steps = {
-            process: find_steps(_of(process, named), _of(process, work), duration)
-            for process in dict.fromkeys(_processes(named) + _processes(work))
+            process: find_steps(_of(process, ranges), _of(process, work), duration)
+            for process in dict.fromkeys(_processes(ranges) + _processes(work))
         }
         sure = {process: each for process, each in steps.items() if each.confidence >= SURE}
         if not sure:
             raise _no_steps(file, steps.values())
         return {process: each.found for process, each in sure.items() if each.found}, sure
     if options.iteration == "whole":
-        ends = dict(work.group_by("process").agg(pl.col("end").max()).iter_rows())
+        ranges = named.every.whole
+        ends = dict(kinds.group_by("process").agg(pl.col("end").max()).iter_rows())
         candidates = {
-            process: whole_capture(_of(process, named), ends.get(process))
-            for process in _processes(named)
+            process: whole_capture(_of(process, ranges), ends.get(process))
+            for process in _processes(ranges)
         }
     else:
-        called = named.filter(pl.col("means") == "iteration")
+        called = named.telling.filter(means="iteration")
         candidates = {
             process: find_iterations(_of(process, called), duration)
             for process in _processes(called)
         }
     found = {process: each for process, each in candidates.items() if each}
     if not found:
-        raise _no_iterations(file, named, options)
+        raise _no_iterations(file, named.every.whole, options)
     return found, {}
 
 

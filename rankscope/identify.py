@@ -95,12 +95,10 @@ def process_ranks(trace: Trace) -> dict[str, dict[int, int]]:
     local rank wherever a launcher starts one process a device.
     """
     devices = (
-        trace.device_work.lazy()
-        .filter(pl.col("kind") != "copy")
+        trace.device_kinds.filter(pl.col("kind") != "copy")
         .select("process", "device")
         .unique()
         .sort("device")
-        .collect()
     )
     processes = devices["process"].n_unique()
     in_order = devices["device"].to_list() == list(range(processes))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
+    from rankscope.events import Events
+
 
 @dataclass(frozen=True, slots=True)
 class ReportFile:
@@ -66,8 +68,9 @@ class Trace:
     """One report, read: frames of `schema`, and the ranks its processes state themselves."""
 
     facts: CaptureFacts
-    ranges: pl.DataFrame  # RANGES
-    device_work: pl.DataFrame  # DEVICE_WORK
+    ranges: Events  # RANGES
+    device_work: Events  # DEVICE_WORK
+    device_kinds: pl.DataFrame  # DEVICE_KINDS: what there is in device_work
     process_ranks: dict[int, int]  # process key → rank, from the profiler's MPI trace
     events: int  # rows read
     broken_rows: int  # left out, for they had no time or no owner

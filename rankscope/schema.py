@@ -54,6 +54,17 @@ DEVICE_WORK = pl.Schema(
 )
 """Kernels, copies and sets on the device, joined with their launches, a row an operation."""
 
+DEVICE_KINDS = pl.Schema(
+    {
+        "process": pl.Int64,
+        "device": pl.Int64,
+        "kind": pl.String,
+        "name": pl.String,
+        "end": pl.Int64,  # of the last one
+    }
+)
+"""What device work there is, a row for operations that are alike."""
+
 ITERATIONS = pl.Schema(
     {
         "iteration": pl.Int64,  # unique on its rank; the same step on every rank

@@ -154,7 +154,7 @@ def _phases(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
 
 def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
     """TIMELINE_OPERATIONS of one rank, on its report's axis."""
-    work = belonging(detail.device.work, detail.found.frame)
+    work = pl.concat(belonging(part, detail.found.frame) for part in detail.work.parts())
     collective = pl.col("operation").is_not_null()
     named = work.with_columns(
         pl.col("iteration") + shift,

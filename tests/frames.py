@@ -7,9 +7,11 @@ from itertools import pairwise
 
 import polars as pl
 
-from rankscope.records import ShapingOptions
-from rankscope.schema import DEVICE_WORK, ITERATIONS, RANGES, conform
-from rankscope.segment import Found, find_iterations
+from rankscope.events import Held
+from rankscope.read.device_kinds import device_kinds
+from rankscope.records import CaptureFacts, ShapingOptions, Trace
+from rankscope.schema import DEVICE_WORK, ITERATIONS, RANGES, conform, empty
+from rankscope.segment import Found, Named, find_iterations, with_meanings
 from rankscope.vocabulary import vocabulary
 
 PROCESS, THREAD, AUTOGRAD, LOADER = 1, 10, 11, 12
@@ -36,15 +38,24 @@ def ranges(*rows: Range, domain: str = "", payload: int | None = None) -> pl.Dat
     )
 
 
-def named(frame: pl.DataFrame, **options: object) -> pl.DataFrame:
+def named(frame: pl.DataFrame, **options: object) -> Named:
     """RANGES with their meanings."""
-    words = vocabulary(ShapingOptions(**options))  # type: ignore[arg-type]
-    return frame.join(words.meanings(frame), on=["domain", "name"], how="left", nulls_equal=True)
+    return with_meanings(Held(frame), vocabulary(ShapingOptions(**options)))  # type: ignore[arg-type]
+
+
+def trace(ranges: pl.DataFrame | None = None, work: pl.DataFrame | None = None) -> Trace:
+    """A report of RANGES and DEVICE_WORK."""
+    ranges, work = (
+        empty(schema) if frame is None else frame.sort("start", maintain_order=True)
+        for frame, schema in ((ranges, RANGES), (work, DEVICE_WORK))
+    )
+    facts = CaptureFacts("node0", 10**18, 10**9, (), None, "2023.4")
+    return Trace(facts, Held(ranges), Held(work), device_kinds(work), {}, 0, 0)
 
 
 def found(*rows: Range, duration_ns: int | None = None, **options: object) -> Found:
     """The iterations among ranges."""
-    result = find_iterations(named(ranges(*rows), **options), duration_ns)
+    result = find_iterations(named(ranges(*rows), **options).telling, duration_ns)
     assert result is not None
     return result
 

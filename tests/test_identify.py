@@ -23,7 +23,8 @@ from rankscope.identify import (
     process_ranks,
 )
 from rankscope.records import CaptureFacts, Claim, RankIdentity, Trace
-from rankscope.schema import DEVICE_WORK, RANGES, conform, empty
+from rankscope.schema import DEVICE_WORK, conform
+from tests.frames import trace
 
 PROCESS = 1 << 24 | 77
 HOUR = 3600 * 10**9
@@ -215,7 +216,7 @@ def trace_of(devices: dict[int, list[int]]) -> Trace:
         schema={"process": pl.Int64, "device": pl.Int64, "kind": pl.String},
         orient="row",
     )
-    return Trace(facts(), empty(RANGES), conform(work, DEVICE_WORK), {}, 0, 0)
+    return trace(work=conform(work, DEVICE_WORK))
 
 
 @pytest.mark.parametrize(

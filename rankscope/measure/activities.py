@@ -5,39 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.intervals import Times, length_before, union
-from rankscope.measure.device import DeviceTimeline
-from rankscope.measure.stretches import MOST
 from rankscope.schema import ACTIVITIES, conform, empty
 from rankscope.segment import Marks
 
 MOST_NAMES = 24
 """Kernels, and ranges, that are kept by name, those with most time on the rank; the rest of each
 kind in a phase is one row without a name."""
-
-
-def activities(
-    iterations: pl.DataFrame, host: pl.DataFrame, device: DeviceTimeline, marks: Marks
-) -> pl.DataFrame:
-    """A row per iteration, phase, kind and name.
-
-    Kinds: `kernel` (size: blocks), `copy`, `set` (size: bytes), `idle` (the device idles and the
-    phase owns it), `range` (a host range of the training thread inside the phase that means
-    nothing to the conventions; nested ones count each).
-
-    Args:
-        iterations: ITERATIONS.
-        host: SEGMENTS of the host timeline.
-        device: the device's timeline.
-        marks: the training thread's marks.
-
-    Returns:
-        ACTIVITIES without `rank`; `clear_ns` and `clear_size` are of the operations that no
-        collective ran beside.
-    """
-    number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
-    kinds = [_operations(device.work), _ranges(host, marks), device.idle]
-    frame = pl.concat([conform(each, _KEYED) for each in kinds]).join(number, on="window")
-    return conform(frame.sort("window", "phase", "kind", "name"), ACTIVITIES).drop("rank")
 
 
 _KEYED = pl.Schema(
@@ -49,11 +22,49 @@ _KEYED = pl.Schema(
 _KEY = ["window", "phase", "kind", "name"]
 
 
-def _operations(work: pl.DataFrame) -> pl.DataFrame:
-    talking = work.select("start", "end", "operation").drop_nulls()
-    low, high = union(talking["start"].to_numpy(), talking["end"].to_numpy())
-    parts = [_summed(_own(part, low, high)) for part in work.iter_slices(MOST)]
-    return _lumped(pl.concat([empty(_KEYED), *(conform(part, _KEYED) for part in parts)]))
+class Sums:
+    """What a device computed and copied, added up by iteration, phase, kind and name."""
+
+    def __init__(self, calls: pl.DataFrame) -> None:
+        """Nothing yet; `calls` are the collectives that operations may run beside."""
+        self._low, self._high = union(calls["start"].to_numpy(), calls["end"].to_numpy())
+        self._parts: list[pl.DataFrame] = []
+
+    def add(self, part: pl.DataFrame) -> None:
+        """Take in a part of what `attribute` returned."""
+        summed = _summed(_own(part, self._low, self._high))
+        self._parts.append(conform(summed, _KEYED))
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """A row per window, phase, kind and name."""
+        return _lumped(pl.concat([empty(_KEYED), *self._parts]))
+
+
+def activities(
+    iterations: pl.DataFrame, host: pl.DataFrame, sums: Sums, idle: pl.DataFrame, marks: Marks
+) -> pl.DataFrame:
+    """A row per iteration, phase, kind and name.
+
+    Kinds: `kernel` (size: blocks), `copy`, `set` (size: bytes), `idle` (the device idles and the
+    phase owns it), `range` (a host range of the training thread inside the phase that means
+    nothing to the conventions; nested ones count each).
+
+    Args:
+        iterations: ITERATIONS.
+        host: SEGMENTS of the host timeline.
+        sums: what has taken in all device work.
+        idle: what the device's timeline tells of it.
+        marks: the training thread's marks.
+
+    Returns:
+        ACTIVITIES without `rank`; `clear_ns` and `clear_size` are of the operations that no
+        collective ran beside.
+    """
+    number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
+    kinds = [sums.frame, _ranges(host, marks), idle]
+    frame = pl.concat([conform(each, _KEYED) for each in kinds]).join(number, on="window")
+    return conform(frame.sort("window", "phase", "kind", "name"), ACTIVITIES).drop("rank")
 
 
 def _own(work: pl.DataFrame, low: Times, high: Times) -> pl.DataFrame:
@@ -75,19 +86,18 @@ def _own(work: pl.DataFrame, low: Times, high: Times) -> pl.DataFrame:
 
 
 def _ranges(host: pl.DataFrame, marks: Marks) -> pl.DataFrame:
-    inside = (
-        marks.foreign.sort("start")
-        .join_asof(
-            host.select("start", until="end", phase="label", window="window"),
-            on="start",
-            strategy="backward",
-        )
+    opened = host.select("start", until="end", phase="label", window="window")
+    parts = (
+        part.sort("start")
+        .join_asof(opened, on="start", strategy="backward")
         .filter(pl.col("start") < pl.col("until"))
+        .with_columns(
+            kind=pl.lit("range"), length=pl.col("end") - pl.col("start"), size=0, clear=False
+        )
+        for part in marks.foreign.parts()
     )
-    each = inside.with_columns(
-        kind=pl.lit("range"), length=pl.col("end") - pl.col("start"), size=0, clear=False
-    )
-    return _lumped(_summed(each)).with_columns(clear_ns=None, clear_size=None)
+    sums = pl.concat(conform(_summed(part), _KEYED) for part in parts)
+    return _lumped(sums).with_columns(clear_ns=None, clear_size=None)
 
 
 def _summed(each: pl.DataFrame) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.intervals import Flags, Times
-from rankscope.schema import COLLECTIVES, conform, empty, ordered
+from rankscope.schema import COLLECTIVES, conform, empty
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 
@@ -16,11 +16,43 @@ NAMED = "named"
 NEVER = np.iinfo(np.int64).max
 
 
-def collectives(work: pl.DataFrame, iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
+class Readiness:
+    """When all was done that had been launched before a collective was, for each of some."""
+
+    def __init__(self, calls: pl.DataFrame) -> None:
+        """Nothing is known yet of the work before the `launch` of `calls`."""
+        self._launches = calls["launch"].drop_nulls().unique().sort().to_numpy()
+        self._ends = np.full(len(self._launches) + 1, -NEVER)
+
+    def add(self, part: pl.DataFrame) -> None:
+        """Take in a part of what `attribute` returned."""
+        own = (
+            part.lazy()
+            .filter(pl.col("training"), pl.col("operation").is_null())
+            .select("launch", "end")
+            .drop_nulls()
+            .collect()
+        )
+        after = np.searchsorted(self._launches, own["launch"].to_numpy(), side="right")
+        np.maximum.at(self._ends, after, own["end"].to_numpy())
+
+    def of(self, calls: pl.DataFrame) -> Times:
+        """Latest end of the own work launched before each call; `-NEVER` if there is none.
+
+        Of no meaning where the call has no launch.
+        """
+        launch = calls["launch"].fill_null(-NEVER).to_numpy()
+        return np.maximum.accumulate(self._ends)[np.searchsorted(self._launches, launch)]
+
+
+def collectives(
+    calls: pl.DataFrame, ready: Readiness, iterations: pl.DataFrame, marks: pl.DataFrame
+) -> pl.DataFrame:
     """Blocking calls of the training thread, then communication kernels.
 
     Args:
-        work: what `attribute` returned, windows being rows of `iterations`.
+        calls: collectives of the device as `attribute` told, windows being rows of `iterations`.
+        ready: what has taken in all the work.
         iterations: ITERATIONS.
         marks: MARKS.
 
@@ -28,7 +60,7 @@ def collectives(work: pl.DataFrame, iterations: pl.DataFrame, marks: pl.DataFram
         COLLECTIVES, `rank` being null.
     """
     between = _gradients_between(iterations, marks)
-    every = (_calls(iterations, marks), _kernels(work, iterations))
+    every = (_calls(iterations, marks), _kernels(calls, ready, iterations))
     return pl.concat(_finish(each, *between) for each in every)
 
 
@@ -67,30 +99,21 @@ def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _kernels(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
+def _kernels(calls: pl.DataFrame, ready: Readiness, iterations: pl.DataFrame) -> pl.DataFrame:
     """Communication kernels, a stream of the device standing for a communicator.
 
     Arrival: min(kernel start, max(launch, latest end of the training threads' own work launched
     before it)). A kernel that queued behind an earlier collective starts late without its rank
     being late. Without a launch record, or inside a CUDA graph, it is the kernel's start.
     """
-    told = ["start", "end", "launch", "graph", "window", "phase", "operation", "bytes"]
-    whose = ["communicator", "device", "stream"]
-    communication = work.select(*told, *whose).filter(pl.col("operation").is_not_null())
-    if communication.is_empty():
-        return communication
-    own = (
-        work.lazy()
-        .filter(pl.col("training") & pl.col("operation").is_null() & pl.col("launch").is_not_null())
-        .select("launch", "end")
-        .collect()
-    )
-    belongs = belonging(communication, iterations)
+    if calls.is_empty():
+        return calls
+    belongs = belonging(calls, iterations)
     direct = pl.col("launch").is_null() | pl.col("graph")
-    ready = pl.max_horizontal("launch", pl.Series(_ready(ordered(own, "launch"), belongs)))
+    could = pl.max_horizontal("launch", pl.Series(ready.of(belongs)))
     return belongs.select(
         *("operation", "bytes", "iteration", "window"),
-        arrival_ns=pl.when(direct).then("start").otherwise(pl.min_horizontal("start", ready)),
+        arrival_ns=pl.when(direct).then("start").otherwise(pl.min_horizontal("start", could)),
         start_ns="start",
         end_ns="end",
         communicator=pl.coalesce(
@@ -101,18 +124,6 @@ def _kernels(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
         in_forward=pl.col("phase") == "forward",
         launch=pl.coalesce("launch", "start"),
     )
-
-
-def _ready(own: pl.DataFrame, communication: pl.DataFrame) -> Times:
-    """Latest end of the own work that was launched before each; `-NEVER` if there is none.
-
-    Args:
-        own: launch, end, by launch.
-        communication: its `launch`, what is told of null ones being of no meaning.
-    """
-    launch = communication["launch"].fill_null(-NEVER).to_numpy()
-    latest = np.maximum.accumulate(np.append(-NEVER, own["end"].to_numpy()))
-    return latest[np.searchsorted(own["launch"].to_numpy(), launch, side="left")]
 
 
 def belonging(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:

@@ -90,10 +90,13 @@ def _implicit_loading(iterations: pl.DataFrame, marks: Marks) -> tuple[pl.DataFr
         )
         .filter(pl.col("end") > pl.col("start"))
     )
-    foreign = (
-        marks.foreign.sort("start")
-        .join_asof(stretches.rename({"end": "until"}), on="start", strategy="backward")
-        .filter(pl.col("end") <= pl.col("until"))
-        .select("start", "end")
+    opened = stretches.rename({"end": "until"})
+    foreign = marks.foreign.map(
+        lambda part: (
+            part.sort("start")
+            .join_asof(opened, on="start", strategy="backward")
+            .filter(pl.col("end") <= pl.col("until"))
+            .select("start", "end")
+        )
     )
-    return stretches, foreign
+    return stretches, foreign.whole

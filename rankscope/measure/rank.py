@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from rankscope.measure.activities import activities
-from rankscope.measure.collectives import collectives
-from rankscope.measure.device import DeviceTimeline, attribute, device_timeline
+from rankscope.measure.activities import Sums, activities
+from rankscope.measure.attribution import Attributed, attribute
+from rankscope.measure.collectives import Readiness, collectives
+from rankscope.measure.device import DeviceTimeline, device_timeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.numbers import UNPHASED_LIMIT, gpu_numbers, host_numbers
-from rankscope.records import Problem, RankIdentity, RankRecord, RankRows
+from rankscope.records import Problem, RankIdentity, RankRecord, RankRows, Trace
 from rankscope.schema import (
     ACTIVITIES,
     COLLECTIVES,
@@ -22,7 +24,7 @@ from rankscope.schema import (
     RANK_ITERATIONS,
     conform,
 )
-from rankscope.segment import UNNAMED, Found, Marks, find_marks
+from rankscope.segment import UNNAMED, Found, Marks, Named, find_marks
 from rankscope.vocabulary import Vocabulary, with_operation
 
 GPU_CLOCK_SHARE = 0.9
@@ -36,10 +38,16 @@ class RankDetail:
     found: Found
     marks: Marks
     host: pl.DataFrame  # SEGMENTS of the training thread
+    work: Attributed
     device: DeviceTimeline
+    sums: Sums  # of the device's computation and copies
     collectives: pl.DataFrame  # COLLECTIVES without `rank`
     communicates: bool  # the device does the communicating
-    has_device: bool
+
+    @property
+    def has_device(self) -> bool:
+        """Whether the process has work on a device."""
+        return not self.work.survey.is_empty()
 
     @property
     def unseen(self) -> bool:
@@ -52,50 +60,51 @@ class RankDetail:
         return self.communicates or self.device.opaque or self.unseen
 
 
-def detail_rank(
-    process: int, found: Found, named: pl.DataFrame, device_work: pl.DataFrame
-) -> RankDetail:
+def detail_rank(process: int, found: Found, named: Named, trace: Trace) -> RankDetail:
     """One process's ranges and device work, segmented and attributed.
 
     Args:
         process: its key.
         found: its iterations.
-        named: RANGES of the report with the columns of MEANINGS.
-        device_work: DEVICE_WORK of the report.
+        named: the ranges of the report.
+        trace: the report.
     """
-    mine = pl.col("process") == process
-    device_work = with_operation(device_work.filter(mine))
-    communicates = bool(device_work["operation"].is_not_null().any())
-    marks = find_marks(named.filter(mine), found, communicates)
+    kinds = trace.device_kinds.filter(process=process)
+    communicates = bool(with_operation(kinds)["operation"].is_not_null().any())
+    marks = find_marks(process, named, found, communicates)
     host = host_timeline(found.frame, marks)
-    work = attribute(device_work, host, found.thread)
-    blocking = marks.frame.filter(pl.col("label") == "exposed_communication")
-    device = device_timeline(work, host, found.frame, blocking.select("start", "end"))
-    communication = collectives(work, found.frame, marks.frame)
-    return RankDetail(
-        found, marks, host, device, communication, communicates, not device_work.is_empty()
-    )
+    work = attribute(trace.device_work, process, host, found.thread)
+    ready, sums = Readiness(work.calls), Sums(work.calls)
+    blocking = marks.frame.filter(label="exposed_communication").select("start", "end")
+    device = device_timeline(_shown(work, ready, sums), work, found.frame, blocking)
+    communication = collectives(work.calls, ready, found.frame, marks.frame)
+    return RankDetail(found, marks, host, work, device, sums, communication, communicates)
+
+
+def _shown(work: Attributed, ready: Readiness, sums: Sums) -> Iterator[pl.DataFrame]:
+    """The parts of the work, each shown to all who want to see it: they are read but once."""
+    for part in work.parts():
+        ready.add(part)
+        sums.add(part)
+        yield part
 
 
 def measure_rank(
-    identity: RankIdentity,
-    found: Found,
-    named: pl.DataFrame,
-    device_work: pl.DataFrame,
-    words: Vocabulary,
+    identity: RankIdentity, found: Found, named: Named, trace: Trace, words: Vocabulary
 ) -> RankRows:
     """Everything about one rank that needs no other.
 
     Args:
         identity: whose rank it is, and in which process.
         found: its iterations.
-        named: RANGES of the report with the columns of MEANINGS.
-        device_work: DEVICE_WORK of the report.
+        named: the ranges of the report.
+        trace: the report.
         words: the vocabulary that named them.
     """
-    detail = detail_rank(identity.process, found, named, device_work)
+    detail = detail_rank(identity.process, found, named, trace)
     marks, device, calls = detail.marks, detail.device, detail.collectives
-    numbers = [host_numbers(found.frame, detail.host, marks.phases, calls, not detail.hidden)]
+    host, survey = detail.host, detail.work.survey
+    numbers = [host_numbers(found.frame, host, marks.phases, calls, not detail.hidden)]
     if detail.has_device:
         numbers.append(gpu_numbers(found.frame, device, marks.phases, calls))
     rank = pl.lit(identity.rank, pl.Int64).alias("rank")
@@ -105,10 +114,10 @@ def measure_rank(
             numbered=found.numbered,
             convention=UNNAMED.get(found.row) or words.framework(found.row),
             has_device=detail.has_device,
-            clock_gpu=_clock_gpu(device.work, found.frame.height, marks.phases),
+            clock_gpu=_clock_gpu(survey, found.frame.height, marks.phases),
             work_known=not detail.hidden,
         ),
-        iterations=_views(found.frame, marks, device.work)
+        iterations=_views(found.frame, marks, survey)
         .with_columns(rank)
         .pipe(conform, RANK_ITERATIONS),
         measures=conform(
@@ -117,34 +126,29 @@ def measure_rank(
         collectives=conform(calls.with_columns(rank), COLLECTIVES),
         exposed=conform(pl.concat([each.exposed for each in numbers]).with_columns(rank), EXPOSED),
         activities=conform(
-            activities(found.frame, detail.host, device, marks).with_columns(rank), ACTIVITIES
+            activities(found.frame, host, detail.sums, device.idle, marks).with_columns(rank),
+            ACTIVITIES,
         ),
-        problems=tuple(_problems(identity.rank, found, marks, device, detail.unseen)),
+        problems=tuple(_problems(identity.rank, detail)),
     )
 
 
-def _clock_gpu(work: pl.DataFrame, iterations: int, known: frozenset[str]) -> bool:
+def _clock_gpu(survey: pl.DataFrame, iterations: int, known: frozenset[str]) -> bool:
     """Whether nearly every iteration has device work in some phase.
 
     Where the report names no phase at all, everything is `other`, and that counts.
     """
     phases = [phase for phase in PHASES if phase != "other" or not known]
-    counted = (
-        work.lazy()
-        .filter(
-            pl.col("training")
-            & pl.col("operation").is_null()
-            & pl.col("phase").is_in(phases)
-            & pl.col("window").is_not_null()
-        )
-        .select(pl.col("window").n_unique())
-        .collect()
-        .item()
-    )
+    counted = survey.filter(
+        pl.col("training"),
+        ~pl.col("talks"),
+        pl.col("phase").is_in(phases),
+        pl.col("window").is_not_null(),
+    )["window"].n_unique()
     return bool(counted and counted >= GPU_CLOCK_SHARE * iterations)
 
 
-def _views(iterations: pl.DataFrame, marks: Marks, work: pl.DataFrame) -> pl.DataFrame:
+def _views(iterations: pl.DataFrame, marks: Marks, survey: pl.DataFrame) -> pl.DataFrame:
     """The iterations with the stretch to look at: first host range to last device end."""
     begins, ends = (iterations[name].to_numpy() for name in ("window_start", "window_end"))
     first, last = iterations["start"].to_numpy().copy(), iterations["end"].to_numpy().copy()
@@ -152,7 +156,7 @@ def _views(iterations: pl.DataFrame, marks: Marks, work: pl.DataFrame) -> pl.Dat
     window = np.searchsorted(begins, start, side="right") - 1
     inside = (window >= 0) & (start < ends[window])
     np.minimum.at(first, window[inside], start[inside])
-    launched = work.select("window", "end").drop_nulls()
+    launched = survey.select("window", "end").drop_nulls()
     np.maximum.at(last, launched["window"].to_numpy(), launched["end"].to_numpy())
     return iterations.with_columns(
         start_ns="start",
@@ -162,12 +166,11 @@ def _views(iterations: pl.DataFrame, marks: Marks, work: pl.DataFrame) -> pl.Dat
     )
 
 
-def _problems(
-    rank: int, found: Found, marks: Marks, device: DeviceTimeline, hidden: bool
-) -> list[Problem]:
+def _problems(rank: int, detail: RankDetail) -> list[Problem]:
     """What a reader of this rank's numbers must know."""
     problems: list[Problem] = []
-    computing = device.work["device"].filter(device.work["kind"] != "copy")
+    found, marks, device = detail.found, detail.marks, detail.device
+    computing = detail.work.survey.filter(pl.col("kind") != "copy")["device"]
     cut = found.frame.filter(~pl.col("complete"))["iteration"].to_list()
     if cut:
         problems.append(
@@ -178,7 +181,7 @@ def _problems(
                 (rank,),
             )
         )
-    if hidden:
+    if detail.unseen:
         problems.append(
             Problem(
                 "waits-hidden",

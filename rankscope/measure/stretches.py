@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from rankscope.intervals import Flags, Times, cells, covered, length_before, owners, union
 from rankscope.measure.host import merged
 from rankscope.schema import PARTS, SEGMENTS
-
-MOST = 250_000
-"""Operations in a stretch: what is computed of them stays small, and in the processor's cache."""
 
 KIND_ORDER = {"kernel": 0, "graph": 0, "set": 1, "copy": 2}
 """Of operations that run at once a kernel owns the instant before a copy does."""
@@ -56,37 +53,43 @@ class Account:
     lengths: Times  # a row each of LENGTHS, a column a known window
 
 
-def stretches(work: pl.DataFrame, known: pl.DataFrame) -> Iterator[Stretch]:
-    """The time of the known windows in stretches of about `MOST` operations.
+def stretches(parts: Iterable[pl.DataFrame], known: pl.DataFrame) -> Iterator[Stretch]:
+    """The time of the known windows, a stretch for each part.
 
     Each but the first begins where training work does, so that no idling is cut. What runs across
     a border is looked at on both sides of it.
 
     Args:
-        work: what `attribute` returned.
+        parts: those of what `attribute` returned, in order.
         known: window, window_start, window_end.
     """
     if known.is_empty():
         return
-    told = work.select(
+    low, high = known["window_start"].item(0), known["window_end"].item(-1)
+    begin, waiting = -NEVER, None
+    for told in map(_told, parts):
+        border = told.filter(_COMPUTES)["start"].first() if waiting is not None else None
+        waiting = told if waiting is None else pl.concat([waiting, told])
+        if border is None:
+            continue
+        if max(begin, low) < min(border, high):
+            here = waiting.filter(pl.col("start") <= border)
+            yield Stretch(max(begin, low), min(border, high), here)
+        waiting = waiting.filter((pl.col("start") >= border) | (pl.col("end") > border))
+        begin = border
+    if waiting is not None and max(begin, low) < high:
+        yield Stretch(max(begin, low), high, waiting)
+
+
+_COMPUTES = pl.col("training") & ~pl.col("talks") & (pl.col("end") > pl.col("start"))
+
+
+def _told(work: pl.DataFrame) -> pl.DataFrame:
+    """What is asked of operations."""
+    return work.select(
         *("start", "end", "launch", "phase", "kind", "training"),
         talks=pl.col("operation").is_not_null(),
     )
-    low, high = known["window_start"].item(0), known["window_end"].item(-1)
-    start = told["start"].to_numpy()
-    begins = told.select(
-        pl.arg_where(pl.col("training") & ~pl.col("talks") & (pl.col("end") > pl.col("start")))
-    )
-    chosen = begins.to_series().to_numpy()
-    place = np.searchsorted(chosen, np.arange(MOST, len(start), MOST))
-    borders = np.unique(start[chosen[place[place < len(chosen)]]]).tolist()
-    across = told.clear()
-    for begin, end in zip([-NEVER, *borders], [*borders, NEVER], strict=True):
-        first, last = np.searchsorted(start, begin), np.searchsorted(start, end, side="right")
-        here = pl.concat([across, told.slice(first, last - first)])
-        if max(begin, low) < min(end, high):
-            yield Stretch(max(begin, low), min(end, high), here)
-        across = here.filter(pl.col("start") < end, pl.col("end") > end)
 
 
 def account(

@@ -14,6 +14,8 @@ import msgspec
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.events import Held
+from rankscope.read.device_kinds import device_kinds
 from rankscope.read.environment import first_printable
 from rankscope.read.kineto_columns import NEEDED, RANGE, SCHEMAS, WORK, frames
 from rankscope.read.kineto_gloo import waits_on_callers
@@ -78,6 +80,7 @@ def read(path: Path) -> Trace:
     process = _process(ranges, launches)
     known = _facts(file.about)
     utc_start_ns = _utc(file.about, zero)
+    device_work = _device_work(work, launches, ranges, process)
     return Trace(
         facts=replace(
             known,
@@ -85,10 +88,11 @@ def read(path: Path) -> Trace:
             utc_start_ns=utc_start_ns,
             duration_ns=span.select(pl.col("end").max()).item(),
         ),
-        ranges=conform(
-            waits_on_callers(ranges).sort("start", "end", descending=[False, True]), RANGES
+        ranges=Held(
+            conform(waits_on_callers(ranges).sort("start", "end", descending=[False, True]), RANGES)
         ),
-        device_work=_device_work(work, launches, ranges, process),
+        device_work=Held(device_work),
+        device_kinds=device_kinds(device_work),
         process_ranks={},
         events=sum(frame.height for frame in every.values()),
         broken_rows=broken + file.broken,

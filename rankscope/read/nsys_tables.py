@@ -10,6 +10,8 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.events import Held
+from rankscope.read.device_kinds import device_kinds
 from rankscope.read.environment import claims_of, first_printable, local_rank_of
 from rankscope.read.nsys_columns import PROCESS, RANGE_TYPES, Columns, require, strings
 from rankscope.read.nsys_device import device_work
@@ -63,8 +65,9 @@ def trace(file: Columns) -> Trace:
     return Trace(
         facts=known,
         broken_rows=broken + work.broken,
-        ranges=ranges,
-        device_work=work.frame,
+        ranges=Held(ranges),
+        device_work=Held(work.frame),
+        device_kinds=device_kinds(work.frame),
         process_ranks=process_ranks,
         jax_processes=jax_processes,
         events=events + work.frame.height + work.launches,

@@ -2,6 +2,7 @@
 
 from rankscope.segment.iterations import UNNAMED, Found, find_iterations, whole_capture
 from rankscope.segment.marks import Marks, find_marks
+from rankscope.segment.named import Named, with_meanings
 from rankscope.segment.steps import SURE, Steps, find_steps
 
 __all__ = [
@@ -9,9 +10,11 @@ __all__ = [
     "UNNAMED",
     "Found",
     "Marks",
+    "Named",
     "Steps",
     "find_iterations",
     "find_marks",
     "find_steps",
     "whole_capture",
+    "with_meanings",
 ]

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rankscope.events import Events
 from rankscope.schema import MARKS, PHASES, conform
 from rankscope.segment.iterations import Found
+from rankscope.segment.named import Named
 from rankscope.segment.operators import operator_phases
 
 
@@ -16,7 +18,7 @@ class Marks:
     """The marked ranges of one rank's training thread."""
 
     frame: pl.DataFrame  # MARKS
-    foreign: pl.DataFrame  # start, end, name: ranges that mean nothing known (validation, logging)
+    foreign: Events  # start, end, name: ranges that mean nothing known (validation, logging)
     phases: frozenset[str]  # phases that have ranges in this report
     fetches: bool  # data fetching has ranges
     launches_collectives: bool  # host ranges that launch, but do not wait for, collectives
@@ -25,25 +27,28 @@ class Marks:
     )  # phases that no range names, read off the framework's operators
 
 
-def find_marks(named: pl.DataFrame, found: Found, device_communicates: bool) -> Marks:
+def find_marks(process: int, named: Named, found: Found, device_communicates: bool) -> Marks:
     """The marks on the training thread.
 
     A hand-annotated collective lasts as long as the communication only where no device kernels
     do the communicating; else its range merely launches them and marks nothing.
 
     Args:
-        named: RANGES with the columns of MEANINGS joined on.
+        process: whose.
+        named: the ranges of the report.
         found: the iterations, whose thread is the training thread.
         device_communicates: the report has communication kernels.
     """
-    on_thread = (pl.col("thread") == found.thread) & (pl.col("end") > pl.col("start"))
+    mine = pl.col("process") == process
+    telling = named.telling.filter(mine)
+    on_thread = mine & (pl.col("thread") == found.thread) & (pl.col("end") > pl.col("start"))
     is_phase = pl.col("means").is_in(PHASES)
     is_collective = pl.col("means") == "collective"
     is_mpi = pl.col("domain") == "MPI"
     waits = is_collective & pl.col("blocking")
     if device_communicates:
         waits &= is_mpi
-    marks = named.filter(on_thread & (is_phase | waits)).with_columns(
+    marks = telling.filter(on_thread & (is_phase | waits)).with_columns(
         label=pl.when(is_phase).then("means").otherwise(pl.lit("exposed_communication")),
         source=pl.when(is_phase)
         .then(None)
@@ -53,14 +58,15 @@ def find_marks(named: pl.DataFrame, found: Found, device_communicates: bool) -> 
     )
     marks = _calls_once(conform(marks, MARKS))
     unnamed = {"forward", "backward"} - {*marks["label"].unique()}
-    derived = operator_phases(named, found, marks).filter(pl.col("label").is_in(unnamed))
+    derived = operator_phases(telling, found, marks).filter(pl.col("label").is_in(unnamed))
     marks = pl.concat([marks, derived])
     meaningless = pl.col("means").is_null() & ~pl.col("domain").is_in(["MPI", "NCCL"])
-    foreign = named.lazy().filter(on_thread & meaningless).select("start", "end", "name").collect()
-    launches = named.select((is_collective & ~pl.col("blocking")).any()).item()
+    launches = telling.select((is_collective & ~pl.col("blocking")).any()).item()
     return Marks(
         frame=marks,
-        foreign=foreign,
+        foreign=named.every.map(
+            lambda part: part.filter(on_thread & meaningless).select("start", "end", "name")
+        ),
         phases=frozenset(marks["label"].unique()) - {"exposed_communication"},
         fetches=bool(marks["fetch"].fill_null(False).any()),
         launches_collectives=bool(launches),

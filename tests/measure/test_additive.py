@@ -9,13 +9,15 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.measure.device import attribute, device_timeline
+from rankscope.events import Held
+from rankscope.measure.attribution import attribute
+from rankscope.measure.device import device_timeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.rank import measure_rank
 from rankscope.records import RankIdentity, ShapingOptions
 from rankscope.schema import MARKS, PHASES, conform
 from rankscope.segment import Marks
-from rankscope.vocabulary import vocabulary, with_operation
+from rankscope.vocabulary import vocabulary
 from tests.frames import (
     AUTOGRAD,
     LOADER,
@@ -25,6 +27,7 @@ from tests.frames import (
     found,
     named,
     ranges,
+    trace,
     windows,
 )
 from tests.support import PART_COLUMNS
@@ -75,7 +78,7 @@ def marks_of(rows: list[tuple], fetches: bool = True) -> Marks:
         {"start": pl.Int64, "end": pl.Int64, "label": pl.String}
     )
     phases = frozenset(frame["label"]) - {"exposed_communication"}
-    foreign = pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64})
+    foreign = Held(pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64}))
     return Marks(conform(frame, MARKS), foreign, phases, fetches, False)
 
 
@@ -105,9 +108,9 @@ def test_host_time_belongs_to_the_innermost_mark(edges: tuple, rows: list[tuple]
 def test_device_time_has_one_owner_each(edges: tuple, rows: list[tuple], work: list) -> None:
     iterations = windows(*edges)
     host = host_timeline(iterations, marks_of(rows))
-    operations = attribute(with_operation(device_work(work)), host, THREAD)
+    attributed = attribute(trace(work=device_work(work)).device_work, PROCESS, host, THREAD)
     nothing = pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64})
-    timeline = device_timeline(operations, host, iterations, nothing)
+    timeline = device_timeline(attributed.parts(), attributed, iterations, nothing)
     known = timeline.windows.drop_nulls()
     horizon = max([END, *(row[1] for row in work)])
     line = painted(timeline.segments, horizon)
@@ -120,9 +123,9 @@ def test_device_time_has_one_owner_each(edges: tuple, rows: list[tuple], work: l
     for _, low, high in known.iter_rows():
         inside[low:high] = True
     running, talking = np.zeros(horizon, dtype=bool), np.zeros(horizon, dtype=bool)
-    for start, end, operation, training in operations.select(
-        "start", "end", "operation", "training"
-    ).iter_rows():
+    for start, end, operation, training in (
+        pl.concat(attributed.parts()).select("start", "end", "operation", "training").iter_rows()
+    ):
         if operation is not None:
             talking[start:end] = True
         elif training:
@@ -147,7 +150,7 @@ def test_measures_add_up_and_are_never_negative(
         identity,
         found(*steps),
         named(ranges(*steps, *inner)),
-        device_work(work),
+        trace(work=device_work(work)),
         vocabulary(ShapingOptions()),
     )
     measures = result.measures

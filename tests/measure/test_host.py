@@ -7,9 +7,8 @@ import pytest
 
 from rankscope.measure.rank import measure_rank
 from rankscope.records import RankIdentity, RankRows, ShapingOptions
-from rankscope.schema import DEVICE_WORK, empty
 from rankscope.vocabulary import vocabulary
-from tests.frames import PROCESS, found, named, ranges
+from tests.frames import PROCESS, found, named, ranges, trace
 
 BODY = ((40, 60, "forward"), (60, 90, "backward"), (90, 95, "optimizer"))
 
@@ -20,7 +19,7 @@ def measured(*rows: tuple, extra: pl.DataFrame | None = None) -> RankRows:
         RankIdentity(3, PROCESS, None, None, None, "file name"),
         found(*rows),
         named(frame),
-        empty(DEVICE_WORK),
+        trace(),
         vocabulary(ShapingOptions()),
     )
 

@@ -95,7 +95,7 @@ def test_times_are_whole_nanoseconds_on_an_axis_of_utc(tmp_path: Path) -> None:
     path = tmp_path / "trace_rank_0.json"
     path.write_text(text.replace("4458676522690.655", "4458676522690.6551"))
     trace = kineto.read(path)
-    assert trace.ranges.select("start", "end").rows() == [(0, 10_001), (10_001, 20_000)]
+    assert trace.ranges.whole.select("start", "end").rows() == [(0, 10_001), (10_001, 20_000)]
     assert trace.facts.utc_start_ns == 1711964646000000000 + 4458676522690655
 
 
@@ -135,13 +135,13 @@ def test_frames_are_those_of_nsys(tmp_path: Path) -> None:
         {**kernel(70, 96, bytes=8), "cat": "gpu_memset", "name": "Memset (Device)"},
     ]
     trace = kineto.read(written(tmp_path / "t.json", events))
-    assert trace.ranges.schema == RANGES
-    assert trace.device_work.schema == DEVICE_WORK
-    assert trace.ranges.select("name", "domain", "process", "thread").rows() == [
+    assert trace.ranges.whole.schema == RANGES
+    assert trace.device_work.whole.schema == DEVICE_WORK
+    assert trace.ranges.whole.select("name", "domain", "process", "thread").rows() == [
         ("ProfilerStep#1", "", 7, 7),
         ("aten::mm", "operators", 7, 7),
     ]
-    work = trace.device_work
+    work = trace.device_work.whole
     assert work["name"].to_list()[:3] == [
         "f",
         "volta_sgemm_64x64_tn",
@@ -169,10 +169,10 @@ def test_the_old_format_is_the_same_frames(tmp_path: Path) -> None:
     ]
     del events[3]["args"]["stream"]
     trace = kineto.read(written(tmp_path / "t.json", events))
-    assert trace.ranges["domain"].to_list() == ["", "operators"]
-    assert trace.ranges["thread"].to_list() == [1890023232] * 2
-    assert (trace.device_work["stream"] % 2**32).to_list() == [9, 7]
-    assert trace.device_work["launch_thread"].to_list() == [1890023232, None]
+    assert trace.ranges.whole["domain"].to_list() == ["", "operators"]
+    assert trace.ranges.whole["thread"].to_list() == [1890023232] * 2
+    assert (trace.device_work.whole["stream"] % 2**32).to_list() == [9, 7]
+    assert trace.device_work.whole["launch_thread"].to_list() == [1890023232, None]
 
 
 def test_rank_and_host_and_nothing_else_is_kept(tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ def test_faults_that_kineto_is_known_for_are_mended(tmp_path: Path) -> None:
         b"]}"
     )
     trace = kineto.read(path)
-    assert trace.device_work.height == 1
-    assert trace.ranges.height == 1
+    assert trace.device_work.whole.height == 1
+    assert trace.ranges.whole.height == 1
 
 
 def test_events_that_are_none_are_counted_not_trusted(tmp_path: Path) -> None:
@@ -229,8 +229,8 @@ def test_events_that_are_none_are_counted_not_trusted(tmp_path: Path) -> None:
     ]
     right = [step(8, 10, 5), step(9, 15, 5, tid="7", pid=7.0), kernel(3, 1, grid=[2**70, 2, 2])]
     trace = kineto.read(written(tmp_path / "t.json", [*right, *wrong]))
-    assert trace.ranges["name"].to_list() == ["ProfilerStep#8", "ProfilerStep#9"]
-    assert trace.device_work["grid"].to_list() == [None]
+    assert trace.ranges.whole["name"].to_list() == ["ProfilerStep#8", "ProfilerStep#9"]
+    assert trace.device_work.whole["grid"].to_list() == [None]
     assert trace.broken_rows == len(wrong)
 
 
@@ -247,7 +247,7 @@ def test_pieces_are_cut_between_events_only(
     for size in (700, 1111, 9999):
         monkeypatch.setattr(kineto_json, "CHUNK_BYTES", size)
         trace = kineto.read(path)
-        assert trace.ranges["start"].to_list() == [i * 1000 for i in range(200)]
+        assert trace.ranges.whole["start"].to_list() == [i * 1000 for i in range(200)]
         assert trace.facts.environment[0].rank == 1
 
 
@@ -328,7 +328,7 @@ def test_a_huge_event_is_refused_without_reading_on(
 
 def test_a_name_may_be_long(tmp_path: Path) -> None:
     path = written(tmp_path / "t.json", [{**step(1, 0, 5), "name": "x" * 10**7}, step(2, 5, 5)])
-    assert kineto.read(path).ranges["name"].str.len_bytes().max() == 10**7
+    assert kineto.read(path).ranges.whole["name"].str.len_bytes().max() == 10**7
 
 
 REAL = {
@@ -346,17 +346,17 @@ REAL = {
 def test_real_traces_are_read_whole(name: str) -> None:
     ranges, work, claim = REAL[name]
     trace = kineto.read(public(f"{name}.json.gz"))
-    assert (trace.ranges.height, trace.device_work.height) == (ranges, work)
+    assert (trace.ranges.whole.height, trace.device_work.whole.height) == (ranges, work)
     assert trace.facts.environment == (() if claim is None else (claim,))
     assert trace.broken_rows == 0
     assert isinstance(trace.facts, CaptureFacts)
-    launched = trace.device_work.filter(pl.col("launch").is_not_null())
+    launched = trace.device_work.whole.filter(pl.col("launch").is_not_null())
     assert (launched["launch"] <= launched["start"]).all()
     assert launched.height > 0.9 * work
 
 
 def test_process_groups_of_a_real_trace() -> None:
-    work = kineto.read(public("hta_nccl_metadata_rank0.json.gz")).device_work
+    work = kineto.read(public("hta_nccl_metadata_rank0.json.gz")).device_work.whole
     nccl = work.filter(pl.col("name").str.starts_with("nccl"))
     assert nccl["communicator"].unique().to_list() == ["0 [0,1]"]
     assert nccl["bytes"].null_count() == 0

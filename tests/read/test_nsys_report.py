@@ -189,7 +189,7 @@ def test_parquet_and_sqlite_hold_the_same(rank: int) -> None:
     folder = SHARED / "captured/2023.4"
     parquet = nsys_parquetdir.read(folder / f"export_dirs/report_rank_{rank}_pqtdir")
     sqlite = nsys_sqlite.read(folder / f"ddp_a/report_rank_{rank}.sqlite")
-    assert parquet.ranges.equals(sqlite.ranges)
+    assert parquet.ranges.whole.equals(sqlite.ranges.whole)
     assert parquet.facts == sqlite.facts
     assert parquet.events == sqlite.events
 
@@ -209,5 +209,5 @@ def test_damaged_parquet_is_named(tmp_path: Path) -> None:
 
 def test_frames_are_what_the_sqlite_reader_gives() -> None:
     trace = nsys_sqlite.read(SAMPLE / "report_rank_0.sqlite")
-    assert trace.ranges.schema["start"] == pl.Int64
+    assert trace.ranges.whole.schema["start"] == pl.Int64
     assert trace.broken_rows == 0

@@ -24,12 +24,12 @@ def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
 
 def test_a_trace_has_the_declared_frames(report: Path) -> None:
     trace = nsys_sqlite.read(report)
-    assert (trace.ranges.schema, trace.device_work.schema) == (RANGES, DEVICE_WORK)
+    assert (trace.ranges.whole.schema, trace.device_work.whole.schema) == (RANGES, DEVICE_WORK)
     assert trace.facts.host == "node0"
     assert [(claim.rank, claim.world_size) for claim in trace.facts.environment] == [(1, 4)]
     assert trace.facts.local_rank == 1
     assert trace.facts.duration_ns is not None
-    assert trace.ranges["end"].max() <= trace.facts.duration_ns
+    assert trace.ranges.whole["end"].max() <= trace.facts.duration_ns
     assert nsys_sqlite.facts(report) == trace.facts
 
 
@@ -40,8 +40,8 @@ def test_schemas_tell_the_same(forged: Callable[..., Forged], name: str, schema:
         nsys_sqlite.read(forged(name, **parameters).reports[2])
         for parameters in ({}, {"schema": schema})
     )
-    assert_frame_equal(ours.ranges, theirs.ranges)
-    assert_frame_equal(ours.device_work, theirs.device_work)
+    assert_frame_equal(ours.ranges.whole, theirs.ranges.whole)
+    assert_frame_equal(ours.device_work.whole, theirs.device_work.whole)
     assert ours.facts.environment == theirs.facts.environment
     assert ours.process_ranks == theirs.process_ranks
 
@@ -49,13 +49,13 @@ def test_schemas_tell_the_same(forged: Callable[..., Forged], name: str, schema:
 def test_rows_in_any_order_and_registered_names(forged: Callable[..., Forged]) -> None:
     job = forged("shuffled")
     trace = nsys_sqlite.read(job.reports[0])
-    assert trace.ranges["start"].is_sorted()
-    assert trace.device_work["start"].is_sorted()
-    assert trace.ranges["name"].str.starts_with("step ").sum() == 30
+    assert trace.ranges.whole["start"].is_sorted()
+    assert trace.device_work.whole["start"].is_sorted()
+    assert trace.ranges.whole["name"].str.starts_with("step ").sum() == 30
 
 
 def test_launches_are_joined_to_their_work(report: Path) -> None:
-    work = nsys_sqlite.read(report).device_work
+    work = nsys_sqlite.read(report).device_work.whole
     assert work["launch"].null_count() == 0
     assert (work["launch"] < work["start"]).all()
     assert {*work["kind"]} == {"kernel", "copy"}
@@ -65,7 +65,7 @@ def test_launches_are_joined_to_their_work(report: Path) -> None:
 
 def test_correlations_are_private_to_a_process(report: Path) -> None:
     """Another process's API calls reuse the numbers; they launched nothing of ours."""
-    before = nsys_sqlite.read(report).device_work
+    before = nsys_sqlite.read(report).device_work.whole
     other = 1 << 48 | 999 << 24 | 5
     edit(
         report,
@@ -73,20 +73,20 @@ def test_correlations_are_private_to_a_process(report: Path) -> None:
         "correlationId, nameId, returnValue) "
         f"select 1, 2, 0, {other}, correlationId, nameId, 0 from CUPTI_ACTIVITY_KIND_RUNTIME",
     )
-    assert_frame_equal(nsys_sqlite.read(report).device_work, before)
+    assert_frame_equal(nsys_sqlite.read(report).device_work.whole, before)
 
 
 def test_domains_are_numbered_per_process(forged: Callable[..., Forged], tmp_path: Path) -> None:
     path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
     mine = nsys_sqlite.read(path)
-    assert {*mine.ranges["domain"]} == {"", "MPI"}
+    assert {*mine.ranges.whole["domain"]} == {"", "MPI"}
     edit(  # another process, whose domain 1 is something else, created earlier
         path,
         "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) values "
         "(0, 75, 'cuBLAS', ?, 1)",
         1 << 48 | 999 << 24,
     )
-    assert {*nsys_sqlite.read(path).ranges["domain"]} == {"", "MPI"}
+    assert {*nsys_sqlite.read(path).ranges.whole["domain"]} == {"", "MPI"}
 
 
 def test_mpi_threads_tell_ranks(forged: Callable[..., Forged]) -> None:
@@ -102,11 +102,11 @@ def test_operators_lose_what_makes_each_call_unique(report: Path) -> None:
             "values (1, 2, 59, ?, 281474976710657, 0)",
             text,
         )
-    assert nsys_sqlite.read(report).ranges.filter(name="aten::mm").height == 2
+    assert nsys_sqlite.read(report).ranges.whole.filter(name="aten::mm").height == 2
 
 
 def test_ranges_that_are_none_are_left_out(report: Path) -> None:
-    before = nsys_sqlite.read(report).ranges.height
+    before = nsys_sqlite.read(report).ranges.whole.height
     for kind, start, end in ((59, 10, None), (59, 10, 5), (34, 10, 20), (99, 1, 2)):
         edit(
             report,
@@ -116,7 +116,7 @@ def test_ranges_that_are_none_are_left_out(report: Path) -> None:
             end,
             kind,
         )
-    assert nsys_sqlite.read(report).ranges.height == before
+    assert nsys_sqlite.read(report).ranges.whole.height == before
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_lazy_exports_leave_tables_out(report: Path, table: str) -> None:
     assert table in sqlite_tables(report)
     edit(report, f"drop table {table}")
     trace: Trace = nsys_sqlite.read(report)
-    assert trace.ranges.is_empty() == (table == "NVTX_EVENTS")
+    assert trace.ranges.whole.is_empty() == (table == "NVTX_EVENTS")
     if table == "CUPTI_ACTIVITY_KIND_RUNTIME":
-        assert trace.device_work["launch"].is_null().all()
+        assert trace.device_work.whole["launch"].is_null().all()
     if table == "ANALYSIS_DETAILS":
         assert trace.facts.duration_ns is None
 
@@ -149,8 +149,8 @@ def test_empty_tables_are_like_absent_ones(report: Path) -> None:
     for table in sqlite_tables(report) - {"TARGET_INFO_SYSTEM_ENV"}:
         edit(report, f"delete from {table}")
     trace = nsys_sqlite.read(report)
-    assert trace.ranges.is_empty()
-    assert trace.device_work.is_empty()
+    assert trace.ranges.whole.is_empty()
+    assert trace.device_work.whole.is_empty()
     assert trace.facts.utc_start_ns is None
 
 

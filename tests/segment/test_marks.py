@@ -5,14 +5,13 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.segment import Found, Marks, find_iterations, find_marks
-from tests.frames import LOADER, named, ranges
+from tests.frames import LOADER, PROCESS, named, ranges
 
 
 def marks_of(frame: pl.DataFrame, device: bool = False, **options: object) -> Marks:
-    with_meanings = named(frame, **options)
-    result = find_iterations(with_meanings, None)
+    result = find_iterations(named(frame, **options).telling, None)
     assert isinstance(result, Found)
-    return find_marks(with_meanings, result, device)
+    return find_marks(PROCESS, named(frame, **options), result, device)
 
 
 STEP = (0, 100, "step 0")
@@ -78,7 +77,7 @@ def test_calls_one_after_another_are_several() -> None:
 
 def test_unmapped_ranges_are_foreign() -> None:
     marks = marks_of(ranges(STEP, (1, 9, "validation"), (10, 30, "fwd"), (2, 3, "aten::mm")))
-    assert marks.foreign.select("start", "end").rows() == [(1, 9)]
+    assert marks.foreign.whole.select("start", "end").rows() == [(1, 9)]
 
 
 def test_nccl_launches_are_seen_but_mark_nothing() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import rankscope
 from rankscope.segment import find_marks
-from tests.frames import AUTOGRAD, found, named, ranges
+from tests.frames import AUTOGRAD, PROCESS, found, named, ranges
 from tests.support import MS, captured, edit, unpacked
 
 STEP = (0, 100, "step 0")
@@ -25,7 +25,7 @@ OPTIMIZER = [(60, 64, "aten::add_"), (65, 69, "aten::mul_")]
 
 def marks(*rows: tuple[object, ...]) -> tuple[list[tuple[object, ...]], frozenset[str]]:
     frame = named(ranges(*rows))  # type: ignore[arg-type]
-    result = find_marks(frame, found(*rows), device_communicates=True)  # type: ignore[arg-type]
+    result = find_marks(PROCESS, frame, found(*rows), device_communicates=True)  # type: ignore[arg-type]
     return result.frame.select("label", "start", "end").sort("start").rows(), result.derived
 
 
@@ -96,4 +96,4 @@ def test_names_lose_what_makes_each_call_unique(tmp_path: Path, details: str) ->
     edit(report, "update NVTX_EVENTS set text = ? where text = 'load'", f"{name}, {details}")
     from rankscope.read import nsys_sqlite
 
-    assert nsys_sqlite.read(report).ranges.filter(name=name).height == 3
+    assert nsys_sqlite.read(report).ranges.whole.filter(name=name).height == 3

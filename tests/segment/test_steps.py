@@ -53,8 +53,8 @@ def assert_same_borders(found: rankscope.Run, marked: rankscope.Run, steps: int)
 
 def assert_in_the_pause(trace: Trace, found: list[int], marked: list[int]) -> None:
     """Every marked step ends between the found end and the next event: no event tells more."""
-    phases = trace.ranges.filter(pl.col("name").str.contains("(?i)load|forward"))
-    main = trace.ranges.filter(pl.col("thread") == phases["thread"][0])
+    phases = trace.ranges.whole.filter(pl.col("name").str.contains("(?i)load|forward"))
+    main = trace.ranges.whole.filter(pl.col("thread") == phases["thread"][0])
     starts = np.append(main["start"].sort().to_numpy(), np.iinfo(np.int64).max)
     own, true = np.array(found), np.array(marked)
     assert (own <= true).all()
@@ -133,14 +133,14 @@ def test_real_traces_of_pytorch(tmp_path: Path, name: str, steps: int) -> None:
         pytest.skip(f"no public reports here: {original} is absent")
     trace = kineto.read(original)
     is_step = pl.col("name").str.starts_with("ProfilerStep#")
-    marked = trace.ranges.filter(is_step, domain="").unique("name").sort("start")["end"]
-    named = trace.ranges.filter(~is_step).join(
-        vocabulary(ShapingOptions()).meanings(trace.ranges),
+    marked = trace.ranges.whole.filter(is_step, domain="").unique("name").sort("start")["end"]
+    named = trace.ranges.whole.filter(~is_step).join(
+        vocabulary(ShapingOptions()).meanings(trace.ranges.whole),
         on=["domain", "name"],
         how="left",
         nulls_equal=True,
     )
-    found = find_steps(named, trace.device_work).found
+    found = find_steps(named, trace.device_work.whole).found
     assert found is not None
     off = np.abs(found.frame["end"].to_numpy() - marked.to_numpy())
     assert len(marked) == found.frame.height == steps

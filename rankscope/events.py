@@ -1,0 +1,64 @@
+"""Events of a report in the order of their starts: held, or read again in parts where there are
+too many to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import polars as pl
+
+PART_ROWS = 250_000
+"""Events in a part: what is computed of them stays small, and in the processor's cache."""
+
+
+class Events(Protocol):
+    """Rows of one schema that can be gone through as often as needed."""
+
+    @property
+    def whole(self) -> pl.DataFrame:
+        """All of them at once."""
+
+    def parts(self) -> Iterator[pl.DataFrame]:
+        """All of them in frames of about `PART_ROWS`; at least one, which may be empty."""
+
+    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Events:
+        """The rows changed, added to or left out, each for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Events in memory."""
+
+    whole: pl.DataFrame
+
+    def parts(self) -> Iterator[pl.DataFrame]:
+        """Slices of the frame."""
+        for first in range(0, max(self.whole.height, 1), PART_ROWS):
+            yield self.whole.slice(first, PART_ROWS)
+
+    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Held:
+        """The rows changed once and for all."""
+        return Held(change(self.whole))
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """Events that stay in their report."""
+
+    read: Callable[[], Iterator[pl.DataFrame]]
+    change: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.rechunk
+
+    @property
+    def whole(self) -> pl.DataFrame:
+        """All of them after all."""
+        return pl.concat(self.parts())
+
+    def parts(self) -> Iterator[pl.DataFrame]:
+        """Read anew each time."""
+        return map(self.change, self.read())
+
+    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Reread:
+        """The rows changed whenever they are read."""
+        return Reread(self.parts, change)
