@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,9 +82,11 @@ class FolderColumns(ABC):
         text: list[str] | None = None,
         only: tuple[str, list[int]] | None = None,
         raw: list[str] | None = None,
+        chosen: Sequence[int] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """What `read` gives, in one piece."""
-        yield self.read(table, integers, text, only, raw)
+        """What `read` gives, in one piece, number 0."""
+        if chosen is None or chosen:
+            yield self.read(table, integers, text, only, raw)
 
     @abstractmethod
     def _names(self, file: Path) -> list[str]:

@@ -10,20 +10,20 @@ anything.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import quote
 
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.read.sqlite_pages import Layout, PagedFile, Unusual
 from rankscope.read.text import decoded, undecoded
 from rankscope.read.wanted import Wanted
-
-if TYPE_CHECKING:
-    from rankscope.read.sqlite_pages import Layout
 
 LARGE_BYTES = 8 * 2**20
 """Of a table: from this size on the compiled reader makes up for the time it takes to load."""
@@ -31,10 +31,36 @@ LARGE_BYTES = 8 * 2**20
 MISSING = -(2**63)
 """Stands for NULL, and for anything but an integer, while integers travel; null in the frame."""
 
+MARK = "(to keep)"
+"""A column beside those of a table: 1 in rows that `only` keeps, else 0."""
+
 MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
 
 HINT = "is it complete? export it again: nsys export -t sqlite REPORT.nsys-rep"
+
+
+@dataclass(frozen=True, slots=True)
+class _Borders:
+    """Which rows of a table are in which piece."""
+
+    ends: list[int]  # rows up to the end of each piece from pages, after a 0
+    whole: bool  # else there is one more piece, of all rows that follow
+
+    @property
+    def paged(self) -> int:
+        """How many pieces are to come from pages."""
+        return len(self.ends) - 1
+
+    @property
+    def pieces(self) -> int:
+        """How many there are."""
+        return self.paged + (not self.whole)
+
+    def slice(self, number: int) -> tuple[int, int | None]:
+        """The first row of a piece and how many it has, None for all that follow."""
+        begin = self.ends[number]
+        return begin, None if number == self.paged else self.ends[number + 1] - begin
 
 
 class SQLiteColumns:
@@ -48,6 +74,7 @@ class SQLiteColumns:
         # which shared file systems answer slowly or not at all.
         self._quiet = quiet = not any(Path(f"{path}{end}").exists() for end in ("-wal", "-journal"))
         self._layouts: dict[str, Layout] | None = None
+        self._borders: dict[str, _Borders] = {}
         uri = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro{'&immutable=1' if quiet else ''}"
         import adbc_driver_sqlite.dbapi as adbc
 
@@ -111,8 +138,18 @@ class SQLiteColumns:
         text: list[str] | None = None,
         only: tuple[str, list[int]] | None = None,
         raw: list[str] | None = None,
+        chosen: Sequence[int] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """What `read` gives, piece by piece; at least one, which may be empty."""
+        """What `read` gives, piece by piece; at least one, which may be empty.
+
+        Nothing is read before the first piece is asked for. The first call for a table that is
+        read to its end settles which rows are in which piece, whatever is asked of them later.
+
+        Args:
+            chosen: numbers of the pieces to give, in rising order, of those that a call without
+                it gives (from 0); the others are not read. Where no such call came before, the
+                table is read once more for it.
+        """
         have = self._tables[table]
         kinds = {
             **dict.fromkeys(integers, pl.Int64),
@@ -125,7 +162,7 @@ class SQLiteColumns:
             raw=[name for name in raw or [] if name in have],
             only=only,
         )
-        for frame in self._pieces(table, present):
+        for frame in self._pieces(table, present, chosen):
             if have.issuperset(kinds):
                 yield frame
                 continue
@@ -134,40 +171,66 @@ class SQLiteColumns:
                 for name, kind in kinds.items()
             )
 
-    def _pieces(self, table: str, wanted: Wanted) -> Iterator[pl.DataFrame]:
+    def _pieces(
+        self, table: str, wanted: Wanted, chosen: Sequence[int] | None
+    ) -> Iterator[pl.DataFrame]:
         """Columns that are there; the library goes on where the pages turn out unusual."""
-        rows = 0
-        if self._quiet and self._bytes >= LARGE_BYTES:
-            from rankscope.read.sqlite_pages import Unusual
-
-            try:
-                for frame in self._from_pages(table, wanted):
-                    yield frame
-                    rows += frame.height
-            except Unusual:
-                pass
-            else:
+        if table not in self._borders:
+            first = self._first_pieces(table, wanted)
+            if chosen is None:
+                yield from first
                 return
-        yield self._from_library(table, wanted).slice(rows)
+            deque(first, maxlen=0)
+        borders = self._borders[table]
+        left = [*(range(borders.pieces) if chosen is None else chosen)]
+        try:
+            for _, frame in self._from_pages(table, wanted, [n for n in left if n < borders.paged]):
+                yield frame
+                del left[0]
+        except Unusual:  # with these columns
+            pass
+        if left and not borders.paged:
+            yield self._from_library(table, wanted)
+        elif left:
+            marked = self._from_library(table, wanted, mark=True)
+            for number in left:
+                rows = marked.slice(*borders.slice(number))
+                yield rows.filter(rows[MARK] == 1).drop(MARK)
 
-    def _from_pages(self, table: str, wanted: Wanted) -> Iterator[pl.DataFrame]:
-        """Columns that are there; raises `Unusual` where the library has to read them."""
-        from rankscope.read.sqlite_pages import PagedFile, Unusual
+    def _first_pieces(self, table: str, wanted: Wanted) -> Iterator[pl.DataFrame]:
+        """All pieces; those that the pages do not give are one. Settles what is in which."""
+        ends, rows, whole = [0], 0, True
+        try:
+            for height, frame in self._from_pages(table, wanted):
+                yield frame
+                ends.append(ends[-1] + height)
+                rows += frame.height
+        except Unusual:
+            whole = False
+            yield self._from_library(table, wanted).slice(rows)
+        self._borders[table] = _Borders(ends, whole)
 
+    def _from_pages(
+        self, table: str, wanted: Wanted, chosen: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Rows of pieces, and of these the columns that are there of the rows to keep.
+
+        Raises `Unusual` where the library has to read them.
+        """
+        if not self._quiet or self._bytes < LARGE_BYTES:
+            raise Unusual
         if self._layouts is None:
             self._layouts = self._read_layouts()
         if table not in self._layouts:
             raise Unusual
         with PagedFile(self.path) as file:
-            yield from file.pieces(self._layouts[table], wanted, LARGE_BYTES)
+            yield from file.pieces(self._layouts[table], wanted, LARGE_BYTES, chosen)
 
     def _read_layouts(self) -> dict[str, Layout]:
         """Layouts of the tables without an index: one may change what SQLite reads in which order.
 
         Raises `UnreadableReport`.
         """
-        from rankscope.read.sqlite_pages import Layout
-
         frame = self._query(
             "select cast(m.name as blob) as t, cast(p.name as blob) as c, m.rootpage, p.cid, "
             "cast(p.type as blob) as declared, p.pk, p.dflt_value is not null as filled, "
@@ -184,8 +247,8 @@ class SQLiteColumns:
                 layouts[str(table)] = Layout.of(columns)
         return layouts
 
-    def _from_library(self, table: str, wanted: Wanted) -> pl.DataFrame:
-        """Columns that are there."""
+    def _from_library(self, table: str, wanted: Wanted, mark: bool = False) -> pl.DataFrame:
+        """Columns that are there, of the rows to keep; or of all rows, with `MARK`."""
         columns = [
             f'iif(typeof("{name}") = \'integer\', "{name}", {MISSING}) as "{name}"'
             for name in wanted.integers
@@ -193,15 +256,19 @@ class SQLiteColumns:
             f'coalesce(cast("{name}" as blob), x\'\') as "{name}"'
             for name in [*wanted.text, *wanted.raw]
         ]
-        condition = ""
+        condition = "1"
         if wanted.only is not None:
             name, values = wanted.only
-            condition = f' where "{name}" in ({", ".join(map(str, values))})'
-        frame = self._query(f'select {", ".join(columns)} from "{table}"{condition}')
+            condition = f'"{name}" in ({", ".join(map(str, values))})'
+        if mark:
+            columns.append(f'({condition}) is true as "{MARK}"')
+        where = "" if mark else f" where {condition}"
+        frame = self._query(f'select {", ".join(columns)} from "{table}"{where}')
         return frame.select(
             *(pl.col(name).cast(pl.Int64).replace(MISSING, None) for name in wanted.integers),
             *(decoded(frame[name]) for name in wanted.text),
             *(undecoded(frame[name]) for name in wanted.raw),
+            *([frame[MARK]] if mark else []),
         )
 
     def _read_tables(self) -> dict[str, frozenset[str]]:

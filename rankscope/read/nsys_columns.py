@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -47,8 +47,13 @@ class Columns(Protocol):
         text: list[str] | None = None,
         only: tuple[str, list[int]] | None = None,
         raw: list[str] | None = None,
+        chosen: Sequence[int] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """What `read` gives, piece by piece where the format can; at least one piece."""
+        """What `read` gives, piece by piece where the format can; at least one piece.
+
+        `chosen` are numbers, rising from 0, of the pieces to read of those that an earlier call
+        without it gave: whatever columns it was for, they hold the same rows.
+        """
 
 
 def require(file: Columns, table: str, *columns: str) -> None:

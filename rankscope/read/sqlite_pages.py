@@ -8,7 +8,7 @@ The file is read in pieces (no memory map: a file that shrinks would kill the pr
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -125,10 +125,13 @@ class PagedFile:
         table: Layout,
         wanted: Wanted,
         least: int = 0,
-    ) -> Iterator[pl.DataFrame]:
-        """Some columns in the order of the rows, piece by piece; at least one piece.
+        chosen: Sequence[int] | None = None,
+    ) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Some columns piece by piece, a piece being some pages in the order of the rows.
 
-        A table of fewer bytes than `least` is `Unusual` as well.
+        With each comes how many rows its pages hold. There is at least one; only pages of those
+        `chosen` by their numbers from 0 are read. A table of fewer bytes than `least` is
+        `Unusual` as well.
         """
         plan = _Plan.of(table, wanted)
         leaves = self._leaves(table.root)
@@ -138,8 +141,9 @@ class PagedFile:
         most = max(1, PIECE_BYTES // self._page_size)
         buffer = np.empty(min(most, leaves.size) * self._page_size, np.uint8)
         scratch = _Scratch()
-        for first in range(0, leaves.size, most):
-            numbers = leaves[first : first + most]
+        firsts = range(0, leaves.size, most)
+        for piece in range(len(firsts)) if chosen is None else chosen:
+            numbers = leaves[firsts[piece] :][:most]
             pages = buffer[: numbers.size * self._page_size]
             self._fill(numbers, pages)
             yield self._decoded(cells, pages, plan, scratch, alone=leaves.size == 1)
@@ -151,7 +155,7 @@ class PagedFile:
         plan: _Plan,
         scratch: _Scratch,
         alone: bool,
-    ) -> pl.DataFrame:
+    ) -> tuple[int, pl.DataFrame]:
         by_page = pages.reshape(-1, self._page_size)
         counts = by_page[:, 3].astype(np.int64) << 8 | by_page[:, 4]
         if counts.max() > self._page_size // 6 or (counts.min() == 0 and not alone):
@@ -184,7 +188,7 @@ class PagedFile:
             where = scratch.places[slot, :rows], scratch.lengths[slot, :rows]
             content = _texts(cells, name, pages, *where)
             columns.append(undecoded(content) if name in plan.raw else decoded(content))
-        return pl.DataFrame(columns)
+        return room, pl.DataFrame(columns)
 
     def _read_header(self) -> None:
         head = self._bytes(0, HEADER_BYTES)

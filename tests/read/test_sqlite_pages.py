@@ -65,7 +65,7 @@ def both(
             if not file.has("t", *integers, *text):
                 return None, None
             if not any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal")):
-                paged = pl.concat(file._from_pages("t", Wanted(integers, text, only=only)))
+                paged = from_pages(file, Wanted(integers, text, only=only))
     except UnreadableReport:
         return None, None
     except sqlite_pages.Unusual:
@@ -75,6 +75,10 @@ def both(
             return paged, file._from_library("t", Wanted(integers, text, only=only))
     except UnreadableReport:
         return paged, None
+
+
+def from_pages(file: SQLiteColumns, wanted: Wanted) -> pl.DataFrame:
+    return pl.concat(frame for _, frame in file._from_pages("t", wanted))
 
 
 def made(
@@ -316,7 +320,7 @@ def test_a_small_table_is_left_to_the_library(
     connection.execute("create table small as select * from t limit 1")
     connection.close()
     with SQLiteColumns(path) as file:
-        assert next(file._from_pages("t", Wanted(["a"]))).height
+        assert from_pages(file, Wanted(["a"])).height
         with pytest.raises(sqlite_pages.Unusual):
             next(file._from_pages("small", Wanted(["a"])))
 
@@ -325,6 +329,49 @@ def test_bytes_come_as_they_are(tmp_path: Path) -> None:
     rows = [(i, value) for i, value in enumerate([b"\xff\0\x01", None, b"", "text", b"x" * 50])]
     wanted = Wanted(["a"], raw=["b"], only=("a", [0, 1, 2, 3, 4]))
     with SQLiteColumns(made(tmp_path / "a", rows, columns="a integer, b blob")) as file:
-        paged = pl.concat(file._from_pages("t", wanted))
+        paged = from_pages(file, wanted)
         assert paged.equals(file._from_library("t", wanted))
         assert paged["b"].to_list() == [b"\xff\0\x01", None, None, b"text", b"x" * 50]
+
+
+@pytest.mark.parametrize("long_at", [None, 0, 1900, 2999])
+@pytest.mark.parametrize("text_first", [False, True])
+def test_pieces_keep_their_rows_whatever_is_asked_of_them(
+    long_at: int | None, text_first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 8192)
+    rows = [(i, "x" * 10_000 if i == long_at else f"name {i}") for i in range(3000)]
+    texts = [["b"], None] if text_first else [None, ["b"]]
+    only = ("a", [*range(0, 3000, 7)])
+    with SQLiteColumns(made(tmp_path / "a", rows)) as file:
+        first = [frame["a"].to_list() for frame in file.pieces("t", ["a"], texts[0])]
+        assert [a for piece in first for a in piece] == [*range(3000)]
+        again = [frame["a"].to_list() for frame in file.pieces("t", ["a"], texts[1], only)]
+        assert again == [[a for a in piece if a % 7 == 0] for piece in first]
+        for chosen in ([], [0], [len(first) - 1], [*range(0, len(first), 3)]):
+            some = [*file.pieces("t", ["a"], ["b"], chosen=chosen)]
+            assert [frame.rows() for frame in some] == [
+                [rows[a] for a in first[number]] for number in chosen
+            ]
+
+
+def test_only_the_pages_of_chosen_pieces_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 8192)
+    path = made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)])
+    with SQLiteColumns(path) as file:
+        first = [frame.rows() for frame in file.pieces("t", ["a"], ["b"])]
+        content = path.read_bytes()
+        at = content.index(b"name 2999") & -4096
+        path.write_bytes(content[:at] + bytes(4096) + content[at + 4096 :])
+        assert [frame.rows() for frame in file.pieces("t", ["a"], ["b"], chosen=[1])] == [first[1]]
+        assert next(file.pieces("t", ["a"], ["b"])).rows() == first[0]
+
+
+def test_pieces_may_be_chosen_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 8192)
+    path = made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)])
+    with SQLiteColumns(path) as file, SQLiteColumns(path) as other:
+        [third] = file.pieces("t", ["a"], ["b"], chosen=[3])
+        assert third.equals([*other.pieces("t", ["a"], ["b"])][3])
