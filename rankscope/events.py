@@ -1,5 +1,4 @@
-"""Events of a report in the order of their starts: held, or read again in parts where there are
-too many to hold."""
+"""Events of a report: held, or read again in parts where there are too many to hold."""
 
 from __future__ import annotations
 
@@ -11,6 +10,10 @@ import polars as pl
 
 PART_ROWS = 250_000
 """Events in a part: what is computed of them stays small, and in the processor's cache."""
+
+
+MOST_HELD = 500_000
+"""Events that are held; of more no more than a part at once."""
 
 
 class Events(Protocol):
@@ -62,3 +65,19 @@ class Reread:
     def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Reread:
         """The rows changed whenever they are read."""
         return Reread(self.parts, change)
+
+
+class Few:
+    """Events that are kept as long as they are few."""
+
+    def __init__(self) -> None:
+        self.parts: list[pl.DataFrame] | None = []  # None: they were too many
+        self._rows = 0
+
+    def add(self, part: pl.DataFrame) -> None:
+        """Take in more of them."""
+        self._rows += part.height
+        if self._rows > MOST_HELD:
+            self.parts = None
+        elif self.parts is not None:
+            self.parts.append(part)

@@ -69,7 +69,7 @@ class Trace:
 
     facts: CaptureFacts
     ranges: Events  # RANGES
-    device_work: Events  # DEVICE_WORK
+    device_work: Events  # DEVICE_WORK in the order of the starts
     device_kinds: pl.DataFrame  # DEVICE_KINDS: what there is in device_work
     process_ranks: dict[int, int]  # process key → rank, from the profiler's MPI trace
     events: int  # rows read

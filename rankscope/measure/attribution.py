@@ -17,6 +17,12 @@ NEVER = np.iinfo(np.int64).max
 ALIKE = ["device", "stream", "launch_thread", "kind", "talks", "window", "phase"]
 """What operations have in common that a row of the survey counts together."""
 
+CALLS = [
+    *("start", "end", "launch", "graph", "window", "phase"),
+    *("operation", "bytes", "communicator", "device", "stream"),
+]
+"""What is kept of collectives."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attributed:
@@ -26,7 +32,7 @@ class Attributed:
     process: int
     host: pl.DataFrame  # SEGMENTS of the host timeline
     survey: pl.DataFrame  # ALIKE and `training`, a row for operations that are so; their last `end`
-    calls: pl.DataFrame  # the rows of `parts` that are collectives, without `training`
+    calls: pl.DataFrame  # CALLS of the rows of `parts` that are collectives
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """In the order of the starts, piece by piece: see `attribute`."""
@@ -53,7 +59,7 @@ def attribute(events: Events, process: int, host: pl.DataFrame, thread: int) -> 
     calls: list[pl.DataFrame] = []
     for part in _placed(events, process, host):
         alike.append(_counted_together(part.with_columns(talks=_TALKS)))
-        calls.append(part.filter(_TALKS))
+        calls.append(part.filter(_TALKS).select(CALLS))
     survey = _counted_together(pl.concat(alike)).with_columns(
         own_stream=(pl.col("launch_thread") == thread).any().over("device", "stream")
     )

@@ -10,6 +10,7 @@ anything.
 from __future__ import annotations
 
 import os
+import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class _Borders:
 
 
 class SQLiteColumns:
-    """A SQLite file, opened read-only; use as a context manager."""
+    """A SQLite file, opened read-only."""
 
     def __init__(self, path: Path) -> None:
         """Open `path`; raises `UnreadableReport` where it is no SQLite database."""
@@ -87,6 +88,7 @@ class SQLiteColumns:
         except BaseException:
             self._connection.close()
             raise
+        self._finalizer = weakref.finalize(self, self._connection.close)
 
     def __enter__(self) -> Self:
         return self
@@ -100,8 +102,8 @@ class SQLiteColumns:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._connection.close()
+        """Let go of the file, as else happens once nobody uses this any more."""
+        self._finalizer()
 
     @property
     def tables(self) -> dict[str, frozenset[str]]:

@@ -73,15 +73,15 @@ def strings(file: Columns) -> pl.DataFrame:
     return pool.rename({"id": "textId", "value": "string"})
 
 
-def in_order(parts: list[pl.DataFrame], start: str = "start") -> pl.DataFrame:
+def in_order(parts: list[pl.DataFrame]) -> pl.DataFrame:
     """The rows of all `parts` by their start; takes the columns out of `parts` one by one.
 
     So it needs room for a column more than the frame, where sorting would need it twice.
     """
-    order = pl.concat([part[start] for part in parts]).arg_sort()
-    return pl.DataFrame(
-        [
-            pl.concat([part.drop_in_place(name) for part in parts]).gather(order)
-            for name in parts[0].columns
-        ]
-    )
+    start = pl.concat([part["start"] for part in parts])
+    order = None if start.is_sorted() else start.arg_sort()
+    columns = []
+    for name in parts[0].columns:
+        column = pl.concat([part.drop_in_place(name) for part in parts])
+        columns.append(column if order is None else column.gather(order))
+    return pl.DataFrame(columns)

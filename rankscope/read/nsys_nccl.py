@@ -17,14 +17,15 @@ import re
 
 import polars as pl
 
-from rankscope.read.nsys_columns import PROCESS, RANGE_TYPES, Columns
+from rankscope.read.nsys_columns import PROCESS, Columns
+from rankscope.read.nsys_nvtx import Nvtx
 from rankscope.schema import DEVICE_WORK, conform
 
 TABLE = "NCCL_GPU_OPERATIONS"
 COMMUNICATOR, SEQUENCE = "commHash", "seqNumber"
 """Columns of that table; the second in its variant for collectives only."""
 
-EVENTS, SCHEMAS, ENTRIES = "NVTX_EVENTS", "NVTX_PAYLOAD_SCHEMAS", "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+SCHEMAS, ENTRIES = "NVTX_PAYLOAD_SCHEMAS", "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 
 IDENTIFIER, MESSAGE = "NCCL communicator ID", "Message size [bytes]"
 """Fields of NCCL's payloads, 8 bytes each; the first is the same on every rank."""
@@ -38,14 +39,20 @@ LARGEST = 2**20
 FACTS = {"communicator": pl.String, "sequence": pl.Int64, "message": pl.Int64}
 """What NCCL may tell of a kernel."""
 
-CREATED = 75
-"""NVTX event type of a domain's creation."""
-
 UNREAD = "what NCCL tells of its communicators is not laid out as known and not used: {}"
 
 
+OF_NCCL = pl.col("name").str.contains("^nccl")
+"""Operations that are NCCL's."""
+
+
+def tells(file: Columns, nvtx: Nvtx) -> bool:
+    """Whether NCCL tells anything at all."""
+    return file.has(TABLE) or not nvtx.of_nccl.is_empty()
+
+
 def with_nccl(
-    file: Columns, work: pl.DataFrame, strings: pl.DataFrame
+    file: Columns, work: pl.DataFrame, nvtx: Nvtx
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """DEVICE_WORK with what NCCL tells of its kernels, and what of that could not be read.
 
@@ -54,14 +61,14 @@ def with_nccl(
     Args:
         file: the export.
         work: DEVICE_WORK.
-        strings: its string pool: textId, string.
+        nvtx: the export's NVTX events.
     """
-    kernels = work.with_row_index("row").filter(pl.col("name").str.contains("^nccl"))
+    kernels = work.with_row_index("row").filter(OF_NCCL)
     if kernels.is_empty():
         return work, ()
     told = {
         f"table {TABLE}": _by_table(file, kernels),
-        "NVTX payloads": _by_calls(file, kernels, strings),
+        "NVTX payloads": _by_calls(file, kernels, nvtx),
     }
     described = work.with_row_index("row")
     for facts in told.values():
@@ -121,16 +128,16 @@ def _by_table(file: Columns, kernels: pl.DataFrame) -> pl.DataFrame | None:
     )
 
 
-def _by_calls(file: Columns, kernels: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame | None:
+def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame | None:
     """row and FACTS by the host calls that launched them; None where payloads are not as known.
 
     A call launches its kernel before it returns; the calls of a group launch theirs when it ends.
     They tell the communicator if they have but one, and the size if they are of one kind and
     launched a single kernel.
     """
-    if not file.has(EVENTS):
+    if nvtx.of_nccl.is_empty():
         return _nothing()
-    calls = _calls(file, strings)
+    calls = _calls(file, nvtx)
     if calls is None:
         return None
     told = (
@@ -189,31 +196,16 @@ def _layouts(file: Columns) -> pl.DataFrame:
     )
 
 
-def _calls(file: Columns, strings: pl.DataFrame) -> pl.DataFrame | None:
+def _calls(file: Columns, nvtx: Nvtx) -> pl.DataFrame | None:
     """NCCL's host calls in order: thread, start, end, name, communicator, message and scope.
 
     None where they have payloads, but none as known. Calls of one group have one scope, others a
     scope each.
     """
     layouts = _layouts(file)
-    created = file.read(EVENTS, ["domainId", "textId"], ["text"], only=("eventType", [CREATED]))
-    named = created.join(strings, on="textId", how="left").filter(
-        pl.coalesce("text", "string") == "NCCL"
-    )
-    domains = pl.concat([layouts["domainId"], named["domainId"]]).drop_nulls().unique().to_list()
-    numbers = ["start", "end", "eventType", "globalTid", "textId", "domainId", "jsonTextId"]
-    events = file.read(
-        EVENTS, numbers, ["text", "jsonText"], only=("domainId", [*domains, -1]), raw=["binaryData"]
-    )
+    domains = pl.concat([layouts["domainId"], nvtx.nccl_domains])
     calls = (
-        events.filter(pl.col("eventType").is_in(RANGE_TYPES))
-        .drop_nulls(["start", "end", "globalTid"])
-        .join(strings, on="textId", how="left")
-        .join(
-            strings.rename({"string": "json"}), left_on="jsonTextId", right_on="textId", how="left"
-        )
-        .with_columns(name=pl.coalesce("text", "string"), json=pl.coalesce("jsonText", "json"))
-        .filter(pl.col("name").str.starts_with("nccl"))
+        nvtx.of_nccl.filter(pl.col("domainId").is_in(domains.implode()))
         .with_columns(schemaId=_number(pl.lit(SCHEMA_AT), pl.UInt32).cast(pl.Int64))
         .join(layouts, on=["domainId", "schemaId"], how="left")
     )

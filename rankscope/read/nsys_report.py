@@ -27,11 +27,8 @@ def read(path: Path) -> Trace:
     """
     head = head_facts(path)
     export = exported(path)
-    if export.is_dir():
-        trace = nsys_tables.trace(ParquetColumns(export))
-    else:
-        with SQLiteColumns(export) as file:
-            trace = nsys_tables.trace(file)
+    is_folder = export.is_dir()
+    trace = nsys_tables.trace(ParquetColumns(export) if is_folder else SQLiteColumns(export))
     # The head states the environment of the process, an export at best that of the command.
     return replace(
         trace,

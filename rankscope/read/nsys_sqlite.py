@@ -17,5 +17,4 @@ def facts(path: Path) -> CaptureFacts:
 
 def read(path: Path) -> Trace:
     """The whole report; raises `UnreadableReport` where it is none."""
-    with SQLiteColumns(path) as file:
-        return nsys_tables.trace(file)
+    return nsys_tables.trace(SQLiteColumns(path))

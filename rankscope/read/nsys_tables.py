@@ -7,19 +7,18 @@ strings that an event refers to are ever looked at.
 
 from __future__ import annotations
 
+from itertools import chain
+
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.events import Held
-from rankscope.read.device_kinds import device_kinds
+from rankscope.events import Events, Held, Reread
 from rankscope.read.environment import claims_of, first_printable, local_rank_of
-from rankscope.read.nsys_columns import PROCESS, RANGE_TYPES, Columns, require, strings
+from rankscope.read.nsys_columns import PROCESS, Columns, strings
 from rankscope.read.nsys_device import device_work
+from rankscope.read.nsys_nvtx import Nvtx, nvtx
 from rankscope.records import CaptureFacts, Loss, Trace
 from rankscope.schema import RANGES, conform
-
-THREAD_NAME, DOMAIN = 39, 75
-"""NVTX event types that name things (ENUM_NSYS_EVENT_TYPE)."""
 
 WARNING, ERROR = 2, 3
 """Severities of diagnostics (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
@@ -54,25 +53,28 @@ def trace(file: Columns) -> Trace:
     """The whole export as a trace; raises `UnreadableReport` where it is none."""
     known = facts(file)
     pool = strings(file)
-    nvtx, broken = _nvtx(file, pool)
+    told = nvtx(file, pool)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
-    process_ranks = _told_by_threads(file, nvtx, pool, MPI_THREAD) | _mpi_ranks(file)
-    jax_processes = _told_by_threads(file, nvtx, pool, JAX_THREAD)
-    events = nvtx.height + sum(map(len, mpi))
-    ranges = pl.concat([_ranges(nvtx), *mpi]).sort("start", "end", descending=[False, True])
-    del nvtx, mpi  # as large as the ranges, and no longer needed while the rest is read
-    work = device_work(file, pool)
+    work = device_work(file, pool, told)
     return Trace(
         facts=known,
-        broken_rows=broken + work.broken,
-        ranges=Held(ranges),
-        device_work=Held(work.frame),
-        device_kinds=device_kinds(work.frame),
-        process_ranks=process_ranks,
-        jax_processes=jax_processes,
-        events=events + work.frame.height + work.launches,
+        broken_rows=told.broken + work.broken,
+        ranges=_together(told.ranges, mpi),
+        device_work=work.events,
+        device_kinds=work.kinds,
+        process_ranks=_told_by_threads(file, told, pool, MPI_THREAD) | _mpi_ranks(file),
+        jax_processes=_told_by_threads(file, told, pool, JAX_THREAD),
+        events=told.events + sum(map(len, mpi)) + work.rows,
         unread=work.unread,
     )
+
+
+def _together(ranges: Events, more: list[pl.DataFrame]) -> Events:
+    """RANGES with those of other tables; outer ones first where they are held."""
+    if isinstance(ranges, Held):
+        every = pl.concat([ranges.whole, *more])
+        return Held(every.sort("start", "end", descending=[False, True]))
+    return Reread(lambda: chain(ranges.parts(), more)) if more else ranges
 
 
 def facts(file: Columns) -> CaptureFacts:
@@ -134,102 +136,6 @@ def _single(file: Columns, table: str, column: str) -> int | None:
     return next(iter(file.read(table, [column])[column].drop_nulls()), None)
 
 
-def _nvtx(file: Columns, pool: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """NVTX events with their names looked up, and how many rows were broken."""
-    columns = ["start", "end", "eventType", "globalTid", "domainId", "textId"]
-    payloads = ["int64Value", "uint64Value", "int32Value", "uint32Value"]
-    if not file.has("NVTX_EVENTS"):
-        schema = dict.fromkeys([*columns, "payload"], pl.Int64) | {"text": pl.String}
-        return pl.DataFrame(schema=schema), 0
-    require(file, "NVTX_EVENTS", "start", "end", "eventType", "globalTid")
-    kinds = ("eventType", [*RANGE_TYPES, THREAD_NAME, DOMAIN])
-    broken = 0
-    parts: list[pl.DataFrame] = []
-    for piece in file.pieces("NVTX_EVENTS", columns + payloads, ["text"], only=kinds):
-        whole = piece.drop_nulls(["start", "globalTid"])
-        broken += piece.height - whole.height
-        # A payload column without a value, as most are, takes no room while the rest is read.
-        blank = [name for name in payloads if whole[name].null_count() == whole.height]
-        parts.append(
-            whole.drop(blank)
-            .join(pool, on="textId", how="left")
-            .with_columns(_plain_name(), domainId=pl.col("domainId").fill_null(0))
-            .drop("string", "textId")
-        )
-    told = [name for name in payloads if any(_tells(part, name) for part in parts)]
-    return pl.concat(_with_payload(part, payloads, told) for part in parts), broken
-
-
-def _tells(part: pl.DataFrame, payload: str) -> bool:
-    """Whether a payload column has a value: the oldest exports write 0 throughout for "none"."""
-    return payload in part.columns and bool((part[payload] != 0).any())
-
-
-def _with_payload(part: pl.DataFrame, payloads: list[str], told: list[str]) -> pl.DataFrame:
-    """Events with the first of the payload columns that tell something."""
-    values = [pl.col(name) for name in told if name in part.columns]
-    payload = pl.coalesce(*values, pl.lit(None, pl.Int64)).alias("payload")
-    return part.with_columns(payload).drop(payloads, strict=False)
-
-
-def _ranges(nvtx: pl.DataFrame) -> pl.DataFrame:
-    """Push/pop and start/end ranges; domain numbers are private to a process."""
-    ranges = (
-        nvtx.lazy()
-        .filter(
-            pl.col("eventType").is_in(RANGE_TYPES)
-            & pl.col("end").is_not_null()
-            & (pl.col("end") >= pl.col("start"))
-        )
-        .select(
-            "start",
-            "end",
-            "domainId",
-            "payload",
-            process=pl.col("globalTid") // PROCESS,
-            thread="globalTid",
-            name=pl.col("text").fill_null(""),
-        )
-        .collect()
-    )
-    same = ["process", "domainId"]
-    domains = (
-        nvtx.filter(pl.col("eventType") == DOMAIN)
-        .select(process=pl.col("globalTid") // PROCESS, domainId="domainId", domain="text")
-        .unique(same, keep="first", maintain_order=True)
-    )
-    if domains.is_empty() and not (ranges["domainId"] != 0).any():
-        return conform(ranges.with_columns(domain=pl.lit("")), RANGES)
-    known = _unnamed_domains(ranges).join(domains, on=same, how="left")
-    domain = ranges.select(same).join(
-        known.select(*same, domain=pl.coalesce("domain", "told")),
-        on=same,
-        how="left",
-        maintain_order="left",
-    )
-    return conform(ranges.with_columns(domain["domain"]), RANGES)
-
-
-def _unnamed_domains(ranges: pl.DataFrame) -> pl.DataFrame:
-    """What each domain is where its creation came before the capture began: its names tell."""
-    own = pl.col("domainId") != 0
-    return ranges.group_by("process", "domainId").agg(
-        told=pl.when(own.any() & pl.col("name").str.contains("^nccl[A-Z]").all())
-        .then(pl.lit("NCCL"))
-        .when(own.any() & pl.col("name").str.contains("^MPI_[A-Z]").all())
-        .then(pl.lit("MPI"))
-        .otherwise(pl.lit(""))
-    )
-
-
-def _plain_name() -> pl.Expr:
-    """Texts of events; those of ranges without what torch's emit_nvtx makes unique to a call."""
-    details = r", (seq|op_id|sizes|input_op_ids) = .*$"
-    text = pl.coalesce("text", "string")
-    named = pl.col("eventType").is_in(RANGE_TYPES)
-    return pl.when(named).then(text.str.replace(details, "")).otherwise(text).alias("text")
-
-
 def _mpi(file: Columns, table: str, pool: pl.DataFrame) -> pl.DataFrame:
     """MPI calls of newer captures, as ranges of the domain `MPI` like older ones have them."""
     calls = file.read(table, ["start", "end", "globalTid", "textId"])
@@ -257,14 +163,12 @@ def _mpi_ranks(file: Columns) -> dict[int, int]:
     return dict(ranks.iter_rows())
 
 
-def _told_by_threads(
-    file: Columns, nvtx: pl.DataFrame, pool: pl.DataFrame, pattern: str
-) -> dict[int, int]:
+def _told_by_threads(file: Columns, nvtx: Nvtx, pool: pl.DataFrame, pattern: str) -> dict[int, int]:
     """Process → number in its threads' names, where all that have one agree.
 
     Names given through NVTX stand in events of their own, and among the system's names.
     """
-    names = nvtx.filter(pl.col("eventType") == THREAD_NAME).select("globalTid", "text")
+    names = nvtx.thread_names
     if file.has("ThreadNames", "globalTid", "nameId"):
         system = file.read("ThreadNames", ["globalTid", "nameId"]).join(
             pool, left_on="nameId", right_on="textId"

@@ -58,14 +58,16 @@ def find_marks(process: int, named: Named, found: Found, device_communicates: bo
     )
     marks = _calls_once(conform(marks, MARKS))
     unnamed = {"forward", "backward"} - {*marks["label"].unique()}
-    derived = operator_phases(telling, found, marks).filter(pl.col("label").is_in(unnamed))
+    derived = marks.clear()
+    if unnamed:
+        phases = operator_phases(process, named.every, found, marks)
+        derived = phases.filter(pl.col("label").is_in(unnamed))
     marks = pl.concat([marks, derived])
-    meaningless = pl.col("means").is_null() & ~pl.col("domain").is_in(["MPI", "NCCL"])
     launches = telling.select((is_collective & ~pl.col("blocking")).any()).item()
     return Marks(
         frame=marks,
-        foreign=named.every.map(
-            lambda part: part.filter(on_thread & meaningless).select("start", "end", "name")
+        foreign=named.foreign.map(
+            lambda part: part.filter(on_thread).select("start", "end", "name")
         ),
         phases=frozenset(marks["label"].unique()) - {"exposed_communication"},
         fetches=bool(marks["fetch"].fill_null(False).any()),

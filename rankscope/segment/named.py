@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.events import Events
+from rankscope.events import Events, Few, Held
 from rankscope.vocabulary import Vocabulary
+
+OPERATORS = ("operator", "backward operator")
+"""What names of the framework's operators mean; there may be too many to hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,8 @@ class Named:
     """RANGES with the columns of MEANINGS joined on."""
 
     every: Events
-    telling: pl.DataFrame  # those that mean something, outer ones first where they start together
+    telling: pl.DataFrame  # those that mean something, but for operators; outer ones before inner
+    foreign: Events  # those that mean nothing known, of the user's (validation, logging)
 
 
 def with_meanings(ranges: Events, words: Vocabulary) -> Named:
@@ -30,6 +34,19 @@ def with_meanings(ranges: Events, words: Vocabulary) -> Named:
             maintain_order="left",
         )
 
+    def foreign(part: pl.DataFrame) -> pl.DataFrame:
+        nothing = pl.col("means").is_null() & ~pl.col("domain").is_in(["MPI", "NCCL"])
+        columns = ("start", "end", "process", "thread", "name")
+        return part.filter(nothing, pl.col("end") > pl.col("start")).select(columns)
+
     every = ranges.map(named)
-    telling = pl.concat(part.filter(pl.col("means").is_not_null()) for part in every.parts())
-    return Named(every, telling.sort("start", "end", descending=[False, True], maintain_order=True))
+    telling: list[pl.DataFrame] = []
+    few = Few()
+    for part in every.parts():
+        telling.append(part.filter(~pl.col("means").is_in(OPERATORS)))
+        few.add(foreign(part))
+    return Named(
+        every,
+        pl.concat(telling).sort("start", "end", descending=[False, True], maintain_order=True),
+        every.map(foreign) if few.parts is None else Held(pl.concat(few.parts)),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from rankscope.events import Events
 from rankscope.intervals import Flags, Times, union
 from rankscope.schema import MARKS, conform
 from rankscope.segment.iterations import Found
@@ -13,7 +14,9 @@ LEAST = 2
 """Operators of each kind in an iteration, below which it has no such phase to be found."""
 
 
-def operator_phases(named: pl.DataFrame, found: Found, explicit: pl.DataFrame) -> pl.DataFrame:
+def operator_phases(
+    process: int, ranges: Events, found: Found, explicit: pl.DataFrame
+) -> pl.DataFrame:
     """Marks for forward and backward where operators alternate between the two.
 
     Operators of autograd, on whatever thread of the process, are backward; other operators of
@@ -21,7 +24,8 @@ def operator_phases(named: pl.DataFrame, found: Found, explicit: pl.DataFrame) -
     explicit mark holds them. A mark spans neighbouring operators of one kind.
 
     Args:
-        named: RANGES of one process with the columns of MEANINGS joined on.
+        process: whose.
+        ranges: RANGES of the report with the columns of MEANINGS joined on.
         found: its iterations.
         explicit: MARKS that ranges name.
 
@@ -29,13 +33,12 @@ def operator_phases(named: pl.DataFrame, found: Found, explicit: pl.DataFrame) -
         MARKS, `forward` and `backward` only; empty where an iteration's operators tell nothing.
     """
     is_backward = pl.col("means") == "backward operator"
-    operators = (
-        named.filter(
-            is_backward | ((pl.col("means") == "operator") & (pl.col("thread") == found.thread))
+    is_own = (pl.col("means") == "operator") & (pl.col("thread") == found.thread)
+    operators = ranges.map(
+        lambda part: part.filter(pl.col("process") == process, is_backward | is_own).select(
+            "start", "end", backward=is_backward
         )
-        .select("start", "end", backward=is_backward)
-        .sort("start")
-    )
+    ).whole.sort("start")
     if not operators["backward"].any():
         return conform(operators.clear(), MARKS)
     start = operators["start"].to_numpy()
