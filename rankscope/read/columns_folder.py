@@ -15,6 +15,9 @@ from rankscope.read.text import decoded
 if TYPE_CHECKING:
     import pyarrow as pa
 
+PIECE_ROWS = 100_000
+"""How many rows are read at once where a caller wants pieces."""
+
 HINT = "is it complete? export it again: nsys export -t {kind} REPORT.nsys-rep"
 
 
@@ -58,22 +61,7 @@ class FolderColumns(ABC):
             only: an integer column, and the values of the rows to keep.
             raw: columns to read as Binary, whatever type they claim to have.
         """
-        self.has(table)
-        file = self._file(table)
-        wanted = dict.fromkeys(
-            [*integers, *(text or []), *(raw or []), *(only[:1] if only else ())]
-        )
-        try:
-            frame = self._table(file, [name for name in wanted if name in self._columns[table]])
-        except Exception as error:
-            raise self._unreadable(file) from error
-        if only is not None:
-            frame = frame.filter(_integer(frame, only[0]).is_in(only[1]))
-        return pl.DataFrame(
-            [_integer(frame, name) for name in integers]
-            + [_text(frame, name) for name in text or []]
-            + [_bytes(frame, name) for name in raw or []]
-        )
+        return self._read(table, integers, text or [], only, raw or [])
 
     def pieces(
         self,
@@ -84,17 +72,54 @@ class FolderColumns(ABC):
         raw: list[str] | None = None,
         chosen: Sequence[int] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """What `read` gives, in one piece, number 0."""
-        if chosen is None or chosen:
-            yield self.read(table, integers, text, only, raw)
+        """What `read` gives, of `PIECE_ROWS` rows of the table at once; at least one piece."""
+        self.has(table)
+        file = self._file(table)
+        try:
+            rows = self._rows(file)
+        except Exception as error:
+            raise self._unreadable(file) from error
+        numbers = range(max(1, -(-rows // PIECE_ROWS)))
+        for number in numbers if chosen is None else chosen:
+            piece = number * PIECE_ROWS, PIECE_ROWS
+            yield self._read(table, integers, text or [], only, raw or [], piece)
+
+    def _read(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str],
+        only: tuple[str, list[int]] | None,
+        raw: list[str],
+        piece: tuple[int, int | None] = (0, None),
+    ) -> pl.DataFrame:
+        self.has(table)
+        file = self._file(table)
+        wanted = dict.fromkeys([*integers, *text, *raw, *(only[:1] if only else ())])
+        names = [name for name in wanted if name in self._columns[table]]
+        try:
+            frame = self._table(file, names, *piece)
+        except Exception as error:
+            raise self._unreadable(file) from error
+        if only is not None:
+            frame = frame.filter(_integer(frame, only[0]).is_in(only[1]))
+        return pl.DataFrame(
+            [_integer(frame, name) for name in integers]
+            + [_text(frame, name) for name in text]
+            + [_bytes(frame, name) for name in raw]
+        )
 
     @abstractmethod
     def _names(self, file: Path) -> list[str]:
         """Names of a table's columns."""
 
     @abstractmethod
-    def _table(self, file: Path, columns: list[str]) -> pl.DataFrame:
-        """Some columns as they stand; text that is not UTF-8 as bytes."""
+    def _rows(self, file: Path) -> int:
+        """How many rows a table has."""
+
+    @abstractmethod
+    def _table(self, file: Path, columns: list[str], first: int, rows: int | None) -> pl.DataFrame:
+        """Some columns of some rows as they stand; text that is not UTF-8 as bytes."""
 
     def _file(self, table: str) -> Path:
         return self.path / f"{table}{self.ending}"
@@ -113,13 +138,16 @@ class ParquetColumns(FolderColumns):
     def _names(self, file: Path) -> list[str]:
         return list(pl.read_parquet_schema(file))
 
-    def _table(self, file: Path, columns: list[str]) -> pl.DataFrame:
+    def _rows(self, file: Path) -> int:
+        return int(pl.scan_parquet(file).select(pl.len()).collect().item())
+
+    def _table(self, file: Path, columns: list[str], first: int, rows: int | None) -> pl.DataFrame:
         try:
-            return pl.scan_parquet(file).select(columns).collect()
+            return pl.scan_parquet(file).select(columns).slice(first, rows).collect()
         except pl.exceptions.ComputeError:  # text that is not UTF-8, or a broken file
             from pyarrow import parquet
 
-            return _frame(parquet.read_table(file, columns=columns))
+            return _frame(parquet.read_table(file, columns=columns).slice(first, rows))
 
 
 class ArrowColumns(FolderColumns):
@@ -134,11 +162,17 @@ class ArrowColumns(FolderColumns):
             names: list[str] = stream.schema.names
         return names
 
-    def _table(self, file: Path, columns: list[str]) -> pl.DataFrame:
+    def _rows(self, file: Path) -> int:
         import pyarrow as pa
 
         with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
-            return _frame(stream.read_all().select(columns))
+            return sum(len(batch) for batch in stream)
+
+    def _table(self, file: Path, columns: list[str], first: int, rows: int | None) -> pl.DataFrame:
+        import pyarrow as pa
+
+        with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
+            return _frame(stream.read_all().select(columns).slice(first, rows))
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:

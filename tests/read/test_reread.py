@@ -1,0 +1,80 @@
+"""Reports that are too large to be held give what those give that are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rankscope import events
+from rankscope.discover import describe
+from rankscope.extract import details, extract
+from rankscope.read import columns_folder, columns_sqlite, sqlite_pages
+from rankscope.records import ReportRows, ShapingOptions
+from tests.read.exports import as_folder
+from tests.read.test_nsys_nccl import DOMAIN, around, blob, laid_out
+from tests.support import Forged
+
+FRAMES = ("iterations", "measures", "collectives", "exposed", "activities")
+
+
+def in_pieces(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is held, and all is read in pieces that are much smaller than the report."""
+    patch.setattr(events, "MOST_HELD", 0)
+    patch.setattr(events, "PART_ROWS", 64)
+    patch.setattr(columns_sqlite, "LARGE_BYTES", 0)
+    patch.setattr(sqlite_pages, "PIECE_BYTES", 2**14)
+    patch.setattr(columns_folder, "PIECE_ROWS", 50)
+
+
+def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
+    [rank] = rows.ranks
+    return {name: (frame := getattr(rank, name)).sort(frame.columns) for name in FRAMES}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "parquetdir", "arrowdir"])
+@pytest.mark.parametrize(
+    "job", ["plain", "shuffled", "dali", "no_launch_record", "cuda_graph", "host_only", "described"]
+)
+@pytest.mark.parametrize("iteration", [None, "auto", "whole"])
+def test_reading_again_gives_the_same(
+    forged: Callable[..., Forged],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    job: str,
+    kind: str,
+    iteration: str | None,
+) -> None:
+    report = forged("plain" if job == "described" else job).reports[1]
+    if job == "described":
+        report = Path(shutil.copy(report, tmp_path / "report_1.sqlite"))
+        around(laid_out(report), None, blob())
+    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path, rows=20)
+    file, options = describe(path, f"nsys-{kind}"), ShapingOptions(iteration=iteration)
+    held = extract(file, options)
+    in_pieces(monkeypatch)
+    again = extract(file, options)
+    assert tables(again).keys() == tables(held).keys()
+    for name, frame in tables(held).items():
+        assert tables(again)[name].equals(frame), name
+    assert (again.facts, again.problems, again.events) == (held.facts, held.problems, held.events)
+    assert [each.problems for each in again.ranks] == [each.problems for each in held.ranks]
+    if job == "described":
+        assert held.ranks[0].collectives["communicator"].str.starts_with("named").any(), DOMAIN
+
+
+def test_details_are_the_same(
+    forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = describe(forged("dali").reports[1], "nsys-sqlite")
+
+    def work() -> pl.DataFrame:
+        [detail] = details(file, ShapingOptions()).values()
+        return pl.concat(detail.work.parts()).sort("start", "end", "stream", "name")
+
+    held = work()
+    in_pieces(monkeypatch)
+    assert work().equals(held)
