@@ -65,12 +65,37 @@ def require(file: Columns, table: str, *columns: str) -> None:
         )
 
 
-def strings(file: Columns) -> pl.DataFrame:
-    """The string pool, to be joined on `textId`; never to be searched."""
-    if not file.has("StringIds", "id", "value"):
-        return pl.DataFrame(schema={"textId": pl.Int64, "string": pl.String})
-    pool = file.read("StringIds", ["id"], ["value"])
-    return pool.rename({"id": "textId", "value": "string"})
+class Strings:
+    """The string pool of an export: looked up by id, never searched."""
+
+    def __init__(self, file: Columns) -> None:
+        """Read the pool."""
+        there = file.has("StringIds", "id", "value")
+        read = file.read("StringIds", ["id"], ["value"]).drop_nulls() if there else _NO_STRINGS
+        pool = read.unique("id", keep="first")
+        # Ids are places in the pool, nearly: then looking up is no search.
+        ids = pool["id"].filter(pool["id"].is_between(0, SPARSE * pool.height))
+        end = int(ids.to_numpy().max(initial=-1)) + 1
+        places = pl.DataFrame({"id": pl.int_range(end, eager=True)})
+        self._dense = places.join(pool, on="id", how="left", maintain_order="left")["value"]
+        self._others = pool.filter(~pool["id"].is_in(ids.implode()))
+
+    def of(self, ids: pl.Series) -> pl.Series:
+        """Strings by their ids, null where there is none."""
+        if ids.null_count() == len(ids):
+            return pl.Series(ids.name, [None] * len(ids), dtype=pl.String)
+        near = ids.is_between(0, len(self._dense) - 1)
+        found = self._dense.gather(ids.set(~near, None))
+        if near.fill_null(True).all() or self._others.is_empty():
+            return found
+        far = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")
+        return pl.select(pl.coalesce(found, far["value"])).to_series()
+
+
+_NO_STRINGS = pl.DataFrame(schema={"id": pl.Int64, "value": pl.String})
+
+SPARSE = 4
+"""Ids up to so many times their number are looked up by place."""
 
 
 def in_order(parts: list[pl.DataFrame]) -> pl.DataFrame:

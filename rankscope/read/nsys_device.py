@@ -10,7 +10,7 @@ import polars as pl
 from rankscope import events
 from rankscope.events import Events, Few, Held, Reread
 from rankscope.read.device_kinds import device_kinds
-from rankscope.read.nsys_columns import PROCESS, Columns, in_order, require
+from rankscope.read.nsys_columns import PROCESS, Columns, Strings, in_order, require
 from rankscope.read.nsys_launches import Launches
 from rankscope.read.nsys_nccl import OF_NCCL, tells, with_nccl
 from rankscope.read.nsys_nvtx import Nvtx
@@ -41,25 +41,24 @@ class DeviceWork:
     unread: tuple[str, ...] = ()  # what was there, and could not be read
 
 
-def device_work(file: Columns, pool: pl.DataFrame, told: Nvtx) -> DeviceWork:
+def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     """Operations of the device joined with their launches, held where they are few.
 
     Args:
         file: the export.
-        pool: what `strings` gave of it.
+        pool: its strings.
         told: its NVTX events.
     """
     tables = [table for table in DEVICE_TABLES if file.has(table)]
     for table in tables:
         require(file, table, *COLUMNS)
-    names = pool.rename({"textId": "nameId", "string": "name"})
     few = Few()
     kinds: list[pl.DataFrame] = [empty(DEVICE_KINDS)]
     places: list[tuple[object, ...]] = []
     broken = 0
     for table in tables:
         for number, piece in enumerate(file.pieces(table, COLUMNS + EXTRA)):
-            part = _operations(piece, table, names)
+            part = _operations(piece, table, pool)
             broken += piece.height - part.height
             kinds.append(device_kinds(part))
             if part.height:
@@ -76,7 +75,7 @@ def device_work(file: Columns, pool: pl.DataFrame, told: Nvtx) -> DeviceWork:
         return DeviceWork(Held(whole), alike, rows, broken, unread)
 
     def windows() -> Iterator[pl.DataFrame]:
-        return (_launched(part, launches) for part in _in_windows(file, names, spread))
+        return (_launched(part, launches) for part in _in_windows(file, pool, spread))
 
     if not tells(file, told):
         return DeviceWork(Reread(windows), alike, rows, broken)
@@ -96,7 +95,7 @@ PLACES = pl.Schema(
 """Pieces of tables."""
 
 
-def _in_windows(file: Columns, names: pl.DataFrame, spread: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _in_windows(file: Columns, pool: Strings, spread: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Operations in the order of their starts, about `PART_ROWS` at once.
 
     Where tables are not nearly in that order, as they mostly are, more of them are in memory.
@@ -106,7 +105,7 @@ def _in_windows(file: Columns, names: pl.DataFrame, spread: pl.DataFrame) -> Ite
     waiting: list[pl.DataFrame] = []
     for group, following in zip(groups, [*groups[1:], None], strict=True):
         fresh = [
-            _operations(piece, str(table), names)
+            _operations(piece, str(table), pool)
             for (table,), places in group.partition_by("table", as_dict=True).items()
             for piece in file.pieces(
                 str(table), COLUMNS + EXTRA, chosen=places["number"].sort().to_list()
@@ -141,26 +140,24 @@ def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl
         yield conform(joined.sort("row").with_columns(bytes=size), DEVICE_WORK)
 
 
-def _operations(rows: pl.DataFrame, table: str, names: pl.DataFrame) -> pl.DataFrame:
+def _operations(rows: pl.DataFrame, table: str, pool: Strings) -> pl.DataFrame:
     """What DEVICE_WORK has of the rows that are whole, and their correlation."""
     kind = DEVICE_TABLES[table]
-    return (
-        rows.drop_nulls(["start", "end", "streamId", "globalPid"])
-        .filter(pl.col("end") >= pl.col("start"))
-        .with_columns(nameId=pl.coalesce("shortName", "demangledName"))
-        .join(names, on="nameId", how="left", maintain_order="left")
-        .select(
-            "start",
-            "end",
-            "correlationId",
-            "bytes",
-            pl.col("name").fill_null(""),
-            process=pl.col("globalPid") // PROCESS,
-            kind=pl.lit(kind),
-            device="deviceId",
-            # a stream number is unique within its context only
-            stream=pl.col("contextId").fill_null(0) * 2**32 + pl.col("streamId"),
-            graph=(pl.col("graphNodeId").fill_null(0) != 0) | (kind == "graph"),
-            grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
-        )
+    whole = rows.drop_nulls(["start", "end", "streamId", "globalPid"]).filter(
+        pl.col("end") >= pl.col("start")
+    )
+    name = pool.of(whole.select(pl.coalesce("shortName", "demangledName")).to_series())
+    return whole.select(
+        "start",
+        "end",
+        "correlationId",
+        "bytes",
+        name=name.fill_null(""),
+        process=pl.col("globalPid") // PROCESS,
+        kind=pl.lit(kind),
+        device="deviceId",
+        # a stream number is unique within its context only
+        stream=pl.col("contextId").fill_null(0) * 2**32 + pl.col("streamId"),
+        graph=(pl.col("graphNodeId").fill_null(0) != 0) | (kind == "graph"),
+        grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
     )

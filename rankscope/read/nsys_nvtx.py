@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.events import Events, Few, Held, Reread
-from rankscope.read.nsys_columns import PROCESS, RANGE_TYPES, Columns, require
+from rankscope.read.nsys_columns import PROCESS, RANGE_TYPES, Columns, Strings, require
 from rankscope.schema import RANGES, conform, empty
 
 EVENTS = "NVTX_EVENTS"
@@ -49,12 +49,12 @@ CALLS = pl.Schema(
 """Ranges named like functions of NCCL, with what describes the call."""
 
 
-def nvtx(file: Columns, pool: pl.DataFrame) -> Nvtx:
+def nvtx(file: Columns, pool: Strings) -> Nvtx:
     """The NVTX events, held where they are few.
 
     Args:
         file: the export.
-        pool: what `strings` gave of it.
+        pool: its strings.
     """
     if not file.has(EVENTS):
         names = pl.DataFrame(schema={"globalTid": pl.Int64, "text": pl.String})
@@ -181,7 +181,7 @@ def _told_by_names(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pieces(
-    file: Columns, pool: pl.DataFrame, described: bool = False
+    file: Columns, pool: Strings, described: bool = False
 ) -> Iterator[tuple[pl.DataFrame, int]]:
     """Events with their names looked up, and how many rows were broken.
 
@@ -195,20 +195,12 @@ def _pieces(
         whole = piece.drop_nulls(["start", "globalTid"])
         blank = [name for name in PAYLOADS if whole[name].null_count() == whole.height]
         named = whole.drop(blank).with_columns(
-            _plain_name(_looked_up(whole, "textId", pool)), pl.col("domainId").fill_null(0)
+            _plain_name(pool.of(whole["textId"])), pl.col("domainId").fill_null(0)
         )
         if described:
-            json = pl.coalesce("jsonText", _looked_up(whole, "jsonTextId", pool))
+            json = pl.coalesce("jsonText", pool.of(whole["jsonTextId"]))
             named = named.with_columns(json=json).drop("jsonText", "jsonTextId")
         yield named.drop("textId"), piece.height - whole.height
-
-
-def _looked_up(frame: pl.DataFrame, column: str, pool: pl.DataFrame) -> pl.Series:
-    """Strings of the pool by their ids."""
-    if frame[column].null_count() == frame.height:
-        return pl.Series([None] * frame.height, dtype=pl.String)
-    ids = frame.select(textId=column)
-    return ids.join(pool, on="textId", how="left", maintain_order="left")["string"]
 
 
 def _tells(part: pl.DataFrame, payload: str) -> bool:

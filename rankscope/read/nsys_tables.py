@@ -14,7 +14,7 @@ import polars as pl
 from rankscope.errors import UnreadableReport
 from rankscope.events import Events, Held, Reread
 from rankscope.read.environment import claims_of, first_printable, local_rank_of
-from rankscope.read.nsys_columns import PROCESS, Columns, strings
+from rankscope.read.nsys_columns import PROCESS, Columns, Strings
 from rankscope.read.nsys_device import device_work
 from rankscope.read.nsys_nvtx import Nvtx, nvtx
 from rankscope.records import CaptureFacts, Loss, Trace
@@ -52,7 +52,7 @@ SIGNS = ("TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "StringIds", "NVTX_EVENTS
 def trace(file: Columns) -> Trace:
     """The whole export as a trace; raises `UnreadableReport` where it is none."""
     known = facts(file)
-    pool = strings(file)
+    pool = Strings(file)
     told = nvtx(file, pool)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
     work = device_work(file, pool, told)
@@ -136,20 +136,17 @@ def _single(file: Columns, table: str, column: str) -> int | None:
     return next(iter(file.read(table, [column])[column].drop_nulls()), None)
 
 
-def _mpi(file: Columns, table: str, pool: pl.DataFrame) -> pl.DataFrame:
+def _mpi(file: Columns, table: str, pool: Strings) -> pl.DataFrame:
     """MPI calls of newer captures, as ranges of the domain `MPI` like older ones have them."""
     calls = file.read(table, ["start", "end", "globalTid", "textId"])
-    ranges = (
-        calls.drop_nulls(["start", "end", "globalTid"])
-        .join(pool, on="textId", how="left")
-        .select(
-            "start",
-            "end",
-            process=pl.col("globalTid") // PROCESS,
-            thread="globalTid",
-            domain=pl.lit("MPI"),
-            name=pl.col("string").fill_null(""),
-        )
+    whole = calls.drop_nulls(["start", "end", "globalTid"])
+    ranges = whole.select(
+        "start",
+        "end",
+        process=pl.col("globalTid") // PROCESS,
+        thread="globalTid",
+        domain=pl.lit("MPI"),
+        name=pool.of(whole["textId"]).fill_null(""),
     )
     return conform(ranges, RANGES)
 
@@ -163,17 +160,16 @@ def _mpi_ranks(file: Columns) -> dict[int, int]:
     return dict(ranks.iter_rows())
 
 
-def _told_by_threads(file: Columns, nvtx: Nvtx, pool: pl.DataFrame, pattern: str) -> dict[int, int]:
+def _told_by_threads(file: Columns, nvtx: Nvtx, pool: Strings, pattern: str) -> dict[int, int]:
     """Process → number in its threads' names, where all that have one agree.
 
     Names given through NVTX stand in events of their own, and among the system's names.
     """
     names = nvtx.thread_names
     if file.has("ThreadNames", "globalTid", "nameId"):
-        system = file.read("ThreadNames", ["globalTid", "nameId"]).join(
-            pool, left_on="nameId", right_on="textId"
-        )
-        names = pl.concat([names, system.select("globalTid", text="string")])
+        system = file.read("ThreadNames", ["globalTid", "nameId"])
+        system = system.select("globalTid", text=pool.of(system["nameId"]))
+        names = pl.concat([names, system])
     told = (
         names.select(
             process=pl.col("globalTid") // PROCESS,
