@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.read.text import decoded, undecoded
+from rankscope.read.text import strings
 from rankscope.read.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ DEEPEST = 20
 """Levels of a tree, as SQLite allows them."""
 
 INTERIOR, LEAF = 5, 13
+MISSING = -(2**63)
 LOCK_BYTE = 2**30
 HEADER_BYTES = 100
 UTF8 = 1
@@ -140,55 +141,13 @@ class PagedFile:
             raise Unusual
         most = max(1, PIECE_BYTES // self._page_size)
         buffer = np.empty(min(most, leaves.size) * self._page_size, np.uint8)
-        scratch = _Scratch()
+        decoder = _Decoder(cells, plan, self._page_size, buffer.size)
         firsts = range(0, leaves.size, most)
         for piece in range(len(firsts)) if chosen is None else chosen:
             numbers = leaves[firsts[piece] :][:most]
             pages = buffer[: numbers.size * self._page_size]
             self._fill(numbers, pages)
-            yield self._decoded(cells, pages, plan, scratch, alone=leaves.size == 1)
-
-    def _decoded(
-        self,
-        cells: ModuleType,
-        pages: NDArray[np.uint8],
-        plan: _Plan,
-        scratch: _Scratch,
-        alone: bool,
-    ) -> tuple[int, pl.DataFrame]:
-        by_page = pages.reshape(-1, self._page_size)
-        counts = by_page[:, 3].astype(np.int64) << 8 | by_page[:, 4]
-        if counts.max() > self._page_size // 6 or (counts.min() == 0 and not alone):
-            raise Unusual
-        room, integers = int(counts.sum()), plan.integers
-        if room > scratch.room:
-            scratch.make(integers, len(plan.names) - integers, room + room // 8)
-        rows = cells.decode(
-            pages,
-            self._page_size,
-            plan.slots,
-            integers,
-            plan.rowid_slot,
-            plan.filled,
-            plan.only_slot,
-            plan.only,
-            scratch.values,
-            scratch.known,
-            scratch.places,
-            scratch.lengths,
-        )
-        if rows < 0:
-            raise Unusual
-        columns = [
-            _numbers(name, scratch.values[slot, :rows], scratch.known[slot, :rows])
-            for slot, name in enumerate(plan.names[:integers])
-            if name not in plan.unwanted
-        ]
-        for slot, name in enumerate(plan.names[integers:]):
-            where = scratch.places[slot, :rows], scratch.lengths[slot, :rows]
-            content = _texts(cells, name, pages, *where)
-            columns.append(undecoded(content) if name in plan.raw else decoded(content))
-        return room, pl.DataFrame(columns)
+            yield decoder.rows(pages, alone=leaves.size == 1)
 
     def _read_header(self) -> None:
         head = self._bytes(0, HEADER_BYTES)
@@ -291,7 +250,7 @@ class _Plan:
             raise Unusual
         columns = [table.columns[name] for name in names]
         places = [column.place for column in columns]
-        if len({*names}) < len(names):
+        if len({*names}) < len(names) or (only is not None and MISSING in only[1]):
             raise Unusual
         if not all(table.columns[name].keeps_integers for name in numbers):
             raise Unusual
@@ -316,19 +275,67 @@ class _Plan:
         )
 
 
-class _Scratch:
-    """Where a piece is decoded to, used again for the next."""
+class _Decoder:
+    """Makes frames of pages of a table; what it learned of its rows it knows for the next."""
 
-    def __init__(self) -> None:
-        self.room = -1
+    def __init__(self, cells: ModuleType, plan: _Plan, page_size: int, most: int) -> None:
+        """Frames of at most so many bytes of pages."""
+        count = len(plan.names)
+        if count > cells.MOST_SLOTS:
+            raise Unusual
+        self._cells, self._plan, self._page_size = cells, plan, page_size
+        self._slots = cells.Slots(
+            page_size,
+            plan.slots,
+            plan.integers,
+            plan.filled,
+            plan.rowid_slot,
+            plan.only_slot,
+            plan.only,
+        )
+        self._forms = cells.Forms.none(count)
+        self._contents = np.empty((count, most), np.uint8)  # of which only what is used takes room
+        self._target = cells.Target(
+            columns=np.zeros(count, np.int64),
+            contents=self._contents.ctypes.data + most * np.arange(count),
+            used=np.zeros(count, np.int64),
+            missing=np.zeros(count, np.int64),
+            most=most,
+            cells=np.empty((3, page_size // 6), np.int64),
+        )
 
-    def make(self, integers: int, texts: int, room: int) -> None:
-        """Room for so many rows."""
-        self.room = room
-        self.values = np.empty((integers, room), np.int64)
-        self.known = np.empty((integers, room), np.bool_)
-        self.places = np.empty((texts, room), np.int64)
-        self.lengths = np.empty((texts, room), np.int64)
+    def rows(self, pages: NDArray[np.uint8], alone: bool) -> tuple[int, pl.DataFrame]:
+        """How many rows leaf pages hold, and those to keep; only one `alone` may be empty."""
+        import pyarrow as pa
+
+        by_page = pages.reshape(-1, self._page_size)
+        counts = by_page[:, 3].astype(np.int64) << 8 | by_page[:, 4]
+        if counts.max() > self._page_size // 6 or (counts.min() == 0 and not alone):
+            raise Unusual
+        plan, target, height = self._plan, self._target, int(counts.sum())
+        buffers = [
+            pa.allocate_buffer(height * (8 if slot < plan.integers else 16))
+            for slot in range(len(plan.names))
+        ]
+        target.columns[:] = [buffer.address for buffer in buffers]
+        kept = self._cells.decode(pages, self._slots, self._forms, target)
+        if kept < 0:
+            raise Unusual
+        columns = []
+        for slot, (name, buffer) in enumerate(zip(plan.names, buffers, strict=True)):
+            missing, content = target.missing[slot], self._contents[slot, : target.used[slot]]
+            if name in plan.unwanted:
+                continue
+            if missing == kept:
+                kind = pl.Int64 if slot < plan.integers else pl.Binary
+                column = pl.Series(name, [None], kind).new_from_index(0, kept)
+            elif slot < plan.integers:
+                column = _numbers(name, buffer, kept, missing)
+            else:
+                column = _texts(name, buffer, content, kept, missing)
+            text = slot >= plan.integers and name not in plan.raw
+            columns.append(strings(column) if text else column)
+        return height, pl.DataFrame(columns)
 
 
 def _keeps_integers(declared: str) -> bool:
@@ -341,25 +348,34 @@ def _keeps_integers(declared: str) -> bool:
     return found in ("INT", "BLOB", "")
 
 
-def _numbers(name: str, values: Integers, known: NDArray[np.bool_]) -> pl.Series:
+def _numbers(name: str, buffer: pa.Buffer, rows: int, missing: int) -> pl.Series:
     import pyarrow as pa
 
-    bits = None if known.all() else _lasting(np.packbits(known, bitorder="little"))
-    array = pa.Array.from_buffers(pa.int64(), values.size, [bits, _lasting(values)])
-    return pl.Series(name, array)
+    values = np.frombuffer(buffer, np.int64, rows)
+    known = _bits(values != MISSING) if missing else None
+    return pl.Series(
+        name, pa.Array.from_buffers(pa.int64(), rows, [known, _fitting(values, buffer)])
+    )
 
 
 def _texts(
-    cells: ModuleType, name: str, pages: NDArray[np.uint8], places: Integers, lengths: Integers
+    name: str, buffer: pa.Buffer, content: NDArray[np.uint8], rows: int, missing: int
 ) -> pl.Series:
     import pyarrow as pa
 
-    ends = np.zeros(places.size + 1, np.int64)
-    np.cumsum(np.maximum(lengths, 0), out=ends[1:])
-    content = pa.allocate_buffer(int(ends[-1]))
-    cells.gather(pages, places, lengths, np.frombuffer(content, np.uint8))
-    buffers = [None, _lasting(ends), content]
-    return pl.Series(name, pa.Array.from_buffers(pa.large_binary(), places.size, buffers))
+    views = np.frombuffer(buffer, np.int64, 2 * rows)
+    known = _bits(views[::2] != 0) if missing else None
+    parts = [known, _fitting(views, buffer), _lasting(content)]
+    return pl.Series(name, pa.Array.from_buffers(pa.binary_view(), rows, parts))
+
+
+def _bits(known: NDArray[np.bool_]) -> pa.Buffer:
+    return _lasting(np.packbits(known, bitorder="little"))
+
+
+def _fitting(values: Integers, buffer: pa.Buffer) -> pa.Buffer:
+    """The buffer of some values, or a smaller one if they leave most of it empty."""
+    return buffer if 2 * values.nbytes > buffer.size else _lasting(values)
 
 
 def _lasting(values: NDArray[Any]) -> pa.Buffer:

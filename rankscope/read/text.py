@@ -9,13 +9,17 @@ def decoded(column: pl.Series) -> pl.Series:
     """Text or bytes as String: "" as null, replacement characters for what is not UTF-8."""
     if column.is_empty():  # engines that infer types had nothing to infer from
         return pl.Series(column.name, [], dtype=pl.String)
+    return strings(column).replace("", None)
+
+
+def strings(column: pl.Series) -> pl.Series:
+    """Text or bytes as String: replacement characters for what is not UTF-8."""
     try:
-        text = column.cast(pl.String)
+        return column.cast(pl.String)
     except pl.exceptions.ComputeError:  # broken UTF-8 somewhere: mend the few distinct values
         distinct = column.drop_nulls().unique()
         mended = [bytes(value).decode("utf-8", "replace") for value in distinct]
-        text = column.replace_strict(distinct, mended, default=None, return_dtype=pl.String)
-    return text.replace("", None)
+        return column.replace_strict(distinct, mended, default=None, return_dtype=pl.String)
 
 
 def undecoded(column: pl.Series) -> pl.Series:
