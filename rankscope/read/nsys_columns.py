@@ -96,17 +96,3 @@ _NO_STRINGS = pl.DataFrame(schema={"id": pl.Int64, "value": pl.String})
 
 SPARSE = 4
 """Ids up to so many times their number are looked up by place."""
-
-
-def in_order(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """The rows of all `parts` by their start; takes the columns out of `parts` one by one.
-
-    So it needs room for a column more than the frame, where sorting would need it twice.
-    """
-    start = pl.concat([part["start"] for part in parts])
-    order = None if start.is_sorted() else start.arg_sort()
-    columns = []
-    for name in parts[0].columns:
-        column = pl.concat([part.drop_in_place(name) for part in parts])
-        columns.append(column if order is None else column.gather(order))
-    return pl.DataFrame(columns)

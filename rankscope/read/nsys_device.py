@@ -10,7 +10,7 @@ import polars as pl
 from rankscope import events
 from rankscope.events import Events, Few, Held, Reread
 from rankscope.read.device_kinds import device_kinds
-from rankscope.read.nsys_columns import PROCESS, Columns, Strings, in_order, require
+from rankscope.read.nsys_columns import PROCESS, Columns, Strings, require
 from rankscope.read.nsys_launches import Launches
 from rankscope.read.nsys_nccl import OF_NCCL, tells, with_nccl
 from rankscope.read.nsys_nvtx import Nvtx
@@ -71,7 +71,8 @@ def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     if not places:
         return DeviceWork(Held(empty(DEVICE_WORK)), alike, rows, broken)
     if few.parts is not None:
-        whole, unread = with_nccl(file, _launched(in_order(few.parts), launches), told)
+        whole = _launched(pl.concat(few.parts).sort("start"), launches)
+        whole, unread = with_nccl(file, whole, told)
         return DeviceWork(Held(whole), alike, rows, broken, unread)
 
     def windows() -> Iterator[pl.DataFrame]:
@@ -111,7 +112,7 @@ def _in_windows(file: Columns, pool: Strings, spread: pl.DataFrame) -> Iterator[
                 str(table), COLUMNS + EXTRA, chosen=places["number"].sort().to_list()
             )
         ]
-        here = in_order([*waiting, *fresh])
+        here = pl.concat([*waiting, *fresh]).sort("start")
         if following is None:
             yield here
             return

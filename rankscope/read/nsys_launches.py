@@ -79,7 +79,7 @@ class Launches:
         keys = _keys(operations, self._processes)
         slots = _Slots(keys[keys >= 0])
         launch, thread = np.full(slots.count + 1, NEVER), np.full(slots.count + 1, UNKNOWN)
-        for called, start, caller in self._near(slots):
+        for called, start, caller in map(slots.near, self._near(slots)):
             at = slots.of(called)
             np.minimum.at(launch, at, start)
             first = launch[at] == start
@@ -88,7 +88,7 @@ class Launches:
         launch[-1], thread[-1] = UNKNOWN, UNKNOWN
         at = slots.of(keys)
         found = pl.DataFrame({"launch": launch[at], "launch_thread": thread[at]})
-        return found.with_columns(pl.all().replace(UNKNOWN, None))
+        return found.select(pl.when(pl.all() != UNKNOWN).then(pl.all()))
 
     def _near(self, slots: _Slots) -> Iterable[Calls]:
         """Calls, among them all that have one of the numbers."""
@@ -125,6 +125,14 @@ class _Slots:
             return np.where(inside, keys - self._low, self.count)
         at = np.minimum(np.searchsorted(self._keys, keys), self.count - 1)
         return np.where(self._keys[at] == keys, at, self.count)
+
+    def near(self, calls: Calls) -> Calls:
+        """Calls without most of those that have none of the keys: a piece's mostly come sorted."""
+        keys = calls[0]
+        if self._keys is not None or (keys[1:] < keys[:-1]).any():
+            return calls
+        begin, end = np.searchsorted(keys, (self._low, self._high + 1))
+        return keys[begin:end], calls[1][begin:end], calls[2][begin:end]
 
     def between(self, low: Integers, high: Integers) -> NDArray[np.bool_]:
         """Whether any key may be in each of some spans, borders included."""
