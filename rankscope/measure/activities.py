@@ -12,7 +12,6 @@ MOST_NAMES = 24
 """Kernels, and ranges, that are kept by name, those with most time on the rank; the rest of each
 kind in a phase is one row without a name."""
 
-
 _KEYED = pl.Schema(
     [
         ("window", pl.Int64),

@@ -23,6 +23,8 @@ CALLS = [
 ]
 """What is kept of collectives."""
 
+TALKS = pl.col("operation").is_not_null()
+
 
 @dataclass(frozen=True, slots=True)
 class Attributed:
@@ -58,8 +60,8 @@ def attribute(events: Events, process: int, host: pl.DataFrame, thread: int) -> 
     alike: list[pl.DataFrame] = []
     calls: list[pl.DataFrame] = []
     for part in _placed(events, process, host):
-        alike.append(_counted_together(part.with_columns(talks=_TALKS)))
-        calls.append(part.filter(_TALKS).select(CALLS))
+        alike.append(_counted_together(part.with_columns(talks=TALKS)))
+        calls.append(part.filter(TALKS).select(CALLS))
     survey = _counted_together(pl.concat(alike)).with_columns(
         own_stream=(pl.col("launch_thread") == thread).any().over("device", "stream")
     )
@@ -73,9 +75,6 @@ def attribute(events: Events, process: int, host: pl.DataFrame, thread: int) -> 
         survey.with_columns(training=training).drop("own_stream"),
         pl.concat(calls),
     )
-
-
-_TALKS = pl.col("operation").is_not_null()
 
 
 def _counted_together(rows: pl.DataFrame) -> pl.DataFrame:

@@ -30,6 +30,8 @@ NEVER = np.iinfo(np.int64).max
 
 Codes = NDArray[np.uint8]
 
+COMPUTES = pl.col("training") & ~pl.col("talks") & (pl.col("end") > pl.col("start"))
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -68,7 +70,7 @@ def stretches(parts: Iterable[pl.DataFrame], known: pl.DataFrame) -> Iterator[St
     low, high = known["window_start"].item(0), known["window_end"].item(-1)
     begin, waiting = -NEVER, None
     for told in map(_told, parts):
-        border = told.filter(_COMPUTES)["start"].first() if waiting is not None else None
+        border = told.filter(COMPUTES)["start"].first() if waiting is not None else None
         waiting = told if waiting is None else pl.concat([waiting, told])
         if border is None:
             continue
@@ -79,9 +81,6 @@ def stretches(parts: Iterable[pl.DataFrame], known: pl.DataFrame) -> Iterator[St
         begin = border
     if waiting is not None and max(begin, low) < high:
         yield Stretch(max(begin, low), high, waiting)
-
-
-_COMPUTES = pl.col("training") & ~pl.col("talks") & (pl.col("end") > pl.col("start"))
 
 
 def _told(work: pl.DataFrame) -> pl.DataFrame:

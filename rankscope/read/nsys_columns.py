@@ -71,7 +71,7 @@ class Strings:
     def __init__(self, file: Columns) -> None:
         """Read the pool."""
         there = file.has("StringIds", "id", "value")
-        read = file.read("StringIds", ["id"], ["value"]).drop_nulls() if there else _NO_STRINGS
+        read = file.read("StringIds", ["id"], ["value"]).drop_nulls() if there else NO_STRINGS
         pool = read.unique("id", keep="first")
         # Ids are places in the pool, nearly: then looking up is no search.
         ids = pool["id"].filter(pool["id"].is_between(0, SPARSE * pool.height))
@@ -92,7 +92,7 @@ class Strings:
         return pl.select(pl.coalesce(found, far["value"])).to_series()
 
 
-_NO_STRINGS = pl.DataFrame(schema={"id": pl.Int64, "value": pl.String})
+NO_STRINGS = pl.DataFrame(schema={"id": pl.Int64, "value": pl.String})
 
 SPARSE = 4
 """Ids up to so many times their number are looked up by place."""

@@ -24,10 +24,19 @@ DEVICE_TABLES = {
 }
 """Tables of device work → its kind; graphs traced as a whole are a row each, without names."""
 
-
 COLUMNS = ["start", "end", "deviceId", "streamId", "correlationId", "globalPid"]
 GRID = ["gridX", "gridY", "gridZ"]
 EXTRA = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName", *GRID]
+
+PLACES = pl.Schema(
+    {
+        "table": pl.String,
+        "number": pl.Int64,  # of the piece
+        "rows": pl.Int64,
+        "first": pl.Int64,  # start in it
+    }
+)
+"""Pieces of tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +92,6 @@ def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     of_nccl = pl.concat(part.filter(OF_NCCL) for part in windows())
     described, unread = with_nccl(file, of_nccl, told)
     return DeviceWork(Reread(lambda: _with(described, windows())), alike, rows, broken, unread)
-
-
-PLACES = pl.Schema(
-    {
-        "table": pl.String,
-        "number": pl.Int64,  # of the piece
-        "rows": pl.Int64,
-        "first": pl.Int64,  # start in it
-    }
-)
-"""Pieces of tables."""
 
 
 def _in_windows(file: Columns, pool: Strings, spread: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -22,19 +22,6 @@ PAYLOADS = ["int64Value", "uint64Value", "int32Value", "uint32Value"]
 SAME_DOMAIN = ["process", "domainId"]
 """Numbers of domains are private to a process."""
 
-
-@dataclass(frozen=True, slots=True)
-class Nvtx:
-    """The NVTX events of an export."""
-
-    ranges: Events  # RANGES
-    thread_names: pl.DataFrame  # globalTid, text
-    of_nccl: pl.DataFrame  # CALLS, or none if nothing describes them
-    nccl_domains: pl.Series  # numbers of NCCL's domains
-    events: int
-    broken: int  # rows left out
-
-
 CALLS = pl.Schema(
     {
         "start": pl.Int64,
@@ -47,6 +34,26 @@ CALLS = pl.Schema(
     }
 )
 """Ranges named like functions of NCCL, with what describes the call."""
+
+DESCRIBING = ["json", "binaryData"]
+
+IS_RANGE = (
+    pl.col("eventType").is_in(RANGE_TYPES)
+    & pl.col("end").is_not_null()
+    & (pl.col("end") >= pl.col("start"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Nvtx:
+    """The NVTX events of an export."""
+
+    ranges: Events  # RANGES
+    thread_names: pl.DataFrame  # globalTid, text
+    of_nccl: pl.DataFrame  # CALLS, or none if nothing describes them
+    nccl_domains: pl.Series  # numbers of NCCL's domains
+    events: int
+    broken: int  # rows left out
 
 
 def nvtx(file: Columns, pool: Strings) -> Nvtx:
@@ -64,7 +71,7 @@ def nvtx(file: Columns, pool: Strings) -> Nvtx:
     look, few = _Look(), Few()
     for part, broken in _pieces(file, pool, described=True):
         look.at(part, broken)
-        few.add(part.drop(_DESCRIBING))
+        few.add(part.drop(DESCRIBING))
     created = pl.concat(look.domains)
     naming = _Naming(created, pl.concat(look.told_by_names), look.payloads)
 
@@ -80,9 +87,6 @@ def nvtx(file: Columns, pool: Strings) -> Nvtx:
         events=look.events,
         broken=look.broken,
     )
-
-
-_DESCRIBING = ["json", "binaryData"]
 
 
 class _Look:
@@ -108,7 +112,7 @@ class _Look:
                 process=pl.col("globalTid") // PROCESS, domainId="domainId", domain="text"
             )
         )
-        ranges = part.filter(_RANGE)
+        ranges = part.filter(IS_RANGE)
         self.told_by_names.append(_told_by_names(ranges))
         called = ranges.filter(pl.col("text").str.starts_with("nccl"))
         self._calls.append(conform(called.rename({"text": "name"}), CALLS))
@@ -131,7 +135,7 @@ class _Naming:
     def ranges(self, part: pl.DataFrame) -> pl.DataFrame:
         """Push/pop and start/end ranges of a piece."""
         values = [pl.col(name) for name in self.payloads if name in part.columns]
-        ranges = part.filter(_RANGE).select(
+        ranges = part.filter(IS_RANGE).select(
             "start",
             "end",
             "domainId",
@@ -165,13 +169,6 @@ class _Naming:
         )
 
 
-_RANGE = (
-    pl.col("eventType").is_in(RANGE_TYPES)
-    & pl.col("end").is_not_null()
-    & (pl.col("end") >= pl.col("start"))
-)
-
-
 def _told_by_names(ranges: pl.DataFrame) -> pl.DataFrame:
     """process, domainId, and whether all ranges are named like NCCL's, like MPI's."""
     name = pl.col("text").fill_null("")
@@ -185,7 +182,7 @@ def _pieces(
 ) -> Iterator[tuple[pl.DataFrame, int]]:
     """Events with their names looked up, and how many rows were broken.
 
-    With `_DESCRIBING` if `described`; without the payload columns that have no value.
+    With `DESCRIBING` if `described`; without the payload columns that have no value.
     """
     kinds = ("eventType", [*RANGE_TYPES, THREAD_NAME, DOMAIN])
     columns, texts, raw = COLUMNS + PAYLOADS, ["text", "jsonText"], ["binaryData"]
