@@ -1,0 +1,63 @@
+"""Which call launched an operation, however calls are numbered and however few are held."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from rankscope.read import columns_sqlite, nsys_launches, sqlite_pages
+from rankscope.read.columns_sqlite import SQLiteColumns
+from rankscope.read.nsys_launches import Launches
+
+PROCESS, CALLS = 2**24, 3000
+
+
+@pytest.mark.parametrize("most", [0, 10**6])
+@pytest.mark.parametrize("numbers", ["close", "far apart", "any order"])
+@pytest.mark.parametrize("processes", [1, 3])
+def test_the_earliest_call_of_that_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int, numbers: str, most: int
+) -> None:
+    monkeypatch.setattr(nsys_launches, "MOST_CALLS", most)
+    monkeypatch.setattr(columns_sqlite, "LARGE_BYTES", 0)
+    monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 2**13)
+    draw = np.random.default_rng(5)
+    number = np.arange(CALLS) // 2 * (10**6 if numbers == "far apart" else 1)
+    if numbers == "any order":
+        draw.shuffle(number)
+    owner = draw.integers(1, processes + 2, CALLS)  # one of them has no work on a device
+    calls = pl.DataFrame(
+        {"start": draw.permutation(CALLS), "process": owner, "correlationId": number}
+    )
+    file = tmp_path / "report.sqlite"
+    connection = sqlite3.connect(file)
+    connection.execute(
+        "create table CUPTI_ACTIVITY_KIND_RUNTIME "
+        "(start integer, globalTid integer, correlationId integer)"
+    )
+    connection.executemany(
+        "insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?, ?, ?)",
+        [(start, process * PROCESS + start, each) for start, process, each in calls.iter_rows()],
+    )
+    connection.execute("insert into CUPTI_ACTIVITY_KIND_RUNTIME values (null, 1, 1)")
+    connection.commit()
+    connection.close()
+    first = calls.group_by("process", "correlationId").agg(launch=pl.col("start").min())
+    launches = Launches(SQLiteColumns(file), range(1, processes + 1))
+    assert launches.count == CALLS
+    for nth in (0, 400, 401, 2000, 0):
+        asked = pl.DataFrame(
+            {
+                "process": draw.integers(1, processes + 1, 300),
+                "correlationId": draw.permutation(np.append(number[nth : nth + 298], [-1, 7])),
+            }
+        ).with_columns(pl.when(pl.col("correlationId") >= 0).then("correlationId"))
+        expected = asked.join(
+            first, on=["process", "correlationId"], how="left", maintain_order="left"
+        ).with_columns(launch_thread=pl.col("process") * PROCESS + pl.col("launch"))
+        assert launches.of(asked).equals(expected.select("launch", "launch_thread"))
+        assert asked["correlationId"].null_count() < expected["launch"].count() > 0
