@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.events import Events
+from rankscope.measure.collectives import CALLS
 from rankscope.schema import SEGMENTS
 from rankscope.vocabulary import with_operation
 
@@ -16,12 +17,6 @@ NEVER = np.iinfo(np.int64).max
 
 ALIKE = ["device", "stream", "launch_thread", "kind", "talks", "window", "phase"]
 """What operations have in common that a row of the survey counts together."""
-
-CALLS = [
-    *("start", "end", "launch", "graph", "window", "phase"),
-    *("operation", "bytes", "communicator", "device", "stream"),
-]
-"""What is kept of collectives."""
 
 TALKS = pl.col("operation").is_not_null()
 

@@ -13,6 +13,18 @@ REDUCTIONS = ("all_reduce", "reduce_scatter")
 NAMED = "named"
 """First word of a communicator's name that means the same on every rank."""
 
+CALLS = [
+    *("start", "end", "launch", "graph", "window", "phase", "bytes"),
+    pl.col("operation").cast(pl.Categorical),
+    pl.coalesce(
+        pl.format("{} {}", pl.lit(NAMED), "communicator"),
+        pl.format("device {} stream {}", "device", pl.col("stream") % 2**32),
+    )
+    .cast(pl.Categorical)
+    .alias("communicator"),
+]
+"""What is kept of collectives of the device, a stream standing for a communicator."""
+
 NEVER = np.iinfo(np.int64).max
 
 
@@ -51,7 +63,7 @@ def collectives(
     """Blocking calls of the training thread, then communication kernels.
 
     Args:
-        calls: collectives of the device as `attribute` told, windows being rows of `iterations`.
+        calls: CALLS as `attribute` told, windows being rows of `iterations`.
         ready: what has taken in all the work.
         iterations: ITERATIONS.
         marks: MARKS.
@@ -100,7 +112,7 @@ def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kernels(calls: pl.DataFrame, ready: Readiness, iterations: pl.DataFrame) -> pl.DataFrame:
-    """Communication kernels, a stream of the device standing for a communicator.
+    """Communication kernels.
 
     Arrival: min(kernel start, max(launch, latest end of the training threads' own work launched
     before it)). A kernel that queued behind an earlier collective starts late without its rank
@@ -112,14 +124,10 @@ def _kernels(calls: pl.DataFrame, ready: Readiness, iterations: pl.DataFrame) ->
     direct = pl.col("launch").is_null() | pl.col("graph")
     could = pl.max_horizontal("launch", pl.Series(ready.of(belongs)))
     return belongs.select(
-        *("operation", "bytes", "iteration", "window"),
+        *("operation", "communicator", "bytes", "iteration", "window"),
         arrival_ns=pl.when(direct).then("start").otherwise(pl.min_horizontal("start", could)),
         start_ns="start",
         end_ns="end",
-        communicator=pl.coalesce(
-            pl.format("{} {}", pl.lit(NAMED), "communicator"),
-            pl.format("device {} stream {}", "device", pl.col("stream") % 2**32),
-        ),
         place=pl.lit("device"),
         in_forward=pl.col("phase") == "forward",
         launch=pl.coalesce("launch", "start"),
