@@ -22,7 +22,8 @@ from urllib.parse import quote
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.read.sqlite_pages import Layout, PagedFile, Unusual
+from rankscope.read.sqlite_frames import Layout, Unusual
+from rankscope.read.sqlite_pages import PagedFile
 from rankscope.read.text import decoded, undecoded
 from rankscope.read.wanted import Wanted
 
