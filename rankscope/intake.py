@@ -304,18 +304,13 @@ class Ingest:
 
 def compare(database: Database) -> None:
     """Make what is derived speak of the reports as they are now, after a failure as well."""
-    frames = RunFrames(run_name(database.path), database.some)
+    frames = RunFrames(database.name, database.some)
     if not frames.ranks.is_empty():
         analysis = Analysis(frames, Options())
         known = compared(analysis)
         tables = {} if known is None else known.tables()
         database.replace_derived(analysis.rank_iterations(), analysis.clock[0], tables)
     database.settle()
-
-
-def run_name(path: Path) -> str:
-    """What a run is called whose database lies there."""
-    return path.name.removesuffix(".rebuild").removesuffix(".duckdb")
 
 
 def open_or_create(path: Path) -> Database:

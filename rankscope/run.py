@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -13,12 +14,10 @@ from rankscope.analysis import Analysis
 from rankscope.compare.change import Comparison, compare_runs
 from rankscope.compare.likeness import unlike
 from rankscope.compare.metrics import check_metrics
-from rankscope.discover import discover
-from rankscope.draw import View, draw, format_of, save
+from rankscope.draw import PICKING, View, draw, format_of, save
 from rankscope.errors import DatabaseError, ReportError, UsageError
 from rankscope.files import check_writable
 from rankscope.frames import RunFrames
-from rankscope.intake import Ingest, Progress, Started, run_name
 from rankscope.overview import who_of
 from rankscope.pick import Picks, pick
 from rankscope.recall import Kept, Recalled, kept
@@ -32,7 +31,9 @@ from rankscope.records import (
 from rankscope.schema import PARTS
 from rankscope.store import Database
 from rankscope.timeline import timeline
-from rankscope.vocabulary import vocabulary
+
+if TYPE_CHECKING:
+    from rankscope.intake import Progress, Started
 
 DEFAULT_DB = "rankscope.duckdb"
 
@@ -156,7 +157,7 @@ class Run:
         format_of(target)
         check_writable(target)
         analysis = self.analysis(_options(options))
-        figure = draw(kind, analysis, view_of(analysis, metric, iteration, theme))
+        figure = draw(kind, analysis, view_of(kind, analysis, metric, iteration, theme))
         save(figure, target, theme)
         return target
 
@@ -220,9 +221,16 @@ def diff(
 
 
 def view_of(
-    analysis: Analysis, metric: str | None, iteration: int | None = None, theme: str = "light"
+    kind: str,
+    analysis: Analysis,
+    metric: str | None,
+    iteration: int | None = None,
+    theme: str = "light",
 ) -> View:
     """What pictures show unless told otherwise: the picked ranks, in their worst iteration."""
+    if kind not in PICKING:
+        check_metrics([] if metric is None else [metric])
+        return View(metric=metric, theme=theme)
     picks = picks_of(analysis, metric).picks
     return View(
         metric=metric,
@@ -241,8 +249,8 @@ def open_run(db: str | Path = DEFAULT_DB) -> Run:
     path = Path(db)
     state = Database.state(path)
     with Database.open(path) as database:
-        known = kept(database.derived)
-        small = {name: database.table(name) for name in ("reports", "ranks", "problems")}
+        name, known = database.name, kept(database.derived)
+        small = {table: database.table(table) for table in ("reports", "ranks", "problems")}
     if small["ranks"].is_empty():
         raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
 
@@ -262,7 +270,7 @@ def open_run(db: str | Path = DEFAULT_DB) -> Run:
                 )
             return database.some(table, columns, ranks, iterations, narrow)
 
-    return Run(path, RunFrames(run_name(path), source), known=known)
+    return Run(path, RunFrames(name, source), known=known)
 
 
 def ingest(
@@ -304,6 +312,10 @@ def ingest(
         ReportError, UsageError, DatabaseError, ToolError: with the file or option, and what to
             do.
     """
+    from rankscope.discover import discover
+    from rankscope.intake import Ingest
+    from rankscope.vocabulary import vocabulary
+
     if on_error not in ("fail", "skip"):
         raise UsageError(f"--on-error {on_error}", hint="fail or skip")
     if jobs is not None and jobs < 1:

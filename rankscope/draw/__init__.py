@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rankscope.analysis import Analysis
 
-__all__ = ["FORMATS", "KINDS", "THEMES", "View", "draw", "format_of", "save", "title_of"]
+__all__ = ["FORMATS", "KINDS", "PICKING", "THEMES", "View", "draw", "format_of", "save", "title_of"]
 
 KINDS = {
     "heatmap": "ranks × iterations: how much longer than the role's median each one took",
@@ -30,6 +30,9 @@ KINDS = {
     "arrivals": "how late each rank comes to the collectives, as distributions",
 }
 """Name → what it shows."""
+
+PICKING = ("phases", "timeline", "arrivals")
+"""Kinds that show the picked ranks."""
 
 FORMATS = ("png", "svg", "pdf")
 

@@ -104,12 +104,11 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
     ranks = _rows(frame, missing)
     iterations = _columns(frame)
     shape = (ranks.height, len(iterations))
-    row = dict(zip(ranks["rank"], range(shape[0]), strict=True))
-    column = dict(zip(iterations, range(shape[1]), strict=True))
     known = frame.drop_nulls("excess_ns")
+    order = ranks["rank"].arg_sort()
     at = (
-        known["rank"].replace_strict(row, return_dtype=pl.Int64).to_numpy(),
-        known["iteration"].replace_strict(column, return_dtype=pl.Int64).to_numpy(),
+        order.to_numpy()[ranks["rank"][order].search_sorted(known["rank"]).to_numpy()],
+        np.searchsorted(iterations, known["iteration"].to_numpy()),
     )
     values = np.full(shape, np.nan)
     values[at] = known["excess_ns"].to_numpy()

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
+from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -253,9 +253,14 @@ def _key(worst: pl.DataFrame) -> list[str]:
 
 
 def _flag_bars(axes: Axes, grid: Grid, theme: Theme) -> None:
-    """How often each row is flagged."""
+    """How often each row is flagged, all bars as one artist: of many each would take its time."""
     share = grid.flagged.mean(axis=1)
-    axes.barh(np.arange(len(share)), share, height=0.8, color=theme.muted, linewidth=0)
+    low, high = (np.arange(len(share)) + edge for edge in (-0.4, 0.4))
+    corners = ((low, 0 * share), (low, share), (high, share), (high, 0 * share))
+    bars = np.stack([np.column_stack((across, along)) for along, across in corners], axis=1)
+    axes.add_collection(
+        PolyCollection(list(bars), facecolor=theme.muted, linewidth=0), autolim=False
+    )
     axes.set_xlim(0, float(share.max()))
     axes.set_yticks([])
     axes.spines["bottom"].set_visible(False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 
 from rankscope.draw.style import SMALL, Theme, shown, text_width
 
@@ -117,7 +118,8 @@ def runs(names: Sequence[str | None]) -> list[Run]:
 
 def bracket_width(groups: Sequence[Run]) -> float:
     """Inches that the brackets and names of groups take."""
-    return max(text_width(shown(group.name, LONGEST_LABEL), SMALL) for group in groups) + 0.25
+    names = {shown(group.name, LONGEST_LABEL) for group in groups}
+    return max(text_width(name, SMALL) for name in names) + 0.25
 
 
 def heading(axes: Axes, text: str, points: float) -> None:
@@ -143,14 +145,12 @@ def bracket(axes: Axes, name: str, groups: Sequence[Run], row_height: float, the
     axes.set_xlim(-wide, 0)
     heading(axes, name, 72 * wide - 8)
     room = 0.0
+    lines = []
     for group in groups:
         low, high = group.first - 0.5, group.last + 0.5
         inset = min(0.12, 0.2 * (high - low))
         low, high = low + inset, high - inset
-        axes.plot(
-            (-0.02, -0.08, -0.08, -0.02), (low, low, high, high), color=theme.muted, linewidth=0.9,
-            clip_on=False, solid_joinstyle="miter",
-        )  # fmt: skip
+        lines.append([(-0.02, low), (-0.08, low), (-0.08, high), (-0.02, high)])
         middle = (low + high) / 2
         if middle * row_height - room < 0:
             continue
@@ -159,6 +159,10 @@ def bracket(axes: Axes, name: str, groups: Sequence[Run], row_height: float, the
             -0.12, middle, shown(group.name, LONGEST_LABEL), ha="right", va="center", size=SMALL,
             color=theme.ink,
         )  # fmt: skip
+    axes.add_collection(
+        LineCollection(lines, colors=theme.muted, linewidths=0.9, clip_on=False, joinstyle="miter"),
+        autolim=False,
+    )
 
 
 def rank_ticks(axes: Axes, labels: Sequence[str], row_height: float) -> None:

@@ -184,6 +184,7 @@ def page(width: float, height: float, caption: Caption, theme: Theme) -> Page:
     return Page(figure, floor)
 
 
+@cache
 def text_width(text: str, size: float, weight: str = "normal") -> float:
     """Inches that a line of text takes."""
     font = _font(weight)

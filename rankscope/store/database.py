@@ -98,6 +98,11 @@ class Database:
         if tables and "rank_iterations" not in tables and "reports" not in tables:
             raise DatabaseError(f"{path}: {NOT_OURS}", hint="name another file with --db")
 
+    @property
+    def name(self) -> str:
+        """What the run is called."""
+        return self.path.name.removesuffix(".rebuild").removesuffix(".duckdb")
+
     def __enter__(self) -> Self:
         return self
 

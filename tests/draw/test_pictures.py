@@ -43,7 +43,7 @@ def thousand(job: Stored) -> Analysis:
 
 def picture(job: Stored, kind: str, **options: object) -> Figure:
     analysis = job.analysis()
-    view = view_of(analysis, options.pop("metric", None), **options)  # type: ignore[arg-type]
+    view = view_of(kind, analysis, options.pop("metric", None), **options)  # type: ignore[arg-type]
     return draw(kind, analysis, view)
 
 
@@ -240,7 +240,7 @@ def job_reports(job: Stored) -> list[Path]:
 def test_timeline_draws_the_late_arrival(job: Stored) -> None:
     analysis = job.analysis()
     iteration = analysis.verdict.iterations[1]
-    view = view_of(analysis, None, iteration)
+    view = view_of("timeline", analysis, None, iteration)
     assert (7, "max") in view.ranks
     axes = draw("timeline", analysis, view).axes[0]
     found = job.run.timeline([rank for rank, _ in view.ranks], [iteration])

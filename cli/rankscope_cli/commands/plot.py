@@ -94,7 +94,7 @@ def plot(
         check_writable(path)
     options = looking(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     analysis = open_run(db).analysis(options)
-    figure = draw(kind, analysis, view_of(analysis, metric, iteration, theme.value))
+    figure = draw(kind, analysis, view_of(kind, analysis, metric, iteration, theme.value))
     save(figure, path, theme.value)
     told = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
     if output is Format.JSON:
