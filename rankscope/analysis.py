@@ -20,7 +20,7 @@ from rankscope.compare.replay import Replay, Target
 from rankscope.compare.roles import Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Selection, choose_clock, select
 from rankscope.compare.verdict import inconclusive, judge
-from rankscope.compare.waits import Timed, shown_error
+from rankscope.compare.waits import Timed, Waits, shown_error
 from rankscope.compare.what_if import scenarios
 from rankscope.compare.wide import wide_of
 from rankscope.errors import ReportError, UsageError
@@ -73,7 +73,7 @@ class Analysis:
         return inferred_roles(
             ranks,
             hosts,
-            matched.instances,
+            matched.reducing,
             matched.groups,
             lambda some: self.frames.some("activities", ranks=some),
         )
@@ -101,7 +101,13 @@ class Analysis:
     @cached_property
     def measures(self) -> pl.DataFrame:
         """MEASURES on the chosen clock."""
-        return self.frames.some("measures").filter(pl.col("clock") == self.clock[0])
+        return self._measured(None)
+
+    def _measured(self, numbers: tuple[int, ...] | None) -> pl.DataFrame:
+        """`measures` in some iterations; None: all."""
+        if "measures" in self.__dict__:
+            return self.measures
+        return self.frames.some("measures", iterations=numbers).filter(clock=self.clock[0])
 
     @cached_property
     def missing_ranks(self) -> tuple[int, ...]:
@@ -128,6 +134,11 @@ class Analysis:
         links = [] if self._given_roles is None else self._given_roles.links
         return Communication(self.frames, self.utc_starts, links)
 
+    @property
+    def _chosen_communication(self) -> Communication:
+        """That of the chosen iterations, or of more."""
+        return self._communication
+
     @cached_property
     def matched(self) -> Matched:
         """Collectives of the iterations that are complete on every rank, matched."""
@@ -137,6 +148,11 @@ class Analysis:
     def timed(self) -> Timed:
         """The matched collectives with their waits."""
         return self._communication.timed
+
+    @property
+    def chosen_timed(self) -> Timed:
+        """`timed` of the chosen iterations, or of more."""
+        return self._chosen_communication.timed
 
     @cached_property
     def met(self) -> Met:
@@ -149,9 +165,19 @@ class Analysis:
         return self.timed.groups
 
     @cached_property
+    def _waits(self) -> Waits:
+        """By iteration of all; by rank of the chosen ones, where some can be compared."""
+        try:
+            numbers = self.selection.numbers
+        except (UsageError, ReportError):
+            numbers = None
+        return self._communication.waits(self.clock[0], numbers)
+
+    @cached_property
     def waits(self) -> pl.DataFrame:
         """`Waits.by_rank` of the chosen iterations."""
-        return self._communication.waits(self.clock[0], self.selection.numbers).by_rank
+        _ = self.selection  # raises where none can be compared
+        return self._waits.by_rank
 
     @property
     def _role(self) -> pl.Expr:
@@ -164,12 +190,11 @@ class Analysis:
         A row per rank and complete iteration; null is unknown.
         """
         alone = bool(self.missing_ranks) or self.frames.ranks.height < 2
-        waits = self._communication.waits(self.clock[0]).by_iteration
         return wide_of(
             self.frames.iterations.filter("complete"),
             self.frames.ranks.select("rank", "host").with_columns(role=self._role),
             self.measures,
-            None if alone else waits,
+            None if alone else self._waits.by_iteration,
             self.blind_ranks,
         )
 
@@ -250,7 +275,16 @@ class Analysis:
         if self.missing_ranks or self.blind_ranks or self.flag_metric != "work":
             return None
         _ = self.met, self.groups  # are known before the replay takes the room of the collectives
-        return self._communication.replay(self.clock[0], self.measures, self.wide)
+        numbers = self._ranged
+        wide = self.wide if numbers is None else self.chosen
+        return self._chosen_communication.replay(
+            self.clock[0], self._measured(numbers), wide, numbers
+        )
+
+    @property
+    def _ranged(self) -> tuple[int, ...] | None:
+        """The chosen iterations, where a range chose them."""
+        return None if self.options.iter_range is None else self.selection.numbers
 
     def _replayed_gain(self, ranks: tuple[int, ...], iterations: list[int]) -> int | None:
         if self.replay is None:

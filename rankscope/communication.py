@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
 import polars as pl
 
 from rankscope.align.clocks import Clocks, with_hosts
-from rankscope.align.match import Matched, match
+from rankscope.align.match import Known, Matched, match
 from rankscope.align.peers import OPERATION
 from rankscope.compare.replay import Replay
 from rankscope.compare.selection import common_iterations
 from rankscope.compare.waits import Timed, Waits, portions, split, timed
 from rankscope.compare.what_if import windows_of
-from rankscope.frames import RunFrames
+from rankscope.frames import ROWS_AT_ONCE, RunFrames
 
 MANY = 4_000_000
 """So many calls, and what is known of each, fill a good part of a small machine's memory."""
+
+FIRST_RANKS = 8
+"""Ranks that are read first, to see how many calls ranks have."""
 
 
 def all_tied(solved: Clocks, frames: RunFrames) -> bool:
@@ -33,6 +36,8 @@ class Communication:
         frames: the run.
         utc_starts: rank → UTC of its report's time 0, None where unknown.
         links: pairs of ranks that send to each other, where known.
+        known: what comparing all iterations told, to look at some of them only.
+        numbers: these; None: all that are complete on every rank.
     """
 
     def __init__(
@@ -40,15 +45,21 @@ class Communication:
         frames: RunFrames,
         utc_starts: dict[int, int | None],
         links: list[tuple[int, int]],
+        known: Known | None = None,
+        numbers: tuple[int, ...] | None = None,
     ) -> None:
         self._frames = frames
         self._utc_starts = utc_starts
         self._links = links
+        self._known = known
+        self._numbers = numbers
 
     @cached_property
     def matched(self) -> Matched:
         """Collectives of the iterations that are complete on every rank, matched."""
-        matched = match(self._common("collectives"), self._utc_starts, self._links)
+        matched = match(self._calls(), self._utc_starts, self._links, self._known)
+        if self._known is not None:
+            return matched
         ranks = self._frames.ranks
         hosts = {
             rank: None if self._utc_starts[rank] is None else host
@@ -60,7 +71,8 @@ class Communication:
     @cached_property
     def timed(self) -> Timed:
         """The matched collectives with their waits."""
-        return timed(self.matched, self._utc_starts)
+        known = None if self._known is None else self._known.groups
+        return timed(self.matched, self._utc_starts, known)
 
     @property
     def aligned(self) -> bool:
@@ -68,19 +80,33 @@ class Communication:
         return all_tied(self.matched.solved, self._frames)
 
     def waits(self, clock: str, numbers: tuple[int, ...] | None = None) -> Waits:
-        """The split of communication on a clock, in the iterations `numbers` (None: all)."""
+        """The split of communication on a clock, by rank in the iterations `numbers`."""
         places = ("device", "host") if clock == "gpu" else ("host",)
-        return split(
-            self.timed.instances,
-            lambda ranks: self._exposed(clock, ranks, numbers),
-            places,
-            numbers,
-        )
+        return split(self.timed, lambda ranks: self._exposed(clock, ranks), places, numbers)
 
-    def replay(self, clock: str, measures: pl.DataFrame, wide: pl.DataFrame) -> Replay | None:
-        """The run on a clock, to be played again with less work; None where it cannot be."""
-        instances = self.timed.instances
-        if not self.aligned or instances.is_empty() or not self._understood(instances):
+    def replay(
+        self,
+        clock: str,
+        measures: pl.DataFrame,
+        wide: pl.DataFrame,
+        numbers: tuple[int, ...] | None = None,
+    ) -> Replay | None:
+        """The run on a clock, to be played again with less work; None where it cannot be.
+
+        Args:
+            clock: host or gpu.
+            measures: MEASURES on it.
+            wide: rank, role, iteration and `<phase>_ns`.
+            numbers: play these iterations only; None: all.
+        """
+        rows, shared = self.timed.rows, self.timed.shared
+        if numbers is not None:
+            chosen = shared["iteration"].is_in(numbers)
+            rows = rows.filter(chosen.gather(rows["instance"]))
+            measures, wide = (
+                each.filter(pl.col("iteration").is_in(numbers)) for each in (measures, wide)
+            )
+        if not self.aligned or rows.is_empty() or not self._understood(shared):
             return None
         solved = self.matched.solved
 
@@ -88,9 +114,10 @@ class Communication:
             return solved.aligned(column, self._utc_starts)
 
         windows = windows_of(measures, wide, aligned)
-        parts = portions(windows["rank"], instances["rank"])
-        calls = [instances.select("rank", "group", "instance", "arrival_ns", "end_ns")]
-        del instances
+        parts = portions(windows["rank"], rows["rank"])
+        group = shared["group"]
+        calls = [rows.select("rank", "instance", "arrival_ns", "end_ns")]
+        del rows, shared
         if calls[0].height > MANY:
             # there is no room for both; whoever asks for them again has them made again
             self.__dict__.pop("timed")
@@ -101,7 +128,6 @@ class Communication:
                 some = calls[0].lazy().filter(pl.col("rank").is_between(ranks[0], ranks[-1]))
                 rows = some.select(
                     pl.col("rank").cast(pl.Int64),
-                    "group",
                     "instance",
                     "end_ns",
                     arrived=aligned("arrival_ns"),
@@ -113,28 +139,33 @@ class Communication:
                     began=aligned("start_ns"),
                     stopped=aligned("end_ns"),
                 )
+                if numbers is not None:
+                    exposed = exposed.filter(pl.col("iteration").is_in(numbers))
+                rows = rows.with_columns(group=group.gather(rows["instance"]))
                 yield ranks, rows.filter(pl.col("rank").is_in(ranks)), exposed
             calls.clear()
 
         return Replay(stretches(), windows)
 
-    def _common(self, table: str, columns: Collection[str] | None = None) -> pl.DataFrame:
-        """A table in the iterations that are complete on every rank."""
-        frame = self._frames.some(table, columns, narrow=True)
-        common = common_iterations(self._frames.iterations)
-        here = frame["iteration"].is_in(common)
-        return frame if here.all() else frame.filter(here)
+    def _calls(self) -> Iterator[pl.DataFrame]:
+        """COLLECTIVES of some ranks at a time, in the iterations that count."""
+        common = self._numbers or common_iterations(self._frames.iterations)
+        ranks = self._frames.ranks["rank"].sort().to_list()
+        at, many = 0, FIRST_RANKS
+        while at < len(ranks):
+            some = ranks[at : at + many]
+            part = self._frames.some("collectives", None, some, self._numbers, narrow=True)
+            here = part["iteration"].is_in(common)
+            yield part if here.all() else part.filter(here)
+            at, many = at + many, max(1, ROWS_AT_ONCE * many // max(part.height, 1))
 
-    def _exposed(
-        self, clock: str, ranks: list[int], numbers: tuple[int, ...] | None = None
-    ) -> pl.DataFrame:
+    def _exposed(self, clock: str, ranks: list[int]) -> pl.DataFrame:
         wanted = ("rank", "iteration", "clock", "start_ns", "end_ns")
-        return self._frames.some("exposed", wanted, ranks, numbers, True).filter(clock=clock)
+        return self._frames.some("exposed", wanted, ranks, self._numbers, True).filter(clock=clock)
 
-    def _understood(self, instances: pl.DataFrame) -> bool:
+    def _understood(self, shared: pl.DataFrame) -> bool:
         """Whether all transfers between ranks found their other side."""
-        sent = self._common("collectives", ("rank", "iteration", "operation"))
-        sent = sent.filter(pl.col("operation") == OPERATION)
-        sent = sent.filter(pl.col("iteration").is_in(instances["iteration"].unique().implode()))
-        found = instances.select((pl.col("operation") == OPERATION).sum()).item()
-        return sent.height <= int(found)
+        iterations = shared["iteration"].unique()
+        sent = self.matched.sent.filter(pl.col("iteration").is_in(iterations.implode()))
+        found = shared.select((pl.col("operation") == OPERATION).sum()).item()
+        return int(sent["calls"].sum()) <= 2 * int(found)

@@ -16,11 +16,12 @@ from typing import Any
 import polars as pl
 
 from rankscope.align.clocks import ClockFit, Clocks
-from rankscope.align.match import Met
+from rankscope.align.match import Known, Met
 from rankscope.analysis import Analysis
+from rankscope.communication import Communication
 from rankscope.compare.metrics import METRICS
 from rankscope.compare.roles import Roles
-from rankscope.compare.selection import Selection
+from rankscope.compare.selection import Selection, within
 from rankscope.errors import ReportError, UsageError
 from rankscope.frames import RunFrames
 from rankscope.records import (
@@ -49,6 +50,7 @@ class Kept:
     pairing: list[Problem]
     blind_ranks: tuple[int, ...]
     met: Met
+    streams: pl.DataFrame | None  # `Matched.streams`; None where an older one kept it
     groups: pl.DataFrame
     roles: Roles
     selection: Selection
@@ -96,6 +98,7 @@ class Kept:
             ),
             "clocks": pl.DataFrame(clocks, schema=schema, orient="row"),
             "communicators": self.groups,
+            **({} if self.streams is None else {"streams": self.streams}),
             "unmatched": self.met.unmatched,
             "scores": self.scores.join(self.waits, on="rank", how="left"),
             "by_iteration": self.by_iteration,
@@ -118,6 +121,7 @@ def compared(analysis: Analysis) -> Kept | None:
             pairing=analysis.pairing,
             blind_ranks=analysis.blind_ranks,
             met=analysis.met,
+            streams=analysis.matched.streams,
             groups=analysis.groups,
             roles=analysis.roles,
             selection=analysis.selection,
@@ -165,6 +169,7 @@ def kept(load: Callable[[str], pl.DataFrame | None]) -> Kept | None:
         pairing=[_problem(each) for each in told["pairing"]],
         blind_ranks=tuple(told["blind_ranks"]),
         met=Met(told["calls"], unmatched, Clocks(fits, told["middle_ns"], told["method"])),
+        streams=load("streams"),
         groups=groups,
         roles=Roles(dict(of), source, replicas, []),
         selection=Selection(
@@ -256,11 +261,23 @@ class Recalled(Analysis):
     @cached_property
     def selection(self) -> Selection:
         """What is kept, where nothing else is asked for."""
-        options = self.options
-        unusual = options.iter_range is not None or options.include_warmup
-        if unusual or self.clock[0] != self._known.clock:
+        usual = self._known.selection
+        if self.clock[0] != self._known.clock:
             return super().selection
-        return self._known.selection
+        common = sorted({*usual.numbers, *usual.warmup})
+        options = self.options
+        return within(
+            common, usual.warmup, usual.problems, options.iter_range, options.include_warmup
+        )
+
+    @cached_property
+    def _chosen_communication(self) -> Communication:
+        """That of the iterations in a range alone, where the rest is kept."""
+        streams = self._known.streams
+        if self._ranged is None or self._linked or streams is None:
+            return super()._chosen_communication
+        known = Known(streams, self.groups, self.met.solved)
+        return Communication(self.frames, self.utc_starts, [], known, self._ranged)
 
     @cached_property
     def _is_wide_kept(self) -> bool:
@@ -274,7 +291,16 @@ class Recalled(Analysis):
             return super().wide
         names = ["epoch", "number", *(f"{name}_ns" for name in METRICS)]
         order = ["rank", "iteration", "epoch", "number", "host", "role"]
-        return self._stored(names, None).select(*order, *names[2:])
+        return self._stored(names).select(*order, *names[2:])
+
+    @cached_property
+    def chosen(self) -> pl.DataFrame:
+        """Of what is kept no more than is asked for."""
+        if "wide" in self.__dict__ or not self._is_wide_kept or self._ranged is None:
+            return super().chosen
+        names = ["epoch", "number", *(f"{name}_ns" for name in METRICS)]
+        order = ["rank", "iteration", "epoch", "number", "host", "role"]
+        return self._stored(names, iterations=self._ranged).select(*order, *names[2:])
 
     def _part(self, columns: list[str], ranks: Sequence[int] | None) -> pl.DataFrame:
         if "wide" in self.__dict__ or not self._is_wide_kept:
@@ -282,10 +308,16 @@ class Recalled(Analysis):
         order = ["rank", "iteration", "host", "role"]
         return self._stored(columns, ranks).select(*order, *columns)
 
-    def _stored(self, columns: list[str], ranks: Sequence[int] | None) -> pl.DataFrame:
+    def _stored(
+        self,
+        columns: list[str],
+        ranks: Sequence[int] | None = None,
+        iterations: Sequence[int] | None = None,
+    ) -> pl.DataFrame:
         """Columns of rank_iterations, with host and role."""
         told = self.frames.ranks.select("rank", "host").sort("rank").with_columns(role=self._role)
-        rows = self.frames.some("rank_iterations", ["rank", "iteration", *columns], ranks)
+        names = ["rank", "iteration", *columns]
+        rows = self.frames.some("rank_iterations", names, ranks, iterations)
         at = told["rank"].search_sorted(rows["rank"])
         return rows.with_columns(told.select("host", "role")[at].get_columns())
 
@@ -294,7 +326,7 @@ class Recalled(Analysis):
         if not self._alike:
             return super().judged(metrics)
         names = [*(f"{name}_ns" for name in metrics), "flagged", "cause"]
-        return self._stored(names, None).select("rank", "iteration", "host", "role", *names)
+        return self._stored(names).select("rank", "iteration", "host", "role", *names)
 
     def knows(self, metric: str) -> bool:
         """As the scores tell, where the same are kept."""
@@ -324,7 +356,11 @@ class Recalled(Analysis):
     @cached_property
     def waits(self) -> pl.DataFrame:
         """What is kept, where the same is judged."""
-        return self._known.waits if self._alike else super().waits
+        if self._alike:
+            return self._known.waits
+        if self._ranged is None or not self._is_wide_kept:
+            return super().waits
+        return self._chosen_communication.waits(self.clock[0], self._ranged).by_rank
 
     def scores(self, names: list[str]) -> pl.DataFrame:
         """What is kept, where the same is scored in the same way."""

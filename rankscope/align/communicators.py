@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-
 import numpy as np
 import polars as pl
 
 from rankscope.align.clocks import LEAST_INSTANCES, ROBUST, Floats
-from rankscope.frames import ROWS_AT_ONCE
 from rankscope.measure.collectives import NAMED
 
 STREAM = ["rank", "place", "communicator"]
@@ -28,7 +24,71 @@ SAMPLES = 64
 """Pairs of instances that are compared between any two ranks."""
 
 
-def communicators(collectives: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
+class Streams:
+    """Numbers the streams of a run, whose calls come some ranks at a time, and notes their habits.
+
+    A stream is what a rank's calls have in common: place and communicator as COLLECTIVES has them.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._own: list[pl.DataFrame] = []
+        self._per: list[pl.DataFrame] = []
+
+    def numbered(self, part: pl.DataFrame) -> pl.Series:
+        """The number of each row's stream, from 0; all ranks' differ.
+
+        Args:
+            part: all rows of some ranks of COLLECTIVES, in narrow columns.
+        """
+        number = np.zeros(part.height, dtype=np.int64)
+        for name in STREAM:
+            values = part[name].to_physical().cast(pl.Int64).to_numpy()
+            low = int(values.min(initial=0))
+            number *= int(values.max(initial=0)) - low + 1
+            number += values - low
+        there = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.bool_)
+        there[number] = True
+        dense = (np.cumsum(there) - 1 + self._count).astype(np.int32)
+        self._count += int(there.sum())
+        stream = pl.Series("stream", dense[number], dtype=pl.Int32)
+        calls = part.select(stream, *STREAM, "operation", "iteration", "start_ns")
+        self._per.append(calls.group_by("stream", "operation", "iteration").agg(count=pl.len()))
+        first = pl.col("start_ns").min()
+        self._own.append(calls.group_by("stream").agg(pl.col(STREAM).first(), first=first))
+        return stream
+
+    def labelled(self) -> pl.DataFrame:
+        """stream, rank, place, communicator, label (text, the same on every rank)."""
+        habits = (
+            pl.concat(self._per)
+            .with_columns(pl.col("operation").cast(pl.String))
+            .group_by("stream", "operation")
+            .agg(count=pl.col("count").median().round().cast(pl.Int64))
+            .sort("operation")
+            .group_by("stream", maintain_order=True)
+            .agg(habit=pl.format("{}*{}", "operation", "count").str.join(" "))
+        )
+        named = pl.col("communicator").str.starts_with(f"{NAMED} ")
+        host = pl.col("place") == "host"
+        return (
+            habits.join(pl.concat(self._own), on="stream")
+            .with_columns(
+                pl.col("rank").cast(pl.Int64), pl.col("place", "communicator").cast(pl.String)
+            )
+            .sort("rank", "place", "first", "communicator")
+            .with_columns(nth=pl.int_range(pl.len()).over("rank", "place", "habit"))
+            .select(
+                "stream",
+                *STREAM,
+                label=pl.when(named | host)
+                .then("communicator")
+                .otherwise(pl.format("{} {} {}", "place", "habit", "nth")),
+            )
+        )
+
+
+def communicators(streams: pl.DataFrame, calls: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
     """The communicator that each rank's stream (or kind of host call) stands for.
 
     A stream number is private to a rank. Streams that carry the same operations equally often
@@ -36,14 +96,14 @@ def communicators(collectives: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
     n-th; within the candidates, members of one communicator leave its collectives together.
 
     Args:
-        collectives: COLLECTIVES of the splittable operations, with `stream` as `numbered` gives it.
+        streams: what `Streams.labelled` gives.
+        calls: stream, operation, iteration, ordinal, arrival_ns and end_ns of the splittable
+            operations.
         pipelined: ranks also send to and receive from each other.
 
     Returns:
-        stream, rank, place, communicator (as in COLLECTIVES), label (text, the same on every rank)
-        and group (number, unique per label and set of members).
+        `streams` with group (number, unique per label and set of members).
     """
-    streams = _labelled(collectives)
     labels = streams.filter(pl.col("place") == "device")["label"].n_unique()
     spanning = labels == 1 and not pipelined
     parts = []
@@ -54,7 +114,7 @@ def communicators(collectives: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
         # Something links all ranks of a job: a single communicator must be what does it. Host
         # calls wake up when the scheduler lets them: their ends tell nothing.
         if place == "device" and not spanning and not str(label).startswith(NAMED):
-            told = _groups(collectives, part["stream"])
+            told = _groups(calls, part.select("stream", "rank"))
             group = pl.col("rank").replace_strict(told, return_dtype=pl.Int64)
         parts.append(part.with_columns(group=group))
     if not parts:
@@ -64,85 +124,22 @@ def communicators(collectives: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
     )
 
 
-def numbered(collectives: pl.DataFrame) -> pl.DataFrame:
-    """The rows with `stream`: a number from 0 for each rank, place and communicator.
-
-    Args:
-        collectives: COLLECTIVES in narrow columns.
-    """
-    number = np.zeros(collectives.height, dtype=np.int64)
-    for name in STREAM:
-        values = collectives[name].to_physical().cast(pl.Int64).to_numpy()
-        low = int(values.min(initial=0))
-        number *= int(values.max(initial=0)) - low + 1
-        number += values - low
-    there = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.bool_)
-    there[number] = True
-    dense = (np.cumsum(there) - 1).astype(np.int32)
-    return collectives.with_columns(stream=pl.Series(dense[number], dtype=pl.Int32))
-
-
-def _labelled(collectives: pl.DataFrame) -> pl.DataFrame:
-    """stream, rank, place, communicator, label."""
-    per, first = [], []
-    for part in _portions(collectives):
-        per.append(part.group_by("stream", "operation", "iteration").agg(count=pl.len()))
-        first.append(
-            part.group_by("stream").agg(pl.col(STREAM).first(), first=pl.col("start_ns").min())
-        )
-    habits = (
-        pl.concat(per)
-        .with_columns(pl.col("operation").cast(pl.String))
-        .group_by("stream", "operation")
-        .agg(count=pl.col("count").median().round().cast(pl.Int64))
-        .sort("operation")
-        .group_by("stream", maintain_order=True)
-        .agg(habit=pl.format("{}*{}", "operation", "count").str.join(" "))
-    )
-    named = pl.col("communicator").str.starts_with(f"{NAMED} ")
-    host = pl.col("place") == "host"
-    return (
-        habits.join(pl.concat(first), on="stream")
-        .with_columns(
-            pl.col("rank").cast(pl.Int64), pl.col("place", "communicator").cast(pl.String)
-        )
-        .sort("rank", "place", "first", "communicator")
-        .with_columns(nth=pl.int_range(pl.len()).over("rank", "place", "habit"))
-        .select(
-            "stream",
-            *STREAM,
-            label=pl.when(named | host)
-            .then("communicator")
-            .otherwise(pl.format("{} {} {}", "place", "habit", "nth")),
-        )
-    )
-
-
-def _portions(collectives: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """The rows, those of some streams at a time."""
-    streams = int(collectives["stream"].max() or 0) + 1  # type: ignore[arg-type]
-    edges = np.linspace(0, streams, collectives.height // ROWS_AT_ONCE + 2).astype(int)
-    for low, high in pairwise(edges.tolist()):
-        mine = pl.col("stream").is_between(low, high - 1)
-        yield (
-            collectives.lazy()
-            .filter(mine)
-            .select("stream", *STREAM, "operation", "iteration", "start_ns")
-            .collect()
-        )
-
-
-def _groups(collectives: pl.DataFrame, streams: pl.Series) -> dict[int, int]:
+def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int]:
     """rank → number of its group, by how closely ends agree.
 
     The time between two ends is the same for all members, whatever their clocks say, and drift
     does not matter over so short a time.
+
+    Args:
+        calls: of all streams.
+        streams: stream and rank of the candidates, one of a rank.
     """
     key = ["operation", "iteration", "ordinal"]
-    part = collectives.lazy().filter(pl.col("stream").is_in(streams.implode()))
-    ranks = part.select(pl.col("rank").unique().sort()).collect().to_series().to_list()
+    part = calls.lazy().filter(pl.col("stream").is_in(streams["stream"].implode()))
+    ranks = streams["rank"].sort().to_list()
     common = (
-        _middle(part.select("rank", *key, "end_ns", "arrival_ns"), len(ranks))
+        _middle(part.select("stream", *key, "end_ns", "arrival_ns"), len(ranks))
+        .join(streams, on="stream")
         .with_columns(present=pl.len().over(key))
         .filter(pl.col("present") == len(ranks))
         .sort("rank", "iteration", "operation", "ordinal")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.align.clocks import fit_clock
-from rankscope.align.match import SPLITTABLE
+from rankscope.align.calls import SPLITTABLE
 from rankscope.errors import ReportError
 from rankscope.frames import RunFrames, chosen_rows
 from rankscope.intervals import Times

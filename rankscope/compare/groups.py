@@ -68,7 +68,7 @@ def by_collective(timed: Timed, numbers: Collection[int]) -> pl.DataFrame:
         null where unknown), algorithm_bandwidth and bus_bandwidth (bytes per second of transfer).
     """
     key = ["group", "operation", "ordinal"]
-    chosen = timed.instances.filter(pl.col("iteration").is_in(list(numbers)))
+    chosen = timed.part(numbers)
     last = (
         chosen.unique("instance")
         .drop_nulls("last")

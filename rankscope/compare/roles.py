@@ -93,7 +93,7 @@ def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
 def inferred_roles(
     ranks: list[int],
     hosts: dict[int, str | None],
-    instances: pl.DataFrame,
+    reducing: pl.DataFrame,
     communicators: pl.DataFrame,
     activities: Callable[[list[int]], pl.DataFrame],
 ) -> Roles:
@@ -104,15 +104,12 @@ def inferred_roles(
     Args:
         ranks: all ranks.
         hosts: rank → host.
-        instances: the matched collectives.
+        reducing: `Matched.reducing`.
         communicators: `Matched.groups`.
         activities: gives ACTIVITIES of some ranks.
     """
-    together = instances.lazy().filter("gradient").select(pl.col("group", "rank").cast(pl.Int64))
-    reducing = (
-        together.unique().collect().join(communicators.select("group", "members"), on="group")
-    )
-    widest = reducing.sort("members", "group", descending=[True, False]).unique(
+    sized = reducing.join(communicators.select("group", "members"), on="group")
+    widest = sized.sort("members", "group", descending=[True, False]).unique(
         "rank", keep="first", maintain_order=True
     )
     groups = [sorted(members) for members in widest.group_by("group").agg("rank")["rank"].to_list()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,12 +106,6 @@ def select(
             "no iteration is complete on every rank: the reports share no step",
             hint="do the reports belong to one run, and do their captures overlap?",
         )
-    chosen = _in_range(common, iter_range)
-    if not chosen:
-        raise UsageError(
-            f"--iter-range {_shown(iter_range)} selects nothing",
-            hint=f"iterations {common[0]} to {common[-1]} are complete on every rank",
-        )
     warmup, settled = _warmup(common, lengths)
     if not settled:
         problems.append(
@@ -120,6 +115,34 @@ def select(
                 "iteration 0 is left out as warm-up",
             )
         )
+    return within(common, warmup, tuple(problems), iter_range, include_warmup)
+
+
+def within(
+    common: list[int],
+    warmup: Collection[int],
+    problems: tuple[Problem, ...],
+    iter_range: slice | None,
+    include_warmup: bool,
+) -> Selection:
+    """Of the iterations that are complete on every rank those that are asked for.
+
+    Args:
+        common: all of them, ascending.
+        warmup: which of them are warm-up.
+        problems: what is to be known of them.
+        iter_range: as in `select`.
+        include_warmup: as in `select`.
+
+    Raises:
+        UsageError: nothing is left.
+    """
+    chosen = _in_range(common, iter_range)
+    if not chosen:
+        raise UsageError(
+            f"--iter-range {_shown(iter_range)} selects nothing",
+            hint=f"iterations {common[0]} to {common[-1]} are complete on every rank",
+        )
     kept = chosen if include_warmup else [number for number in chosen if number not in warmup]
     if not kept:
         raise UsageError(
@@ -127,7 +150,7 @@ def select(
             hint="widen --iter-range, or add --include-warmup",
         )
     left_out = () if include_warmup else tuple(number for number in warmup if number in chosen)
-    return Selection(tuple(kept), left_out, tuple(problems))
+    return Selection(tuple(kept), left_out, problems)
 
 
 def common_iterations(iterations: pl.DataFrame) -> list[int]:

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.align.clocks import ROBUST
-from rankscope.align.match import Matched, slices
+from rankscope.align.match import Matched, joined
 from rankscope.align.peers import OPERATION
 from rankscope.frames import ROWS_AT_ONCE
 from rankscope.intervals import Times, length_before, union
@@ -18,11 +18,8 @@ from rankscope.intervals import Times, length_before, union
 NOBODY = -1
 """In place of the rank that came last, where none clearly did."""
 
-USED = ["rank", "iteration", "place", "arrival_ns", "end_ns", "wait", "transfer", "last"]
-"""What of the instances it takes to sum waits."""
-
 Exposed = Callable[[list[int]], pl.DataFrame]
-"""EXPOSED of some ranks on one clock, in the iterations that are asked for."""
+"""EXPOSED of some ranks on one clock."""
 
 
 GROUPS = pl.Schema(
@@ -43,9 +40,9 @@ GROUPS = pl.Schema(
 class Timed:
     """Matched instances with how long each rank waited.
 
-    `instances`: those of `Matched` with wait, transfer (of the split that is shown for the group)
-    and last (the rank that came last; null where the two last came closer than the split's
-    error).
+    `rows`: those of `Matched` with wait. `shared`: that of `Matched` with transfer (of the split
+    that is shown for the group) and last (the rank that came last; null where the two last came
+    closer than the split's error). `streams`: that of `Matched`.
 
     `groups`: group, label, members, ends_error_ns (how far the ends of its members scatter, which
     is the error of waits by duration), clock_error_ns (the largest residual of its members, that
@@ -53,8 +50,19 @@ class Timed:
     (`duration` or `arrival`, whichever errs less).
     """
 
-    instances: pl.DataFrame
+    rows: pl.DataFrame
+    shared: pl.DataFrame
+    streams: pl.DataFrame
     groups: pl.DataFrame
+
+    @property
+    def instances(self) -> pl.DataFrame:
+        """Every call with all that is known of it; `part` gives some."""
+        return joined(self.rows, self.shared, self.streams)
+
+    def part(self, iterations: Collection[int]) -> pl.DataFrame:
+        """`instances` of some iterations."""
+        return joined(self.rows, self.shared, self.streams, iterations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +70,9 @@ class Waits:
     """The split of communication into waiting and transfer.
 
     `by_iteration`: rank, iteration, wait_ns (exposed waiting), collective_wait_ns,
-    collective_transfer_ns.
+    collective_transfer_ns, of all iterations.
 
-    `by_rank`: rank, last_arriver_share (of its collectives), cost_ns (the others' exposed waiting
+    `by_rank`, of those that are asked for: rank, last_arriver_share (of its collectives), cost_ns (the others' exposed waiting
     for it), gain_ns (of that, what its mending alone would have saved: in each iteration the
     waiting of the rank that waited least, for that one comes last then).
     """
@@ -83,52 +91,64 @@ def shown_error(groups: pl.DataFrame) -> int | None:
     return largest if isinstance(largest, int) else None
 
 
-def timed(matched: Matched, utc_starts: dict[int, int | None]) -> Timed:
+def timed(
+    matched: Matched, utc_starts: dict[int, int | None], known: pl.DataFrame | None = None
+) -> Timed:
     """The instances with the split that errs less.
 
     With a the arrival, e the end and D = e - a: by duration a rank waits D less the shortest D
     of the instance, which is the transfer; by arrival, on aligned clocks, it waits until the
     last a, and the transfer lasts from there to the last e.
+
+    Args:
+        matched: the instances.
+        utc_starts: rank → UTC of its report's time 0.
+        known: `Timed.groups` of all iterations, where these are some of them.
     """
-    rows = matched.instances
-    wait = np.empty(rows.height, dtype=np.int64)
-    transfer = np.empty(rows.height, dtype=np.int64)
-    last = np.empty(rows.height, dtype=np.int32)
-    told = {group: (label, size) for group, label, size in matched.groups.iter_rows()}
+    wait = np.empty(matched.rows.height, dtype=np.int64)
+    transfer = np.empty(matched.shared.height, dtype=np.int64)
+    last = np.empty(matched.shared.height, dtype=np.int32)
+    labels = dict(matched.groups.select("group", "label").iter_rows())
+    told = {} if known is None else {each[0]: each for each in known.iter_rows()}
     groups = []
-    for group, where in slices(rows["group"].to_numpy()):
-        label, members = told[group]
-        ranks = rows["rank"][where].head(members).to_numpy()
-        both = rows[where].select("rank", "arrival_ns", "end_ns")
-        lasting, ends_error, clock_error = _ends(matched, both, ranks, utc_starts)
+    for group, members, where, rows in matched.blocks():
+        both = matched.rows[rows].select("rank", "arrival_ns", "end_ns")
+        ranks = both["rank"].head(members).to_numpy()
         waits, shortest = by_duration(both, members)
-        arrival = clock_error is not None and ends_error is not None and clock_error < ends_error
-        apart = None
-        if clock_error is not None:
+        if group in told:
+            *_, ends_error, clock_error, apart, shown = told[group]
+        else:
+            ends_error, clock_error = _errors(matched, both, ranks, utc_starts)
+            sure = clock_error is not None and ends_error is not None and clock_error < ends_error
+            shown, apart = "arrival" if sure else "duration", None
+        if shown == "arrival" or (clock_error is not None and group not in told):
             late = by_arrival(matched, both, members, utc_starts)
-            apart = round(float(np.median(np.abs(waits - late))))
-            waits = late if arrival else waits
-        wait[where] = waits.ravel()
-        transfer[where] = np.repeat(lasting if arrival else shortest, members)
-        error = (clock_error if arrival else ends_error) or 0
+            if group not in told:
+                apart = round(float(np.median(np.abs(waits - late))))
+            waits = late if shown == "arrival" else waits
+            del late
+        wait[rows] = waits.ravel()
+        transfer[where] = (
+            _lasting(matched, both, members, utc_starts) if shown == "arrival" else shortest
+        )
+        error = (clock_error if shown == "arrival" else ends_error) or 0
         # who is late to a transfer of a pipeline may be so for having waited for the stage before
-        chained = str(rows["operation"][where.start]) == OPERATION
-        last[where] = NOBODY if chained else np.repeat(_last(waits, ranks, error), members)
-        shown = "arrival" if arrival else "duration"
-        groups.append((group, label, members, ends_error, clock_error, apart, shown))
+        chained = str(matched.shared["operation"][where.start]) == OPERATION
+        last[where] = NOBODY if chained else _last(waits, ranks, error)
+        groups.append((group, labels[group], members, ends_error, clock_error, apart, shown))
     names = pl.Series(last, dtype=pl.Int32)
     return Timed(
-        rows.with_columns(
-            wait=pl.Series(wait, dtype=pl.Int64),
-            transfer=pl.Series(transfer, dtype=pl.Int64),
-            last=names.set(names == NOBODY, None),
+        matched.rows.with_columns(wait=pl.Series(wait, dtype=pl.Int64)),
+        matched.shared.with_columns(
+            transfer=pl.Series(transfer, dtype=pl.Int64), last=names.set(names == NOBODY, None)
         ),
+        matched.streams,
         pl.DataFrame(groups, schema=GROUPS, orient="row"),
     )
 
 
 def split(
-    timed: pl.DataFrame,
+    timed: Timed,
     exposed: Exposed,
     places: tuple[str, ...],
     numbers: Collection[int] | None = None,
@@ -139,20 +159,27 @@ def split(
     at first.
 
     Args:
-        timed: `Timed.instances`.
+        timed: the instances.
         exposed: gives the exposed communication, on one clock.
         places: instances whose waits can expose communication on that clock.
-        numbers: the iterations that count; None: all.
+        numbers: the iterations that `by_rank` is about; None: all.
     """
-    if numbers is not None:
-        timed = timed.lazy().filter(pl.col("iteration").is_in(list(numbers))).select(USED).collect()
+    here = timed.streams.filter(pl.col("place").is_in(places))["group"].unique()
+    shared = timed.shared.select(
+        "iteration",
+        "transfer",
+        pl.col("last").cast(pl.Int64),
+        exposing=pl.col("group").cast(pl.Int64).is_in(here.implode()),
+        chosen=pl.lit(True) if numbers is None else pl.col("iteration").is_in(list(numbers)),
+    )
+    ranks = timed.rows["rank"]
     parts = []
-    for ranks in portions(timed["rank"].unique(), timed["rank"]):
-        mine = pl.col("rank").is_between(ranks[0], ranks[-1])
-        here = timed.lazy().filter(mine).select(USED).collect()
-        parts.append(_portion(here, exposed(ranks), places))
-    if not parts:
-        parts = [_portion(timed.select(USED), exposed([]), places)]
+    for some in portions(ranks.unique(), ranks) or [[]]:
+        mine = pl.col("rank").is_between(some[0], some[-1]) if some else pl.lit(False)
+        rows = timed.rows.lazy().filter(mine).drop("gradient").collect()
+        told = shared[rows["instance"]]
+        each = rows.with_columns(pl.col("rank").cast(pl.Int64), *told.get_columns())
+        parts.append(_portion(each, exposed(some), numbers))
     sums, shares, costs = (pl.concat(each) for each in zip(*parts, strict=True))
     return Waits(
         by_iteration=sums,
@@ -177,19 +204,22 @@ def portions(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
 
 
 def _portion(
-    timed: pl.DataFrame, exposed: pl.DataFrame, places: tuple[str, ...]
+    each: pl.DataFrame, exposed: pl.DataFrame, numbers: Collection[int] | None
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Of some ranks `Waits.by_iteration`, their shares, and what they waited for whom."""
-    timed = timed.with_columns(pl.col("rank", "iteration", "last").cast(pl.Int64))
-    exposed = exposed.select(pl.col("rank").cast(pl.Int64), "start_ns", "end_ns")
-    sums = timed.group_by("rank", "iteration").agg(
+    exposed = exposed.select(pl.col("rank", "iteration").cast(pl.Int64), "start_ns", "end_ns")
+    sums = each.group_by("rank", "iteration").agg(
         collective_wait_ns=pl.col("wait").sum(), collective_transfer_ns=pl.col("transfer").sum()
     )
-    shares = timed.group_by("rank").agg(
+    chosen = each if numbers is None else each.filter("chosen")
+    shares = chosen.group_by("rank").agg(
         last_arriver_share=(pl.col("last") == pl.col("rank")).fill_null(False).mean()
     )
-    waiting = _exposed_waits(timed.filter(pl.col("place").is_in(places)), exposed)
-    by_iteration = waiting.group_by("rank", "iteration").agg(wait_ns=pl.col("exposed_wait").sum())
+    waiting = every = _exposed_waits(each.filter("exposing"), exposed)
+    if numbers is not None:  # what overlaps with other iterations' counts here
+        exposed = exposed.filter(pl.col("iteration").is_in(list(numbers)))
+        waiting = _exposed_waits(chosen.filter("exposing"), exposed)
+    by_iteration = every.group_by("rank", "iteration").agg(wait_ns=pl.col("exposed_wait").sum())
     others = (
         waiting.filter(pl.col("last").is_not_null() & (pl.col("last") != pl.col("rank")))
         .group_by("last", "iteration", "rank")
@@ -200,25 +230,28 @@ def _portion(
     return sums.join(by_iteration, on=["rank", "iteration"], how="left"), shares, others
 
 
-def _ends(
+def _errors(
     matched: Matched,
     rows: pl.DataFrame,
     ranks: NDArray[np.int32],
     utc_starts: dict[int, int | None],
-) -> tuple[Times, int | None, int | None]:
-    """Of a group's instances, from the last arrival to the last end; and both splits' errors.
-
-    The errors are None where a member's clock is not tied to the others'.
-    """
+) -> tuple[int | None, int | None]:
+    """The errors of both splits; None where a member's clock is not tied to the others'."""
     spreads = [matched.clocks[rank].spread_ns for rank in ranks if rank in matched.clocks]
-    ended = _moments(matched, rows, "end_ns", len(ranks), utc_starts)
-    arrived = _moments(matched, rows, "arrival_ns", len(ranks), utc_starts)
-    lasting = np.maximum(ended.max(axis=1) - arrived.max(axis=1), 0)
     if len(spreads) < len(ranks):
-        return lasting, None, None
-    del arrived
+        return None, None
+    ended = _moments(matched, rows, "end_ns", len(ranks), utc_starts)
     scatter = np.abs(ended - np.median(ended, axis=1, keepdims=True))
-    return lasting, round(ROBUST * float(np.median(scatter))), max(spreads)
+    return round(ROBUST * float(np.median(scatter))), max(spreads)
+
+
+def _lasting(
+    matched: Matched, rows: pl.DataFrame, members: int, utc_starts: dict[int, int | None]
+) -> Times:
+    """From the last arrival to the last end of each instance."""
+    ended = _moments(matched, rows, "end_ns", members, utc_starts).max(axis=1)
+    arrived = _moments(matched, rows, "arrival_ns", members, utc_starts).max(axis=1)
+    return np.asarray(np.maximum(ended - arrived, 0), dtype=np.int64)
 
 
 def _moments(
@@ -259,7 +292,9 @@ def _exposed_waits(each: pl.DataFrame, exposed: pl.DataFrame) -> pl.DataFrame:
     """rank, iteration, last, exposed_wait: exposed communication that no earlier wait claims."""
     axis = _Axis(each, exposed)
     begin = axis.shift(each, "arrival_ns")
-    order = np.lexsort((each["end_ns"].to_numpy(), begin))
+    order = np.argsort(begin)
+    if (np.diff(begin[order]) == 0).any():  # of those that begin together the first to end
+        order = np.lexsort((each["end_ns"].to_numpy(), begin))
     begin = begin[order]
     end = begin + each["wait"].to_numpy()[order]
     fresh = begin.copy()

@@ -50,7 +50,7 @@ def lateness(analysis: Analysis) -> pl.DataFrame:
         UsageError: no collective has counterparts on other ranks.
     """
     numbers = analysis.selection.numbers
-    frame = analysis.timed.instances.filter(pl.col("iteration").is_in(numbers)).select(
+    frame = analysis.chosen_timed.part(numbers).select(
         pl.col("rank", "iteration", "instance").cast(pl.Int64),
         late_ns=pl.col("wait").max().over("instance") - pl.col("wait"),
     )

@@ -1,0 +1,130 @@
+"""All calls of a run's collectives, gathered some ranks at a time, and sorted into instances."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.align.communicators import Streams
+from rankscope.align.peers import OPERATION, pair_peers
+from rankscope.frames import narrowed
+from rankscope.schema import COLLECTIVES, empty
+
+SPLITTABLE = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+"""Operations that nobody leaves before all have arrived."""
+
+INSTANCE = ["group", "operation", "iteration", "ordinal"]
+"""What the calls of an instance share."""
+
+OWN = ["rank", "gradient", "arrival_ns", "end_ns", "bytes"]
+"""What each of them has of its own."""
+
+KEPT = [name for name in (*INSTANCE, *OWN) if name not in ("group", "rank")]
+
+
+class Calls:
+    """Takes in COLLECTIVES of some ranks at a time, and keeps what matching needs of them."""
+
+    def __init__(self, links: list[tuple[int, int]]) -> None:
+        """`links`: pairs of ranks that send to each other."""
+        self._links = links
+        self._streams = Streams()
+        self._parts: list[pl.DataFrame] = []
+        self._sent: list[pl.DataFrame] = []
+        self._counts: list[pl.DataFrame] = []
+        self._unrooted = self._split = 0
+
+    def add(self, part: pl.DataFrame) -> None:
+        """Take in all rows of some ranks."""
+        operation = part["operation"]
+        split = operation.is_in(SPLITTABLE)
+        self._split += int(split.sum())
+        self._unrooted += int((~operation.is_in(["rooted"])).sum())
+        sent = part.filter(operation.is_in([OPERATION]))
+        self._counts.append(sent.group_by("iteration").agg(calls=pl.len()))
+        if self._links:
+            self._sent.append(sent)
+        rows = narrowed(part if split.all() else part.filter(split))
+        kept = rows.select(self._streams.numbered(rows), *KEPT)
+        unknown = kept["bytes"].null_count() == kept.height
+        self._parts.append(kept.drop("bytes") if unknown else kept)
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether ranks also send to and receive from each other."""
+        return self._split < self._unrooted
+
+    def peers(self) -> pl.DataFrame | None:
+        """What `pair_peers` gives; None where nothing was paired."""
+        paired = pair_peers(pl.concat(self._sent), self._links) if self._sent else None
+        return None if paired is None or paired.is_empty() else paired
+
+    def sent(self) -> pl.DataFrame:
+        """iteration, calls: how many of transfers between two ranks."""
+        return pl.concat(self._counts).group_by("iteration").agg(pl.col("calls").sum())
+
+    def streams(self) -> pl.DataFrame:
+        """The streams with their labels."""
+        return self._streams.labelled()
+
+    def taken(self) -> pl.DataFrame:
+        """stream and `KEPT` of all calls that can be split, `bytes` where some are known.
+
+        They are handed over: there is no room for two of them.
+        """
+        parts, self._parts = self._parts, []
+        return pl.concat(parts, how="diagonal")
+
+
+def together(
+    columns: dict[str, pl.Series],
+) -> tuple[pl.DataFrame, pl.DataFrame, NDArray[np.int64]]:
+    """The calls in the order of INSTANCE, then rank; the instances; how many calls each has.
+
+    By one number that counts through them.
+
+    Args:
+        columns: INSTANCE and OWN; emptied, so that each goes when its rows are sorted.
+
+    Returns:
+        OWN of the calls, INSTANCE of the instances, and sizes.
+    """
+    number = np.zeros(len(columns["rank"]), dtype=np.int64)
+    for name in (*INSTANCE, "rank"):
+        values = _counted(columns[name])
+        low = int(values.min(initial=0)) if len(values) else 0
+        span = int(values.max(initial=0)) - low + 1
+        number *= span
+        number += values
+        number -= low
+        del values
+    order = None
+    if (np.diff(number) < 0).any():
+        order = pl.Series(number).arg_sort()
+        number = number[order.to_numpy()]
+    number //= span
+    starts = np.flatnonzero(np.diff(number, prepend=number[:1] - 1))
+    size = np.diff(starts, append=len(number))
+    del number
+    first = pl.Series(starts) if order is None else order.gather(starts)
+    shared = pl.DataFrame([columns.pop(name).gather(first) for name in INSTANCE])
+    rows = []
+    for name in OWN:
+        if name in columns:
+            column = columns.pop(name)
+            rows.append(column if order is None else column.rechunk().gather(order))
+    return pl.DataFrame(rows), shared, size
+
+
+def _counted(values: pl.Series) -> NDArray[np.int64]:
+    """Numbers in the order of the values."""
+    if isinstance(values.dtype, pl.Categorical):
+        names = values.unique().cast(pl.String).sort()
+        there = pl.DataFrame({"name": names}).with_columns(
+            code=pl.col("name").cast(values.dtype).to_physical().cast(pl.Int64)
+        )
+        table = np.zeros(int(there["code"].max() or 0) + 1, dtype=np.int64)  # type: ignore[arg-type]
+        table[there["code"].to_numpy()] = np.arange(there.height)
+        return np.asarray(table[values.to_physical().to_numpy()])
+    return values.to_numpy()
