@@ -7,10 +7,10 @@ Where exposed communication ended with a collective, the rank is held up until t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -56,21 +56,19 @@ class Replay:
     ) -> None:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
-        borders = windows.select("rank", "begin", "end").partition_by("rank", as_dict=True)
+        borders = _by_rank(windows, ("begin", "end"))
         seen: list[pl.DataFrame] = []
         laid: list[_Laid] = []
         calls = _Calls()
         for portion, rows, held in parts:
-            here = rows.sort("rank", "ended", "arrived")
-            calls.add(here)
-            mine = here.partition_by("rank", as_dict=True)
-            blocks = held.partition_by("rank", as_dict=True)
+            mine = _by_rank(rows, ("instance", "group", "arrived", "ended", "end_ns"))
+            blocks = _by_rank(held, ("began", "stopped", "end_ns"))
             for rank in portion:
-                freed, row = _freed(
-                    mine.get((rank,), here.clear()), blocks.get((rank,), held.clear())
-                )
-                laid.append(_lay(mine.get((rank,), here.clear()), freed, row))
-                seen.append(_own(borders[(rank,)], freed))
+                here = _Own(*mine(rank)).in_order()
+                freed = _freed(here.end_ns, *blocks(rank))
+                calls.add(here)
+                laid.append(_lay(here.arrived, freed))
+                seen.append(_seen(*borders(rank), freed))
         self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
         self._work = [each.work for each in laid]
         self._block_work = [each.block_work for each in laid]
@@ -104,14 +102,16 @@ class Replay:
         self._delay_of_row = _joined(delay_of_row)[self._order]
         self._block_of_row = _joined(block_of_row)[self._order]
         instance = instance[self._order]
-        edges = np.concatenate(([0], np.cumsum(np.bincount(level)))) if len(level) else [0]
+        edges = np.concatenate(([0], np.cumsum(np.bincount(level)))) if len(level) else np.zeros(1)
+        edges = edges.astype(np.int64)
+        first = np.flatnonzero(np.append(-1, instance[:-1]) != instance)  # rows of instances
+        steps = np.searchsorted(first, edges)
         # what an instance takes once its last member and its predecessor are there
         through = np.full(self._groups, np.iinfo(np.int64).min)
         self._steps = []
-        for low, high in pairwise(edges):
-            part = instance[low:high]
-            starts = np.flatnonzero(np.diff(part, prepend=-1))
-            which = part[starts]
+        for (low, high), (here, until) in zip(pairwise(edges), pairwise(steps), strict=True):
+            which = instance[first[here:until]]
+            starts = first[here:until] - low
             groups = group[which]
             ready = np.maximum(last[which], through[groups])
             service = np.maximum(done[which] - ready, 0).astype(np.float64)
@@ -166,44 +166,75 @@ class Replay:
             index = int(np.searchsorted(self._ranks, rank))
             own = np.array(rest[:2], dtype=np.float64)
             at = self._first[index] + np.array(rest[2:], dtype=np.int64)
-            was, becomes = mapping[index]
-            first, last = own + np.interp(own, was, becomes - was) + delay[at]
+            first, last = _moved(own, mapping[index]) + delay[at]
             total += last - first
         return total / max(spans.height, 1)
 
-    def _mapping(self, target: Target | None) -> list[tuple[Floats, Floats]]:
-        """Per rank, the work done by each border between phases, as it was and as it would be."""
-        frame = self._windows
-        wanted = pl.lit(target is not None)
-        if target is not None and target.ranks is not None:
+    def _mapping(self, target: Target | None) -> list[tuple[Floats, Floats] | None]:
+        """Per rank, the work done by each border between phases, as it was and as it would be.
+
+        None where nothing of it changes.
+        """
+        if target is None:
+            return [None] * len(self._ranks)
+        wanted = pl.lit(True)
+        if target.ranks is not None:
             wanted &= pl.col("rank").is_in(list(target.ranks))
-        if target is not None and target.iterations is not None:
+        if target.iterations is not None:
             wanted &= pl.col("iteration").is_in(list(target.iterations))
         excess = "excess_ns"
-        if target is not None and target.role is not None:
+        if target.role is not None:
             wanted &= pl.col("role") == target.role
             excess = "role_excess_ns"
-        phases = ORDER if target is None or target.phases is None else target.phases
-        frame = frame.with_columns(
+        phases = ORDER if target.phases is None else target.phases
+        saved = self._windows.select(
             pl.when(wanted & pl.lit(phase in phases))
             .then(pl.col(f"{phase}_{excess}").fill_null(0))
             .otherwise(0)
-            .alias(f"{phase}_saved")
+            .alias(phase)
             for phase in ORDER
-        )
-        mapping = []
-        parts = dict(frame.partition_by("rank", as_dict=True).items())
-        for rank in self._ranks:
-            mine = parts[(rank,)]
-            start = mine["own_begin"].to_numpy().astype(np.float64)
-            lengths = mine.select(f"{phase}_ns" for phase in ORDER).fill_null(0).to_numpy()
-            saved = mine.select(f"{phase}_saved" for phase in ORDER).to_numpy()
-            borders = np.hstack((start[:, None], start[:, None] + np.cumsum(lengths, axis=1)))
-            cuts = np.hstack((np.zeros((len(mine), 1)), np.cumsum(saved, axis=1)))
+        ).to_numpy()
+        lengths = self._windows.select(f"{phase}_ns" for phase in ORDER).fill_null(0).to_numpy()
+        begin = self._windows["own_begin"].to_numpy().astype(np.float64)
+        edges = np.append(self._windows["rank"].search_sorted(self._ranks).to_numpy(), len(begin))
+        mapping: list[tuple[Floats, Floats] | None] = []
+        for low, high in pairwise(edges):
+            if not saved[low:high].any():
+                mapping.append(None)
+                continue
+            start = begin[low:high, None]
+            borders = np.hstack((start, start + np.cumsum(lengths[low:high], axis=1)))
+            cuts = np.hstack((np.zeros((high - low, 1)), np.cumsum(saved[low:high], axis=1)))
             earlier = np.concatenate(([0], np.cumsum(cuts[:, -1])[:-1]))
             was = np.maximum.accumulate(borders.ravel())
             mapping.append((was, was - (cuts + earlier[:, None]).ravel()))
         return mapping
+
+
+class _Own(NamedTuple):
+    """The calls of one rank, as columns of `parts`."""
+
+    instance: Small
+    group: Small
+    arrived: Numbers
+    ended: Numbers
+    end_ns: Numbers
+
+    def in_order(self) -> _Own:
+        """By their ends, those that end together by their arrivals."""
+        order = np.argsort(self.ended)
+        ended = self.ended[order]
+        if (ended[1:] == ended[:-1]).any():
+            order = np.lexsort((self.arrived, self.ended))
+        return _Own(*(each[order] for each in self))
+
+
+class _Freed(NamedTuple):
+    """What held a rank up, in time order, and the call that freed it: the last of that end."""
+
+    began: Numbers
+    stopped: Numbers
+    row: Numbers
 
 
 class _Laid(NamedTuple):
@@ -222,19 +253,19 @@ class _Calls:
         self._instance: list[Small] = []
         self._group = self._last = self._done = np.zeros(0, dtype=np.int64)
 
-    def add(self, rows: pl.DataFrame) -> None:
-        """Take in the calls of more ranks."""
-        instance = rows["instance"].to_numpy()
-        more = int(instance.max(initial=-1)) + 1 - len(self._last)
+    def add(self, calls: _Own) -> None:
+        """Take in the calls of one more rank."""
+        more = int(calls.instance.max(initial=-1)) + 1 - len(self._last)
         if more > 0:
+            more = max(more, len(self._last))  # seldom, for what is there is copied
             limits = np.iinfo(np.int64)
             self._group = np.pad(self._group, (0, more), constant_values=-1)
             self._last = np.pad(self._last, (0, more), constant_values=limits.min)
             self._done = np.pad(self._done, (0, more), constant_values=limits.max)
-        self._group[instance] = rows["group"].to_numpy()
-        np.maximum.at(self._last, instance, rows["arrived"].to_numpy())
-        np.minimum.at(self._done, instance, rows["ended"].to_numpy())
-        self._instance.append(instance.astype(np.int32))
+        self._group[calls.instance] = calls.group
+        np.maximum.at(self._last, calls.instance, calls.arrived)
+        np.minimum.at(self._done, calls.instance, calls.ended)
+        self._instance.append(calls.instance)
 
     def dense(self) -> tuple[Small, Numbers, Numbers, Numbers]:
         """instance of each call; group, last and done of each instance; numbered from 0."""
@@ -245,41 +276,62 @@ class _Calls:
         return instance, groups, self._last[there], self._done[there]
 
 
-def _freed(rows: pl.DataFrame, exposed: pl.DataFrame) -> tuple[pl.DataFrame, Numbers]:
-    """What held a rank up, in time order, and the row that freed it: the last call of that end."""
-    ends, stops = rows["end_ns"].to_numpy(), exposed["end_ns"].to_numpy()
+def _by_rank(
+    frame: pl.DataFrame, columns: tuple[str, ...]
+) -> Callable[[int], list[NDArray[Any]]]:
+    """Gives the columns of a rank's rows, in the order in which they are."""
+    ranks = frame["rank"].to_numpy()
+    arrays = [frame[name].to_numpy() for name in columns]
+    if (np.diff(ranks) < 0).any():
+        order = np.argsort(ranks, kind="stable")
+        ranks, arrays = ranks[order], [each[order] for each in arrays]
+
+    def of(rank: int) -> list[NDArray[Any]]:
+        low, high = np.searchsorted(ranks, (rank, rank + 1))
+        return [each[low:high] for each in arrays]
+
+    return of
+
+
+def _freed(ends: Numbers, began: Numbers, stopped: Numbers, stops: Numbers) -> _Freed:
+    """Which stretches of exposed communication ended with a call.
+
+    Args:
+        ends: of the rank's calls, on its own axis.
+        began: aligned starts of the stretches.
+        stopped: their aligned ends.
+        stops: their ends on its own axis.
+    """
     order = np.argsort(ends, kind="stable")
     at = np.searchsorted(ends[order], stops, side="right") - 1
     found = at >= 0
     found[found] = ends[order][at[found]] == stops[found]
-    freed = exposed.filter(pl.Series(found, dtype=pl.Boolean)).with_columns(
-        row=pl.Series(order[at[found]], dtype=pl.Int64)
-    )
-    freed = freed.sort("began")
-    return freed.select("began", "stopped"), freed["row"].to_numpy()
+    freed = _Freed(began[found], stopped[found], order[at[found]])
+    by_start = np.argsort(freed.began, kind="stable")
+    return _Freed(*(each[by_start] for each in freed))
 
 
-def _own(borders: pl.DataFrame, freed: pl.DataFrame) -> pl.DataFrame:
+def _seen(begin: Numbers, end: Numbers, freed: _Freed) -> pl.DataFrame:
     """Of a rank's windows, the own work done by each border, and how many stretches are over."""
-    low, high = freed["began"].to_numpy(), freed["stopped"].to_numpy()
-    never = np.iinfo(np.int64).min
-    moments = {name: borders[name].fill_null(never).to_numpy() for name in ("begin", "end")}
+    moments = {"begin": begin, "end": end}
     return pl.DataFrame(
-        {f"own_{name}": each - length_before(low, high, each) for name, each in moments.items()}
+        {
+            f"own_{name}": each - length_before(freed.began, freed.stopped, each)
+            for name, each in moments.items()
+        }
         | {
-            f"over_{name}": np.searchsorted(high, each, side="right")
+            f"over_{name}": np.searchsorted(freed.stopped, each, side="right")
             for name, each in moments.items()
         },
         schema_overrides=dict.fromkeys(("over_begin", "over_end"), pl.Int64),
     )
 
 
-def _lay(rows: pl.DataFrame, freed: pl.DataFrame, row: Numbers) -> _Laid:
+def _lay(arrived: Numbers, freed: _Freed) -> _Laid:
     """One rank's calls, by their end, and what held it up."""
-    low, high = freed["began"].to_numpy(), freed["stopped"].to_numpy()
-    arrived = rows["arrived"].to_numpy()
-    block = np.full(rows.height, -1, dtype=np.int32)
-    block[row] = np.arange(freed.height)
+    low, high = freed.began, freed.stopped
+    block = np.full(len(arrived), -1, dtype=np.int32)
+    block[freed.row] = np.arange(len(low))
     return _Laid(
         block_work=(low - length_before(low, high, low)).astype(np.float64),
         work=(arrived - length_before(low, high, arrived)).astype(np.float64),
@@ -292,13 +344,18 @@ def _joined(parts: list[Small]) -> Small:
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
 
 
-def _mapped(work: list[Floats], mapping: list[tuple[Floats, Floats]]) -> Floats:
+def _mapped(work: list[Floats], mapping: list[tuple[Floats, Floats] | None]) -> Floats:
     """The ranks' work done by each moment, as it would be, one after the other."""
-    parts = [
-        mine + np.interp(mine, was, becomes - was)
-        for mine, (was, becomes) in zip(work, mapping, strict=True)
-    ]
+    parts = [_moved(mine, how) for mine, how in zip(work, mapping, strict=True)]
     return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _moved(work: Floats, how: tuple[Floats, Floats] | None) -> Floats:
+    """One rank's work done by each moment, as it would be."""
+    if how is None:
+        return work
+    was, becomes = how
+    return work + np.interp(work, was, becomes - was)
 
 
 def _levels(instance: Small, lengths: list[int], count: int) -> Small:

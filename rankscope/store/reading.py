@@ -49,7 +49,11 @@ def read_table(
     for batch in relation.to_arrow_reader(BATCH):
         fresh.append(narrowed(pl.DataFrame(batch)))
         if len(fresh) == TOGETHER:
-            # copied, for otherwise a column keeps all those alive that it came with
-            parts.append(pl.concat(fresh, rechunk=True))
+            parts.append(_copied(fresh))
             fresh.clear()
-    return pl.concat([*parts, *fresh])
+    return pl.concat([*parts, *([_copied(fresh)] if fresh else [])])
+
+
+def _copied(batches: list[pl.DataFrame]) -> pl.DataFrame:
+    """The batches as one: else a column keeps all those alive that it came with."""
+    return pl.concat(batches, rechunk=True)
