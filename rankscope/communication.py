@@ -8,7 +8,7 @@ from functools import cached_property
 
 import polars as pl
 
-from rankscope.align.clocks import Clocks, with_hosts
+from rankscope.align.clocks import Aligner, Clocks, with_hosts
 from rankscope.align.match import Known, Matched, match
 from rankscope.align.peers import OPERATION
 from rankscope.compare.replay import Replay
@@ -109,11 +109,9 @@ class Communication:
         if not self.aligned or rows.is_empty() or not self._understood(shared):
             return None
         solved = self.matched.solved
-
-        def aligned(column: str) -> pl.Expr:
-            return solved.aligned(column, self._utc_starts)
-
-        windows = windows_of(measures, wide, aligned)
+        windows = windows_of(
+            measures, wide, lambda column: solved.aligned(column, self._utc_starts)
+        )
         parts = portions(windows["rank"], rows["rank"])
         group = shared["group"]
         calls = [rows.select("rank", "instance", "arrival_ns", "end_ns")]
@@ -125,27 +123,15 @@ class Communication:
 
         def stretches() -> Iterator[tuple[list[int], pl.DataFrame, pl.DataFrame]]:
             for ranks in parts:
-                some = calls[0].lazy().filter(pl.col("rank").is_between(ranks[0], ranks[-1]))
-                rows = some.select(
-                    pl.col("rank").cast(pl.Int64),
-                    "instance",
-                    "end_ns",
-                    arrived=aligned("arrival_ns"),
-                    ended=aligned("end_ns"),
-                ).collect()
-                exposed = self._exposed(clock, ranks).select(
-                    pl.col("rank").cast(pl.Int64),
-                    "end_ns",
-                    began=aligned("start_ns"),
-                    stopped=aligned("end_ns"),
-                )
+                mine = pl.col("rank").is_in(ranks)
+                rows = calls[0].lazy().filter(mine).collect()
+                exposed = self._exposed(clock, ranks)
                 if numbers is not None:
                     exposed = exposed.filter(pl.col("iteration").is_in(numbers))
-                rows = rows.with_columns(group=group.gather(rows["instance"]))
-                yield ranks, rows.filter(pl.col("rank").is_in(ranks)), exposed
+                yield ranks, rows.with_columns(group=group.gather(rows["instance"])), exposed
             calls.clear()
 
-        return Replay(stretches(), windows)
+        return Replay(stretches(), windows, Aligner(solved, self._utc_starts).one)
 
     def _calls(self) -> Iterator[pl.DataFrame]:
         """COLLECTIVES of some ranks at a time, in the iterations that count."""

@@ -7,6 +7,7 @@ size link ranks into a graph: a rank is tied to the lowest one over as many link
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -89,6 +90,32 @@ class Clocks:
         slopes = {rank: fit.drift_ppm * 1e-6 for rank, fit in self.fits.items()}
         drift = (moved * _per_rank(slopes, pl.Float64())).round().cast(pl.Int64)
         return moved + drift
+
+
+class Aligner:
+    """Brings times of reports' own axes to ns since the middle of the run, as `Clocks.aligned`."""
+
+    def __init__(self, clocks: Clocks, utc_starts: dict[int, int | None]) -> None:
+        self._clocks = clocks
+        self._utc_starts = utc_starts
+
+    def one(self, rank: int, times: Times) -> Times:
+        """Those of one rank that is tied."""
+        return self.many([rank], times[:, None])[:, 0]
+
+    def many(self, ranks: Sequence[int], times: Times) -> Times:
+        """Those of some ranks, a column each; 0 for ranks that are not tied."""
+        fits = [self._clocks.fits.get(rank) for rank in ranks]
+        starts = [
+            0 if fit is None else (self._utc_starts.get(rank) or 0) + fit.offset_ns
+            for rank, fit in zip(ranks, fits, strict=True)
+        ]
+        slopes = np.array([0.0 if fit is None else fit.drift_ppm * 1e-6 for fit in fits])
+        moved = times + (np.array(starts, dtype=np.int64) - self._clocks.middle_ns)
+        if slopes.any():
+            moved += np.rint(moved * slopes).astype(np.int64)
+        moved[:, [fit is None for fit in fits]] = 0
+        return np.asarray(moved, dtype=np.int64)
 
 
 def fit_clock(reference: Times, other: Times) -> ClockFit:

@@ -42,17 +42,20 @@ class Replay:
     """A run that can be played again with less work.
 
     Args:
-        parts: some ranks at a time, ascending: the ranks; their calls (rank, group and instance of
-            what `waits.timed` gives, arrived and ended (aligned), end_ns (own axis)), all tied to
-            one clock, of iterations that follow each other; and their exposed communication
-            (rank, end_ns (own axis), began and stopped (aligned)).
+        parts: some ranks at a time, ascending: the ranks; their calls (rank, group, instance,
+            arrival_ns and end_ns of what `waits.timed` gives), all tied to one clock, of iterations
+            that follow each other; and their exposed communication (rank, start_ns, end_ns).
         windows: rank, role, iteration, begin, end (aligned), and of every phase `<phase>_ns`,
             `<phase>_excess_ns` (what exceeds the role's median, at least 0; null where unknown)
             and `<phase>_role_excess_ns` (what the role's median exceeds the median role's).
+        aligned: gives times of a rank's own axis on the one clock.
     """
 
     def __init__(
-        self, parts: Iterable[tuple[list[int], pl.DataFrame, pl.DataFrame]], windows: pl.DataFrame
+        self,
+        parts: Iterable[tuple[list[int], pl.DataFrame, pl.DataFrame]],
+        windows: pl.DataFrame,
+        aligned: Callable[[int, Numbers], Numbers],
     ) -> None:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
@@ -61,11 +64,14 @@ class Replay:
         laid: list[_Laid] = []
         calls = _Calls()
         for portion, rows, held in parts:
-            mine = _by_rank(rows, ("instance", "group", "arrived", "ended", "end_ns"))
-            blocks = _by_rank(held, ("began", "stopped", "end_ns"))
+            mine = _by_rank(rows, ("instance", "group", "arrival_ns", "end_ns"))
+            blocks = _by_rank(held, ("start_ns", "end_ns"))
             for rank in portion:
-                here = _Own(*mine(rank)).in_order()
-                freed = _freed(here.end_ns, *blocks(rank))
+                instance, group, arrival, end = mine(rank)
+                arrived, ended = aligned(rank, arrival), aligned(rank, end)
+                here = _Own(instance, group, arrived, ended, end).in_order()
+                start, stop = blocks(rank)
+                freed = _freed(here.end_ns, aligned(rank, start), aligned(rank, stop), stop)
                 calls.add(here)
                 laid.append(_lay(here.arrived, freed))
                 seen.append(_seen(*borders(rank), freed))

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.align.clocks import ROBUST
+from rankscope.align.clocks import ROBUST, Aligner
 from rankscope.align.match import Matched, joined
 from rankscope.align.peers import OPERATION
 from rankscope.frames import ROWS_AT_ONCE
@@ -169,6 +169,7 @@ def split(
         "iteration",
         "transfer",
         pl.col("last").cast(pl.Int64),
+        at=pl.col("iteration").rank("dense").cast(pl.Int64),
         exposing=pl.col("group").cast(pl.Int64).is_in(here.implode()),
         chosen=pl.lit(True) if numbers is None else pl.col("iteration").is_in(list(numbers)),
     )
@@ -196,11 +197,12 @@ def portions(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
         ranks: all that there are.
         of_rows: the rank of each row.
     """
-    counts = of_rows.rename("rank").value_counts().select(pl.col("rank").cast(pl.Int64), "count")
-    every = pl.DataFrame({"rank": ranks.unique().sort().cast(pl.Int64)})
-    counted = every.join(counts, on="rank", how="left").sort("rank")
-    at = pl.col("count").fill_null(0).cast(pl.Int64).cum_sum() // ROWS_AT_ONCE
-    return counted.group_by(portion=at, maintain_order=True).agg("rank")["rank"].to_list()
+    every = ranks.unique().sort().cast(pl.Int64)
+    at = every.search_sorted(of_rows).to_numpy()
+    counts = np.bincount(at, minlength=len(every))[: len(every)]
+    portion = pl.Series(np.cumsum(counts) // ROWS_AT_ONCE)
+    counted = pl.DataFrame({"rank": every, "portion": portion})
+    return counted.group_by("portion", maintain_order=True).agg("rank")["rank"].to_list()
 
 
 def _portion(
@@ -208,26 +210,47 @@ def _portion(
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Of some ranks `Waits.by_iteration`, their shares, and what they waited for whom."""
     exposed = exposed.select(pl.col("rank", "iteration").cast(pl.Int64), "start_ns", "end_ns")
-    sums = each.group_by("rank", "iteration").agg(
-        collective_wait_ns=pl.col("wait").sum(), collective_transfer_ns=pl.col("transfer").sum()
-    )
-    chosen = each if numbers is None else each.filter("chosen")
+    axis = _Axis(each, exposed)
+    each = axis.in_order(each)
+    exposing = each.filter("exposing")
+    chosen, waiting = each, _exposed_waits(exposing, exposed, axis)
+    by_iteration = _summed(waiting, wait_ns="exposed_wait")
+    if numbers is not None:  # what overlaps with other iterations' counts here
+        chosen = each.filter("chosen")
+        exposed = exposed.filter(pl.col("iteration").is_in(list(numbers)))
+        waiting = _exposed_waits(exposing.filter("chosen"), exposed, axis)
+    sums = _summed(each, collective_wait_ns="wait", collective_transfer_ns="transfer")
     shares = chosen.group_by("rank").agg(
         last_arriver_share=(pl.col("last") == pl.col("rank")).fill_null(False).mean()
     )
-    waiting = every = _exposed_waits(each.filter("exposing"), exposed)
-    if numbers is not None:  # what overlaps with other iterations' counts here
-        exposed = exposed.filter(pl.col("iteration").is_in(list(numbers)))
-        waiting = _exposed_waits(chosen.filter("exposing"), exposed)
-    by_iteration = every.group_by("rank", "iteration").agg(wait_ns=pl.col("exposed_wait").sum())
-    others = (
-        waiting.filter(pl.col("last").is_not_null() & (pl.col("last") != pl.col("rank")))
-        .group_by("last", "iteration", "rank")
-        .agg(pl.col("exposed_wait").sum())
+    return sums.join(by_iteration, on=["rank", "iteration"], how="left"), shares, _waited(waiting)
+
+
+def _summed(rows: pl.DataFrame, **columns: str) -> pl.DataFrame:
+    """Sums per rank and iteration of rows that mostly stand together; new name → column."""
+    rank, iteration = rows["rank"].to_numpy(), rows["iteration"].to_numpy()
+    fresh = np.ones(rows.height, dtype=np.bool_)
+    fresh[1:] = (rank[1:] != rank[:-1]) | (iteration[1:] != iteration[:-1])
+    starts = np.flatnonzero(fresh)
+    runs = {name: np.add.reduceat(rows[own].to_numpy(), starts) for name, own in columns.items()}
+    frame = pl.DataFrame({"rank": rank[starts], "iteration": iteration[starts], **runs})
+    return frame.group_by("rank", "iteration").agg(pl.col(name).sum() for name in columns)
+
+
+def _waited(waiting: pl.DataFrame) -> pl.DataFrame:
+    """last, iteration, cost_ns, gain_ns: what others waited for it, in all and each at least."""
+    rows = waiting.filter(pl.col("last").is_not_null() & (pl.col("last") != pl.col("rank")))
+    key = ["last", "at", "rank"]
+    spans = {name: int(rows[name].max() or 0) + 1 for name in key}  # type: ignore[arg-type]
+    if spans["last"] * spans["at"] * spans["rank"] < 2**62:  # one number is found much sooner
+        number = (pl.col("last") * spans["at"] + pl.col("at")) * spans["rank"] + pl.col("rank")
+        rows, key = rows.with_columns(key=number), ["key"]
+    return (
+        rows.group_by(key)
+        .agg(pl.col("exposed_wait").sum(), pl.col("last", "iteration").first())
         .group_by("last", "iteration")
         .agg(cost_ns=pl.col("exposed_wait").sum(), gain_ns=pl.col("exposed_wait").min())
     )
-    return sums.join(by_iteration, on=["rank", "iteration"], how="left"), shares, others
 
 
 def _errors(
@@ -262,8 +285,9 @@ def _moments(
     utc_starts: dict[int, int | None],
 ) -> Times:
     """Aligned times; shape (instances, members)."""
-    aligned = rows.select(matched.solved.aligned(column, utc_starts).fill_null(0))
-    return np.asarray(aligned.to_series().to_numpy().reshape(-1, members), dtype=np.int64)
+    ranks = rows["rank"].head(members).to_list()
+    times = rows[column].to_numpy().reshape(-1, members)
+    return Aligner(matched.solved, utc_starts).many(ranks, times)
 
 
 def by_duration(rows: pl.DataFrame, members: int) -> tuple[Times, Times]:
@@ -288,22 +312,21 @@ def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32
     return np.where(clear, ranks[wait.argmin(axis=1)], NOBODY).astype(np.int32)
 
 
-def _exposed_waits(each: pl.DataFrame, exposed: pl.DataFrame) -> pl.DataFrame:
-    """rank, iteration, last, exposed_wait: exposed communication that no earlier wait claims."""
-    axis = _Axis(each, exposed)
-    begin = axis.shift(each, "arrival_ns")
-    order = np.argsort(begin)
-    if (np.diff(begin[order]) == 0).any():  # of those that begin together the first to end
-        order = np.lexsort((each["end_ns"].to_numpy(), begin))
-    begin = begin[order]
-    end = begin + each["wait"].to_numpy()[order]
+def _exposed_waits(each: pl.DataFrame, exposed: pl.DataFrame, axis: _Axis) -> pl.DataFrame:
+    """The rows with exposed_wait: exposed communication that no earlier wait claims.
+
+    Args:
+        each: in the order of `axis`.
+        exposed: rank, start_ns, end_ns.
+        axis: that of the ranks.
+    """
+    begin = each["begin"].to_numpy()
+    end = begin + each["wait"].to_numpy()
     fresh = begin.copy()
     fresh[1:] = np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])
     start, stop = union(axis.shift(exposed, "start_ns"), axis.shift(exposed, "end_ns"))
     inside = length_before(start, stop, np.maximum(end, fresh)) - length_before(start, stop, fresh)
-    claimed = np.empty_like(inside)
-    claimed[order] = inside
-    return each.select("rank", "iteration", "last", exposed_wait=pl.Series(claimed, dtype=pl.Int64))
+    return each.with_columns(exposed_wait=pl.Series(inside, dtype=pl.Int64))
 
 
 def _costs(others: pl.DataFrame) -> pl.DataFrame:
@@ -334,6 +357,20 @@ class _Axis:
         self._ranks = spans["rank"].to_numpy()
         length = (spans["high"] - spans["low"] + 1).to_numpy()
         self._shifts = np.cumsum(length) - length - spans["low"].to_numpy()
+
+    def in_order(self, each: pl.DataFrame) -> pl.DataFrame:
+        """By begin, which is added; those that begin together by their ends."""
+        ranks = np.searchsorted(self._ranks, each["rank"].to_numpy())
+        order = np.argsort(ranks.astype(np.min_scalar_type(len(self._ranks))), kind="stable")
+        begin = self.shift(each, "arrival_ns")[order]
+        later = np.argsort(begin, kind="stable")  # quick, for calls of one group are in order
+        order, begin = order[later], begin[later]
+        if (begin[1:] == begin[:-1]).any():
+            ends = each["end_ns"].to_numpy()
+            begin = self.shift(each, "arrival_ns")
+            order = np.lexsort((ends, begin))
+            begin = begin[order]
+        return each[order].with_columns(begin=pl.Series(begin, dtype=pl.Int64))
 
     def shift(self, frame: pl.DataFrame, column: str) -> Times:
         where = np.searchsorted(self._ranks, frame["rank"].to_numpy())
