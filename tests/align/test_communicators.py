@@ -7,18 +7,16 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from rankscope.align.communicators import communicators, numbered
 from rankscope.align.match import match
 from rankscope.compare.problems import communication_problems
 from rankscope.compare.waits import timed
-from rankscope.frames import narrowed
 from tests.align.worlds import World, world
 from tests.support import Stored
 
 
 def groups(made: World) -> set[tuple[str, tuple[int, ...]]]:
     """(stream, members) of every group found."""
-    told = communicators(numbered(narrowed(made.collectives)), pipelined=False)
+    told = match(made.collectives, made.utc_starts).streams
     members = told.group_by("communicator", "group").agg(pl.col("rank").sort())
     return {(stream, tuple(ranks)) for stream, _, ranks in members.iter_rows()}
 

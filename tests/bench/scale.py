@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
     wall, cpu = time.perf_counter(), time.process_time()
     matched = step("match", lambda: match(made.collectives, made.utc_starts))
     waited = step("waits", lambda: timed(matched, made.utc_starts))
-    step("split", lambda: split(waited.instances, exposed, ("device",)))
+    step("split", lambda: split(waited, exposed, ("device",)))
     flags = step("flags", lambda: flag(wide, "work"))
     hosts: dict[int, str | None] = {
         rank: f"node{rank // RANKS_PER_HOST}" for rank in range(args.ranks)

@@ -44,10 +44,10 @@ def matched(
 
 def waits(calls: list[Call], **how: object) -> tuple[pl.DataFrame, Waits]:
     found, starts = matched(calls, **how)  # type: ignore[arg-type]
-    instances = timed(found, starts).instances
+    waited = timed(found, starts)
     either = both_ways(found, starts).select("by_duration", "by_arrival")
-    told = split(instances, all_exposed(instances), ("device",))
-    return pl.concat([plain(instances), either], how="horizontal"), told
+    told = split(waited, all_exposed(waited.instances), ("device",))
+    return pl.concat([plain(waited.instances), either], how="horizontal"), told
 
 
 def test_a_call_by_hand() -> None:
@@ -111,8 +111,8 @@ def test_waits_that_overlap_count_once() -> None:
 
 def test_only_exposed_waiting_costs() -> None:
     found, starts = matched([(0, 0, [0, 6 * MS], 1 * MS)])
-    instances = timed(found, starts).instances
-    told = split(instances, all_exposed(instances, 3 * MS), ("device",))
+    waited = timed(found, starts)
+    told = split(waited, all_exposed(waited.instances, 3 * MS), ("device",))
     assert {*told.by_iteration.filter(rank=0)["wait_ns"]} == {2 * MS}
     assert {*told.by_iteration.filter(rank=0)["collective_wait_ns"]} == {6 * MS}
     assert told.by_rank.filter(rank=1)["cost_ns"].to_list() == [20 * 2 * MS]
@@ -137,7 +137,7 @@ def test_both_ways_are_kept_where_they_disagree() -> None:
 def test_no_collectives_are_no_crash() -> None:
     nothing = match(pl.DataFrame(schema=COLLECTIVES), {0: None, 1: None})
     waited = timed(nothing, {0: None, 1: None})
-    told = split(waited.instances, all_exposed(waited.instances), ("device",))
+    told = split(waited, all_exposed(waited.instances), ("device",))
     assert told.by_rank.is_empty()
     assert waited.groups.is_empty()
     assert {*nothing.clocks} == {0}

@@ -219,8 +219,8 @@ def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
 
 def test_ranks_that_share_no_collective_are_named(job: Stored) -> None:
     analysis = job.analysis()
-    rest = analysis.timed.instances.filter(pl.col("rank") != 3)
-    analysis._communication.__dict__["timed"] = replace(analysis.timed, instances=rest)
+    rest = analysis.timed.rows.filter(pl.col("rank") != 3)
+    analysis._communication.__dict__["timed"] = replace(analysis.timed, rows=rest)
     assert "unknown for rank 3" in words(draw("arrivals", analysis))
 
 
