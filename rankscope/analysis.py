@@ -35,6 +35,7 @@ from rankscope.records import (
     RunFacts,
     Verdict,
 )
+from rankscope.schema import MEASURES
 
 
 class Analysis:
@@ -93,21 +94,17 @@ class Analysis:
     @cached_property
     def selection(self) -> Selection:
         """The chosen iterations."""
-        lengths = self.measures.select("rank", "iteration", "iteration_ns")
+        lengths = self._measured(["rank", "iteration", "iteration_ns"])
         return select(
             self.frames.iterations, lengths, self.options.iter_range, self.options.include_warmup
         )
 
-    @cached_property
-    def measures(self) -> pl.DataFrame:
-        """MEASURES on the chosen clock."""
-        return self._measured(None)
-
-    def _measured(self, numbers: tuple[int, ...] | None) -> pl.DataFrame:
-        """`measures` in some iterations; None: all."""
-        if "measures" in self.__dict__:
-            return self.measures
-        return self.frames.some("measures", iterations=numbers).filter(clock=self.clock[0])
+    def _measured(
+        self, columns: Sequence[str], numbers: tuple[int, ...] | None = None
+    ) -> pl.DataFrame:
+        """Columns of MEASURES on the chosen clock, in some iterations; None: all."""
+        frame = self.frames.some("measures", [*columns, "clock"], None, numbers, narrow=True)
+        return frame.filter(clock=self.clock[0]).select(pl.col(columns).cast(pl.Int64))
 
     @cached_property
     def missing_ranks(self) -> tuple[int, ...]:
@@ -139,7 +136,7 @@ class Analysis:
         """That of the chosen iterations, or of more."""
         return self._communication
 
-    @cached_property
+    @property
     def matched(self) -> Matched:
         """Collectives of the iterations that are complete on every rank, matched."""
         return self._communication.matched
@@ -193,7 +190,7 @@ class Analysis:
         return wide_of(
             self.frames.iterations.filter("complete"),
             self.frames.ranks.select("rank", "host").with_columns(role=self._role),
-            self.measures,
+            self._measured([name for name in MEASURES if name != "clock"]),
             None if alone else self._waits.by_iteration,
             self.blind_ranks,
         )
@@ -277,9 +274,8 @@ class Analysis:
         _ = self.met, self.groups  # are known before the replay takes the room of the collectives
         numbers = self._ranged
         wide = self.wide if numbers is None else self.chosen
-        return self._chosen_communication.replay(
-            self.clock[0], self._measured(numbers), wide, numbers
-        )
+        windows = self._measured(["rank", "iteration", "window_start_ns", "iteration_ns"], numbers)
+        return self._chosen_communication.replay(self.clock[0], windows, wide, numbers)
 
     @property
     def _ranged(self) -> tuple[int, ...] | None:

@@ -304,6 +304,7 @@ class Ingest:
 
 def compare(database: Database) -> None:
     """Make what is derived speak of the reports as they are now, after a failure as well."""
+    database.keep_little()
     frames = RunFrames(database.name, database.some)
     if not frames.ranks.is_empty():
         analysis = Analysis(frames, Options())

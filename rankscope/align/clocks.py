@@ -139,12 +139,20 @@ def solve_clocks(groups: list[Group], lowest: int) -> Clocks:
     the median of the corrected ends of everything it took part in.
     """
     groups = [group for group in groups if len(group.ends) >= LEAST_INSTANCES]
-    own = [group.ends[:, group.ranks.index(lowest)] for group in groups if lowest in group.ranks]
+    own = [
+        group.ends[:, group.ranks.index(lowest)][[0, -1]]
+        for group in groups
+        if lowest in group.ranks
+    ]
     if not own:
         return Clocks({lowest: ClockFit(0, 0.0, 0)}, 0, "none")
     middle = (min(int(ends[0]) for ends in own) + max(int(ends[-1]) for ends in own)) // 2
     lines = {lowest: _Line(0.0, 0.0, 0.0)}
-    relative = [Group(group.ranks, group.ends - middle) for group in groups]
+    count, relative = len(groups), []
+    while groups:  # of many ends there is no room for both
+        group = groups.pop()
+        relative.append(Group(group.ranks, group.ends - middle))
+    relative.reverse()
     waiting = relative
     while waiting:
         apart = []
@@ -162,7 +170,7 @@ def solve_clocks(groups: list[Group], lowest: int) -> Clocks:
         rank: ClockFit(round(line.level), line.slope * 1e6, round(line.spread))
         for rank, line in sorted(lines.items())
     }
-    return Clocks(fits, middle, f"ends of shared collectives ({len(groups)} communicators)")
+    return Clocks(fits, middle, f"ends of shared collectives ({count} communicators)")
 
 
 def with_hosts(clocks: Clocks, hosts: dict[int, str | None], paths: dict[int, str]) -> Clocks:

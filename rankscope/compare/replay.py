@@ -75,6 +75,7 @@ class Replay:
                 calls.add(here)
                 laid.append(_lay(here.arrived, freed))
                 seen.append(_seen(*borders(rank), freed))
+        windows = windows.drop("begin", "end")
         self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
         self._work = [each.work for each in laid]
         self._block_work = [each.block_work for each in laid]
@@ -102,7 +103,9 @@ class Replay:
         instance, group, last, done = calls.dense()
         level = _levels(instance, [len(each) for each in self._work], len(last))
         self._groups = int(group.max(initial=-1)) + 1
-        key = level.astype(np.int64) * max(len(last), 1) + instance
+        key = level.astype(np.int64)
+        key *= max(len(last), 1)
+        key += instance
         self._order = pl.Series(key).arg_sort().to_numpy()
         del key
         self._delay_of_row = _joined(delay_of_row)[self._order]
@@ -347,7 +350,10 @@ def _lay(arrived: Numbers, freed: _Freed) -> _Laid:
 
 
 def _joined(parts: list[Small]) -> Small:
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
+    """The parts one after the other; the list is emptied, for there is no room for both."""
+    joined = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
+    parts.clear()
+    return joined
 
 
 def _mapped(work: list[Floats], mapping: list[tuple[Floats, Floats] | None]) -> Floats:

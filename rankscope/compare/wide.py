@@ -27,14 +27,14 @@ def wide_of(
     Args:
         complete: RANK_ITERATIONS of complete iterations.
         ranks: rank, host, role.
-        measures: MEASURES on one clock.
+        measures: MEASURES on one clock, without its name.
         waits: `Waits.by_iteration`; None where ranks are missing that may have been waited for.
         blind: ranks whose collectives are not seen.
     """
     frame = (
         complete.select("rank", "iteration", "epoch", "number")
         .join(ranks, on="rank")
-        .join(measures.drop("clock"), on=["rank", "iteration"], how="left")
+        .join(measures, on=["rank", "iteration"], how="left")
     )
     if waits is None:
         frame = frame.with_columns(pl.lit(None, pl.Int64).alias(name) for name in PARTNERS)

@@ -30,6 +30,9 @@ MAGIC, MAGIC_AT = b"DUCK", 8
 LEAST_FREE = 2**20
 """With less room than this left, what failed failed for want of room."""
 
+LEAST_MEMORY = "256MB"
+"""What DuckDB works in where memory is wanted for other things."""
+
 REBUILD_HINT = "ingest the reports again with --rebuild"
 
 
@@ -117,6 +120,10 @@ class Database:
     def close(self) -> None:
         """Let go of the file."""
         self._connection.close()
+
+    def keep_little(self) -> None:
+        """Let others have the memory: from now on no more of the file stays there than must."""
+        self._connection.execute(f"set memory_limit = '{LEAST_MEMORY}'")
 
     def settle(self) -> None:
         """Bring everything into the one file, so that a copy of it is whole."""
