@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -91,24 +93,31 @@ def together(
         OWN of the calls, INSTANCE of the instances, and sizes.
     """
     number = np.zeros(len(columns["rank"]), dtype=np.int64)
+    steps: dict[str, _Step] = {}
     for name in (*INSTANCE, "rank"):
-        values = _counted(columns[name])
+        values, names = _counted(columns[name])
         low = int(values.min(initial=0)) if len(values) else 0
         span = int(values.max(initial=0)) - low + 1
         number *= span
         number += values
         number -= low
+        steps[name] = _Step(columns[name].dtype, low, span, names)
         del values
+        if name != "rank":
+            del columns[name]  # the number tells
     order = None
     if (np.diff(number) < 0).any():
         order = pl.Series(number).arg_sort()
         number = number[order.to_numpy()]
-    number //= span
+    number //= steps["rank"].span
     starts = np.flatnonzero(np.diff(number, prepend=number[:1] - 1))
     size = np.diff(starts, append=len(number))
-    del number
-    first = pl.Series(starts) if order is None else order.gather(starts)
-    shared = pl.DataFrame([columns.pop(name).gather(first) for name in INSTANCE])
+    number = number[starts]
+    told: dict[str, pl.Series] = {}
+    for name in reversed(INSTANCE):
+        number, code = np.divmod(number, steps[name].span)
+        told[name] = steps[name].values(name, code)
+    shared = pl.DataFrame([told[name] for name in INSTANCE])
     rows = []
     for name in OWN:
         if name in columns:
@@ -117,8 +126,23 @@ def together(
     return pl.DataFrame(rows), shared, size
 
 
-def _counted(values: pl.Series) -> NDArray[np.int64]:
-    """Numbers in the order of the values."""
+class _Step(NamedTuple):
+    """What a column adds to the number that counts through all calls."""
+
+    dtype: pl.DataType
+    low: int
+    span: int
+    names: pl.Series | None
+
+    def values(self, name: str, code: NDArray[np.int64]) -> pl.Series:
+        """The column's values again."""
+        if self.names is None:
+            return pl.Series(name, code + self.low, dtype=self.dtype)
+        return self.names.gather(code + self.low).cast(self.dtype).alias(name)
+
+
+def _counted(values: pl.Series) -> tuple[NDArray[np.int64], pl.Series | None]:
+    """Numbers in the order of the values; and of names, which the numbers are of."""
     if isinstance(values.dtype, pl.Categorical):
         names = values.unique().cast(pl.String).sort()
         there = pl.DataFrame({"name": names}).with_columns(
@@ -126,5 +150,5 @@ def _counted(values: pl.Series) -> NDArray[np.int64]:
         )
         table = np.zeros(int(there["code"].max() or 0) + 1, dtype=np.int64)  # type: ignore[arg-type]
         table[there["code"].to_numpy()] = np.arange(there.height)
-        return np.asarray(table[values.to_physical().to_numpy()])
-    return values.to_numpy()
+        return table[values.to_physical().to_numpy()], names
+    return values.to_numpy(), None

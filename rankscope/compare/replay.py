@@ -61,8 +61,12 @@ class Replay:
         self._ranks = windows["rank"].unique().sort().to_numpy()
         borders = _by_rank(windows, ("begin", "end"))
         seen: list[pl.DataFrame] = []
-        laid: list[_Laid] = []
         calls = _Calls()
+        self._work: list[Floats] = []
+        self._block_work: list[Floats] = []
+        delay_of_row: list[Small] = []
+        block_of_row: list[Small] = []
+        first, blocks_before = [0], 0  # of each rank's delays; blocks of the ranks before
         for portion, rows, held in parts:
             mine = _by_rank(rows, ("instance", "group", "arrival_ns", "end_ns"))
             blocks = _by_rank(held, ("start_ns", "end_ns"))
@@ -73,26 +77,22 @@ class Replay:
                 start, stop = blocks(rank)
                 freed = _freed(here.end_ns, aligned(rank, start), aligned(rank, stop), stop)
                 calls.add(here)
-                laid.append(_lay(here.arrived, freed))
+                laid = _lay(here.arrived, freed)
+                self._work.append(laid.work)
+                self._block_work.append(laid.block_work)
+                delay_of_row.append(laid.before + np.int32(first[-1]))
+                block_of_row.append(
+                    np.where(laid.block < 0, np.int32(-1), laid.block + np.int32(blocks_before))
+                )
+                first.append(first[-1] + len(laid.block_work) + 1)
+                blocks_before += len(laid.block_work)
                 seen.append(_seen(*borders(rank), freed))
         windows = windows.drop("begin", "end")
         self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
-        self._work = [each.work for each in laid]
-        self._block_work = [each.block_work for each in laid]
-        counts = np.array([len(each.block_work) for each in laid], dtype=np.int64)
-        self._first = np.concatenate(([0], np.cumsum(counts + 1)))[:-1]  # of each rank's delays
-        blocks_before = np.concatenate(([0], np.cumsum(counts)))[:-1]
-        delay_of_row = [
-            (each.before + first).astype(np.int32)
-            for each, first in zip(laid, self._first, strict=True)
-        ]
-        block_of_row = [
-            np.where(each.block < 0, -1, each.block + first).astype(np.int32)
-            for each, first in zip(laid, blocks_before, strict=True)
-        ]
-        del laid
+        self._first = np.array(first[:-1], dtype=np.int64)
+        counts = [len(each) for each in self._block_work]
         ranks_before = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        self._delay_of_block = np.arange(counts.sum(), dtype=np.int32) + ranks_before
+        self._delay_of_block = np.arange(blocks_before, dtype=np.int32) + ranks_before
         self._plan(calls, delay_of_row, block_of_row)
         self.size = len(self._order)
         self._unchanged: dict[tuple[int, ...], float] = {}

@@ -41,7 +41,11 @@ def heavy_role(wide: pl.DataFrame, metric: str) -> tuple[str, pl.DataFrame] | No
         return None
     phases = [name for name in ("load", "forward", "backward", "optimizer", "other")]
     columns = [f"{metric}_ns", "iteration_ns", *(f"{name}_ns" for name in phases)]
-    by_role = wide.group_by("role", "iteration").agg(lower_median(pl.col(c)) for c in columns)
+    by_role = (
+        wide.group_by("role", "iteration")
+        .agg(lower_median(pl.col(c)) for c in columns)
+        .sort("role", "iteration")  # a bootstrap draws by place: always the same ones
+    )
     value = pl.col(f"{metric}_ns")
     apart = by_role.with_columns(
         excess_ns=value - lower_median(value).over("iteration"),
