@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 
 import polars as pl
@@ -24,7 +25,7 @@ from rankscope.compare.waits import Timed, Waits, shown_error
 from rankscope.compare.what_if import scenarios
 from rankscope.compare.wide import wide_of
 from rankscope.errors import ReportError, UsageError
-from rankscope.frames import RunFrames
+from rankscope.frames import RunFrames, measured
 from rankscope.overview import facts_of, problems_of, stored_problems
 from rankscope.records import (
     Efficiency,
@@ -36,6 +37,9 @@ from rankscope.records import (
     Verdict,
 )
 from rankscope.schema import MEASURES
+
+UNFLAGGED = {"flagged": pl.lit(None, pl.Boolean), "cause": pl.lit(None, pl.String)}
+"""Where nothing is judged."""
 
 
 class Analysis:
@@ -94,17 +98,10 @@ class Analysis:
     @cached_property
     def selection(self) -> Selection:
         """The chosen iterations."""
-        lengths = self._measured(["rank", "iteration", "iteration_ns"])
+        lengths = measured(self.frames, self.clock[0], ["rank", "iteration", "iteration_ns"])
         return select(
             self.frames.iterations, lengths, self.options.iter_range, self.options.include_warmup
         )
-
-    def _measured(
-        self, columns: Sequence[str], numbers: tuple[int, ...] | None = None
-    ) -> pl.DataFrame:
-        """Columns of MEASURES on the chosen clock, in some iterations; None: all."""
-        frame = self.frames.some("measures", [*columns, "clock"], None, numbers, narrow=True)
-        return frame.filter(clock=self.clock[0]).select(pl.col(columns).cast(pl.Int64))
 
     @cached_property
     def missing_ranks(self) -> tuple[int, ...]:
@@ -117,7 +114,7 @@ class Analysis:
         """Ranks of a job of several without collectives in their reports: their work is unknown."""
         if max(self.world_size or 1, self.frames.ranks.height) < 2:
             return ()
-        seen = self.frames.some("collectives", ["rank"])["rank"].unique()
+        seen = self.frames.some("collectives", ["rank"], narrow=True)["rank"].unique()
         return tuple(sorted({*self.frames.ranks["rank"]} - {*seen}))
 
     @cached_property
@@ -164,10 +161,9 @@ class Analysis:
     @cached_property
     def _waits(self) -> Waits:
         """By iteration of all; by rank of the chosen ones, where some can be compared."""
-        try:
+        numbers = None
+        with suppress(UsageError, ReportError):
             numbers = self.selection.numbers
-        except (UsageError, ReportError):
-            numbers = None
         return self._communication.waits(self.clock[0], numbers)
 
     @cached_property
@@ -190,7 +186,7 @@ class Analysis:
         return wide_of(
             self.frames.iterations.filter("complete"),
             self.frames.ranks.select("rank", "host").with_columns(role=self._role),
-            self._measured([name for name in MEASURES if name != "clock"]),
+            measured(self.frames, self.clock[0], [name for name in MEASURES if name != "clock"]),
             None if alone else self._waits.by_iteration,
             self.blind_ranks,
         )
@@ -232,9 +228,7 @@ class Analysis:
         """`part` of `wide` with flagged and cause; null where nothing is judged."""
         frame = self.part(metrics, all_of=True)
         if self.frames.ranks.height < 2 or self.flags is None:
-            return frame.with_columns(
-                flagged=pl.lit(None, pl.Boolean), cause=pl.lit(None, pl.String)
-            )
+            return frame.with_columns(**UNFLAGGED)
         told = self.flags.select("rank", "iteration", "flagged", "cause")
         return frame.join(told, on=["rank", "iteration"], how="left", maintain_order="left")
 
@@ -274,8 +268,7 @@ class Analysis:
         _ = self.met, self.groups  # are known before the replay takes the room of the collectives
         numbers = self._ranged
         wide = self.wide if numbers is None else self.chosen
-        windows = self._measured(["rank", "iteration", "window_start_ns", "iteration_ns"], numbers)
-        return self._chosen_communication.replay(self.clock[0], windows, wide, numbers)
+        return self._chosen_communication.replay(self.clock[0], wide, numbers)
 
     @property
     def _ranged(self) -> tuple[int, ...] | None:
@@ -386,39 +379,22 @@ class Analysis:
         return scenarios(self.replay, self.chosen, self.verdict, self.selection.numbers)
 
     def _ranks(self, names: list[str]) -> pl.DataFrame:
-        ranked, waits = self.scores(names), self.waits
-        frame = self.frames.ranks.select("rank", "host", role=self._role, report="path").join(
-            ranked, on="rank"
-        )
-        frame = frame.with_columns(compare_scores.role_z(name) for name in names)
-        frame = frame.join(waits, on="rank", how="left").sort("rank")
-        if self.missing_ranks or self.flag_metric != "work":
-            unknown = {"last_arriver_share": pl.Float64, "cost_ns": pl.Int64, "gain_ns": pl.Int64}
-            frame = frame.with_columns(
-                pl.lit(None, dtype).alias(name) for name, dtype in unknown.items()
-            )
-        return frame
+        told = self.frames.ranks.select("rank", "host", role=self._role, report="path")
+        known = not self.missing_ranks and self.flag_metric == "work"
+        waits = self.waits if known else compare_scores.UNKNOWN_WAITS
+        return compare_scores.by_rank(told.join(self.scores(names), on="rank"), waits, names)
 
     def rank_iterations(self) -> pl.DataFrame:
         """`wide` without warm-up's flags: the columns that contract and database promise."""
         columns = ["rank", "iteration", "epoch", "number", *(f"{name}_ns" for name in METRICS)]
-        flags = self._flags_or_none()
+        flags = None
+        with suppress(UsageError, ReportError):  # nothing to compare
+            flags = self.flags if self.frames.ranks.height > 1 else None
         if flags is None:
-            return self.wide.select(
-                *columns,
-                flagged=pl.lit(None, pl.Boolean),
-                cause=pl.lit(None, pl.String),
-            )
+            return self.wide.select(*columns, **UNFLAGGED)
         return self.wide.join(
             flags.select("rank", "iteration", "flagged", "cause"),
             on=["rank", "iteration"],
             how="left",
             maintain_order="left",
         ).select(*columns, "flagged", "cause")
-
-    def _flags_or_none(self) -> pl.DataFrame | None:
-        """`flags`, or None where no iterations or ranks can be compared."""
-        try:
-            return self.flags if self.frames.ranks.height > 1 else None
-        except (UsageError, ReportError):
-            return None

@@ -15,7 +15,7 @@ from rankscope.compare.replay import Replay
 from rankscope.compare.selection import common_iterations
 from rankscope.compare.waits import Timed, Waits, portions, split, timed
 from rankscope.compare.what_if import windows_of
-from rankscope.frames import ROWS_AT_ONCE, RunFrames
+from rankscope.frames import ROWS_AT_ONCE, RunFrames, measured
 
 MANY = 4_000_000
 """So many calls, and what is known of each, fill a good part of a small machine's memory."""
@@ -87,7 +87,6 @@ class Communication:
     def replay(
         self,
         clock: str,
-        measures: pl.DataFrame,
         wide: pl.DataFrame,
         numbers: tuple[int, ...] | None = None,
     ) -> Replay | None:
@@ -95,20 +94,18 @@ class Communication:
 
         Args:
             clock: host or gpu.
-            measures: MEASURES on it.
-            wide: rank, role, iteration and `<phase>_ns`.
+            wide: rank, role, iteration and `<phase>_ns`, of these iterations.
             numbers: play these iterations only; None: all.
         """
         rows, shared = self.timed.rows, self.timed.shared
         if numbers is not None:
             chosen = shared["iteration"].is_in(numbers)
             rows = rows.filter(chosen.gather(rows["instance"]))
-            measures, wide = (
-                each.filter(pl.col("iteration").is_in(numbers)) for each in (measures, wide)
-            )
         if not self.aligned or rows.is_empty() or not self._understood(shared):
             return None
         solved = self.matched.solved
+        lengths = ("rank", "iteration", "window_start_ns", "iteration_ns")
+        measures = measured(self._frames, clock, lengths, numbers)
         windows = windows_of(
             measures, wide, lambda column: solved.aligned(column, self._utc_starts)
         )

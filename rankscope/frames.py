@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 SHORT = pl.Categorical(pl.Categories("rankscope kinds", physical=pl.UInt8))
 LONG = pl.Categorical(pl.Categories("rankscope names"))
@@ -96,6 +98,36 @@ class RunFrames:
     def problems(self) -> pl.DataFrame:
         """path, code, message, ranks."""
         return self.table("problems")
+
+
+def measured(
+    frames: RunFrames, clock: str, columns: Collection[str], numbers: Collection[int] | None = None
+) -> pl.DataFrame:
+    """Columns of MEASURES on a clock, in some iterations; None: all.
+
+    Args:
+        frames: the run.
+        clock: host or gpu.
+        columns: their names, all of them numbers.
+        numbers: iterations.
+    """
+    rows = frames.some("measures", [*columns, "clock"], None, numbers, narrow=True)
+    return rows.filter(clock=clock).select(pl.col(columns).cast(pl.Int64))
+
+
+def of_ranks(frame: pl.DataFrame, columns: tuple[str, ...]) -> Callable[[int], list[NDArray[Any]]]:
+    """Gives the columns of a rank's rows, in the order in which they are."""
+    ranks = frame["rank"].to_numpy()
+    arrays = [frame[name].to_numpy() for name in columns]
+    if (np.diff(ranks) < 0).any():
+        order = np.argsort(ranks, kind="stable")
+        ranks, arrays = ranks[order], [each[order] for each in arrays]
+
+    def of(rank: int) -> list[NDArray[Any]]:
+        low, high = np.searchsorted(ranks, (rank, rank + 1))
+        return [each[low:high] for each in arrays]
+
+    return of
 
 
 def chosen_rows(

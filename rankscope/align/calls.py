@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from rankscope.align.communicators import Streams
 from rankscope.align.peers import OPERATION, pair_peers
 from rankscope.frames import narrowed
-from rankscope.schema import COLLECTIVES, empty
 
 SPLITTABLE = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Operations that nobody leaves before all have arrived."""

@@ -177,7 +177,9 @@ def joined(
         rows = rows.filter(wanted.gather(rows["instance"]))
     if "bytes" not in rows.columns:
         rows = rows.with_columns(bytes=pl.lit(None, pl.Int64))
-    named = narrowed(streams).select("rank", pl.col("group").cast(pl.Int32), "place", "communicator")
+    named = narrowed(streams).select(
+        "rank", pl.col("group").cast(pl.Int32), "place", "communicator"
+    )
     return pl.concat([rows, shared[rows["instance"]]], how="horizontal").join(
         named, on=["rank", "group"], how="left", maintain_order="left"
     )

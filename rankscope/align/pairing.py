@@ -7,8 +7,8 @@ from collections.abc import Collection
 import numpy as np
 import polars as pl
 
-from rankscope.align.clocks import fit_clock
 from rankscope.align.calls import SPLITTABLE
+from rankscope.align.clocks import fit_clock
 from rankscope.errors import ReportError
 from rankscope.frames import RunFrames, chosen_rows
 from rankscope.intervals import Times

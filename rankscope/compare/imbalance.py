@@ -10,6 +10,16 @@ from rankscope.records import Efficiency, MetricSummary, Score
 STATISTICS = ("mean", "median", "p95")
 
 
+UNKNOWN_WAITS = pl.DataFrame(
+    schema={
+        "rank": pl.Int64,
+        "last_arriver_share": pl.Float64,
+        "cost_ns": pl.Int64,
+        "gain_ns": pl.Int64,
+    }
+)
+"""`Waits.by_rank` where nothing can be said of them."""
+
 LEAST_KNOWN = 0.5
 """Share of the chosen iterations in which a rank must have a metric to have a score."""
 
@@ -79,6 +89,18 @@ def efficiency(chosen: pl.DataFrame) -> Efficiency | None:
     if not longest or not time:
         return None
     return Efficiency(work / longest, longest / time, work / time)
+
+
+def by_rank(scored: pl.DataFrame, waits: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """A row per rank: its scores, how far they lie from its role's, and who waited for it.
+
+    Args:
+        scored: rank, host, role, report and `<metric>_ns`.
+        waits: `Waits.by_rank`, or `UNKNOWN_WAITS`.
+        names: the metrics.
+    """
+    frame = scored.with_columns(role_z(name) for name in names)
+    return frame.join(waits, on="rank", how="left").sort("rank")
 
 
 def role_z(metric: str) -> pl.Expr:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.frames import of_ranks
 from rankscope.intervals import length_before
 
 Floats = NDArray[np.float64]
@@ -36,6 +37,11 @@ class Target:
     phases: Collection[str] | None = None
     iterations: Collection[int] | None = None
     role: str | None = None
+
+    def key(self) -> tuple[object, ...]:
+        """What is equal for equal ones."""
+        sets = (self.ranks, self.phases, self.iterations)
+        return (self.role, *(None if each is None else tuple(each) for each in sets))
 
 
 class Replay:
@@ -59,7 +65,7 @@ class Replay:
     ) -> None:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
-        borders = _by_rank(windows, ("begin", "end"))
+        borders = of_ranks(windows, ("begin", "end"))
         seen: list[pl.DataFrame] = []
         calls = _Calls()
         self._work: list[Floats] = []
@@ -68,8 +74,8 @@ class Replay:
         block_of_row: list[Small] = []
         first, blocks_before = [0], 0  # of each rank's delays; blocks of the ranks before
         for portion, rows, held in parts:
-            mine = _by_rank(rows, ("instance", "group", "arrival_ns", "end_ns"))
-            blocks = _by_rank(held, ("start_ns", "end_ns"))
+            mine = of_ranks(rows, ("instance", "group", "arrival_ns", "end_ns"))
+            blocks = of_ranks(held, ("start_ns", "end_ns"))
             for rank in portion:
                 instance, group, arrival, end = mine(rank)
                 arrived, ended = aligned(rank, arrival), aligned(rank, end)
@@ -86,7 +92,8 @@ class Replay:
                 )
                 first.append(first[-1] + len(laid.block_work) + 1)
                 blocks_before += len(laid.block_work)
-                seen.append(_seen(*borders(rank), freed))
+                begin, end = borders(rank)
+                seen.append(_seen(begin, end, freed))
         windows = windows.drop("begin", "end")
         self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
         self._first = np.array(first[:-1], dtype=np.int64)
@@ -132,9 +139,7 @@ class Replay:
         chosen = tuple(numbers)
         if chosen not in self._unchanged:
             self._unchanged[chosen] = self.time_ns(None, chosen)
-        who, what = (None if each is None else tuple(each) for each in (target.ranks, target.phases))
-        when = None if target.iterations is None else tuple(target.iterations)
-        key = (who, what, when, target.role, chosen)
+        key = (*target.key(), chosen)
         if key not in self._gains:
             self._gains[key] = round(self._unchanged[chosen] - self.time_ns(target, chosen))
         return max(0, self._gains[key])
@@ -235,7 +240,13 @@ class _Own(NamedTuple):
         ended = self.ended[order]
         if (ended[1:] == ended[:-1]).any():
             order = np.lexsort((self.arrived, self.ended))
-        return _Own(*(each[order] for each in self))
+        return _Own(
+            self.instance[order],
+            self.group[order],
+            self.arrived[order],
+            self.ended[order],
+            self.end_ns[order],
+        )
 
 
 class _Freed(NamedTuple):
@@ -283,23 +294,6 @@ class _Calls:
         groups = np.unique(self._group[there], return_inverse=True)[1]
         instance = number[_joined(self._instance)]
         return instance, groups, self._last[there], self._done[there]
-
-
-def _by_rank(
-    frame: pl.DataFrame, columns: tuple[str, ...]
-) -> Callable[[int], list[NDArray[Any]]]:
-    """Gives the columns of a rank's rows, in the order in which they are."""
-    ranks = frame["rank"].to_numpy()
-    arrays = [frame[name].to_numpy() for name in columns]
-    if (np.diff(ranks) < 0).any():
-        order = np.argsort(ranks, kind="stable")
-        ranks, arrays = ranks[order], [each[order] for each in arrays]
-
-    def of(rank: int) -> list[NDArray[Any]]:
-        low, high = np.searchsorted(ranks, (rank, rank + 1))
-        return [each[low:high] for each in arrays]
-
-    return of
 
 
 def _freed(ends: Numbers, began: Numbers, stopped: Numbers, stops: Numbers) -> _Freed:

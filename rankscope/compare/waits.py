@@ -72,9 +72,9 @@ class Waits:
     `by_iteration`: rank, iteration, wait_ns (exposed waiting), collective_wait_ns,
     collective_transfer_ns, of all iterations.
 
-    `by_rank`, of those that are asked for: rank, last_arriver_share (of its collectives), cost_ns (the others' exposed waiting
-    for it), gain_ns (of that, what its mending alone would have saved: in each iteration the
-    waiting of the rank that waited least, for that one comes last then).
+    `by_rank`, of those that are asked for: rank, last_arriver_share (of its collectives), cost_ns
+    (the others' exposed waiting for it), gain_ns (of that, what its mending alone would have saved:
+    in each iteration the waiting of the rank that waited least, for that one comes last then).
     """
 
     by_iteration: pl.DataFrame
