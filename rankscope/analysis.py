@@ -262,7 +262,7 @@ class Analysis:
 
     @cached_property
     def replay(self) -> Replay | None:
-        """The run, to be played again with less work; None where that cannot be known."""
+        """The run, or a range of it, to be played again with less work; None where unknown."""
         if self.missing_ranks or self.blind_ranks or self.flag_metric != "work":
             return None
         _ = self.met, self.groups  # are known before the replay takes the room of the collectives

@@ -2,7 +2,8 @@
 
 Comparing takes as long as there are collectives. So that answers come at once, an ingest compares
 its run as the commands do without options, and keeps the small results. Whoever looks at the run
-in another way still gets from here what does not depend on it; the rest is computed.
+in another way still gets from here what does not depend on it; the rest is computed, of a range
+of iterations from their rows alone.
 """
 
 from __future__ import annotations

@@ -94,6 +94,29 @@ def test_usual_answers_need_no_collectives(stored: Callable[..., Stored]) -> Non
     assert not {"collectives", "exposed", "activities", "measures"} & {*loaded}, loaded
 
 
+def test_a_range_reads_its_own_iterations(stored: Callable[..., Stored]) -> None:
+    """So that an answer takes as long as the range is, not as the run."""
+    analysis = stored("buckets").run.analysis()
+    assert isinstance(analysis, Recalled)
+    asked: dict[str, set[object]] = {}
+
+    def source(
+        table: str,
+        columns: Collection[str] | None = None,
+        ranks: Collection[int] | None = None,
+        iterations: Collection[int] | None = None,
+        narrow: bool = False,
+    ) -> pl.DataFrame:
+        asked.setdefault(table, set()).add(None if iterations is None else tuple(iterations))
+        return analysis.frames.some(table, columns, ranks, iterations, narrow)
+
+    look = Options(iter_range=slice(4, 8))
+    told = Recalled(RunFrames("run", source), look, analysis._known).imbalance()
+    assert told.what_if is not None
+    for table in ("collectives", "exposed", "measures", "rank_iterations"):
+        assert asked[table] == {(4, 5, 6, 7)}, table
+
+
 def test_a_report_that_comes_later_is_compared(tmp_path: Path) -> None:
     folder, db = tmp_path / "profiles", tmp_path / "run.duckdb"
     folder.mkdir()
