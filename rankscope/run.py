@@ -30,7 +30,6 @@ from rankscope.records import (
 )
 from rankscope.schema import PARTS
 from rankscope.store import Database
-from rankscope.timeline import timeline
 
 if TYPE_CHECKING:
     from rankscope.intake import Progress, Started
@@ -122,6 +121,8 @@ class Run:
         Raises:
             ReportError: a report is gone, or has changed since it was ingested.
         """
+        from rankscope.timeline import timeline
+
         analysis = self.analysis(_options(options))
         if ranks is None or iterations is None:
             picks = picks_of(analysis, metric)

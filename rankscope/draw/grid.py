@@ -76,8 +76,9 @@ def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
     if analysis.options.iter_range is not None:
         inside &= pl.col("iteration").is_between(numbers[0], numbers[-1])
     value = pl.col(f"{metric}_ns")
-    role = ["role", "iteration"]
     judged = analysis.judged(sorted({metric, "iteration"}))
+    several = judged["role"].n_unique() > 1
+    role = ["role", "iteration"] if several else ["iteration"]  # one is found sooner than both
     flagged = pl.col("flagged").fill_null(False)
     if metric in PHASES:
         flagged &= pl.col("cause").eq_missing(metric)
