@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 from tests.bench import rivals
 from tests.bench.costs import Cost, cost
@@ -16,28 +19,42 @@ from tests.bench.tables import rows
 ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
 """A worker is a process of one thread; alone, polars would use all cores."""
 
+BASE = 8
+"""Reports of the job that larger ones are compared with."""
+
+WORKERS = (1, 2)
+
+Key = TypeVar("Key")
+
 
 def with_count(
     counts: tuple[int, ...], megabytes: float, processes: int, repeat: int, folder: Path
 ) -> str:
-    """A table of ingests of the first so many reports of one job."""
-    reports = large_reports(megabytes, folder / "count", max(counts))
-    lines = []
-    took = {
-        number: _best(rivals.rankscope(processes, reports[:number]), repeat) for number in counts
+    """A table of ingests of jobs of so many ranks, and how flat the time per report is."""
+    took = _in_turn(
+        {
+            number: rivals.rankscope(
+                processes, large_reports(megabytes, folder / f"of_{number}", number)
+            )
+            for number in counts
+        },
+        repeat,
+    )
+    base = min((number for number in counts if number >= BASE), default=counts[0])
+    beside = {
+        number: each.seconds / number / (took[base].seconds / base) for number, each in took.items()
     }
-    base = next((number for number in counts if number >= 8), counts[0])
+    lines = []
     before, spent = 0, 0.0
     for number, each in took.items():
         further = (each.seconds - spent) / (number - before)
         before, spent = number, each.seconds
-        per = each.seconds / number
         lines.append(
             [
                 f"{number}",
                 f"{each.seconds:.1f}",
-                f"{1e3 * per:.0f} ms",
-                f"{per / (took[base].seconds / base):.2f} ×",
+                f"{1e3 * each.seconds / number:.0f} ms",
+                f"{beside[number]:.2f} ×",
                 f"{1e3 * further:.0f} ms",
                 f"{1e3 * each.cpu_s / number:.0f} ms",
                 f"{each.peak_bytes / 1e6:,.0f} MB",
@@ -47,7 +64,14 @@ def with_count(
         *("reports", "seconds", "per report", f"beside that of {base}"),
         *("each further report", "CPU time per report", "peak memory of a process"),
     )
-    return rows(head, lines)
+    later = [beside[number] for number in counts if number >= base]
+    flat = (
+        f"Start-up included, a report of {base} to {counts[-1]} takes {min(later):.2f} to "
+        f"{max(later):.2f} times what one of {base} takes. Each line is a job of its own,\n"
+        "compared across all its ranks; *each further report* is what it takes more than the "
+        "line above,\nshared by the reports it has more."
+    )
+    return f"{rows(head, lines)}\n\n{flat}"
 
 
 def with_size(megabytes: tuple[float, ...], repeat: int, folder: Path) -> str:
@@ -56,7 +80,7 @@ def with_size(megabytes: tuple[float, ...], repeat: int, folder: Path) -> str:
     for size in megabytes:
         (folder / "size").mkdir(exist_ok=True)
         report = large_report(size, folder / "size" / "report_rank_0.sqlite")
-        each = _best(rivals.rankscope(1, [report]), repeat)
+        each = _in_turn({size: rivals.rankscope(1, [report])}, repeat)[size]
         real = report.stat().st_size / 1e6
         lines.append(
             [
@@ -73,42 +97,51 @@ def with_size(megabytes: tuple[float, ...], repeat: int, folder: Path) -> str:
 
 def with_workers(reports: list[Path], repeat: int, folder: Path) -> str:
     """A table of ingests by one worker and by two, of this machine's and of a Dask cluster."""
-    local = [_best(rivals.rankscope(jobs, reports), repeat) for jobs in (1, 2)]
-    lines = [_workers("processes, `--jobs`", *local)]
+    local = _in_turn({jobs: rivals.rankscope(jobs, reports) for jobs in WORKERS}, repeat)
+    lines = [_workers("processes, `--jobs`", local)]
     if find_spec("distributed") is None:
-        lines.append(["Dask, `--scheduler`", "– (not installed)", "", ""])
+        lines.append(["Dask, `--scheduler`", "– (not installed)", *[""] * 3])
     else:
-        lines.append(_workers("Dask, `--scheduler`", *_dask(reports, repeat, folder)))
-    return rows(("workers", "one: seconds", "two: seconds", "times as fast"), lines)
+        lines.append(_workers("Dask, `--scheduler`", _dask(reports, repeat, folder)))
+    head = ("workers", "one: seconds", "two: seconds", "times as fast", "CPU seconds of two")
+    told = (
+        "Start-up included: that of rankscope and its processes, not that of the cluster, whose "
+        "workers have\nread before; the cluster's CPU time is not counted."
+    )
+    return f"{rows(head, lines)}\n\n{told}"
 
 
-def _workers(name: str, one: Cost, two: Cost) -> list[str]:
-    gain = one.seconds / two.seconds
-    return [name, f"{one.seconds:.1f}", f"{two.seconds:.1f}", f"{gain:.2f} ×"]
+def _workers(name: str, took: Mapping[int, Cost]) -> list[str]:
+    one, two = (took[count] for count in WORKERS)
+    gain = f"{one.seconds / two.seconds:.2f} ×"
+    return [name, f"{one.seconds:.1f}", f"{two.seconds:.1f}", gain, f"{two.cpu_s:.1f}"]
 
 
-def _dask(reports: list[Path], repeat: int, folder: Path) -> list[Cost]:
+def _dask(reports: list[Path], repeat: int, folder: Path) -> dict[int, Cost]:
     from tests.execute.dask_cluster import Cluster
 
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        cluster = Cluster(Path(place))
-        try:
-            costs = []
-            for count in (1, 2):
-                cluster.ensure(count)
-                command = rivals.rankscope(1, reports)
-                at = command.index("--jobs")
-                command[at : at + 2] = ["--scheduler", cluster.address]
-                _best(command, 1)  # workers import what they need
-                costs.append(_best(command, repeat))
-            return costs
-        finally:
-            cluster.close()
+    with ExitStack() as stack:
+        commands = {}
+        for count in WORKERS:
+            cluster = Cluster(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder))))
+            stack.callback(cluster.close)
+            cluster.ensure(count)
+            command = rivals.rankscope(1, reports)
+            at = command.index("--jobs")
+            command[at : at + 2] = ["--scheduler", cluster.address]
+            commands[count] = command
+            cost(command, ONE_THREAD)  # workers import what they need
+        return _in_turn(commands, repeat)
 
 
-def _best(command: list[str], repeat: int) -> Cost:
-    """The fastest of some runs."""
-    costs = [cost(command, ONE_THREAD) for _ in range(repeat)]
-    best = min(costs, key=lambda each: each.seconds)
-    sys.stderr.write(f"{best.seconds:.1f} s, {best.cpu_s:.1f} s CPU, {best.peak_bytes:,} bytes\n")
+def _in_turn(commands: Mapping[Key, list[str]], repeat: int) -> dict[Key, Cost]:
+    """The fastest of some runs of each; in turn, so that what disturbs one disturbs all."""
+    best: dict[Key, Cost] = {}
+    for _ in range(repeat):
+        for key, command in commands.items():
+            took = cost(command, ONE_THREAD)
+            sys.stderr.write(
+                f"{key}: {took.seconds:.1f} s, {took.cpu_s:.1f} s CPU, {took.peak_bytes:,} bytes\n"
+            )
+            best[key] = min(best.get(key, took), took, key=lambda each: each.seconds)
     return best

@@ -26,7 +26,7 @@ from tests.bench.tables import put
 from tests.forge import scene, simulate
 from tests.forge.kineto_export import export_kineto
 
-PARTS = ("beside", "numbered", "kineto", "count", "size", "workers")
+PARTS = ("beside", "numbered", "kineto", "growth", "size", "workers")
 SIZES_MB = (10.0, 40.0, 160.0, 1000.0)
 
 
@@ -39,13 +39,15 @@ class Plan:
     counts: tuple[int, ...]
     each_mb: float
     sizes_mb: tuple[float, ...]
+    for_workers: int
+    for_workers_mb: float
     kineto_iterations: int
     repeat: int
 
 
-SHORT = Plan(4, 20.0, (4, 8, 32), 4.0, SIZES_MB[:3], 500, 3)
-FULL = Plan(4, 160.0, (4, 8, 64, 512), 8.0, SIZES_MB, 2000, 3)
-TINY = Plan(2, 0.5, (1, 2), 0.5, (0.5,), 4, 1)
+SHORT = Plan(4, 20.0, (8, 32, 64), 20.0, SIZES_MB[:3], 8, 40.0, 500, 3)
+FULL = Plan(4, 160.0, (8, 64, 512), 20.0, SIZES_MB, 8, 80.0, 2000, 3)
+TINY = Plan(2, 0.5, (1, 2), 0.5, (0.5,), 2, 0.5, 4, 1)
 """Whether it works at all."""
 
 
@@ -64,14 +66,15 @@ def measure(part: str, plan: Plan, processes: int, tools: Path, folder: Path) ->
         traces = [export_kineto(job, record, folder / "traces") for record in simulate(job).records]
         table = beside(rivals.of_kineto(tools), traces, processes, plan.repeat)
         return f"{plan.reports} traces of the PyTorch profiler, {_size(traces)}; {by}:\n\n{table}"
-    if part == "count":
+    if part == "growth":
         table = growth.with_count(plan.counts, plan.each_mb, processes, plan.repeat, folder)
         return f"Reports of {plan.each_mb:g} MB each; {by}:\n\n{table}"
     if part == "size":
         table = growth.with_size(plan.sizes_mb, plan.repeat, folder)
         return f"One report; 1 process:\n\n{table}"
-    reports = large_reports(plan.megabytes, folder / "exports", plan.reports)
+    reports = large_reports(plan.for_workers_mb, folder / "exports", plan.for_workers)
     table = growth.with_workers(reports, plan.repeat, folder)
+    many = f"{plan.for_workers} reports of Nsight Systems"
     return f"{many}, {_size(reports)}; workers of one thread:\n\n{table}"
 
 
@@ -100,9 +103,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART")
     parser.add_argument("--processes", type=int, default=2, help="of every way")
     parser.add_argument("--repeat", type=int, metavar="RUNS", help="of which the fastest counts")
-    parser.add_argument("--each-mb", type=float, metavar="MB", help="of the reports of part count")
+    parser.add_argument("--each-mb", type=float, metavar="MB", help="of the reports of part growth")
     parser.add_argument("--rivals", type=Path, default=Path("rivals"), metavar="FOLDER")
-    parser.add_argument("--temp", type=Path, help="folder for the reports (--full: 5 GB)")
+    parser.add_argument("--temp", type=Path, help="folder for the reports (2 GB; --full: 12)")
     parser.add_argument("--print", action="store_true", help="print the tables, write no file")
     args = parser.parse_args(arguments)
     plan = FULL if args.full else TINY if args.tiny else SHORT
@@ -121,6 +124,8 @@ def main(arguments: list[str] | None = None) -> int:
     for option in ("repeat", "each_mb"):
         if (given := getattr(args, option)) is not None:
             whole += f" --{option.replace('_', '-')} {given:g}"
+    if {*args.parts} != {*PARTS}:
+        whole += f" --parts {' '.join(args.parts)}"
     text = page(told, whole, plan.repeat, load)
     if args.print or args.tiny or {*args.parts} != {*PARTS}:
         sys.stdout.write(text + "\n")

@@ -10,9 +10,11 @@ those of the forged report. Kernels of NCCL stay whole, and each has its range i
 from __future__ import annotations
 
 import argparse
+import os
 import sqlite3
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.forge import forge, scene
@@ -48,7 +50,12 @@ def large_reports(
     with tempfile.TemporaryDirectory() as name:
         forge(scene("planted", ranks=ranks, iterations=_iterations(megabytes)), Path(name))
         files = [f"report_rank_{rank}.sqlite" for rank in range(ranks)]
-        return [enlarge(Path(name) / file, folder / file, numbered=numbered) for file in files]
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # SQLite needs no GIL
+            return [
+                *pool.map(
+                    lambda file: enlarge(Path(name) / file, folder / file, numbered=numbered), files
+                )
+            ]
 
 
 def _iterations(megabytes: float) -> int:
