@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 import polars as pl
@@ -26,6 +26,9 @@ from rankscope.read.sqlite_frames import Layout, Unusual
 from rankscope.read.sqlite_pages import PagedFile
 from rankscope.read.text import decoded, undecoded
 from rankscope.read.wanted import Wanted
+
+if TYPE_CHECKING:
+    from adbc_driver_manager import AdbcConnection, AdbcDatabase
 
 LARGE_BYTES = 8 * 2**20
 """Of a table: from this size on the compiled reader makes up for the time it takes to load."""
@@ -78,18 +81,20 @@ class SQLiteColumns:
         self._layouts: dict[str, Layout] | None = None
         self._borders: dict[str, _Borders] = {}
         uri = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro{'&immutable=1' if quiet else ''}"
-        import adbc_driver_sqlite.dbapi as adbc
+        import adbc_driver_sqlite as sqlite
+        from adbc_driver_manager import AdbcConnection, Error
 
         try:
-            self._connection = adbc.connect(uri)
-        except (adbc.Error, OSError) as error:
+            database = sqlite.connect(uri)
+            self._connection = AdbcConnection(database)
+        except (Error, OSError) as error:
             raise self._unreadable(error) from error
+        self._finalizer = weakref.finalize(self, _close, self._connection, database)
         try:
             self._tables = self._read_tables()
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
-        self._finalizer = weakref.finalize(self, self._connection.close)
 
     def __enter__(self) -> Self:
         return self
@@ -279,24 +284,18 @@ class SQLiteColumns:
             "select cast(m.name as blob) as t, cast(p.name as blob) as c "
             "from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table'"
         )
-        columns = frame.select(decoded(frame["t"]), decoded(frame["c"]))
-        return {
-            str(table): frozenset(group["c"])
-            for (table,), group in columns.partition_by("t", as_dict=True).items()
-        }
+        columns = frame.select(decoded(frame["t"]), decoded(frame["c"])).group_by("t").agg("c")
+        return {str(table): frozenset(names) for table, names in columns.iter_rows()}
 
     def _query(self, sql: str) -> pl.DataFrame:
-        import adbc_driver_sqlite.dbapi as adbc
+        from adbc_driver_manager import AdbcStatement, Error
 
-        try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(sql)
-                table: Any = cursor.fetch_arrow_table()
-        except (adbc.Error, OSError) as error:
+        try:  # not by its DB-API, which waits for pyarrow and its datasets
+            with AdbcStatement(self._connection) as statement:
+                statement.set_sql_query(sql)
+                return pl.DataFrame(statement.execute_query()[0])
+        except (Error, OSError, pl.exceptions.PolarsError) as error:
             raise self._unreadable(error) from error
-        frame = pl.from_arrow(table)
-        assert isinstance(frame, pl.DataFrame)
-        return frame
 
     def _check_magic(self) -> None:
         try:
@@ -321,6 +320,11 @@ class SQLiteColumns:
         text = str(error)
         reason = "is damaged or truncated" if "malformed" in text else "cannot be read as SQLite"
         return UnreadableReport(f"{self.path}: {reason}", hint=HINT)
+
+
+def _close(connection: AdbcConnection, database: AdbcDatabase) -> None:
+    connection.close()
+    database.close()
 
 
 def _stated_size(header: bytes) -> int:
