@@ -79,6 +79,7 @@ class SQLiteColumns:
         # which shared file systems answer slowly or not at all.
         self._quiet = quiet = not any(Path(f"{path}{end}").exists() for end in ("-wal", "-journal"))
         self._layouts: dict[str, Layout] | None = None
+        self._pages: PagedFile | None = None
         self._borders: dict[str, _Borders] = {}
         uri = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro{'&immutable=1' if quiet else ''}"
         import adbc_driver_sqlite as sqlite
@@ -110,6 +111,8 @@ class SQLiteColumns:
     def close(self) -> None:
         """Let go of the file, as else happens once nobody uses this any more."""
         self._finalizer()
+        if self._pages is not None:
+            self._pages.close()
 
     @property
     def tables(self) -> dict[str, frozenset[str]]:
@@ -231,8 +234,9 @@ class SQLiteColumns:
             self._layouts = self._read_layouts()
         if table not in self._layouts:
             raise Unusual
-        with PagedFile(self.path) as file:
-            yield from file.pieces(self._layouts[table], wanted, LARGE_BYTES, chosen)
+        if self._pages is None:
+            self._pages = PagedFile(self.path)
+        yield from self._pages.pieces(self._layouts[table], wanted, LARGE_BYTES, chosen)
 
     def _read_layouts(self) -> dict[str, Layout]:
         """Layouts of the tables without an index: one may change what SQLite reads in which order.

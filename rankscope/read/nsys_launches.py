@@ -27,13 +27,10 @@ NEVER = 2**63 - 1
 MOST_CALLS = 1_000_000
 """Calls that are held; of more those that the last question was about."""
 
-SPARSE = 16
-"""Numbers lie close together if at least one in so many is there."""
-
 Integers = NDArray[np.int64]
 
 Calls = tuple[Integers, Integers, Integers]
-"""Keys, starts and threads of some API calls."""
+"""Keys, starts and threads of some API calls, by key and start."""
 
 
 class Launches:
@@ -77,22 +74,21 @@ class Launches:
             launch and launch_thread, null without a record.
         """
         keys = _keys(operations, self._processes)
-        slots = _Slots(keys[keys >= 0])
-        launch, thread = np.full(slots.count + 1, NEVER), np.full(slots.count + 1, UNKNOWN)
-        for called, start, caller in map(slots.near, self._near(slots)):
-            at = slots.of(called)
-            np.minimum.at(launch, at, start)
-            first = launch[at] == start
-            thread[at[first]] = caller[first]
-        launch[launch == NEVER] = UNKNOWN
-        launch[-1], thread[-1] = UNKNOWN, UNKNOWN
-        at = slots.of(keys)
-        found = pl.DataFrame({"launch": launch[at], "launch_thread": thread[at]})
+        launch, thread = np.full((2, keys.size), UNKNOWN)
+        for called, start, caller in self._near(keys):
+            at = np.minimum(np.searchsorted(called, keys), called.size - 1)
+            hit = np.flatnonzero(called[at] == keys)
+            at = at[hit]
+            earlier = (launch[hit] == UNKNOWN) | (start[at] < launch[hit])
+            launch[hit[earlier]], thread[hit[earlier]] = start[at[earlier]], caller[at[earlier]]
+        found = pl.DataFrame({"launch": launch, "launch_thread": thread})
         return found.select(pl.when(pl.all() != UNKNOWN).then(pl.all()))
 
-    def _near(self, slots: _Slots) -> Iterable[Calls]:
-        """Calls, among them all that have one of the numbers."""
-        numbers = np.unique(self._numbers[slots.between(self._low, self._high)]).tolist()
+    def _near(self, keys: Integers) -> Iterable[Calls]:
+        """Calls, among them all that have one of the keys."""
+        keys = np.sort(keys)
+        begins, ends = np.searchsorted(keys, self._low), np.searchsorted(keys, self._high, "right")
+        numbers = np.unique(self._numbers[begins < ends]).tolist()
         fresh = [number for number in numbers if number not in self._calls]
         if fresh:
             pieces = self._file.pieces(LAUNCHES, COLUMNS, chosen=fresh)
@@ -102,43 +98,14 @@ class Launches:
         return [self._calls[number] for number in numbers]
 
     def _known(self, calls: pl.DataFrame) -> Calls:
-        """Calls of the processes."""
+        """Calls of the processes by key, the earliest of each first."""
         keys = _keys(calls.with_columns(process=pl.col("globalTid") // PROCESS), self._processes)
-        known = keys >= 0
-        start, thread = (calls[name].to_numpy()[known] for name in ("start", "globalTid"))
-        return keys[known], start, thread
-
-
-class _Slots:
-    """A place for each of some keys, and one, the last, for all others."""
-
-    def __init__(self, keys: Integers) -> None:
-        self._low, self._high = (int(keys.min()), int(keys.max())) if keys.size else (0, -1)
-        span = self._high - self._low + 1
-        self._keys = None if span <= SPARSE * keys.size else np.unique(keys)
-        self.count = span if self._keys is None else self._keys.size
-
-    def of(self, keys: Integers) -> Integers:
-        """The places of keys."""
-        if self._keys is None:  # a place for all keys in between is faster than looking for them
-            inside = (keys >= self._low) & (keys <= self._high)
-            return np.where(inside, keys - self._low, self.count)
-        at = np.minimum(np.searchsorted(self._keys, keys), self.count - 1)
-        return np.where(self._keys[at] == keys, at, self.count)
-
-    def near(self, calls: Calls) -> Calls:
-        """Calls without most of those that have none of the keys: a piece's mostly come sorted."""
-        keys = calls[0]
-        if self._keys is not None or (keys[1:] < keys[:-1]).any():
-            return calls
-        begin, end = np.searchsorted(keys, (self._low, self._high + 1))
-        return keys[begin:end], calls[1][begin:end], calls[2][begin:end]
-
-    def between(self, low: Integers, high: Integers) -> NDArray[np.bool_]:
-        """Whether any key may be in each of some spans, borders included."""
-        if self._keys is None:
-            return (low <= self._high) & (high >= self._low)
-        return np.searchsorted(self._keys, low) < np.searchsorted(self._keys, high, side="right")
+        start, thread = calls["start"].to_numpy(), calls["globalTid"].to_numpy()
+        if (keys[1:] > keys[:-1]).all() and (keys[:1] >= 0).all():  # as nsys writes them
+            return keys, start, thread
+        order = np.lexsort((start, keys))
+        order = order[np.searchsorted(keys, 0, sorter=order) :]
+        return keys[order], start[order], thread[order]
 
 
 def _keys(rows: pl.DataFrame, processes: Integers) -> Integers:

@@ -8,11 +8,11 @@ The file is read in pieces (no memory map: a file that shrinks would kill the pr
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import Self
+from types import ModuleType
 
 import numpy as np
 import polars as pl
@@ -53,26 +53,17 @@ class PagedFile:
             self._file = os.open(path, os.O_RDONLY)
         except OSError as error:
             raise Unusual from error
+        self._finalizer = weakref.finalize(self, os.close, self._file)
+        self._known: dict[int, Integers] = {}  # by the root of a table its leaves
         try:
             self._read_header()
         except BaseException:
             self.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Let go of the file."""
-        os.close(self._file)
+        """Let go of the file, as else happens once nobody uses this any more."""
+        self._finalizer()
 
     def pieces(
         self,
@@ -88,7 +79,9 @@ class PagedFile:
         `Unusual` as well.
         """
         plan = Plan.of(table, wanted)
-        leaves = self._leaves(table.root)
+        if table.root not in self._known:
+            self._known[table.root] = self._leaves(table.root)
+        leaves = self._known[table.root]
         cells = compiled() if leaves.size * self._page_size >= least else None
         if cells is None:
             raise Unusual
