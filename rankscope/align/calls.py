@@ -23,6 +23,9 @@ OWN = ["rank", "gradient", "arrival_ns", "end_ns", "bytes"]
 
 KEPT = [name for name in (*INSTANCE, *OWN) if name not in ("group", "rank")]
 
+FAR_APART = 2**20
+"""Values of a column that span so much are counted, lest all columns together need over 63 bits."""
+
 
 class Calls:
     """Takes in COLLECTIVES of some ranks at a time, and keeps what matching needs of them."""
@@ -141,7 +144,7 @@ class _Step(NamedTuple):
 
 
 def _counted(values: pl.Series) -> tuple[NDArray[np.int64], pl.Series | None]:
-    """Numbers in the order of the values; and of names, which the numbers are of."""
+    """Numbers in the order of the values; of names, and of values far apart, also which."""
     if isinstance(values.dtype, pl.Categorical):
         names = values.unique().cast(pl.String).sort()
         there = pl.DataFrame({"name": names}).with_columns(
@@ -150,4 +153,8 @@ def _counted(values: pl.Series) -> tuple[NDArray[np.int64], pl.Series | None]:
         table = np.zeros(int(there["code"].max() or 0) + 1, dtype=np.int64)  # type: ignore[arg-type]
         table[there["code"].to_numpy()] = np.arange(there.height)
         return table[values.to_physical().to_numpy()], names
-    return values.to_numpy(), None
+    numbers = values.to_numpy().astype(np.int64)
+    if len(numbers) and int(numbers.max()) - int(numbers.min()) >= FAR_APART:
+        distinct, place = np.unique(numbers, return_inverse=True)
+        return place, pl.Series(distinct)
+    return numbers, None
