@@ -48,13 +48,19 @@ def device_timeline(
     """
     windows = _windows(work.survey, iterations)
     known = windows.drop_nulls()
-    accounts = [account(each, known, work.host, blocking) for each in stretches(parts, known)]
+    begins = known["window_start"].to_numpy()
     lengths = np.zeros((len(LENGTHS), known.height), dtype=np.int64)
-    compute, communication, busy, training, unphased = sum(
-        (each.lengths for each in accounts), lengths
-    )
+    segments, idle = [empty(SEGMENTS)], [_idling(empty(SEGMENTS))]
+    for stretch in stretches(parts, known):
+        first = int(np.searchsorted(begins, stretch.begin, side="right")) - 1
+        last = int(np.searchsorted(begins, stretch.end))
+        part = account(stretch, known.slice(first, last - first), work.host, blocking)
+        lengths[:, first:last] += part.lengths
+        segments.append(part.segments)
+        idle.append(_idling(part.idle))
+    compute, communication, busy, training, unphased = lengths
     return DeviceTimeline(
-        segments=merged(pl.concat([empty(SEGMENTS), *(each.segments for each in accounts)])),
+        segments=merged(pl.concat(segments)),
         windows=windows,
         usage=known.select(
             "window",
@@ -62,7 +68,7 @@ def device_timeline(
             communication=pl.Series(communication),
             idle=pl.col("window_end") - pl.col("window_start") - pl.Series(busy),
         ),
-        idle=_idling(pl.concat([empty(SEGMENTS), *(each.idle for each in accounts)])),
+        idle=pl.concat(idle).group_by("window", "phase", "kind", "name").sum(),
         unphased=known.select("window", share=pl.Series(unphased / np.maximum(training, 1))),
         opaque=(work.survey["kind"] == "graph").any(),
     )

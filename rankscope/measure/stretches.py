@@ -98,7 +98,8 @@ def account(
 
     Args:
         stretch: one of `stretches`.
-        known: window, window_start, window_end.
+        known: window, window_start, window_end of the windows that it may meet; the first begins
+            no later than it.
         host: SEGMENTS of the host timeline.
         blocking: start, end of host calls that communicate and block (MPI).
     """
