@@ -103,13 +103,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART")
     parser.add_argument("--processes", type=int, default=2, help="of every way")
     parser.add_argument("--repeat", type=int, metavar="RUNS", help="of which the fastest counts")
+    parser.add_argument("--counts", type=int, nargs="+", help="of reports in part growth")
     parser.add_argument("--each-mb", type=float, metavar="MB", help="of the reports of part growth")
     parser.add_argument("--rivals", type=Path, default=Path("rivals"), metavar="FOLDER")
     parser.add_argument("--temp", type=Path, help="folder for the reports (2 GB; --full: 12)")
     parser.add_argument("--print", action="store_true", help="print the tables, write no file")
     args = parser.parse_args(arguments)
     plan = FULL if args.full else TINY if args.tiny else SHORT
-    plan = replace(plan, repeat=args.repeat or plan.repeat, each_mb=args.each_mb or plan.each_mb)
+    plan = replace(
+        plan,
+        repeat=args.repeat or plan.repeat,
+        each_mb=args.each_mb or plan.each_mb,
+        counts=tuple(args.counts or plan.counts),
+    )
     load = os.getloadavg()[0]
     told = {}
     with tempfile.TemporaryDirectory(prefix="ingest-", dir=args.temp) as folder:
@@ -124,6 +130,8 @@ def main(arguments: list[str] | None = None) -> int:
     for option in ("repeat", "each_mb"):
         if (given := getattr(args, option)) is not None:
             whole += f" --{option.replace('_', '-')} {given:g}"
+    if args.counts:
+        whole += f" --counts {' '.join(map(str, args.counts))}"
     if {*args.parts} != {*PARTS}:
         whole += f" --parts {' '.join(args.parts)}"
     text = page(told, whole, plan.repeat, load)
