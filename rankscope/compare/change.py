@@ -210,7 +210,7 @@ def _change(
         before_ns=round(before),
         after_ns=round(after),
         change=float(apart / before) if before else None,
-        low=float((apart - reach) / before) if before else None,
+        low=max(-1.0, float((apart - reach) / before)) if before else None,  # times are positive
         high=float((apart + reach) / before) if before else None,
         certain=bool(abs(apart) > sure),
     )

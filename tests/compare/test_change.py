@@ -55,6 +55,20 @@ def test_noise_is_not_told_as_change() -> None:
         assert not any(each.certain for each in (*found.metrics, *found.ranks))
 
 
+def test_nothing_can_become_less_than_nothing() -> None:
+    """However wide noise makes an interval, it does not reach below -100 %."""
+    before, after = (
+        measured(seed).with_columns(
+            load_ns=10 ** (9 * (pl.int_range(pl.len()) % 40 == 0).cast(pl.Int64))
+        )
+        for seed in (0, 1)
+    )
+    load = of(compare_runs(before, after, ["iteration", "load"], "mean"), "load")
+    assert load.low == -1
+    assert load.high is not None
+    assert load.high > 0
+
+
 @pytest.mark.parametrize("where", ["load", "forward", "backward", "optimizer"])
 def test_a_straggler_is_found_though_speeds_wander(where: str) -> None:
     """A tenth of an iteration more on one rank, and nothing said of the others' work."""
