@@ -21,9 +21,10 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
+    from rankscope.ingestion import ingest
     from rankscope.pick import Picks
     from rankscope.records import Imbalance, Options, Verdict
-    from rankscope.run import Run, diff, ingest, open_run
+    from rankscope.run import Run, diff, open_run
 
 __all__ = [
     "DatabaseError",
@@ -42,7 +43,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "run": ("Run", "diff", "ingest", "open_run"),
+    "run": ("Run", "diff", "open_run"),
+    "ingestion": ("ingest",),
     "pick": ("Picks",),
     "records": ("Imbalance", "Options", "Verdict"),
     "errors": ("DatabaseError", "RankscopeError", "ReportError", "ToolError", "UsageError"),

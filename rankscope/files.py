@@ -7,6 +7,9 @@ from pathlib import Path
 
 from rankscope.errors import UsageError
 
+DEFAULT_DB = "rankscope.duckdb"
+"""A run's database, in the folder one works in."""
+
 
 def check_writable(target: Path) -> None:
     """Find before the work what would fail after it.

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from rankscope import read
-from rankscope.analysis import Analysis
 from rankscope.errors import RankConflict, RankscopeError, ReportError, UsageError
-from rankscope.execute import map_reports
 from rankscope.extract import extract
-from rankscope.frames import RunFrames
 from rankscope.identify import check_distinct, check_one_run, claims_for_report, pattern
-from rankscope.recall import compared
 from rankscope.records import (
     CaptureFacts,
     Claim,
-    Options,
     ReportFile,
     ReportOutcome,
     ReportRows,
     ShapingOptions,
 )
-from rankscope.store import Database, Incoming, stored_path
+
+if TYPE_CHECKING:
+    from rankscope.filling import Filling
 
 ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild"
 
@@ -41,6 +39,14 @@ OWN_VARIABLES = (
     "--rank-pattern",
 )
 """Claims that are a rank's own; a launcher's variables say nothing of the ranks it starts."""
+
+Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
+"""Reports with what came of them, as they come."""
+
+Extract = Callable[[ReportFile, ShapingOptions], ReportRows]
+
+MapOver = Callable[[Extract, list[ReportFile], ShapingOptions], Results]
+"""`execute.map_reports`, told where."""
 
 Started = Callable[[list[ReportFile]], None]
 """Called with the reports that will be read."""
@@ -79,33 +85,33 @@ class Ingest:
         self.rebuild = rebuild
         self.outcomes: list[ReportOutcome] = []
         self.events = 0
-        self._taken: dict[int, str] = {}  # rank of the database → its report
 
     def run(
         self,
         files: list[ReportFile],
-        jobs: int | None,
+        map_over: MapOver,
         started: Started,
         progress: Progress,
-        scheduler: str | None = None,
     ) -> None:
         """Read what is new or changed among `files`; each report is in whole or not at all."""
-        if self.rebuild:
-            Database.check_replaceable(self.target)
+        path = self.target
+        if self.rebuild:  # the old run stays until the new one is whole
+            from rankscope.filling import check_replaceable, remove
+
+            check_replaceable(self.target)
             read.clear_exports(file.path for file in files)
+            path = self.target.with_name(self.target.name + ".rebuild")
         known = None if self.rebuild else self._known()
         to_read = self._look_first(self._sort_out(files, known), known)
         started(to_read)
-        path = self.target
-        if self.rebuild:  # the old run stays until the new one is whole
-            path = self.target.with_name(self.target.name + ".rebuild")
-            _remove(path)
+        if self.rebuild:
+            remove(path)
         try:
-            with closing(map_reports(extract, to_read, self.options, jobs, scheduler)) as results:
+            with closing(map_over(extract, to_read, self.options)) as results:
                 self._read(path, results, progress)
         except RankscopeError:
             if self.rebuild:
-                _remove(path)
+                remove(path)
             raise
         if not any(outcome.status != "skipped" for outcome in self.outcomes):
             raise ReportError(
@@ -116,53 +122,28 @@ class Ingest:
             os.replace(path, self.target)
         self.outcomes.sort(key=lambda outcome: outcome.path)
 
-    def _read(
-        self,
-        path: Path,
-        results: Iterable[tuple[ReportFile, ReportRows | RankscopeError]],
-        progress: Progress,
-    ) -> None:
-        database: Database | None = None
-        incoming: Incoming | None = None
-        try:
+    def _read(self, path: Path, results: Results, progress: Progress) -> None:
+        from rankscope.filling import Filling  # while the first reports are read
+
+        with Filling(path, self.shaping) as filling:
             for file, result in results:
                 if isinstance(result, RankscopeError):
                     self._bad(file, result)
                     progress(file, 0)
                     continue
-                if database is None or incoming is None:
-                    database = open_or_create(path)
-                    incoming = Incoming(database, self.shaping)
-                    self._taken = dict(database.table("ranks").select("rank", "path").iter_rows())
                 try:
-                    self._store(incoming, result)
+                    self._store(filling, result)
                 except RankConflict as error:
                     self._bad(file, error)
                 progress(file, result.events)
-            if database is None and self._interrupted(path):
-                database = open_or_create(path)
-        finally:
-            if database is not None:
-                with database:
-                    if incoming is not None:
-                        incoming.flush()
-                    compare(database)
-
-    @staticmethod
-    def _interrupted(path: Path) -> bool:
-        """Whether an earlier ingest wrote reports, but stopped before it compared them."""
-        if not path.exists():
-            return False
-        with Database.open(path) as database:
-            return not database.is_finished
 
     def _known(self) -> pl.DataFrame | None:
         """reports joined with ranks of the existing database; None without one."""
         if not self.target.exists():
             return None
-        with Database.open(self.target) as database:
-            ranks = database.table("ranks").drop("host")
-            return database.table("reports").join(ranks, on="path", how="left")
+        from rankscope.filling import known
+
+        return known(self.target)
 
     def _sort_out(self, files: list[ReportFile], known: pl.DataFrame | None) -> list[ReportFile]:
         """The reports that are not in the database as they are now, here or elsewhere."""
@@ -189,8 +170,9 @@ class Ingest:
         """Rows of a report that lies elsewhere now, its path corrected; none where it did not."""
         for (old,), rows in alike.partition_by("path", as_dict=True).items():
             if Path(old).name == file.path.name and not Path(old).exists():
-                with Database.open(self.target, write=True) as database:
-                    database.move(old, str(file.path.resolve()))
+                from rankscope.filling import move
+
+                move(self.target, old, str(file.path.resolve()))
                 return rows
         return alike.clear()
 
@@ -250,28 +232,18 @@ class Ingest:
         self._skipped(file, f"rank {claim.rank} was not asked for", (claim.rank,))
         return False
 
-    def _store(self, incoming: Incoming, rows: ReportRows) -> None:
+    def _store(self, filling: Filling, rows: ReportRows) -> None:
         rows = self._asked_for(rows)
         if not rows.ranks:
             self._skipped(rows.file, "none of its ranks was asked for")
             return
-        path = stored_path(rows.file.path)
-        stay = {rank: there for rank, there in self._taken.items() if there != path}
-        ranks = [part.rank.identity.rank for part in rows.ranks]
-        check_distinct(
-            [
-                *((rank, Path(stay[rank])) for rank in ranks if rank in stay),
-                *((rank, rows.file.path) for rank in ranks),
-            ]
-        )
-        self._taken = stay | dict.fromkeys(ranks, path)
-        incoming.add(rows)
+        filling.add(rows)
         self.events += rows.events
         self.outcomes.append(
             ReportOutcome(
                 path=rows.file.path,
                 kind=rows.file.kind,
-                ranks=tuple(sorted(ranks)),
+                ranks=tuple(sorted(part.rank.identity.rank for part in rows.ranks)),
                 rank_evidence=rows.ranks[0].rank.identity.evidence,
                 iterations=max(part.iterations.height for part in rows.ranks),
                 bytes=rows.file.bytes,
@@ -300,23 +272,6 @@ class Ingest:
         self.outcomes.append(
             ReportOutcome(file.path, file.kind, ranks, None, 0, file.bytes, "skipped", reason)
         )
-
-
-def compare(database: Database) -> None:
-    """Make what is derived speak of the reports as they are now, after a failure as well."""
-    database.keep_little()
-    frames = RunFrames(database.name, database.some)
-    if not frames.ranks.is_empty():
-        analysis = Analysis(frames, Options())
-        known = compared(analysis)
-        tables = {} if known is None else known.tables()
-        database.replace_derived(analysis.rank_iterations(), analysis.clock[0], tables)
-    database.settle()
-
-
-def open_or_create(path: Path) -> Database:
-    """The database at `path`, to write to."""
-    return Database.open(path, write=True) if path.exists() else Database.create(path)
 
 
 def _look(file: ReportFile) -> CaptureFacts | RankscopeError:
@@ -352,10 +307,3 @@ def _unchanged(file: ReportFile, rows: pl.DataFrame) -> ReportOutcome:
         bytes=file.bytes,
         status="unchanged",
     )
-
-
-def _remove(path: Path) -> None:
-    """Remove what an interrupted --rebuild left, unless one is writing it right now."""
-    Database.check_replaceable(path)
-    path.unlink(missing_ok=True)
-    path.with_name(path.name + ".wal").unlink(missing_ok=True)

@@ -1,12 +1,10 @@
-"""A profiled run from Python: ingest reports, open a database, ask it."""
+"""A profiled run from Python: open its database, ask it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -16,7 +14,7 @@ from rankscope.compare.likeness import unlike
 from rankscope.compare.metrics import check_metrics
 from rankscope.draw import PICKING, View, draw, format_of, save
 from rankscope.errors import DatabaseError, ReportError, UsageError
-from rankscope.files import check_writable
+from rankscope.files import DEFAULT_DB, check_writable
 from rankscope.frames import RunFrames
 from rankscope.overview import who_of
 from rankscope.pick import Picks, pick
@@ -25,16 +23,10 @@ from rankscope.records import (
     Imbalance,
     Options,
     ReportOutcome,
-    ShapingOptions,
     Timeline,
 )
 from rankscope.schema import PARTS
 from rankscope.store import Database
-
-if TYPE_CHECKING:
-    from rankscope.intake import Progress, Started
-
-DEFAULT_DB = "rankscope.duckdb"
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
 """What reports are picked by: the first of these that is known."""
@@ -272,77 +264,6 @@ def open_run(db: str | Path = DEFAULT_DB) -> Run:
             return database.some(table, columns, ranks, iterations, narrow)
 
     return Run(path, RunFrames(name, source), known=known)
-
-
-def ingest(
-    paths: Iterable[str | Path],
-    db: str | Path = DEFAULT_DB,
-    *,
-    iteration: str | None = None,
-    phases: dict[str, str] | None = None,
-    rank_pattern: str | None = None,
-    jobs: int | None = None,
-    scheduler: str | Path | None = None,
-    on_error: str = "fail",
-    rebuild: bool = False,
-    ranks: Container[int] | None = None,
-    started: Started | None = None,
-    progress: Progress | None = None,
-) -> Run:
-    """Read reports into a run's database, and open it.
-
-    A report that is in there already, unchanged and shaped by the same options, is not read
-    again. Nothing is ever removed; a report that fails leaves what was there before.
-
-    Args:
-        paths: files, folders (searched recursively), globs.
-        db: the DuckDB file, made where there is none.
-        iteration: pattern of the names of iteration ranges, or `whole`.
-        phases: phase → pattern of the names of its ranges.
-        rank_pattern: pattern on the report's path, with a group `rank`.
-        jobs: worker processes; default: the cores this process may use.
-        scheduler: address or scheduler file of a Dask cluster whose workers see the same files;
-            it reads the reports instead.
-        on_error: `fail`, or `skip` to leave bad reports out and list them.
-        rebuild: start the database over; the old one stays until the new one is done.
-        ranks: only these ranks; the reports of others are neither exported nor read.
-        started: called with the reports that will be read.
-        progress: called after each of them.
-
-    Raises:
-        ReportError, UsageError, DatabaseError, ToolError: with the file or option, and what to
-            do.
-    """
-    from rankscope.discover import discover
-    from rankscope.intake import Ingest
-    from rankscope.vocabulary import vocabulary
-
-    if on_error not in ("fail", "skip"):
-        raise UsageError(f"--on-error {on_error}", hint="fail or skip")
-    if jobs is not None and jobs < 1:
-        raise UsageError(f"--jobs {jobs}", hint="at least 1")
-    if jobs is not None and scheduler is not None:
-        raise UsageError(
-            "--jobs with --scheduler",
-            hint="a cluster has the workers that were started; leave it out",
-        )
-    options = ShapingOptions(iteration, tuple(sorted((phases or {}).items())), rank_pattern)
-    if iteration not in ("auto", "whole"):
-        vocabulary(options)  # a wrong pattern is found before any report is read
-    begin = time.monotonic()
-    target = Path(db)
-    job = Ingest(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
-    files = discover(paths, job.leave_out)
-    job.run(
-        files,
-        jobs,
-        started or (lambda _: None),
-        progress or (lambda *_: None),
-        None if scheduler is None else str(scheduler),
-    )
-    run = open_run(target)
-    run.ingested = Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)
-    return run
 
 
 def _options(given: dict[str, object]) -> Options:

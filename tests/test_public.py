@@ -73,16 +73,20 @@ def test_defaults_are_those_of_the_command_line() -> None:
     )
 
 
-def test_help_needs_no_heavy_library() -> None:
-    """`--help` answers in a moment, so nothing that computes may load."""
-    code = (
-        "import sys; sys.argv = ['rankscope', '--help']\n"
+@pytest.mark.parametrize(
+    "begun",
+    [
+        "sys.argv = ['rankscope', '--help']\n"
         "from rankscope_cli.main import main\n"
         "try: main()\n"
-        "except SystemExit: pass\n"
-        "heavy = ('polars', 'duckdb', 'numpy', 'pyarrow', 'loky', 'matplotlib')\n"
-        "print([n for n in heavy if n in sys.modules])"
-    )
+        "except SystemExit: pass\n",
+        "import rankscope.ingestion\n",
+    ],
+)
+def test_nothing_heavy_loads_at_first(begun: str) -> None:
+    """`--help` answers, and the processes that read start, before anything that computes loads."""
+    heavy = "('polars', 'duckdb', 'numpy', 'pyarrow', 'loky', 'matplotlib')"
+    code = f"import sys\n{begun}print([n for n in {heavy} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,13 +51,14 @@ def check(
     started(files)
     every: list[Examined] = []
     usage: list[UsageError] = []
-    for file, result in map_reports(examine, files, options, jobs):
-        if isinstance(result, RankscopeError):
-            unread.append(unreadable(file, result))
-            usage += [result] if isinstance(result, UsageError) else []
-        else:
-            every.append(result)
-        progress(file, 0 if isinstance(result, RankscopeError) else result.rows.events)
+    with closing(map_reports(examine, files, options, jobs)) as results:
+        for file, result in results:
+            if isinstance(result, RankscopeError):
+                unread.append(unreadable(file, result))
+                usage += [result] if isinstance(result, UsageError) else []
+            else:
+                every.append(result)
+            progress(file, 0 if isinstance(result, RankscopeError) else result.rows.events)
     if len(usage) == len(files):  # then it is no report's fault
         raise usage[0]
     every.sort(key=lambda examined: examined.rows.file.path)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from rankscope.errors import RankscopeError, ToolError
-from rankscope.execute.local import Got, map_locally
+from rankscope.execute.local import Crew as Crew
+from rankscope.execute.local import Got
 from rankscope.records import ReportFile, ShapingOptions
 
 
@@ -15,6 +16,7 @@ def map_reports(
     options: ShapingOptions,
     jobs: int | None = None,
     scheduler: str | None = None,
+    crew: Crew | None = None,
 ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
     """Each report with what the function got of it, or the error it raised, in order of their end.
 
@@ -24,13 +26,14 @@ def map_reports(
         options: passed on.
         jobs: worker processes on this machine; None for the cores this process may use.
         scheduler: address or scheduler file of the Dask cluster that does it instead.
+        crew: worker processes that were started early, in place of `jobs`.
 
     Raises:
         ToolError: the cluster cannot be used, or was lost.
         UsageError: no address of a scheduler.
     """
     if scheduler is None:
-        return map_locally(function, files, options, jobs)
+        return (crew or Crew(jobs)).map(function, files, options)
     try:
         from rankscope.execute.cluster import map_on_cluster
     except ModuleNotFoundError as error:

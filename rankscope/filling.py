@@ -1,0 +1,124 @@
+"""The database that an ingest fills: what it holds, what comes in, what is derived from it.
+
+A module apart because DuckDB and all that compares ranks load while reports are already read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import polars as pl
+
+from rankscope.analysis import Analysis
+from rankscope.frames import RunFrames
+from rankscope.identify import check_distinct
+from rankscope.recall import compared
+from rankscope.records import Options, ReportRows
+from rankscope.store import Database, Incoming, stored_path
+
+
+class Filling:
+    """A database while reports come in; use as a context manager, which compares them at its end.
+
+    It is made with the first report; then what is derived speaks of the reports as they are, after
+    a failure as well.
+    """
+
+    def __init__(self, path: Path, shaping: str) -> None:
+        """Fill the one at `path`; `shaping` are the options of the reports, as JSON."""
+        self._path = path
+        self._shaping = shaping
+        self._taken: dict[int, str] = {}  # rank of the database → its report
+        self._database: Database | None = None
+        self._incoming: Incoming | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None and self._database is None and self._interrupted():
+            self._database = open_or_create(self._path)
+        if self._database is not None:
+            with self._database as database:
+                if self._incoming is not None:
+                    self._incoming.flush()
+                compare(database)
+
+    def add(self, rows: ReportRows) -> None:
+        """Put a report in, in place of what its path had.
+
+        Raises:
+            RankConflict: another report has one of its ranks.
+        """
+        if self._database is None or self._incoming is None:
+            self._database = open_or_create(self._path)
+            self._incoming = Incoming(self._database, self._shaping)
+            ranks_there = self._database.table("ranks").select("rank", "path")
+            self._taken = dict(ranks_there.iter_rows())
+        path = stored_path(rows.file.path)
+        stay = {rank: there for rank, there in self._taken.items() if there != path}
+        ranks = [part.rank.identity.rank for part in rows.ranks]
+        check_distinct(
+            [
+                *((rank, Path(stay[rank])) for rank in ranks if rank in stay),
+                *((rank, rows.file.path) for rank in ranks),
+            ]
+        )
+        self._taken = stay | dict.fromkeys(ranks, path)
+        self._incoming.add(rows)
+
+    def _interrupted(self) -> bool:
+        """Whether an earlier ingest wrote reports, but stopped before it compared them."""
+        if not self._path.exists():
+            return False
+        with Database.open(self._path) as database:
+            return not database.is_finished
+
+
+def known(path: Path) -> pl.DataFrame:
+    """reports joined with ranks of an existing database."""
+    with Database.open(path) as database:
+        ranks = database.table("ranks").drop("host")
+        return database.table("reports").join(ranks, on="path", how="left")
+
+
+def move(path: Path, old: str, new: str) -> None:
+    """Note in the database at `path` that a report now lies elsewhere."""
+    with Database.open(path, write=True) as database:
+        database.move(old, new)
+
+
+def compare(database: Database) -> None:
+    """Make what is derived speak of the reports as they are now."""
+    database.keep_little()
+    frames = RunFrames(database.name, database.some)
+    if not frames.ranks.is_empty():
+        analysis = Analysis(frames, Options())
+        answers = compared(analysis)
+        tables = {} if answers is None else answers.tables()
+        database.replace_derived(analysis.rank_iterations(), analysis.clock[0], tables)
+    database.settle()
+
+
+def open_or_create(path: Path) -> Database:
+    """The database at `path`, to write to."""
+    return Database.open(path, write=True) if path.exists() else Database.create(path)
+
+
+def check_replaceable(path: Path) -> None:
+    """Raises `DatabaseError` unless `path` is free, a run, or a damaged one nobody uses."""
+    Database.check_replaceable(path)
+
+
+def remove(path: Path) -> None:
+    """Remove what an interrupted --rebuild left, unless one is writing it right now."""
+    Database.check_replaceable(path)
+    path.unlink(missing_ok=True)
+    path.with_name(path.name + ".wal").unlink(missing_ok=True)
