@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,9 @@ import pytest
 from rankscope.discover import discover
 from rankscope.errors import UnreadableReport
 from rankscope.execute import map_reports
-from rankscope.execute.local import available_cores
+from rankscope.execute.local import AHEAD, Crew, available_cores
 from rankscope.extract import extract
-from rankscope.records import ReportRows, ShapingOptions
+from rankscope.records import ReportFile, ReportRows, ShapingOptions
 from tests.support import Forged, copied
 
 
@@ -40,6 +42,24 @@ def test_bugs_are_not_swallowed(forged: Callable[..., Forged]) -> None:
     files = discover([forged("plain", iterations=12).folder])
     with pytest.raises(ZeroDivisionError):
         list(map_reports(broken, files, ShapingOptions(), 1))
+
+
+def begun(file: ReportFile, options: ShapingOptions) -> int:
+    (file.path / f"{file.bytes}").touch()
+    return file.bytes
+
+
+def test_largest_reports_first_and_no_more_than_are_taken_in(tmp_path: Path) -> None:
+    files = [ReportFile(tmp_path, "nsys-sqlite", size, 0) for size in range(20)]
+    with Crew(2) as crew:
+        crew.start(files)
+        results = crew.map(begun, files, ShapingOptions())
+        taken = [got for _, got in islice(results, 3)]
+        time.sleep(0.5)  # whoever could, would have gone on
+        reached = sorted(int(path.name) for path in tmp_path.iterdir())
+        assert len(reached) <= len(taken) + 2 * AHEAD
+        assert reached == [*range(20)][-len(reached) :]
+        assert sorted([*taken, *(got for _, got in results)]) == [*range(20)]
 
 
 def test_cores_are_those_this_process_may_use() -> None:
