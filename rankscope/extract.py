@@ -10,7 +10,7 @@ import polars as pl
 from rankscope import read
 from rankscope.errors import NoIterations
 from rankscope.identify import DEVICE, PID, identities, name_disagrees, pattern, process_ranks
-from rankscope.measure.rank import RankDetail, detail_rank, measure_rank
+from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
 from rankscope.records import (
     Problem,
     RankIdentity,
@@ -81,15 +81,14 @@ def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
     Raises: what `segmented` does.
     """
     report = segmented(file, options)
-    return {
-        identity.rank: detail_rank(
-            identity.process,
-            report.found[identity.process],
-            report.named,
-            report.trace,
-        )
-        for identity in report.whose
-    }
+    detailed = _details(report)
+    return {identity.rank: detailed[identity.process] for identity in report.whose}
+
+
+def _details(report: Segmented) -> dict[int, RankDetail]:
+    """process → what is known of it, of those that are ranks."""
+    found = {each.process: report.found[each.process] for each in report.whose}
+    return detail_ranks(found, report.named, report.trace)
 
 
 def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
@@ -135,18 +134,12 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
                 tuple(identity.rank for identity in whose),
             )
         )
+    detailed = _details(report)
     return ReportRows(
         file=file,
         facts=trace.facts,
         ranks=tuple(
-            measure_rank(
-                identity,
-                report.found[identity.process],
-                report.named,
-                trace,
-                report.words,
-            )
-            for identity in whose
+            measure_rank(identity, detailed[identity.process], report.words) for identity in whose
         ),
         problems=tuple(problems),
         events=trace.events,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ import polars as pl
 from rankscope.intervals import Times
 from rankscope.measure.attribution import Attributed
 from rankscope.measure.host import merged
-from rankscope.measure.stretches import LENGTHS, account, stretches
+from rankscope.measure.stretches import LENGTHS, Stretch, Stretches, account
 from rankscope.schema import SEGMENTS, empty
 
 
@@ -27,51 +26,66 @@ class DeviceTimeline:
     opaque: bool  # some work is CUDA graphs traced as a whole, which hide what waits in them
 
 
-def device_timeline(
-    parts: Iterable[pl.DataFrame],
-    work: Attributed,
-    iterations: pl.DataFrame,
-    blocking: pl.DataFrame,
-) -> DeviceTimeline:
-    """The device's windows cut into disjoint SEGMENTS that fill them.
+class DeviceAccount:
+    """The device's windows cut into disjoint SEGMENTS that fill them, part by part of its work.
 
     (1) Running training work owns the instant, kernels before copies, then the earliest
     launched; (2) else a running collective makes it exposed communication; (3) else the device
     idles: until the next operation is launched the phase open on the host owns it, from launch
     to start that operation's phase.
-
-    Args:
-        parts: those of `work`, as they come.
-        work: what `attribute` returned.
-        iterations: ITERATIONS.
-        blocking: start, end of host calls that communicate and block (MPI).
     """
-    windows = _windows(work.survey, iterations)
-    known = windows.drop_nulls()
-    begins = known["window_start"].to_numpy()
-    lengths = np.zeros((len(LENGTHS), known.height), dtype=np.int64)
-    segments, idle = [empty(SEGMENTS)], [_idling(empty(SEGMENTS))]
-    for stretch in stretches(parts, known):
-        first = int(np.searchsorted(begins, stretch.begin, side="right")) - 1
-        last = int(np.searchsorted(begins, stretch.end))
-        part = account(stretch, known.slice(first, last - first), work.host, blocking)
-        lengths[:, first:last] += part.lengths
-        segments.append(part.segments)
-        idle.append(_idling(part.idle))
-    compute, communication, busy, training, unphased = lengths
-    return DeviceTimeline(
-        segments=merged(pl.concat(segments)),
-        windows=windows,
-        usage=known.select(
-            "window",
-            compute=pl.Series(compute),
-            communication=pl.Series(communication),
-            idle=pl.col("window_end") - pl.col("window_start") - pl.Series(busy),
-        ),
-        idle=pl.concat(idle).group_by("window", "phase", "kind", "name").sum(),
-        unphased=known.select("window", share=pl.Series(unphased / np.maximum(training, 1))),
-        opaque=(work.survey["kind"] == "graph").any(),
-    )
+
+    def __init__(self, work: Attributed, iterations: pl.DataFrame, blocking: pl.DataFrame) -> None:
+        """Nothing yet.
+
+        Args:
+            work: the work to come.
+            iterations: ITERATIONS.
+            blocking: start, end of host calls that communicate and block (MPI).
+        """
+        self._work = work
+        self._blocking = blocking
+        self._windows = _windows(work.survey, iterations)
+        self._known = self._windows.drop_nulls()
+        self._begins = self._known["window_start"].to_numpy()
+        self._lengths = np.zeros((len(LENGTHS), self._known.height), dtype=np.int64)
+        self._segments, self._idle = [empty(SEGMENTS)], [_idling(empty(SEGMENTS))]
+        self._stretches = Stretches(self._known)
+
+    def add(self, part: pl.DataFrame) -> None:
+        """Take in the next of the work's parts."""
+        self._take(self._stretches.add(part))
+
+    def timeline(self) -> DeviceTimeline:
+        """The timeline of all that was added."""
+        self._take(self._stretches.last())
+        compute, communication, busy, training, unphased = self._lengths
+        idle = pl.col("window_end") - pl.col("window_start") - pl.Series(busy)
+        known = self._known
+        return DeviceTimeline(
+            segments=merged(pl.concat(self._segments)),
+            windows=self._windows,
+            usage=known.select(
+                "window",
+                compute=pl.Series(compute),
+                communication=pl.Series(communication),
+                idle=idle,
+            ),
+            idle=pl.concat(self._idle).group_by("window", "phase", "kind", "name").sum(),
+            unphased=known.select("window", share=pl.Series(unphased / np.maximum(training, 1))),
+            opaque=(self._work.survey["kind"] == "graph").any(),
+        )
+
+    def _take(self, stretch: Stretch | None) -> None:
+        if stretch is None:
+            return
+        first = int(np.searchsorted(self._begins, stretch.begin, side="right")) - 1
+        last = int(np.searchsorted(self._begins, stretch.end))
+        met = self._known.slice(first, last - first)
+        part = account(stretch, met, self._work.host.timeline, self._blocking)
+        self._lengths[:, first:last] += part.lengths
+        self._segments.append(part.segments)
+        self._idle.append(_idling(part.idle))
 
 
 def _idling(pieces: pl.DataFrame) -> pl.DataFrame:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from rankscope.measure.activities import Sums, activities
-from rankscope.measure.attribution import Attributed, attribute
+from rankscope.measure.attribution import Attributed, HostSide, attribute
 from rankscope.measure.collectives import Readiness, collectives
-from rankscope.measure.device import DeviceTimeline, device_timeline
+from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.numbers import UNPHASED_LIMIT, gpu_numbers, host_numbers
 from rankscope.records import Problem, RankIdentity, RankRecord, RankRows, Trace
@@ -37,12 +36,20 @@ class RankDetail:
 
     found: Found
     marks: Marks
-    host: pl.DataFrame  # SEGMENTS of the training thread
     work: Attributed
     device: DeviceTimeline
     sums: Sums  # of the device's computation and copies
     collectives: pl.DataFrame  # COLLECTIVES without `rank`
-    communicates: bool  # the device does the communicating
+
+    @property
+    def host(self) -> pl.DataFrame:
+        """SEGMENTS of the training thread."""
+        return self.work.host.timeline
+
+    @property
+    def communicates(self) -> bool:
+        """Whether the device does the communicating."""
+        return not self.work.calls.is_empty()
 
     @property
     def has_device(self) -> bool:
@@ -60,48 +67,66 @@ class RankDetail:
         return self.communicates or self.device.opaque or self.unseen
 
 
-def detail_rank(process: int, found: Found, named: Named, trace: Trace) -> RankDetail:
-    """One process's ranges and device work, segmented and attributed.
+def detail_ranks(found: dict[int, Found], named: Named, trace: Trace) -> dict[int, RankDetail]:
+    """For each process its ranges and device work, segmented and attributed.
 
     Args:
-        process: its key.
-        found: its iterations.
+        found: process → its iterations.
         named: the ranges of the report.
         trace: the report.
     """
-    kinds = trace.device_kinds.filter(process=process)
-    communicates = bool(with_operation(kinds)["operation"].is_not_null().any())
-    marks = find_marks(process, named, found, communicates)
-    host = host_timeline(found.frame, marks)
-    work = attribute(trace.device_work, process, host, found.thread)
-    ready, sums = Readiness(work.calls), Sums(work.calls)
-    blocking = marks.frame.filter(label="exposed_communication").select("start", "end")
-    device = device_timeline(_shown(work, ready, sums), work, found.frame, blocking)
-    communication = collectives(work.calls, ready, found.frame, marks.frame)
-    return RankDetail(found, marks, host, work, device, sums, communication, communicates)
+    kinds = with_operation(trace.device_kinds).drop_nulls("operation")["process"]
+    marks = {
+        process: find_marks(process, named, each, process in kinds)
+        for process, each in found.items()
+    }
+    hosts = (
+        HostSide(process, host_timeline(each.frame, marks[process]), each.thread)
+        for process, each in found.items()
+    )
+    building = [
+        _Building(found[work.host.process], marks[work.host.process], work)
+        for work in attribute(trace.device_work, hosts)
+    ]
+    for part in trace.device_work.parts():  # which may be read from the report each time
+        for each in building:
+            each.add(part)
+    return {each.work.host.process: each.detail() for each in building}
 
 
-def _shown(work: Attributed, ready: Readiness, sums: Sums) -> Iterator[pl.DataFrame]:
-    """The parts of the work, each shown to all who want to see it: they are read but once."""
-    for part in work.parts():
-        ready.add(part)
-        sums.add(part)
-        yield part
+class _Building:
+    """The detail of one rank while its work comes in."""
+
+    def __init__(self, found: Found, marks: Marks, work: Attributed) -> None:
+        self.work = work
+        self._found, self._marks = found, marks
+        self._ready, self._sums = Readiness(work.calls), Sums(work.calls)
+        blocking = marks.frame.filter(label="exposed_communication").select("start", "end")
+        self._device = DeviceAccount(work, found.frame, blocking)
+
+    def add(self, part: pl.DataFrame) -> None:
+        """Take in a part of the report's work."""
+        own = self.work.of(part)
+        self._ready.add(own)
+        self._sums.add(own)
+        self._device.add(own)
+
+    def detail(self) -> RankDetail:
+        """All of it."""
+        calls = collectives(self.work.calls, self._ready, self._found.frame, self._marks.frame)
+        device = self._device.timeline()
+        return RankDetail(self._found, self._marks, self.work, device, self._sums, calls)
 
 
-def measure_rank(
-    identity: RankIdentity, found: Found, named: Named, trace: Trace, words: Vocabulary
-) -> RankRows:
+def measure_rank(identity: RankIdentity, detail: RankDetail, words: Vocabulary) -> RankRows:
     """Everything about one rank that needs no other.
 
     Args:
         identity: whose rank it is, and in which process.
-        found: its iterations.
-        named: the ranges of the report.
-        trace: the report.
-        words: the vocabulary that named them.
+        detail: what `detail_ranks` gave of it.
+        words: the vocabulary that named its ranges.
     """
-    detail = detail_rank(identity.process, found, named, trace)
+    found = detail.found
     marks, device, calls = detail.marks, detail.device, detail.collectives
     host, survey = detail.host, detail.work.survey
     numbers = [host_numbers(found.frame, host, marks.phases, calls, not detail.hidden)]

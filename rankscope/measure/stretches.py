@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,32 +54,44 @@ class Account:
     lengths: Times  # a row each of LENGTHS, a column a known window
 
 
-def stretches(parts: Iterable[pl.DataFrame], known: pl.DataFrame) -> Iterator[Stretch]:
-    """The time of the known windows, a stretch for each part.
+class Stretches:
+    """The time of the known windows cut into stretches, one for each part of the work.
 
     Each but the first begins where training work does, so that no idling is cut. What runs across
     a border is looked at on both sides of it.
-
-    Args:
-        parts: those of what `attribute` returned, in order.
-        known: window, window_start, window_end.
     """
-    if known.is_empty():
-        return
-    low, high = known["window_start"].item(0), known["window_end"].item(-1)
-    begin, waiting = -NEVER, None
-    for told in map(_told, parts):
-        border = told.filter(COMPUTES)["start"].first() if waiting is not None else None
-        waiting = told if waiting is None else pl.concat([waiting, told])
-        if border is None:
-            continue
-        if max(begin, low) < min(border, high):
-            here = waiting.filter(pl.col("start") <= border)
-            yield Stretch(max(begin, low), min(border, high), here)
-        waiting = waiting.filter((pl.col("start") >= border) | (pl.col("end") > border))
-        begin = border
-    if waiting is not None and max(begin, low) < high:
-        yield Stretch(max(begin, low), high, waiting)
+
+    def __init__(self, known: pl.DataFrame) -> None:
+        """None yet; `known`: window, window_start, window_end."""
+        edges = (NEVER, -NEVER)
+        if not known.is_empty():
+            edges = known["window_start"].item(0), known["window_end"].item(-1)
+        self._low, self._high = edges
+        self._begin = -NEVER
+        self._waiting: pl.DataFrame | None = None
+
+    def add(self, part: pl.DataFrame) -> Stretch | None:
+        """Take in the next part of what `attribute` told; the stretch that ends where it begins."""
+        told = _told(part)
+        before, self._waiting = self._waiting, told
+        if before is None:
+            return None
+        waiting = self._waiting = pl.concat([before, told])
+        begins = told.filter(COMPUTES)["start"]
+        if begins.is_empty():
+            return None
+        border = int(begins[0])
+        self._waiting = waiting.filter((pl.col("start") >= border) | (pl.col("end") > border))
+        return self._until(border, waiting.filter(pl.col("start") <= border))
+
+    def last(self) -> Stretch | None:
+        """What is left once all parts have been added."""
+        return None if self._waiting is None else self._until(NEVER, self._waiting)
+
+    def _until(self, border: int, work: pl.DataFrame) -> Stretch | None:
+        begin, self._begin = self._begin, border
+        begin, end = max(begin, self._low), min(border, self._high)
+        return Stretch(begin, end, work) if begin < end else None
 
 
 def _told(work: pl.DataFrame) -> pl.DataFrame:
@@ -97,7 +108,7 @@ def account(
     """The stretch cut into pieces with one owner each.
 
     Args:
-        stretch: one of `stretches`.
+        stretch: one of `Stretches`.
         known: window, window_start, window_end of the windows that it may meet; the first begins
             no later than it.
         host: SEGMENTS of the host timeline.

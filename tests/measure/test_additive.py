@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.events import Held
-from rankscope.measure.attribution import attribute
-from rankscope.measure.device import device_timeline
+from rankscope.measure.attribution import HostSide, attribute
+from rankscope.measure.device import DeviceAccount
 from rankscope.measure.host import host_timeline
-from rankscope.measure.rank import measure_rank
+from rankscope.measure.rank import detail_ranks, measure_rank
 from rankscope.records import RankIdentity, ShapingOptions
 from rankscope.schema import MARKS, PHASES, conform
 from rankscope.segment import Marks
@@ -108,9 +108,14 @@ def test_host_time_belongs_to_the_innermost_mark(edges: tuple, rows: list[tuple]
 def test_device_time_has_one_owner_each(edges: tuple, rows: list[tuple], work: list) -> None:
     iterations = windows(*edges)
     host = host_timeline(iterations, marks_of(rows))
-    attributed = attribute(trace(work=device_work(work)).device_work, PROCESS, host, THREAD)
+    [attributed] = attribute(
+        trace(work=device_work(work)).device_work, [HostSide(PROCESS, host, THREAD)]
+    )
     nothing = pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64})
-    timeline = device_timeline(attributed.parts(), attributed, iterations, nothing)
+    account = DeviceAccount(attributed, iterations, nothing)
+    for part in attributed.parts():
+        account.add(part)
+    timeline = account.timeline()
     known = timeline.windows.drop_nulls()
     horizon = max([END, *(row[1] for row in work)])
     line = painted(timeline.segments, horizon)
@@ -148,9 +153,11 @@ def test_measures_add_up_and_are_never_negative(
     identity = RankIdentity(0, PROCESS, None, None, None, "file name")
     result = measure_rank(
         identity,
-        found(*steps),
-        named(ranges(*steps, *inner)),
-        trace(work=device_work(work)),
+        detail_ranks(
+            {PROCESS: found(*steps)},
+            named(ranges(*steps, *inner)),
+            trace(work=device_work(work)),
+        )[PROCESS],
         vocabulary(ShapingOptions()),
     )
     measures = result.measures

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from rankscope.measure.rank import measure_rank
+from rankscope.measure.rank import detail_ranks, measure_rank
 from rankscope.records import RankIdentity, RankRows, ShapingOptions
 from rankscope.vocabulary import vocabulary
 from tests.frames import PROCESS, found, named, ranges, trace
@@ -17,9 +17,7 @@ def measured(*rows: tuple, extra: pl.DataFrame | None = None) -> RankRows:
     frame = ranges(*rows) if extra is None else pl.concat([ranges(*rows), extra])
     return measure_rank(
         RankIdentity(3, PROCESS, None, None, None, "file name"),
-        found(*rows),
-        named(frame),
-        trace(),
+        detail_ranks({PROCESS: found(*rows)}, named(frame), trace())[PROCESS],
         vocabulary(ShapingOptions()),
     )
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from rankscope import events
-from rankscope.measure.attribution import attribute
-from rankscope.measure.device import DeviceTimeline, device_timeline
+from rankscope.measure.attribution import HostSide, attribute
+from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
-from rankscope.measure.stretches import stretches
+from rankscope.measure.stretches import Stretches
 from tests.frames import PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import EDGES, END, WORK, marks_of, nested
 
@@ -33,7 +33,9 @@ def test_stretches_add_up_to_the_whole(
 ) -> None:
     iterations = windows(*edges)
     host = host_timeline(iterations, marks_of(rows))
-    attributed = attribute(trace(work=device_work(work)).device_work, PROCESS, host, THREAD)
+    [attributed] = attribute(
+        trace(work=device_work(work)).device_work, [HostSide(PROCESS, host, THREAD)]
+    )
     blocking = pl.DataFrame(
         [(start, start + length) for start, length in calls],
         schema={"start": pl.Int64, "end": pl.Int64},
@@ -42,7 +44,10 @@ def test_stretches_add_up_to_the_whole(
 
     def timeline(operations_each: int) -> DeviceTimeline:
         monkeypatch.setattr(events, "PART_ROWS", operations_each)
-        return device_timeline(attributed.parts(), attributed, iterations, blocking)
+        account = DeviceAccount(attributed, iterations, blocking)
+        for part in attributed.parts():
+            account.add(part)
+        return account.timeline()
 
     whole, pieced = timeline(1000), timeline(most)
     assert pieced.opaque == whole.opaque
@@ -56,10 +61,14 @@ def test_a_border_is_where_training_work_begins() -> None:
     work = [(at, at + 4, at, "gemm", 1, THREAD) for at in range(10, 60, 10)]
     iterations = windows(0, 50)
     host = host_timeline(iterations, marks_of([(0, 60, "forward")]))
-    attributed = attribute(trace(work=device_work(work)).device_work, PROCESS, host, THREAD)
+    [attributed] = attribute(
+        trace(work=device_work(work)).device_work, [HostSide(PROCESS, host, THREAD)]
+    )
     known = pl.DataFrame({"window": [0], "window_start": [0], "window_end": [50]})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events, "PART_ROWS", 2)
-        found = [*stretches(attributed.parts(), known)]
+        cut = Stretches(known)
+        parts = [*attributed.parts()]
+        found = [each for each in (*map(cut.add, parts), cut.last()) if each is not None]
     assert [(each.begin, each.end) for each in found] == [(0, 30), (30, 50)]
     assert [each.work["start"].to_list() for each in found] == [[10, 20, 30], [30, 40, 50]]
