@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +72,7 @@ def ingest(
     target = Path(db)
     unread: list[tuple[Path, ReportError]] = []
     files = discover(paths, None if on_error == "fail" else lambda *each: unread.append(each))
-    with Crew(jobs) as crew:
+    with closing(Crew(jobs)) as crew:
         if scheduler is None and (rebuild or not target.exists()):
             crew.start(files)
         # Heavy, and imported while the crew imports the like.

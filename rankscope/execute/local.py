@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from importlib import import_module
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from rankscope.errors import RankscopeError
 from rankscope.records import ReportFile, ShapingOptions
@@ -26,24 +25,13 @@ Got = TypeVar("Got")
 
 
 class Crew:
-    """Worker processes, as many as reports are worth; use as a context manager."""
+    """Worker processes, as many as reports are worth; to be closed."""
 
     def __init__(self, jobs: int | None = None) -> None:
         """None are started yet; `jobs`: at most; None: as many as this process may use cores."""
         self._jobs = jobs
         self._workers = 0
         self._executor: Any = None  # loky's
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def start(self, files: list[ReportFile]) -> None:
         """Have as many as `map` will want for such reports; they import meanwhile."""

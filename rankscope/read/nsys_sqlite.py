@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from rankscope.read import nsys_tables
@@ -11,7 +12,7 @@ from rankscope.records import CaptureFacts, Trace
 
 def facts(path: Path) -> CaptureFacts:
     """Host, times and rank evidence; raises `UnreadableReport`."""
-    with SQLiteColumns(path) as file:
+    with closing(SQLiteColumns(path)) as file:
         return nsys_tables.facts(file)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -36,7 +37,7 @@ def beside_reports(reports: list[Path], folder: Path) -> list[Path]:
 
 def _export(report: Path, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    with SQLiteColumns(report) as file:
+    with closing(SQLiteColumns(report)) as file:
         for table, columns in COLUMNS.items():
             names = [*columns, *MORE.get(table, [])]
             integers = [name for name in names if name not in TEXT]

@@ -28,7 +28,6 @@ distributed = pytest.importorskip("distributed")
 TABLES = ("reports", "ranks", "iterations", "measures", "collectives", "exposed", "activities")
 
 
-
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def begun(file: ReportFile, options: ShapingOptions) -> int:
 
 def test_largest_reports_first_and_no_more_than_are_taken_in(tmp_path: Path) -> None:
     files = [ReportFile(tmp_path, "nsys-sqlite", size, 0) for size in range(20)]
-    with Crew(2) as crew:
+    with closing(Crew(2)) as crew:
         crew.start(files)
         results = crew.map(begun, files, ShapingOptions())
         taken = [got for _, got in islice(results, 3)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -25,7 +26,7 @@ def both(
     """What the pages say and what the library says; None where either says nothing."""
     paged: pl.DataFrame | None = None
     try:
-        with SQLiteColumns(path) as file:
+        with closing(SQLiteColumns(path)) as file:
             if not file.has("t", *integers, *text):
                 return None, None
             if not any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal")):
@@ -35,7 +36,7 @@ def both(
     except Unusual:
         pass
     try:
-        with SQLiteColumns(path) as file:
+        with closing(SQLiteColumns(path)) as file:
             return paged, file._from_library("t", Wanted(integers, text, only=only))
     except UnreadableReport:
         return paged, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def made(path: Path, rows: list[tuple[object, ...]]) -> Path:
 
 
 def read(path: Path, **options: tuple[str, list[int]]) -> list[tuple[object, ...]]:
-    with SQLiteColumns(path) as file:
+    with closing(SQLiteColumns(path)) as file:
         return file.read("t", ["number"], ["name"], **options).rows()
 
 
@@ -63,7 +64,7 @@ def test_types_that_change_after_the_first_batch(tmp_path: Path) -> None:
 def test_conditions_and_absent_columns(tmp_path: Path) -> None:
     path = made(tmp_path / "a.sqlite", [(i, str(i)) for i in range(5)])
     assert read(path, only=("number", [2, 4])) == [(2, "2"), (4, "4")]
-    with SQLiteColumns(path) as file:
+    with closing(SQLiteColumns(path)) as file:
         assert file.has("t", "number", "name")
         assert not file.has("t", "number", "other")
         assert not file.has("u")
@@ -78,7 +79,7 @@ def test_hostile_names_of_tables_and_columns(tmp_path: Path) -> None:
     connection.execute('create table "t\'; drop table x" ("a b" integer, [c"d] text)')
     connection.commit()
     connection.close()
-    with SQLiteColumns(path) as file:
+    with closing(SQLiteColumns(path)) as file:
         assert {*file.tables} == {"t'; drop table x"}
 
 

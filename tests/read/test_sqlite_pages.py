@@ -6,6 +6,7 @@ import random
 import sqlite3
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -255,7 +256,7 @@ def test_the_library_goes_on_where_pages_turn_unusual(
     monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 8192)
     rows = [(i, f"name {i}") for i in range(3000)]
     rows[2500] = (2500, "x" * 10_000)
-    with SQLiteColumns(made(tmp_path / "a", rows)) as file:
+    with closing(SQLiteColumns(made(tmp_path / "a", rows))) as file:
         assert len(list(file.pieces("t", ["a"], ["b"]))) > 3
         assert file.read("t", ["a"], ["b"]).rows() == rows
 
@@ -268,7 +269,7 @@ def test_a_small_table_is_left_to_the_library(
     connection = sqlite3.connect(path)
     connection.execute("create table small as select * from t limit 1")
     connection.close()
-    with SQLiteColumns(path) as file:
+    with closing(SQLiteColumns(path)) as file:
         assert from_pages(file, Wanted(["a"])).height
         with pytest.raises(Unusual):
             next(file._from_pages("small", Wanted(["a"])))
@@ -277,7 +278,7 @@ def test_a_small_table_is_left_to_the_library(
 def test_bytes_come_as_they_are(tmp_path: Path) -> None:
     rows = [(i, value) for i, value in enumerate([b"\xff\0\x01", None, b"", "text", b"x" * 50])]
     wanted = Wanted(["a"], raw=["b"], only=("a", [0, 1, 2, 3, 4]))
-    with SQLiteColumns(made(tmp_path / "a", rows, columns="a integer, b blob")) as file:
+    with closing(SQLiteColumns(made(tmp_path / "a", rows, columns="a integer, b blob"))) as file:
         paged = from_pages(file, wanted)
         assert paged.equals(file._from_library("t", wanted))
         assert paged["b"].to_list() == [b"\xff\0\x01", None, None, b"text", b"x" * 50]
@@ -292,7 +293,7 @@ def test_pieces_keep_their_rows_whatever_is_asked_of_them(
     rows = [(i, "x" * 10_000 if i == long_at else f"name {i}") for i in range(3000)]
     texts = [["b"], None] if text_first else [None, ["b"]]
     only = ("a", [*range(0, 3000, 7)])
-    with SQLiteColumns(made(tmp_path / "a", rows)) as file:
+    with closing(SQLiteColumns(made(tmp_path / "a", rows))) as file:
         first = [frame["a"].to_list() for frame in file.pieces("t", ["a"], texts[0])]
         assert [a for piece in first for a in piece] == [*range(3000)]
         again = [frame["a"].to_list() for frame in file.pieces("t", ["a"], texts[1], only)]
@@ -309,7 +310,7 @@ def test_only_the_pages_of_chosen_pieces_are_read(
 ) -> None:
     monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 8192)
     path = made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)])
-    with SQLiteColumns(path) as file:
+    with closing(SQLiteColumns(path)) as file:
         first = [frame.rows() for frame in file.pieces("t", ["a"], ["b"])]
         content = path.read_bytes()
         at = content.index(b"name 2999") & -4096
@@ -321,6 +322,6 @@ def test_only_the_pages_of_chosen_pieces_are_read(
 def test_pieces_may_be_chosen_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 8192)
     path = made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)])
-    with SQLiteColumns(path) as file, SQLiteColumns(path) as other:
+    with closing(SQLiteColumns(path)) as file, closing(SQLiteColumns(path)) as other:
         [third] = file.pieces("t", ["a"], ["b"], chosen=[3])
         assert third.equals([*other.pieces("t", ["a"], ["b"])][3])
