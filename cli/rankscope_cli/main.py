@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import TextIOWrapper
+from threading import Event
 
 import typer
 
@@ -64,25 +67,54 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    from rankscope.errors import RankscopeError
-
-    try:
-        code = app(arguments, standalone_mode=False, prog_name="rankscope")
-        sys.stdout.flush()
-    except RankscopeError as error:
-        console.error(error.message, error.hint)
-        return _exit_code(error)
-    except typer.TyperException as error:
-        return _usage(error)
-    except (KeyboardInterrupt, typer.Abort):
-        code = EXIT_INTERRUPTED
-    except SystemExit:  # how rich and typer end when the reader of a pipe has gone
-        return 0
-    except OSError as error:
-        return _output_failed(error)
+    with _noticing_interrupts() as interrupted:
+        try:
+            code = app(arguments, standalone_mode=False, prog_name="rankscope")
+            sys.stdout.flush()
+        except SystemExit:  # how rich and typer end when the reader of a pipe has gone
+            return 0
+        except (Exception, KeyboardInterrupt) as error:
+            meant = isinstance(error, (KeyboardInterrupt, typer.Abort))
+            if not meant and not interrupted.is_set():
+                return _failed(error)
+            code = EXIT_INTERRUPTED
     if code == EXIT_INTERRUPTED:  # as typer returns it
         console.error("interrupted", "the same command goes on from here")
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _noticing_interrupts() -> Iterator[Event]:
+    """Whether there was one: DuckDB, and whoever loses a worker by it, tell of another error."""
+    interrupted = Event()
+
+    def interrupt(*_: object) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # those who ignore them (nohup) have a reason
+        yield interrupted
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _failed(error: BaseException) -> int:
+    """The exit code of an error that the user can mend, told; others are raised."""
+    from rankscope.errors import RankscopeError
+
+    if isinstance(error, RankscopeError):
+        console.error(error.message, error.hint)
+        return _exit_code(error)
+    if isinstance(error, typer.TyperException):
+        return _usage(error)
+    if isinstance(error, OSError):
+        return _output_failed(error)
+    raise error
 
 
 def _output_failed(error: OSError) -> int:
