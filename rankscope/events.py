@@ -51,7 +51,6 @@ class Reread:
     """Events that stay in their report."""
 
     read: Callable[[], Iterator[pl.DataFrame]]
-    change: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.rechunk
 
     @property
     def whole(self) -> pl.DataFrame:
@@ -60,11 +59,11 @@ class Reread:
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """Read anew each time."""
-        return map(self.change, self.read())
+        return self.read()
 
     def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Reread:
         """The rows changed whenever they are read."""
-        return Reread(self.parts, change)
+        return Reread(lambda: map(change, self.read()))
 
 
 class Few:

@@ -85,11 +85,6 @@ class RunFrames:
         return self.table("collectives")
 
     @property
-    def exposed(self) -> pl.DataFrame:
-        """EXPOSED."""
-        return self.table("exposed")
-
-    @property
     def activities(self) -> pl.DataFrame:
         """ACTIVITIES."""
         return self.table("activities")

@@ -73,7 +73,7 @@ def nvtx(file: Columns, pool: Strings) -> Nvtx:
         look.at(part, broken)
         few.add(part.drop(DESCRIBING))
     created = pl.concat(look.domains)
-    naming = _Naming(created, pl.concat(look.told_by_names), look.payloads)
+    naming = _Naming(_domains(created, pl.concat(look.told_by_names)), look.payloads)
 
     def read() -> Iterator[pl.DataFrame]:
         return (naming.ranges(part) for part, _ in _pieces(file, pool))
@@ -128,8 +128,7 @@ class _Look:
 class _Naming:
     """How events become RANGES."""
 
-    created: pl.DataFrame  # process, domainId, domain
-    told_by_names: pl.DataFrame  # what `_told_by_names` gave of all pieces
+    domains: pl.DataFrame  # process, domainId, domain
     payloads: list[str]  # columns that tell something
 
     def ranges(self, part: pl.DataFrame) -> pl.DataFrame:
@@ -145,28 +144,34 @@ class _Naming:
             payload=pl.coalesce(*values, pl.lit(None, pl.Int64)),
         )
         named = ranges.select(SAME_DOMAIN).join(
-            self._domains(), on=SAME_DOMAIN, how="left", maintain_order="left"
+            self.domains, on=SAME_DOMAIN, how="left", maintain_order="left"
         )
         return conform(ranges.with_columns(named["domain"]), RANGES)
 
-    def _domains(self) -> pl.DataFrame:
-        """process, domainId, domain: told by their ranges if created before the capture began."""
-        created = self.created.unique(SAME_DOMAIN, keep="first", maintain_order=True)
-        own = pl.col("domainId") != 0
-        return (
-            self.told_by_names.group_by(SAME_DOMAIN)
-            .agg(pl.col("nccl", "mpi").all())
-            .join(created, on=SAME_DOMAIN, how="left")
-            .select(
-                *SAME_DOMAIN,
-                domain=pl.coalesce(
-                    "domain",
-                    pl.when(own & pl.col("nccl")).then(pl.lit("NCCL")),
-                    pl.when(own & pl.col("mpi")).then(pl.lit("MPI")),
-                    pl.lit(""),
-                ),
-            )
+
+def _domains(created: pl.DataFrame, told_by_names: pl.DataFrame) -> pl.DataFrame:
+    """process, domainId, domain: told by their ranges if created before the capture began.
+
+    Args:
+        created: process, domainId, domain of those created in it.
+        told_by_names: what `_told_by_names` gave of all pieces.
+    """
+    first = created.unique(SAME_DOMAIN, keep="first", maintain_order=True)
+    own = pl.col("domainId") != 0
+    return (
+        told_by_names.group_by(SAME_DOMAIN)
+        .agg(pl.col("nccl", "mpi").all())
+        .join(first, on=SAME_DOMAIN, how="left")
+        .select(
+            *SAME_DOMAIN,
+            domain=pl.coalesce(
+                "domain",
+                pl.when(own & pl.col("nccl")).then(pl.lit("NCCL")),
+                pl.when(own & pl.col("mpi")).then(pl.lit("MPI")),
+                pl.lit(""),
+            ),
         )
+    )
 
 
 def _told_by_names(ranges: pl.DataFrame) -> pl.DataFrame:
