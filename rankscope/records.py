@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rankscope.events import Events
+from rankscope.ranges import Ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Trace:
     """One report, read: frames of `schema`, and the ranks its processes state themselves."""
 
     facts: CaptureFacts
-    ranges: Events  # RANGES
+    ranges: Ranges
     device_work: Events  # DEVICE_WORK in the order of the starts
     device_kinds: pl.DataFrame  # DEVICE_KINDS: what there is in device_work
     process_ranks: dict[int, int]  # process key → rank, from the profiler's MPI trace

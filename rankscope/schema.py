@@ -28,6 +28,19 @@ RANGES = pl.Schema(
 )
 """Host ranges (NVTX push/pop and start/end, MPI calls as domain `MPI`), a row a range."""
 
+SIGNATURES = pl.Schema((name, RANGES[name]) for name in ("process", "thread", "domain", "name"))
+"""Who opened ranges and what they say, a row for all that are alike in it."""
+
+MOMENTS = pl.Schema(
+    {
+        "start": pl.Int64,
+        "end": pl.Int64,
+        "payload": pl.Int64,
+        "signature": pl.UInt32,  # row of SIGNATURES
+    }
+)
+"""What is left of RANGES, a row a range."""
+
 OPERATORS = "operators"
 """Domain of ranges that are operators of the framework where the report tells them apart."""
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 import polars as pl
 
 from rankscope.events import Held
+from rankscope.ranges import Ranges
 from rankscope.read.device_kinds import device_kinds
 from rankscope.records import CaptureFacts, ShapingOptions, Trace
 from rankscope.schema import DEVICE_WORK, ITERATIONS, RANGES, conform, empty
@@ -40,7 +41,7 @@ def ranges(*rows: Range, domain: str = "", payload: int | None = None) -> pl.Dat
 
 def named(frame: pl.DataFrame, **options: object) -> Named:
     """RANGES with their meanings."""
-    return with_meanings(Held(frame), vocabulary(ShapingOptions(**options)))  # type: ignore[arg-type]
+    return with_meanings(Ranges.of(frame), vocabulary(ShapingOptions(**options)))  # type: ignore[arg-type]
 
 
 def trace(ranges: pl.DataFrame | None = None, work: pl.DataFrame | None = None) -> Trace:
@@ -50,7 +51,7 @@ def trace(ranges: pl.DataFrame | None = None, work: pl.DataFrame | None = None) 
         for frame, schema in ((ranges, RANGES), (work, DEVICE_WORK))
     )
     facts = CaptureFacts("node0", 10**18, 10**9, (), None, "2023.4")
-    return Trace(facts, Held(ranges), Held(work), device_kinds(work), {}, 0, 0)
+    return Trace(facts, Ranges.of(ranges), Held(work), device_kinds(work), {}, 0, 0)
 
 
 def found(*rows: Range, duration_ns: int | None = None, **options: object) -> Found:

@@ -15,6 +15,7 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.events import Held
+from rankscope.ranges import Ranges
 from rankscope.read.device_kinds import device_kinds
 from rankscope.read.environment import first_printable
 from rankscope.read.kineto_columns import NEEDED, RANGE, SCHEMAS, WORK, frames
@@ -88,7 +89,7 @@ def read(path: Path) -> Trace:
             utc_start_ns=utc_start_ns,
             duration_ns=span.select(pl.col("end").max()).item(),
         ),
-        ranges=Held(
+        ranges=Ranges.of(
             conform(waits_on_callers(ranges).sort("start", "end", descending=[False, True]), RANGES)
         ),
         device_work=Held(device_work),

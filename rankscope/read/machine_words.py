@@ -6,6 +6,7 @@ keeps a copy of them until the file that it stands in changes.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numba
@@ -13,6 +14,16 @@ import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from rankscope.files import cache_home
+
+numba.config.CACHE_DIR = str(cache_home() / "compiled")
+USABLE = not numba.config.DISABLE_JIT and sys.byteorder == "little"
+
+INLINE = 12
+"""Bytes of a text that its view holds; arrow.apache.org/docs/format/Columnar.html, views."""
+
+SPREAD = -0x61C8864680B583EB  # 2**64 / golden ratio: upper bits of a product depend on all bits
 
 # Compiled as parts of what uses them, so that they take no time to load; no references counted.
 helper = numba.njit(_nrt=False)
@@ -52,6 +63,28 @@ def put(_: Any, address: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return numba.void(numba.int64, numba.int64), build
+
+
+@intrinsic
+def word_at(_: Any, address: Any) -> Any:
+    """The eight bytes of memory from an address on as a number, the first the least significant."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.load(place, align=1)
+
+    return numba.int64(numba.int64), build
+
+
+@intrinsic
+def byte_at(_: Any, address: Any) -> Any:
+    """The byte of memory at an address."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        return builder.zext(builder.load(place), ir.IntType(64))
+
+    return numba.int64(numba.int64), build
 
 
 @inlined

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.events import Events, Few, Held, Reread
+from rankscope.events import Few, Held, Reread
+from rankscope.ranges import Ranges
 from rankscope.read.nsys_columns import PROCESS, RANGE_TYPES, Columns, Strings, require
-from rankscope.schema import RANGES, conform, empty
+from rankscope.read.nsys_signatures import Signatures, plain
+from rankscope.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
 
 EVENTS = "NVTX_EVENTS"
 
@@ -35,7 +37,10 @@ CALLS = pl.Schema(
 )
 """Ranges named like functions of NCCL, with what describes the call."""
 
-DESCRIBING = ["json", "binaryData"]
+NAMES = pl.Schema(
+    {"process": pl.Int64, "thread": pl.Int64, "domainId": pl.Int64, "name": pl.String}
+)
+"""SIGNATURES before domains have names."""
 
 IS_RANGE = (
     pl.col("eventType").is_in(RANGE_TYPES)
@@ -48,7 +53,7 @@ IS_RANGE = (
 class Nvtx:
     """The NVTX events of an export."""
 
-    ranges: Events  # RANGES
+    ranges: Ranges
     thread_names: pl.DataFrame  # globalTid, text
     of_nccl: pl.DataFrame  # CALLS, or none if nothing describes them
     nccl_domains: pl.Series  # numbers of NCCL's domains
@@ -66,21 +71,23 @@ def nvtx(file: Columns, pool: Strings) -> Nvtx:
     if not file.has(EVENTS):
         names = pl.DataFrame(schema={"globalTid": pl.Int64, "text": pl.String})
         nowhere = pl.Series(dtype=pl.Int64)
-        return Nvtx(Held(empty(RANGES)), names, empty(CALLS), nowhere, 0, 0)
+        return Nvtx(Ranges.of(empty(RANGES)), names, empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
-    look, few = _Look(), Few()
-    for part, broken in _pieces(file, pool, described=True):
-        look.at(part, broken)
-        few.add(part.drop(DESCRIBING))
+    look, few = _Look(pool), Few()
+    for piece, broken in _pieces(file, described=True):
+        few.add(look.at(piece, broken))
     created = pl.concat(look.domains)
-    naming = _Naming(_domains(created, pl.concat(look.told_by_names)), look.payloads)
 
     def read() -> Iterator[pl.DataFrame]:
-        return (naming.ranges(part) for part, _ in _pieces(file, pool))
+        return (_moments(look.ranges(piece), look.payloads) for piece, _ in _pieces(file))
 
     held = few.parts
+    moments = () if held is None else (_moments(part, look.payloads) for part in held)
     return Nvtx(
-        ranges=Reread(read) if held is None else Held(pl.concat(map(naming.ranges, held))),
+        ranges=Ranges(
+            Reread(read) if held is None else Held(pl.concat(moments)),
+            _named_domains(look.names, created),
+        ),
         thread_names=pl.concat(look.thread_names),
         of_nccl=look.described(),
         nccl_domains=created.filter(domain="NCCL")["domainId"],
@@ -92,30 +99,31 @@ def nvtx(file: Columns, pool: Strings) -> Nvtx:
 class _Look:
     """What must be known of all events before any is a range: taken in piece by piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, pool: Strings) -> None:
         self.events = self.broken = 0
         self.payloads: list[str] = []
         self.domains: list[pl.DataFrame] = []
-        self.told_by_names: list[pl.DataFrame] = []
         self.thread_names: list[pl.DataFrame] = []
+        self.names = NAMES.to_frame()  # by the number of the signature
+        self._signatures = Signatures()
+        self._pool = pool
         self._calls: list[pl.DataFrame] = []
 
-    def at(self, part: pl.DataFrame, broken: int) -> None:
-        """Take in a piece of `_pieces`."""
-        self.events += part.height
+    def at(self, piece: pl.DataFrame, broken: int) -> pl.DataFrame:
+        """Take in a piece of `_pieces`: its ranges, as `_moments` wants them."""
+        self.events += piece.height
         self.broken += broken
-        self.payloads = [name for name in PAYLOADS if name in self.payloads or _tells(part, name)]
-        kind = pl.col("eventType")
-        self.thread_names.append(part.filter(kind == THREAD_NAME).select("globalTid", "text"))
-        self.domains.append(
-            part.filter(kind == DOMAIN).select(
-                process=pl.col("globalTid") // PROCESS, domainId="domainId", domain="text"
-            )
-        )
-        ranges = part.filter(IS_RANGE)
-        self.told_by_names.append(_told_by_names(ranges))
-        called = ranges.filter(pl.col("text").str.starts_with("nccl"))
-        self._calls.append(conform(called.rename({"text": "name"}), CALLS))
+        self.payloads = [name for name in PAYLOADS if name in self.payloads or _tells(piece, name)]
+        self._take_names(piece.filter(pl.col("eventType").is_in([THREAD_NAME, DOMAIN])))
+        ranges = self.ranges(piece)
+        self._take_signatures()
+        self._take_calls(ranges)
+        return ranges.select("start", "end", "signature", *_present(ranges))
+
+    def ranges(self, piece: pl.DataFrame) -> pl.DataFrame:
+        """The push/pop and start/end ranges of a piece with the numbers of their signatures."""
+        ranges = piece.filter(IS_RANGE)
+        return ranges.with_columns(self._signatures.of(ranges))
 
     def described(self) -> pl.DataFrame:
         """CALLS if any of them is described."""
@@ -123,71 +131,78 @@ class _Look:
         told = pl.coalesce(pl.col("binaryData").bin.size(), pl.col("json").str.len_bytes()) > 0
         return calls if calls.select(told.any()).item() else calls.clear()
 
+    def _take_names(self, events: pl.DataFrame) -> None:
+        """Take in what events call threads and domains."""
+        named = events.select(
+            *("eventType", "globalTid", "domainId"),
+            process=pl.col("globalTid") // PROCESS,
+            text=pl.coalesce("text", self._pool.of(events["textId"])),
+        )
+        self.thread_names.append(named.filter(eventType=THREAD_NAME).select("globalTid", "text"))
+        domains = named.filter(eventType=DOMAIN)
+        self.domains.append(domains.select(*SAME_DOMAIN, domain="text"))
 
-@dataclass(frozen=True, slots=True)
-class _Naming:
-    """How events become RANGES."""
-
-    domains: pl.DataFrame  # process, domainId, domain
-    payloads: list[str]  # columns that tell something
-
-    def ranges(self, part: pl.DataFrame) -> pl.DataFrame:
-        """Push/pop and start/end ranges of a piece."""
-        values = [pl.col(name) for name in self.payloads if name in part.columns]
-        ranges = part.filter(IS_RANGE).select(
-            "start",
-            "end",
+    def _take_signatures(self) -> None:
+        """Take in what the ranges of new signatures are called."""
+        fresh = self._signatures.known(self.names.height)
+        by_number = plain(pl.lit(self._pool.of(fresh["textId"])))
+        names = fresh.select(
             "domainId",
             process=pl.col("globalTid") // PROCESS,
             thread="globalTid",
-            name=pl.col("text").fill_null(""),
-            payload=pl.coalesce(*values, pl.lit(None, pl.Int64)),
+            name=pl.coalesce("text", by_number, pl.lit("")),
         )
-        named = ranges.select(SAME_DOMAIN).join(
-            self.domains, on=SAME_DOMAIN, how="left", maintain_order="left"
-        )
-        return conform(ranges.with_columns(named["domain"]), RANGES)
+        self.names = pl.concat([self.names, names.select(NAMES.names())])
+
+    def _take_calls(self, ranges: pl.DataFrame) -> None:
+        """Take in ranges named like functions of NCCL."""
+        by_nccl = self.names.select(pl.col("name").str.starts_with("nccl")).to_series()
+        calls = ranges.filter(by_nccl.gather(ranges["signature"]))
+        json = pl.coalesce("jsonText", self._pool.of(calls["jsonTextId"]))
+        name = self.names["name"].gather(calls["signature"])
+        self._calls.append(conform(calls.with_columns(json=json, name=name), CALLS))
 
 
-def _domains(created: pl.DataFrame, told_by_names: pl.DataFrame) -> pl.DataFrame:
-    """process, domainId, domain: told by their ranges if created before the capture began.
+def _moments(ranges: pl.DataFrame, payloads: list[str]) -> pl.DataFrame:
+    """MOMENTS of ranges; `payloads`: the columns that tell something."""
+    values = [pl.col(name) for name in _present(ranges) if name in payloads]
+    payload = pl.coalesce(*values, pl.lit(None, pl.Int64))
+    return conform(ranges.with_columns(payload=payload), MOMENTS)
+
+
+def _present(events: pl.DataFrame) -> list[str]:
+    """The payload columns that some events have."""
+    return [name for name in PAYLOADS if name in events.columns]
+
+
+def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
+    """SIGNATURES; a domain that was created before the capture began is told by its ranges.
 
     Args:
-        created: process, domainId, domain of those created in it.
-        told_by_names: what `_told_by_names` gave of all pieces.
+        names: NAMES.
+        created: process, domainId, domain of those created in the capture.
     """
     first = created.unique(SAME_DOMAIN, keep="first", maintain_order=True)
-    own = pl.col("domainId") != 0
-    return (
-        told_by_names.group_by(SAME_DOMAIN)
-        .agg(pl.col("nccl", "mpi").all())
-        .join(first, on=SAME_DOMAIN, how="left")
-        .select(
-            *SAME_DOMAIN,
-            domain=pl.coalesce(
-                "domain",
-                pl.when(own & pl.col("nccl")).then(pl.lit("NCCL")),
-                pl.when(own & pl.col("mpi")).then(pl.lit("MPI")),
-                pl.lit(""),
+    name, own = pl.col("name"), pl.col("domainId") != 0
+    told = names.join(first, on=SAME_DOMAIN, how="left", maintain_order="left").with_columns(
+        domain=pl.coalesce(
+            "domain",
+            *(
+                pl.when(own & name.str.contains(pattern).all().over(SAME_DOMAIN)).then(
+                    pl.lit(domain)
+                )
+                for domain, pattern in (("NCCL", "^nccl[A-Z]"), ("MPI", "^MPI_[A-Z]"))
             ),
+            pl.lit(""),
         )
     )
+    return told.select(SIGNATURES.names())
 
 
-def _told_by_names(ranges: pl.DataFrame) -> pl.DataFrame:
-    """process, domainId, and whether all ranges are named like NCCL's, like MPI's."""
-    name = pl.col("text").fill_null("")
-    return ranges.group_by(process=pl.col("globalTid") // PROCESS, domainId="domainId").agg(
-        nccl=name.str.contains("^nccl[A-Z]").all(), mpi=name.str.contains("^MPI_[A-Z]").all()
-    )
+def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Events, and how many rows were broken.
 
-
-def _pieces(
-    file: Columns, pool: Strings, described: bool = False
-) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Events with their names looked up, and how many rows were broken.
-
-    With `DESCRIBING` if `described`; without the payload columns that have no value.
+    With what describes calls if `described`; without the payload columns that have no value.
     """
     kinds = ("eventType", [*RANGE_TYPES, THREAD_NAME, DOMAIN])
     columns, texts, raw = COLUMNS + PAYLOADS, ["text", "jsonText"], ["binaryData"]
@@ -196,23 +211,10 @@ def _pieces(
     for piece in file.pieces(EVENTS, columns, texts, kinds, raw):
         whole = piece.drop_nulls(["start", "globalTid"])
         blank = [name for name in PAYLOADS if whole[name].null_count() == whole.height]
-        named = whole.drop(blank).with_columns(
-            _plain_name(pool.of(whole["textId"])), pl.col("domainId").fill_null(0)
-        )
-        if described:
-            json = pl.coalesce("jsonText", pool.of(whole["jsonTextId"]))
-            named = named.with_columns(json=json).drop("jsonText", "jsonTextId")
-        yield named.drop("textId"), piece.height - whole.height
+        numbered = whole.drop(blank).with_columns(pl.col("domainId").fill_null(0))
+        yield numbered, piece.height - whole.height
 
 
 def _tells(part: pl.DataFrame, payload: str) -> bool:
     """Whether a payload column has a value: the oldest exports write 0 throughout for "none"."""
     return payload in part.columns and bool((part[payload] != 0).any())
-
-
-def _plain_name(looked_up: pl.Series) -> pl.Expr:
-    """Texts of events; those of ranges without what torch's emit_nvtx makes unique to a call."""
-    details = r", (seq|op_id|sizes|input_op_ids) = .*$"
-    text = pl.coalesce("text", looked_up)
-    named = pl.col("eventType").is_in(RANGE_TYPES)
-    return pl.when(named).then(text.str.replace(details, "")).otherwise(text).alias("text")

@@ -13,12 +13,13 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.events import Events, Held, Reread
+from rankscope.ranges import Ranges
 from rankscope.read.environment import claims_of, first_printable, local_rank_of
 from rankscope.read.nsys_columns import PROCESS, Columns, Strings
 from rankscope.read.nsys_device import device_work
 from rankscope.read.nsys_nvtx import Nvtx, nvtx
 from rankscope.records import CaptureFacts, Loss, Trace
-from rankscope.schema import RANGES, conform
+from rankscope.schema import RANGES, conform, empty
 
 WARNING, ERROR = 2, 3
 """Severities of diagnostics (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
@@ -69,12 +70,16 @@ def trace(file: Columns) -> Trace:
     )
 
 
-def _together(ranges: Events, more: list[pl.DataFrame]) -> Events:
-    """RANGES with those of other tables; outer ones first where they are held."""
-    if isinstance(ranges, Held):
-        every = pl.concat([ranges.whole, *more])
-        return Held(every.sort("start", "end", descending=[False, True]))
-    return Reread(lambda: chain(ranges.parts(), more)) if more else ranges
+def _together(ranges: Ranges, tables: list[pl.DataFrame]) -> Ranges:
+    """With RANGES of other tables; outer ones first where they are held."""
+    moments, signatures = ranges.moments, ranges.signatures
+    more = Ranges.of(pl.concat([empty(RANGES), *tables]))
+    others = more.moments.whole.with_columns(pl.col("signature") + signatures.height)
+    together: Events = Reread(lambda: chain(moments.parts(), [others]))
+    if isinstance(moments, Held):
+        every = pl.concat([moments.whole, others])
+        together = Held(every.sort("start", "end", descending=[False, True]))
+    return Ranges(together, pl.concat([signatures, more.signatures]))
 
 
 def facts(file: Columns) -> CaptureFacts:

@@ -12,15 +12,23 @@ byte outside a page is looked at. Loops over cells are what this module is for.
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.files import cache_home
-from rankscope.read.machine_words import byte, fill, helper, inlined, put, turned, word
+from rankscope.read.machine_words import (
+    INLINE,
+    SPREAD,
+    byte,
+    fill,
+    helper,
+    inlined,
+    put,
+    turned,
+    word,
+)
 
 UNUSUAL = -1
 
@@ -50,17 +58,9 @@ are shifted up and back, then mask (0: there is nothing to read) and constant ap
 START, FORM, ROWID = range(3)
 """What is known of a row before its values are read."""
 
-INLINE = 12
-"""Bytes of a text that its view holds; arrow.apache.org/docs/format/Columnar.html, views."""
-
-SPREAD = -0x61C8864680B583EB  # 2**64 / golden ratio: upper bits of a product depend on all bits
-
 Bytes = NDArray[np.uint8]
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.int64]
-
-numba.config.CACHE_DIR = str(cache_home() / "compiled")
-COMPILED = not numba.config.DISABLE_JIT and sys.byteorder == "little"
 
 WIDTHS = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, -1, -1])
 """Bytes of a value by its kind; two are reserved."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.read.compiled import compiled
 from rankscope.read.sqlite_frames import Decoder, Layout, Plan, Unusual
 from rankscope.read.wanted import Wanted
 
@@ -33,16 +32,6 @@ HEADER_BYTES = 100
 UTF8 = 1
 
 Integers = NDArray[np.int64]
-
-
-@cache
-def compiled() -> ModuleType | None:
-    """The compiled part, None where it cannot be had (nowhere to keep it, no numba)."""
-    try:
-        from rankscope.read import sqlite_cells
-    except Exception:  # numba, the disk, or what another version of numba left there
-        return None
-    return sqlite_cells if sqlite_cells.COMPILED else None
 
 
 class PagedFile:
@@ -82,7 +71,7 @@ class PagedFile:
         if table.root not in self._known:
             self._known[table.root] = self._leaves(table.root)
         leaves = self._known[table.root]
-        cells = compiled() if leaves.size * self._page_size >= least else None
+        cells = compiled("sqlite_cells") if leaves.size * self._page_size >= least else None
         if cells is None:
             raise Unusual
         most = max(1, PIECE_BYTES // self._page_size)

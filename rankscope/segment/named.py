@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.events import Events, Few, Held
+from rankscope.ranges import Ranges, signed
 from rankscope.vocabulary import Vocabulary
 
 OPERATORS = ("operator", "backward operator")
@@ -22,31 +23,34 @@ class Named:
     foreign: Events  # those that mean nothing known, of the user's (validation, logging)
 
 
-def with_meanings(ranges: Events, words: Vocabulary) -> Named:
+def with_meanings(ranges: Ranges, words: Vocabulary) -> Named:
     """RANGES named by a vocabulary."""
-
-    def named(part: pl.DataFrame) -> pl.DataFrame:
-        return part.join(
-            words.meanings(part),
-            on=["domain", "name"],
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
-        )
+    told = ranges.signatures.join(
+        words.meanings(ranges.signatures),
+        on=["domain", "name"],
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    means = pl.col("means")
+    ours = pl.col("domain").is_in(["MPI", "NCCL"])
+    tells, strange = (
+        told.select(which.fill_null(False)).to_series()
+        for which in (~means.is_in(OPERATORS), means.is_null() & ~ours)
+    )
 
     def foreign(part: pl.DataFrame) -> pl.DataFrame:
-        nothing = pl.col("means").is_null() & ~pl.col("domain").is_in(["MPI", "NCCL"])
-        columns = ("start", "end", "process", "thread", "name")
-        return part.filter(nothing, pl.col("end") > pl.col("start")).select(columns)
+        lasting = part.filter(strange.gather(part["signature"]), pl.col("end") > pl.col("start"))
+        return signed(lasting.select("start", "end", "signature"), who)
 
-    every = ranges.map(named)
+    who = told.select("process", "thread", "name")
     telling: list[pl.DataFrame] = []
     few = Few()
-    for part in every.parts():
-        telling.append(part.filter(~pl.col("means").is_in(OPERATORS)))
+    for part in ranges.moments.parts():
+        telling.append(signed(part.filter(tells.gather(part["signature"])), told))
         few.add(foreign(part))
     return Named(
-        every,
+        ranges.moments.map(lambda part: signed(part, told)),
         pl.concat(telling).sort("start", "end", descending=[False, True], maintain_order=True),
-        every.map(foreign) if few.parts is None else Held(pl.concat(few.parts)),
+        ranges.moments.map(foreign) if few.parts is None else Held(pl.concat(few.parts)),
     )

@@ -243,7 +243,7 @@ def test_what_is_unusual_is_left_to_the_library(
 def test_without_the_compiled_part_the_library_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_pages, "compiled", lambda: None)
+    monkeypatch.setattr(sqlite_pages, "compiled", lambda name: None)
     paged, library = both(made(tmp_path / "a", [(1, "x")]), ["a"], ["b"])
     assert paged is None
     assert library is not None

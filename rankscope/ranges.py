@@ -1,0 +1,36 @@
+"""Host ranges of a report: when each was, and its signature, which many have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from rankscope.events import Events, Held
+from rankscope.schema import RANGES, SIGNATURES, conform
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """RANGES in two, for there are far fewer signatures than ranges."""
+
+    moments: Events  # MOMENTS
+    signatures: pl.DataFrame  # SIGNATURES: that with the number n in row n
+
+    @classmethod
+    def of(cls, ranges: pl.DataFrame) -> Ranges:
+        """RANGES in memory."""
+        numbered = ranges.with_columns(signature=pl.int_range(pl.len(), dtype=pl.UInt32))
+        moments = numbered.select("start", "end", "payload", "signature")
+        return cls(Held(moments), ranges.select(SIGNATURES.names()))
+
+    @property
+    def whole(self) -> pl.DataFrame:
+        """All of them as RANGES."""
+        return conform(signed(self.moments.whole, self.signatures), RANGES)
+
+
+def signed(moments: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
+    """Some of MOMENTS with what is told of their signatures, a row of `told` each."""
+    columns = told.select(pl.all().gather(moments["signature"]))
+    return moments.drop("signature").hstack(columns)
