@@ -67,16 +67,24 @@ class Reread:
 
 
 class Few:
-    """Events that are kept as long as they are few."""
+    """Events that are kept as long as they are few; else those of note, as long as these are."""
 
-    def __init__(self) -> None:
+    def __init__(self, of_note: Callable[[pl.DataFrame], pl.DataFrame] | None = None) -> None:
+        """None yet; `of_note` leaves what must be kept if not all can be."""
         self.parts: list[pl.DataFrame] | None = []  # None: they were too many
+        self.sifted = False
+        self._of_note = of_note
         self._rows = 0
 
     def add(self, part: pl.DataFrame) -> None:
         """Take in more of them."""
-        self._rows += part.height
+        if self.parts is None:
+            return
+        self.parts.append(part if self._of_note is None or not self.sifted else self._of_note(part))
+        self._rows += self.parts[-1].height
+        if self._rows > MOST_HELD and self._of_note is not None and not self.sifted:
+            self.sifted = True
+            self.parts = [self._of_note(each) for each in self.parts]
+            self._rows = sum(each.height for each in self.parts)
         if self._rows > MOST_HELD:
             self.parts = None
-        elif self.parts is not None:
-            self.parts.append(part)

@@ -66,7 +66,7 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     """
     special = options.iteration in SPECIAL
     words = vocabulary(ShapingOptions(phases=options.phases) if special else options)
-    trace = read.read(file)
+    trace = read.read(file, words)
     named = with_meanings(trace.ranges, words)
     found, steps = _iterations(file, trace, named, options)
     whose = identities(

@@ -16,13 +16,15 @@ class Ranges:
 
     moments: Events  # MOMENTS
     signatures: pl.DataFrame  # SIGNATURES: that with the number n in row n
+    of_note: Held | None  # MOMENTS but those of operators; None where they are too many
 
     @classmethod
     def of(cls, ranges: pl.DataFrame) -> Ranges:
         """RANGES in memory."""
         numbered = ranges.with_columns(signature=pl.int_range(pl.len(), dtype=pl.UInt32))
         moments = numbered.select("start", "end", "payload", "signature")
-        return cls(Held(moments), ranges.select(SIGNATURES.names()))
+        held = Held(moments)
+        return cls(held, ranges.select(SIGNATURES.names()), held)
 
     @property
     def whole(self) -> pl.DataFrame:

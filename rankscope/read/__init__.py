@@ -1,7 +1,7 @@
 """Reports → traces: one module a format, each knowing no other.
 
-A format module has `read(path) -> Trace` and `facts(path) -> CaptureFacts`, the cheap look at
-whose capture it is; both raise `UnreadableReport`. A new format is a module and a row here.
+A format module has `read(path, words) -> Trace` and `facts(path) -> CaptureFacts`, the cheap look
+at whose capture it is; both raise `UnreadableReport`. A new format is a module and a row here.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from rankscope.read import nsys_export
 from rankscope.records import CaptureFacts, ReportFile, Trace
+from rankscope.vocabulary import Vocabulary
 
 FORMATS = {
     "nsys-report": "rankscope.read.nsys_report",
@@ -29,7 +30,7 @@ class Reader(Protocol):
 
     def facts(self, path: Path) -> CaptureFacts: ...
 
-    def read(self, path: Path) -> Trace: ...
+    def read(self, path: Path, words: Vocabulary | None = None, /) -> Trace: ...
 
 
 def facts(file: ReportFile) -> CaptureFacts:
@@ -37,9 +38,9 @@ def facts(file: ReportFile) -> CaptureFacts:
     return _reader(file.kind).facts(file.place)
 
 
-def read(file: ReportFile) -> Trace:
-    """The whole report as a `Trace`."""
-    return _reader(file.kind).read(file.place)
+def read(file: ReportFile, words: Vocabulary | None = None) -> Trace:
+    """The whole report as a `Trace`; ranges that are operators by `words` need not be held."""
+    return _reader(file.kind).read(file.place, words)
 
 
 def clear_exports(reports: Iterable[Path]) -> None:

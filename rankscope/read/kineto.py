@@ -23,6 +23,7 @@ from rankscope.read.kineto_gloo import waits_on_callers
 from rankscope.read.kineto_json import FAULTS, About, EventFile
 from rankscope.records import CaptureFacts, Claim, Trace
 from rankscope.schema import DEVICE_WORK, RANGES, conform
+from rankscope.vocabulary import Vocabulary
 
 OLDEST_UTC_NS = 10**18
 """Times before 2001 are no UTC: they count from the machine's start."""
@@ -50,7 +51,7 @@ def facts(path: Path) -> CaptureFacts:
     return _facts(EventFile(path).head())
 
 
-def read(path: Path) -> Trace:
+def read(path: Path, _words: Vocabulary | None = None) -> Trace:
     """The whole trace.
 
     Raises:

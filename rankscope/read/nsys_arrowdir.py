@@ -7,6 +7,7 @@ from pathlib import Path
 from rankscope.read import nsys_tables
 from rankscope.read.columns_folder import ArrowColumns
 from rankscope.records import CaptureFacts, Trace
+from rankscope.vocabulary import Vocabulary
 
 
 def facts(path: Path) -> CaptureFacts:
@@ -14,6 +15,6 @@ def facts(path: Path) -> CaptureFacts:
     return nsys_tables.facts(ArrowColumns(path))
 
 
-def read(path: Path) -> Trace:
+def read(path: Path, words: Vocabulary | None = None) -> Trace:
     """The whole report; raises `UnreadableReport` where it is none."""
-    return nsys_tables.trace(ArrowColumns(path))
+    return nsys_tables.trace(ArrowColumns(path), words)

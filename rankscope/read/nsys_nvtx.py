@@ -12,6 +12,7 @@ from rankscope.ranges import Ranges
 from rankscope.read.nsys_columns import PROCESS, RANGE_TYPES, Columns, Strings, require
 from rankscope.read.nsys_signatures import Signatures, plain
 from rankscope.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
+from rankscope.vocabulary import Vocabulary
 
 EVENTS = "NVTX_EVENTS"
 
@@ -61,19 +62,21 @@ class Nvtx:
     broken: int  # rows left out
 
 
-def nvtx(file: Columns, pool: Strings) -> Nvtx:
+def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
     """The NVTX events, held where they are few.
 
     Args:
         file: the export.
         pool: its strings.
+        words: tells which ranges are operators; None: nothing is known of that.
     """
     if not file.has(EVENTS):
         names = pl.DataFrame(schema={"globalTid": pl.Int64, "text": pl.String})
         nowhere = pl.Series(dtype=pl.Int64)
         return Nvtx(Ranges.of(empty(RANGES)), names, empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
-    look, few = _Look(pool), Few()
+    look = _Look(pool)
+    few = Few(None if words is None else lambda ranges: look.of_note(ranges, words))
     for piece, broken in _pieces(file, described=True):
         few.add(look.at(piece, broken))
     created = pl.concat(look.domains)
@@ -81,12 +84,14 @@ def nvtx(file: Columns, pool: Strings) -> Nvtx:
     def read() -> Iterator[pl.DataFrame]:
         return (_moments(look.ranges(piece), look.payloads) for piece, _ in _pieces(file))
 
-    held = few.parts
-    moments = () if held is None else (_moments(part, look.payloads) for part in held)
+    held = None
+    if few.parts is not None:
+        held = Held(pl.concat(_moments(part, look.payloads) for part in few.parts))
     return Nvtx(
         ranges=Ranges(
-            Reread(read) if held is None else Held(pl.concat(moments)),
+            Reread(read) if held is None or few.sifted else held,
             _named_domains(look.names, created),
+            of_note=held,
         ),
         thread_names=pl.concat(look.thread_names),
         of_nccl=look.described(),
@@ -106,6 +111,7 @@ class _Look:
         self.thread_names: list[pl.DataFrame] = []
         self.names = NAMES.to_frame()  # by the number of the signature
         self._signatures = Signatures()
+        self._operators = pl.Series(dtype=pl.Boolean)  # whether the first signatures are
         self._pool = pool
         self._calls: list[pl.DataFrame] = []
 
@@ -124,6 +130,15 @@ class _Look:
         """The push/pop and start/end ranges of a piece with the numbers of their signatures."""
         ranges = piece.filter(IS_RANGE)
         return ranges.with_columns(self._signatures.of(ranges))
+
+    def of_note(self, ranges: pl.DataFrame, words: Vocabulary) -> pl.DataFrame:
+        """Ranges but those known as operators; names are looked up when twice as many are."""
+        seen = len(self._operators)
+        if self.names.height > 2 * seen:
+            fresh = words.operators(self.names["name"].slice(seen))
+            self._operators = self._operators.append(fresh)
+        known = self._operators.gather(ranges["signature"], null_on_oob=True)
+        return ranges.filter(~known.fill_null(False))
 
     def described(self) -> pl.DataFrame:
         """CALLS if any of them is described."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from rankscope.errors import UnreadableReport
+from rankscope.vocabulary import Vocabulary
 
 
 def facts(path: Path) -> NoReturn:
@@ -20,6 +21,6 @@ def facts(path: Path) -> NoReturn:
     )
 
 
-def read(path: Path) -> NoReturn:
+def read(path: Path, _words: Vocabulary | None = None) -> NoReturn:
     """Raises `UnreadableReport`, like `facts`."""
     facts(path)

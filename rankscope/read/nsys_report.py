@@ -11,6 +11,7 @@ from rankscope.read.columns_sqlite import SQLiteColumns
 from rankscope.read.nsys_export import exported
 from rankscope.read.nsys_head import head_facts
 from rankscope.records import CaptureFacts, Trace
+from rankscope.vocabulary import Vocabulary
 
 
 def facts(path: Path) -> CaptureFacts:
@@ -18,7 +19,7 @@ def facts(path: Path) -> CaptureFacts:
     return head_facts(path)
 
 
-def read(path: Path) -> Trace:
+def read(path: Path, words: Vocabulary | None = None) -> Trace:
     """The whole report, exported first.
 
     Raises:
@@ -28,7 +29,8 @@ def read(path: Path) -> Trace:
     head = head_facts(path)
     export = exported(path)
     is_folder = export.is_dir()
-    trace = nsys_tables.trace(ParquetColumns(export) if is_folder else SQLiteColumns(export))
+    columns = ParquetColumns(export) if is_folder else SQLiteColumns(export)
+    trace = nsys_tables.trace(columns, words)
     # The head states the environment of the process, an export at best that of the command.
     return replace(
         trace,

@@ -8,6 +8,7 @@ from pathlib import Path
 from rankscope.read import nsys_tables
 from rankscope.read.columns_sqlite import SQLiteColumns
 from rankscope.records import CaptureFacts, Trace
+from rankscope.vocabulary import Vocabulary
 
 
 def facts(path: Path) -> CaptureFacts:
@@ -16,6 +17,6 @@ def facts(path: Path) -> CaptureFacts:
         return nsys_tables.facts(file)
 
 
-def read(path: Path) -> Trace:
+def read(path: Path, words: Vocabulary | None = None) -> Trace:
     """The whole report; raises `UnreadableReport` where it is none."""
-    return nsys_tables.trace(SQLiteColumns(path))
+    return nsys_tables.trace(SQLiteColumns(path), words)

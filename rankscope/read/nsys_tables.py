@@ -20,6 +20,7 @@ from rankscope.read.nsys_device import device_work
 from rankscope.read.nsys_nvtx import Nvtx, nvtx
 from rankscope.records import CaptureFacts, Loss, Trace
 from rankscope.schema import RANGES, conform, empty
+from rankscope.vocabulary import Vocabulary
 
 WARNING, ERROR = 2, 3
 """Severities of diagnostics (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
@@ -50,11 +51,11 @@ SIGNS = ("TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "StringIds", "NVTX_EVENTS
 """An export of any age has one of these tables."""
 
 
-def trace(file: Columns) -> Trace:
+def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
     """The whole export as a trace; raises `UnreadableReport` where it is none."""
     known = facts(file)
     pool = Strings(file)
-    told = nvtx(file, pool)
+    told = nvtx(file, pool, words)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
     work = device_work(file, pool, told)
     return Trace(
@@ -72,14 +73,16 @@ def trace(file: Columns) -> Trace:
 
 def _together(ranges: Ranges, tables: list[pl.DataFrame]) -> Ranges:
     """With RANGES of other tables; outer ones first where they are held."""
-    moments, signatures = ranges.moments, ranges.signatures
     more = Ranges.of(pl.concat([empty(RANGES), *tables]))
-    others = more.moments.whole.with_columns(pl.col("signature") + signatures.height)
-    together: Events = Reread(lambda: chain(moments.parts(), [others]))
-    if isinstance(moments, Held):
-        every = pl.concat([moments.whole, others])
-        together = Held(every.sort("start", "end", descending=[False, True]))
-    return Ranges(together, pl.concat([signatures, more.signatures]))
+    others = more.moments.whole.with_columns(pl.col("signature") + ranges.signatures.height)
+    held = None
+    if ranges.of_note is not None:
+        every = pl.concat([ranges.of_note.whole, others])
+        held = Held(every.sort("start", "end", descending=[False, True]))
+    together: Events = Reread(lambda: chain(ranges.moments.parts(), [others]))
+    if isinstance(ranges.moments, Held) and held is not None:
+        together = held
+    return Ranges(together, pl.concat([ranges.signatures, more.signatures]), held)
 
 
 def facts(file: Columns) -> CaptureFacts:

@@ -8,10 +8,7 @@ import polars as pl
 
 from rankscope.events import Events, Few, Held
 from rankscope.ranges import Ranges, signed
-from rankscope.vocabulary import Vocabulary
-
-OPERATORS = ("operator", "backward operator")
-"""What names of the framework's operators mean; there may be too many to hold."""
+from rankscope.vocabulary import OPERATORS, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ def with_meanings(ranges: Ranges, words: Vocabulary) -> Named:
     who = told.select("process", "thread", "name")
     telling: list[pl.DataFrame] = []
     few = Few()
-    for part in ranges.moments.parts():
+    for part in (ranges.of_note or ranges.moments).parts():
         telling.append(signed(part.filter(tells.gather(part["signature"])), told))
         few.add(foreign(part))
     return Named(

@@ -5,7 +5,7 @@ Patterns are evaluated on the distinct names only, by polars (Rust syntax: no lo
 no pattern that a hostile name could make slow).
 """
 
-from rankscope.vocabulary.conventions import Vocabulary, vocabulary
+from rankscope.vocabulary.conventions import OPERATORS, Vocabulary, vocabulary
 from rankscope.vocabulary.kernels import with_operation
 
-__all__ = ["Vocabulary", "vocabulary", "with_operation"]
+__all__ = ["OPERATORS", "Vocabulary", "vocabulary", "with_operation"]

@@ -17,6 +17,9 @@ from rankscope.records import ShapingOptions
 from rankscope.schema import PHASES
 from rankscope.vocabulary.memory import Memory
 
+OPERATORS = ("operator", "backward operator")
+"""What names of the framework's operators mean; there may be too many to hold."""
+
 MEANINGS = pl.Schema(
     {
         "domain": pl.String,
@@ -81,6 +84,15 @@ class Vocabulary:
     def meanings(self, ranges: pl.DataFrame) -> pl.DataFrame:
         """What each distinct (domain, name) of `ranges` means: a frame of MEANINGS."""
         return _memory(self).of(ranges)
+
+    def operators(self, names: pl.Series) -> pl.Series:
+        """Boolean: whether ranges of these names are operators, whatever their domain."""
+        domains = pl.DataFrame({"domain": ["", *{row.domain for row in self.rows if row.domain}]})
+        every = names.unique().alias("name").to_frame().join(domains, how="cross")
+        surely = pl.col("means").is_in(OPERATORS).fill_null(False).all()
+        told = self.meanings(every).group_by("name").agg(surely)
+        asked = names.alias("name").to_frame()
+        return asked.join(told, on="name", how="left", maintain_order="left")["means"]
 
     def look_up(self, names: pl.DataFrame) -> pl.DataFrame:
         """MEANINGS of distinct names, by trying every pattern."""

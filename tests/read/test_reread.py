@@ -9,14 +9,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from rankscope import events
+from rankscope import events, read
 from rankscope.discover import describe
 from rankscope.extract import details, extract
 from rankscope.read import columns_folder, columns_sqlite, sqlite_pages
 from rankscope.records import ReportRows, ShapingOptions
+from rankscope.vocabulary import vocabulary
 from tests.read.exports import as_folder
 from tests.read.test_nsys_nccl import DOMAIN, around, blob, laid_out
-from tests.support import Forged
+from tests.support import Forged, edit
 
 FRAMES = ("iterations", "measures", "collectives", "exposed", "activities")
 
@@ -64,6 +65,38 @@ def test_reading_again_gives_the_same(
     assert [each.problems for each in again.ranks] == [each.problems for each in held.ranks]
     if job == "described":
         assert held.ranks[0].collectives["communicator"].str.starts_with("named").any(), DOMAIN
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_with_operators_left_out_the_same(
+    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Also where they are all that tells phases, and so are read again."""
+    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+    backward = "autograd::engine::evaluate_function: MmBackward0"
+    for phase, operator in (("forward", "aten::mm"), ("backward", backward)):
+        for ninth in (1, 3, 5):
+            edit(
+                report,
+                "insert into NVTX_EVENTS (start, end, eventType, text, globalTid, domainId) select "
+                "start + ?1 * (end - start) / 9, start + (?1 + 1) * (end - start) / 9, eventType, "
+                "?2, globalTid, domainId from NVTX_EVENTS where text = ?3",
+                *(ninth, operator, phase),
+            )
+        if not named:
+            edit(report, "delete from NVTX_EVENTS where text = ?", phase)
+    file, options = describe(report, "nsys-sqlite"), ShapingOptions()
+    held = extract(file, options)
+    few = read.read(file).ranges.whole.height - 5
+    assert [bool(rank.problems) for rank in held.ranks] == [not named]
+    in_pieces(monkeypatch)
+    monkeypatch.setattr(events, "MOST_HELD", few)
+    ranges = read.read(file, vocabulary(options)).ranges
+    assert ranges.of_note is not None
+    assert ranges.of_note.whole.height < few
+    again = extract(file, options)
+    for name, frame in tables(held).items():
+        assert tables(again)[name].equals(frame), name
 
 
 def test_details_are_the_same(
