@@ -6,7 +6,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.intervals import cells, covered, lanes, length_before, owners, union
+from rankscope.intervals import (
+    cells,
+    covered,
+    exclusive,
+    lanes,
+    length_before,
+    owners,
+    passed,
+    union,
+)
 
 END = 40
 INTERVALS = st.lists(
@@ -41,12 +50,60 @@ def test_owners_are_the_first_that_cover(intervals: list[tuple[int, ...]]) -> No
 
 
 @settings(max_examples=200, deadline=None)
-@given(INTERVALS)
-def test_covered_is_where_anything_is(intervals: list[tuple[int, ...]]) -> None:
-    start, end = arrays(intervals)
-    points = cells(np.array([0, END]), start, end)
-    expected = painted(intervals) < len(intervals)
-    assert (per_ns(points, covered(points, start, end)) == expected).all()
+@given(INTERVALS, st.data())
+def test_exclusive_leaves_each_instant_to_the_most_important(
+    intervals: list[tuple[int, ...]], data: st.DataObject
+) -> None:
+    some = sorted(each for each in intervals if each[1] > each[0])
+    rank = np.array(data.draw(st.lists(st.integers(0, 2), min_size=25, max_size=25)))
+    low, high, owner = exclusive(
+        *arrays(some), lambda which: which[np.argsort(rank[which], kind="stable")]
+    )
+    expected, line = np.full(END, -1), np.full(END, -1)
+    for index in sorted(range(len(some)), key=lambda index: (rank[index], index), reverse=True):
+        expected[slice(*some[index])] = index
+    for start, end, index in zip(low, high, owner, strict=True):
+        line[start:end] = index
+    assert (line == expected).all()
+    assert (low < high).all()
+    assert (low[1:] >= high[:-1]).all()
+
+
+def test_exclusive_leaves_alone_what_overlaps_nothing() -> None:
+    start, end = np.array([0, 5, 9, 10, 20]), np.array([5, 8, 15, 12, 30])
+    asked: list[list[int]] = []
+
+    def by_importance(some: np.ndarray) -> np.ndarray:
+        asked.append(some.tolist())
+        return some[::-1]
+
+    low, high, owner = exclusive(start, end, by_importance)
+    assert asked == [[2, 3]]
+    assert low.tolist() == [0, 5, 9, 10, 12, 20]
+    assert high.tolist() == [5, 8, 10, 12, 15, 30]
+    assert owner.tolist() == [0, 1, 2, 3, 2, 4]
+    apart = start[[0, 1, 4]], end[[0, 1, 4]]
+    assert [part.tolist() for part in exclusive(*apart, by_importance)][2] == [0, 1, 2]
+    assert len(asked) == 1
+
+
+MOMENTS = st.lists(st.integers(-3, END + 3), max_size=60).map(sorted)
+
+
+@settings(max_examples=200, deadline=None)
+@given(MOMENTS, st.lists(st.integers(0, END), max_size=20))
+def test_passed_counts_what_has_come(moments: list[int], times: list[int]) -> None:
+    got = passed(np.array(moments, dtype=np.int64), np.array(times, dtype=np.int64))
+    assert got.tolist() == [sum(time <= moment for time in times) for moment in moments]
+
+
+@settings(max_examples=200, deadline=None)
+@given(MOMENTS, INTERVALS)
+def test_covered_is_where_anything_is(moments: list[int], intervals: list[tuple[int, ...]]) -> None:
+    got = covered(np.array(moments, dtype=np.int64), *arrays(intervals))
+    assert got.tolist() == [
+        any(start <= moment < end for start, end in intervals) for moment in moments
+    ]
 
 
 @settings(max_examples=200, deadline=None)
@@ -113,7 +170,10 @@ def test_nothing_gives_nothing() -> None:
     none = np.array([], dtype=np.int64)
     points = np.array([0, 10])
     assert owners(points, none, none).tolist() == [0]
-    assert covered(points, none, none).tolist() == [False]
+    assert covered(points, none, none).tolist() == [False, False]
+    assert passed(points, none).tolist() == [0, 0]
+    assert passed(none, points).tolist() == []
+    assert [part.tolist() for part in exclusive(none, none, lambda some: some)] == [[], [], []]
     assert [part.tolist() for part in union(none, none)] == [[], []]
     assert length_before(none, none, np.array([3])).tolist() == [0]
     assert owners(points, np.array([4]), np.array([4])).tolist() == [1], "empty ones own nothing"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from rankscope.intervals import Times, length_before, union
+from rankscope.intervals import Flags, Times, passed, union
 from rankscope.schema import ACTIVITIES, conform, empty
 from rankscope.segment import Marks
 
@@ -19,6 +20,9 @@ _KEYED = pl.Schema(
     ]
 )
 _KEY = ["window", "phase", "kind", "name"]
+_SUMS = ["count", "total_ns", "size", "clear_ns", "clear_size"]
+
+NEVER = np.iinfo(np.int64).max
 
 
 class Sums:
@@ -27,17 +31,42 @@ class Sums:
     def __init__(self, calls: pl.DataFrame) -> None:
         """Nothing yet; `calls` are the collectives that operations may run beside."""
         self._low, self._high = union(calls["start"].to_numpy(), calls["end"].to_numpy())
-        self._parts: list[pl.DataFrame] = []
+        self._parts: list[tuple[pl.DataFrame, Times]] = []
 
     def add(self, part: pl.DataFrame) -> None:
         """Take in a part of what `attribute` returned."""
-        summed = _summed(_own(part, self._low, self._high))
-        self._parts.append(conform(summed, _KEYED))
+        if part.is_empty():
+            return
+        keys = part.select(_KEY)
+        own = part["training"] & part["operation"].is_null() & part["window"].is_not_null()
+        place, some = _places(_codes(keys) * own.to_numpy())
+        others = 0 if own.all() else 1  # all else has the first place
+        start, end = part["start"].to_numpy(), part["end"].to_numpy()
+        place = 2 * place + self._clear(start, end)
+        sums = np.zeros((3, 2 * len(some)), dtype=np.int64)
+        sums[0] = np.bincount(place, minlength=2 * len(some))
+        np.add.at(sums[1], place, end - start)
+        size = part.select(pl.coalesce("grid", "bytes", 0)).to_series()
+        np.add.at(sums[2], place, size.to_numpy())
+        beside, clear = sums[:, 2 * others :: 2], sums[:, 2 * others + 1 :: 2]
+        self._parts.append((keys[some[others:]], np.concatenate((beside + clear, clear[1:]))))
+
+    def _clear(self, start: Times, end: Times) -> Flags:
+        """Which of some intervals, in the order of their starts, meet no collective."""
+        first, last = np.searchsorted(self._high, start[[0, -1]], side="right")
+        following = first + passed(start, self._high[first:last])  # the next that ends
+        clear: Flags = (end <= start) | (end <= np.append(self._low, NEVER)[following])
+        return clear
 
     @property
     def frame(self) -> pl.DataFrame:
         """A row per window, phase, kind and name."""
-        return _lumped(pl.concat([empty(_KEYED), *self._parts]))
+        if not self._parts:
+            return empty(_KEYED)
+        keys, sums = zip(*self._parts, strict=True)
+        told = pl.DataFrame(dict(zip(_SUMS, np.concatenate(sums, axis=1), strict=True)))
+        both = conform(pl.concat([pl.concat(keys), told], how="horizontal"), _KEYED)
+        return _lumped(both.with_columns(pl.col("phase").fill_null("other")))
 
 
 def activities(
@@ -66,22 +95,29 @@ def activities(
     return conform(frame.sort("window", "phase", "kind", "name"), ACTIVITIES).drop("rank")
 
 
-def _own(work: pl.DataFrame, low: Times, high: Times) -> pl.DataFrame:
-    """The training threads' computation, `clear` where it does not meet the intervals."""
-    own = (
-        work.lazy()
-        .filter(pl.col("training") & pl.col("operation").is_null() & pl.col("window").is_not_null())
-        .select(
-            *("window", "kind", "name", "start", "end"),
-            phase=pl.col("phase").fill_null("other"),
-            length=pl.col("end") - pl.col("start"),
-            size=pl.coalesce("grid", "bytes"),
-        )
-        .collect()
-    )
-    start, end = own["start"].to_numpy(), own["end"].to_numpy()
-    beside = length_before(low, high, end) - length_before(low, high, start)
-    return own.with_columns(clear=pl.Series(beside == 0))
+def _codes(columns: pl.DataFrame) -> Times:
+    """A number above 0 for each row, equal where all columns are."""
+    code = np.ones(columns.height, dtype=np.int64)
+    named = columns.with_columns(pl.col(pl.String).cast(pl.Categorical))
+    for part in named.select(pl.all().to_physical()):
+        low, high = int(part.min() or 0), int(part.max() or 0)  # type: ignore[arg-type]
+        filled = part.fill_null(high + 1) if part.null_count() else part
+        code *= high - low + 2
+        code += filled.to_numpy() - low
+    return code
+
+
+def _places(codes: Times) -> tuple[Times, Times]:
+    """For each of some numbers its place among the different ones; for these who has them."""
+    if codes.max() > 8 * len(codes):
+        _, having, place = np.unique(codes, return_index=True, return_inverse=True)
+        return place, having
+    table = np.full(codes.max() + 1, -1)
+    table[codes] = np.arange(len(codes))
+    different = np.flatnonzero(table >= 0)
+    having = table[different]
+    table[different] = np.arange(len(different))
+    return table[codes], having
 
 
 def _ranges(host: pl.DataFrame, marks: Marks) -> pl.DataFrame:

@@ -38,15 +38,10 @@ class Readiness:
 
     def add(self, part: pl.DataFrame) -> None:
         """Take in a part of what `attribute` returned."""
-        own = (
-            part.lazy()
-            .filter(pl.col("training"), pl.col("operation").is_null())
-            .select("launch", "end")
-            .drop_nulls()
-            .collect()
-        )
-        after = np.searchsorted(self._launches, own["launch"].to_numpy(), side="right")
-        np.maximum.at(self._ends, after, own["end"].to_numpy())
+        own = part["training"] & part["operation"].is_null() & part["launch"].is_not_null()
+        launch, end = (part[name].filter(own).to_numpy() for name in ("launch", "end"))
+        after = np.searchsorted(self._launches, launch, side="right")
+        np.maximum.at(self._ends, after, end)
 
     def of(self, calls: pl.DataFrame) -> Times:
         """Latest end of the own work launched before each call; `-NEVER` if there is none.

@@ -10,8 +10,8 @@ import polars as pl
 from rankscope.intervals import Times
 from rankscope.measure.attribution import Attributed
 from rankscope.measure.host import merged
-from rankscope.measure.stretches import LENGTHS, Stretch, Stretches, account
-from rankscope.schema import SEGMENTS, empty
+from rankscope.measure.stretches import LABELS, LENGTHS, Stretch, Stretches, account
+from rankscope.schema import PARTS, SEGMENTS, empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ class DeviceAccount:
         self._known = self._windows.drop_nulls()
         self._begins = self._known["window_start"].to_numpy()
         self._lengths = np.zeros((len(LENGTHS), self._known.height), dtype=np.int64)
-        self._segments, self._idle = [empty(SEGMENTS)], [_idling(empty(SEGMENTS))]
+        self._idle = np.zeros((2, self._known.height, len(PARTS)), dtype=np.int64)
+        self._segments = [empty(SEGMENTS)]
         self._stretches = Stretches(self._known)
 
     def add(self, part: pl.DataFrame) -> None:
@@ -71,7 +72,7 @@ class DeviceAccount:
                 communication=pl.Series(communication),
                 idle=idle,
             ),
-            idle=pl.concat(self._idle).group_by("window", "phase", "kind", "name").sum(),
+            idle=_idling(known, *self._idle),
             unphased=known.select("window", share=pl.Series(unphased / np.maximum(training, 1))),
             opaque=(self._work.survey["kind"] == "graph").any(),
         )
@@ -85,16 +86,21 @@ class DeviceAccount:
         part = account(stretch, met, self._work.host.timeline, self._blocking)
         self._lengths[:, first:last] += part.lengths
         self._segments.append(part.segments)
-        self._idle.append(_idling(part.idle))
+        self._idle[:, first:last] += part.idle
 
 
-def _idling(pieces: pl.DataFrame) -> pl.DataFrame:
+def _idling(known: pl.DataFrame, count: Times, length: Times) -> pl.DataFrame:
     """How often and how long a phase idles, by window."""
-    return pieces.group_by("window", phase="label").agg(
-        kind=pl.lit("idle"),
-        name=pl.lit(""),
-        count=pl.len().cast(pl.Int64),
-        total_ns=(pl.col("end") - pl.col("start")).sum(),
+    window, phase = np.nonzero(count)
+    return pl.DataFrame(
+        {
+            "window": known["window"].gather(window),
+            "phase": LABELS.gather(phase),
+            "kind": pl.repeat("idle", len(window), eager=True),
+            "name": pl.repeat("", len(window), eager=True),
+            "count": count[window, phase],
+            "total_ns": length[window, phase],
+        }
     )
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,9 +18,10 @@ from rankscope.measure.attribution import HostSide, attribute
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.stretches import Stretches
-from tests.frames import PROCESS, THREAD, device_work, trace, windows
+from tests.frames import LOADER, PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import EDGES, END, WORK, marks_of, nested
 
+SPAN = {"start": pl.Int64, "end": pl.Int64}
 CALLS = st.lists(st.tuples(st.integers(0, END), st.integers(0, 20)), max_size=3)
 
 
@@ -38,7 +44,7 @@ def test_stretches_add_up_to_the_whole(
     )
     blocking = pl.DataFrame(
         [(start, start + length) for start, length in calls],
-        schema={"start": pl.Int64, "end": pl.Int64},
+        schema=SPAN,
         orient="row",
     )
 
@@ -55,6 +61,140 @@ def test_stretches_add_up_to_the_whole(
         assert_frame_equal(
             getattr(pieced, name), getattr(whole, name), check_row_order=name != "idle"
         )
+
+
+CROWDED = st.lists(
+    st.tuples(
+        st.integers(0, END),  # launch
+        st.integers(0, 12),  # until it starts
+        st.integers(0, 12),  # how long it runs, if at all
+        st.sampled_from(["gemm", "gemm", "", "ncclDevKernel_AllReduce_Sum"]),
+        st.sampled_from([1, 1, 2]),  # stream
+        st.sampled_from([THREAD, THREAD, LOADER]),
+        st.sampled_from([True, True, True, False]),  # the launch is recorded
+    ),
+    max_size=25,
+).map(
+    lambda rows: [
+        (launch + wait, launch + wait + length, launch if known else None, name, stream, thread)
+        for launch, wait, length, name, stream, thread, known in rows
+    ]
+)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(EDGES, nested(), CROWDED, CALLS, st.sampled_from([2, 5, 1000]), st.booleans())
+def test_every_instant_has_the_owner_that_the_method_says(
+    monkeypatch: pytest.MonkeyPatch,
+    edges: tuple,
+    rows: list[tuple],
+    work: list,
+    calls: list[tuple],
+    most: int,
+    sets: bool,
+) -> None:
+    monkeypatch.setattr(events, "PART_ROWS", most)
+    iterations = windows(*edges)
+    host = host_timeline(iterations, marks_of(rows))
+    frame = device_work(work)
+    if sets:
+        frame = frame.with_columns(kind=pl.col("kind").replace({"copy": "set"}))
+    [attributed] = attribute(trace(work=frame).device_work, [HostSide(PROCESS, host, THREAD)])
+    blocking = pl.DataFrame(
+        [(start, start + length) for start, length in calls],
+        schema=SPAN,
+        orient="row",
+    )
+    account = DeviceAccount(attributed, iterations, blocking)
+    for part in attributed.parts():
+        account.add(part)
+    told = account.timeline()
+
+    operations = [*pl.concat(attributed.parts()).iter_rows(named=True)]
+    labels, usage, idling = {}, [], Counter()
+    for window, low, high in told.windows.drop_nulls().iter_rows():
+        instants = range(low, high)
+        owners = [_owner(operations, host, blocking, moment) for moment in instants]
+        labels |= {
+            moment: (window, label) for moment, (label, _) in zip(instants, owners, strict=True)
+        }
+        for (label, idle), same in groupby(owners):
+            if idle:
+                idling[window, label] += np.array([1, len([*same])])
+        running = [{*_running(operations, moment)} for moment in instants]
+        usage.append(
+            (
+                window,
+                sum("computes" in kinds for kinds in running),
+                sum("talks" in kinds for kinds in running),
+                sum(not kinds for kinds in running),
+            )
+        )
+    assert {
+        moment: (window, label)
+        for start, end, window, label in told.segments.iter_rows()
+        for moment in range(start, end)
+    } == labels
+    assert [*told.usage.iter_rows()] == usage
+    assert {
+        (window, phase): (count, length)
+        for window, phase, _, _, count, length in told.idle.iter_rows()
+    } == {key: (*sums,) for key, sums in idling.items()}
+
+
+def _running(operations: list[dict], moment: int) -> Iterator[str]:
+    for each in operations:
+        if each["start"] <= moment < each["end"]:
+            yield "talks" if each["operation"] else "computes"
+
+
+def _owner(
+    operations: list[dict], host: pl.DataFrame, blocking: pl.DataFrame, moment: int
+) -> tuple[str, bool]:
+    """Who owns an instant, and whether the device idles then."""
+    training = [each for each in operations if each["training"]]
+    here = [each for each in operations if each["start"] <= moment < each["end"]]
+    if computing := [each for each in here if each["training"] and not each["operation"]]:
+        first = min(
+            computing,
+            key=lambda each: (
+                ["kernel", "set", "copy"].index(each["kind"]),
+                float("inf") if each["launch"] is None else each["launch"],
+                each["start"],
+            ),
+        )
+        return first["phase"] or "other", False
+    if any(each["operation"] for each in here) or any(
+        start <= moment < end for start, end in blocking.iter_rows()
+    ):
+        return "exposed_communication", False
+    following = next((each for each in training if each["start"] > moment), None)
+    if following:
+        launch = following["start"] if following["launch"] is None else following["launch"]
+        if launch <= moment:
+            return following["phase"] or "other", True
+    begun = [label for start, _, _, label in host.iter_rows() if start <= moment]
+    return (begun or host["label"].to_list()[:1])[-1], True
+
+
+@pytest.mark.parametrize("most", [1, 1000])
+def test_between_known_windows_nothing_is_told(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(events, "PART_ROWS", most)
+    unrecorded = [(at, at + 2, None, "gemm", 1, THREAD) for at in (20, 24, 28)]
+    work = [(5, 10, 5, "gemm", 1, THREAD), *unrecorded, (45, 50, 45, "gemm", 1, THREAD)]
+    iterations = windows(0, 20, 40, 60)
+    host = host_timeline(iterations, marks_of([(0, 60, "forward")]))
+    [attributed] = attribute(
+        trace(work=device_work(work)).device_work, [HostSide(PROCESS, host, THREAD)]
+    )
+    account = DeviceAccount(attributed, iterations, pl.DataFrame(schema=SPAN))
+    for part in attributed.parts():
+        account.add(part)
+    told = account.timeline()
+    assert [*told.segments.iter_rows()] == [(0, 10, 0, "forward"), (40, 50, 2, "forward")]
+    assert [*told.usage.iter_rows()] == [(0, 5, 0, 5), (2, 5, 0, 5)]
 
 
 def test_a_border_is_where_training_work_begins() -> None:

@@ -1,0 +1,103 @@
+"""What a device did is added up as if each operation was looked at for itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rankscope import events
+from rankscope.measure.activities import Sums
+from rankscope.measure.attribution import Attributed, HostSide, attribute
+from rankscope.measure.collectives import NEVER, Readiness
+from rankscope.measure.host import host_timeline
+from tests.frames import PROCESS, THREAD, device_work, trace, windows
+from tests.measure.test_additive import EDGES, marks_of, nested
+from tests.measure.test_stretches import CROWDED
+
+FIXTURES = [HealthCheck.function_scoped_fixture]
+SIZES = st.lists(st.one_of(st.none(), st.integers(0, 2**40)), min_size=25, max_size=25)
+NAMES = st.lists(st.sampled_from(["gemm", "softmax", None]), min_size=25, max_size=25)
+CODED = {"name": pl.Categorical, "kind": pl.Enum(["kernel", "graph", "set", "copy"])}
+
+
+def attributed(edges: tuple, rows: list[tuple], work: pl.DataFrame) -> Attributed:
+    host = host_timeline(windows(*edges), marks_of(rows))
+    [told] = attribute(trace(work=work).device_work, [HostSide(PROCESS, host, THREAD)])
+    return told
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=FIXTURES)
+@given(EDGES, nested(), CROWDED, SIZES, SIZES, NAMES, st.integers(1, 30), st.booleans())
+def test_sums_are_of_single_operations(
+    monkeypatch: pytest.MonkeyPatch,
+    edges: tuple,
+    rows: list[tuple],
+    work: list,
+    grid: list,
+    size: list,
+    names: list,
+    most: int,
+    coded: bool,
+) -> None:
+    monkeypatch.setattr(events, "PART_ROWS", most)
+    renamed = pl.Series(names, dtype=pl.String).head(len(work))
+    told = attributed(
+        edges,
+        rows,
+        device_work(work).with_columns(
+            name=pl.when(pl.col("name") == "gemm").then(renamed).otherwise("name"),
+            grid=pl.Series(grid, dtype=pl.Int64).head(len(work)),
+            bytes=pl.Series(size, dtype=pl.Int64).head(len(work)),
+        ),
+    )
+    sums = Sums(told.calls)
+    for part in told.parts():
+        sums.add(part.cast(CODED) if coded else part)
+
+    expected: defaultdict[tuple, list[int]] = defaultdict(lambda: [0] * 5)
+    for each in pl.concat(told.parts()).iter_rows(named=True):
+        if not each["training"] or each["operation"] or each["window"] is None:
+            continue
+        start, end = each["start"], each["end"]
+        beside = sum(
+            max(min(end, until) - max(start, since), 0)
+            for since, until in told.calls.select("start", "end").iter_rows()
+        )
+        length = end - start
+        amount = (each["bytes"] if each["grid"] is None else each["grid"]) or 0
+        key = each["window"], each["phase"] or "other", each["kind"], each["name"] or ""
+        added = 1, length, amount, length * (not beside), amount * (not beside)
+        expected[key] = [a + b for a, b in zip(expected[key], added, strict=True)]
+    assert {row[:4]: [*row[4:]] for row in sums.frame.iter_rows()} == expected
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=FIXTURES)
+@given(CROWDED, st.integers(1, 30))
+def test_a_call_is_ready_when_all_launched_before_is_done(
+    monkeypatch: pytest.MonkeyPatch, work: list, most: int
+) -> None:
+    monkeypatch.setattr(events, "PART_ROWS", most)
+    told = attributed((0, 60, 120), [(0, 120, "forward")], device_work(work))
+    ready = Readiness(told.calls)
+    for part in told.parts():
+        ready.add(part)
+    own = pl.concat(told.parts()).filter("training", pl.col("operation").is_null())
+    calls = told.calls.drop_nulls("launch")
+    assert ready.of(calls).tolist() == [
+        own.filter(pl.col("launch") < launch)["end"].max() or -NEVER for launch in calls["launch"]
+    ]
+
+
+def test_as_many_names_as_operations_are_added_up() -> None:
+    count = 3000
+    work = [(at, at + 2, at, f"kernel {at % 1500}", 1, THREAD) for at in range(1, count + 1)]
+    told = attributed((0, 2000, 4000), [(0, 4000, "forward")], device_work(work))
+    sums = Sums(told.calls)
+    for part in told.parts():
+        sums.add(part)
+    assert sums.frame["count"].sum() == count
+    assert sums.frame["total_ns"].sum() == 2 * count
