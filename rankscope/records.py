@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rankscope.events import Events
-from rankscope.ranges import Ranges
+    from rankscope.ranges import Ranges
 
 
 @dataclass(frozen=True, slots=True)
