@@ -47,6 +47,9 @@ OPERATORS = "operators"
 GLOO = "gloo"
 """Domain of waits for gloo's collectives, on the thread that called them."""
 
+WORK = pl.Enum(("kernel", "graph", "set", "copy"))
+"""Kinds of device work; a graph is a CUDA graph traced as a whole."""
+
 DEVICE_WORK = pl.Schema(
     {
         "start": pl.Int64,
@@ -54,8 +57,8 @@ DEVICE_WORK = pl.Schema(
         "process": pl.Int64,
         "device": pl.Int64,
         "stream": pl.Int64,
-        "kind": pl.String,  # kernel | copy | set | graph (a CUDA graph traced as a whole)
-        "name": pl.String,  # kernel's short name, "" for copies and sets
+        "kind": WORK,
+        "name": pl.Categorical(),  # kernel's short name, "" for copies and sets
         "bytes": pl.Int64,  # moved; of a collective its message, null where unknown
         "grid": pl.Int64,  # blocks of a kernel, null for others
         "communicator": pl.String,  # of a collective, the same on every rank; null where unknown
@@ -71,8 +74,8 @@ DEVICE_KINDS = pl.Schema(
     {
         "process": pl.Int64,
         "device": pl.Int64,
-        "kind": pl.String,
-        "name": pl.String,
+        "kind": WORK,
+        "name": pl.Categorical(),
         "end": pl.Int64,  # of the last one
     }
 )

@@ -156,6 +156,7 @@ def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
     """TIMELINE_OPERATIONS of one rank, on its report's axis."""
     work = pl.concat(belonging(part, detail.found.frame) for part in detail.work.parts())
     collective = pl.col("operation").is_not_null()
+    kind, name = (pl.col(each).cast(pl.String) for each in ("kind", "name"))
     named = work.with_columns(
         pl.col("iteration") + shift,
         rank=pl.lit(rank),
@@ -164,8 +165,8 @@ def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
         start_ns="start",
         end_ns="end",
         launch_ns="launch",
-        kind=pl.when(collective).then(pl.lit("collective")).otherwise("kind"),
-        name=pl.when(pl.col("name") == "").then("kind").otherwise("name"),
+        kind=pl.when(collective).then(pl.lit("collective")).otherwise(kind),
+        name=pl.when(name == "").then(kind).otherwise(name),
         phase=pl.when("training").then("phase"),
     )
     return conform(named, TIMELINE_OPERATIONS)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from rankscope.events import Events
+from rankscope.intervals import Times
 from rankscope.measure.collectives import CALLS
 from rankscope.schema import SEGMENTS
 from rankscope.vocabulary import with_operation
@@ -17,6 +18,8 @@ NEVER = np.iinfo(np.int64).max
 
 ALIKE = ["device", "stream", "launch_thread", "kind", "talks", "window", "phase"]
 """What operations have in common that a row of the survey counts together."""
+
+OTHER = pl.lit("other", SEGMENTS["label"])
 
 TALKS = pl.col("operation").is_not_null()
 
@@ -30,6 +33,47 @@ class HostSide:
     thread: int  # of the iteration ranges
 
 
+class _Places:
+    """What the host did in one process, moment by moment."""
+
+    def __init__(self, host: HostSide) -> None:
+        self._process = host.process
+        self._begins = host.timeline["start"].to_numpy()
+        self._ends = np.append(host.timeline["end"].to_numpy(), -NEVER)
+        label = pl.col("label")
+        blocking = label == "exposed_communication"
+        known = host.timeline.select(
+            "window",
+            # A blocking call has no work of its own; a graph launched under no phase spans them.
+            phase=pl.when(~blocking).then(label).otherwise(OTHER),
+            spanned=pl.when(label.is_in(["forward", "backward", "optimizer"]))
+            .then(label)
+            .when(blocking)
+            .then(OTHER),
+        )
+        self._known = pl.concat([known, known.clear(1)])  # null where nothing is
+
+    def of(self, part: pl.DataFrame) -> pl.DataFrame:
+        """DEVICE_WORK of the process with `operation`, `phase` and `window`."""
+        own = part["process"] == self._process
+        work = with_operation(part if own.all() else part.filter(own))
+        known = self._known.select(pl.all().gather(self._rows(work["launch"])))
+        phase = known["phase"]
+        if work["graph"].any():
+            phase = phase.zip_with(~work["graph"], known["spanned"])
+        return work.with_columns(phase=phase, window=known["window"])
+
+    def _rows(self, launches: pl.Series) -> Times:
+        """Rows of what is known at some moments, the last one for none."""
+        launch = launches.fill_null(NEVER).to_numpy()
+        # Launched nearly in their order, they are found among few.
+        edges = launch.min(initial=NEVER), launches.max() or -NEVER
+        low, high = np.searchsorted(self._begins, edges, side="right")
+        row = low + np.searchsorted(self._begins[low:high], launch, side="right") - 1
+        row[launch >= self._ends[row]] = self._begins.size
+        return row
+
+
 @dataclass(frozen=True, slots=True)
 class Attributed:
     """The device work of one process with the phase and iteration it was launched in."""
@@ -39,10 +83,11 @@ class Attributed:
     survey: pl.DataFrame  # ALIKE and `training`, a row for operations that are so; their last `end`
     calls: pl.DataFrame  # CALLS of the operations that are collectives
     training: pl.Expr
+    placed: Callable[[pl.DataFrame], pl.DataFrame]
 
     def of(self, part: pl.DataFrame) -> pl.DataFrame:
         """Of a part of `events` what is the process's, as `attribute` says."""
-        return _placed(part, self.host).with_columns(training=self.training)
+        return self.placed(part).with_columns(training=self.training)
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """In the order of the starts, piece by piece."""
@@ -64,7 +109,7 @@ def attribute(events: Events, hosts: Iterable[HostSide]) -> list[Attributed]:
     looks = [_Look(host) for host in hosts]
     for part in events.parts():
         for look in looks:
-            look.at(_placed(part, look.host))
+            look.at(part)
     return [look.result(events) for look in looks]
 
 
@@ -72,18 +117,20 @@ class _Look:
     """A first look at all the work of a process."""
 
     def __init__(self, host: HostSide) -> None:
-        self.host = host
+        self._host = host
+        self._placed = _Places(host).of
         self._alike: list[pl.DataFrame] = []
         self._calls: list[pl.DataFrame] = []
 
     def at(self, part: pl.DataFrame) -> None:
-        """Take in a part of what `_placed` gives."""
-        self._alike.append(_counted_together(part.with_columns(talks=TALKS)))
-        self._calls.append(part.filter(TALKS).select(CALLS))
+        """Take in a part of the report's work."""
+        work = self._placed(part).with_columns(talks=TALKS)
+        self._alike.append(_counted_together(_runs(work)))
+        self._calls.append(work.filter("talks").select(CALLS))
 
     def result(self, events: Events) -> Attributed:
         """What is known once all has been seen."""
-        by_host = pl.col("launch_thread") == self.host.thread
+        by_host = pl.col("launch_thread") == self._host.thread
         own = by_host.any().over("device", "stream")
         survey = _counted_together(pl.concat(self._alike)).with_columns(own_stream=own)
         by_thread = pl.col("own_stream").any().over("launch_thread")
@@ -92,32 +139,23 @@ class _Look:
             .then("own_stream")
             .otherwise(by_thread)
         ).drop("own_stream")
-        return Attributed(events, self.host, survey, pl.concat(self._calls), _training(survey))
+        calls, training = pl.concat(self._calls), _training(survey)
+        return Attributed(events, self._host, survey, calls, training, self._placed)
 
 
 def _counted_together(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.group_by(ALIKE).agg(pl.col("end").max())
 
 
-def _placed(part: pl.DataFrame, host: HostSide) -> pl.DataFrame:
-    """DEVICE_WORK of the process with `operation`, `phase` and `window`."""
-    work = with_operation(part.filter(pl.col("process") == host.process))
-    begins, ends = host.timeline["start"].to_numpy(), host.timeline["end"].to_numpy()
-    launch = work["launch"].fill_null(NEVER).to_numpy()
-    at = np.searchsorted(begins, launch, side="right") - 1
-    inside = (at >= 0) & (launch < ends[at])
-    place = pl.Series(at).set(pl.Series(~inside), None)
-    phase = pl.col("phase")
-    return work.with_columns(
-        phase=host.timeline["label"].gather(place), window=host.timeline["window"].gather(place)
-    ).with_columns(
-        # A blocking call has no work of its own; a graph launched under no phase spans them.
-        phase=pl.when(phase == "exposed_communication")
-        .then(pl.lit("other", SEGMENTS["label"]))
-        .when(pl.col("graph") & ~phase.is_in(["forward", "backward", "optimizer"]))
-        .then(None)
-        .otherwise(phase)
-    )
+def _runs(work: pl.DataFrame) -> pl.DataFrame:
+    """ALIKE and `end`, operations that follow each other and are alike as one."""
+    alike = pl.col(ALIKE)
+    fresh = work.select(pl.any_horizontal(alike.ne_missing(alike.shift()))).to_series()
+    first = fresh.arg_true()
+    if first.is_empty():
+        return work.select(*ALIKE, "end")
+    last = np.maximum.reduceat(work["end"].to_numpy(), first.to_numpy())
+    return work.select(pl.col(ALIKE).gather(first), end=pl.Series(last))
 
 
 def _training(survey: pl.DataFrame) -> pl.Expr:

@@ -10,9 +10,9 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 
-PROCESS = 2**24
+PROCESS_BITS = 24
+PROCESS = 2**PROCESS_BITS
 """A thread or process id of nsys, floor-divided by this, is the process key."""
-
 
 PUSH_POP, START_END = 59, 60
 RANGE_TYPES = (PUSH_POP, START_END)
@@ -65,34 +65,50 @@ def require(file: Columns, table: str, *columns: str) -> None:
         )
 
 
+SPARSE = 4
+"""Ids up to so many times their number are looked up by place."""
+
+
 class Strings:
     """The string pool of an export: looked up by id, never searched."""
 
-    def __init__(self, file: Columns) -> None:
-        """Read the pool."""
-        there = file.has("StringIds", "id", "value")
-        read = file.read("StringIds", ["id"], ["value"]).drop_nulls() if there else NO_STRINGS
-        pool = read.unique("id", keep="first")
+    def __init__(self, pool: pl.DataFrame, places: int | None = None) -> None:
+        """Lay out a pool.
+
+        Args:
+            pool: id and value, each id once.
+            places: ids below it are looked up by place.
+        """
         # Ids are places in the pool, nearly: then looking up is no search.
-        ids = pool["id"].filter(pool["id"].is_between(0, SPARSE * pool.height))
+        most = SPARSE * pool.height if places is None else places - 1
+        ids = pool["id"].filter(pool["id"].is_between(0, most))
         end = int(ids.to_numpy().max(initial=-1)) + 1
-        places = pl.DataFrame({"id": pl.int_range(end, eager=True)})
-        self._dense = places.join(pool, on="id", how="left", maintain_order="left")["value"]
+        every = pl.DataFrame({"id": pl.int_range(end, eager=True)})
+        self._dense = every.join(pool, on="id", how="left", maintain_order="left")["value"]
         self._others = pool.filter(~pool["id"].is_in(ids.implode()))
+
+    @classmethod
+    def read(cls, file: Columns) -> Strings:
+        """The pool of an export, which may lack it."""
+        if not file.has("StringIds", "id", "value"):
+            return cls(pl.DataFrame(schema={"id": pl.Int64, "value": pl.String}))
+        return cls(file.read("StringIds", ["id"], ["value"]).drop_nulls().unique("id", keep="first"))
 
     def of(self, ids: pl.Series) -> pl.Series:
         """Strings by their ids, null where there is none."""
         if ids.null_count() == len(ids):
-            return pl.Series(ids.name, [None] * len(ids), dtype=pl.String)
+            return self._dense.clear(len(ids)).alias(ids.name)
         near = ids.is_between(0, len(self._dense) - 1)
+        if near.all():  # that are not null
+            return self._dense.gather(ids)
         found = self._dense.gather(ids.set(~near, None))
-        if near.fill_null(True).all() or self._others.is_empty():
+        if self._others.is_empty():
             return found
         far = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")
         return pl.select(pl.coalesce(found, far["value"])).to_series()
 
-
-NO_STRINGS = pl.DataFrame(schema={"id": pl.Int64, "value": pl.String})
-
-SPARSE = 4
-"""Ids up to so many times their number are looked up by place."""
+    def categories(self, ids: pl.Series) -> Strings:
+        """Those of some ids as categories: all of a pool would be many."""
+        some = ids.drop_nulls().unique()
+        named = pl.DataFrame({"id": some, "value": self.of(some).cast(pl.Categorical)})
+        return Strings(named.drop_nulls(), len(self._dense))

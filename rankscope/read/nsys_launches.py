@@ -1,36 +1,96 @@
 """Launches of Nsight Systems exports: which API call started an operation of the device.
 
 A process numbers its calls, and an operation has the number of the call that launched it. An
-export has more calls than anything else, so they are looked at piece by piece and none is kept
-but those that launched something.
+export has more calls than anything else, so they are looked at piece by piece, and of each only
+its start and its thread are kept, in the place that its number says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.read.nsys_columns import PROCESS, Columns
+from rankscope.intervals import Flags
+from rankscope.read.nsys_columns import PROCESS, PROCESS_BITS, Columns
 
 LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COLUMNS = ["start", "globalTid", "correlationId"]
 
-NUMBER_BITS = 40
-"""Of a call's number, which CUPTI keeps in 32; those of several processes fit into one integer."""
+MOST_BYTES = 100 * 2**20
+"""What calls that are held may take; of more those that the last question was about."""
+
+SPARSE = 2
+"""Calls have the places that their numbers say if these are up to so many times as many."""
 
 UNKNOWN = -(2**63)
 NEVER = 2**63 - 1
 
-MOST_CALLS = 1_000_000
-"""Calls that are held; of more those that the last question was about."""
-
 Integers = NDArray[np.int64]
+Threads = NDArray[np.uint32]
 
-Calls = tuple[Integers, Integers, Integers]
-"""Keys, starts and threads of some API calls, by key and start."""
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Some API calls of a process, the earliest of each number."""
+
+    low: int  # the lowest number
+    numbers: Integers | None  # rising; None: each from the lowest on has a place
+    start: Integers
+    thread: Threads  # its id within the process, plus 1; 0: no call has this number
+
+    @classmethod
+    def none(cls, low: int, places: int) -> Calls:
+        """Room for calls in the places of their numbers."""
+        return cls(low, None, np.zeros(places, np.int64), np.zeros(places, np.uint32))
+
+    @classmethod
+    def of(cls, numbers: Integers, start: Integers, thread: Threads) -> Calls:
+        """Calls in any order."""
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low < SPARSE * numbers.size:
+            calls = cls.none(low, high - low + 1)
+            place = numbers - low
+            calls.start[place], calls.thread[place] = start, thread
+            if np.count_nonzero(calls.thread) == numbers.size:
+                return calls
+        elif (numbers[1:] > numbers[:-1]).all():
+            return cls(low, numbers, start, thread)
+        order = np.lexsort((start, numbers))
+        order = order[np.append(True, np.diff(numbers[order]) != 0)]
+        return cls.of(numbers[order], start[order], thread[order])
+
+    @property
+    def high(self) -> int:
+        """The highest number."""
+        return self.low + self.start.size - 1 if self.numbers is None else int(self.numbers[-1])
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        numbers = 0 if self.numbers is None else self.numbers.nbytes
+        return numbers + self.start.nbytes + self.thread.nbytes
+
+    def take(self, others: Calls) -> None:
+        """Take in calls that have places, all of them among those of these."""
+        here = slice(others.low - self.low, others.high - self.low + 1)
+        start, thread = self.start[here], self.thread[here]
+        earlier = (others.thread > 0) & ((thread == 0) | (others.start < start))
+        np.copyto(start, others.start, where=earlier)
+        np.copyto(thread, others.thread, where=earlier)
+
+    def find(self, numbers: Integers) -> tuple[Integers, Flags]:
+        """For each number a place, and whether the call in that place has it."""
+        if self.numbers is not None:
+            place = np.minimum(np.searchsorted(self.numbers, numbers), self.numbers.size - 1)
+            return place, self.numbers[place] == numbers
+        place = numbers - self.low
+        near = place.view(np.uint64) < self.start.size
+        place = place if near.all() else np.where(near, place, 0)
+        return place, near & (self.thread[place] > 0)
 
 
 class Launches:
@@ -44,23 +104,25 @@ class Launches:
             processes: those that have work on a device.
         """
         self._file = file
-        self._processes = np.array(sorted({*processes}), np.int64)
-        self._calls: dict[int, Calls] = {}  # by the piece they are in
-        self.count = 0
-        spans = [(NEVER, UNKNOWN, 0)]
+        self._processes = sorted({*processes})
+        self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
+        self.count = room = 0
+        spans: dict[int, list[tuple[int, int, int]]] = {each: [] for each in self._processes}
         there = file.has(LAUNCHES, *COLUMNS)
         for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS) if there else ()):
             whole = piece.drop_nulls()
             self.count += whole.height
-            self._calls[number] = calls = self._known(whole)
-            # A process numbers its calls as they come: those of a piece lie close together.
-            for place in range(self._processes.size):
-                keys = calls[0][calls[0] >> NUMBER_BITS == place]
-                if keys.size:
-                    spans.append((int(keys.min()), int(keys.max()), number))
-            if self.count > MOST_CALLS:
-                self._calls.clear()
-        self._low, self._high, self._numbers = np.array(spans, np.int64).T
+            self._held[number] = known = self._known(whole)
+            for process, calls in known.items():
+                spans[process].append((calls.low, calls.high, number))
+                room += calls.bytes
+            if room > MOST_BYTES:
+                self._held.clear()
+        # A process numbers its calls as they come: those of a piece lie close together.
+        self._spans = {key: np.array(each, np.int64).reshape(-1, 3).T for key, each in spans.items()}
+        if room <= MOST_BYTES:
+            for process in self._processes:
+                self._join(process)
 
     def of(self, operations: pl.DataFrame) -> pl.DataFrame:
         """Start and thread of the call that launched each operation.
@@ -73,47 +135,83 @@ class Launches:
         Returns:
             launch and launch_thread, null without a record.
         """
-        keys = _keys(operations, self._processes)
-        launch, thread = np.full((2, keys.size), UNKNOWN)
-        for called, start, caller in self._near(keys):
-            at = np.minimum(np.searchsorted(called, keys), called.size - 1)
-            hit = np.flatnonzero(called[at] == keys)
-            at = at[hit]
-            earlier = (launch[hit] == UNKNOWN) | (start[at] < launch[hit])
-            launch[hit[earlier]], thread[hit[earlier]] = start[at[earlier]], caller[at[earlier]]
+        numbers = operations["correlationId"].fill_null(UNKNOWN).to_numpy()
+        asked = [
+            (process, rows, numbers[rows], self._near(process, numbers[rows]))
+            for process, rows in _parted(operations["process"].to_numpy(), self._processes)
+        ]
+        self._hold({piece for *_, pieces in asked for piece in pieces})
+        launch = np.full(numbers.size, NEVER)
+        thread = np.full(numbers.size, UNKNOWN)
+        for process, rows, called, pieces in asked:
+            start, caller = _earliest(called, (self._held[piece][process] for piece in pieces))
+            launch[rows] = start
+            first = np.int64(process * PROCESS - 1)
+            thread[rows] = np.where(caller > 0, caller + first, UNKNOWN)
         found = pl.DataFrame({"launch": launch, "launch_thread": thread})
-        return found.select(pl.when(pl.all() != UNKNOWN).then(pl.all()))
+        known = pl.Series(thread != UNKNOWN)
+        return found if known.all() else found.select(pl.when(known).then(pl.all()))
 
-    def _near(self, keys: Integers) -> Iterable[Calls]:
-        """Calls, among them all that have one of the keys."""
-        keys = np.sort(keys)
-        begins, ends = np.searchsorted(keys, self._low), np.searchsorted(keys, self._high, "right")
-        numbers = np.unique(self._numbers[begins < ends]).tolist()
-        fresh = [number for number in numbers if number not in self._calls]
+    def _near(self, process: int, numbers: Integers) -> list[int]:
+        """Pieces, among them all that may have calls of some numbers."""
+        lows, highs, pieces = self._spans[process]
+        if pieces.size > 1:
+            numbers = np.sort(numbers)
+            begins, ends = np.searchsorted(numbers, lows), np.searchsorted(numbers, highs, "right")
+            pieces = pieces[begins < ends]
+        return pieces.tolist()
+
+    def _hold(self, pieces: set[int]) -> None:
+        """Read those that are not held, and of the others hold but these."""
+        fresh = sorted(pieces - self._held.keys())
         if fresh:
-            pieces = self._file.pieces(LAUNCHES, COLUMNS, chosen=fresh)
-            read = [self._known(piece.drop_nulls()) for piece in pieces]
-            kept = {number: calls for number, calls in self._calls.items() if number in numbers}
-            self._calls = kept | dict(zip(fresh, read, strict=True))
-        return [self._calls[number] for number in numbers]
+            read = self._file.pieces(LAUNCHES, COLUMNS, chosen=fresh)
+            known = {n: self._known(piece.drop_nulls()) for n, piece in zip(fresh, read, strict=True)}
+            self._held = known | {n: self._held[n] for n in pieces - known.keys()}
 
-    def _known(self, calls: pl.DataFrame) -> Calls:
-        """Calls of the processes by key, the earliest of each first."""
-        keys = _keys(calls.with_columns(process=pl.col("globalTid") // PROCESS), self._processes)
-        start, thread = calls["start"].to_numpy(), calls["globalTid"].to_numpy()
-        if (keys[1:] > keys[:-1]).all() and (keys[:1] >= 0).all():  # as nsys writes them
-            return keys, start, thread
-        order = np.lexsort((start, keys))
-        order = order[np.searchsorted(keys, 0, sorter=order) :]
-        return keys[order], start[order], thread[order]
+    def _known(self, calls: pl.DataFrame) -> dict[int, Calls]:
+        """Calls of the processes."""
+        start, thread, number = (calls[name].to_numpy() for name in COLUMNS)
+        within = (thread & (PROCESS - 1)).astype(np.uint32) + np.uint32(1)
+        return {
+            process: Calls.of(number[rows], start[rows], within[rows])
+            for process, rows in _parted(thread >> PROCESS_BITS, self._processes)
+        }
+
+    def _join(self, process: int) -> None:
+        """All pieces of a process as one, if its numbers have places."""
+        lows, highs, pieces = self._spans[process]
+        parts = [self._held[piece][process] for piece in pieces]
+        if not parts or any(part.numbers is not None for part in parts):
+            return
+        low, high = int(lows.min()), int(highs.max())
+        if high - low >= SPARSE * sum(part.start.size for part in parts):
+            return
+        whole = Calls.none(low, high - low + 1)
+        del parts
+        for piece in pieces:
+            whole.take(self._held[piece].pop(process))
+        self._spans[process] = np.array([[low], [high], [pieces[0]]])
+        self._held[int(pieces[0])][process] = whole
 
 
-def _keys(rows: pl.DataFrame, processes: Integers) -> Integers:
-    """Process and number in one; -1 where there is no number, or a process that launched none."""
-    process = rows["process"].fill_null(UNKNOWN).to_numpy()
-    number = rows["correlationId"].fill_null(-1).to_numpy()
-    place = np.searchsorted(processes, process)
-    known = (np.append(processes, UNKNOWN)[place] == process) & (process != UNKNOWN)
-    known &= (number >= 0) & (number < 2**NUMBER_BITS)
-    keys: Integers = np.where(known, place << NUMBER_BITS | number, -1)
-    return keys
+def _parted(
+    owners: Integers, processes: Iterable[int]
+) -> Iterator[tuple[int, Integers | slice]]:
+    """Each of the processes that owns some of the rows, and which."""
+    for process in processes:
+        own = owners == process
+        if own.any():
+            yield process, slice(None) if own.all() else np.flatnonzero(own)
+
+
+def _earliest(numbers: Integers, parts: Iterable[Calls]) -> tuple[Integers, Threads]:
+    """Starts and threads of the earliest calls of some numbers."""
+    start, thread = np.full(numbers.size, NEVER), np.zeros(numbers.size, np.uint32)
+    for calls in parts:
+        place, hit = calls.find(numbers)
+        begun = calls.start[place]
+        earlier = hit & (begun < start)
+        np.copyto(start, begun, where=earlier)
+        np.copyto(thread, calls.thread[place], where=earlier)
+    return start, thread

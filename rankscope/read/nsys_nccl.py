@@ -42,7 +42,7 @@ FACTS = {"communicator": pl.String, "sequence": pl.Int64, "message": pl.Int64}
 UNREAD = "what NCCL tells of its communicators is not laid out as known and not used: {}"
 
 
-OF_NCCL = pl.col("name").str.contains("^nccl")
+OF_NCCL = pl.col("name").cat.starts_with("nccl")
 """Operations that are NCCL's."""
 
 

@@ -54,7 +54,7 @@ SIGNS = ("TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "StringIds", "NVTX_EVENTS
 def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
     """The whole export as a trace; raises `UnreadableReport` where it is none."""
     known = facts(file)
-    pool = Strings(file)
+    pool = Strings.read(file)
     told = nvtx(file, pool, words)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
     work = device_work(file, pool, told)

@@ -90,7 +90,9 @@ def find_steps(
 
 def _process(named: pl.DataFrame, device_work: pl.DataFrame) -> _Process:
     work = with_operation(device_work).with_columns(
-        collective=pl.col("operation").is_not_null(), host=pl.coalesce("launch", "start")
+        pl.col("name").cast(pl.String),
+        collective=pl.col("operation").is_not_null(),
+        host=pl.coalesce("launch", "start"),
     )
     computing = work.filter(~pl.col("collective"), pl.col("kind") != "copy")
     streams = computing.group_by("device", "stream").len().sort("len", descending=True)

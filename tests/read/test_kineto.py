@@ -357,7 +357,7 @@ def test_real_traces_are_read_whole(name: str) -> None:
 
 def test_process_groups_of_a_real_trace() -> None:
     work = kineto.read(public("hta_nccl_metadata_rank0.json.gz")).device_work.whole
-    nccl = work.filter(pl.col("name").str.starts_with("nccl"))
+    nccl = work.filter(pl.col("name").cat.starts_with("nccl"))
     assert nccl["communicator"].unique().to_list() == ["0 [0,1]"]
     assert nccl["bytes"].null_count() == 0
     assert nccl["bytes"].max() == 4 * 7_875_584

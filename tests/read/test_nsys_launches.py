@@ -16,13 +16,13 @@ from rankscope.read.nsys_launches import Launches
 PROCESS, CALLS = 2**24, 3000
 
 
-@pytest.mark.parametrize("most", [0, 10**6])
+@pytest.mark.parametrize("most", [0, 10**8])
 @pytest.mark.parametrize("numbers", ["close", "far apart", "any order"])
 @pytest.mark.parametrize("processes", [1, 3])
 def test_the_earliest_call_of_that_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int, numbers: str, most: int
 ) -> None:
-    monkeypatch.setattr(nsys_launches, "MOST_CALLS", most)
+    monkeypatch.setattr(nsys_launches, "MOST_BYTES", most)
     monkeypatch.setattr(columns_sqlite, "LARGE_BYTES", 0)
     monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 2**13)
     draw = np.random.default_rng(5)

@@ -35,9 +35,9 @@ def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
 
 def nccl(path: Path, kind: str = "sqlite") -> pl.DataFrame:
     work = READERS[kind](path).device_work.whole
-    others = work.filter(~pl.col("name").str.starts_with("nccl"))
+    others = work.filter(~pl.col("name").cat.starts_with("nccl"))
     assert others["communicator"].null_count() == others.height
-    return work.filter(pl.col("name").str.starts_with("nccl")).sort("start")
+    return work.filter(pl.col("name").cat.starts_with("nccl")).sort("start")
 
 
 def blob(communicator: int = COMMUNICATOR, size: int = SIZE, schema: int = SCHEMA) -> bytes:
