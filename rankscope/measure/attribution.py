@@ -51,17 +51,18 @@ class _Places:
             .when(blocking)
             .then(OTHER),
         )
-        self._known = pl.concat([known, known.clear(1)])  # null where nothing is
+        known = pl.concat([known, known.clear(1)])  # null where nothing is
+        self._window, self._phase, self._spanned = known
 
     def of(self, part: pl.DataFrame) -> pl.DataFrame:
         """DEVICE_WORK of the process with `operation`, `phase` and `window`."""
         own = part["process"] == self._process
         work = with_operation(part if own.all() else part.filter(own))
-        known = self._known.select(pl.all().gather(self._rows(work["launch"])))
-        phase = known["phase"]
+        rows = pl.Series(self._rows(work["launch"]))
+        phase, window = self._phase.gather(rows), self._window.gather(rows)
         if work["graph"].any():
-            phase = phase.zip_with(~work["graph"], known["spanned"])
-        return work.with_columns(phase=phase, window=known["window"])
+            phase = phase.zip_with(~work["graph"], self._spanned.gather(rows))
+        return work.with_columns(phase=phase, window=window)
 
     def _rows(self, launches: pl.Series) -> Times:
         """Rows of what is known at some moments, the last one for none."""

@@ -142,7 +142,7 @@ def _in_windows(file: Columns, names: Strings, spread: pl.DataFrame) -> Iterator
             waiting = [each for each in waiting if each.height]
         due = [each for each in due if each.height]
         if due:
-            yield due[0] if len(due) == 1 else pl.concat(due).sort("start")
+            yield due[0] if len(due) == 1 else ordered(pl.concat(due, rechunk=True), "start")
 
 
 def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:

@@ -75,7 +75,7 @@ class Calls:
         return numbers + self.start.nbytes + self.thread.nbytes
 
     def take(self, others: Calls) -> None:
-        """Take in calls that have places, all of them among those of these."""
+        """Take in others, all of which have places among these."""
         here = slice(others.low - self.low, others.high - self.low + 1)
         start, thread = self.start[here], self.thread[here]
         earlier = (others.thread > 0) & ((thread == 0) | (others.start < start))
@@ -142,24 +142,22 @@ class Launches:
         ]
         self._hold({piece for *_, pieces in asked for piece in pieces})
         launch = np.full(numbers.size, NEVER)
-        thread = np.full(numbers.size, UNKNOWN)
+        thread = np.empty(numbers.size, np.int64)
         for process, rows, called, pieces in asked:
             start, caller = _earliest(called, (self._held[piece][process] for piece in pieces))
-            launch[rows] = start
-            first = np.int64(process * PROCESS - 1)
-            thread[rows] = np.where(caller > 0, caller + first, UNKNOWN)
+            launch[rows], thread[rows] = start, caller + np.int64(process * PROCESS - 1)
         found = pl.DataFrame({"launch": launch, "launch_thread": thread})
-        known = pl.Series(thread != UNKNOWN)
+        known = pl.Series(launch != NEVER)
         return found if known.all() else found.select(pl.when(known).then(pl.all()))
 
     def _near(self, process: int, numbers: Integers) -> list[int]:
         """Pieces, among them all that may have calls of some numbers."""
         lows, highs, pieces = self._spans[process]
         if pieces.size > 1:
-            numbers = np.sort(numbers)
+            numbers = np.sort(numbers, kind="stable")  # as they nearly are
             begins, ends = np.searchsorted(numbers, lows), np.searchsorted(numbers, highs, "right")
             pieces = pieces[begins < ends]
-        return pieces.tolist()
+        return [int(piece) for piece in pieces]
 
     def _hold(self, pieces: set[int]) -> None:
         """Read those that are not held, and of the others hold but these."""
@@ -178,21 +176,19 @@ class Launches:
             for process, rows in _parted(thread >> PROCESS_BITS, self._processes)
         }
 
+
     def _join(self, process: int) -> None:
-        """All pieces of a process as one, if its numbers have places."""
+        """All calls of a process as one, to look at once, if each number has a place."""
         lows, highs, pieces = self._spans[process]
-        parts = [self._held[piece][process] for piece in pieces]
-        if not parts or any(part.numbers is not None for part in parts):
-            return
-        low, high = int(lows.min()), int(highs.max())
-        if high - low >= SPARSE * sum(part.start.size for part in parts):
-            return
-        whole = Calls.none(low, high - low + 1)
-        del parts
-        for piece in pieces:
-            whole.take(self._held[piece].pop(process))
-        self._spans[process] = np.array([[low], [high], [pieces[0]]])
-        self._held[int(pieces[0])][process] = whole
+        held = (self._held[piece][process] for piece in pieces)
+        sizes = [calls.start.size for calls in held if calls.numbers is None]
+        low, high = int(lows.min(initial=NEVER)), int(highs.max(initial=UNKNOWN))
+        if 1 < pieces.size == len(sizes) and high - low < SPARSE * sum(sizes):
+            whole = Calls.none(low, high - low + 1)
+            for piece in pieces:
+                whole.take(self._held[piece].pop(process))
+            self._held[pieces[0]][process] = whole
+            self._spans[process] = np.array([[low], [high], [pieces[0]]])
 
 
 def _parted(
