@@ -52,31 +52,31 @@ WORK = pl.Enum(("kernel", "graph", "set", "copy"))
 
 DEVICE_WORK = pl.Schema(
     {
-        "start": pl.Int64,
-        "end": pl.Int64,
-        "process": pl.Int64,
-        "device": pl.Int64,
-        "stream": pl.Int64,
+        "start": pl.Int64(),
+        "end": pl.Int64(),
+        "process": pl.Int64(),
+        "device": pl.Int64(),
+        "stream": pl.Int64(),
         "kind": WORK,
         "name": pl.Categorical(),  # kernel's short name, "" for copies and sets
-        "bytes": pl.Int64,  # moved; of a collective its message, null where unknown
-        "grid": pl.Int64,  # blocks of a kernel, null for others
-        "communicator": pl.String,  # of a collective, the same on every rank; null where unknown
-        "sequence": pl.Int64,  # of a collective in its communicator; null where unknown
-        "graph": pl.Boolean,  # replayed from a CUDA graph
-        "launch": pl.Int64,  # start of the API call that launched it; null without a record
-        "launch_thread": pl.Int64,
+        "bytes": pl.Int64(),  # moved; of a collective its message, null where unknown
+        "grid": pl.Int64(),  # blocks of a kernel, null for others
+        "communicator": pl.String(),  # of a collective, the same on every rank; null where unknown
+        "sequence": pl.Int64(),  # of a collective in its communicator; null where unknown
+        "graph": pl.Boolean(),  # replayed from a CUDA graph
+        "launch": pl.Int64(),  # start of the API call that launched it; null without a record
+        "launch_thread": pl.Int64(),
     }
 )
 """Kernels, copies and sets on the device, joined with their launches, a row an operation."""
 
 DEVICE_KINDS = pl.Schema(
     {
-        "process": pl.Int64,
-        "device": pl.Int64,
+        "process": pl.Int64(),
+        "device": pl.Int64(),
         "kind": WORK,
         "name": pl.Categorical(),
-        "end": pl.Int64,  # of the last one
+        "end": pl.Int64(),  # of the last one
     }
 )
 """What device work there is, a row for operations that are alike."""

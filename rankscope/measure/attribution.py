@@ -68,9 +68,10 @@ class _Places:
         """Rows of what is known at some moments, the last one for none."""
         launch = launches.fill_null(NEVER).to_numpy()
         # Launched nearly in their order, they are found among few.
-        edges = launch.min(initial=NEVER), launches.max() or -NEVER
+        edges = launch.min(initial=NEVER), launch.max(initial=-NEVER)
         low, high = np.searchsorted(self._begins, edges, side="right")
-        row = low + np.searchsorted(self._begins[low:high], launch, side="right") - 1
+        row: Times = np.searchsorted(self._begins[low:high], launch, side="right")
+        row += low - 1
         row[launch >= self._ends[row]] = self._begins.size
         return row
 

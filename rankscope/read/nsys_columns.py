@@ -92,7 +92,9 @@ class Strings:
         """The pool of an export, which may lack it."""
         if not file.has("StringIds", "id", "value"):
             return cls(pl.DataFrame(schema={"id": pl.Int64, "value": pl.String}))
-        return cls(file.read("StringIds", ["id"], ["value"]).drop_nulls().unique("id", keep="first"))
+        return cls(
+            file.read("StringIds", ["id"], ["value"]).drop_nulls().unique("id", keep="first")
+        )
 
     def of(self, ids: pl.Series) -> pl.Series:
         """Strings by their ids, null where there is none."""

@@ -174,16 +174,22 @@ def _whole(rows: pl.DataFrame) -> pl.DataFrame:
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     """What DEVICE_KINDS has of rows that are whole, names as their ids."""
     rows = whole.select("end", *OWNERS, id=pl.coalesce(NAMES))
-    same = [  # grouping by it would cost more than all else
-        name for name in OWNERS if not rows[name].null_count() and rows[name].min() == rows[name].max()
-    ]
+    same = {  # grouping by these as well would cost more than all else
+        name: pl.lit(rows[name][0], pl.Int64)
+        for name in OWNERS
+        if not rows[name].null_count() and rows[name].min() == rows[name].max()
+    }
     groups = rows.group_by("id", *(name for name in OWNERS if name not in same))
-    return groups.agg(pl.col("end").max(), pl.col(same).first()).select(
-        "id",
-        "end",
-        process=pl.col("globalPid") // PROCESS,
-        device="deviceId",
-        kind=pl.lit(DEVICE_TABLES[table], DEVICE_WORK["kind"]),
+    return (
+        groups.agg(pl.col("end").max())
+        .with_columns(**same)
+        .select(
+            "id",
+            "end",
+            process=pl.col("globalPid") // PROCESS,
+            device="deviceId",
+            kind=pl.lit(DEVICE_TABLES[table], DEVICE_WORK["kind"]),
+        )
     )
 
 

@@ -119,7 +119,9 @@ class Launches:
             if room > MOST_BYTES:
                 self._held.clear()
         # A process numbers its calls as they come: those of a piece lie close together.
-        self._spans = {key: np.array(each, np.int64).reshape(-1, 3).T for key, each in spans.items()}
+        self._spans = {
+            key: np.array(each, np.int64).reshape(-1, 3).T for key, each in spans.items()
+        }
         if room <= MOST_BYTES:
             for process in self._processes:
                 self._join(process)
@@ -164,7 +166,9 @@ class Launches:
         fresh = sorted(pieces - self._held.keys())
         if fresh:
             read = self._file.pieces(LAUNCHES, COLUMNS, chosen=fresh)
-            known = {n: self._known(piece.drop_nulls()) for n, piece in zip(fresh, read, strict=True)}
+            known = {
+                n: self._known(piece.drop_nulls()) for n, piece in zip(fresh, read, strict=True)
+            }
             self._held = known | {n: self._held[n] for n in pieces - known.keys()}
 
     def _known(self, calls: pl.DataFrame) -> dict[int, Calls]:
@@ -175,7 +179,6 @@ class Launches:
             process: Calls.of(number[rows], start[rows], within[rows])
             for process, rows in _parted(thread >> PROCESS_BITS, self._processes)
         }
-
 
     def _join(self, process: int) -> None:
         """All calls of a process as one, to look at once, if each number has a place."""
@@ -191,9 +194,7 @@ class Launches:
             self._spans[process] = np.array([[low], [high], [pieces[0]]])
 
 
-def _parted(
-    owners: Integers, processes: Iterable[int]
-) -> Iterator[tuple[int, Integers | slice]]:
+def _parted(owners: Integers, processes: Iterable[int]) -> Iterator[tuple[int, Integers | slice]]:
     """Each of the processes that owns some of the rows, and which."""
     for process in processes:
         own = owners == process
