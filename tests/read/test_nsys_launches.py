@@ -16,23 +16,36 @@ from rankscope.read.nsys_launches import Launches
 PROCESS, CALLS = 2**24, 3000
 
 
-@pytest.mark.parametrize("most", [0, 10**8])
-@pytest.mark.parametrize("numbers", ["close", "far apart", "any order"])
+NUMBERS = {
+    "each once": np.arange(CALLS),
+    "gaps": np.arange(CALLS) * 3 // 2,
+    "twice": np.arange(CALLS) // 2,
+    "twice, in other pieces": np.arange(CALLS) - np.arange(CALLS) % 2 * 101,
+    "far apart": np.arange(CALLS) // 2 * 10**6,
+    "as far as can be": np.arange(CALLS) // 2 * 2**52 - 2**61,
+}
+
+
+@pytest.mark.parametrize("most", [0, 10**4, 10**8])
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("processes", [1, 3])
 def test_the_earliest_call_of_that_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int, numbers: str, most: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    processes: int,
+    numbers: str,
+    shuffled: bool,
+    most: int,
 ) -> None:
     monkeypatch.setattr(nsys_launches, "MOST_BYTES", most)
     monkeypatch.setattr(columns_sqlite, "LARGE_BYTES", 0)
     monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 2**13)
     draw = np.random.default_rng(5)
-    number = np.arange(CALLS) // 2 * (10**6 if numbers == "far apart" else 1)
-    if numbers == "any order":
-        draw.shuffle(number)
-    owner = draw.integers(1, processes + 2, CALLS)  # one of them has no work on a device
-    calls = pl.DataFrame(
-        {"start": draw.permutation(CALLS), "process": owner, "correlationId": number}
-    )
+    number = draw.permutation(NUMBERS[numbers]) if shuffled else NUMBERS[numbers]
+    calls = pl.DataFrame(  # one of the processes has no work on a device
+        {"start": draw.permutation(CALLS), "process": draw.integers(1, processes + 2, CALLS)}
+    ).with_columns(correlationId=pl.lit(number).gather(pl.int_range(pl.len()).over("process")))
     file = tmp_path / "report.sqlite"
     connection = sqlite3.connect(file)
     connection.execute(
@@ -53,9 +66,13 @@ def test_the_earliest_call_of_that_number(
         asked = pl.DataFrame(
             {
                 "process": draw.integers(1, processes + 1, 300),
-                "correlationId": draw.permutation(np.append(number[nth : nth + 298], [-1, 7])),
+                "correlationId": [
+                    None,
+                    7,
+                    *draw.permutation(calls["correlationId"].slice(nth, 298)).tolist(),
+                ],
             }
-        ).with_columns(pl.when(pl.col("correlationId") >= 0).then("correlationId"))
+        )
         expected = asked.join(
             first, on=["process", "correlationId"], how="left", maintain_order="left"
         ).with_columns(launch_thread=pl.col("process") * PROCESS + pl.col("launch"))

@@ -12,7 +12,7 @@ import pytest
 from rankscope import events, read
 from rankscope.discover import describe
 from rankscope.extract import details, extract
-from rankscope.read import columns_folder, columns_sqlite, sqlite_pages
+from rankscope.read import columns_folder, columns_sqlite, nsys_launches, sqlite_pages
 from rankscope.records import ReportRows, ShapingOptions
 from rankscope.vocabulary import vocabulary
 from tests.read.exports import as_folder
@@ -26,6 +26,7 @@ def in_pieces(patch: pytest.MonkeyPatch) -> None:
     """Nothing is held, and all is read in pieces that are much smaller than the report."""
     patch.setattr(events, "MOST_HELD", 0)
     patch.setattr(events, "PART_ROWS", 64)
+    patch.setattr(nsys_launches, "MOST_BYTES", 0)
     patch.setattr(columns_sqlite, "LARGE_BYTES", 0)
     patch.setattr(sqlite_pages, "PIECE_BYTES", 2**14)
     patch.setattr(columns_folder, "PIECE_ROWS", 50)
