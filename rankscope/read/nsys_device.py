@@ -87,9 +87,10 @@ def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     spread = pl.DataFrame(places, PLACES, orient="row").sort("first")
     rows = int(spread["rows"].sum()) + launches.count
     if few is not None:
-        every = pl.concat(_operations(piece, table, names) for table, _, piece in few)
-        del few
-        whole, unread = with_nccl(file, _launched(every.sort("start"), launches), told)
+        parts = [_operations(piece, table, names) for table, _, piece in few]
+        every = ordered(pl.concat(parts, rechunk=True), "start")
+        del few, parts
+        whole, unread = with_nccl(file, _launched(every, launches), told)
         return DeviceWork(Held(whole), alike, rows, broken, unread)
 
     def windows() -> Iterator[pl.DataFrame]:
