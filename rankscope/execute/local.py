@@ -18,6 +18,14 @@ SMALL_BYTES = 32 * 2**20
 NEEDED = ("rankscope.extract", "adbc_driver_sqlite")
 """What workers import while nothing is asked of them yet."""
 
+ENVIRONMENT = {
+    "POLARS_MAX_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # else loky takes a worker that has read a large report for one that leaks, and starts another
+    "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
+}
+"""Of workers."""
+
 AHEAD = 2
 """Reports under way for each worker: one that is read, and one that waits to be taken in."""
 
@@ -41,8 +49,7 @@ class Crew:
         # loky's workers start clean (polars must not be forked) and need no guarded main module.
         from loky import get_reusable_executor
 
-        one_thread = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self._executor = get_reusable_executor(max_workers=self._workers, env=one_thread)
+        self._executor = get_reusable_executor(max_workers=self._workers, env=ENVIRONMENT)
         for _ in range(self._workers):
             self._executor.submit(_import_needed)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -32,6 +34,21 @@ HEADER_BYTES = 100
 UTF8 = 1
 
 Integers = NDArray[np.int64]
+
+Got = TypeVar("Got")
+
+
+def _ahead(get: Callable[[int], Got], numbers: Iterable[int]) -> Iterator[Got]:
+    """What `get` gives of each number, the next while the one before is being looked at."""
+    with ThreadPoolExecutor(1) as reader:
+        coming: Future[Got] | None = None
+        for number in numbers:
+            following = reader.submit(get, number)
+            if coming is not None:
+                yield coming.result()
+            coming = following
+        if coming is not None:
+            yield coming.result()
 
 
 class PagedFile:
@@ -78,11 +95,14 @@ class PagedFile:
         buffer = np.empty(min(most, leaves.size) * self._page_size, np.uint8)
         decoder = Decoder(cells, plan, self._page_size, buffer.size)
         firsts = range(0, leaves.size, most)
-        for piece in range(len(firsts)) if chosen is None else chosen:
-            numbers = leaves[firsts[piece] :][:most]
+
+        def piece(number: int) -> tuple[int, pl.DataFrame]:
+            numbers = leaves[firsts[number] :][:most]
             pages = buffer[: numbers.size * self._page_size]
             self._fill(numbers, pages)
-            yield decoder.rows(pages, alone=leaves.size == 1)
+            return decoder.rows(pages, alone=leaves.size == 1)
+
+        yield from _ahead(piece, range(len(firsts)) if chosen is None else chosen)
 
     def _read_header(self) -> None:
         head = self._bytes(0, HEADER_BYTES)

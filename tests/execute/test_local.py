@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -67,3 +68,22 @@ def test_cores_are_those_this_process_may_use() -> None:
     import os
 
     assert 1 <= available_cores() <= (os.cpu_count() or 1)
+
+
+def grown(file: ReportFile, options: ShapingOptions) -> int:
+    """More memory than loky takes for innocent, and longer than it goes without a look."""
+    HELD.append(bytearray(200 * 2**20))
+    time.sleep(0.6)
+    return os.getpid()
+
+
+HELD: list[bytearray] = []
+
+
+def test_a_worker_that_has_read_a_large_report_reads_on() -> None:
+    pytest.importorskip("psutil", reason="without it loky looks at no memory")
+    files = [ReportFile(Path(str(number)), "nsys-sqlite", 0, 0) for number in range(4)]
+    with closing(Crew(2)) as crew:
+        crew.start(files)
+        workers = [got for _, got in crew.map(grown, files, ShapingOptions())]
+    assert len({*workers}) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -248,6 +249,20 @@ def test_without_the_compiled_part_the_library_reads(
     assert paged is None
     assert library is not None
     assert library.rows() == [(1, "x")]
+
+
+def test_who_stops_reading_leaves_no_thread_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 8192)
+    monkeypatch.setattr(columns_sqlite, "LARGE_BYTES", 0)
+    before = threading.active_count()
+    with closing(SQLiteColumns(made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)]))) as f:
+        pieces = f.pieces("t", ["a"], ["b"])
+        next(pieces)
+        assert threading.active_count() > before  # it reads ahead
+        pieces.close()
+    assert threading.active_count() == before
 
 
 def test_the_library_goes_on_where_pages_turn_unusual(
