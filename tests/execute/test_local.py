@@ -72,17 +72,18 @@ def test_cores_are_those_this_process_may_use() -> None:
 
 def grown(file: ReportFile, options: ShapingOptions) -> int:
     """More memory than loky takes for innocent, and longer than it goes without a look."""
-    HELD.append(bytearray(200 * 2**20))
+    if len(HELD) < 2:
+        HELD.append(b"x" * (170 * 2**20))
     time.sleep(0.6)
     return os.getpid()
 
 
-HELD: list[bytearray] = []
+HELD: list[bytes] = []
 
 
 def test_a_worker_that_has_read_a_large_report_reads_on() -> None:
     pytest.importorskip("psutil", reason="without it loky looks at no memory")
-    files = [ReportFile(Path(str(number)), "nsys-sqlite", 0, 0) for number in range(4)]
+    files = [ReportFile(Path(str(number)), "nsys-sqlite", 0, 0) for number in range(8)]
     with closing(Crew(2)) as crew:
         crew.start(files)
         workers = [got for _, got in crew.map(grown, files, ShapingOptions())]
