@@ -70,7 +70,11 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     named = with_meanings(trace.ranges, words)
     found, steps = _iterations(file, trace, named, options)
     whose = identities(
-        file.path, trace.facts, found, process_ranks(trace), pattern(options.rank_pattern)
+        file.path,
+        trace.facts,
+        found,
+        process_ranks(trace, several=len(found) > 1),
+        pattern(options.rank_pattern),
     )
     return Segmented(trace, named, words, found, whose, steps)
 
@@ -98,6 +102,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     """
     report = segmented(file, options)
     trace, whose = report.trace, report.whose
+    detailed = _details(report)
     problems = [
         Problem(
             "file-name-disagrees",
@@ -123,7 +128,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     ]
     problems += [
         Problem("part-unread", told, tuple(identity.rank for identity in whose))
-        for told in trace.unread
+        for told in trace.device_work.unread
     ]
     if trace.broken_rows:
         problems.append(
@@ -134,7 +139,6 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
                 tuple(identity.rank for identity in whose),
             )
         )
-    detailed = _details(report)
     return ReportRows(
         file=file,
         facts=trace.facts,
@@ -150,7 +154,7 @@ def _iterations(
     file: ReportFile, trace: Trace, named: Named, options: ShapingOptions
 ) -> tuple[dict[int, Found], dict[int, Steps]]:
     """The iterations of each process that has some, and the steps they are where found so."""
-    duration, kinds = trace.facts.duration_ns, trace.device_kinds
+    duration = trace.facts.duration_ns
     if options.iteration == "auto":
         ranges, work = named.every.whole, trace.device_work.whole
         steps = {
@@ -163,6 +167,7 @@ def _iterations(
         return {process: each.found for process, each in sure.items() if each.found}, sure
     if options.iteration == "whole":
         ranges = named.every.whole
+        kinds = trace.device_work.kinds
         ends = dict(kinds.group_by("process").agg(pl.col("end").max()).iter_rows())
         candidates = {
             process: whole_capture(_of(process, ranges), ends.get(process))

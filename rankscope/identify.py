@@ -87,26 +87,25 @@ def claims_for_report(
     return (*facts.environment, *(() if named is None else (named,)))
 
 
-def process_ranks(trace: Trace) -> dict[str, dict[int, int]]:
+def process_ranks(trace: Trace, several: bool = True) -> dict[str, dict[int, int]]:
     """What a report tells of its processes' ranks: source → process → rank.
 
     By the profiler's MPI trace; by JAX, which names threads by its processes; and, where several
     processes use one device each, all different and counted from 0, by the device, which is the
-    local rank wherever a launcher starts one process a device.
+    local rank wherever a launcher starts one process a device (which one of `several` asks).
     """
+    told = {MPI_TRACE: trace.process_ranks, JAX: trace.jax_processes}
+    if not several:
+        return told
     devices = (
-        trace.device_kinds.filter(pl.col("kind") != "copy")
+        trace.device_work.kinds.filter(pl.col("kind") != "copy")
         .select("process", "device")
         .unique()
         .sort("device")
     )
     processes = devices["process"].n_unique()
     in_order = devices["device"].to_list() == list(range(processes))
-    return {
-        MPI_TRACE: trace.process_ranks,
-        JAX: trace.jax_processes,
-        DEVICE: dict(devices.iter_rows()) if in_order and processes > 1 else {},
-    }
+    return told | {DEVICE: dict(devices.iter_rows()) if in_order and processes > 1 else {}}
 
 
 def identities(

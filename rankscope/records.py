@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankscope.events import Events
+    from rankscope.device_work import DeviceWork
     from rankscope.ranges import Ranges
 
 
@@ -70,13 +70,21 @@ class Trace:
 
     facts: CaptureFacts
     ranges: Ranges
-    device_work: Events  # DEVICE_WORK in the order of the starts
-    device_kinds: pl.DataFrame  # DEVICE_KINDS: what there is in device_work
-    process_ranks: dict[int, int]  # process key → rank, from the profiler's MPI trace
-    events: int  # rows read
-    broken_rows: int  # left out, for they had no time or no owner
+    device_work: DeviceWork
+    process_ranks: dict[int, int] = field(default_factory=dict)  # by process, of MPI's trace
     jax_processes: dict[int, int] = field(default_factory=dict)  # process key → JAX's process
-    unread: tuple[str, ...] = ()  # what is there, but not laid out as known
+    host_events: int = 0  # rows of the host that were read
+    broken_ranges: int = 0  # left out, for they had no time or no owner
+
+    @property
+    def events(self) -> int:
+        """How many rows were read."""
+        return self.host_events + self.device_work.rows
+
+    @property
+    def broken_rows(self) -> int:
+        """How many were left out, for they had no time or no owner."""
+        return self.broken_ranges + self.device_work.broken
 
 
 @dataclass(frozen=True, slots=True)

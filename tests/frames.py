@@ -7,9 +7,8 @@ from itertools import pairwise
 
 import polars as pl
 
-from rankscope.events import Held
+from rankscope.device_work import HeldWork
 from rankscope.ranges import Ranges
-from rankscope.read.device_kinds import device_kinds
 from rankscope.records import CaptureFacts, ShapingOptions, Trace
 from rankscope.schema import DEVICE_WORK, ITERATIONS, RANGES, conform, empty
 from rankscope.segment import Found, Named, find_iterations, with_meanings
@@ -51,7 +50,7 @@ def trace(ranges: pl.DataFrame | None = None, work: pl.DataFrame | None = None) 
         for frame, schema in ((ranges, RANGES), (work, DEVICE_WORK))
     )
     facts = CaptureFacts("node0", 10**18, 10**9, (), None, "2023.4")
-    return Trace(facts, Ranges.of(ranges), Held(work), device_kinds(work), {}, 0, 0)
+    return Trace(facts, Ranges.of(ranges), HeldWork(work))
 
 
 def found(*rows: Range, duration_ns: int | None = None, **options: object) -> Found:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from rankscope.device_work import DeviceWork
 from rankscope.events import Events
 from rankscope.intervals import Times
 from rankscope.measure.collectives import CALLS
@@ -96,7 +97,7 @@ class Attributed:
         return map(self.of, self.events.parts())
 
 
-def attribute(events: Events, hosts: Iterable[HostSide]) -> list[Attributed]:
+def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
     """For each process its operations with what the host did when it launched them.
 
     They are DEVICE_WORK in the order of the starts, with `operation` (of a collective, null for
@@ -105,14 +106,14 @@ def attribute(events: Events, hosts: Iterable[HostSide]) -> list[Attributed]:
     uses (autograd's); without a launch record, run on such a stream.
 
     Args:
-        events: DEVICE_WORK of the report, which is gone through once.
+        work: of the report, which is gone through once.
         hosts: of the processes.
     """
     looks = [_Look(host) for host in hosts]
-    for part in events.parts():
+    for part in work.first_look():
         for look in looks:
             look.at(part)
-    return [look.result(events) for look in looks]
+    return [look.result(work) for look in looks]
 
 
 class _Look:

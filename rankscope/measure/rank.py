@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -75,9 +76,8 @@ def detail_ranks(found: dict[int, Found], named: Named, trace: Trace) -> dict[in
         named: the ranges of the report.
         trace: the report.
     """
-    kinds = with_operation(trace.device_kinds).drop_nulls("operation")["process"]
     marks = {
-        process: find_marks(process, named, each, process in kinds)
+        process: find_marks(process, named, each, partial(_communicates, trace, process))
         for process, each in found.items()
     }
     hosts = (
@@ -92,6 +92,12 @@ def detail_ranks(found: dict[int, Found], named: Named, trace: Trace) -> dict[in
         for each in building:
             each.add(part)
     return {each.work.host.process: each.detail() for each in building}
+
+
+def _communicates(trace: Trace, process: int) -> bool:
+    """Whether the process has communication kernels."""
+    kinds = with_operation(trace.device_work.kinds)
+    return process in kinds.drop_nulls("operation")["process"]
 
 
 class _Building:

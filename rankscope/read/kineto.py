@@ -13,10 +13,9 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
+from rankscope.device_work import HeldWork
 from rankscope.errors import UnreadableReport
-from rankscope.events import Held
 from rankscope.ranges import Ranges
-from rankscope.read.device_kinds import device_kinds
 from rankscope.read.environment import first_printable
 from rankscope.read.kineto_columns import NEEDED, RANGE, SCHEMAS, WORK, frames
 from rankscope.read.kineto_gloo import waits_on_callers
@@ -93,11 +92,9 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
         ranges=Ranges.of(
             conform(waits_on_callers(ranges).sort("start", "end", descending=[False, True]), RANGES)
         ),
-        device_work=Held(device_work),
-        device_kinds=device_kinds(device_work),
-        process_ranks={},
-        events=sum(frame.height for frame in every.values()),
-        broken_rows=broken + file.broken,
+        device_work=HeldWork(device_work),
+        host_events=sum(frame.height for frame in every.values()),
+        broken_ranges=broken + file.broken,
     )
 
 

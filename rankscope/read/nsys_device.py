@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import polars as pl
 
 from rankscope import events
-from rankscope.events import Events, Held, Reread
-from rankscope.read.device_kinds import device_kinds
+from rankscope.device_work import DeviceWork, HeldWork, device_kinds
+from rankscope.events import Reread
 from rankscope.read.nsys_columns import PROCESS, Columns, Strings, require
 from rankscope.read.nsys_launches import Launches
 from rankscope.read.nsys_nccl import OF_NCCL, tells, with_nccl
 from rankscope.read.nsys_nvtx import Nvtx
-from rankscope.schema import DEVICE_KINDS, DEVICE_WORK, conform, empty, ordered
+from rankscope.schema import DEVICE_WORK, conform, empty, ordered
 
 DEVICE_TABLES = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
@@ -47,17 +48,6 @@ Piece = tuple[str, int, pl.DataFrame]
 """A table, the number of a piece of it, and its rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceWork:
-    """Work of the device, and how reading it went."""
-
-    events: Events  # DEVICE_WORK
-    kinds: pl.DataFrame  # DEVICE_KINDS
-    rows: int = 0  # read, those of launches included
-    broken: int = 0  # rows left out
-    unread: tuple[str, ...] = ()  # what was there, and could not be read
-
-
 def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     """Operations of the device joined with their launches, held where they are few.
 
@@ -69,38 +59,127 @@ def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     tables = [table for table in DEVICE_TABLES if file.has(table)]
     for table in tables:
         require(file, table, *COLUMNS)
+    launches = Launches(file)
     few = _few(file, tables)
-    broken, kinds, places = 0, list[pl.DataFrame](), list[tuple[object, ...]]()
-    for table, number, piece in _pieces(file, tables, LOOKED_AT) if few is None else few:
+    if few is None:
+        return _InReport(file, tables, pool, launches, told)
+    names, rows, parts = _Names(pool), 0, [empty(DEVICE_WORK)]
+    for table, _, piece in few:
         whole = _whole(piece)
-        broken += piece.height - whole.height
-        if whole.height:
-            kinds.append(_kinds(whole, table))
-            places.append((table, number, whole.height, whole["start"].min()))
-    if not places:
-        launches = Launches(file, ())
-        return DeviceWork(Held(empty(DEVICE_WORK)), empty(DEVICE_KINDS), launches.count, broken)
-    named = pl.concat(kinds)
-    names = pool.categories(named["id"])
-    alike = device_kinds(named.with_columns(name=_named(named["id"], names)))
-    launches = Launches(file, alike["process"])
-    spread = pl.DataFrame(places, PLACES, orient="row").sort("first")
-    rows = int(spread["rows"].sum()) + launches.count
-    if few is not None:
-        parts = [_operations(piece, table, names) for table, _, piece in few]
-        every = ordered(pl.concat(parts, rechunk=True), "start")
-        del few, parts
-        whole, unread = with_nccl(file, _launched(every, launches), told)
-        return DeviceWork(Held(whole), alike, rows, broken, unread)
+        rows += piece.height
+        names.learn(whole.select(pl.coalesce(NAMES)).to_series())
+        parts.append(_launched(_operations(whole, table, names), launches))
+    every = ordered(pl.concat(parts, rechunk=True), "start")
+    del few, parts
+    work, unread = with_nccl(file, every, told)
+    return HeldWork(work, every.height + launches.count, rows - every.height, unread)
 
-    def windows() -> Iterator[pl.DataFrame]:
-        return (_launched(part, launches) for part in _in_windows(file, names, spread))
 
-    if not tells(file, told):
-        return DeviceWork(Reread(windows), alike, rows, broken)
-    of_nccl = pl.concat(part.filter(OF_NCCL) for part in windows())
-    described, unread = with_nccl(file, of_nccl, told)
-    return DeviceWork(Reread(lambda: _with(described, windows())), alike, rows, broken, unread)
+class _InReport:
+    """Work of the device that is read whenever it is gone through."""
+
+    def __init__(
+        self, file: Columns, tables: list[str], pool: Strings, launches: Launches, told: Nvtx
+    ) -> None:
+        """Nothing is read, but where NCCL's kernels have to be found that something tells of."""
+        self._file, self._tables, self._launches = file, tables, launches
+        self._names = _Names(pool)
+        self._seen: _Seen | None = None
+        self._described: pl.DataFrame | None = None  # NCCL's kernels, as NCCL tells of them
+        self.unread: tuple[str, ...] = ()
+        if tells(file, told):
+            of_nccl = pl.concat(part.filter(OF_NCCL) for part in self.parts())
+            self._described, self.unread = with_nccl(file, of_nccl, told)
+
+    @property
+    def whole(self) -> pl.DataFrame:
+        """All of it after all."""
+        return pl.concat(self.parts())
+
+    @property
+    def kinds(self) -> pl.DataFrame:
+        """DEVICE_KINDS."""
+        kinds = self._look.kinds
+        return device_kinds(kinds.with_columns(name=self._names.of(kinds["id"])))
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read, those of launches included."""
+        return int(self._look.places["rows"].sum()) + self._launches.count
+
+    @property
+    def broken(self) -> int:
+        """How many were left out."""
+        return self._look.broken
+
+    def first_look(self) -> Iterator[pl.DataFrame]:
+        """All of it, in the order of the tables where that spares a look."""
+        if self._seen is not None:
+            yield from self.parts()
+            return
+        for table, whole in self._looked_at(COLUMNS + EXTRA):
+            yield _launched(_operations(whole, table, self._names), self._launches)
+
+    def parts(self) -> Iterator[pl.DataFrame]:
+        """DEVICE_WORK in the order of the starts."""
+        windows = _in_windows(self._file, self._names, self._look.places)
+        parts = (_launched(part, self._launches) for part in windows)
+        return parts if self._described is None else _with(self._described, parts)
+
+    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Reread:
+        """The rows changed whenever they are read."""
+        return Reread(lambda: map(change, self.parts()))
+
+    @property
+    def _look(self) -> _Seen:
+        if self._seen is None:
+            deque(self._looked_at(LOOKED_AT), maxlen=0)
+        assert self._seen is not None
+        return self._seen
+
+    def _looked_at(self, columns: list[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+        """Rows that are whole of each piece, with their table; then it is known what was seen."""
+        broken, kinds, places = 0, list[pl.DataFrame](), list[tuple[object, ...]]()
+        for table, number, piece in _pieces(self._file, self._tables, columns):
+            whole = _whole(piece)
+            broken += piece.height - whole.height
+            if whole.height:
+                kinds.append(_kinds(whole, table))
+                self._names.learn(kinds[-1]["id"])
+                places.append((table, number, whole.height, whole["start"].min()))
+                yield table, whole
+        spread = pl.DataFrame(places, PLACES, orient="row").sort("first")
+        self._seen = _Seen(pl.concat(kinds), spread, broken)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was seen of work in the report."""
+
+    kinds: pl.DataFrame  # DEVICE_KINDS with the `id` of the name; several rows may be alike
+    places: pl.DataFrame  # PLACES
+    broken: int
+
+
+class _Names:
+    """Names of operations by their ids, as categories."""
+
+    def __init__(self, pool: Strings) -> None:
+        """None yet; `pool` has them."""
+        self._pool = pool
+        self._ids = pl.Series(dtype=pl.Int64)
+        self._names = pool.categories(self._ids)
+
+    def learn(self, ids: pl.Series) -> None:
+        """Make sure to have those of some ids."""
+        fresh = ids.unique().filter(~ids.unique().is_in(self._ids.implode()))
+        if not fresh.is_empty():
+            self._ids = self._ids.append(fresh)
+            self._names = self._pool.categories(self._ids)
+
+    def of(self, ids: pl.Series) -> pl.Series:
+        """Names of ids that were learnt, "" where there is none."""
+        return self._names.of(ids).fill_null("")
 
 
 def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Piece]:
@@ -121,7 +200,7 @@ def _few(file: Columns, tables: list[str]) -> list[Piece] | None:
     return few
 
 
-def _in_windows(file: Columns, names: Strings, spread: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _in_windows(file: Columns, names: _Names, spread: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Operations in the order of their starts, about `PART_ROWS` at once.
 
     Where tables are not nearly in that order, as they mostly are, more of them are in memory.
@@ -133,7 +212,8 @@ def _in_windows(file: Columns, names: Strings, spread: pl.DataFrame) -> Iterator
         for (table,), places in group.partition_by("table", as_dict=True).items():
             chosen = places["number"].sort().to_list()
             for piece in file.pieces(str(table), COLUMNS + EXTRA, chosen=chosen):
-                waiting.append(ordered(_operations(piece, str(table), names), "start"))
+                operations = _operations(_whole(piece), str(table), names)
+                waiting.append(ordered(operations, "start"))
         due = waiting
         if following is not None:
             border = following["first"][0]
@@ -194,15 +274,15 @@ def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     )
 
 
-def _operations(rows: pl.DataFrame, table: str, names: Strings) -> pl.DataFrame:
-    """What DEVICE_WORK has of the rows that are whole, and their correlation."""
-    kind, whole = DEVICE_TABLES[table], _whole(rows)
+def _operations(whole: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:
+    """What DEVICE_WORK has of rows that are whole, and their correlation."""
+    kind = DEVICE_TABLES[table]
     return whole.select(
         "start",
         "end",
         "correlationId",
         "bytes",
-        name=_named(whole.select(pl.coalesce(NAMES)).to_series(), names),
+        name=names.of(whole.select(pl.coalesce(NAMES)).to_series()),
         process=pl.col("globalPid") // PROCESS,
         kind=pl.lit(kind, DEVICE_WORK["kind"]),
         device="deviceId",
@@ -211,8 +291,3 @@ def _operations(rows: pl.DataFrame, table: str, names: Strings) -> pl.DataFrame:
         graph=(pl.col("graphNodeId").fill_null(0) != 0) | (kind == "graph"),
         grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
     )
-
-
-def _named(ids: pl.Series, names: Strings) -> pl.Series:
-    """Names by their ids, "" where there is none."""
-    return names.of(ids).fill_null("")

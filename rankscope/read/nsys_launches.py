@@ -96,34 +96,26 @@ class Calls:
 class Launches:
     """The API calls of an export; where they are many, those are read that may be asked for."""
 
-    def __init__(self, file: Columns, processes: Iterable[int]) -> None:
-        """Look once at all calls.
-
-        Args:
-            file: the export.
-            processes: those that have work on a device.
-        """
+    def __init__(self, file: Columns) -> None:
+        """Look once at all calls of an export."""
         self._file = file
-        self._processes = sorted({*processes})
         self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
         self.count = room = 0
-        spans: dict[int, list[tuple[int, int, int]]] = {each: [] for each in self._processes}
+        spans: dict[int, list[tuple[int, int, int]]] = {}
         there = file.has(LAUNCHES, *COLUMNS)
         for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS) if there else ()):
             whole = piece.drop_nulls()
             self.count += whole.height
             self._held[number] = known = self._known(whole)
             for process, calls in known.items():
-                spans[process].append((calls.low, calls.high, number))
+                spans.setdefault(process, []).append((calls.low, calls.high, number))
                 room += calls.bytes
             if room > MOST_BYTES:
                 self._held.clear()
         # A process numbers its calls as they come: those of a piece lie close together.
-        self._spans = {
-            key: np.array(each, np.int64).reshape(-1, 3).T for key, each in spans.items()
-        }
+        self._spans = {key: np.array(each, np.int64).T for key, each in spans.items()}
         if room <= MOST_BYTES:
-            for process in self._processes:
+            for process in self._spans:
                 self._join(process)
 
     def of(self, operations: pl.DataFrame) -> pl.DataFrame:
@@ -140,11 +132,12 @@ class Launches:
         numbers = operations["correlationId"].fill_null(UNKNOWN).to_numpy()
         asked = [
             (process, rows, numbers[rows], self._near(process, numbers[rows]))
-            for process, rows in _parted(operations["process"].to_numpy(), self._processes)
+            for process, rows in _parted(operations["process"].to_numpy())
+            if process in self._spans
         ]
         self._hold({piece for *_, pieces in asked for piece in pieces})
         launch = np.full(numbers.size, NEVER)
-        thread = np.empty(numbers.size, np.int64)
+        thread = np.zeros(numbers.size, np.int64)
         for process, rows, called, pieces in asked:
             start, caller = _earliest(called, (self._held[piece][process] for piece in pieces))
             launch[rows], thread[rows] = start, caller + np.int64(process * PROCESS - 1)
@@ -177,7 +170,7 @@ class Launches:
         within = (thread & (PROCESS - 1)).astype(np.uint32) + np.uint32(1)
         return {
             process: Calls.of(number[rows], start[rows], within[rows])
-            for process, rows in _parted(thread >> PROCESS_BITS, self._processes)
+            for process, rows in _parted(thread >> PROCESS_BITS)
         }
 
     def _join(self, process: int) -> None:
@@ -194,12 +187,17 @@ class Launches:
             self._spans[process] = np.array([[low], [high], [pieces[0]]])
 
 
-def _parted(owners: Integers, processes: Iterable[int]) -> Iterator[tuple[int, Integers | slice]]:
-    """Each of the processes that owns some of the rows, and which."""
-    for process in processes:
-        own = owners == process
-        if own.any():
-            yield process, slice(None) if own.all() else np.flatnonzero(own)
+def _parted(owners: Integers) -> Iterator[tuple[int, Integers | slice]]:
+    """Each process that owns some of the rows, and which."""
+    if not owners.size:
+        return
+    if (owners == owners[0]).all():
+        yield int(owners[0]), slice(None)
+        return
+    order = np.argsort(owners, kind="stable")
+    borders = np.flatnonzero(np.diff(owners[order])) + 1
+    for rows in np.split(order, borders):
+        yield int(owners[rows[0]]), rows
 
 
 def _earliest(numbers: Integers, parts: Iterable[Calls]) -> tuple[Integers, Threads]:

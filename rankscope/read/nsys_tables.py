@@ -57,17 +57,14 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
     pool = Strings.read(file)
     told = nvtx(file, pool, words)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
-    work = device_work(file, pool, told)
     return Trace(
         facts=known,
-        broken_rows=told.broken + work.broken,
+        broken_ranges=told.broken,
         ranges=_together(told.ranges, mpi),
-        device_work=work.events,
-        device_kinds=work.kinds,
+        device_work=device_work(file, pool, told),
         process_ranks=_told_by_threads(file, told, pool, MPI_THREAD) | _mpi_ranks(file),
         jax_processes=_told_by_threads(file, told, pool, JAX_THREAD),
-        events=told.events + sum(map(len, mpi)) + work.rows,
-        unread=work.unread,
+        host_events=told.events + sum(map(len, mpi)),
     )
 
 

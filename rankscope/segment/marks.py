@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import polars as pl
@@ -27,7 +28,9 @@ class Marks:
     )  # phases that no range names, read off the framework's operators
 
 
-def find_marks(process: int, named: Named, found: Found, device_communicates: bool) -> Marks:
+def find_marks(
+    process: int, named: Named, found: Found, device_communicates: Callable[[], bool]
+) -> Marks:
     """The marks on the training thread.
 
     A hand-annotated collective lasts as long as the communication only where no device kernels
@@ -37,7 +40,7 @@ def find_marks(process: int, named: Named, found: Found, device_communicates: bo
         process: whose.
         named: the ranges of the report.
         found: the iterations, whose thread is the training thread.
-        device_communicates: the report has communication kernels.
+        device_communicates: tells whether the process has communication kernels; asked if needed.
     """
     mine = pl.col("process") == process
     telling = named.telling.filter(mine)
@@ -46,7 +49,7 @@ def find_marks(process: int, named: Named, found: Found, device_communicates: bo
     is_collective = pl.col("means") == "collective"
     is_mpi = pl.col("domain") == "MPI"
     waits = is_collective & pl.col("blocking")
-    if device_communicates:
+    if not telling.filter(on_thread & waits & ~is_mpi).is_empty() and device_communicates():
         waits &= is_mpi
     marks = telling.filter(on_thread & (is_phase | waits)).with_columns(
         label=pl.when(is_phase).then("means").otherwise(pl.lit("exposed_communication")),

@@ -110,7 +110,7 @@ def test_bytes_of_payloads(report: Path, tmp_path: Path, kind: str) -> None:
     told = nccl(path, kind)
     assert {*told["communicator"]} == {str(COMMUNICATOR)}
     assert {*told["bytes"]} == {SIZE}
-    assert READERS[kind](path).unread == ()
+    assert READERS[kind](path).device_work.unread == ()
 
 
 def test_json_of_payloads(report: Path) -> None:

@@ -11,7 +11,7 @@ from tests.frames import LOADER, PROCESS, named, ranges
 def marks_of(frame: pl.DataFrame, device: bool = False, **options: object) -> Marks:
     result = find_iterations(named(frame, **options).telling, None)
     assert isinstance(result, Found)
-    return find_marks(PROCESS, named(frame, **options), result, device)
+    return find_marks(PROCESS, named(frame, **options), result, lambda: device)
 
 
 STEP = (0, 100, "step 0")

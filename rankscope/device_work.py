@@ -1,0 +1,59 @@
+"""Work of a report's devices: in memory, or left in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import polars as pl
+
+from rankscope.events import Events, Held
+from rankscope.schema import DEVICE_KINDS, conform
+
+
+class DeviceWork(Events, Protocol):
+    """DEVICE_WORK in the order of the starts, and how reading it goes."""
+
+    def first_look(self) -> Iterator[pl.DataFrame]:
+        """All of it in any order; what else is asked for before costs a look of its own."""
+
+    @property
+    def kinds(self) -> pl.DataFrame:
+        """DEVICE_KINDS."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read, those of launches included."""
+
+    @property
+    def broken(self) -> int:
+        """How many were left out, for they had no time or no owner."""
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What was there, but not laid out as known."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldWork(Held):
+    """Work in memory."""
+
+    rows: int = 0
+    broken: int = 0
+    unread: tuple[str, ...] = ()
+
+    @property
+    def kinds(self) -> pl.DataFrame:
+        """DEVICE_KINDS."""
+        return device_kinds(self.whole)
+
+    def first_look(self) -> Iterator[pl.DataFrame]:
+        """What `parts` gives."""
+        return self.parts()
+
+
+def device_kinds(work: pl.DataFrame) -> pl.DataFrame:
+    """DEVICE_KINDS of rows that have its columns."""
+    alike = [name for name in DEVICE_KINDS if name != "end"]
+    return conform(work.group_by(alike).agg(pl.col("end").max()), DEVICE_KINDS)
