@@ -165,9 +165,12 @@ class SQLiteColumns:
             if have.issuperset(kinds):
                 yield frame
                 continue
-            yield frame.select(
-                pl.col(name) if name in have else pl.lit(None, kind).alias(name)
-                for name, kind in kinds.items()
+            nothing = pl.Series([None]).new_from_index(0, frame.height)
+            yield pl.DataFrame(
+                [
+                    frame[name] if name in have else nothing.cast(kind).alias(name)
+                    for name, kind in kinds.items()
+                ]
             )
 
     def _pieces(

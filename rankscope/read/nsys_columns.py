@@ -56,6 +56,11 @@ class Columns(Protocol):
         """
 
 
+def without_nulls(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """The rows that have all of some columns: nearly always every one, then nothing is copied."""
+    return rows.drop_nulls(columns) if any(rows[name].null_count() for name in columns) else rows
+
+
 def require(file: Columns, table: str, *columns: str) -> None:
     """Raises where a table that is there is not as nsys writes it."""
     if not file.has(table, *columns):

@@ -11,7 +11,7 @@ import polars as pl
 from rankscope import events
 from rankscope.device_work import DeviceWork, HeldWork, device_kinds
 from rankscope.events import Reread
-from rankscope.read.nsys_columns import PROCESS, Columns, Strings, require
+from rankscope.read.nsys_columns import PROCESS, Columns, Strings, require, without_nulls
 from rankscope.read.nsys_launches import Launches
 from rankscope.read.nsys_nccl import OF_NCCL, tells, with_nccl
 from rankscope.read.nsys_nvtx import Nvtx
@@ -33,6 +33,9 @@ NAMES = ["shortName", "demangledName"]
 OWNERS = ["globalPid", "deviceId"]
 LOOKED_AT = ["start", "end", "streamId", *OWNERS, *NAMES]
 """What tells whether rows are whole, and of which kind."""
+
+CALLS_OF_MANY = 4
+"""With so many times as many calls as operations can be held, these will be too many."""
 
 PLACES = pl.Schema(
     {
@@ -60,7 +63,7 @@ def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     for table in tables:
         require(file, table, *COLUMNS)
     launches = Launches(file)
-    few = _few(file, tables)
+    few = _few(file, tables) if launches.count <= CALLS_OF_MANY * events.MOST_HELD else None
     if few is None:
         return _InReport(file, tables, pool, launches, told)
     names, rows, parts = _Names(pool), 0, [empty(DEVICE_WORK)]
@@ -248,8 +251,9 @@ def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl
 
 def _whole(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows that have times and an owner."""
-    whole = rows.drop_nulls(["start", "end", "streamId", "globalPid"])
-    return whole.filter(pl.col("end") >= pl.col("start"))
+    whole = without_nulls(rows, "start", "end", "streamId", "globalPid")
+    lasts = whole["end"] >= whole["start"]
+    return whole if lasts.all() else whole.filter(lasts)
 
 
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.intervals import Flags
-from rankscope.read.nsys_columns import PROCESS, PROCESS_BITS, Columns
+from rankscope.read.nsys_columns import PROCESS, PROCESS_BITS, Columns, without_nulls
 
 LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COLUMNS = ["start", "globalTid", "correlationId"]
@@ -104,7 +104,7 @@ class Launches:
         spans: dict[int, list[tuple[int, int, int]]] = {}
         there = file.has(LAUNCHES, *COLUMNS)
         for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS) if there else ()):
-            whole = piece.drop_nulls()
+            whole = without_nulls(piece, *COLUMNS)
             self.count += whole.height
             self._held[number] = known = self._known(whole)
             for process, calls in known.items():
@@ -160,7 +160,8 @@ class Launches:
         if fresh:
             read = self._file.pieces(LAUNCHES, COLUMNS, chosen=fresh)
             known = {
-                n: self._known(piece.drop_nulls()) for n, piece in zip(fresh, read, strict=True)
+                n: self._known(without_nulls(piece, *COLUMNS))
+                for n, piece in zip(fresh, read, strict=True)
             }
             self._held = known | {n: self._held[n] for n in pieces - known.keys()}
 

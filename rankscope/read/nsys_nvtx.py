@@ -9,7 +9,14 @@ import polars as pl
 
 from rankscope.events import Few, Held, Reread
 from rankscope.ranges import Ranges
-from rankscope.read.nsys_columns import PROCESS, RANGE_TYPES, Columns, Strings, require
+from rankscope.read.nsys_columns import (
+    PROCESS,
+    RANGE_TYPES,
+    Columns,
+    Strings,
+    require,
+    without_nulls,
+)
 from rankscope.read.nsys_signatures import Signatures, plain
 from rankscope.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
 from rankscope.vocabulary import Vocabulary
@@ -43,6 +50,12 @@ NAMES = pl.Schema(
 )
 """SIGNATURES before domains have names."""
 
+THREADS = pl.Schema({"globalTid": pl.Int64, "text": pl.String})
+"""Names of threads."""
+
+CREATED = pl.Schema({"process": pl.Int64, "domainId": pl.Int64, "domain": pl.String})
+"""Domains created in the capture."""
+
 IS_RANGE = (
     pl.col("eventType").is_in(RANGE_TYPES)
     & pl.col("end").is_not_null()
@@ -55,7 +68,7 @@ class Nvtx:
     """The NVTX events of an export."""
 
     ranges: Ranges
-    thread_names: pl.DataFrame  # globalTid, text
+    thread_names: pl.DataFrame  # THREADS
     of_nccl: pl.DataFrame  # CALLS, or none if nothing describes them
     nccl_domains: pl.Series  # numbers of NCCL's domains
     events: int
@@ -71,9 +84,8 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
         words: tells which ranges are operators; None: nothing is known of that.
     """
     if not file.has(EVENTS):
-        names = pl.DataFrame(schema={"globalTid": pl.Int64, "text": pl.String})
         nowhere = pl.Series(dtype=pl.Int64)
-        return Nvtx(Ranges.of(empty(RANGES)), names, empty(CALLS), nowhere, 0, 0)
+        return Nvtx(Ranges.of(empty(RANGES)), THREADS.to_frame(), empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
     look = _Look(pool)
     few = Few(None if words is None else lambda ranges: look.of_note(ranges, words))
@@ -107,8 +119,8 @@ class _Look:
     def __init__(self, pool: Strings) -> None:
         self.events = self.broken = 0
         self.payloads: list[str] = []
-        self.domains: list[pl.DataFrame] = []
-        self.thread_names: list[pl.DataFrame] = []
+        self.domains = [CREATED.to_frame()]
+        self.thread_names = [THREADS.to_frame()]
         self.names = NAMES.to_frame()  # by the number of the signature
         self._signatures = Signatures()
         self._operators = pl.Series(dtype=pl.Boolean)  # whether the first signatures are
@@ -120,7 +132,9 @@ class _Look:
         self.events += piece.height
         self.broken += broken
         self.payloads = [name for name in PAYLOADS if name in self.payloads or _tells(piece, name)]
-        self._take_names(piece.filter(pl.col("eventType").is_in([THREAD_NAME, DOMAIN])))
+        names = piece.filter(pl.col("eventType").is_in([THREAD_NAME, DOMAIN]))
+        if not names.is_empty():
+            self._take_names(names)
         ranges = self.ranges(piece)
         self._take_signatures()
         self._take_calls(ranges)
@@ -195,7 +209,7 @@ def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         names: NAMES.
-        created: process, domainId, domain of those created in the capture.
+        created: CREATED.
     """
     first = created.unique(SAME_DOMAIN, keep="first", maintain_order=True)
     name, own = pl.col("name"), pl.col("domainId") != 0
@@ -224,9 +238,11 @@ def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFra
     if not described:
         columns, texts, raw = [c for c in columns if c != "jsonTextId"], ["text"], []
     for piece in file.pieces(EVENTS, columns, texts, kinds, raw):
-        whole = piece.drop_nulls(["start", "globalTid"])
-        blank = [name for name in PAYLOADS if whole[name].null_count() == whole.height]
-        numbered = whole.drop(blank).with_columns(pl.col("domainId").fill_null(0))
+        whole = without_nulls(piece, "start", "globalTid")
+        told = [
+            each for each in whole if each.name not in PAYLOADS or each.null_count() < len(each)
+        ]
+        numbered = pl.DataFrame(told).with_columns(pl.col("domainId").fill_null(0))
         yield numbered, piece.height - whole.height
 
 
