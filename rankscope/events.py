@@ -78,13 +78,16 @@ class Few:
 
     def add(self, part: pl.DataFrame) -> None:
         """Take in more of them."""
-        if self.parts is None:
-            return
-        self.parts.append(part if self._of_note is None or not self.sifted else self._of_note(part))
-        self._rows += self.parts[-1].height
+        self._keep([part])
         if self._rows > MOST_HELD and self._of_note is not None and not self.sifted:
-            self.sifted = True
-            self.parts = [self._of_note(each) for each in self.parts]
-            self._rows = sum(each.height for each in self.parts)
+            kept, self.parts, self._rows, self.sifted = self.parts, [], 0, True
+            self._keep(kept or [])
         if self._rows > MOST_HELD:
             self.parts = None
+
+    def _keep(self, parts: list[pl.DataFrame]) -> None:
+        if self.parts is None:
+            return
+        for part in parts:
+            self.parts.append(self._of_note(part) if self._of_note and self.sifted else part)
+            self._rows += self.parts[-1].height

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rankscope.errors import UnreadableReport
 from rankscope.events import Few, Held, Reread
 from rankscope.ranges import Ranges
 from rankscope.read.nsys_columns import (
@@ -94,7 +95,14 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
     created = pl.concat(look.domains)
 
     def read() -> Iterator[pl.DataFrame]:
-        return (_moments(look.ranges(piece), look.payloads) for piece, _ in _pieces(file))
+        for piece, _ in _pieces(file):
+            ranges = look.ranges(piece)
+            if look.has_unnamed:
+                raise UnreadableReport(
+                    f"{file.path}: was changed while it was read",
+                    hint="ingest it again once it is written",
+                )
+            yield _moments(ranges, look.payloads)
 
     held = None
     if few.parts is not None:
@@ -153,6 +161,11 @@ class _Look:
             self._operators = self._operators.append(fresh)
         known = self._operators.gather(ranges["signature"], null_on_oob=True)
         return ranges.filter(~known.fill_null(False))
+
+    @property
+    def has_unnamed(self) -> bool:
+        """Whether there are signatures that no piece had when it was taken in."""
+        return not self._signatures.known(self.names.height).is_empty()
 
     def described(self) -> pl.DataFrame:
         """CALLS if any of them is described."""

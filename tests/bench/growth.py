@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -97,7 +98,9 @@ def with_size(megabytes: tuple[float, ...], repeat: int, folder: Path) -> str:
 
 def with_workers(reports: list[Path], repeat: int, folder: Path) -> str:
     """A table of ingests by one worker and by two, of this machine's and of a Dask cluster."""
-    local = _in_turn({jobs: rivals.rankscope(jobs, reports) for jobs in WORKERS}, repeat)
+    local = _in_turn(
+        {jobs: [*_cores(jobs), *rivals.rankscope(jobs, reports)] for jobs in WORKERS}, repeat
+    )
     lines = [_workers("processes, `--jobs`", local)]
     if find_spec("distributed") is None:
         lines.append(["Dask, `--scheduler`", "– (not installed)", *[""] * 3])
@@ -106,9 +109,14 @@ def with_workers(reports: list[Path], repeat: int, folder: Path) -> str:
     head = ("workers", "one: seconds", "two: seconds", "times as fast", "CPU seconds of two")
     told = (
         "Start-up included: that of rankscope and its processes, not that of the cluster, whose "
-        "workers have\nread before; the cluster's CPU time is not counted."
+        "workers have\nread before and share the cores; the cluster's CPU time is not counted."
     )
     return f"{rows(head, lines)}\n\n{told}"
+
+
+def _cores(count: int) -> list[str]:
+    """What confines a command to so many cores: reading ahead, one worker uses more than one."""
+    return ["taskset", "--cpu-list", ",".join(map(str, sorted(os.sched_getaffinity(0))[:count]))]
 
 
 def _workers(name: str, took: Mapping[int, Cost]) -> list[str]:

@@ -26,7 +26,7 @@ from tests.bench.tables import put
 from tests.forge import scene, simulate
 from tests.forge.kineto_export import export_kineto
 
-PARTS = ("beside", "numbered", "kineto", "growth", "size", "workers")
+PARTS = ("beside", "numbered", "large", "kineto", "growth", "size", "workers")
 SIZES_MB = (10.0, 40.0, 160.0, 1000.0)
 
 
@@ -36,6 +36,7 @@ class Plan:
 
     reports: int
     megabytes: float
+    large_mb: float
     counts: tuple[int, ...]
     each_mb: float
     sizes_mb: tuple[float, ...]
@@ -45,9 +46,9 @@ class Plan:
     repeat: int
 
 
-SHORT = Plan(4, 20.0, (8, 32, 64), 20.0, SIZES_MB[:3], 8, 40.0, 500, 3)
-FULL = Plan(4, 160.0, (8, 64, 512), 20.0, SIZES_MB, 8, 80.0, 2000, 3)
-TINY = Plan(2, 0.5, (1, 2), 0.5, (0.5,), 2, 0.5, 4, 1)
+SHORT = Plan(4, 20.0, 160.0, (8, 32, 64), 20.0, SIZES_MB[:3], 8, 40.0, 500, 3)
+FULL = Plan(4, 160.0, 1000.0, (8, 64, 512), 20.0, SIZES_MB, 4, 1000.0, 2000, 3)
+TINY = Plan(2, 0.5, 0.5, (1, 2), 0.5, (0.5,), 2, 0.5, 4, 1)
 """Whether it works at all."""
 
 
@@ -61,6 +62,10 @@ def measure(part: str, plan: Plan, processes: int, tools: Path, folder: Path) ->
         table = beside(rivals.of_nsys(tools), reports, processes, plan.repeat)
         names = "numbered, as emit_nvtx does" if numbered else "plain"
         return f"{many}, {_size(reports)}, names of ranges {names}; {by}:\n\n{table}"
+    if part == "large":
+        reports = large_reports(plan.large_mb, folder / "exports", plan.reports, numbered=False)
+        table = beside(rivals.of_python(), reports, processes, plan.repeat)
+        return f"{many}, {_size(reports)}; {by}:\n\n{table}"
     if part == "kineto":
         job = scene("planted", ranks=plan.reports, iterations=plan.kineto_iterations)
         traces = [export_kineto(job, record, folder / "traces") for record in simulate(job).records]
@@ -75,7 +80,7 @@ def measure(part: str, plan: Plan, processes: int, tools: Path, folder: Path) ->
     reports = large_reports(plan.for_workers_mb, folder / "exports", plan.for_workers)
     table = growth.with_workers(reports, plan.repeat, folder)
     many = f"{plan.for_workers} reports of Nsight Systems"
-    return f"{many}, {_size(reports)}; workers of one thread:\n\n{table}"
+    return f"{many}, {_size(reports)}; a core for each worker:\n\n{table}"
 
 
 def _size(reports: list[Path]) -> str:

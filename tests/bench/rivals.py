@@ -68,13 +68,20 @@ def rankscope(processes: int, reports: list[Path]) -> list[str]:
     return [sys.executable, "-m", "rankscope", "ingest", *map(str, reports), *options]
 
 
-def of_nsys(tools: Path) -> list[Rival]:
-    """rankscope and what else reads exports of Nsight Systems."""
-    ai = tools / "nsys-ai" / "bin" / "python"
+def of_python() -> list[Rival]:
+    """rankscope and what one writes oneself."""
     return [
         Rival("rankscope ingest", None, itself, rankscope),
         _plain("sqlite3 of Python, the same columns", "rows"),
         _plain("sqlite3 of Python, the same columns as frames", "frames"),
+    ]
+
+
+def of_nsys(tools: Path) -> list[Rival]:
+    """rankscope and what else reads exports of Nsight Systems."""
+    ai = tools / "nsys-ai" / "bin" / "python"
+    return [
+        *of_python(),
         *(_recipe(name, tools) for name in RECIPES),
         Rival(
             "nsys-ai, its import",

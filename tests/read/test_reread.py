@@ -11,6 +11,7 @@ import pytest
 
 from rankscope import events, read
 from rankscope.discover import describe
+from rankscope.errors import UnreadableReport
 from rankscope.extract import details, extract
 from rankscope.read import columns_folder, columns_sqlite, nsys_launches, sqlite_pages
 from rankscope.records import ReportRows, ShapingOptions
@@ -98,6 +99,17 @@ def test_with_operators_left_out_the_same(
     again = extract(file, options)
     for name, frame in tables(held).items():
         assert tables(again)[name].equals(frame), name
+
+
+def test_a_report_that_changes_meanwhile_is_told(
+    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+    in_pieces(monkeypatch)
+    ranges = read.read(describe(report, "nsys-sqlite")).ranges
+    edit(report, "update NVTX_EVENTS set text = 'daol' where text = 'load'")
+    with pytest.raises(UnreadableReport, match="was changed"):
+        assert ranges.whole
 
 
 def test_details_are_the_same(
