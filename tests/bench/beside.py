@@ -7,7 +7,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from tests.bench.costs import Cost, Failed, cost
+from tests.bench.costs import Cost, Failed, cost, settle
 from tests.bench.rivals import Rival
 from tests.bench.tables import rows
 
@@ -37,6 +37,7 @@ def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) 
     }
     best: dict[str, Cost] = {}
     absent = {way.name: way.missing for way in ways if way.missing is not None}
+    settle(path for given in inputs.values() for path in given)
     for _ in range(repeat):  # in turn, so that what disturbs the machine disturbs all
         for way in ways:
             if way.name in absent:

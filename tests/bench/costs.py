@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,17 @@ class Cost:
     cpu_s: float
     peak_bytes: int
     output: str
+
+
+def settle(inputs: Iterable[Path]) -> None:
+    """Have all that was written on disk, and inputs, files and folders, in the file cache."""
+    os.sync()
+    for given in inputs:
+        for path in given.rglob("*") if given.is_dir() else [given]:
+            if path.is_file():
+                with path.open("rb", buffering=0) as file:
+                    while file.read(2**24):
+                        pass
 
 
 def cost(command: Sequence[str], environment: Mapping[str, str]) -> Cost:
