@@ -15,7 +15,7 @@ from rankscope.read.nsys_columns import PROCESS, Columns, Strings, require, with
 from rankscope.read.nsys_launches import Launches
 from rankscope.read.nsys_nccl import OF_NCCL, tells, with_nccl
 from rankscope.read.nsys_nvtx import Nvtx
-from rankscope.schema import DEVICE_WORK, conform, empty, ordered
+from rankscope.schema import DEVICE_KINDS, DEVICE_WORK, conform, empty, ordered
 
 DEVICE_TABLES = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
@@ -46,6 +46,11 @@ PLACES = pl.Schema(
     }
 )
 """Pieces of tables."""
+
+KINDS = pl.Schema(
+    [("id", pl.Int64()), *(each for each in DEVICE_KINDS.items() if each[0] != "name")]
+)
+"""DEVICE_KINDS before names are looked up."""
 
 Piece = tuple[str, int, pl.DataFrame]
 """A table, the number of a piece of it, and its rows."""
@@ -120,11 +125,14 @@ class _InReport:
         if self._seen is not None:
             yield from self.parts()
             return
+        yield empty(DEVICE_WORK)
         for table, whole in self._looked_at(COLUMNS + EXTRA):
             yield _launched(_operations(whole, table, self._names), self._launches)
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """DEVICE_WORK in the order of the starts."""
+        if self._look.places.is_empty():
+            return iter([empty(DEVICE_WORK)])
         windows = _in_windows(self._file, self._names, self._look.places)
         parts = (_launched(part, self._launches) for part in windows)
         return parts if self._described is None else _with(self._described, parts)
@@ -142,7 +150,7 @@ class _InReport:
 
     def _looked_at(self, columns: list[str]) -> Iterator[tuple[str, pl.DataFrame]]:
         """Rows that are whole of each piece, with their table; then it is known what was seen."""
-        broken, kinds, places = 0, list[pl.DataFrame](), list[tuple[object, ...]]()
+        broken, kinds, places = 0, [KINDS.to_frame()], list[tuple[object, ...]]()
         for table, number, piece in _pieces(self._file, self._tables, columns):
             whole = _whole(piece)
             broken += piece.height - whole.height
@@ -159,7 +167,7 @@ class _InReport:
 class _Seen:
     """What was seen of work in the report."""
 
-    kinds: pl.DataFrame  # DEVICE_KINDS with the `id` of the name; several rows may be alike
+    kinds: pl.DataFrame  # KINDS; several rows may be alike
     places: pl.DataFrame  # PLACES
     broken: int
 
@@ -175,7 +183,8 @@ class _Names:
 
     def learn(self, ids: pl.Series) -> None:
         """Make sure to have those of some ids."""
-        fresh = ids.unique().filter(~ids.unique().is_in(self._ids.implode()))
+        some = ids.unique()
+        fresh = some.filter(~some.is_in(self._ids.implode()))
         if not fresh.is_empty():
             self._ids = self._ids.append(fresh)
             self._names = self._pool.categories(self._ids)
@@ -257,7 +266,7 @@ def _whole(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
-    """What DEVICE_KINDS has of rows that are whole, names as their ids."""
+    """KINDS of rows that are whole."""
     rows = whole.select("end", *OWNERS, id=pl.coalesce(NAMES))
     same = {  # grouping by these as well would cost more than all else
         name: pl.lit(rows[name][0], pl.Int64)
@@ -268,13 +277,12 @@ def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     return (
         groups.agg(pl.col("end").max())
         .with_columns(**same)
-        .select(
-            "id",
-            "end",
+        .with_columns(
             process=pl.col("globalPid") // PROCESS,
             device="deviceId",
             kind=pl.lit(DEVICE_TABLES[table], DEVICE_WORK["kind"]),
         )
+        .select(KINDS.names())
     )
 
 

@@ -101,6 +101,30 @@ def test_with_operators_left_out_the_same(
         assert tables(again)[name].equals(frame), name
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "delete from CUPTI_ACTIVITY_KIND_{}",
+        "update CUPTI_ACTIVITY_KIND_{} set end = start - 1",
+        "drop table CUPTI_ACTIVITY_KIND_{}",
+    ],
+)
+def test_calls_that_launched_nothing_the_same(
+    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+    for table in ("KERNEL", "MEMCPY"):
+        edit(report, sql.format(table))
+    file, options = describe(report, "nsys-sqlite"), ShapingOptions()
+    held = extract(file, options)
+    in_pieces(monkeypatch)
+    again = extract(file, options)
+    for name, frame in tables(held).items():
+        assert tables(again)[name].equals(frame), name
+    assert (again.problems, again.events) == (held.problems, held.events)
+    assert read.read(file).device_work.kinds.is_empty()
+
+
 def test_a_report_that_changes_meanwhile_is_told(
     forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
