@@ -69,25 +69,25 @@ class Reread:
 class Few:
     """Events that are kept as long as they are few; else those of note, as long as these are."""
 
-    def __init__(self, of_note: Callable[[pl.DataFrame], pl.DataFrame] | None = None) -> None:
+    def __init__(
+        self, of_note: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone
+    ) -> None:
         """None yet; `of_note` leaves what must be kept if not all can be."""
         self.parts: list[pl.DataFrame] | None = []  # None: they were too many
         self.sifted = False
         self._of_note = of_note
-        self._rows = 0
 
     def add(self, part: pl.DataFrame) -> None:
         """Take in more of them."""
-        self._keep([part])
-        if self._rows > MOST_HELD and self._of_note is not None and not self.sifted:
-            kept, self.parts, self._rows, self.sifted = self.parts, [], 0, True
-            self._keep(kept or [])
-        if self._rows > MOST_HELD:
-            self.parts = None
-
-    def _keep(self, parts: list[pl.DataFrame]) -> None:
         if self.parts is None:
             return
-        for part in parts:
-            self.parts.append(self._of_note(part) if self._of_note and self.sifted else part)
-            self._rows += self.parts[-1].height
+        self.parts.append(self._of_note(part) if self.sifted else part)
+        if _rows(self.parts) > MOST_HELD and not self.sifted:
+            self.sifted = True
+            self.parts = [self._of_note(each) for each in self.parts]
+        if _rows(self.parts) > MOST_HELD:
+            self.parts = None
+
+
+def _rows(parts: list[pl.DataFrame]) -> int:
+    return sum(part.height for part in parts)

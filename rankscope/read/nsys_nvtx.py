@@ -89,7 +89,7 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
         return Nvtx(Ranges.of(empty(RANGES)), THREADS.to_frame(), empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
     look = _Look(pool)
-    few = Few(None if words is None else lambda ranges: look.of_note(ranges, words))
+    few = Few() if words is None else Few(lambda ranges: look.of_note(ranges, words))
     for piece, broken in _pieces(file, described=True):
         few.add(look.at(piece, broken))
     created = pl.concat(look.domains)

@@ -43,8 +43,8 @@ class Signatures:
         if self._numbering is None:
             module = compiled("numbering") if events.height >= LARGE_ROWS else None
             self._numbering = _Plain() if module is None else _Compiled(module)
-        keys = events.select(pl.col("textId").fill_null(NO_TEXT), *WHO[:2], pl.col("text"))
-        return self._numbering.of(keys.select(KEYS.names()))
+        keys = events.select(KEYS.names()).with_columns(pl.col("textId").fill_null(NO_TEXT))
+        return self._numbering.of(keys)
 
     def known(self, first: int = 0) -> pl.DataFrame:
         """KEYS by number, from one on; texts without DETAILS, null for none."""

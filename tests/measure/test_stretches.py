@@ -25,6 +25,12 @@ SPAN = {"start": pl.Int64, "end": pl.Int64}
 CALLS = st.lists(st.tuples(st.integers(0, END), st.integers(0, 20)), max_size=3)
 
 
+def spans(calls: list[tuple]) -> pl.DataFrame:
+    """(start, length) of blocking calls as start and end."""
+    rows = [(start, start + length) for start, length in calls]
+    return pl.DataFrame(rows, SPAN, orient="row")
+
+
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -42,11 +48,7 @@ def test_stretches_add_up_to_the_whole(
     [attributed] = attribute(
         trace(work=device_work(work)).device_work, [HostSide(PROCESS, host, THREAD)]
     )
-    blocking = pl.DataFrame(
-        [(start, start + length) for start, length in calls],
-        schema=SPAN,
-        orient="row",
-    )
+    blocking = spans(calls)
 
     def timeline(operations_each: int) -> DeviceTimeline:
         monkeypatch.setattr(events, "PART_ROWS", operations_each)
@@ -102,11 +104,7 @@ def test_every_instant_has_the_owner_that_the_method_says(
     if sets:
         frame = frame.with_columns(kind=pl.col("kind").replace({"copy": "set"}))
     [attributed] = attribute(trace(work=frame).device_work, [HostSide(PROCESS, host, THREAD)])
-    blocking = pl.DataFrame(
-        [(start, start + length) for start, length in calls],
-        schema=SPAN,
-        orient="row",
-    )
+    blocking = spans(calls)
     account = DeviceAccount(attributed, iterations, blocking)
     for part in attributed.parts():
         account.add(part)
