@@ -112,8 +112,9 @@ class Communication:
         parts = portions(windows["rank"], rows["rank"])
         group = shared["group"]
         calls = [rows.select("rank", "instance", "arrival_ns", "end_ns")]
+        size = rows.filter(pl.col("rank").is_in(windows["rank"].unique().implode())).height
         del rows, shared
-        if calls[0].height > MANY:
+        if size > MANY:
             # there is no room for both; whoever asks for them again has them made again
             self.__dict__.pop("timed")
             self.__dict__.pop("matched")
@@ -128,7 +129,7 @@ class Communication:
                 yield ranks, rows.with_columns(group=group.gather(rows["instance"])), exposed
             calls.clear()
 
-        return Replay(stretches(), windows, Aligner(solved, self._utc_starts).one)
+        return Replay(stretches(), windows, Aligner(solved, self._utc_starts).one, size)
 
     def _calls(self) -> Iterator[pl.DataFrame]:
         """COLLECTIVES of some ranks at a time, in the iterations that count."""

@@ -7,21 +7,25 @@ Where exposed communication ended with a collective, the rank is held up until t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from rankscope.compare.own_work import (
+    Floats,
+    Instances,
+    Numbers,
+    Own,
+    Small,
+    Work,
+    at_borders,
+    held_up,
+    laid,
+)
 from rankscope.frames import of_ranks
-from rankscope.intervals import length_before
-
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
-Small = NDArray[np.int32]
 
 ORDER = ("load", "forward", "backward", "optimizer", "other")
 """How an iteration's work is laid out in the replay."""
@@ -55,6 +59,7 @@ class Replay:
             `<phase>_excess_ns` (what exceeds the role's median, at least 0; null where unknown)
             and `<phase>_role_excess_ns` (what the role's median exceeds the median role's).
         aligned: gives times of a rank's own axis on the one clock.
+        size: how many calls the parts have in all.
     """
 
     def __init__(
@@ -62,77 +67,58 @@ class Replay:
         parts: Iterable[tuple[list[int], pl.DataFrame, pl.DataFrame]],
         windows: pl.DataFrame,
         aligned: Callable[[int, Numbers], Numbers],
+        size: int,
     ) -> None:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
         borders = of_ranks(windows, ("begin", "end"))
         seen: list[pl.DataFrame] = []
-        calls = _Calls()
-        self._work: list[Floats] = []
-        self._block_work: list[Floats] = []
-        delay_of_row: list[Small] = []
-        block_of_row: list[Small] = []
-        first, blocks_before = [0], 0  # of each rank's delays; blocks of the ranks before
+        instances = Instances()
+        self.size = size
+        self._work = Work(size)
         for portion, rows, held in parts:
             mine = of_ranks(rows, ("instance", "group", "arrival_ns", "end_ns"))
             blocks = of_ranks(held, ("start_ns", "end_ns"))
             for rank in portion:
                 instance, group, arrival, end = mine(rank)
                 arrived, ended = aligned(rank, arrival), aligned(rank, end)
-                here = _Own(instance, group, arrived, ended, end).in_order()
+                here = Own(instance, group, arrived, ended, end).in_order()
                 start, stop = blocks(rank)
-                freed = _freed(here.end_ns, aligned(rank, start), aligned(rank, stop), stop)
-                calls.add(here)
-                laid = _lay(here.arrived, freed)
-                self._work.append(laid.work)
-                self._block_work.append(laid.block_work)
-                delay_of_row.append(laid.before + np.int32(first[-1]))
-                block_of_row.append(
-                    np.where(laid.block < 0, np.int32(-1), laid.block + np.int32(blocks_before))
-                )
-                first.append(first[-1] + len(laid.block_work) + 1)
-                blocks_before += len(laid.block_work)
+                freed = held_up(here.end_ns, aligned(rank, start), aligned(rank, stop), stop)
+                instances.add(here)
+                self._work.add(here.instance, laid(here.arrived, freed))
                 begin, end = borders(rank)
-                seen.append(_seen(begin, end, freed))
+                seen.append(at_borders(begin, end, freed))
         windows = windows.drop("begin", "end")
         self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
-        self._first = np.array(first[:-1], dtype=np.int64)
-        counts = [len(each) for each in self._block_work]
-        ranks_before = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        self._delay_of_block = np.arange(blocks_before, dtype=np.int32) + ranks_before
-        self._plan(calls, delay_of_row, block_of_row)
-        self.size = len(self._order)
+        self._plan(instances)
         self._unchanged: dict[tuple[int, ...], float] = {}
         self._gains: dict[tuple[object, ...], int] = {}
 
-    def _plan(self, calls: _Calls, delay_of_row: list[Small], block_of_row: list[Small]) -> None:
+    def _plan(self, instances: Instances) -> None:
         """The order in which instances are played: all of a level at once."""
-        instance, group, last, done = calls.dense()
-        level = _levels(instance, [len(each) for each in self._work], len(last))
+        group, last, done = instances.group, instances.last, instances.done
+        level = _levels(self._work, len(group))
+        order = np.argsort(level, kind="stable")
+        sizes = np.bincount(self._work.instance, minlength=len(group))
+        order = order[sizes[order] > 0]
+        after = np.cumsum(sizes[order])
+        first = np.zeros_like(sizes)
+        first[order] = after - sizes[order]
+        self._work.put_together(first)
         self._groups = int(group.max(initial=-1)) + 1
-        key = level.astype(np.int64)
-        key *= max(len(last), 1)
-        key += instance
-        self._order = pl.Series(key).arg_sort().to_numpy()
-        del key
-        self._delay_of_row = _joined(delay_of_row)[self._order]
-        self._block_of_row = _joined(block_of_row)[self._order]
-        instance = instance[self._order]
-        edges = np.concatenate(([0], np.cumsum(np.bincount(level)))) if len(level) else np.zeros(1)
-        edges = edges.astype(np.int64)
-        first = np.flatnonzero(np.append(-1, instance[:-1]) != instance)  # rows of instances
-        steps = np.searchsorted(first, edges)
         # what an instance takes once its last member and its predecessor are there
         through = np.full(self._groups, np.iinfo(np.int64).min)
         self._steps = []
-        for (low, high), (here, until) in zip(pairwise(edges), pairwise(steps), strict=True):
-            which = instance[first[here:until]]
-            starts = first[here:until] - low
+        steps = np.unique(np.concatenate(([0], np.cumsum(np.bincount(level[order])))))
+        for here, until in pairwise(steps.tolist()):
+            which = order[here:until]
+            low, high = int(first[which[0]]), int(after[until - 1])
             groups = group[which]
             ready = np.maximum(last[which], through[groups])
             service = np.maximum(done[which] - ready, 0).astype(np.float64)
             through[groups] = np.maximum(done[which], ready)
-            self._steps.append((slice(int(low), int(high)), starts, groups, service))
+            self._steps.append((slice(low, high), first[which] - low, groups, service))
 
     def gain_ns(self, target: Target, numbers: Collection[int]) -> int:
         """What `target` at its role's median would save over iterations `numbers`."""
@@ -150,24 +136,22 @@ class Replay:
         The mean over ranks, ns; with nobody changed where `target` is None.
         """
         mapping = self._mapping(target)
-        work = _mapped(self._work, mapping)[self._order]
-        block_work = _mapped(self._block_work, mapping)
-        delay = np.zeros(len(block_work) + len(self._ranks))
+        every = self._work
+        work = _mapped(every.work, [every.places[calls] for calls in every.calls], mapping)
+        held = _mapped(every.held, every.stretches, mapping)
+        delay = np.zeros(len(held))
         through = np.full(self._groups, -np.inf)
         for rows, starts, groups, service in self._steps:
-            arrival = work[rows] + delay[self._delay_of_row[rows]]
+            arrival = work[rows] + delay[every.before[rows]]
             ready = np.maximum(np.maximum.reduceat(arrival, starts), through[groups])
             end = ready + service
             through[groups] = end
-            block = self._block_of_row[rows]
-            some = np.flatnonzero(block >= 0)
+            at = every.ends[rows]
+            some = np.flatnonzero(at >= 0)
             if len(some):
-                block = block[some]
-                at = self._delay_of_block[block]
+                at = at[some]
                 owner = np.searchsorted(starts, some, side="right") - 1
-                delay[at + 1] = delay[at] + np.maximum(
-                    end[owner] - block_work[block] - delay[at], 0.0
-                )
+                delay[at + 1] = delay[at] + np.maximum(end[owner] - held[at] - delay[at], 0.0)
         chosen = self._windows.filter(pl.col("iteration").is_in(list(numbers)))
         spans = (
             chosen.group_by("rank")
@@ -179,7 +163,7 @@ class Replay:
         for rank, *rest in spans.select(columns).iter_rows():
             index = int(np.searchsorted(self._ranks, rank))
             own = np.array(rest[:2], dtype=np.float64)
-            at = self._first[index] + np.array(rest[2:], dtype=np.int64)
+            at = every.stretches[index].start + np.array(rest[2:], dtype=np.int64)
             first, last = _moved(own, mapping[index]) + delay[at]
             total += last - first
         return total / max(spans.height, 1)
@@ -225,135 +209,24 @@ class Replay:
         return mapping
 
 
-class _Own(NamedTuple):
-    """The calls of one rank, as columns of `parts`."""
-
-    instance: Small
-    group: Small
-    arrived: Numbers
-    ended: Numbers
-    end_ns: Numbers
-
-    def in_order(self) -> _Own:
-        """By their ends, those that end together by their arrivals."""
-        order = np.argsort(self.ended)
-        ended = self.ended[order]
-        if (ended[1:] == ended[:-1]).any():
-            order = np.lexsort((self.arrived, self.ended))
-        return _Own(
-            self.instance[order],
-            self.group[order],
-            self.arrived[order],
-            self.ended[order],
-            self.end_ns[order],
-        )
-
-
-class _Freed(NamedTuple):
-    """What held a rank up, in time order, and the call that freed it: the last of that end."""
-
-    began: Numbers
-    stopped: Numbers
-    row: Numbers
-
-
-class _Laid(NamedTuple):
-    """A rank's calls and the stretches that held it up, in time order."""
-
-    block_work: Floats  # own work done before each stretch
-    work: Floats  # and before each call's arrival
-    before: Small  # stretches over by then
-    block: Small  # the stretch that a call's end ended; -1: none
-
-
-class _Calls:
-    """Of all calls the instance; of all instances the group, the last arrival, the first end."""
-
-    def __init__(self) -> None:
-        self._instance: list[Small] = []
-        self._group = self._last = self._done = np.zeros(0, dtype=np.int64)
-
-    def add(self, calls: _Own) -> None:
-        """Take in the calls of one more rank."""
-        more = int(calls.instance.max(initial=-1)) + 1 - len(self._last)
-        if more > 0:
-            more = max(more, len(self._last))  # seldom, for what is there is copied
-            limits = np.iinfo(np.int64)
-            self._group = np.pad(self._group, (0, more), constant_values=-1)
-            self._last = np.pad(self._last, (0, more), constant_values=limits.min)
-            self._done = np.pad(self._done, (0, more), constant_values=limits.max)
-        self._group[calls.instance] = calls.group
-        np.maximum.at(self._last, calls.instance, calls.arrived)
-        np.minimum.at(self._done, calls.instance, calls.ended)
-        self._instance.append(calls.instance)
-
-    def dense(self) -> tuple[Small, Numbers, Numbers, Numbers]:
-        """instance of each call; group, last and done of each instance; numbered from 0."""
-        there = self._group >= 0
-        number = (np.cumsum(there) - 1).astype(np.int32)
-        groups = np.unique(self._group[there], return_inverse=True)[1]
-        instance = number[_joined(self._instance)]
-        return instance, groups, self._last[there], self._done[there]
-
-
-def _freed(ends: Numbers, began: Numbers, stopped: Numbers, stops: Numbers) -> _Freed:
-    """Which stretches of exposed communication ended with a call.
+def _mapped(
+    work: Floats,
+    places: Sequence[Small | slice],
+    mapping: list[tuple[Floats, Floats] | None],
+) -> Floats:
+    """All work done by each moment, as it would be; it itself where nobody's changes.
 
     Args:
-        ends: of the rank's calls, on its own axis.
-        began: aligned starts of the stretches.
-        stopped: their aligned ends.
-        stops: their ends on its own axis.
+        work: as it was.
+        places: where each rank's stands in it.
+        mapping: how each rank's changes; None: not at all.
     """
-    order = np.argsort(ends, kind="stable")
-    at = np.searchsorted(ends[order], stops, side="right") - 1
-    found = at >= 0
-    found[found] = ends[order][at[found]] == stops[found]
-    freed = _Freed(began[found], stopped[found], order[at[found]])
-    by_start = np.argsort(freed.began, kind="stable")
-    return _Freed(*(each[by_start] for each in freed))
-
-
-def _seen(begin: Numbers, end: Numbers, freed: _Freed) -> pl.DataFrame:
-    """Of a rank's windows, the own work done by each border, and how many stretches are over."""
-    moments = {"begin": begin, "end": end}
-    return pl.DataFrame(
-        {
-            f"own_{name}": each - length_before(freed.began, freed.stopped, each)
-            for name, each in moments.items()
-        }
-        | {
-            f"over_{name}": np.searchsorted(freed.stopped, each, side="right")
-            for name, each in moments.items()
-        },
-        schema_overrides=dict.fromkeys(("over_begin", "over_end"), pl.Int64),
-    )
-
-
-def _lay(arrived: Numbers, freed: _Freed) -> _Laid:
-    """One rank's calls, by their end, and what held it up."""
-    low, high = freed.began, freed.stopped
-    block = np.full(len(arrived), -1, dtype=np.int32)
-    block[freed.row] = np.arange(len(low))
-    return _Laid(
-        block_work=(low - length_before(low, high, low)).astype(np.float64),
-        work=(arrived - length_before(low, high, arrived)).astype(np.float64),
-        before=np.searchsorted(high, arrived, side="right").astype(np.int32),
-        block=block,
-    )
-
-
-def _joined(parts: list[Small]) -> Small:
-    """The parts one after the other; the list is emptied, for there is no room for both."""
-    joined = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
-    parts.clear()
-    return joined
-
-
-def _mapped(work: list[Floats], mapping: list[tuple[Floats, Floats] | None]) -> Floats:
-    """The ranks' work done by each moment, as it would be, one after the other."""
-    parts = [_moved(mine, how) for mine, how in zip(work, mapping, strict=True)]
-    return np.concatenate(parts) if parts else np.zeros(0)
+    if any(how is not None for how in mapping):
+        work = work.copy()
+    for mine, how in zip(places, mapping, strict=True):
+        if how is not None:
+            work[mine] = _moved(work[mine], how)
+    return work
 
 
 def _moved(work: Floats, how: tuple[Floats, Floats] | None) -> Floats:
@@ -364,28 +237,23 @@ def _moved(work: Floats, how: tuple[Floats, Floats] | None) -> Floats:
     return work + np.interp(work, was, becomes - was)
 
 
-def _levels(instance: Small, lengths: list[int], count: int) -> Small:
-    """For each row a number that grows along each rank and is equal within an instance.
+def _levels(work: Work, count: int) -> Small:
+    """For each instance a number that grows along each rank.
 
     Args:
-        instance: of each row, rank by rank, in the order of its calls.
-        lengths: how many rows each rank has.
+        work: in the order of each rank's calls.
         count: how many instances there are.
     """
-    edges = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    stretches = [slice(int(low), int(high)) for low, high in pairwise(edges)]
-    level = np.concatenate(
-        [np.zeros(0, dtype=np.int32), *(np.arange(size, dtype=np.int32) for size in lengths)]
-    )
+    level = np.zeros(count, dtype=np.int32)
     for _ in range(MOST_PASSES):
-        highest = np.zeros(count, dtype=np.int32)
-        np.maximum.at(highest, instance, level)
         grew = False
-        for mine in stretches:
-            index = np.arange(mine.stop - mine.start, dtype=np.int32)
-            grown = np.maximum.accumulate(highest[instance[mine]] - index) + index
-            grew = grew or bool((grown != level[mine]).any())
-            level[mine] = grown
+        for calls in work.calls:
+            instance = work.instance[calls]
+            index = np.arange(len(instance), dtype=np.int32)
+            were = level[instance]
+            grown = np.maximum.accumulate(were - index) + index
+            grew = grew or bool((grown != were).any())
+            level[instance] = grown
         if not grew:
             break
     return level

@@ -1,0 +1,189 @@
+"""What each rank of a run did by itself, and what held it up: what a replay plays (method 9)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.intervals import length_before
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+Small = NDArray[np.int32]
+
+
+class Own(NamedTuple):
+    """The calls of one rank, aligned where nothing else is said."""
+
+    instance: Small
+    group: Small
+    arrived: Numbers
+    ended: Numbers
+    end_ns: Numbers  # on its own axis
+
+    def in_order(self) -> Own:
+        """By their ends, those that end together by their arrivals."""
+        order = np.argsort(self.ended)
+        ended = self.ended[order]
+        if (ended[1:] == ended[:-1]).any():
+            order = np.lexsort((self.arrived, self.ended))
+        return Own(
+            self.instance[order],
+            self.group[order],
+            self.arrived[order],
+            self.ended[order],
+            self.end_ns[order],
+        )
+
+
+class Freed(NamedTuple):
+    """What held a rank up, in time order, and the call that freed it: the last of that end."""
+
+    began: Numbers
+    stopped: Numbers
+    row: Numbers
+
+
+class Laid(NamedTuple):
+    """A rank's calls and the stretches that held it up, in time order."""
+
+    held: Floats  # own work done before each stretch
+    work: Floats  # and before each call's arrival
+    before: Small  # stretches over by then
+    ends: Small  # the stretch that a call's end ended; -1: none
+
+
+class Instances:
+    """Of all instances, by number, the group (-1: none), the last arrival and the first end."""
+
+    def __init__(self) -> None:
+        self.group = self.last = self.done = np.zeros(0, dtype=np.int64)
+
+    def add(self, calls: Own) -> None:
+        """Take in the calls of one more rank."""
+        more = int(calls.instance.max(initial=-1)) + 1 - len(self.last)
+        if more > 0:
+            more = max(more, len(self.last))  # seldom, for what is there is copied
+            limits = np.iinfo(np.int64)
+            self.group = np.pad(self.group, (0, more), constant_values=-1)
+            self.last = np.pad(self.last, (0, more), constant_values=limits.min)
+            self.done = np.pad(self.done, (0, more), constant_values=limits.max)
+        self.group[calls.instance] = calls.group
+        np.maximum.at(self.last, calls.instance, calls.arrived)
+        np.minimum.at(self.done, calls.instance, calls.ended)
+
+
+class Work:
+    """`Laid` of all ranks, one after the other; calls later in the order of the replay.
+
+    A rank's stretches are counted on from those of the ranks before, with one more place after
+    them: the delay before a stretch stands in its place, and that after it in the next one.
+
+    Args:
+        size: how many calls there will be.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.calls: list[slice] = []
+        self.stretches: list[slice] = []
+        self.work = np.empty(size)
+        self.before, self.ends = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
+        self.instance = np.empty(size, dtype=np.int32)
+        self.places = np.empty(0, dtype=np.int32)  # of each rank's calls, once put together
+        self.held = np.empty(0)  # own work done before each stretch, then too
+        self._held: list[Floats] = []
+
+    def add(self, instance: Small, laid: Laid) -> None:
+        """Take in the work of one more rank."""
+        calls = _after(self.calls, len(instance))
+        stretches = _after(self.stretches, len(laid.held) + 1)
+        self.calls.append(calls)
+        self.stretches.append(stretches)
+        self.instance[calls] = instance
+        self.work[calls] = laid.work
+        first = np.int32(stretches.start)
+        self.before[calls] = laid.before + first
+        self.ends[calls] = np.where(laid.ends < 0, np.int32(-1), laid.ends + first)
+        self._held.append(np.append(laid.held, 0.0))
+
+    def put_together(self, first: Numbers) -> None:
+        """Calls of an instance next to each other, by rank.
+
+        Args:
+            first: where those of each instance begin.
+        """
+        free = first.astype(np.int32)
+        self.places = self.instance  # there is no room for both
+        for calls in self.calls:
+            instance = self.instance[calls]
+            place = free[instance]
+            free[instance] += 1
+            self.places[calls] = place
+        self.work = _put(self.work, self.places)
+        self.before = _put(self.before, self.places)
+        self.ends = _put(self.ends, self.places)
+        self.held = np.concatenate([self.held, *self._held])
+        self._held.clear()
+
+
+def _after(slices: list[slice], length: int) -> slice:
+    """The next one of that length."""
+    start = slices[-1].stop if slices else 0
+    return slice(start, start + length)
+
+
+def _put(values: NDArray[Any], places: Small) -> NDArray[Any]:
+    """Each value in its place."""
+    there = np.empty_like(values)
+    there[places] = values
+    return there
+
+
+def held_up(ends: Numbers, began: Numbers, stopped: Numbers, stops: Numbers) -> Freed:
+    """Which stretches of exposed communication ended with a call.
+
+    Args:
+        ends: of the rank's calls, on its own axis.
+        began: aligned starts of the stretches.
+        stopped: their aligned ends.
+        stops: their ends on its own axis.
+    """
+    order = np.argsort(ends, kind="stable")
+    at = np.searchsorted(ends[order], stops, side="right") - 1
+    found = at >= 0
+    found[found] = ends[order][at[found]] == stops[found]
+    freed = Freed(began[found], stopped[found], order[at[found]])
+    by_start = np.argsort(freed.began, kind="stable")
+    return Freed(*(each[by_start] for each in freed))
+
+
+def at_borders(begin: Numbers, end: Numbers, freed: Freed) -> pl.DataFrame:
+    """Of a rank's windows, the own work done by each border, and how many stretches are over."""
+    moments = {"begin": begin, "end": end}
+    return pl.DataFrame(
+        {
+            f"own_{name}": each - length_before(freed.began, freed.stopped, each)
+            for name, each in moments.items()
+        }
+        | {
+            f"over_{name}": np.searchsorted(freed.stopped, each, side="right")
+            for name, each in moments.items()
+        },
+        schema_overrides=dict.fromkeys(("over_begin", "over_end"), pl.Int64),
+    )
+
+
+def laid(arrived: Numbers, freed: Freed) -> Laid:
+    """One rank's calls, by their end, and what held it up."""
+    low, high = freed.began, freed.stopped
+    ends = np.full(len(arrived), -1, dtype=np.int32)
+    ends[freed.row] = np.arange(len(low))
+    return Laid(
+        held=(low - length_before(low, high, low)).astype(np.float64),
+        work=(arrived - length_before(low, high, arrived)).astype(np.float64),
+        before=np.searchsorted(high, arrived, side="right").astype(np.int32),
+        ends=ends,
+    )
