@@ -113,14 +113,16 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
     )
     values = np.full(shape, np.nan)
     values[at] = known["excess_ns"].to_numpy()
-    flagged = np.zeros(shape, dtype=np.bool_)
-    flagged[at] = known["flagged"].to_numpy()
     per_row, per_column = (
         -(-count // most) for count, most in zip(shape, (MOST_ROWS, MOST_COLUMNS), strict=True)
     )
+    values = _blocks(values, per_row, per_column)
+    flagged = np.zeros(values.shape, dtype=np.bool_)
+    row, column = (each[known["flagged"].to_numpy()] for each in at)
+    flagged[row // per_row, column // per_column] = True
     return Grid(
-        values=_blocks(values, per_row, per_column),
-        flagged=_blocks(flagged.astype(float), per_row, per_column) > 0,
+        values=values,
+        flagged=flagged,
         ranks=tuple(ranks["rank"]),
         roles=tuple(ranks["role"]),
         hosts=tuple(ranks["host"]),
@@ -187,12 +189,9 @@ def _limit(known: pl.DataFrame) -> float:
 
 def _blocks(values: Values, per_row: int, per_column: int) -> Values:
     """`values` with blocks of cells replaced by the one furthest from 0 in each."""
-    rows, columns = (
-        -(-size // per) for size, per in zip(values.shape, (per_row, per_column), strict=True)
-    )
-    padded = np.full((rows * per_row, columns * per_column), np.nan)
-    padded[: values.shape[0], : values.shape[1]] = values
-    blocks = padded.reshape(rows, per_row, columns, per_column).swapaxes(1, 2)
-    flat = blocks.reshape(rows, columns, per_row * per_column)
-    furthest = np.argmax(np.nan_to_num(np.abs(flat), nan=-1.0), axis=2)
-    return np.take_along_axis(flat, furthest[:, :, None], axis=2)[:, :, 0]
+    most, least = values, values
+    for axis, per in enumerate((per_row, per_column)):
+        starts = np.arange(0, values.shape[axis], per)
+        most = np.fmax.reduceat(most, starts, axis=axis)
+        least = np.fmin.reduceat(least, starts, axis=axis)
+    return np.where(most >= -least, most, least)
