@@ -12,6 +12,7 @@ from typing import Self
 import polars as pl
 
 from rankscope.analysis import Analysis
+from rankscope.errors import RankscopeError
 from rankscope.frames import RunFrames
 from rankscope.identify import check_distinct
 from rankscope.recall import compared
@@ -23,7 +24,8 @@ class Filling:
     """A database while reports come in; use as a context manager, which compares them at its end.
 
     It is made with the first report; then what is derived speaks of the reports as they are, after
-    a failure as well.
+    an error that the user can mend as well. Whoever interrupts need not wait for that: the next
+    ingest, which goes on with the reports, compares them.
     """
 
     def __init__(self, path: Path, shaping: str) -> None:
@@ -49,7 +51,8 @@ class Filling:
             with self._database as database:
                 if self._incoming is not None:
                     self._incoming.flush()
-                compare(database)
+                if kind is None or issubclass(kind, RankscopeError):
+                    compare(database)
 
     def add(self, rows: ReportRows) -> None:
         """Put a report in, in place of what its path had.

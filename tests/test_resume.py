@@ -16,6 +16,7 @@ import pytest
 
 import rankscope
 from rankscope.errors import DatabaseError
+from rankscope.records import ReportFile
 from rankscope.store import Database
 from tests.forge import forge, scene
 
@@ -102,6 +103,29 @@ def test_interrupt_leaves_with_130(profiles: Path, tmp_path: Path) -> None:
     time.sleep(0.8)
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=30) in (0, 130)
+
+
+def test_an_interrupt_keeps_what_was_read_and_compares_nothing(
+    profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    db = tmp_path / "run.duckdb"
+    seen: list[int] = []
+
+    def progress(_: ReportFile, events: int) -> None:
+        seen.append(events)
+        if len(seen) == REPORTS // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rankscope.ingest([profiles], db, jobs=1, progress=progress)
+    assert _whole_reports(db, undisturbed) == REPORTS // 2
+    with Database.open(db) as database:
+        assert not database.is_finished
+    assert len(rankscope.open_run(db).imbalance().ranks) == REPORTS // 2
+    rankscope.ingest([profiles], db, jobs=1)
+    assert all(frame.equals(undisturbed[name]) for name, frame in _content(db).items())
+    with Database.open(db) as database:
+        assert database.is_finished
 
 
 def _start(profiles: Path, db: Path, jobs: int) -> subprocess.Popen[bytes]:

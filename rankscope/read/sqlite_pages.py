@@ -22,7 +22,7 @@ from rankscope.read.compiled import compiled
 from rankscope.read.sqlite_frames import Decoder, Layout, Plan, Unusual
 from rankscope.read.wanted import Wanted
 
-PIECE_BYTES = 2**23
+PIECE_BYTES = 2**24
 """How much is read and decoded at once."""
 
 DEEPEST = 20
