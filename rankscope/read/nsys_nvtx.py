@@ -51,11 +51,18 @@ NAMES = pl.Schema(
 )
 """SIGNATURES before domains have names."""
 
+OF_DOMAIN = {"NCCL": "^nccl[A-Z]", "MPI": "^MPI_[A-Z]"}
+"""How all names of some domains begin."""
+
 THREADS = pl.Schema({"globalTid": pl.Int64, "text": pl.String})
 """Names of threads."""
 
 CREATED = pl.Schema({"process": pl.Int64, "domainId": pl.Int64, "domain": pl.String})
 """Domains created in the capture."""
+
+MOST_SIGNATURES = 100_000
+"""From so many on, names that mean nothing and differ in numbers only are one; after as many more,
+all that mean nothing are. Of them the leading ones only are ever told."""
 
 IS_RANGE = (
     pl.col("eventType").is_in(RANGE_TYPES)
@@ -88,15 +95,15 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
         nowhere = pl.Series(dtype=pl.Int64)
         return Nvtx(Ranges.of(empty(RANGES)), THREADS.to_frame(), empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
-    look = _Look(pool)
-    few = Few() if words is None else Few(lambda ranges: look.of_note(ranges, words))
-    for piece, broken in _pieces(file, described=True):
-        few.add(look.at(piece, broken))
+    look = _Look(pool, words)
+    few = Few() if words is None else Few(look.of_note)
+    for nth, (piece, broken) in enumerate(_pieces(file, described=True)):
+        few.add(look.at(nth, piece, broken))
     created = pl.concat(look.domains)
 
     def read() -> Iterator[pl.DataFrame]:
-        for piece, _ in _pieces(file):
-            ranges = look.ranges(piece)
+        for nth, (piece, _) in enumerate(_pieces(file)):
+            ranges = look.ranges(nth, piece)
             if look.has_unnamed:
                 raise UnreadableReport(
                     f"{file.path}: was changed while it was read",
@@ -124,7 +131,7 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
 class _Look:
     """What must be known of all events before any is a range: taken in piece by piece."""
 
-    def __init__(self, pool: Strings) -> None:
+    def __init__(self, pool: Strings, words: Vocabulary | None) -> None:
         self.events = self.broken = 0
         self.payloads: list[str] = []
         self.domains = [CREATED.to_frame()]
@@ -133,31 +140,43 @@ class _Look:
         self._signatures = Signatures()
         self._operators = pl.Series(dtype=pl.Boolean)  # whether the first signatures are
         self._pool = pool
+        self._words = words
+        self._room = MOST_SIGNATURES
+        self._full: list[int] = []  # pieces before which there was no more room
         self._calls: list[pl.DataFrame] = []
 
-    def at(self, piece: pl.DataFrame, broken: int) -> pl.DataFrame:
-        """Take in a piece of `_pieces`: its ranges, as `_moments` wants them."""
+    def at(self, nth: int, piece: pl.DataFrame, broken: int) -> pl.DataFrame:
+        """Take in the n-th piece of `_pieces`: its ranges, as `_moments` wants them."""
         self.events += piece.height
         self.broken += broken
         self.payloads = [name for name in PAYLOADS if name in self.payloads or _tells(piece, name)]
         names = piece.filter(pl.col("eventType").is_in([THREAD_NAME, DOMAIN]))
         if not names.is_empty():
             self._take_names(names)
-        ranges = self.ranges(piece)
+        if self.names.height >= self._room:
+            self._full.append(nth)
+            self._room = self.names.height + MOST_SIGNATURES
+        ranges = self.ranges(nth, piece)
         self._take_signatures()
         self._take_calls(ranges)
         return ranges.select("start", "end", "signature", *_present(ranges))
 
-    def ranges(self, piece: pl.DataFrame) -> pl.DataFrame:
-        """The push/pop and start/end ranges of a piece with the numbers of their signatures."""
+    def ranges(self, nth: int, piece: pl.DataFrame) -> pl.DataFrame:
+        """The push/pop and start/end ranges of the n-th piece, with their signatures' numbers."""
         ranges = piece.filter(IS_RANGE)
+        full = sum(border <= nth for border in self._full)
+        if full and self._words is not None:
+            text = ranges.select(plain(pl.col("text"))).to_series()
+            tells = self._words.tell(text) | text.str.contains("|".join(OF_DOMAIN.values()))
+            rough = text.str.replace_all(r"\d+", "#") if full == 1 else pl.lit("")
+            ranges = ranges.with_columns(text=pl.when(tells).then(text).otherwise(rough))
         return ranges.with_columns(self._signatures.of(ranges))
 
-    def of_note(self, ranges: pl.DataFrame, words: Vocabulary) -> pl.DataFrame:
+    def of_note(self, ranges: pl.DataFrame) -> pl.DataFrame:
         """Ranges but those known as operators; names are looked up when twice as many are."""
         seen = len(self._operators)
-        if self.names.height > 2 * seen:
-            fresh = words.operators(self.names["name"].slice(seen))
+        if self._words is not None and self.names.height > 2 * seen:
+            fresh = self._words.operators(self.names["name"].slice(seen))
             self._operators = self._operators.append(fresh)
         known = self._operators.gather(ranges["signature"], null_on_oob=True)
         return ranges.filter(~known.fill_null(False))
@@ -233,7 +252,7 @@ def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
                 pl.when(own & name.str.contains(pattern).all().over(SAME_DOMAIN)).then(
                     pl.lit(domain)
                 )
-                for domain, pattern in (("NCCL", "^nccl[A-Z]"), ("MPI", "^MPI_[A-Z]"))
+                for domain, pattern in OF_DOMAIN.items()
             ),
             pl.lit(""),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
@@ -14,7 +14,7 @@ import polars as pl
 
 from rankscope.errors import UsageError
 from rankscope.records import ShapingOptions
-from rankscope.schema import PHASES
+from rankscope.schema import PHASES, conform
 from rankscope.vocabulary.memory import Memory
 
 OPERATORS = ("operator", "backward operator")
@@ -36,6 +36,11 @@ MEANINGS = pl.Schema(
 SEPARATORS = r"[\s_\-:]+"
 NUMBER = r"\{?(\d+)\}?"
 
+ANY = "^"
+"""The pattern of conventions that hold for all names of a domain."""
+
+SQUASHED = pl.col("name").str.to_lowercase().str.replace_all(SEPARATORS, "").alias("squashed")
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -53,9 +58,8 @@ class Row:
     def number(self) -> pl.Expr:
         """The iteration number in the first pattern that has one; null without."""
         groups = [
-            column.str.extract(pattern, 1)
-            for column, patterns in self._columns()
-            for pattern in patterns
+            pl.col(column).str.extract(pattern, 1)
+            for column, pattern in self.tests()
             if re.search(r"(?<!\\)\((?!\?)", pattern)
         ]
         text = pl.coalesce(groups) if groups else pl.lit(None, pl.String)
@@ -63,16 +67,22 @@ class Row:
 
     def fits(self) -> pl.Expr:
         """Whether a name fits."""
-        tests = [
-            column.str.contains(pattern)
-            for column, patterns in self._columns()
-            for pattern in patterns
-        ]
-        fit = pl.any_horizontal(tests)
+        fit = pl.any_horizontal(
+            pl.col(column).str.contains(pattern) for column, pattern in self.tests()
+        )
         return fit if self.domain is None else fit & (pl.col("domain") == self.domain)
 
-    def _columns(self) -> Iterable[tuple[pl.Expr, tuple[str, ...]]]:
-        return ((pl.col("name"), self.patterns), (pl.col("squashed"), self.squashed))
+    def tests(self) -> list[tuple[str, str]]:
+        """Columns, and patterns of which one must fit."""
+        return [
+            *(("name", pattern) for pattern in self.patterns),
+            *(("squashed", pattern) for pattern in self.squashed),
+        ]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a user gave it."""
+        return self.framework.startswith("--")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +104,17 @@ class Vocabulary:
         asked = names.alias("name").to_frame()
         return asked.join(told, on="name", how="left", maintain_order="left")["means"]
 
+    def tell(self, names: pl.Series) -> pl.Series:
+        """Boolean: whether these names mean something by themselves, in whatever domain."""
+        by_name = [replace(row, domain=None) for row in self.rows if ANY not in row.patterns]
+        frame = names.alias("name").to_frame().with_columns(SQUASHED)
+        return frame.select(_fits_some(by_name)).to_series()
+
     def look_up(self, names: pl.DataFrame) -> pl.DataFrame:
-        """MEANINGS of distinct names, by trying every pattern."""
-        names = names.with_columns(
-            squashed=pl.col("name").str.to_lowercase().str.replace_all(SEPARATORS, "")
-        )
+        """MEANINGS of distinct names, by trying every pattern on those that any may fit."""
+        names = names.with_columns(SQUASHED).with_columns(tells=_fits_some(self.rows))
+        strangers = names.filter(~pl.col("tells"))
+        names = names.filter("tells")
         fits = [row.fits() for row in self.rows]
         names = names.with_columns(
             row=pl.coalesce([pl.when(fit).then(pl.lit(i, pl.Int64)) for i, fit in enumerate(fits)])
@@ -118,15 +134,26 @@ class Vocabulary:
             for i, row in enumerate(self.rows)
             if row.means == "iteration"
         ]
-        return (
-            names.with_columns(number=pl.coalesce(numbers))
-            .join(table, on="row", how="left")
-            .select(list(MEANINGS))
-        )
+        known = names.with_columns(number=pl.coalesce(numbers)).join(table, on="row", how="left")
+        return pl.concat([conform(known, MEANINGS), conform(strangers, MEANINGS)])
 
     def framework(self, row: int) -> str:
         """Where a convention comes from."""
         return self.rows[row].framework
+
+
+def _fits_some(rows: Iterable[Row]) -> pl.Expr:
+    """Whether a name fits one of the rows; most are tried at once."""
+    tests: list[pl.Expr] = []
+    at_once: dict[str, list[str]] = {}
+    for row in rows:
+        if row.is_own or row.domain is not None:
+            tests.append(row.fits())
+        else:
+            for column, pattern in row.tests():
+                at_once.setdefault(column, []).append(f"(?:{pattern})")
+    tests += (pl.col(column).str.contains("|".join(each)) for column, each in at_once.items())
+    return pl.any_horizontal(tests).fill_null(False)
 
 
 @lru_cache(8)

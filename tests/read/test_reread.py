@@ -13,7 +13,7 @@ from rankscope import events, read
 from rankscope.discover import describe
 from rankscope.errors import UnreadableReport
 from rankscope.extract import details, extract
-from rankscope.read import columns_folder, columns_sqlite, nsys_launches, sqlite_pages
+from rankscope.read import columns_folder, columns_sqlite, nsys_launches, nsys_nvtx, sqlite_pages
 from rankscope.records import ReportRows, ShapingOptions
 from rankscope.vocabulary import vocabulary
 from tests.read.exports import as_folder
@@ -99,6 +99,48 @@ def test_with_operators_left_out_the_same(
     again = extract(file, options)
     for name, frame in tables(held).items():
         assert tables(again)[name].equals(frame), name
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("name", ["sample {} of shard 7", "blob {:x}"])
+def test_so_many_names_that_they_are_lumped(
+    forged: Callable[..., Forged],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    held: bool,
+    name: str,
+) -> None:
+    """What they add up to stays; so do the names that mean something, iterations above all."""
+    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+    for nth in range(300):
+        edit(
+            report,
+            "insert into NVTX_EVENTS (start, end, eventType, text, globalTid, domainId) select "
+            "start + ?1, start + ?1 + 1000, eventType, ?2, globalTid, domainId from NVTX_EVENTS "
+            "where text = 'forward' limit 1 offset ?3",
+            *(nth % 100, name.format(2**40 + 7919 * nth), nth % 5),
+        )
+    file, options = describe(report, "nsys-sqlite"), ShapingOptions()
+    whole = extract(file, options)
+    in_pieces(monkeypatch)
+    monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 2**12)
+    if held:
+        monkeypatch.setattr(events, "MOST_HELD", 10**9)
+    monkeypatch.setattr(nsys_nvtx, "MOST_SIGNATURES", 20)
+    lumped = extract(file, options)
+    for frame in FRAMES[:-1]:
+        assert tables(lumped)[frame].equals(tables(whole)[frame]), frame
+    where = ["iteration", "phase", "kind"]
+    sums = [
+        each.ranks[0].activities.group_by(where).agg(pl.col("count", "total_ns").sum()).sort(where)
+        for each in (whole, lumped)
+    ]
+    assert sums[0].equals(sums[1])
+    signatures = read.read(file, vocabulary(options)).ranges.signatures
+    assert signatures.height < 200
+    names = signatures["name"].to_list()
+    assert "" in names if "blob" in name else "sample # of shard #" in names
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,11 @@ from rankscope.errors import UsageError
 from rankscope.records import ShapingOptions
 from rankscope.schema import PHASES
 from rankscope.vocabulary import vocabulary, with_operation
-from rankscope.vocabulary.conventions import MEANINGS, conventions
+from rankscope.vocabulary.conventions import ANY, MEANINGS, SQUASHED, conventions
 from tests.frames import ranges
+
+STRANGE = ("", "request 17 of user 9", "my logging", "validation", "sample #", "ünïcode")
+"""Names that mean nothing."""
 
 
 def meaning(name: str, domain: str = "", **options: object) -> dict[str, object]:
@@ -135,3 +138,27 @@ def test_every_row_of_the_data_is_whole() -> None:
 def test_kernels(name: str, operation: str | None) -> None:
     frame = with_operation(pl.DataFrame({"name": [name]}))
     assert frame["operation"].to_list() == [operation]
+
+
+def test_patterns_tried_at_once_tell_what_each_tells() -> None:
+    own = ShapingOptions(iteration="(?x) ^lap .* # a comment", phases=(("load", "read"),))
+    words, rows = vocabulary(own), conventions()["row"]
+    spelled = (name.replace("N", "7") for row in rows for name in row.get("words", ()))
+    names = {*spelled, *STRANGE, "lap 3", "I read", "aten::mm", "ncclAllReduce", "MPI_Wait", "Step"}
+    domains = {"", "my own", *(row["domain"] for row in rows if "domain" in row)}
+    asked = pl.DataFrame({"name": sorted(names)}).join(
+        pl.DataFrame({"domain": sorted(domains)}), how="cross"
+    )
+    squashed = asked.with_columns(SQUASHED)
+    fits = [squashed.select(row.fits()).to_series() for row in words.rows]
+    first = [next((i for i, fit in enumerate(fits) if fit[at]), None) for at in range(asked.height)]
+    told = words.look_up(asked)
+    row = asked.join(told, on=["name", "domain"], how="left", maintain_order="left")["row"]
+    assert row.to_list() == first
+    by_name = {
+        name for name, fitting in zip(asked["name"], first, strict=True)
+        if fitting is not None and ANY not in words.rows[fitting].patterns
+    }  # fmt: skip
+    strange = asked["name"].filter(~words.tell(asked["name"]))
+    assert by_name.isdisjoint(strange)
+    assert {*STRANGE} <= {*strange}
