@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -143,10 +143,9 @@ class Analysis:
         """The matched collectives with their waits."""
         return self._communication.timed
 
-    @property
-    def chosen_timed(self) -> Timed:
-        """`timed` of the chosen iterations, or of more."""
-        return self._chosen_communication.timed
+    def timed_in(self, numbers: Collection[int]) -> Timed:
+        """`timed` of iterations `numbers`, or of more."""
+        return self.timed
 
     @cached_property
     def met(self) -> Met:

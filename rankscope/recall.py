@@ -9,7 +9,7 @@ of iterations from their rows alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,8 @@ from rankscope.analysis import Analysis
 from rankscope.communication import Communication
 from rankscope.compare.metrics import METRICS
 from rankscope.compare.roles import Roles
-from rankscope.compare.selection import Selection, within
+from rankscope.compare.selection import Selection, common_iterations, within
+from rankscope.compare.waits import Timed
 from rankscope.errors import ReportError, UsageError
 from rankscope.frames import RunFrames
 from rankscope.records import (
@@ -274,11 +275,22 @@ class Recalled(Analysis):
     @cached_property
     def _chosen_communication(self) -> Communication:
         """That of the iterations in a range alone, where the rest is kept."""
+        return self._communication if self._ranged is None else self._part_of(self._ranged)
+
+    def _part_of(self, numbers: tuple[int, ...]) -> Communication:
+        """That of some iterations alone, if all that depends on others is kept."""
         streams = self._known.streams
-        if self._ranged is None or self._linked or streams is None:
-            return super()._chosen_communication
+        if not numbers or self._linked or streams is None:
+            return self._communication
         known = Known(streams, self.groups, self.met.solved)
-        return Communication(self.frames, self.utc_starts, [], known, self._ranged)
+        return Communication(self.frames, self.utc_starts, [], known, numbers)
+
+    def timed_in(self, numbers: Collection[int]) -> Timed:
+        """Of these alone, where the rest is kept."""
+        if self._ranged is not None and {*numbers} <= {*self._ranged}:
+            return self._chosen_communication.timed
+        common = common_iterations(self.frames.iterations)
+        return self._part_of(tuple(number for number in numbers if number in common)).timed
 
     @cached_property
     def _is_wide_kept(self) -> bool:

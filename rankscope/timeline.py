@@ -50,14 +50,14 @@ def timeline(analysis: Analysis, ranks: Sequence[int], iterations: Sequence[int]
     detail = _details(analysis, ranks)
     shifted = {rank: analysis.shifts.get(rank, 0) for rank in ranks}
     frames = {
-        "windows": _windows(analysis),
+        "windows": _windows(analysis, ranks, numbers),
         "phases": pl.concat(_phases(each, rank, shifted[rank]) for rank, each in detail.items()),
         "operations": pl.concat(
             _operations(each, rank, shifted[rank]) for rank, each in detail.items()
         ),
-        "collectives": _collectives(analysis),
+        "collectives": _collectives(analysis, ranks, numbers),
     }
-    here = pl.col("rank").is_in(ranks) & pl.col("iteration").is_in(numbers)
+    here = pl.col("iteration").is_in(numbers)
     shared = {name: _aligned(analysis, frame.filter(here)) for name, frame in frames.items()}
     origins = _origins(axes, shared["windows"])
     together = [origin for rank, origin in origins.items() if axes[rank] != "own"]
@@ -128,9 +128,10 @@ def _unchanged(row: dict[str, object]) -> ReportFile:
     return file
 
 
-def _windows(analysis: Analysis) -> pl.DataFrame:
-    """TIMELINE_WINDOWS of the whole run, on the reports' axes."""
-    known = analysis.frames.measures.drop_nulls(["window_start_ns", "iteration_ns"])
+def _windows(analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...]) -> pl.DataFrame:
+    """TIMELINE_WINDOWS of ranks and iterations, on the reports' axes."""
+    every = analysis.frames.some("measures", None, ranks, numbers)
+    known = every.drop_nulls(["window_start_ns", "iteration_ns"])
     start = pl.col("window_start_ns")
     spans = known.with_columns(start_ns=start, end_ns=start + pl.col("iteration_ns"))
     return conform(spans, TIMELINE_WINDOWS)
@@ -172,16 +173,21 @@ def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
     return conform(named, TIMELINE_OPERATIONS)
 
 
-def _collectives(analysis: Analysis) -> pl.DataFrame:
-    """TIMELINE_COLLECTIVES of the whole run, on the reports' axes."""
+def _collectives(
+    analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...]
+) -> pl.DataFrame:
+    """TIMELINE_COLLECTIVES of ranks and iterations, on the reports' axes."""
     key = {name: TIMELINE_COLLECTIVES[name] for name in COLLECTIVE_KEY}
     labels = analysis.groups.select(pl.col("group").cast(pl.Int32), "label")
     known = (
-        analysis.timed.instances.join(labels, on="group")
+        analysis.timed_in(numbers)
+        .part(numbers)
+        .join(labels, on="group")
         .select(*COLLECTIVE_KEY, "instance", "label", wait_ns="wait", last_rank="last")
         .cast(key)  # type: ignore[arg-type]
     )
-    every = analysis.frames.collectives.join(known, on=COLLECTIVE_KEY, how="left")
+    own = analysis.frames.some("collectives", None, ranks, numbers)
+    every = own.join(known, on=COLLECTIVE_KEY, how="left")
     return conform(
         every.with_columns(communicator=pl.coalesce("label", "communicator")), TIMELINE_COLLECTIVES
     )

@@ -50,9 +50,13 @@ def lateness(analysis: Analysis) -> pl.DataFrame:
         UsageError: no collective has counterparts on other ranks.
     """
     numbers = analysis.selection.numbers
-    frame = analysis.chosen_timed.part(numbers).select(
-        pl.col("rank", "iteration", "instance").cast(pl.Int64),
-        late_ns=pl.col("wait").max().over("instance") - pl.col("wait"),
+    frame = (
+        analysis.timed_in(numbers)
+        .part(numbers)
+        .select(
+            pl.col("rank", "iteration", "instance").cast(pl.Int64),
+            late_ns=pl.col("wait").max().over("instance") - pl.col("wait"),
+        )
     )
     if frame.is_empty():
         raise UsageError(

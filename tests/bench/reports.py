@@ -84,13 +84,12 @@ def _fill(connection: sqlite3.Connection, operator: dict[str, str]) -> None:
     for table, sql in tables:
         connection.execute(sql)
         columns = [row[1] for row in connection.execute(f"PRAGMA small.table_info({table})")]
-        wanted = ", ".join(f'"{column}"' for column in columns)
+        changed = CHANGED.get(table, WHOLE)
+        wanted = ", ".join(changed.get(name, f'"{name}"') for name in columns)
         source = f"small.{table}"
         if table == KERNELS:
-            wanted = ", ".join({**PARTED, "end": ENDED}.get(name, f'"{name}"') for name in columns)
             source += f", part WHERE i = 0 OR NOT {OF_NCCL} ORDER BY 1"
         elif table == CALLS:
-            wanted = ", ".join(CALLED.get(name, f'"{name}"') for name in columns)
             source += ", part ORDER BY 1"
         elif table == "NVTX_EVENTS":
             for values, rows in (
@@ -126,7 +125,12 @@ CALLED = PARTED | {
 }
 """Columns of a part of a call, inside the range of its operator."""
 
+WHOLE = {"correlationId": f'"correlationId" * {TIMES}'}
+"""Columns of what stays whole: the first part of its call launched it."""
+
 ENDED = f'CASE WHEN {OF_NCCL} THEN "end" ELSE {PARTED["end"]} END'
+
+CHANGED = {KERNELS: {**PARTED, "end": ENDED}, CALLS: CALLED}
 
 NAMES = " ".join(f"WHEN {i} THEN '{name}'" for i, name in enumerate(OPERATORS))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,18 @@ def test_large_reports_are_those_of_one_job(reports: list[Path], tmp_path: Path)
     read = sum(plain.read(str(report)) for report in reports)
     assert read == sum(plain.frames(str(report)) for report in reports)
     assert 0.99 < run.ingested.events / read <= 1, "both read the same, but for names"
+
+
+@pytest.mark.parametrize("table", ["KERNEL", "MEMCPY"])
+def test_device_work_has_the_call_that_launched_it(reports: list[Path], table: str) -> None:
+    """Else a copy is taken for one of an iteration long before, whose window then hides others."""
+    with closing(sqlite3.connect(reports[0])) as connection:
+        rows = connection.execute(
+            f"select w.start > c.start from CUPTI_ACTIVITY_KIND_{table} w "
+            "left join CUPTI_ACTIVITY_KIND_RUNTIME c using (correlationId)"
+        ).fetchall()
+    assert rows
+    assert all(launched_before for (launched_before,) in rows)
 
 
 def test_ways_are_run_side_by_side(reports: list[Path], tmp_path: Path) -> None:

@@ -204,7 +204,8 @@ def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
     assert late["late_ns"].min() == 0
     instance = late.filter(iteration=7)["instance"][0]
     told = dict(late.filter(instance=instance).select("rank", "late_ns").iter_rows())
-    waits = analysis.timed.instances.filter(instance=instance)
+    every = analysis.timed_in(analysis.selection.numbers).instances
+    waits = every.filter(instance=instance)
     longest = waits["wait"].max()
     assert told == {rank: longest - own for rank, own in waits.select("rank", "wait").rows()}
     assert max(told, key=lambda rank: told[rank]) == waits["last"][0]
@@ -217,10 +218,13 @@ def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
     assert len(points.get_offsets()) == late.height
 
 
-def test_ranks_that_share_no_collective_are_named(job: Stored) -> None:
+def test_ranks_that_share_no_collective_are_named(
+    job: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
     analysis = job.analysis()
     rest = analysis.timed.rows.filter(pl.col("rank") != 3)
-    analysis._communication.__dict__["timed"] = replace(analysis.timed, rows=rest)
+    rested = replace(analysis.timed, rows=rest)
+    monkeypatch.setattr(analysis, "timed_in", lambda _: rested)
     assert "unknown for rank 3" in words(draw("arrivals", analysis))
 
 

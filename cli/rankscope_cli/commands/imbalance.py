@@ -133,7 +133,7 @@ def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
             roles = analysis.roles.of
             return groups.by_kernel(analysis.frames.activities, roles, numbers)
         case By.COLLECTIVE:
-            return groups.by_collective(analysis.chosen_timed, numbers)
+            return groups.by_collective(analysis.timed_in(numbers), numbers)
 
 
 def _write_json(db: Path, analysis: Analysis, result: Imbalance, frame: pl.DataFrame) -> None:

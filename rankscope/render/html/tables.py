@@ -90,7 +90,8 @@ def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
     ranks = result.ranks.select(
         pl.exclude("^.*_z$", "report"), *(["work_z"] if "work_z" in result.ranks.columns else [])
     )
-    collectives = groups.by_collective(analysis.chosen_timed, analysis.selection.numbers)
+    chosen = analysis.selection.numbers
+    collectives = groups.by_collective(analysis.timed_in(chosen), chosen)
     several = analysis.frames.ranks["host"].n_unique() > 1
     return [
         table(
