@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 import rankscope
+from rankscope.analysis import Analysis
 from rankscope.errors import ReportError, UsageError
-from rankscope.records import Timeline
+from rankscope.records import Options, Timeline
 from rankscope.schema import (
     PARTS,
     TIMELINE_COLLECTIVES,
@@ -21,6 +22,7 @@ from rankscope.schema import (
     TIMELINE_RANKS,
     TIMELINE_WINDOWS,
 )
+from rankscope.timeline import timeline
 from tests.forge import Clock, forge, scene
 from tests.support import SAMPLE, Stored, copied, edit
 
@@ -51,6 +53,21 @@ def sums(timeline: Timeline) -> pl.DataFrame:
     return timeline.phases.group_by(WINDOW).agg(
         length.filter(pl.col("phase") == part).sum().alias(f"{part}_ns") for part in PARTS
     )
+
+
+def test_of_its_iterations_alone_as_of_all(stored: Callable[..., Stored]) -> None:
+    """What the database keeps spares matching all collectives, and changes nothing."""
+    analysis = stored("buckets").analysis()
+    numbers = analysis.selection.numbers[3:5]
+    kept = timeline(analysis, (0, 2), numbers)
+    assert "timed" not in analysis._communication.__dict__
+    computed = timeline(Analysis(analysis.frames, Options()), (0, 2), numbers)
+    for name in ("ranks", "windows", "phases", "operations"):
+        assert getattr(kept, name).equals(getattr(computed, name)), name
+    one, other = kept.collectives, computed.collectives
+    assert one.drop("instance").equals(other.drop("instance"))
+    assert one["wait_ns"].null_count() < one.height
+    assert one["instance"].rank("dense").equals(other["instance"].rank("dense"))
 
 
 @pytest.mark.parametrize(
