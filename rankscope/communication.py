@@ -112,7 +112,7 @@ class Communication:
         parts = portions(windows["rank"], rows["rank"])
         group = shared["group"]
         calls = [rows.select("rank", "instance", "arrival_ns", "end_ns")]
-        size = rows.filter(pl.col("rank").is_in(windows["rank"].unique().implode())).height
+        size = int(rows["rank"].is_in(windows["rank"].unique().implode()).sum())
         del rows, shared
         if size > MANY:
             # there is no room for both; whoever asks for them again has them made again

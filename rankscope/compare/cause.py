@@ -129,7 +129,7 @@ def _excess(here: pl.DataFrame, roles: dict[int, str], accused: pl.DataFrame) ->
     def usual(name: str) -> pl.Expr:
         return pl.col(name).quantile(0.5, "lower").over(group)
 
-    lump = (pl.col("kind") == "kernel") & (pl.col("name") == "")
+    lump = pl.col("kind").is_in(["kernel", "range"]) & (pl.col("name") == "")
     return (
         every.join(summed, on=key, how="left")
         .filter(~lump)

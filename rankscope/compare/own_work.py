@@ -91,9 +91,9 @@ class Work:
         self.stretches: list[slice] = []
         self.work = np.empty(size)
         self.before, self.ends = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
-        self.instance = np.empty(size, dtype=np.int32)
-        self.places = np.empty(0, dtype=np.int32)  # of each rank's calls, once put together
-        self.held = np.empty(0)  # own work done before each stretch, then too
+        self.instance = np.empty(size, dtype=np.int32)  # until they are put together
+        self.places = np.empty(0, dtype=np.int32)  # of each rank's calls, from then on
+        self.held = np.empty(0)  # own work done before each stretch, from then on too
         self._held: list[Floats] = []
 
     def add(self, instance: Small, laid: Laid) -> None:
@@ -117,8 +117,9 @@ class Work:
         """
         free = first.astype(np.int32)
         self.places = self.instance  # there is no room for both
+        del self.instance
         for calls in self.calls:
-            instance = self.instance[calls]
+            instance = self.places[calls]
             place = free[instance]
             free[instance] += 1
             self.places[calls] = place

@@ -61,8 +61,8 @@ CREATED = pl.Schema({"process": pl.Int64, "domainId": pl.Int64, "domain": pl.Str
 """Domains created in the capture."""
 
 MOST_SIGNATURES = 100_000
-"""From so many on, names that mean nothing and differ in numbers only are one; after as many more,
-all that mean nothing are. Of them the leading ones only are ever told."""
+"""Where there are more, names that mean nothing and differ in numbers only are one in all of the
+report; where there are as many more even so, all that mean nothing are."""
 
 IS_RANGE = (
     pl.col("eventType").is_in(RANGE_TYPES)
@@ -117,7 +117,7 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
     return Nvtx(
         ranges=Ranges(
             Reread(read) if held is None or few.sifted else held,
-            _named_domains(look.names, created),
+            _named_domains(look.final_names(), created),
             of_note=held,
         ),
         thread_names=pl.concat(look.thread_names),
@@ -167,9 +167,7 @@ class _Look:
         full = sum(border <= nth for border in self._full)
         if full and self._words is not None:
             text = ranges.select(plain(pl.col("text"))).to_series()
-            tells = self._words.tell(text) | text.str.contains("|".join(OF_DOMAIN.values()))
-            rough = text.str.replace_all(r"\d+", "#") if full == 1 else pl.lit("")
-            ranges = ranges.with_columns(text=pl.when(tells).then(text).otherwise(rough))
+            ranges = ranges.with_columns(text=_lumped(text, self._words, full))
         return ranges.with_columns(self._signatures.of(ranges))
 
     def of_note(self, ranges: pl.DataFrame) -> pl.DataFrame:
@@ -180,6 +178,13 @@ class _Look:
             self._operators = self._operators.append(fresh)
         known = self._operators.gather(ranges["signature"], null_on_oob=True)
         return ranges.filter(~known.fill_null(False))
+
+    def final_names(self) -> pl.DataFrame:
+        """NAMES, those that came before there were too many like those that came after."""
+        if not self._full or self._words is None:
+            return self.names
+        name = _lumped(self.names["name"], self._words, len(self._full))
+        return self.names.with_columns(name=name)
 
     @property
     def has_unnamed(self) -> bool:
@@ -222,6 +227,13 @@ class _Look:
         json = pl.coalesce("jsonText", self._pool.of(calls["jsonTextId"]))
         name = self.names["name"].gather(calls["signature"])
         self._calls.append(conform(calls.with_columns(json=json, name=name), CALLS))
+
+
+def _lumped(names: pl.Series, words: Vocabulary, full: int) -> pl.Series:
+    """Names, of those that mean nothing less: without their numbers, or none where `full` > 1."""
+    tells = words.tell(names) | names.str.contains("|".join(OF_DOMAIN.values()))
+    rough = names.str.replace_all(r"\d+", "#")
+    return names.zip_with(tells.fill_null(False), rough if full == 1 else rough.set(~tells, ""))
 
 
 def _moments(ranges: pl.DataFrame, payloads: list[str]) -> pl.DataFrame:

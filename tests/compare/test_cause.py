@@ -105,6 +105,11 @@ def test_little_explains_nothing() -> None:
     assert found([*others(), activities(3, "gemm", 8)]) == (), "faster than usual"
 
 
+@pytest.mark.parametrize("kind", ["kernel", "range"])
+def test_what_was_lumped_has_no_name_to_tell(kind: str) -> None:
+    assert found([*others("", kind=kind), activities(3, "", 16, kind=kind)]) == ()
+
+
 def test_at_most_three_are_told_the_largest_first() -> None:
     names = {"a": 1.2, "b": 1.8, "c": 1.0, "d": 1.5}
     rows = [frame for name in names for frame in others(name)]
