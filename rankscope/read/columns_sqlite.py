@@ -1,10 +1,10 @@
 """Columns out of SQLite files, fast and without trusting what stands in them.
 
-The one place that knows what reads SQLite: `sqlite_pages` where a file is large and plain, else
-ADBC's driver (columnar, streaming, and kept by the Arrow project), to the same frames. The driver
-infers a column's type from the first rows, so every column is asked for as an integer or as
-bytes, never null: text may hold NULs or bytes that are not UTF-8, and an integer column may hold
-anything.
+The one place that knows what reads SQLite: `sqlite_pages` where there is much to read and a file
+is plain, else ADBC's driver (columnar, streaming, and kept by the Arrow project), to the same
+frames. The driver infers a column's type from the first rows, so every column is asked for as an
+integer or as bytes, never null: text may hold NULs or bytes that are not UTF-8, and an integer
+column may hold anything.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from urllib.parse import quote
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.read.compiled import compiled
 from rankscope.read.sqlite_frames import Layout, Unusual
 from rankscope.read.sqlite_pages import PagedFile
 from rankscope.read.text import decoded, undecoded
@@ -28,9 +29,6 @@ from rankscope.read.wanted import Wanted
 
 if TYPE_CHECKING:
     from adbc_driver_manager import AdbcConnection, AdbcDatabase
-
-LARGE_BYTES = 8 * 2**20
-"""Of a table: from this size on the compiled reader makes up for the time it takes to load."""
 
 MISSING = -(2**63)
 """Stands for NULL, and for anything but an integer, while integers travel; null in the frame."""
@@ -219,7 +217,8 @@ class SQLiteColumns:
 
         Raises `Unusual` where the library has to read them.
         """
-        if not self._quiet or self._bytes < LARGE_BYTES:
+        cells = compiled("sqlite_cells") if self._quiet else None
+        if cells is None:
             raise Unusual
         if self._layouts is None:
             self._layouts = self._read_layouts()
@@ -227,7 +226,7 @@ class SQLiteColumns:
             raise Unusual
         if self._pages is None:
             self._pages = PagedFile(self.path)
-        yield from self._pages.pieces(self._layouts[table], wanted, LARGE_BYTES, chosen)
+        yield from self._pages.pieces(cells, self._layouts[table], wanted, chosen)
 
     def _read_layouts(self) -> dict[str, Layout]:
         """Layouts of the tables without an index: one may change what SQLite reads in which order.
@@ -296,7 +295,7 @@ class SQLiteColumns:
         try:
             with self.path.open("rb") as file:
                 head = file.read(HEADER_BYTES)
-                self._bytes = size = os.fstat(file.fileno()).st_size
+                size = os.fstat(file.fileno()).st_size
         except OSError as error:
             raise UnreadableReport(
                 f"{self.path}: cannot be read ({error.strerror})", hint="check its permissions"

@@ -1,4 +1,4 @@
-"""The compiled parts, loaded when there is enough to do for them."""
+"""The compiled parts, loaded where there is enough to read for them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
+WORTH_BYTES = 32 * 2**20
+"""Of reports: who reads so many is sooner done with the compiled parts, which take time to load."""
+
+_begun: list[int] = []
+"""Bytes of each report that this process has read, or does."""
+
+
+def begin(size: int) -> None:
+    """Tell that this process begins to read a report of so many bytes."""
+    _begun.append(size)
+
+
+def compiled(name: str) -> ModuleType | None:
+    """A module of this folder, None while it is not worth its while or where it cannot be had."""
+    return _loaded(name) if sum(_begun) >= WORTH_BYTES else None
+
 
 @cache
-def compiled(name: str) -> ModuleType | None:
-    """A module of this folder, None where it cannot be had (nowhere to keep it, no numba)."""
+def _loaded(name: str) -> ModuleType | None:
     try:
         usable = import_module("rankscope.read.machine_words").USABLE
         return import_module(f"rankscope.read.{name}") if usable else None

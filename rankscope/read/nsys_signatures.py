@@ -21,9 +21,6 @@ WHO = ["globalTid", "domainId", "textId"]
 
 KEYS = pl.Schema([*((name, pl.Int64()) for name in WHO), ("text", pl.String())])
 
-LARGE_ROWS = 50_000
-"""From so many events on the compiled numbering makes up for the time it takes to load."""
-
 VIEWS = pl.CompatLevel.newest()
 """Texts go to Arrow as they are."""
 
@@ -41,7 +38,7 @@ class Signatures:
     def of(self, events: pl.DataFrame) -> pl.Series:
         """UInt32: the number of each event, by its columns of KEYS; the smallest unused if new."""
         if self._numbering is None:
-            module = compiled("numbering") if events.height >= LARGE_ROWS else None
+            module = compiled("numbering")
             self._numbering = _Plain() if module is None else _Compiled(module)
         keys = events.select(KEYS.names()).with_columns(pl.col("textId").fill_null(NO_TEXT))
         return self._numbering.of(keys)

@@ -12,13 +12,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.read.compiled import compiled
 from rankscope.read.sqlite_frames import Decoder, Layout, Plan, Unusual
 from rankscope.read.wanted import Wanted
 
@@ -73,24 +73,20 @@ class PagedFile:
 
     def pieces(
         self,
+        cells: ModuleType,
         table: Layout,
         wanted: Wanted,
-        least: int = 0,
         chosen: Sequence[int] | None = None,
     ) -> Iterator[tuple[int, pl.DataFrame]]:
         """Some columns piece by piece, a piece being some pages in the order of the rows.
 
         With each comes how many rows its pages hold. There is at least one; only pages of those
-        `chosen` by their numbers from 0 are read. A table of fewer bytes than `least` is
-        `Unusual` as well.
+        `chosen` by their numbers from 0 are read. `cells` is the module that decodes them.
         """
         plan = Plan.of(table, wanted)
         if table.root not in self._known:
             self._known[table.root] = self._leaves(table.root)
         leaves = self._known[table.root]
-        cells = compiled("sqlite_cells") if leaves.size * self._page_size >= least else None
-        if cells is None:
-            raise Unusual
         most = max(1, PIECE_BYTES // self._page_size)
         buffer = np.empty(min(most, leaves.size) * self._page_size, np.uint8)
         decoder = Decoder(cells, plan, self._page_size, buffer.size)

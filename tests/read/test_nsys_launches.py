@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.read import columns_sqlite, nsys_launches, sqlite_pages
+from rankscope.read import compiled, nsys_launches, sqlite_pages
 from rankscope.read.columns_sqlite import SQLiteColumns
 from rankscope.read.nsys_launches import Launches
 
@@ -39,7 +39,7 @@ def test_the_earliest_call_of_that_number(
     most: int,
 ) -> None:
     monkeypatch.setattr(nsys_launches, "MOST_BYTES", most)
-    monkeypatch.setattr(columns_sqlite, "LARGE_BYTES", 0)
+    monkeypatch.setattr(compiled, "WORTH_BYTES", 0)
     monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 2**13)
     draw = np.random.default_rng(5)
     number = draw.permutation(NUMBERS[numbers]) if shuffled else NUMBERS[numbers]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from rankscope.read import nsys_signatures
+from rankscope.read import compiled
 from rankscope.read.nsys_signatures import KEYS, Signatures
 
 DETAILED = [
@@ -38,9 +38,9 @@ EVENTS = st.lists(st.tuples(*[st.integers(-1, 2)] * 2, st.none() | st.integers(0
 @given(st.lists(EVENTS, max_size=4))
 def test_compiled_or_not_the_numbers_are_the_same(pieces: list[list[tuple[object, ...]]]) -> None:
     numbers, known = [], []
-    for least in (0, 10**9):
+    for least in (0, 10**18):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(nsys_signatures, "LARGE_ROWS", least)
+            patch.setattr(compiled, "WORTH_BYTES", least)
             signatures = Signatures()
             frames = [pl.DataFrame(rows, KEYS, orient="row") for rows in pieces]
             numbers.append([signatures.of(frame).to_list() for frame in frames])
@@ -50,11 +50,11 @@ def test_compiled_or_not_the_numbers_are_the_same(pieces: list[list[tuple[object
         assert_frame_equal(one, other)
 
 
-@pytest.mark.parametrize("least", [0, 10**9])
+@pytest.mark.parametrize("least", [0, 10**18])
 def test_many_signatures_and_texts_of_any_length(
     least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nsys_signatures, "LARGE_ROWS", least)
+    monkeypatch.setattr(compiled, "WORTH_BYTES", least)
     texts = [f"{'x' * (number % 37)} {number % 5000}" for number in range(20_000)]
     events = pl.DataFrame(
         {"globalTid": 1, "domainId": 0, "textId": None, "text": texts}, {**KEYS}, strict=False

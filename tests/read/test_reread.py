@@ -13,7 +13,7 @@ from rankscope import events, read
 from rankscope.discover import describe
 from rankscope.errors import UnreadableReport
 from rankscope.extract import details, extract
-from rankscope.read import columns_folder, columns_sqlite, nsys_launches, nsys_nvtx, sqlite_pages
+from rankscope.read import columns_folder, compiled, nsys_launches, nsys_nvtx, sqlite_pages
 from rankscope.records import ReportRows, ShapingOptions
 from rankscope.vocabulary import vocabulary
 from tests.read.exports import as_folder
@@ -28,7 +28,7 @@ def in_pieces(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(events, "MOST_HELD", 0)
     patch.setattr(events, "PART_ROWS", 64)
     patch.setattr(nsys_launches, "MOST_BYTES", 0)
-    patch.setattr(columns_sqlite, "LARGE_BYTES", 0)
+    patch.setattr(compiled, "WORTH_BYTES", 0)
     patch.setattr(sqlite_pages, "PIECE_BYTES", 2**14)
     patch.setattr(columns_folder, "PIECE_ROWS", 50)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.read import columns_sqlite, sqlite_pages
+from rankscope.read import compiled, sqlite_pages
 from tests.read.tables import PAGES, Row, both, made
 
 
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns_sqlite, "LARGE_BYTES", 0)
+    monkeypatch.setattr(compiled, "WORTH_BYTES", 0)
 
 
 def drawn(draw: random.Random, width: int) -> int:

@@ -14,11 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankscope.read import columns_sqlite, sqlite_pages
+from rankscope import read
+from rankscope.discover import describe
+from rankscope.read import columns_sqlite, compiled, sqlite_pages
 from rankscope.read.columns_sqlite import SQLiteColumns
-from rankscope.read.sqlite_frames import Unusual
 from rankscope.read.wanted import Wanted
 from tests.read.tables import PAGES, Row, both, edit, from_pages, made
+from tests.support import Forged
 
 EDGES = [
     0,
@@ -51,7 +53,7 @@ DECLARED = ["INTEGER", "TEXT", "REAL", "", "BLOB", "NUMERIC", "FLOATING POINT", 
 
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns_sqlite, "LARGE_BYTES", 0)
+    monkeypatch.setattr(compiled, "WORTH_BYTES", 0)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -244,7 +246,7 @@ def test_what_is_unusual_is_left_to_the_library(
 def test_without_the_compiled_part_the_library_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_pages, "compiled", lambda name: None)
+    monkeypatch.setattr(columns_sqlite, "compiled", lambda name: None)
     paged, library = both(made(tmp_path / "a", [(1, "x")]), ["a"], ["b"])
     assert paged is None
     assert library is not None
@@ -255,7 +257,7 @@ def test_who_stops_reading_leaves_no_thread_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 8192)
-    monkeypatch.setattr(columns_sqlite, "LARGE_BYTES", 0)
+    monkeypatch.setattr(compiled, "WORTH_BYTES", 0)
     before = threading.active_count()
     with closing(SQLiteColumns(made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)]))) as f:
         pieces = f.pieces("t", ["a"], ["b"])
@@ -276,18 +278,20 @@ def test_the_library_goes_on_where_pages_turn_unusual(
         assert file.read("t", ["a"], ["b"]).rows() == rows
 
 
-def test_a_small_table_is_left_to_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_compiled_part_is_loaded_once_there_is_enough_to_read(
+    forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns_sqlite, "LARGE_BYTES", 2**20)
-    path = made(tmp_path / "a", [(1, "x" * 2000)] * 700)
-    connection = sqlite3.connect(path)
-    connection.execute("create table small as select * from t limit 1")
-    connection.close()
-    with closing(SQLiteColumns(path)) as file:
-        assert from_pages(file, Wanted(["a"])).height
-        with pytest.raises(Unusual):
-            next(file._from_pages("small", Wanted(["a"])))
+    report = describe(forged("plain").reports[0], "nsys-sqlite")
+    monkeypatch.setattr(compiled, "WORTH_BYTES", 5 * report.bytes // 2)
+    monkeypatch.setattr(compiled, "_begun", [])
+    traces, loaded = [], []
+    for _ in range(3):
+        traces.append(read.read(report))
+        loaded.append(compiled.compiled("sqlite_cells") is not None)
+    assert loaded == [False, False, True]
+    library, _, pages = traces
+    assert library.ranges.whole.equals(pages.ranges.whole)
+    assert library.device_work.whole.equals(pages.device_work.whole)
 
 
 def test_bytes_come_as_they_are(tmp_path: Path) -> None:
