@@ -36,19 +36,18 @@ class Plan:
 
     reports: int
     megabytes: float
+    large: int
     large_mb: float
     counts: tuple[int, ...]
     each_mb: float
     sizes_mb: tuple[float, ...]
-    for_workers: int
-    for_workers_mb: float
     kineto_iterations: int
     repeat: int
 
 
-SHORT = Plan(4, 20.0, 160.0, (8, 32, 64), 20.0, SIZES_MB[:3], 8, 40.0, 500, 3)
-FULL = Plan(4, 160.0, 1000.0, (8, 64, 512), 20.0, SIZES_MB, 8, 1000.0, 2000, 3)
-TINY = Plan(2, 0.5, 0.5, (1, 2), 0.5, (0.5,), 2, 0.5, 4, 1)
+SHORT = Plan(4, 20.0, 8, 80.0, (8, 32, 64), 20.0, SIZES_MB[:3], 500, 3)
+FULL = Plan(4, 160.0, 8, 1000.0, (8, 64, 512), 20.0, SIZES_MB, 2000, 3)
+TINY = Plan(2, 0.5, 2, 0.5, (1, 2), 0.5, (0.5,), 4, 1)
 """Whether it works at all."""
 
 
@@ -62,10 +61,6 @@ def measure(part: str, plan: Plan, processes: int, tools: Path, folder: Path) ->
         table = beside(rivals.of_nsys(tools), reports, processes, plan.repeat)
         names = "numbered, as emit_nvtx does" if numbered else "plain"
         return f"{many}, {_size(reports)}, names of ranges {names}; {by}:\n\n{table}"
-    if part == "large":
-        reports = large_reports(plan.large_mb, folder / "exports", plan.reports, numbered=False)
-        table = beside(rivals.of_python(), reports, processes, plan.repeat)
-        return f"{many}, {_size(reports)}; {by}:\n\n{table}"
     if part == "kineto":
         job = scene("planted", ranks=plan.reports, iterations=plan.kineto_iterations)
         traces = [export_kineto(job, record, folder / "traces") for record in simulate(job).records]
@@ -77,10 +72,12 @@ def measure(part: str, plan: Plan, processes: int, tools: Path, folder: Path) ->
     if part == "size":
         table = growth.with_size(plan.sizes_mb, plan.repeat, folder)
         return f"One report; 1 process:\n\n{table}"
-    reports = large_reports(plan.for_workers_mb, folder / "exports", plan.for_workers)
+    reports = large_reports(plan.large_mb, folder / "exports", plan.large, numbered=False)
+    large = f"{plan.large} reports of Nsight Systems, {_size(reports)}"
+    if part == "large":
+        return f"{large}; {by}:\n\n{beside(rivals.of_python(), reports, processes, plan.repeat)}"
     table = growth.with_workers(reports, plan.repeat, folder)
-    many = f"{plan.for_workers} reports of Nsight Systems"
-    return f"{many}, {_size(reports)}; a core for each worker:\n\n{table}"
+    return f"{large}; a core for each worker:\n\n{table}"
 
 
 def _size(reports: list[Path]) -> str:
