@@ -277,7 +277,8 @@ class Analysis:
     def _replayed_gain(self, ranks: tuple[int, ...], iterations: list[int]) -> int | None:
         if self.replay is None:
             return None
-        return self.replay.gain_ns(Target(ranks, None, iterations), self.selection.numbers)
+        target = Target(ranks, None, iterations)
+        return self.replay.gains_ns([target], self.selection.numbers)[0]
 
     @cached_property
     def _standing(self) -> Standing:

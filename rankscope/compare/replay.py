@@ -7,7 +7,7 @@ Where exposed communication ended with a collective, the rank is held up until t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -31,6 +31,9 @@ ORDER = ("load", "forward", "backward", "optimizer", "other")
 """How an iteration's work is laid out in the replay."""
 
 MOST_PASSES = 10_000
+
+MOST_TOGETHER = 5_000_000
+"""Calls of targets that are played together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,53 +123,78 @@ class Replay:
             through[groups] = np.maximum(done[which], ready)
             self._steps.append((slice(low, high), first[which] - low, groups, service))
 
-    def gain_ns(self, target: Target, numbers: Collection[int]) -> int:
-        """What `target` at its role's median would save over iterations `numbers`."""
-        chosen = tuple(numbers)
-        if chosen not in self._unchanged:
-            self._unchanged[chosen] = self.time_ns(None, chosen)
-        key = (*target.key(), chosen)
-        if key not in self._gains:
-            self._gains[key] = round(self._unchanged[chosen] - self.time_ns(target, chosen))
-        return max(0, self._gains[key])
+    def gains_ns(self, targets: Sequence[Target], numbers: Collection[int]) -> list[int]:
+        """What each target at its role's median would save over iterations `numbers`, at least 0.
 
-    def time_ns(self, target: Target | None, numbers: Collection[int]) -> float:
-        """Time from the start of the first to the end of the last of iterations `numbers`.
-
-        The mean over ranks, ns; with nobody changed where `target` is None.
+        Targets given together are played together, which takes little longer than one.
         """
-        mapping = self._mapping(target)
+        chosen = tuple(numbers)
+        keys = [(*target.key(), chosen) for target in targets]
+        new = {
+            key: target for key, target in zip(keys, targets, strict=True) if key not in self._gains
+        }
+        known = chosen in self._unchanged
+        if new:
+            times = self.times_ns([*([] if known else [None]), *new.values()], chosen)
+            if not known:
+                self._unchanged[chosen] = times.pop(0)
+            for key, time in zip(new, times, strict=True):
+                self._gains[key] = max(0, round(self._unchanged[chosen] - time))
+        return [self._gains[key] for key in keys]
+
+    def times_ns(self, targets: Sequence[Target | None], numbers: Collection[int]) -> list[float]:
+        """Times from the start of the first to the end of the last of iterations `numbers`.
+
+        The mean over ranks, ns, for each target; with nobody changed where it is None.
+        """
+        together = max(1, MOST_TOGETHER // max(self.size, 1))
+        return [
+            time
+            for first in range(0, len(targets), together)
+            for time in self._played(targets[first : first + together], numbers)
+        ]
+
+    def _played(
+        self, targets: Sequence[Target | None], numbers: Collection[int]
+    ) -> Iterator[float]:
+        """`times_ns`, of all targets at once: a row of each array is one of them."""
         every = self._work
-        work = _mapped(every.work, [every.places[calls] for calls in every.calls], mapping)
-        held = _mapped(every.held, every.stretches, mapping)
-        delay = np.zeros(len(held))
-        through = np.full(self._groups, -np.inf)
+        mappings = [self._mapping(target) for target in targets]
+        places = [every.places[calls] for calls in every.calls]
+        work = _rows([_mapped(every.work, places, mapping) for mapping in mappings])
+        held = _rows([_mapped(every.held, every.stretches, mapping) for mapping in mappings])
+        delay = np.zeros(held.shape)
+        through = np.full((len(targets), self._groups), -np.inf)
         for rows, starts, groups, service in self._steps:
-            arrival = work[rows] + delay[every.before[rows]]
-            ready = np.maximum(np.maximum.reduceat(arrival, starts), through[groups])
-            end = ready + service
-            through[groups] = end
+            arrival = work[:, rows] + delay.take(every.before[rows], axis=1)
+            last = np.maximum.reduceat(arrival, starts, axis=1)
+            end = np.maximum(last, through[:, groups]) + service
+            through[:, groups] = end
             at = every.ends[rows]
             some = np.flatnonzero(at >= 0)
             if len(some):
                 at = at[some]
                 owner = np.searchsorted(starts, some, side="right") - 1
-                delay[at + 1] = delay[at] + np.maximum(end[owner] - held[at] - delay[at], 0.0)
+                before = delay.take(at, axis=1)
+                freed = end.take(owner, axis=1) - held.take(at, axis=1)
+                delay[:, at + 1] = before + np.maximum(freed - before, 0.0)
         chosen = self._windows.filter(pl.col("iteration").is_in(list(numbers)))
         spans = (
             chosen.group_by("rank")
             .agg(pl.col("own_begin", "over_begin").min(), pl.col("own_end", "over_end").max())
             .sort("rank")
+            .select("rank", "own_begin", "own_end", "over_begin", "over_end")
+            .rows()
         )
-        total = 0.0
-        columns = ("rank", "own_begin", "own_end", "over_begin", "over_end")
-        for rank, *rest in spans.select(columns).iter_rows():
-            index = int(np.searchsorted(self._ranks, rank))
-            own = np.array(rest[:2], dtype=np.float64)
-            at = every.stretches[index].start + np.array(rest[2:], dtype=np.int64)
-            first, last = _moved(own, mapping[index]) + delay[at]
-            total += last - first
-        return total / max(spans.height, 1)
+        for mapping, delayed in zip(mappings, delay, strict=True):
+            total = 0.0
+            for rank, *rest in spans:
+                index = int(np.searchsorted(self._ranks, rank))
+                own = np.array(rest[:2], dtype=np.float64)
+                at = every.stretches[index].start + np.array(rest[2:], dtype=np.int64)
+                first, last = _moved(own, mapping[index]) + delayed[at]
+                total += last - first
+            yield total / max(len(spans), 1)
 
     def _mapping(self, target: Target | None) -> list[tuple[Floats, Floats] | None]:
         """Per rank, the work done by each border between phases, as it was and as it would be.
@@ -207,6 +235,11 @@ class Replay:
             was = np.maximum.accumulate(borders.ravel())
             mapping.append((was, was - (cuts + earlier[:, None]).ravel()))
         return mapping
+
+
+def _rows(arrays: Sequence[Floats]) -> Floats:
+    """Each array a row; no copy of a single one."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
 def _mapped(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
+from rankscope.compare import replay as replay_module
 from rankscope.compare.what_if import Target
 from tests.forge import Truth, simulate, without_plants
 from tests.support import Stored
@@ -51,7 +52,7 @@ def test_gains_are_what_the_plant_cost(
     was = length(job.truth, clock, numbers)
     true = was - length(healthy, clock, numbers)
     assert analysis.replay is not None
-    assert analysis.replay.time_ns(None, numbers) == pytest.approx(was, rel=0.001)
+    assert analysis.replay.times_ns([None], numbers)[0] == pytest.approx(was, rel=0.001)
     verdict = analysis.verdict
     assert verdict.ranks == tuple(sorted({r for p in job.truth.job.plants for r in p.ranks}))
     assert verdict.gain_ns == pytest.approx(true, rel=0.05)
@@ -66,10 +67,9 @@ def test_a_replay_of_nothing_changed_changes_nothing(stored: Callable[..., Store
         numbers = analysis.selection.numbers
         assert analysis.replay is not None
         true = length(job.truth, analysis.clock[0], numbers)
-        assert analysis.replay.time_ns(None, numbers) == pytest.approx(true, rel=0.001), name
-        nobody = Target(ranks=())
-        assert analysis.replay.gain_ns(nobody, numbers) == 0
-        assert analysis.replay.gain_ns(Target(iterations=()), numbers) == 0
+        assert analysis.replay.times_ns([None], numbers)[0] == pytest.approx(true, rel=0.001), name
+        nobody = [Target(ranks=()), Target(iterations=())]
+        assert analysis.replay.gains_ns(nobody, numbers) == [0, 0]
 
 
 def test_mending_more_gains_no_less(stored: Callable[..., Stored]) -> None:
@@ -77,14 +77,36 @@ def test_mending_more_gains_no_less(stored: Callable[..., Stored]) -> None:
     analysis = job.analysis()
     replay, numbers = analysis.replay, analysis.selection.numbers
     assert replay is not None
-    one = replay.gain_ns(Target(ranks=(3,), phases=("backward",)), numbers)
-    rank = replay.gain_ns(Target(ranks=(3,)), numbers)
-    everything = replay.gain_ns(Target(), numbers)
-    half = replay.gain_ns(Target(ranks=(3,), iterations=numbers[: len(numbers) // 2]), numbers)
+    early = numbers[: len(numbers) // 2]
+    one, rank, everything, half, elsewhere, another = replay.gains_ns(
+        [
+            Target(ranks=(3,), phases=("backward",)),
+            Target(ranks=(3,)),
+            Target(),
+            Target(ranks=(3,), iterations=early),
+            Target(ranks=(3,), phases=("load",)),
+            Target(ranks=(0,)),
+        ],
+        numbers,
+    )
     assert 0 < half < rank <= everything
     assert one == pytest.approx(rank, rel=0.1)
-    assert replay.gain_ns(Target(ranks=(3,), phases=("load",)), numbers) < 0.1 * rank
-    assert replay.gain_ns(Target(ranks=(0,)), numbers) < 0.1 * rank
+    assert max(elsewhere, another) < 0.1 * rank
+
+
+@pytest.mark.parametrize("name", ["planted", "trailing_all_gather", "mpi_like"])
+def test_targets_played_together_gain_what_they_gain_alone(
+    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    analysis = stored(name).analysis()
+    replay, numbers = analysis.replay, analysis.selection.numbers
+    assert replay is not None
+    targets = [None, Target(), *(Target(ranks=(rank,)) for rank in range(4)), None]
+    together = replay.times_ns(targets, numbers)
+    assert len({*together}) > 2
+    for most in (0, 2 * replay.size):
+        monkeypatch.setattr(replay_module, "MOST_TOGETHER", most)
+        assert replay.times_ns(targets, numbers) == together
 
 
 def test_the_table_of_scenarios(stored: Callable[..., Stored]) -> None:
