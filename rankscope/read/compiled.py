@@ -13,8 +13,8 @@ _begun: list[int] = []
 """Bytes of each report that this process has read, or does."""
 
 
-def begin(size: int) -> None:
-    """Tell that this process begins to read a report of so many bytes."""
+def expect(size: int) -> None:
+    """Know that this process reads a report of so many bytes."""
     _begun.append(size)
 
 
