@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from rankscope.read import nsys_export
-from rankscope.read.compiled import expect
 from rankscope.records import CaptureFacts, ReportFile, Trace
 from rankscope.vocabulary import Vocabulary
 
@@ -41,7 +40,6 @@ def facts(file: ReportFile) -> CaptureFacts:
 
 def read(file: ReportFile, words: Vocabulary | None = None) -> Trace:
     """The whole report as a `Trace`; ranges that are operators by `words` need not be held."""
-    expect(file.bytes)
     return _reader(file.kind).read(file.place, words)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,6 +31,11 @@ class FolderColumns(ABC):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._columns: dict[str, frozenset[str]] = {}
+
+    @property
+    def bytes(self) -> int:
+        """How large its files are."""
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(self.path))
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether the folder has `table` with all of `columns`; raises `UnreadableReport`."""

@@ -101,6 +101,11 @@ class SQLiteColumns:
             self._pages.close()
 
     @property
+    def bytes(self) -> int:
+        """How large the file is."""
+        return self._bytes
+
+    @property
     def tables(self) -> dict[str, frozenset[str]]:
         """Names of the tables and of their columns."""
         return self._tables
@@ -295,7 +300,7 @@ class SQLiteColumns:
         try:
             with self.path.open("rb") as file:
                 head = file.read(HEADER_BYTES)
-                size = os.fstat(file.fileno()).st_size
+                self._bytes = size = os.fstat(file.fileno()).st_size
         except OSError as error:
             raise UnreadableReport(
                 f"{self.path}: cannot be read ({error.strerror})", hint="check its permissions"

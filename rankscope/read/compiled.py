@@ -9,18 +9,18 @@ from types import ModuleType
 WORTH_BYTES = 32 * 2**20
 """Of reports: who reads so many is sooner done with the compiled parts, which take time to load."""
 
-_begun: list[int] = []
+_expected: list[int] = []
 """Bytes of each report that this process has read, or does."""
 
 
 def expect(size: int) -> None:
     """Know that this process reads a report of so many bytes."""
-    _begun.append(size)
+    _expected.append(size)
 
 
 def compiled(name: str) -> ModuleType | None:
     """A module of this folder, None while it is not worth its while or where it cannot be had."""
-    return _loaded(name) if sum(_begun) >= WORTH_BYTES else None
+    return _loaded(name) if sum(_expected) >= WORTH_BYTES else None
 
 
 @cache

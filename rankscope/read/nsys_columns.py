@@ -24,6 +24,10 @@ class Columns(Protocol):
 
     path: Path
 
+    @property
+    def bytes(self) -> int:
+        """How large the export is."""
+
     def has(self, table: str, *columns: str) -> bool:
         """Whether the export has `table` with all of `columns`."""
 

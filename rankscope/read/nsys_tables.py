@@ -14,6 +14,7 @@ import polars as pl
 from rankscope.errors import UnreadableReport
 from rankscope.events import Events, Held, Reread
 from rankscope.ranges import Ranges
+from rankscope.read.compiled import expect
 from rankscope.read.environment import claims_of, first_printable, local_rank_of
 from rankscope.read.nsys_columns import PROCESS, Columns, Strings
 from rankscope.read.nsys_device import device_work
@@ -54,6 +55,7 @@ SIGNS = ("TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "StringIds", "NVTX_EVENTS
 def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
     """The whole export as a trace; raises `UnreadableReport` where it is none."""
     known = facts(file)
+    expect(file.bytes)
     pool = Strings.read(file)
     told = nvtx(file, pool, words)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]

@@ -19,6 +19,7 @@ from rankscope.discover import describe
 from rankscope.read import columns_sqlite, compiled, sqlite_pages
 from rankscope.read.columns_sqlite import SQLiteColumns
 from rankscope.read.wanted import Wanted
+from tests.read.exports import as_folder
 from tests.read.tables import PAGES, Row, both, edit, from_pages, made
 from tests.support import Forged
 
@@ -278,12 +279,15 @@ def test_the_library_goes_on_where_pages_turn_unusual(
         assert file.read("t", ["a"], ["b"]).rows() == rows
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "parquetdir"])
 def test_the_compiled_part_is_loaded_once_there_is_enough_to_read(
-    forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch
+    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    report = describe(forged("plain").reports[0], "nsys-sqlite")
+    path = forged("plain").reports[0]
+    path = path if kind == "sqlite" else as_folder(path, kind, tmp_path)
+    report = describe(path, f"nsys-{kind}")
     monkeypatch.setattr(compiled, "WORTH_BYTES", 5 * report.bytes // 2)
-    monkeypatch.setattr(compiled, "_begun", [])
+    monkeypatch.setattr(compiled, "_expected", [])
     traces, loaded = [], []
     for _ in range(3):
         traces.append(read.read(report))
