@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -271,11 +271,13 @@ class SQLiteColumns:
             columns.append(f'({condition}) is true as "{MARK}"')
         where = "" if mark else f" where {condition}"
         frame = self._query(f'select {", ".join(columns)} from "{table}"{where}')
-        return frame.select(
-            *(pl.col(name).cast(pl.Int64).replace(MISSING, None) for name in wanted.integers),
-            *(decoded(frame[name]) for name in wanted.text),
-            *(undecoded(frame[name]) for name in wanted.raw),
-            *([frame[MARK]] if mark else []),
+        return pl.DataFrame(
+            [
+                *(_integers(frame[name]) for name in wanted.integers),
+                *(decoded(frame[name]) for name in wanted.text),
+                *(undecoded(frame[name]) for name in wanted.raw),
+                *([frame[MARK]] if mark else []),
+            ]
         )
 
     def _read_tables(self) -> dict[str, frozenset[str]]:
@@ -283,8 +285,10 @@ class SQLiteColumns:
             "select cast(m.name as blob) as t, cast(p.name as blob) as c "
             "from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table'"
         )
-        columns = frame.select(decoded(frame["t"]), decoded(frame["c"])).group_by("t").agg("c")
-        return {str(table): frozenset(names) for table, names in columns.iter_rows()}
+        names: defaultdict[str, set[str]] = defaultdict(set)
+        for table, name in zip(decoded(frame["t"]), decoded(frame["c"]), strict=True):
+            names[str(table)].add(name)
+        return {table: frozenset(columns) for table, columns in names.items()}
 
     def _query(self, sql: str) -> pl.DataFrame:
         from adbc_driver_manager import AdbcStatement, Error
@@ -319,6 +323,11 @@ class SQLiteColumns:
         text = str(error)
         reason = "is damaged or truncated" if "malformed" in text else "cannot be read as SQLite"
         return UnreadableReport(f"{self.path}: {reason}", hint=HINT)
+
+
+def _integers(column: pl.Series) -> pl.Series:
+    integers = column.cast(pl.Int64)
+    return integers.set(integers == MISSING, None)
 
 
 def _close(connection: AdbcConnection, database: AdbcDatabase) -> None:

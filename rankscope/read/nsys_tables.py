@@ -140,7 +140,8 @@ def _pairs(file: Columns, table: str) -> dict[str, list[str]]:
 def _single(file: Columns, table: str, column: str) -> int | None:
     if not file.has(table, column):
         return None
-    return next(iter(file.read(table, [column])[column].drop_nulls()), None)
+    known = (value for value in file.read(table, [column])[column] if value is not None)
+    return next(known, None)
 
 
 def _mpi(file: Columns, table: str, pool: Strings) -> pl.DataFrame:

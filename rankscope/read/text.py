@@ -9,7 +9,8 @@ def decoded(column: pl.Series) -> pl.Series:
     """Text or bytes as String: "" as null, replacement characters for what is not UTF-8."""
     if column.is_empty():  # engines that infer types had nothing to infer from
         return pl.Series(column.name, [], dtype=pl.String)
-    return strings(column).replace("", None)
+    text = strings(column)
+    return text.set(text == "", None)
 
 
 def strings(column: pl.Series) -> pl.Series:
