@@ -33,7 +33,7 @@ ORDER = ("load", "forward", "backward", "optimizer", "other")
 MOST_PASSES = 10_000
 
 MOST_TOGETHER = 5_000_000
-"""Calls of targets that are played together."""
+"""Calls that are played at once, of all targets together; at least one target is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ _expected: list[int] = []
 
 
 def expect(size: int) -> None:
-    """Know that this process reads a report of so many bytes."""
+    """Note that this process reads a report of so many bytes."""
     _expected.append(size)
 
 

@@ -258,7 +258,6 @@ def test_who_stops_reading_leaves_no_thread_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_pages, "PIECE_BYTES", 8192)
-    monkeypatch.setattr(compiled, "WORTH_BYTES", 0)
     before = threading.active_count()
     with closing(SQLiteColumns(made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)]))) as f:
         pieces = f.pieces("t", ["a"], ["b"])
