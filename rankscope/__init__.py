@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rankscope.version import __version__ as __version__
+from rankscope._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from rankscope.errors import (
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
         UsageError,
     )
     from rankscope.ingestion import ingest
+    from rankscope.model.options import Options
+    from rankscope.model.results import Imbalance, Verdict
     from rankscope.pick import Picks
-    from rankscope.records import Imbalance, Options, Verdict
     from rankscope.run import Run, diff, open_run
 
 __all__ = [
@@ -46,7 +47,8 @@ _HOMES = {
     "run": ("Run", "diff", "open_run"),
     "ingestion": ("ingest",),
     "pick": ("Picks",),
-    "records": ("Imbalance", "Options", "Verdict"),
+    "model.results": ("Imbalance", "Verdict"),
+    "model.options": ("Options",),
     "errors": ("DatabaseError", "RankscopeError", "ReportError", "ToolError", "UsageError"),
 }
 

@@ -16,7 +16,6 @@ from rankscope.compare.doubts import Standing, doubt, obstacle
 from rankscope.compare.evidence import Evidence
 from rankscope.compare.flags import flag
 from rankscope.compare.iterations import by_iteration
-from rankscope.compare.metrics import METRICS
 from rankscope.compare.replay import Replay, Target
 from rankscope.compare.roles import Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Selection, choose_clock, select
@@ -26,17 +25,12 @@ from rankscope.compare.what_if import scenarios
 from rankscope.compare.wide import wide_of
 from rankscope.errors import ReportError, UsageError
 from rankscope.frames import RunFrames, measured
+from rankscope.model.metrics import METRICS
+from rankscope.model.options import Options
+from rankscope.model.reports import Problem
+from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
+from rankscope.model.schema import MEASURES
 from rankscope.overview import facts_of, problems_of, stored_problems
-from rankscope.records import (
-    Efficiency,
-    Imbalance,
-    MetricSummary,
-    Options,
-    Problem,
-    RunFacts,
-    Verdict,
-)
-from rankscope.schema import MEASURES
 
 UNFLAGGED = {"flagged": pl.lit(None, pl.Boolean), "cause": pl.lit(None, pl.String)}
 """Where nothing is judged."""

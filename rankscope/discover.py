@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rankscope.errors import ReportError, UnreadableReport, UsageError
-from rankscope.records import ReportFile
+from rankscope.model.reports import ReportFile
 
 REPORT, SQLITE, RAW, KINETO = "nsys-report", "nsys-sqlite", "nsys-raw", "kineto"
 PARQUETDIR, ARROWDIR = "nsys-parquetdir", "nsys-arrowdir"

@@ -11,15 +11,9 @@ from rankscope import read
 from rankscope.errors import NoIterations
 from rankscope.identify import DEVICE, PID, identities, name_disagrees, pattern, process_ranks
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
-from rankscope.records import (
-    Problem,
-    RankIdentity,
-    ReportFile,
-    ReportRows,
-    ShapingOptions,
-    Trace,
-)
-from rankscope.schema import OPERATORS
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import Problem, RankIdentity, ReportFile, ReportRows, Trace
+from rankscope.model.schema import OPERATORS
 from rankscope.segment import (
     SURE,
     Found,

@@ -15,8 +15,9 @@ from rankscope.analysis import Analysis
 from rankscope.errors import RankscopeError
 from rankscope.frames import RunFrames
 from rankscope.identify import check_distinct
+from rankscope.model.options import Options
+from rankscope.model.reports import ReportRows
 from rankscope.recall import compared
-from rankscope.records import Options, ReportRows
 from rankscope.store import Database, Incoming, stored_path
 
 

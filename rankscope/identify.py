@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
-from rankscope.records import CaptureFacts, Claim, RankIdentity, Trace
+from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, Trace
 
 RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?(\d{1,7})(?!\d)", re.IGNORECASE)
 """A file name that says `rank` before the number."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from rankscope.discover import discover
 from rankscope.errors import ReportError, UsageError
 from rankscope.execute import Crew, map_reports
-from rankscope.files import DEFAULT_DB
-from rankscope.records import ShapingOptions
+from rankscope.model.options import ShapingOptions
+from rankscope.util.atomic_io import DEFAULT_DB
 
 if TYPE_CHECKING:
     from rankscope.intake import Progress, Started

@@ -16,14 +16,8 @@ from rankscope import read
 from rankscope.errors import RankConflict, RankscopeError, ReportError, UsageError
 from rankscope.extract import extract
 from rankscope.identify import check_distinct, check_one_run, claims_for_report, pattern
-from rankscope.records import (
-    CaptureFacts,
-    Claim,
-    ReportFile,
-    ReportOutcome,
-    ReportRows,
-    ShapingOptions,
-)
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 
 if TYPE_CHECKING:
     from rankscope.filling import Filling

@@ -13,7 +13,8 @@ from rankscope.compare import problems
 from rankscope.compare.roles import Roles
 from rankscope.compare.selection import Selection
 from rankscope.frames import RunFrames
-from rankscope.records import Problem, RankIdentity, RunFacts
+from rankscope.model.reports import Problem, RankIdentity
+from rankscope.model.results import RunFacts
 
 
 def facts_of(

@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import UsageError
-from rankscope.records import Pick, RankIdentity, Window
+from rankscope.model.reports import RankIdentity
+from rankscope.model.results import Pick, Window
 
 GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
 

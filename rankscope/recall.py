@@ -16,26 +16,20 @@ from typing import Any
 
 import polars as pl
 
+from rankscope._version import __version__
 from rankscope.align.clocks import ClockFit, Clocks
 from rankscope.align.match import Known, Met
 from rankscope.analysis import Analysis
 from rankscope.communication import Communication
-from rankscope.compare.metrics import METRICS
 from rankscope.compare.roles import Roles
 from rankscope.compare.selection import Selection, common_iterations, within
 from rankscope.compare.waits import Timed
 from rankscope.errors import ReportError, UsageError
 from rankscope.frames import RunFrames
-from rankscope.records import (
-    Efficiency,
-    Finding,
-    MetricSummary,
-    Options,
-    Problem,
-    Score,
-    Verdict,
-)
-from rankscope.version import __version__
+from rankscope.model.metrics import METRICS
+from rankscope.model.options import Options
+from rankscope.model.reports import Problem
+from rankscope.model.results import Efficiency, Finding, MetricSummary, Score, Verdict
 
 Tables = dict[str, pl.DataFrame]
 """What is kept, as tables of the database: those of `store.derived`."""

@@ -11,22 +11,19 @@ import polars as pl
 from rankscope.analysis import Analysis
 from rankscope.compare.change import Comparison, compare_runs
 from rankscope.compare.likeness import unlike
-from rankscope.compare.metrics import check_metrics
 from rankscope.draw import PICKING, View, draw, format_of, save
 from rankscope.errors import DatabaseError, ReportError, UsageError
-from rankscope.files import DEFAULT_DB, check_writable
 from rankscope.frames import RunFrames
+from rankscope.model.metrics import check_metrics
+from rankscope.model.options import Options
+from rankscope.model.reports import ReportOutcome
+from rankscope.model.results import Imbalance, Timeline
+from rankscope.model.schema import PARTS
 from rankscope.overview import who_of
 from rankscope.pick import Picks, pick
 from rankscope.recall import Kept, Recalled, kept
-from rankscope.records import (
-    Imbalance,
-    Options,
-    ReportOutcome,
-    Timeline,
-)
-from rankscope.schema import PARTS
 from rankscope.store import Database
+from rankscope.util.atomic_io import DEFAULT_DB, check_writable
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
 """What reports are picked by: the first of these that is known."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankscope.errors import ToolError, UsageError
-from rankscope.files import write_whole
 from rankscope.pick import Picks
 from rankscope.render.view import view_document
+from rankscope.util.atomic_io import write_whole
 
 FIRST_WITH_VIEWS = 2023
 """The 2022.4 GUI hangs on a view document on its command line; 2023.4 opens it."""

@@ -18,8 +18,10 @@ from rankscope.extract import details
 from rankscope.measure.collectives import belonging
 from rankscope.measure.numbers import told_by_device, told_by_host
 from rankscope.measure.rank import RankDetail
-from rankscope.records import Problem, ReportFile, ShapingOptions, Timeline
-from rankscope.schema import (
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import Problem, ReportFile
+from rankscope.model.results import Timeline
+from rankscope.model.schema import (
     TIMELINE_COLLECTIVES,
     TIMELINE_OPERATIONS,
     TIMELINE_PHASES,

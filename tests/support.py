@@ -16,7 +16,7 @@ import pytest
 
 import rankscope
 from rankscope.analysis import Analysis
-from rankscope.schema import PARTS
+from rankscope.model.schema import PARTS
 from tests.forge import Truth
 
 MS = 1_000_000

@@ -22,8 +22,8 @@ from rankscope.identify import (
     pattern,
     process_ranks,
 )
-from rankscope.records import CaptureFacts, Claim, RankIdentity, Trace
-from rankscope.schema import DEVICE_WORK, conform
+from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, Trace
+from rankscope.model.schema import DEVICE_WORK, conform
 from tests.frames import trace
 
 PROCESS = 1 << 24 | 77

@@ -11,10 +11,10 @@ import pytest
 
 from rankscope.compare.imbalance import scores
 from rankscope.errors import UsageError
+from rankscope.model.reports import RankIdentity
+from rankscope.model.schema import RANK_ITERATIONS, conform
 from rankscope.pick import Picks, openable_report, pick
-from rankscope.records import RankIdentity
 from rankscope.render.view import open_command
-from rankscope.schema import RANK_ITERATIONS, conform
 from tests.support import Stored
 
 MS = 1_000_000

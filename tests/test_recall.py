@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from rankscope.model.options import Options
 
 import rankscope
 from rankscope.analysis import Analysis
 from rankscope.errors import DatabaseError
 from rankscope.frames import RunFrames
 from rankscope.recall import Recalled
-from rankscope.records import Options
 from rankscope.render import documents
 from rankscope.run import picks_of
 from rankscope.store import Database

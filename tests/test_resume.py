@@ -16,7 +16,7 @@ import pytest
 
 import rankscope
 from rankscope.errors import DatabaseError
-from rankscope.records import ReportFile
+from rankscope.model.reports import ReportFile
 from rankscope.store import Database
 from tests.forge import forge, scene
 

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.compare.metrics import METRICS
 from rankscope.errors import NoIterations, RankConflict, ReportError, UnknownRank, UsageError
+from rankscope.model.metrics import METRICS
 from tests.support import Forged, Stored, copied, edit, with_environment, without_rank
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from rankscope.records import Problem, ReportFile
+    from rankscope.model.reports import Problem, ReportFile
     from rankscope.render.layout import Table
 
 PIPED_WIDTH = 10_000
@@ -92,7 +92,7 @@ def _table(table: Table, lines: list[str]) -> None:
 
 
 def _plain(text: str) -> str:
-    from rankscope.names import plain
+    from rankscope.util.sanitize import plain
 
     return plain(text, 2000)
 

@@ -12,7 +12,7 @@ from rankscope_cli import console
 from rankscope_cli.help import CHOICE, NAMES, OUTPUT
 
 if TYPE_CHECKING:
-    from rankscope.records import Options
+    from rankscope.model.options import Options
 
 
 class Format(StrEnum):
@@ -68,7 +68,7 @@ def _print_version(wanted: bool) -> None:
 
 def _metrics() -> list[tuple[str, str]]:
     """For completion: the metrics, and what they mean."""
-    from rankscope.compare.metrics import METRICS
+    from rankscope.model.metrics import METRICS
 
     return [*METRICS.items()]
 
@@ -235,8 +235,9 @@ def looking(
     roles: str | None = None,
 ) -> Options:
     """How to look at a run, as the options of a command say."""
+    from rankscope.model.options import Options
+
     from rankscope.compare.selection import parse_range
-    from rankscope.records import Options
 
     return Options(
         iter_range=None if iter_range is None else parse_range(iter_range),

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.intervals import Times
+from rankscope.model.intervals import Times
 
 Floats = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from rankscope.align.calls import SPLITTABLE
 from rankscope.align.clocks import fit_clock
 from rankscope.errors import ReportError
 from rankscope.frames import RunFrames, chosen_rows
-from rankscope.intervals import Times
-from rankscope.records import Problem
+from rankscope.model.intervals import Times
+from rankscope.model.reports import Problem
 
 FURTHEST = 50
 """Captures that start further apart than this many steps are not looked for."""

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.align.clocks import LEAST_INSTANCES
-from rankscope.intervals import Times
+from rankscope.model.intervals import Times
 
 OPERATION = "point_to_point"
 

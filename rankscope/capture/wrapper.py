@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from rankscope.errors import UsageError
-from rankscope.files import write_whole
+from rankscope.util.atomic_io import write_whole
 
 MARK = "# Written by: rankscope capture"
 """Tells our scripts from others."""

@@ -10,14 +10,8 @@ from rankscope.check.remedies import fault, launcher
 from rankscope.compare.doubts import LEAST_ITERATIONS
 from rankscope.errors import NoIterations, RankscopeError
 from rankscope.extract import extract
-from rankscope.records import (
-    Abilities,
-    CheckedReport,
-    Fault,
-    ReportFile,
-    ReportRows,
-    ShapingOptions,
-)
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import Abilities, CheckedReport, Fault, ReportFile, ReportRows
 
 CODES = {
     errors.NoIterations: "no-iterations",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.records import CaptureFacts, Fault
+from rankscope.model.reports import CaptureFacts, Fault
 
 LAUNCHERS = {
     "environment OMPI_COMM_WORLD_RANK": "mpirun",

@@ -13,7 +13,8 @@ from rankscope.discover import discover
 from rankscope.errors import RankscopeError, ReportError, UsageError
 from rankscope.execute import map_reports
 from rankscope.identify import pattern
-from rankscope.records import CheckedReport, Fault, ReportFile, ShapingOptions
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import CheckedReport, Fault, ReportFile
 from rankscope.vocabulary import vocabulary
 
 

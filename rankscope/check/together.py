@@ -14,7 +14,7 @@ from rankscope.check.remedies import fault, launcher
 from rankscope.compare.problems import missing_ranks
 from rankscope.errors import ForeignRun, ReportError
 from rankscope.identify import check_one_run
-from rankscope.records import Fault, RankRows
+from rankscope.model.reports import Fault, RankRows
 from rankscope.render.text import span
 
 Placed = tuple[Path, Fault]

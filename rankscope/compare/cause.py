@@ -7,8 +7,8 @@ from collections.abc import Callable
 import polars as pl
 
 from rankscope.compare.words import ms
-from rankscope.names import plain
-from rankscope.records import Finding
+from rankscope.model.results import Finding
+from rankscope.util.sanitize import plain
 
 LEAST_SHARE = 0.15
 """Share of the excess that a finding must explain to be told."""

@@ -10,7 +10,7 @@ import polars as pl
 from rankscope.compare import noise
 from rankscope.compare.noise import Values
 from rankscope.compare.words import ms
-from rankscope.records import Problem
+from rankscope.model.reports import Problem
 
 FALSE_ALARM = 0.02
 """How likely runs of one job may seem to differ: in the iteration, in any other metric, in any

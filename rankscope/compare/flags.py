@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import polars as pl
 
-from rankscope.compare.metrics import PHASE_METRICS
+from rankscope.model.metrics import PHASE_METRICS
 
 LEAST_EXCESS = 0.05
 """Share of the iteration that an excess must pass to matter."""

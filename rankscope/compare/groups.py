@@ -7,7 +7,7 @@ from collections.abc import Collection
 import polars as pl
 
 from rankscope.compare.waits import Timed
-from rankscope.schema import PARTS
+from rankscope.model.schema import PARTS
 
 
 def by_host(wide: pl.DataFrame) -> pl.DataFrame:

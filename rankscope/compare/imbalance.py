@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.compare.flags import modified_z
-from rankscope.records import Efficiency, MetricSummary, Score
+from rankscope.model.results import Efficiency, MetricSummary, Score
 
 STATISTICS = ("mean", "median", "p95")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.compare.flags import LEAST_EXCESS, LEAST_Z, lower_median, modified_z
-from rankscope.schema import PARTS
+from rankscope.model.schema import PARTS
 
 NORMAL = "normal"
 

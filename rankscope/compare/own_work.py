@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.intervals import length_before
+from rankscope.model.intervals import length_before
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from rankscope.align.match import Met
-from rankscope.records import Problem
+from rankscope.model.reports import Problem
 
 
 def grouped(problems: Iterable[Problem]) -> list[Problem]:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import ReportError, UsageError
-from rankscope.records import Problem
+from rankscope.model.reports import Problem
 
 CLOCKS = ("auto", "gpu", "host")
 

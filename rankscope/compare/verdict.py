@@ -24,7 +24,7 @@ from rankscope.compare.pattern import Pattern, interval, pattern
 from rankscope.compare.problems import listed
 from rankscope.compare.structure import heavy_role, whole_hosts
 from rankscope.compare.words import accusation, also, ms, plural, who
-from rankscope.records import Verdict
+from rankscope.model.results import Verdict
 
 MANY = 0.25
 """Share of the ranks from which on slow ranks are a group, not stragglers."""

@@ -9,7 +9,7 @@ import polars as pl
 from rankscope.compare.flags import lower_median
 from rankscope.compare.problems import listed
 from rankscope.compare.replay import ORDER, Replay, Target
-from rankscope.records import Verdict
+from rankscope.model.results import Verdict
 
 MOST_ROWS = 500_000
 """In larger runs only the verdict and the ideal are played."""

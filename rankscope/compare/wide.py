@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.compare.metrics import METRICS
+from rankscope.model.metrics import METRICS
 
 PARTNERS = ("wait_ns", "collective_wait_ns", "collective_transfer_ns")
 """What only the other ranks tell."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from rankscope.draw.view import View
 from rankscope.errors import UsageError
-from rankscope.files import write_whole
+from rankscope.util.atomic_io import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ import re
 from rankscope.analysis import Analysis
 from rankscope.compare.words import ordinal, plural, who
 from rankscope.draw.style import shown
-from rankscope.records import Verdict
+from rankscope.model.results import Verdict
 from rankscope.render.tables import run_line
 from rankscope.render.text import milliseconds
 

@@ -11,7 +11,7 @@ import polars as pl
 from rankscope.analysis import Analysis
 from rankscope.compare.flags import LEAST_EXCESS, MAD_FLOOR, lower_median
 from rankscope.errors import UsageError
-from rankscope.schema import PHASES
+from rankscope.model.schema import PHASES
 
 Values = npt.NDArray[np.float64]
 

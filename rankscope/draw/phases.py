@@ -28,7 +28,7 @@ from rankscope.draw.style import (
 )
 from rankscope.draw.view import View
 from rankscope.errors import UsageError
-from rankscope.schema import PHASES
+from rankscope.model.schema import PHASES
 
 WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55
 """Inches: the page, both panels together, between them."""

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import FT2Font
 
-from rankscope.names import plain
+from rankscope.util.sanitize import plain
 
 FONT = "DejaVu Sans"
 """Comes with matplotlib, so that a picture looks the same everywhere."""

@@ -20,9 +20,9 @@ from rankscope.draw.rows import LONGEST_LABEL
 from rankscope.draw.style import BODY, HATCH, SMALL, THEMES, Caption, Theme, page, shown, text_width
 from rankscope.draw.view import View
 from rankscope.errors import UsageError
-from rankscope.records import Timeline
+from rankscope.model.results import Timeline
+from rankscope.model.schema import PHASES
 from rankscope.render.text import milliseconds
-from rankscope.schema import PHASES
 from rankscope.timeline import timeline
 
 WIDTH, NAMES, LANES, PANEL = 10.5, 1.1, 0.95, 8.1

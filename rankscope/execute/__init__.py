@@ -7,7 +7,8 @@ from collections.abc import Callable, Generator
 from rankscope.errors import RankscopeError, ToolError
 from rankscope.execute.local import Crew as Crew
 from rankscope.execute.local import Got
-from rankscope.records import ReportFile, ShapingOptions
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import ReportFile
 
 
 def map_reports(

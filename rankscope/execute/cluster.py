@@ -20,7 +20,8 @@ from distributed.comm import CommClosedError
 from rankscope.errors import RankscopeError, ToolError
 from rankscope.execute.connect import Versions, connected, mismatch, versions
 from rankscope.execute.local import Got, guarded
-from rankscope.records import ReportFile, ShapingOptions
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import ReportFile
 
 PATIENCE_S = 30
 """How long nothing may come back before a cluster without workers is given up."""

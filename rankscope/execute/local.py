@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from rankscope.errors import RankscopeError
-from rankscope.records import ReportFile, ShapingOptions
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import ReportFile
 
 SMALL_BYTES = 32 * 2**20
 """Less than this altogether is read sooner than worker processes start."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from rankscope.intervals import Flags, Times, passed, union
-from rankscope.schema import ACTIVITIES, conform, empty
+from rankscope.model.intervals import Flags, Times, passed, union
+from rankscope.model.schema import ACTIVITIES, conform, empty
 from rankscope.segment import Marks
 
 MOST_NAMES = 24

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.device_work import DeviceWork
-from rankscope.events import Events
-from rankscope.intervals import Times
 from rankscope.measure.collectives import CALLS
-from rankscope.schema import SEGMENTS
+from rankscope.model.device_work import DeviceWork
+from rankscope.model.events import Events
+from rankscope.model.intervals import Times
+from rankscope.model.schema import SEGMENTS
 from rankscope.vocabulary import with_operation
 
 NEVER = np.iinfo(np.int64).max

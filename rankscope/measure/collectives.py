@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from rankscope.intervals import Flags, Times
-from rankscope.schema import COLLECTIVES, conform, empty
+from rankscope.model.intervals import Flags, Times
+from rankscope.model.schema import COLLECTIVES, conform, empty
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 

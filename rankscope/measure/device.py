@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.intervals import Times
 from rankscope.measure.attribution import Attributed
 from rankscope.measure.host import merged
 from rankscope.measure.stretches import LABELS, LENGTHS, Stretch, Stretches, account
-from rankscope.schema import PARTS, SEGMENTS, empty
+from rankscope.model.intervals import Times
+from rankscope.model.schema import PARTS, SEGMENTS, empty
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from rankscope.intervals import Times, cells, owners
-from rankscope.schema import SEGMENTS, conform
+from rankscope.model.intervals import Times, cells, owners
+from rankscope.model.schema import SEGMENTS, conform
 from rankscope.segment import Marks
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.intervals import length_before
 from rankscope.measure.device import DeviceTimeline
 from rankscope.measure.host import merged
-from rankscope.schema import MEASURES, PARTS, PHASES, conform
+from rankscope.model.intervals import length_before
+from rankscope.model.schema import MEASURES, PARTS, PHASES, conform
 
 UNPHASED_LIMIT = 0.05
 """Share of an iteration's computing time that may lack a phase before its phases are unknown."""

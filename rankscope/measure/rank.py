@@ -14,8 +14,8 @@ from rankscope.measure.collectives import Readiness, collectives
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.numbers import UNPHASED_LIMIT, gpu_numbers, host_numbers
-from rankscope.records import Problem, RankIdentity, RankRecord, RankRows, Trace
-from rankscope.schema import (
+from rankscope.model.reports import Problem, RankIdentity, RankRecord, RankRows, Trace
+from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
     EXPOSED,

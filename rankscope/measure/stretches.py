@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.intervals import (
+from rankscope.model.intervals import (
     Flags,
     Times,
     cells,
@@ -18,7 +18,7 @@ from rankscope.intervals import (
     passed,
     union,
 )
-from rankscope.schema import PARTS, SEGMENTS
+from rankscope.model.schema import PARTS, SEGMENTS
 
 KIND_ORDER = {"kernel": 0, "graph": 0, "set": 1, "copy": 2}
 """Of operations that run at once a kernel owns the instant before a copy does."""

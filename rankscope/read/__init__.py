@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
+from rankscope.model.reports import CaptureFacts, ReportFile, Trace
 from rankscope.read import nsys_export
-from rankscope.records import CaptureFacts, ReportFile, Trace
 from rankscope.vocabulary import Vocabulary
 
 FORMATS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rankscope.records import Claim
+from rankscope.model.reports import Claim
 
 RANK_VARIABLES = (
     ("RANK", "WORLD_SIZE"),

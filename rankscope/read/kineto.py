@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from rankscope.device_work import HeldWork
 from rankscope.errors import UnreadableReport
-from rankscope.ranges import Ranges
+from rankscope.model.device_work import HeldWork
+from rankscope.model.ranges import Ranges
+from rankscope.model.reports import CaptureFacts, Claim, Trace
+from rankscope.model.schema import DEVICE_WORK, RANGES, conform
 from rankscope.read.environment import first_printable
 from rankscope.read.kineto_columns import NEEDED, RANGE, SCHEMAS, WORK, frames
 from rankscope.read.kineto_gloo import waits_on_callers
 from rankscope.read.kineto_json import FAULTS, About, EventFile
-from rankscope.records import CaptureFacts, Claim, Trace
-from rankscope.schema import DEVICE_WORK, RANGES, conform
 from rankscope.vocabulary import Vocabulary
 
 OLDEST_UTC_NS = 10**18

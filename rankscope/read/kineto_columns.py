@@ -15,8 +15,8 @@ from functools import cache
 import msgspec
 import polars as pl
 
+from rankscope.model.schema import OPERATORS
 from rankscope.read.kineto_json import Args, Event, Number
-from rankscope.schema import OPERATORS
 
 RANGE, LAUNCH, WORK, SPAN = "range", "launch", "work", "span"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.schema import GLOO, OPERATORS
+from rankscope.model.schema import GLOO, OPERATORS
 
 
 def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from rankscope.files import cache_home
+from rankscope.util.atomic_io import cache_home
 
 numba.config.CACHE_DIR = str(cache_home() / "compiled")
 USABLE = not numba.config.DISABLE_JIT and sys.byteorder == "little"

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope import events
-from rankscope.device_work import DeviceWork, HeldWork, device_kinds
-from rankscope.events import Reread
+from rankscope.model import events
+from rankscope.model.device_work import DeviceWork, HeldWork, device_kinds
+from rankscope.model.events import Reread
+from rankscope.model.schema import DEVICE_KINDS, DEVICE_WORK, conform, empty, ordered
 from rankscope.read.nsys_columns import PROCESS, Columns, Strings, require, without_nulls
 from rankscope.read.nsys_launches import Launches
 from rankscope.read.nsys_nccl import OF_NCCL, tells, with_nccl
 from rankscope.read.nsys_nvtx import Nvtx
-from rankscope.schema import DEVICE_KINDS, DEVICE_WORK, conform, empty, ordered
 
 DEVICE_TABLES = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",

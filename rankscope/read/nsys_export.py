@@ -15,8 +15,8 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import RankscopeError, ToolError, UnreadableReport
-from rankscope.files import cache_home
 from rankscope.read.columns_sqlite import SQLiteColumns
+from rankscope.util.atomic_io import cache_home
 
 SOURCE = "source.json"
 """In each entry of the cache: which report it is the export of."""

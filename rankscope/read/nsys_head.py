@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.reports import CaptureFacts
 from rankscope.read.environment import claims_of, local_rank_of
-from rankscope.records import CaptureFacts
 
 MAGIC = b"NVIDIA Tegra Profiler Report "
 END = b"[END]"

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.intervals import Flags
+from rankscope.model.intervals import Flags
 from rankscope.read.nsys_columns import PROCESS, PROCESS_BITS, Columns, without_nulls
 
 LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"

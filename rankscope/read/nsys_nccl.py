@@ -17,9 +17,9 @@ import re
 
 import polars as pl
 
+from rankscope.model.schema import DEVICE_WORK, conform
 from rankscope.read.nsys_columns import PROCESS, Columns
 from rankscope.read.nsys_nvtx import Nvtx
-from rankscope.schema import DEVICE_WORK, conform
 
 TABLE = "NCCL_GPU_OPERATIONS"
 COMMUNICATOR, SEQUENCE = "commHash", "seqNumber"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.events import Few, Held, Reread
-from rankscope.ranges import Ranges
+from rankscope.model.events import Few, Held, Reread
+from rankscope.model.ranges import Ranges
+from rankscope.model.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
 from rankscope.read.nsys_columns import (
     PROCESS,
     RANGE_TYPES,
@@ -19,7 +20,6 @@ from rankscope.read.nsys_columns import (
     without_nulls,
 )
 from rankscope.read.nsys_signatures import Signatures, plain
-from rankscope.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
 from rankscope.vocabulary import Vocabulary
 
 EVENTS = "NVTX_EVENTS"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rankscope.model.reports import CaptureFacts, Trace
 from rankscope.read import nsys_tables
 from rankscope.read.columns_folder import ParquetColumns
-from rankscope.records import CaptureFacts, Trace
 from rankscope.vocabulary import Vocabulary
 
 

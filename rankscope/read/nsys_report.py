@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from rankscope.model.reports import CaptureFacts, Trace
 from rankscope.read import nsys_tables
 from rankscope.read.columns_folder import ParquetColumns
 from rankscope.read.columns_sqlite import SQLiteColumns
 from rankscope.read.nsys_export import exported
 from rankscope.read.nsys_head import head_facts
-from rankscope.records import CaptureFacts, Trace
 from rankscope.vocabulary import Vocabulary
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+from rankscope.model.reports import CaptureFacts, Trace
 from rankscope.read import nsys_tables
 from rankscope.read.columns_sqlite import SQLiteColumns
-from rankscope.records import CaptureFacts, Trace
 from rankscope.vocabulary import Vocabulary
 
 

@@ -12,15 +12,15 @@ from itertools import chain
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.events import Events, Held, Reread
-from rankscope.ranges import Ranges
+from rankscope.model.events import Events, Held, Reread
+from rankscope.model.ranges import Ranges
+from rankscope.model.reports import CaptureFacts, Loss, Trace
+from rankscope.model.schema import RANGES, conform, empty
 from rankscope.read.compiled import expect
 from rankscope.read.environment import claims_of, first_printable, local_rank_of
 from rankscope.read.nsys_columns import PROCESS, Columns, Strings
 from rankscope.read.nsys_device import device_work
 from rankscope.read.nsys_nvtx import Nvtx, nvtx
-from rankscope.records import CaptureFacts, Loss, Trace
-from rankscope.schema import RANGES, conform, empty
 from rankscope.vocabulary import Vocabulary
 
 WARNING, ERROR = 2, 3

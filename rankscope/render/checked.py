@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
-from rankscope.names import plain
-from rankscope.records import Abilities, CheckedReport, Problem
+from rankscope.model.reports import Abilities, CheckedReport, Problem
 from rankscope.render.layout import Table
 from rankscope.render.text import UNKNOWN, span
+from rankscope.util.sanitize import plain
 
 ABILITIES = tuple(field.name for field in fields(Abilities))
 

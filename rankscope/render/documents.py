@@ -11,16 +11,9 @@ from typing import Any
 import polars as pl
 
 from rankscope.compare.change import Change, Comparison
+from rankscope.model.reports import Problem, ReportOutcome
+from rankscope.model.results import Imbalance, MetricSummary, RunFacts, Score, Verdict
 from rankscope.pick import Picks
-from rankscope.records import (
-    Imbalance,
-    MetricSummary,
-    Problem,
-    ReportOutcome,
-    RunFacts,
-    Score,
-    Verdict,
-)
 
 Document = dict[str, Any]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.names import plain
 from rankscope.render.layout import Table
 from rankscope.render.text import UNKNOWN, milliseconds, percent, short_path, span
+from rankscope.util.sanitize import plain
 
 HEADINGS = {
     "iteration_share": "of iteration",

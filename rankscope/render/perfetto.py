@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from rankscope.intervals import lanes
-from rankscope.names import plain
-from rankscope.records import Timeline
+from rankscope.model.intervals import lanes
+from rankscope.model.results import Timeline
+from rankscope.util.sanitize import plain
 
 TRACK = ["rank", "order", "track", "lane"]
 

@@ -9,9 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.change import Change
-from rankscope.names import plain
+from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score
 from rankscope.pick import Picks
-from rankscope.records import Efficiency, Imbalance, RunFacts, Score
 from rankscope.render.bars import bars, sparklines
 from rankscope.render.layout import Table
 from rankscope.render.text import (
@@ -23,6 +22,7 @@ from rankscope.render.text import (
     short_path,
     span,
 )
+from rankscope.util.sanitize import plain
 
 LEAST_GAIN = 0.005
 """Share of the time that a what-if must save to be shown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rankscope.names import plain
+from rankscope.util.sanitize import plain
 
 UNKNOWN = "–"
 """What stands for a number that is not known."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.schema import ITERATIONS, conform
+from rankscope.model.schema import ITERATIONS, conform
 
 WHOLE, AUTO = -1, -2
 """In place of a convention's row: the capture is one iteration; steps that were found."""

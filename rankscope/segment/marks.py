@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.events import Events
-from rankscope.schema import MARKS, PHASES, conform
+from rankscope.model.events import Events
+from rankscope.model.schema import MARKS, PHASES, conform
 from rankscope.segment.iterations import Found
 from rankscope.segment.named import Named
 from rankscope.segment.operators import operator_phases

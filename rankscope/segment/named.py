@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.events import Events, Few, Held
-from rankscope.ranges import Ranges, signed
+from rankscope.model.events import Events, Few, Held
+from rankscope.model.ranges import Ranges, signed
 from rankscope.vocabulary import OPERATORS, Vocabulary
 
 

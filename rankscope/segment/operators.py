@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from rankscope.events import Events
-from rankscope.intervals import Flags, Times, union
-from rankscope.schema import MARKS, conform
+from rankscope.model.events import Events
+from rankscope.model.intervals import Flags, Times, union
+from rankscope.model.schema import MARKS, conform
 from rankscope.segment.iterations import Found
 
 LEAST = 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.intervals import Times
+from rankscope.model.intervals import Times
 
 LEAST_REPEATS = 3
 """A block that is not seen this often does not repeat."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.intervals import Times
-from rankscope.schema import ITERATIONS, PHASES, conform
+from rankscope.model.intervals import Times
+from rankscope.model.schema import ITERATIONS, PHASES, conform
 from rankscope.segment.iterations import AUTO, Found
 from rankscope.segment.period import find_period
 from rankscope.vocabulary import with_operation

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.records import ReportRows
+from rankscope.model.reports import ReportRows
 from rankscope.store.database import Database
 
 WAIT_S = 0.5

@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 
 from rankscope.errors import UsageError
-from rankscope.records import ShapingOptions
-from rankscope.schema import PHASES, conform
+from rankscope.model.options import ShapingOptions
+from rankscope.model.schema import PHASES, conform
 from rankscope.vocabulary.memory import Memory
 
 OPERATORS = ("operator", "backward operator")

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from rankscope.align.peers import OPERATION, pair_peers
-from rankscope.schema import COLLECTIVES, conform
+from rankscope.model.schema import COLLECTIVES, conform
 from tests.align.worlds import plain
 from tests.support import Stored
 

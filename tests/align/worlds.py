@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rankscope.align.match import Matched, slices
 from rankscope.compare.waits import Exposed, by_arrival, by_duration
-from rankscope.schema import COLLECTIVES, conform
+from rankscope.model.schema import COLLECTIVES, conform
 
 EPOCH_NS = 1_795_249_000_000_000_000
 COMPUTE_NS = 4_000_000

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.records import (
+from rankscope.model.reports import (
     CaptureFacts,
     RankIdentity,
     RankRecord,
@@ -23,7 +23,7 @@ from rankscope.records import (
     ReportFile,
     ReportRows,
 )
-from rankscope.schema import (
+from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
     EXPOSED,

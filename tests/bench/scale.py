@@ -24,7 +24,7 @@ from rankscope.compare.flags import flag
 from rankscope.compare.verdict import judge
 from rankscope.compare.waits import split, timed
 from rankscope.frames import narrowed
-from rankscope.schema import ACTIVITIES
+from rankscope.model.schema import ACTIVITIES
 from tests.align.worlds import World, all_exposed, world
 
 Answer = TypeVar("Answer")

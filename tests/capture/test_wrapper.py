@@ -12,12 +12,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from rankscope.model.options import ShapingOptions
 
 import rankscope
 from rankscope.capture import SCHEDULERS, Wish, functions_trace, save, snippet, wrapper
 from rankscope.errors import UsageError
 from rankscope.read.nsys_head import head_facts
-from rankscope.records import ShapingOptions
 from rankscope.vocabulary import vocabulary
 from tests.capture.jobs import environment, launch, program
 from tests.frames import ranges

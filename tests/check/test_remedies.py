@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from rankscope.check.remedies import ANY, LAUNCHERS, REMEDIES, fault, launcher
-from rankscope.records import CaptureFacts, Claim
+from rankscope.model.reports import CaptureFacts, Claim
 from tests.support import Result
 
 LINE = re.compile(r"rankscope (capture(?: [\w|]+)?(?: --[\w=-]+(?: [A-Za-z][\w.]*)?)*)")

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.schema import PARTS
+from rankscope.model.schema import PARTS
 from tests.support import SAMPLE, Result, Stored, copied, edit
 
 Cli = Callable[..., Result]

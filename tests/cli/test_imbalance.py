@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.compare.metrics import METRICS
+from rankscope.model.metrics import METRICS
 from tests.support import Result, Stored
 
 Cli = Callable[..., Result]

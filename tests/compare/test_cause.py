@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import polars as pl
 import pytest
+from rankscope.model.results import Finding
 
 from rankscope.compare.cause import findings, told
-from rankscope.records import Finding
-from rankscope.schema import ACTIVITIES, conform
+from rankscope.model.schema import ACTIVITIES, conform
 from tests.support import MS, Stored
 
 ALIKE = dict.fromkeys(range(4), "all")

@@ -9,7 +9,7 @@ import pytest
 
 from rankscope.compare.flags import flag
 from rankscope.compare.iterations import by_iteration
-from rankscope.schema import PARTS
+from rankscope.model.schema import PARTS
 from tests.support import MS, Stored
 
 NUMBERS = tuple(range(1, 21))

@@ -7,7 +7,7 @@ import pytest
 
 from rankscope.compare.likeness import unlike
 from rankscope.frames import RunFrames, source_of
-from rankscope.schema import ACTIVITIES, conform
+from rankscope.model.schema import ACTIVITIES, conform
 
 PHASES = ("load", "forward", "backward", "optimizer", "other")
 

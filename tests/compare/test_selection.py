@@ -7,7 +7,7 @@ import pytest
 
 from rankscope.compare.selection import common_iterations, parse_range, select
 from rankscope.errors import ReportError, UsageError
-from rankscope.schema import RANK_ITERATIONS, conform
+from rankscope.model.schema import RANK_ITERATIONS, conform
 
 MS = 1_000_000
 

@@ -9,7 +9,7 @@ import pytest
 from rankscope.align.match import Matched, match
 from rankscope.compare.problems import communication_problems
 from rankscope.compare.waits import Waits, split, timed
-from rankscope.schema import COLLECTIVES, conform
+from rankscope.model.schema import COLLECTIVES, conform
 from tests.align.worlds import all_exposed, both_ways, plain
 
 US, MS = 1_000, 1_000_000

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from rankscope.model.options import ShapingOptions
 
 import rankscope
 from rankscope.errors import ToolError
 from rankscope.execute import map_reports
-from rankscope.records import ReportFile, ShapingOptions
+from rankscope.model.reports import ReportFile
 from rankscope.store import Database
 from tests.execute.dask_cluster import SOON_S, Cluster, until
 from tests.support import Forged, Result, copied

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankscope import events
 from rankscope.measure.activities import Sums
 from rankscope.measure.attribution import Attributed, HostSide, attribute
 from rankscope.measure.collectives import NEVER, Readiness
 from rankscope.measure.host import host_timeline
+from rankscope.model import events
 from tests.frames import PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import EDGES, marks_of, nested
 from tests.measure.test_stretches import CROWDED

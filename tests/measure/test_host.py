@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from rankscope.model.options import ShapingOptions
 
 from rankscope.measure.rank import detail_ranks, measure_rank
-from rankscope.records import RankIdentity, RankRows, ShapingOptions
+from rankscope.model.reports import RankIdentity, RankRows
 from rankscope.vocabulary import vocabulary
 from tests.frames import PROCESS, found, named, ranges, trace
 

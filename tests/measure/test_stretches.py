@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from rankscope import events
 from rankscope.measure.attribution import HostSide, attribute
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.stretches import Stretches
+from rankscope.model import events
 from tests.frames import LOADER, PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import EDGES, END, WORK, marks_of, nested
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from rankscope.schema import PHASES
+from rankscope.model.schema import PHASES
 from tests.forge import SCENES
 from tests.support import MS, Stored, assert_adds_up
 

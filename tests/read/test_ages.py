@@ -14,8 +14,8 @@ from polars.testing import assert_frame_equal
 import rankscope
 from rankscope.discover import discover
 from rankscope.errors import UnreadableReport
+from rankscope.model.reports import Trace
 from rankscope.read import nsys_arrowdir, nsys_parquetdir, nsys_sqlite
-from rankscope.records import Trace
 from tests.read.exports import as_folder, as_of_2020
 from tests.support import SHARED, Forged, edit, sqlite_tables
 

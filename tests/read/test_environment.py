@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rankscope.model.reports import Claim
 from rankscope.read.environment import claims_of, local_rank_of
-from rankscope.records import Claim
 
 
 @pytest.mark.parametrize(

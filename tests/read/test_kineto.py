@@ -14,9 +14,9 @@ import pytest
 
 import rankscope
 from rankscope.errors import ReportError, UnreadableReport
+from rankscope.model.reports import CaptureFacts, Claim
+from rankscope.model.schema import DEVICE_WORK, RANGES
 from rankscope.read import kineto, kineto_json
-from rankscope.records import CaptureFacts, Claim
-from rankscope.schema import DEVICE_WORK, RANGES
 from tests.forge import forge, scene, simulate
 from tests.forge.kineto_export import export_kineto
 from tests.support import SHARED, assert_adds_up

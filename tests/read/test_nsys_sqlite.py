@@ -10,9 +10,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.reports import Trace
+from rankscope.model.schema import DEVICE_WORK, RANGES
 from rankscope.read import nsys_sqlite
-from rankscope.records import Trace
-from rankscope.schema import DEVICE_WORK, RANGES
 from tests.support import Forged, edit, sqlite_tables
 
 

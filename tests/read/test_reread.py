@@ -8,13 +8,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from rankscope.model.options import ShapingOptions
 
-from rankscope import events, read
+from rankscope import read
 from rankscope.discover import describe
 from rankscope.errors import UnreadableReport
 from rankscope.extract import details, extract
+from rankscope.model import events
+from rankscope.model.reports import ReportRows
 from rankscope.read import columns_folder, compiled, nsys_launches, nsys_nvtx, sqlite_pages
-from rankscope.records import ReportRows, ShapingOptions
 from rankscope.vocabulary import vocabulary
 from tests.read.exports import as_folder
 from tests.read.test_nsys_nccl import DOMAIN, around, blob, laid_out

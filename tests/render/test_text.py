@@ -8,11 +8,11 @@ import io
 import polars as pl
 import pytest
 
-from rankscope.names import plain
 from rankscope.render.formats import csv, markdown
 from rankscope.render.frames import rows_table
 from rankscope.render.layout import Table
 from rankscope.render.text import beyond_error, milliseconds, percent, seconds, size, span
+from rankscope.util.sanitize import plain
 
 
 @pytest.mark.parametrize(

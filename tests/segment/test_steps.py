@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from rankscope.model.options import ShapingOptions
 
 import rankscope
 from rankscope.errors import NoIterations
+from rankscope.model.reports import Trace
 from rankscope.read import kineto, nsys_sqlite
-from rankscope.records import ShapingOptions, Trace
 from rankscope.segment import find_steps
 from rankscope.segment.period import find_period
 from rankscope.vocabulary import vocabulary

@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 import rankscope
-from rankscope.compare.metrics import METRICS
 from rankscope.errors import DatabaseError, UsageError
+from rankscope.model.metrics import METRICS
 from rankscope.store import Database
 from tests.support import Stored
 

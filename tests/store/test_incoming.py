@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rankscope.model.options import ShapingOptions
 
 from rankscope import discover
 from rankscope.extract import extract
-from rankscope.records import ReportRows, ShapingOptions
+from rankscope.model.reports import ReportRows
 from rankscope.store import Database, Incoming, incoming
 from tests.forge import forge, scene
 

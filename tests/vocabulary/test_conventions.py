@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from rankscope.model.options import ShapingOptions
 
 from rankscope.errors import UsageError
-from rankscope.records import ShapingOptions
-from rankscope.schema import PHASES
+from rankscope.model.schema import PHASES
 from rankscope.vocabulary import vocabulary, with_operation
 from rankscope.vocabulary.conventions import ANY, MEANINGS, SQUASHED, conventions
 from tests.frames import ranges

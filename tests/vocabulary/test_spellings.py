@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from rankscope.model.options import ShapingOptions
 
-from rankscope.records import ShapingOptions
 from rankscope.vocabulary import vocabulary, with_operation
 from tests.frames import ranges
 

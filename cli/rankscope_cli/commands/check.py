@@ -23,7 +23,7 @@ from rankscope_cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rankscope.records import CheckedReport
+    from rankscope.model.reports import CheckedReport
 
 
 def check(
@@ -48,8 +48,9 @@ def check(
 
       rankscope check profiles/ --iteration 'my_step_(\\d+)' --format json
     """
+    from rankscope.model.options import ShapingOptions
+
     from rankscope.check import check as check_reports
-    from rankscope.records import ShapingOptions
 
     options = ShapingOptions(iteration, tuple(sorted(phases(phase or []).items())), rank_pattern)
     with console.progress(quiet) as (started, advance):

@@ -62,7 +62,7 @@ def diff(
 
       rankscope diff main.duckdb branch.duckdb --fail-above 3
     """
-    from rankscope.compare.metrics import check_metrics
+    from rankscope.model.metrics import check_metrics
     from rankscope.render import documents, formats, tables
     from rankscope.run import diff_of, open_run
 

@@ -30,9 +30,10 @@ from rankscope_cli.options import (
 
 if TYPE_CHECKING:
     import polars as pl
+    from rankscope.model.results import Timeline
 
     from rankscope.analysis import Analysis
-    from rankscope.records import Problem, Timeline
+    from rankscope.model.reports import Problem
 
 TRACES = (".json", ".json.gz")
 TABLES = (".parquet", ".csv")
@@ -102,8 +103,8 @@ def export(
 
       rankscope export -o kernels.csv --table operations
     """
-    from rankscope.files import check_writable, write_whole
     from rankscope.run import open_run
+    from rankscope.util.atomic_io import check_writable, write_whole
 
     ending = _ending(target, table)
     check_writable(target)
@@ -217,8 +218,8 @@ def _trace(analysis: Analysis, shown: Timeline, labels: dict[int, str], ending: 
     import gzip
 
     from rankscope import __version__
-    from rankscope.names import plain
     from rankscope.render.perfetto import trace
+    from rankscope.util.sanitize import plain
 
     about = {
         "program": f"rankscope {__version__}",

@@ -31,9 +31,9 @@ from rankscope_cli.options import (
 
 if TYPE_CHECKING:
     import polars as pl
+    from rankscope.model.results import Imbalance
 
     from rankscope.analysis import Analysis
-    from rankscope.records import Imbalance
     from rankscope.render.layout import Table
 
 WHY_EMPTY = {
@@ -90,7 +90,7 @@ def imbalance(
 
       rankscope imbalance --format json | jq .verdict
     """
-    from rankscope.compare.metrics import check_metrics
+    from rankscope.model.metrics import check_metrics
     from rankscope.run import open_run
 
     run = open_run(db)

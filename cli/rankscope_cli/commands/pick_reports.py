@@ -30,8 +30,8 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     import polars as pl
 
+    from rankscope.model.reports import Problem
     from rankscope.pick import Picks
-    from rankscope.records import Problem
 
 
 WINDOW_PARTS = ("iteration", "start_ns", "end_ns", "shared_start_ns", "shared_end_ns")
@@ -166,7 +166,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
 
 
 def _problems(picks: Picks) -> list[Problem]:
-    from rankscope.records import Problem
+    from rankscope.model.reports import Problem
     from rankscope.render.text import short_path, size
 
     missing = []
@@ -187,9 +187,9 @@ def _problems(picks: Picks) -> list[Problem]:
 
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
-    from rankscope.names import plain
     from rankscope.render import formats, tables
     from rankscope.render.text import short_path, size
+    from rankscope.util.sanitize import plain
 
     if output is Format.CSV:
         console.write(formats.csv(_frame(picks)))

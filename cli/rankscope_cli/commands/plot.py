@@ -85,8 +85,8 @@ def plot(
 ) -> None:
     """A picture of the run; its title says what was found."""
     from rankscope.draw import draw, format_of, save, title_of
-    from rankscope.files import check_writable
     from rankscope.run import open_run, view_of
+    from rankscope.util.atomic_io import check_writable
 
     path = target or Path(f"{kind}.png")
     if kind in KINDS:
@@ -125,8 +125,8 @@ plot.__doc__ = "\n\n".join(
 
 def _say(told: dict[str, str], output: Format) -> None:
     """Where the picture is, and what it says."""
-    from rankscope.names import plain
     from rankscope.render.text import short_path
+    from rankscope.util.sanitize import plain
 
     if output is Format.TABLE:
         console.write(f"{short_path(Path(told['file']))}: {plain(told['title'], 300)}")

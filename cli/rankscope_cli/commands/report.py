@@ -61,13 +61,13 @@ def report(
 
     from rankscope import __version__
     from rankscope.errors import UsageError
-    from rankscope.files import check_writable, write_whole
-    from rankscope.names import plain
     from rankscope.render import documents, formats, frames, tables
     from rankscope.render.html.page import page
     from rankscope.render.html.words import Origin
     from rankscope.render.text import short_path, size
     from rankscope.run import open_run, picks_of
+    from rankscope.util.atomic_io import check_writable, write_whole
+    from rankscope.util.sanitize import plain
 
     if target.suffix.lower() not in ENDINGS:
         raise UsageError(

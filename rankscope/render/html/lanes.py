@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rankscope.model.results import Timeline
 from rankscope.pick import Picks
-from rankscope.records import Timeline
 from rankscope.render.documents import Document
 from rankscope.render.html.tables import table
 from rankscope.render.html.words import brief

@@ -16,16 +16,16 @@ from collections.abc import Iterable
 from importlib.resources import files
 
 from rankscope.analysis import Analysis
-from rankscope.compare.metrics import METRICS
-from rankscope.names import plain
+from rankscope.model.metrics import METRICS
+from rankscope.model.results import Imbalance
 from rankscope.pick import Picks
-from rankscope.records import Imbalance
 from rankscope.render import documents
 from rankscope.render.documents import Document
 from rankscope.render.html import columns, tables, words
 from rankscope.render.html.lanes import Detail, lanes
 from rankscope.render.html.words import Origin
 from rankscope.render.tables import run_line
+from rankscope.util.sanitize import plain
 
 SCRIPTS = ("data", "look", "picked", "map", "phases", "timeline", "tables", "main")
 """The page's own scripts, in their order; they share one scope."""

@@ -9,8 +9,8 @@ import polars as pl
 
 from rankscope.analysis import Analysis
 from rankscope.compare import groups
-from rankscope.compare.metrics import METRICS
-from rankscope.records import Imbalance, MetricSummary, RunFacts
+from rankscope.model.metrics import METRICS
+from rankscope.model.results import Imbalance, MetricSummary, RunFacts
 from rankscope.render.documents import Document
 from rankscope.render.tables import cost_note
 from rankscope.render.text import span

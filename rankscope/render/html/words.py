@@ -10,8 +10,9 @@ from pathlib import Path
 
 from rankscope.analysis import Analysis
 from rankscope.compare.words import ordinal, plural
+from rankscope.model.options import Options
+from rankscope.model.results import Imbalance, RunFacts
 from rankscope.pick import Picks
-from rankscope.records import Imbalance, Options, RunFacts
 from rankscope.render.text import milliseconds, percent, span
 from rankscope.render.view import open_command
 

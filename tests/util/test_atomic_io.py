@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import UsageError
-from rankscope.files import write_whole
+from rankscope.util.atomic_io import write_whole
 
 
 def test_what_was_there_stays_until_all_is_written(tmp_path: Path) -> None:

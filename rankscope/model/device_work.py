@@ -8,8 +8,8 @@ from typing import Protocol
 
 import polars as pl
 
-from rankscope.events import Events, Held
-from rankscope.schema import DEVICE_KINDS, conform
+from rankscope.model.events import Events, Held
+from rankscope.model.schema import DEVICE_KINDS, conform
 
 
 class DeviceWork(Events, Protocol):

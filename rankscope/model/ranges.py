@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.events import Events, Held
-from rankscope.schema import RANGES, SIGNATURES, conform
+from rankscope.model.events import Events, Held
+from rankscope.model.schema import RANGES, SIGNATURES, conform
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.intervals import (
+from rankscope.model.intervals import (
     cells,
     covered,
     exclusive,

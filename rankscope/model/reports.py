@@ -1,0 +1,199 @@
+"""A report on its way into the database: the file, what it says of itself, the rows it becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rankscope.model.device_work import DeviceWork
+    from rankscope.model.ranges import Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """A report on disk: what `discover` found, before anything in it was read."""
+
+    path: Path
+    kind: str  # a format of `read`: nsys-sqlite, kineto …
+    bytes: int
+    modified_ns: int
+    folder: Path | None = None  # where a relative path starts, if not in the working folder
+
+    @property
+    def place(self) -> Path:
+        """The path to open."""
+        return self.path if self.folder is None else self.folder / self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One piece of evidence for a rank: the number, and the world size told with it."""
+
+    rank: int
+    world_size: int | None
+    source: str  # e.g. "environment RANK", "file name"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Events that the profiler itself says it lost, in its own words."""
+
+    process: int | None  # key of the process; None: any
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFacts:
+    """What a report says about its capture as a whole.
+
+    Of the environment only rank, world size, local rank and host are ever taken.
+    """
+
+    host: str | None
+    utc_start_ns: int | None  # UTC of the report's time 0
+    duration_ns: int | None  # on the report's axis; ranges open at a kill end exactly here
+    environment: tuple[Claim, ...]
+    local_rank: int | None
+    exporter: str | None  # version of the program that wrote the file
+    losses: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One report, read: frames of `schema`, and the ranks its processes state themselves."""
+
+    facts: CaptureFacts
+    ranges: Ranges
+    device_work: DeviceWork
+    process_ranks: dict[int, int] = field(default_factory=dict)  # by process, of MPI's trace
+    jax_processes: dict[int, int] = field(default_factory=dict)  # process key → JAX's process
+    host_events: int = 0  # rows of the host that were read
+    broken_ranges: int = 0  # left out, for they had no time or no owner
+
+    @property
+    def events(self) -> int:
+        """How many rows were read."""
+        return self.host_events + self.device_work.rows
+
+    @property
+    def broken_rows(self) -> int:
+        """How many were left out, for they had no time or no owner."""
+        return self.broken_ranges + self.device_work.broken
+
+
+@dataclass(frozen=True, slots=True)
+class RankIdentity:
+    """Whose rank a process is, and why we believe it."""
+
+    rank: int
+    process: int
+    local_rank: int | None
+    world_size: int | None
+    host: str | None
+    evidence: str
+
+    @property
+    def pid(self) -> int:
+        """Process id in the namespace the profiler ran in."""
+        return self.process & 0xFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something a reader of the numbers must know, shown beside them."""
+
+    code: str
+    message: str
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a report, and how to capture it better."""
+
+    code: str
+    message: str
+    hint: str
+    fatal: bool = False  # the report cannot be used with it
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a report can answer."""
+
+    iterations: bool = False  # it has steps
+    phases: bool = False  # named parts of them
+    gpu: bool = False  # work of the device, so that phases can be timed there
+    collectives: bool = False  # communication, so that waiting can be told from working
+    clocks: bool = False  # its times can be set beside those of other ranks
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedReport:
+    """A report's ranks, what it can answer, and what is wrong with it."""
+
+    path: Path
+    kind: str
+    ranks: tuple[int, ...]
+    iterations: int
+    can: Abilities
+    problems: tuple[Fault, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether ingest takes it."""
+        return not any(problem.fatal for problem in self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class RankRecord:
+    """A rank's identity with what was learned of its iterations."""
+
+    identity: RankIdentity
+    numbered: bool  # iteration numbers come from names or payloads, not from counting
+    convention: str
+    has_device: bool
+    clock_gpu: bool  # at least 90 % of iterations have device work in some phase
+    work_known: bool  # waits are visible, so that `work` means something
+
+
+@dataclass(frozen=True, slots=True)
+class RankRows:
+    """All that is kept of one rank."""
+
+    rank: RankRecord
+    iterations: pl.DataFrame  # RANK_ITERATIONS
+    measures: pl.DataFrame  # MEASURES
+    collectives: pl.DataFrame  # COLLECTIVES
+    exposed: pl.DataFrame  # EXPOSED
+    activities: pl.DataFrame  # ACTIVITIES
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRows:
+    """All that is kept of one report: what a worker sends back."""
+
+    file: ReportFile
+    facts: CaptureFacts
+    ranks: tuple[RankRows, ...]
+    problems: tuple[Problem, ...]
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOutcome:
+    """What ingest did with one report."""
+
+    path: Path
+    kind: str
+    ranks: tuple[int, ...]
+    rank_evidence: str | None
+    iterations: int
+    bytes: int
+    status: str  # read | unchanged | skipped
+    reason: str | None = None

@@ -1,0 +1,178 @@
+"""What comparing the ranks of a run gives: frozen records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankscope.model.reports import Problem
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A rank and its score."""
+
+    rank: int
+    value_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """One metric compared across ranks, None where it is unknown.
+
+    `median` is the lower-middle rank's own value.
+    """
+
+    metric: str
+    mean: float | None
+    min: Score | None
+    median: Score | None
+    max: Score | None
+    imbalance: float | None  # max / mean - 1
+    lost_ns: int | None  # sum over ranks and iterations of (max - x)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that took longer than on the role's median rank, in the flagged iterations."""
+
+    kind: str  # kernel | kernels (several, each with little) | copy | set | idle | range
+    name: str
+    excess_ns: int  # mean per flagged iteration
+    share: float  # of the rank's excess
+    suspect: str  # device | data | contention | starving | loader | copies | garbage collection | …
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Who is slow, in what, when, and what it costs; `sentence` says it in words."""
+
+    kind: str  # the contract's `class`
+    ranks: tuple[int, ...]
+    roles: tuple[str, ...]
+    hosts: tuple[str, ...]
+    cause: str | None
+    cause_share: float | None
+    excess_ns: int | None
+    excess: float | None
+    iterations: tuple[int, ...]
+    iterations_share: float | None
+    period: int | None
+    gain_ns: int | None
+    gain: float | None
+    sentence: str
+    next: str
+    since: int | None = None  # the iteration from which on the rank is slow
+    interval: tuple[float, float] | None = None  # 95 % bootstrap interval of `excess`
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of one report to look at, as the GUI shows it.
+
+    `start_ns`, `end_ns` on the report's own axis; `shared_…` on the axis of the first picked
+    report, which is that of a timeline of several. None where a session's UTC start is unknown.
+    """
+
+    iteration: int
+    start_ns: int
+    end_ns: int
+    shared_start_ns: int | None
+    shared_end_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One report to open, and where to look in it."""
+
+    label: str  # min | median | max | culprit
+    rank: int
+    report: Path  # as ingested
+    file: Path | None  # what the GUI opens of it
+    host: str | None
+    pid: int
+    value_ns: int | None
+    worst: Window
+    typical: Window
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What stands above every number of a run."""
+
+    name: str
+    ranks: tuple[int, ...]
+    world_size: int | None
+    missing_ranks: tuple[int, ...]
+    reports: int
+    clock: str
+    clock_reason: str
+    iterations: tuple[int, ...]  # the chosen ones
+    warmup: tuple[int, ...]  # left out of them
+    matched_by: str
+    clocks_aligned: bool  # all ranks' clocks are tied together
+    clock_method: str  # by what
+    roles: str  # given | inferred | none
+    residual_ns: int | None  # the largest of those that are tied; None if none are
+    offsets_ns: dict[int, int]
+    drift_ppm: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """POP's parallel efficiency and its factors, of `work` instead of useful computation."""
+
+    load_balance: float  # mean work / longest work, over ranks
+    communication: float  # longest work / time
+    parallel: float  # their product
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Some ranks in some iterations, in detail, on one axis.
+
+    All times are ns since the earliest window's start by the lowest rank's clock; a rank's
+    `axis` says whether they may be compared with those of other ranks.
+    """
+
+    clock: str  # gpu | host: the one the run's numbers are on
+    iterations: tuple[int, ...]
+    origin_utc_ns: int | None  # UTC of time 0 by the lowest rank's clock; None where unknown
+    ranks: pl.DataFrame  # TIMELINE_RANKS, in the order asked for
+    windows: pl.DataFrame  # TIMELINE_WINDOWS
+    phases: pl.DataFrame  # TIMELINE_PHASES
+    operations: pl.DataFrame  # TIMELINE_OPERATIONS
+    collectives: pl.DataFrame  # TIMELINE_COLLECTIVES
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Imbalance:
+    """The answer to `rankscope imbalance`.
+
+    `ranks`: rank, host, role, report, `<metric>_ns`, `<metric>_z`, last_arriver_share, cost_ns,
+    gain_ns. `iterations`: iteration, spread_ns, slowest_rank, cause, cluster.
+    """
+
+    metrics: tuple[MetricSummary, ...]
+    ranks: pl.DataFrame
+    iterations: pl.DataFrame
+    verdict: Verdict
+    rows: Callable[[], pl.DataFrame]
+    course: Callable[[str], pl.DataFrame]  # rank, iteration and one metric of the chosen iterations
+    statistic: str = "mean"
+    wait_error_ns: int | None = None  # waits below it cannot be told from none
+    efficiency: Efficiency | None = None  # where work is known
+    what_if: pl.DataFrame | None = None  # kind, name, time_ns, gain_ns, gain; by replay
+    chained: bool = False  # some collectives are of some ranks: who comes last may have waited
+
+    @property
+    def wide(self) -> pl.DataFrame:
+        """The chosen rows of `Analysis.wide`."""
+        return self.rows()
