@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope import read
+from rankscope import sources
 from rankscope.errors import NoIterations
-from rankscope.identify import DEVICE, PID, identities, name_disagrees, pattern, process_ranks
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Problem, RankIdentity, ReportFile, ReportRows, Trace
@@ -24,7 +23,15 @@ from rankscope.segment import (
     whole_capture,
     with_meanings,
 )
-from rankscope.vocabulary import Vocabulary, vocabulary
+from rankscope.sources.conventions import Vocabulary, vocabulary
+from rankscope.sources.identify import (
+    DEVICE,
+    PID,
+    identities,
+    name_disagrees,
+    pattern,
+    process_ranks,
+)
 
 SHOWN_NAMES = 8
 
@@ -60,7 +67,7 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     """
     special = options.iteration in SPECIAL
     words = vocabulary(ShapingOptions(phases=options.phases) if special else options)
-    trace = read.read(file, words)
+    trace = sources.read(file, words)
     named = with_meanings(trace.ranges, words)
     found, steps = _iterations(file, trace, named, options)
     whose = identities(

@@ -14,10 +14,10 @@ import polars as pl
 from rankscope.analysis import Analysis
 from rankscope.errors import RankscopeError
 from rankscope.frames import RunFrames
-from rankscope.identify import check_distinct
 from rankscope.model.options import Options
 from rankscope.model.reports import ReportRows
 from rankscope.recall import compared
+from rankscope.sources.identify import check_distinct
 from rankscope.store import Database, Incoming, stored_path
 
 

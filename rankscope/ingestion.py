@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.discover import discover
 from rankscope.errors import ReportError, UsageError
 from rankscope.execute import Crew, map_reports
 from rankscope.model.options import ShapingOptions
+from rankscope.sources.discover import discover
 from rankscope.util.atomic_io import DEFAULT_DB
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def ingest(
             crew.start(files)
         # Heavy, and imported while the crew imports the like.
         from rankscope.intake import Ingest
-        from rankscope.vocabulary import vocabulary
+        from rankscope.sources.conventions import vocabulary
 
         options = ShapingOptions(iteration, tuple(sorted((phases or {}).items())), rank_pattern)
         if iteration not in ("auto", "whole"):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from rankscope import read
+from rankscope import sources
 from rankscope.errors import RankConflict, RankscopeError, ReportError, UsageError
 from rankscope.extract import extract
-from rankscope.identify import check_distinct, check_one_run, claims_for_report, pattern
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
+from rankscope.sources.identify import check_distinct, check_one_run, claims_for_report, pattern
 
 if TYPE_CHECKING:
     from rankscope.filling import Filling
@@ -93,7 +93,7 @@ class Ingest:
             from rankscope.filling import check_replaceable, remove
 
             check_replaceable(self.target)
-            read.clear_exports(file.path for file in files)
+            sources.clear_exports(file.path for file in files)
             path = self.target.with_name(self.target.name + ".rebuild")
         known = None if self.rebuild else self._known()
         to_read = self._look_first(self._sort_out(files, known), known)
@@ -270,7 +270,7 @@ class Ingest:
 
 def _look(file: ReportFile) -> CaptureFacts | RankscopeError:
     try:
-        return read.facts(file)
+        return sources.facts(file)
     except RankscopeError as error:
         return error
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.analysis import Analysis
-from rankscope.discover import describe
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.extract import details
 from rankscope.measure.collectives import belonging
@@ -29,6 +28,7 @@ from rankscope.model.schema import (
     TIMELINE_WINDOWS,
     conform,
 )
+from rankscope.sources.discover import describe
 
 COLLECTIVE_KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
 """What tells a rank's collectives apart."""

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import polars as pl
-from rankscope.model.options import ShapingOptions
 
 from rankscope.model.device_work import HeldWork
+from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Trace
 from rankscope.model.schema import DEVICE_WORK, ITERATIONS, RANGES, conform, empty
 from rankscope.segment import Found, Named, find_iterations, with_meanings
-from rankscope.vocabulary import vocabulary
+from rankscope.sources.conventions import vocabulary
 
 PROCESS, THREAD, AUTOGRAD, LOADER = 1, 10, 11, 12
 

@@ -8,11 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from rankscope.model.options import Options
 
 import rankscope
 from rankscope import errors
 from rankscope.errors import RankscopeError
+from rankscope.model.options import Options
 
 
 @pytest.mark.parametrize("name", rankscope.__all__)

@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from rankscope.model.options import Options
 
 import rankscope
 from rankscope.analysis import Analysis
 from rankscope.errors import DatabaseError
 from rankscope.frames import RunFrames
+from rankscope.model.options import Options
 from rankscope.recall import Recalled
 from rankscope.render import documents
 from rankscope.run import picks_of

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rankscope.model.options import Options
-from rankscope.model.results import Timeline
 
 import rankscope
 from rankscope.analysis import Analysis
 from rankscope.errors import ReportError, UsageError
+from rankscope.model.options import Options
+from rankscope.model.results import Timeline
 from rankscope.model.schema import (
     PARTS,
     TIMELINE_COLLECTIVES,

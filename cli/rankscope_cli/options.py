@@ -235,9 +235,8 @@ def looking(
     roles: str | None = None,
 ) -> Options:
     """How to look at a run, as the options of a command say."""
-    from rankscope.model.options import Options
-
     from rankscope.compare.selection import parse_range
+    from rankscope.model.options import Options
 
     return Options(
         iter_range=None if iter_range is None else parse_range(iter_range),

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from rankscope.check.examine import Examined, checked, examine, unreadable
 from rankscope.check.together import together
-from rankscope.discover import discover
 from rankscope.errors import RankscopeError, ReportError, UsageError
 from rankscope.execute import map_reports
-from rankscope.identify import pattern
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CheckedReport, Fault, ReportFile
-from rankscope.vocabulary import vocabulary
+from rankscope.sources.conventions import vocabulary
+from rankscope.sources.discover import discover
+from rankscope.sources.identify import pattern
 
 
 def check(

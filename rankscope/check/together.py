@@ -13,9 +13,9 @@ from rankscope.check.examine import Examined
 from rankscope.check.remedies import fault, launcher
 from rankscope.compare.problems import missing_ranks
 from rankscope.errors import ForeignRun, ReportError
-from rankscope.identify import check_one_run
 from rankscope.model.reports import Fault, RankRows
 from rankscope.render.text import span
+from rankscope.sources.identify import check_one_run
 
 Placed = tuple[Path, Fault]
 

@@ -13,7 +13,7 @@ from rankscope.model.device_work import DeviceWork
 from rankscope.model.events import Events
 from rankscope.model.intervals import Times
 from rankscope.model.schema import SEGMENTS
-from rankscope.vocabulary import with_operation
+from rankscope.sources.conventions import with_operation
 
 NEVER = np.iinfo(np.int64).max
 

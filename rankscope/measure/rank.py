@@ -25,7 +25,7 @@ from rankscope.model.schema import (
     conform,
 )
 from rankscope.segment import UNNAMED, Found, Marks, Named, find_marks
-from rankscope.vocabulary import Vocabulary, with_operation
+from rankscope.sources.conventions import Vocabulary, with_operation
 
 GPU_CLOCK_SHARE = 0.9
 """The gpu clock needs device work in some phase in at least this share of the iterations."""

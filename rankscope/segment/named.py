@@ -8,7 +8,7 @@ import polars as pl
 
 from rankscope.model.events import Events, Few, Held
 from rankscope.model.ranges import Ranges, signed
-from rankscope.vocabulary import OPERATORS, Vocabulary
+from rankscope.sources.conventions import OPERATORS, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from rankscope.model.intervals import Times
 from rankscope.model.schema import ITERATIONS, PHASES, conform
 from rankscope.segment.iterations import AUTO, Found
 from rankscope.segment.period import find_period
-from rankscope.vocabulary import with_operation
+from rankscope.sources.conventions import with_operation
 
 SURE = 0.8
 """Steps are believed where at least this share of what a step does recurs in the next."""

@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rankscope.read import kineto
-from rankscope.read.kineto_json import CHUNK_BYTES, OPENING, _last_borders
+from rankscope.sources.kineto import reader
+from rankscope.sources.kineto.json_stream import CHUNK_BYTES, OPENING, _last_borders
 
 FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur")
 ARGUMENTS = ("correlation", "External id", "device", "context", "stream", "bytes", "grid")
@@ -134,7 +134,7 @@ def with_polars_in_batches(path: Path) -> None:
 
 
 def with_rankscope(path: Path) -> None:
-    kineto.read(path)
+    reader.read(path)
 
 
 WAYS: dict[str, tuple[str | None, Callable[[Path], None]]] = {

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.read.exports import as_folder
+from tests.sources.exports import as_folder
 
 FORMATS = ("sqlite", "parquetdir", "arrowdir")
 

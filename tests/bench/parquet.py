@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 from pyarrow import parquet
 
-from rankscope.read.columns_sqlite import SQLiteColumns
+from rankscope.sources.columns.sqlite import SQLiteColumns
 from tests.bench.plain import COLUMNS, TEXT
 
 UNSIGNED = ("globalTid", "globalPid", "domainId")

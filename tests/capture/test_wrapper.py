@@ -12,13 +12,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rankscope.model.options import ShapingOptions
 
 import rankscope
 from rankscope.capture import SCHEDULERS, Wish, functions_trace, save, snippet, wrapper
 from rankscope.errors import UsageError
-from rankscope.read.nsys_head import head_facts
-from rankscope.vocabulary import vocabulary
+from rankscope.model.options import ShapingOptions
+from rankscope.sources.conventions import vocabulary
+from rankscope.sources.nsys.header import head_facts
 from tests.capture.jobs import environment, launch, program
 from tests.frames import ranges
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rankscope.model.options import ShapingOptions
 
 from rankscope.check import check
 from rankscope.errors import UsageError
+from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Abilities, CheckedReport
 from tests.support import (
     SAMPLE,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import polars as pl
 import pytest
-from rankscope.model.results import Finding
 
 from rankscope.compare.cause import findings, told
+from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES, conform
 from tests.support import MS, Stored
 

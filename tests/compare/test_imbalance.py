@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from rankscope.model.results import MetricSummary
 
 from rankscope.compare.flags import flag
 from rankscope.compare.imbalance import role_z, scores, summarise
 from rankscope.errors import UsageError
 from rankscope.model.metrics import METRICS, check_metrics
+from rankscope.model.results import MetricSummary
 
 MS = 1_000_000
 

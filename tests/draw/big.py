@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import polars as pl
-from rankscope.model.options import Options
 
 from rankscope.analysis import Analysis
 from rankscope.frames import RunFrames, source_of
+from rankscope.model.options import Options
 from tests.support import Stored
 
 

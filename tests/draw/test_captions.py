@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rankscope.model.results import Verdict
 
 from rankscope.compare.verdict import inconclusive
 from rankscope.draw.captions import finding
 from rankscope.draw.style import shown, text_width
+from rankscope.model.results import Verdict
 
 SLOW = replace(
     inconclusive("", ""),

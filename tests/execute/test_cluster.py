@@ -14,11 +14,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rankscope.model.options import ShapingOptions
 
 import rankscope
 from rankscope.errors import ToolError
 from rankscope.execute import map_reports
+from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.store import Database
 from tests.execute.dask_cluster import SOON_S, Cluster, until

@@ -10,14 +10,14 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from rankscope.model.options import ShapingOptions
 
-from rankscope.discover import discover
 from rankscope.errors import UnreadableReport
 from rankscope.execute import map_reports
 from rankscope.execute.local import AHEAD, Crew, available_cores
 from rankscope.extract import extract
+from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
+from rankscope.sources.discover import discover
 from tests.support import Forged, copied
 
 

@@ -8,17 +8,17 @@ import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rankscope.model.options import ShapingOptions
 
 from rankscope.measure.attribution import HostSide, attribute
 from rankscope.measure.device import DeviceAccount
 from rankscope.measure.host import host_timeline
 from rankscope.measure.rank import detail_ranks, measure_rank
 from rankscope.model.events import Held
+from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import RankIdentity
 from rankscope.model.schema import MARKS, PHASES, conform
 from rankscope.segment import Marks
-from rankscope.vocabulary import vocabulary
+from rankscope.sources.conventions import vocabulary
 from tests.frames import (
     AUTOGRAD,
     LOADER,

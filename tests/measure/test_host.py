@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from rankscope.model.options import ShapingOptions
 
 from rankscope.measure.rank import detail_ranks, measure_rank
+from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import RankIdentity, RankRows
-from rankscope.vocabulary import vocabulary
+from rankscope.sources.conventions import vocabulary
 from tests.frames import PROCESS, found, named, ranges, trace
 
 BODY = ((40, 60, "forward"), (60, 90, "backward"), (90, 95, "optimizer"))

@@ -14,8 +14,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from rankscope.model.results import Timeline
 
+from rankscope.model.results import Timeline
 from rankscope.render.perfetto import trace
 from tests.support import Stored
 

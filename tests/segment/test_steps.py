@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from rankscope.model.options import ShapingOptions
 
 import rankscope
 from rankscope.errors import NoIterations
+from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Trace
-from rankscope.read import kineto, nsys_sqlite
 from rankscope.segment import find_steps
 from rankscope.segment.period import find_period
-from rankscope.vocabulary import vocabulary
+from rankscope.sources.conventions import vocabulary
+from rankscope.sources.kineto import reader
+from rankscope.sources.nsys import sqlite
 from tests.forge import Markers, forge, scene
 from tests.support import SHARED, Forged, Result, Stored, captured, edit, unpacked
 
@@ -117,7 +118,7 @@ def test_real_jobs(tmp_path: Path, job: str) -> None:
     assert np.quantile(off, 0.95) < WITHIN, "two cores for four ranks: some are switched out"
     for report in reports.iterdir():
         rank = int(report.stem.rpartition("_")[2])
-        assert_in_the_pause(nsys_sqlite.read(report), ends(found)[rank], ends(marked)[rank])
+        assert_in_the_pause(sqlite.read(report), ends(found)[rank], ends(marked)[rank])
     verdict = found.imbalance().verdict
     assert (verdict.ranks, verdict.cause, verdict.period) == ((1,), "load", 7)
     assert verdict.iterations == (3, 10, 17, 24, 31, 38)
@@ -132,7 +133,7 @@ def test_real_traces_of_pytorch(tmp_path: Path, name: str, steps: int) -> None:
     original = SHARED / "public/kineto" / name
     if not original.exists():
         pytest.skip(f"no public reports here: {original} is absent")
-    trace = kineto.read(original)
+    trace = reader.read(original)
     is_step = pl.col("name").str.starts_with("ProfilerStep#")
     marked = trace.ranges.whole.filter(is_step, domain="").unique("name").sort("start")["end"]
     named = trace.ranges.whole.filter(~is_step).join(

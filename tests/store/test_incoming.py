@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rankscope.model.options import ShapingOptions
 
-from rankscope import discover
 from rankscope.extract import extract
+from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportRows
+from rankscope.sources import discover
 from rankscope.store import Database, Incoming, incoming
 from tests.forge import forge, scene
 

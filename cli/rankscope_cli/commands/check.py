@@ -48,9 +48,8 @@ def check(
 
       rankscope check profiles/ --iteration 'my_step_(\\d+)' --format json
     """
-    from rankscope.model.options import ShapingOptions
-
     from rankscope.check import check as check_reports
+    from rankscope.model.options import ShapingOptions
 
     options = ShapingOptions(iteration, tuple(sorted(phases(phase or []).items())), rank_pattern)
     with console.progress(quiet) as (started, advance):

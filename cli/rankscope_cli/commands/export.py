@@ -30,10 +30,10 @@ from rankscope_cli.options import (
 
 if TYPE_CHECKING:
     import polars as pl
-    from rankscope.model.results import Timeline
 
     from rankscope.analysis import Analysis
     from rankscope.model.reports import Problem
+    from rankscope.model.results import Timeline
 
 TRACES = (".json", ".json.gz")
 TABLES = (".parquet", ".csv")

@@ -31,9 +31,9 @@ from rankscope_cli.options import (
 
 if TYPE_CHECKING:
     import polars as pl
-    from rankscope.model.results import Imbalance
 
     from rankscope.analysis import Analysis
+    from rankscope.model.results import Imbalance
     from rankscope.render.layout import Table
 
 WHY_EMPTY = {

@@ -149,7 +149,7 @@ def _show(run: Run, output: Format, quiet: bool, verbose: bool) -> None:
     many = "report" if len(done.outcomes) == 1 else "reports"
     total = sum(outcome.bytes for outcome in done.outcomes)
     if any(outcome.kind == "nsys-report" for outcome in done.outcomes):
-        from rankscope.read import exports_bytes, exports_folder
+        from rankscope.sources import exports_bytes, exports_folder
 
         console.say(
             f"rankscope: exports take {size(exports_bytes())} in {exports_folder()}; "

@@ -1,0 +1,1 @@
+"""Columns of a report's tables, whatever holds them: SQLite, folders of Parquet or Arrow files."""

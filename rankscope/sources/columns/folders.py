@@ -1,0 +1,218 @@
+"""Columns out of an export folder, one file a table (`nsys export -t parquetdir`, `arrowdir`)."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from rankscope.errors import UnreadableReport
+from rankscope.sources.columns.text import decoded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PIECE_ROWS = 100_000
+"""How many rows are read at once where a caller wants pieces."""
+
+HINT = "is it complete? export it again: nsys export -t {kind} REPORT.nsys-rep"
+
+
+class FolderColumns(ABC):
+    """The tables of a folder."""
+
+    kind: str
+    ending: str
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._columns: dict[str, frozenset[str]] = {}
+
+    @property
+    def bytes(self) -> int:
+        """How large its files are."""
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(self.path))
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether the folder has `table` with all of `columns`; raises `UnreadableReport`."""
+        file = self._file(table)
+        if table not in self._columns:
+            try:
+                names = self._names(file) if file.is_file() else ()
+            except Exception as error:  # every engine has its own way to fail on broken files
+                raise self._unreadable(file) from error
+            self._columns[table] = frozenset(names)
+        return file.is_file() and self._columns[table].issuperset(columns)
+
+    def read(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str] | None = None,
+        only: tuple[str, list[int]] | None = None,
+        raw: list[str] | None = None,
+    ) -> pl.DataFrame:
+        """Columns of a table; one that the table lacks, or of another type, comes as nulls.
+
+        Ids are unsigned here; they come with the bits they have in SQLite.
+
+        Args:
+            table: a table of the folder.
+            integers: columns to read as Int64.
+            text: columns to read as String; broken UTF-8 gets replacement characters.
+            only: an integer column, and the values of the rows to keep.
+            raw: columns to read as Binary, whatever type they claim to have.
+        """
+        return self._read(table, integers, text or [], only, raw or [])
+
+    def pieces(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str] | None = None,
+        only: tuple[str, list[int]] | None = None,
+        raw: list[str] | None = None,
+        chosen: Sequence[int] | None = None,
+    ) -> Iterator[pl.DataFrame]:
+        """What `read` gives, of `PIECE_ROWS` rows of the table at once; at least one piece."""
+        self.has(table)
+        file = self._file(table)
+        try:
+            rows = self._rows(file)
+        except Exception as error:
+            raise self._unreadable(file) from error
+        numbers = range(max(1, -(-rows // PIECE_ROWS)))
+        for number in numbers if chosen is None else chosen:
+            piece = number * PIECE_ROWS, PIECE_ROWS
+            yield self._read(table, integers, text or [], only, raw or [], piece)
+
+    def _read(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str],
+        only: tuple[str, list[int]] | None,
+        raw: list[str],
+        piece: tuple[int, int | None] = (0, None),
+    ) -> pl.DataFrame:
+        self.has(table)
+        file = self._file(table)
+        wanted = dict.fromkeys([*integers, *text, *raw, *(only[:1] if only else ())])
+        names = [name for name in wanted if name in self._columns[table]]
+        try:
+            frame = self._table(file, names, *piece)
+        except Exception as error:
+            raise self._unreadable(file) from error
+        if only is not None:
+            frame = frame.filter(_integer(frame, only[0]).is_in(only[1]))
+        return pl.DataFrame(
+            [_integer(frame, name) for name in integers]
+            + [_text(frame, name) for name in text]
+            + [_bytes(frame, name) for name in raw]
+        )
+
+    @abstractmethod
+    def _names(self, file: Path) -> list[str]:
+        """Names of a table's columns."""
+
+    @abstractmethod
+    def _rows(self, file: Path) -> int:
+        """How many rows a table has."""
+
+    @abstractmethod
+    def _table(self, file: Path, columns: list[str], first: int, rows: int | None) -> pl.DataFrame:
+        """Some columns of some rows as they stand; text that is not UTF-8 as bytes."""
+
+    def _file(self, table: str) -> Path:
+        return self.path / f"{table}{self.ending}"
+
+    def _unreadable(self, file: Path) -> UnreadableReport:
+        return UnreadableReport(
+            f"{file}: is damaged or truncated", hint=HINT.format(kind=self.kind)
+        )
+
+
+class ParquetColumns(FolderColumns):
+    """The tables of a `parquetdir`."""
+
+    kind, ending = "parquetdir", ".parquet"
+
+    def _names(self, file: Path) -> list[str]:
+        return list(pl.read_parquet_schema(file))
+
+    def _rows(self, file: Path) -> int:
+        return int(pl.scan_parquet(file).select(pl.len()).collect().item())
+
+    def _table(self, file: Path, columns: list[str], first: int, rows: int | None) -> pl.DataFrame:
+        try:
+            return pl.scan_parquet(file).select(columns).slice(first, rows).collect()
+        except pl.exceptions.ComputeError:  # text that is not UTF-8, or a broken file
+            from pyarrow import parquet
+
+            return _frame(parquet.read_table(file, columns=columns).slice(first, rows))
+
+
+class ArrowColumns(FolderColumns):
+    """The tables of an `arrowdir`: Arrow IPC streams."""
+
+    kind, ending = "arrowdir", ".arrow"
+
+    def _names(self, file: Path) -> list[str]:
+        import pyarrow as pa
+
+        with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
+            names: list[str] = stream.schema.names
+        return names
+
+    def _rows(self, file: Path) -> int:
+        import pyarrow as pa
+
+        with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
+            return sum(len(batch) for batch in stream)
+
+    def _table(self, file: Path, columns: list[str], first: int, rows: int | None) -> pl.DataFrame:
+        import pyarrow as pa
+
+        with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
+            return _frame(stream.read_all().select(columns).slice(first, rows))
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    """An Arrow table, checked to the last offset, with text as bytes: it may not be UTF-8."""
+    import pyarrow as pa
+
+    as_bytes = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+    columns: dict[str, Any] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = as_bytes.get(column.type, column.type)
+        chunks = [chunk.view(kind) for chunk in column.chunks]
+        columns[name] = pa.chunked_array(chunks, kind)
+    checked = pa.table(columns)
+    checked.validate(full=True)
+    frame = pl.from_arrow(checked)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _integer(frame: pl.DataFrame, name: str) -> pl.Series:
+    if name not in frame.columns or not frame[name].dtype.is_integer():
+        return pl.Series(name, [None] * frame.height, dtype=pl.Int64)
+    if frame[name].dtype == pl.UInt64:
+        return frame[name].reinterpret(signed=True)
+    return frame[name].cast(pl.Int64, strict=False)
+
+
+def _text(frame: pl.DataFrame, name: str) -> pl.Series:
+    if name not in frame.columns or frame[name].dtype not in (pl.String, pl.Binary):
+        return pl.Series(name, [None] * frame.height, dtype=pl.String)
+    return decoded(frame[name])
+
+
+def _bytes(frame: pl.DataFrame, name: str) -> pl.Series:
+    if name not in frame.columns or frame[name].dtype not in (pl.String, pl.Binary):
+        return pl.Series(name, [None] * frame.height, dtype=pl.Binary)
+    return frame[name].cast(pl.Binary)

@@ -1,0 +1,11 @@
+"""Names → meanings: iteration, phase, collective. The conventions are data.
+
+`conventions.toml` holds a row per framework and meaning; a user's own patterns beat them all.
+Patterns are evaluated on the distinct names only, by polars (Rust syntax: no look-around, and so
+no pattern that a hostile name could make slow).
+"""
+
+from rankscope.sources.conventions.kernels import with_operation
+from rankscope.sources.conventions.vocabulary import OPERATORS, Vocabulary, vocabulary
+
+__all__ = ["OPERATORS", "Vocabulary", "vocabulary", "with_operation"]

@@ -1,0 +1,225 @@
+"""The conventions, compiled, with a user's patterns in front."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any
+
+import polars as pl
+
+from rankscope.errors import UsageError
+from rankscope.model.options import ShapingOptions
+from rankscope.model.schema import PHASES, conform
+from rankscope.sources.conventions.name_cache import Memory
+
+OPERATORS = ("operator", "backward operator")
+"""What names of the framework's operators mean; there may be too many to hold."""
+
+MEANINGS = pl.Schema(
+    {
+        "domain": pl.String,
+        "name": pl.String,
+        "means": pl.String,  # as in conventions.toml; null for none
+        "row": pl.Int64,  # which convention said so; user patterns come first
+        "number": pl.Int64,  # iteration number in the name
+        "fetch": pl.Boolean,
+        "operation": pl.String,
+        "blocking": pl.Boolean,
+    }
+)
+
+SEPARATORS = r"[\s_\-:]+"
+NUMBER = r"\{?(\d+)\}?"
+
+ANY = "^"
+"""The pattern of conventions that hold for all names of a domain."""
+
+SQUASHED = pl.col("name").str.to_lowercase().str.replace_all(SEPARATORS, "").alias("squashed")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One convention: names that fit `patterns` (or, squashed, `squashed`) mean `means`."""
+
+    framework: str
+    means: str
+    patterns: tuple[str, ...] = ()
+    squashed: tuple[str, ...] = ()
+    fetch: bool = False
+    operation: str | None = None
+    blocking: bool = False
+    domain: str | None = None
+
+    def number(self) -> pl.Expr:
+        """The iteration number in the first pattern that has one; null without."""
+        groups = [
+            pl.col(column).str.extract(pattern, 1)
+            for column, pattern in self.tests()
+            if re.search(r"(?<!\\)\((?!\?)", pattern)
+        ]
+        text = pl.coalesce(groups) if groups else pl.lit(None, pl.String)
+        return text.str.slice(0, 18).cast(pl.Int64, strict=False)
+
+    def fits(self) -> pl.Expr:
+        """Whether a name fits."""
+        fit = pl.any_horizontal(
+            pl.col(column).str.contains(pattern) for column, pattern in self.tests()
+        )
+        return fit if self.domain is None else fit & (pl.col("domain") == self.domain)
+
+    def tests(self) -> list[tuple[str, str]]:
+        """Columns, and patterns of which one must fit."""
+        return [
+            *(("name", pattern) for pattern in self.patterns),
+            *(("squashed", pattern) for pattern in self.squashed),
+        ]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a user gave it."""
+        return self.framework.startswith("--")
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Rows in the order in which they are believed."""
+
+    rows: tuple[Row, ...]
+
+    def meanings(self, ranges: pl.DataFrame) -> pl.DataFrame:
+        """What each distinct (domain, name) of `ranges` means: a frame of MEANINGS."""
+        return _memory(self).of(ranges)
+
+    def operators(self, names: pl.Series) -> pl.Series:
+        """Boolean: whether ranges of these names are operators, whatever their domain."""
+        domains = pl.DataFrame({"domain": ["", *{row.domain for row in self.rows if row.domain}]})
+        every = names.unique().alias("name").to_frame().join(domains, how="cross")
+        surely = pl.col("means").is_in(OPERATORS).fill_null(False).all()
+        told = self.meanings(every).group_by("name").agg(surely)
+        asked = names.alias("name").to_frame()
+        return asked.join(told, on="name", how="left", maintain_order="left")["means"]
+
+    def tell(self, names: pl.Series) -> pl.Series:
+        """Boolean: whether these names mean something by themselves, in whatever domain."""
+        by_name = [replace(row, domain=None) for row in self.rows if ANY not in row.patterns]
+        frame = names.alias("name").to_frame().with_columns(SQUASHED)
+        return frame.select(_fits_some(by_name)).to_series()
+
+    def look_up(self, names: pl.DataFrame) -> pl.DataFrame:
+        """MEANINGS of distinct names, by trying every pattern on those that any may fit."""
+        names = names.with_columns(SQUASHED).with_columns(tells=_fits_some(self.rows))
+        strangers = names.filter(~pl.col("tells"))
+        names = names.filter("tells")
+        fits = [row.fits() for row in self.rows]
+        names = names.with_columns(
+            row=pl.coalesce([pl.when(fit).then(pl.lit(i, pl.Int64)) for i, fit in enumerate(fits)])
+        )
+        table = pl.DataFrame(
+            {
+                "row": range(len(self.rows)),
+                "means": [row.means for row in self.rows],
+                "fetch": [row.fetch for row in self.rows],
+                "operation": [row.operation for row in self.rows],
+                "blocking": [row.blocking for row in self.rows],
+            },
+            schema_overrides={"operation": pl.String},
+        )
+        numbers = [
+            pl.when(pl.col("row") == i).then(row.number())
+            for i, row in enumerate(self.rows)
+            if row.means == "iteration"
+        ]
+        known = names.with_columns(number=pl.coalesce(numbers)).join(table, on="row", how="left")
+        return pl.concat([conform(known, MEANINGS), conform(strangers, MEANINGS)])
+
+    def framework(self, row: int) -> str:
+        """Where a convention comes from."""
+        return self.rows[row].framework
+
+
+def _fits_some(rows: Iterable[Row]) -> pl.Expr:
+    """Whether a name fits one of the rows; most are tried at once."""
+    tests: list[pl.Expr] = []
+    at_once: dict[str, list[str]] = {}
+    for row in rows:
+        if row.is_own or row.domain is not None:
+            tests.append(row.fits())
+        else:
+            for column, pattern in row.tests():
+                at_once.setdefault(column, []).append(f"(?:{pattern})")
+    tests += (pl.col(column).str.contains("|".join(each)) for column, each in at_once.items())
+    return pl.any_horizontal(tests).fill_null(False)
+
+
+@lru_cache(8)
+def _memory(vocabulary: Vocabulary) -> Memory:
+    return Memory(["domain", "name"], vocabulary.look_up)
+
+
+def vocabulary(options: ShapingOptions) -> Vocabulary:
+    """The conventions with the user's patterns in front.
+
+    Raises:
+        UsageError: a pattern that is none, or a phase that does not exist.
+    """
+    own: list[Row] = []
+    if options.iteration is not None:
+        _check("--iteration", options.iteration)
+        own.append(Row("--iteration", "iteration", (options.iteration,)))
+    for phase, pattern in options.phases:
+        if phase not in PHASES:
+            raise UsageError(
+                f"--phase {phase}={pattern}: there is no phase {phase!r}",
+                hint=f"phases are {', '.join(PHASES)}",
+            )
+        _check("--phase", pattern)
+        own.append(Row("--phase", phase, (pattern,), fetch=phase == "load"))
+    shipped = _shipped()
+    if options.iteration is not None:  # then only the user's ranges are iterations
+        shipped = tuple(row for row in shipped if row.means != "iteration")
+    return Vocabulary((*own, *shipped))
+
+
+@cache
+def _shipped() -> tuple[Row, ...]:
+    return tuple(map(_row, conventions()["row"]))
+
+
+@cache
+def conventions() -> dict[str, Any]:
+    """The data file as it stands."""
+    return tomllib.loads(files(__package__).joinpath("conventions.toml").read_text("utf-8"))
+
+
+def _row(data: dict[str, Any]) -> Row:
+    return Row(
+        framework=data["framework"],
+        means=data["means"],
+        patterns=tuple(data.get("patterns", ())),
+        squashed=tuple(map(_squashed, data.get("words", ()))),
+        fetch=data.get("fetch", False),
+        operation=data.get("operation"),
+        blocking=data.get("blocking", False),
+        domain=data.get("domain"),
+    )
+
+
+def _squashed(words: str) -> str:
+    """A spelling like `step N` as a pattern on squashed names."""
+    parts = re.sub(SEPARATORS, "", words).split("N")
+    return f"^{NUMBER.join(re.escape(part.lower()) for part in parts)}$"
+
+
+def _check(option: str, pattern: str) -> None:
+    try:
+        pl.Series([""]).str.contains(pattern)
+    except pl.exceptions.ComputeError as error:
+        raise UsageError(
+            f"{option} {pattern!r} is not a regular expression",
+            hint="Rust syntax: no look-around and no back-references; quote it for the shell",
+        ) from error

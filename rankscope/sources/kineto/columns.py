@@ -1,0 +1,211 @@
+"""Batches of Kineto events → frames in whole nanoseconds, one per nature of event.
+
+A category tells the nature and differs with the version (`Operator`, `cpu_op`). The copies of
+user annotations on the device (`gpu_user_annotation`) are none of ours: they would count twice.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+
+import msgspec
+import polars as pl
+
+from rankscope.model.schema import OPERATORS
+from rankscope.sources.kineto.json_stream import Args, Event, Number
+
+RANGE, LAUNCH, WORK, SPAN = "range", "launch", "work", "span"
+
+CATEGORIES = {
+    "user_annotation": RANGE,
+    "cpu_op": RANGE,
+    "operator": RANGE,
+    "kernel": WORK,
+    "gpu_memcpy": WORK,
+    "memcpy": WORK,
+    "gpu_memset": WORK,
+    "memset": WORK,
+    "runtime": LAUNCH,
+    "trace": SPAN,
+}
+"""Lower-case categories → nature."""
+
+LAUNCHES = ("_runtime", "_driver")
+"""How the categories of API calls end, whoever's API it is."""
+
+WINDOW_END = "Record Window End"
+"""An instant: when the profiler stopped."""
+
+OWNED = {"start": pl.Int64, "end": pl.Int64, "process": pl.Int64, "thread": pl.Int64}
+
+SCHEMAS = {
+    RANGE: pl.Schema({**OWNED, "domain": pl.String, "name": pl.String, "external": pl.Int64}),
+    LAUNCH: pl.Schema({**OWNED, "correlation": pl.Int64, "graph": pl.Boolean}),
+    WORK: pl.Schema(
+        {
+            "start": pl.Int64,
+            "end": pl.Int64,
+            "device": pl.Int64,
+            "stream": pl.Int64,
+            "kind": pl.String,
+            "name": pl.String,
+            "bytes": pl.Int64,
+            "grid": pl.Int64,
+            "communicator": pl.String,
+            "sequence": pl.Int64,
+            "correlation": pl.Int64,
+            "external": pl.Int64,
+        }
+    ),
+    SPAN: pl.Schema({"start": pl.Int64, "end": pl.Int64}),
+}
+"""Nature → columns: times as the file counts them, and as in RANGES and DEVICE_WORK. `external`
+is the id of an operator, `correlation` ties work to its launch."""
+
+NEEDED = {
+    RANGE: ["start", "end", "process", "thread"],
+    LAUNCH: ["start", "end", "process", "thread"],
+    WORK: ["start", "end", "stream"],
+    SPAN: ["start", "end"],
+}
+"""Nature → columns without which an event has no time or no owner."""
+
+ELEMENT_BYTES = {
+    **dict.fromkeys(("byte", "char", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("short", "half", "bfloat16"), 2),
+    **dict.fromkeys(("int", "float"), 4),
+    **dict.fromkeys(("long", "double", "complexfloat"), 8),
+}
+"""Lower-case names of data types → bytes of an element."""
+
+LATEST_NS = 2**61
+"""In 2043. Differences and sums of times beyond could overflow."""
+
+NOTHING = Args()
+
+
+def frames(batch: Iterable[Event]) -> dict[str, pl.DataFrame]:
+    """The events that matter: nature → frame of SCHEMAS; times and owners may be null."""
+    sorted_out: dict[str, list[Event]] = defaultdict(list)
+    for event in batch:
+        if event.ph == "X":
+            sorted_out[_nature(event.cat)].append(event)
+        elif event.name == WINDOW_END:
+            sorted_out[SPAN].append(event)
+    sorted_out.pop("", None)
+    return {nature: _frame(nature, events) for nature, events in sorted_out.items()}
+
+
+@cache
+def _nature(category: str) -> str:
+    """Empty for what is not wanted."""
+    lower = category.lower()
+    return LAUNCH if lower.endswith(LAUNCHES) else CATEGORIES.get(lower, "")
+
+
+def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
+    args = [event.args or NOTHING for event in events]
+    start, length = (times(each) for each in ([e.ts for e in events], [e.dur for e in events]))
+    if nature == SPAN:
+        length = length.fill_null(0)
+    frame = pl.DataFrame(
+        {
+            "start": start,
+            "end": (start + length).set(length < 0, None),
+            "category": pl.Series([event.cat for event in events], dtype=pl.String),
+            "name": pl.Series([event.name for event in events], dtype=pl.String),
+            "external": integers([each.external for each in args]).fill_null(
+                integers([each.older_external for each in args])
+            ),
+            "correlation": integers([each.correlation for each in args]),
+        }
+    )
+    if nature == WORK:
+        frame = _work(frame, events, args)
+    elif nature != SPAN:
+        operator = (pl.col("category") == "cpu_op") | (
+            (pl.col("category") == "Operator") & pl.col("name").str.contains("::", literal=True)
+        )
+        frame = frame.with_columns(
+            process=integers([event.pid for event in events]),
+            thread=integers([event.tid for event in events]),
+            domain=pl.when(operator).then(pl.lit(OPERATORS)).otherwise(pl.lit("")),
+            graph=pl.col("name").str.contains("GraphLaunch", literal=True),
+        )
+    return frame.select(pl.col(name).cast(dtype) for name, dtype in SCHEMAS[nature].items())
+
+
+def _work(frame: pl.DataFrame, events: list[Event], args: list[Args]) -> pl.DataFrame:
+    """Kernels, copies and sets with what only they have."""
+    category = pl.col("category").str.to_lowercase()
+    is_kernel = category == "kernel"
+    element = pl.Series([each.element for each in args], dtype=pl.String).str.to_lowercase()
+    message = integers([each.elements for each in args]) * element.replace_strict(
+        ELEMENT_BYTES, default=None, return_dtype=pl.Int64
+    )
+    # A stream number is unique within its context only; older versions name it in `tid` alone.
+    streams = integers([each.stream for each in args]).fill_null(integers([e.tid for e in events]))
+    contexts = integers([each.context for each in args]).fill_null(0)
+    blocks = [None if each.grid is None else math.prod(each.grid) for each in args]
+    return frame.with_columns(
+        device=integers([each.device for each in args]).fill_null(
+            integers([e.pid for e in events])
+        ),
+        stream=(contexts % 2**24) * 2**32 + streams % 2**32,
+        kind=pl.when(is_kernel)
+        .then(pl.lit("kernel"))
+        .when(category.str.ends_with("memcpy"))
+        .then(pl.lit("copy"))
+        .otherwise(pl.lit("set")),
+        name=pl.when(is_kernel).then(short_name()).otherwise(pl.lit("")),
+        bytes=integers([each.bytes for each in args]).fill_null(message),
+        grid=pl.when(is_kernel).then(
+            pl.Series(blocks, dtype=pl.Float64).cast(pl.Int64, strict=False)
+        ),
+        communicator=_communicator(args),
+        sequence=integers([each.sequence for each in args]),
+    )
+
+
+def _communicator(args: list[Args]) -> pl.Series:
+    """Name and members of the process group of each collective: the same on all its ranks."""
+    groups = [
+        None if each.group is None else f"{each.group} {each.members or ''}".rstrip()
+        for each in args
+    ]
+    return pl.Series(groups, dtype=pl.String).str.replace_all(", ", ",", literal=True)
+
+
+def short_name() -> pl.Expr:
+    """A kernel's bare name, as nsys has it: without type, namespaces, template and arguments."""
+    plain = pl.col("name").str.replace_all(r"\(anonymous namespace\)::|<unnamed>::", "")
+    head = plain.str.replace(r"^std::enable_if<.*?>::type ", "").str.extract(r"^([^<(]+)")
+    return pl.coalesce(head.str.extract(r"([^\s:]+)\s*$"), "name")
+
+
+def times(raw: list[msgspec.Raw]) -> pl.Series:
+    """Microseconds as they stand in the file (numbers, or text) → nanoseconds; else null.
+
+    As decimals: a float has no room for nanoseconds since 1970.
+    """
+    text = pl.Series([b"\0".join(raw).decode("utf-8", "replace")]).str.split("\0").explode()
+    exact = text.str.strip_chars('" ').cast(pl.Decimal(38, 3), strict=False)
+    time = (exact * 1000).cast(pl.Int64, strict=False)
+    return time.set(time.abs() > LATEST_NS, None)
+
+
+def integers(values: list[Number]) -> pl.Series:
+    """Int64 of numbers, or of text that ends in one (`stream 7`); else null."""
+    try:
+        return pl.Series(values, dtype=pl.Int64)
+    except (TypeError, OverflowError):
+        return pl.Series([_integer(value) for value in values], dtype=pl.Int64)
+
+
+def _integer(value: Number) -> int | None:
+    found = re.search(r"(?:^|[^\d.])(-?\d{1,18})(?:\.0*)?$", str(value)[-40:])
+    return int(found[1]) if found else None

@@ -1,0 +1,169 @@
+"""PyTorch profiler (Kineto) traces, `.json` and `.json.gz`: one file a process.
+
+Device work finds its launch by `correlation`, or else the operator that it ran for by
+`External id`. Time 0 is the earliest event, as chrome://tracing and Perfetto show it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from rankscope.errors import UnreadableReport
+from rankscope.model.device_work import HeldWork
+from rankscope.model.ranges import Ranges
+from rankscope.model.reports import CaptureFacts, Claim, Trace
+from rankscope.model.schema import DEVICE_WORK, RANGES, conform
+from rankscope.sources.conventions import Vocabulary
+from rankscope.sources.environment import first_printable
+from rankscope.sources.kineto.columns import NEEDED, RANGE, SCHEMAS, WORK, frames
+from rankscope.sources.kineto.gloo import waits_on_callers
+from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
+
+OLDEST_UTC_NS = 10**18
+"""Times before 2001 are no UTC: they count from the machine's start."""
+
+MOST_RANKS = 10**7
+"""Numbers that large are no ranks."""
+
+WORKER_NAME = re.compile(r"^(.{1,64})_(\d{1,8})\.\d{10,}\.pt\.trace\.json")
+"""How tensorboard_trace_handler names its files: host, pid, time."""
+
+
+class Distributed(msgspec.Struct):
+    """What is kept of `distributedInfo`."""
+
+    rank: int | None = None
+    world_size: int | None = None
+
+
+def facts(path: Path) -> CaptureFacts:
+    """Rank and host from what stands before the events; times are known once those are read.
+
+    Raises:
+        UnreadableReport: no trace.
+    """
+    return _facts(EventFile(path).head())
+
+
+def read(path: Path, _words: Vocabulary | None = None) -> Trace:
+    """The whole trace.
+
+    Raises:
+        UnreadableReport: it is none, or truncated, damaged, or holds nothing of the profiler.
+    """
+    file = EventFile(path)
+    parts: dict[str, list[pl.DataFrame]] = {
+        nature: [pl.DataFrame(schema=schema)] for nature, schema in SCHEMAS.items()
+    }
+    for batch in file:
+        for nature, frame in frames(batch).items():
+            parts[nature].append(frame)
+    every = {nature: pl.concat(parts.pop(nature), rechunk=True) for nature in SCHEMAS}
+    if every[RANGE].is_empty() and every[WORK].is_empty():
+        raise UnreadableReport(
+            f"{path}: holds {file.events:,} events, but none of the PyTorch profiler",
+            hint="name what torch.profiler wrote, with ProfilerActivity.CPU and .CUDA",
+        )
+    whole = {nature: frame.drop_nulls(NEEDED[nature]) for nature, frame in every.items()}
+    broken = sum(every[nature].height - whole[nature].height for nature in SCHEMAS)
+    zero = min(
+        (frame.select(pl.col("start").min()).item() for frame in whole.values() if frame.height),
+        default=0,
+    )
+    ranges, launches, work, span = (
+        frame.with_columns(pl.col("start", "end") - zero) for frame in whole.values()
+    )
+    process = _process(ranges, launches)
+    known = _facts(file.about)
+    utc_start_ns = _utc(file.about, zero)
+    device_work = _device_work(work, launches, ranges, process)
+    return Trace(
+        facts=replace(
+            known,
+            host=known.host or _host_in_name(path, process),
+            utc_start_ns=utc_start_ns,
+            duration_ns=span.select(pl.col("end").max()).item(),
+        ),
+        ranges=Ranges.of(
+            conform(waits_on_callers(ranges).sort("start", "end", descending=[False, True]), RANGES)
+        ),
+        device_work=HeldWork(device_work),
+        host_events=sum(frame.height for frame in every.values()),
+        broken_ranges=broken + file.broken,
+    )
+
+
+def _facts(about: list[About]) -> CaptureFacts:
+    """Rank and host; nothing else of what stands beside the events is kept."""
+    claims: list[Claim] = []
+    for each in about:
+        try:
+            said = msgspec.json.decode(each.distributed, type=Distributed)
+        except FAULTS:
+            continue
+        if said.rank is not None and 0 <= said.rank < MOST_RANKS:
+            claims.append(Claim(said.rank, said.world_size or None, "distributedInfo"))
+    hosts = [each.host for each in about if isinstance(each.host, str) and each.host]
+    return CaptureFacts(
+        host=first_printable(hosts),
+        utc_start_ns=None,
+        duration_ns=None,
+        environment=tuple(claims[:1]),
+        local_rank=None,
+        exporter=None,
+    )
+
+
+def _host_in_name(path: Path, process: int) -> str | None:
+    """The host that the file's name tells, if it also tells the process that is in the file."""
+    found = WORKER_NAME.match(path.name)
+    return first_printable([found[1]]) if found and int(found[2]) == process else None
+
+
+def _utc(about: list[About], zero: int) -> int | None:
+    """UTC of the file's time `zero`; older versions write UTC itself."""
+    bases = [each.base_time for each in about if isinstance(each.base_time, int)]
+    utc = zero + next(iter(bases), 0)
+    return utc if OLDEST_UTC_NS < utc < 2**63 else None
+
+
+def _process(ranges: pl.DataFrame, launches: pl.DataFrame) -> int:
+    """The process that the file is of: the one with the most host events."""
+    every = pl.concat([ranges["process"], launches["process"]]).value_counts()
+    busiest = every.sort("count", "process", descending=True)["process"]
+    return int(busiest[0]) if len(busiest) else 0
+
+
+def _device_work(
+    work: pl.DataFrame, launches: pl.DataFrame, ranges: pl.DataFrame, process: int
+) -> pl.DataFrame:
+    """DEVICE_WORK: work with the API call that launched it, else the operator it ran for."""
+    called = (
+        launches.filter(pl.col("correlation") != 0)
+        .sort("start")
+        .unique("correlation", keep="first", maintain_order=True)
+        .select("correlation", "process", "graph", launch="start", launch_thread="thread")
+    )
+    ran_for = (
+        ranges.filter(pl.col("external") != 0)
+        .sort("start")
+        .unique("external", keep="first", maintain_order=True)
+        .select("external", started="start", by="thread")
+    )
+    unlaunched = pl.col("launch").is_null() & (pl.col("started") <= pl.col("start"))
+    joined = (
+        work.join(called, on="correlation", how="left")
+        .join(ran_for, on="external", how="left")
+        .with_columns(
+            pl.col("process").fill_null(process),
+            pl.col("graph").fill_null(False),
+            launch=pl.when(unlaunched).then("started").otherwise("launch"),
+            launch_thread=pl.when(unlaunched).then("by").otherwise("launch_thread"),
+        )
+    )
+    return conform(joined.sort("start"), DEVICE_WORK)

@@ -1,0 +1,305 @@
+"""Device work of Nsight Systems exports, with its launches and what NCCL tells of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from rankscope.model import events
+from rankscope.model.device_work import DeviceWork, HeldWork, device_kinds
+from rankscope.model.events import Reread
+from rankscope.model.schema import DEVICE_KINDS, DEVICE_WORK, conform, empty, ordered
+from rankscope.sources.nsys.common import PROCESS, Columns, Strings, require, without_nulls
+from rankscope.sources.nsys.launches import Launches
+from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
+from rankscope.sources.nsys.nvtx import Nvtx
+
+DEVICE_TABLES = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": "kernel",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "copy",
+    "CUPTI_ACTIVITY_KIND_MEMSET": "set",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "graph",
+}
+"""Tables of device work → its kind; graphs traced as a whole are a row each, without names."""
+
+COLUMNS = ["start", "end", "deviceId", "streamId", "correlationId", "globalPid"]
+GRID = ["gridX", "gridY", "gridZ"]
+EXTRA = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName", *GRID]
+
+NAMES = ["shortName", "demangledName"]
+OWNERS = ["globalPid", "deviceId"]
+LOOKED_AT = ["start", "end", "streamId", *OWNERS, *NAMES]
+"""What tells whether rows are whole, and of which kind."""
+
+CALLS_OF_MANY = 4
+"""With so many times as many calls as operations can be held, these will be too many."""
+
+PLACES = pl.Schema(
+    {
+        "table": pl.String,
+        "number": pl.Int64,  # of the piece
+        "rows": pl.Int64,
+        "first": pl.Int64,  # start in it
+    }
+)
+"""Pieces of tables."""
+
+KINDS = pl.Schema(
+    [("id", pl.Int64()), *(each for each in DEVICE_KINDS.items() if each[0] != "name")]
+)
+"""DEVICE_KINDS before names are looked up."""
+
+Piece = tuple[str, int, pl.DataFrame]
+"""A table, the number of a piece of it, and its rows."""
+
+
+def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
+    """Operations of the device joined with their launches, held where they are few.
+
+    Args:
+        file: the export.
+        pool: its strings.
+        told: its NVTX events.
+    """
+    tables = [table for table in DEVICE_TABLES if file.has(table)]
+    for table in tables:
+        require(file, table, *COLUMNS)
+    launches = Launches(file)
+    few = _few(file, tables) if launches.count <= CALLS_OF_MANY * events.MOST_HELD else None
+    if few is None:
+        return _InReport(file, tables, pool, launches, told)
+    names, rows, parts = _Names(pool), 0, [empty(DEVICE_WORK)]
+    for table, _, piece in few:
+        whole = _whole(piece)
+        rows += piece.height
+        names.learn(whole.select(pl.coalesce(NAMES)).to_series())
+        parts.append(_launched(_operations(whole, table, names), launches))
+    every = ordered(pl.concat(parts, rechunk=True), "start")
+    del few, parts
+    work, unread = with_nccl(file, every, told)
+    return HeldWork(work, every.height + launches.count, rows - every.height, unread)
+
+
+class _InReport:
+    """Work of the device that is read whenever it is gone through."""
+
+    def __init__(
+        self, file: Columns, tables: list[str], pool: Strings, launches: Launches, told: Nvtx
+    ) -> None:
+        """Nothing is read, but where NCCL's kernels have to be found that something tells of."""
+        self._file, self._tables, self._launches = file, tables, launches
+        self._names = _Names(pool)
+        self._seen: _Seen | None = None
+        self._described: pl.DataFrame | None = None  # NCCL's kernels, as NCCL tells of them
+        self.unread: tuple[str, ...] = ()
+        if tells(file, told):
+            of_nccl = pl.concat(part.filter(OF_NCCL) for part in self.parts())
+            self._described, self.unread = with_nccl(file, of_nccl, told)
+
+    @property
+    def whole(self) -> pl.DataFrame:
+        """All of it after all."""
+        return pl.concat(self.parts())
+
+    @property
+    def kinds(self) -> pl.DataFrame:
+        """DEVICE_KINDS."""
+        kinds = self._look.kinds
+        return device_kinds(kinds.with_columns(name=self._names.of(kinds["id"])))
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read, those of launches included."""
+        return int(self._look.places["rows"].sum()) + self._launches.count
+
+    @property
+    def broken(self) -> int:
+        """How many were left out."""
+        return self._look.broken
+
+    def first_look(self) -> Iterator[pl.DataFrame]:
+        """All of it, in the order of the tables where that spares a look."""
+        if self._seen is not None:
+            yield from self.parts()
+            return
+        yield empty(DEVICE_WORK)
+        for table, whole in self._looked_at(COLUMNS + EXTRA):
+            yield _launched(_operations(whole, table, self._names), self._launches)
+
+    def parts(self) -> Iterator[pl.DataFrame]:
+        """DEVICE_WORK in the order of the starts."""
+        if self._look.places.is_empty():
+            return iter([empty(DEVICE_WORK)])
+        windows = _in_windows(self._file, self._names, self._look.places)
+        parts = (_launched(part, self._launches) for part in windows)
+        return parts if self._described is None else _with(self._described, parts)
+
+    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Reread:
+        """The rows changed whenever they are read."""
+        return Reread(lambda: map(change, self.parts()))
+
+    @property
+    def _look(self) -> _Seen:
+        if self._seen is None:
+            deque(self._looked_at(LOOKED_AT), maxlen=0)
+        assert self._seen is not None
+        return self._seen
+
+    def _looked_at(self, columns: list[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+        """Rows that are whole of each piece, with their table; then it is known what was seen."""
+        broken, kinds, places = 0, [KINDS.to_frame()], list[tuple[object, ...]]()
+        for table, number, piece in _pieces(self._file, self._tables, columns):
+            whole = _whole(piece)
+            broken += piece.height - whole.height
+            if whole.height:
+                kinds.append(_kinds(whole, table))
+                self._names.learn(kinds[-1]["id"])
+                places.append((table, number, whole.height, whole["start"].min()))
+                yield table, whole
+        spread = pl.DataFrame(places, PLACES, orient="row").sort("first")
+        self._seen = _Seen(pl.concat(kinds), spread, broken)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was seen of work in the report."""
+
+    kinds: pl.DataFrame  # KINDS; several rows may be alike
+    places: pl.DataFrame  # PLACES
+    broken: int
+
+
+class _Names:
+    """Names of operations by their ids, as categories."""
+
+    def __init__(self, pool: Strings) -> None:
+        """None yet; `pool` has them."""
+        self._pool = pool
+        self._ids = pl.Series(dtype=pl.Int64)
+        self._names = pool.categories(self._ids)
+
+    def learn(self, ids: pl.Series) -> None:
+        """Make sure to have those of some ids."""
+        some = ids.unique()
+        fresh = some.filter(~some.is_in(self._ids.implode()))
+        if not fresh.is_empty():
+            self._ids = self._ids.append(fresh)
+            self._names = self._pool.categories(self._ids)
+
+    def of(self, ids: pl.Series) -> pl.Series:
+        """Names of ids that were learnt, "" where there is none."""
+        return self._names.of(ids).fill_null("")
+
+
+def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Piece]:
+    """Some columns of the tables, piece by piece."""
+    for table in tables:
+        for number, piece in enumerate(file.pieces(table, columns)):
+            yield table, number, piece
+
+
+def _few(file: Columns, tables: list[str]) -> list[Piece] | None:
+    """All pieces of the tables; None where that is too much to hold."""
+    few, rows = list[Piece](), 0
+    for each in _pieces(file, tables, COLUMNS + EXTRA):
+        few.append(each)
+        rows += each[2].height
+        if rows > events.MOST_HELD:
+            return None
+    return few
+
+
+def _in_windows(file: Columns, names: _Names, spread: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Operations in the order of their starts, about `PART_ROWS` at once.
+
+    Where tables are not nearly in that order, as they mostly are, more of them are in memory.
+    """
+    before = pl.col("rows").cum_sum() - pl.col("rows")
+    groups = spread.with_columns(nth=before // events.PART_ROWS).partition_by("nth")
+    waiting: list[pl.DataFrame] = []
+    for group, following in zip(groups, [*groups[1:], None], strict=True):
+        for (table,), places in group.partition_by("table", as_dict=True).items():
+            chosen = places["number"].sort().to_list()
+            for piece in file.pieces(str(table), COLUMNS + EXTRA, chosen=chosen):
+                operations = _operations(_whole(piece), str(table), names)
+                waiting.append(ordered(operations, "start"))
+        due = waiting
+        if following is not None:
+            border = following["first"][0]
+            counts = [int(each["start"].search_sorted(border, "left")) for each in waiting]
+            due = [each.head(count) for each, count in zip(waiting, counts, strict=True)]
+            waiting = [each.slice(count) for each, count in zip(waiting, counts, strict=True)]
+            waiting = [each for each in waiting if each.height]
+        due = [each for each in due if each.height]
+        if due:
+            yield due[0] if len(due) == 1 else ordered(pl.concat(due, rechunk=True), "start")
+
+
+def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:
+    """DEVICE_WORK of operations, which NCCL has told nothing of yet."""
+    found = launches.of(operations.select("process", "correlationId"))
+    return conform(operations.hstack(found), DEVICE_WORK)
+
+
+def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Parts of DEVICE_WORK with what NCCL told of its kernels, which come in the same order."""
+    facts = ["communicator", "sequence", "bytes"]
+    seen = 0
+    for part in parts:
+        rows = part.with_row_index("row")
+        own = rows.filter(OF_NCCL).select("row")
+        told = own.hstack(described.select(facts).slice(seen, own.height))
+        seen += own.height
+        joined = rows.drop(facts[:2]).join(told, on="row", how="left", suffix="_told")
+        size = pl.coalesce("bytes_told", "bytes")
+        yield conform(joined.sort("row").with_columns(bytes=size), DEVICE_WORK)
+
+
+def _whole(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that have times and an owner."""
+    whole = without_nulls(rows, "start", "end", "streamId", "globalPid")
+    lasts = whole["end"] >= whole["start"]
+    return whole if lasts.all() else whole.filter(lasts)
+
+
+def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
+    """KINDS of rows that are whole."""
+    rows = whole.select("end", *OWNERS, id=pl.coalesce(NAMES))
+    same = {  # grouping by these as well would cost more than all else
+        name: pl.lit(rows[name][0], pl.Int64)
+        for name in OWNERS
+        if not rows[name].null_count() and rows[name].min() == rows[name].max()
+    }
+    groups = rows.group_by("id", *(name for name in OWNERS if name not in same))
+    return (
+        groups.agg(pl.col("end").max())
+        .with_columns(**same)
+        .with_columns(
+            process=pl.col("globalPid") // PROCESS,
+            device="deviceId",
+            kind=pl.lit(DEVICE_TABLES[table], DEVICE_WORK["kind"]),
+        )
+        .select(KINDS.names())
+    )
+
+
+def _operations(whole: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:
+    """What DEVICE_WORK has of rows that are whole, and their correlation."""
+    kind = DEVICE_TABLES[table]
+    return whole.select(
+        "start",
+        "end",
+        "correlationId",
+        "bytes",
+        name=names.of(whole.select(pl.coalesce(NAMES)).to_series()),
+        process=pl.col("globalPid") // PROCESS,
+        kind=pl.lit(kind, DEVICE_WORK["kind"]),
+        device="deviceId",
+        # a stream number is unique within its context only
+        stream=pl.col("contextId").fill_null(0) * 2**32 + pl.col("streamId"),
+        graph=(pl.col("graphNodeId").fill_null(0) != 0) | (kind == "graph"),
+        grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
+    )

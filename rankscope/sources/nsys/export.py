@@ -1,0 +1,183 @@
+"""`nsys export` of a report into the cache: never beside the user's files, never twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.errors import RankscopeError, ToolError, UnreadableReport
+from rankscope.sources.columns.sqlite import SQLiteColumns
+from rankscope.util.atomic_io import cache_home
+
+SOURCE = "source.json"
+"""In each entry of the cache: which report it is the export of."""
+
+PARQUET, SQLITE = "export_pqtdir", "export.sqlite"
+
+BLOBS = "--include-blobs"
+"""Option without which nsys leaves out what NCCL tells of its calls; of 2026."""
+
+LEAST_FREE = 2**20
+"""With less room than this left, a failed export failed for want of room."""
+
+
+def exported(report: Path) -> Path:
+    """A folder of Parquet files, or a SQLite file, with what stands in `report`.
+
+    Raises:
+        ToolError: nsys is missing, too old for the report, or out of room.
+        UnreadableReport: nsys finds the report broken.
+    """
+    entry = _entry(report)
+    for name in (PARQUET, SQLITE):
+        if (entry / name).exists():
+            return entry / name
+    nsys = find_nsys()
+    name = PARQUET if _knows(nsys, "parquetdir") else SQLITE
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", dir=entry.parent))
+    except OSError as error:
+        raise _no_room(entry.parent, error.strerror or "") from error
+    try:
+        _export(nsys, report, making / name)
+        (making / SOURCE).write_text(json.dumps(_source(report)), "utf-8")
+        try:
+            making.rename(entry)
+        except OSError:  # another ingest was faster
+            shutil.rmtree(making, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+    return entry / name
+
+
+def find_nsys() -> str:
+    """The nsys to use: `RANKSCOPE_NSYS`, else the one on PATH.
+
+    Raises:
+        ToolError: there is none.
+    """
+    wanted = os.environ.get("RANKSCOPE_NSYS", "nsys")
+    found = shutil.which(wanted)
+    if found is None:
+        where = f"RANKSCOPE_NSYS={wanted}" if "RANKSCOPE_NSYS" in os.environ else "nsys"
+        raise ToolError(
+            f"{where}: not found, and .nsys-rep files are read through it",
+            hint="load its module or set RANKSCOPE_NSYS=/path/to/nsys; or export elsewhere: "
+            "nsys export -t sqlite REPORT.nsys-rep",
+        )
+    return found
+
+
+def cache_folder() -> Path:
+    """Where exports are kept."""
+    return cache_home() / "exports"
+
+
+def cache_bytes() -> int:
+    """How much room the exports take."""
+    return sum(
+        (Path(folder) / name).lstat().st_size
+        for folder, _, names in os.walk(cache_folder())
+        for name in names
+    )
+
+
+def clear(reports: Iterable[Path]) -> None:
+    """Remove the exports of `reports`, and those whose report is gone or has changed."""
+    unwanted = {str(report.resolve()) for report in reports}
+    for entry in cache_folder().glob("*"):
+        try:
+            source = json.loads((entry / SOURCE).read_text("utf-8"))
+            path = Path(source["path"])
+            keep = str(path) not in unwanted and _source(path) == source
+        except (OSError, ValueError, KeyError, TypeError):
+            keep = False
+        if not keep:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _entry(report: Path) -> Path:
+    source = json.dumps(_source(report), sort_keys=True)
+    return cache_folder() / hashlib.sha256(source.encode()).hexdigest()[:24]
+
+
+def _source(report: Path) -> dict[str, object]:
+    status = report.stat()
+    return {
+        "path": str(report.resolve()),
+        "bytes": status.st_size,
+        "modified_ns": status.st_mtime_ns,
+    }
+
+
+@cache
+def _knows(nsys: str, word: str) -> bool:
+    """Whether this nsys has a kind of export, or an option of it."""
+    return word in _run([nsys, "export", "--help"]).stdout
+
+
+def _export(nsys: str, report: Path, target: Path) -> None:
+    kind = "parquetdir" if target.name == PARQUET else "sqlite"
+    options = ["-t", kind, "-q", "true", "-o", str(target)]
+    if _knows(nsys, BLOBS):
+        options.append(f"{BLOBS}=true")
+    done = _run([nsys, "export", *options, str(report.resolve())])
+    if done.returncode == 0 and _is_whole(target):
+        return
+    said = " ".join((done.stdout + done.stderr).split())
+    if shutil.disk_usage(target.parent).free < LEAST_FREE:
+        raise _no_room(target.parent.parent, "no space left")
+    if "Version number is invalid" in said:
+        raise ToolError(
+            f"{report}: was written by a newer nsys than {nsys} can read",
+            hint="set RANKSCOPE_NSYS to the nsys that captured it, or a newer one",
+        )
+    raise UnreadableReport(
+        f"{report}: nsys cannot export it ({_reason(said)})",
+        hint="is it whole? Open it in the GUI, or copy it again from where it was captured",
+    )
+
+
+def _is_whole(export: Path) -> bool:
+    """Whether the export can be read: on a full disk nsys writes half of it and is content."""
+    try:
+        if export.name == SQLITE:
+            SQLiteColumns(export).close()
+            return True
+        tables = [*export.glob("*.parquet")]
+        return bool(tables) and all(pl.read_parquet_schema(table) for table in tables)
+    except (UnreadableReport, pl.exceptions.PolarsError, OSError):
+        return False
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise ToolError(
+            f"{command[0]}: cannot be run ({error.strerror})", hint="set RANKSCOPE_NSYS"
+        ) from error
+
+
+def _reason(said: str) -> str:
+    return said.rpartition("rror:")[2].strip()[:160] or "it says nothing"
+
+
+def _no_room(folder: Path, why: str) -> RankscopeError:
+    return ToolError(
+        f"{folder}: exports cannot be written there ({why})",
+        hint="set XDG_CACHE_HOME to a folder with room; an export is about as large as its report",
+    )

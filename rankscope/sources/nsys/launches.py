@@ -1,0 +1,213 @@
+"""Launches of Nsight Systems exports: which API call started an operation of the device.
+
+A process numbers its calls, and an operation has the number of the call that launched it. An
+export has more calls than anything else, so they are looked at piece by piece, and of each only
+its start and its thread are kept, in the place that its number says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.model.intervals import Flags
+from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Columns, without_nulls
+
+LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
+COLUMNS = ["start", "globalTid", "correlationId"]
+
+MOST_BYTES = 100 * 2**20
+"""What calls that are held may take; of more those that the last question was about."""
+
+SPARSE = 2
+"""Calls have the places that their numbers say if these are up to so many times as many."""
+
+UNKNOWN = -(2**63)
+NEVER = 2**63 - 1
+
+Integers = NDArray[np.int64]
+Threads = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Some API calls of a process, the earliest of each number."""
+
+    low: int  # the lowest number
+    numbers: Integers | None  # rising; None: each from the lowest on has a place
+    start: Integers
+    thread: Threads  # its id within the process, plus 1; 0: no call has this number
+
+    @classmethod
+    def none(cls, low: int, places: int) -> Calls:
+        """Room for calls in the places of their numbers."""
+        return cls(low, None, np.zeros(places, np.int64), np.zeros(places, np.uint32))
+
+    @classmethod
+    def of(cls, numbers: Integers, start: Integers, thread: Threads) -> Calls:
+        """Calls in any order."""
+        low, high = int(numbers.min()), int(numbers.max())
+        if high - low < SPARSE * numbers.size:
+            calls = cls.none(low, high - low + 1)
+            place = numbers - low
+            calls.start[place], calls.thread[place] = start, thread
+            if np.count_nonzero(calls.thread) == numbers.size:
+                return calls
+        elif (numbers[1:] > numbers[:-1]).all():
+            return cls(low, numbers, start, thread)
+        order = np.lexsort((start, numbers))
+        order = order[np.append(True, np.diff(numbers[order]) != 0)]
+        return cls.of(numbers[order], start[order], thread[order])
+
+    @property
+    def high(self) -> int:
+        """The highest number."""
+        return self.low + self.start.size - 1 if self.numbers is None else int(self.numbers[-1])
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        numbers = 0 if self.numbers is None else self.numbers.nbytes
+        return numbers + self.start.nbytes + self.thread.nbytes
+
+    def take(self, others: Calls) -> None:
+        """Take in others, all of which have places among these."""
+        here = slice(others.low - self.low, others.high - self.low + 1)
+        start, thread = self.start[here], self.thread[here]
+        earlier = (others.thread > 0) & ((thread == 0) | (others.start < start))
+        np.copyto(start, others.start, where=earlier)
+        np.copyto(thread, others.thread, where=earlier)
+
+    def find(self, numbers: Integers) -> tuple[Integers, Flags]:
+        """For each number a place, and whether the call in that place has it."""
+        if self.numbers is not None:
+            place = np.minimum(np.searchsorted(self.numbers, numbers), self.numbers.size - 1)
+            return place, self.numbers[place] == numbers
+        place = numbers - self.low
+        near = place.view(np.uint64) < self.start.size
+        place = place if near.all() else np.where(near, place, 0)
+        return place, near & (self.thread[place] > 0)
+
+
+class Launches:
+    """The API calls of an export; where they are many, those are read that may be asked for."""
+
+    def __init__(self, file: Columns) -> None:
+        """Look once at all calls of an export."""
+        self._file = file
+        self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
+        self.count = room = 0
+        spans: dict[int, list[tuple[int, int, int]]] = {}
+        there = file.has(LAUNCHES, *COLUMNS)
+        for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS) if there else ()):
+            whole = without_nulls(piece, *COLUMNS)
+            self.count += whole.height
+            self._held[number] = known = self._known(whole)
+            for process, calls in known.items():
+                spans.setdefault(process, []).append((calls.low, calls.high, number))
+                room += calls.bytes
+            if room > MOST_BYTES:
+                self._held.clear()
+        # A process numbers its calls as they come: those of a piece lie close together.
+        self._spans = {key: np.array(each, np.int64).T for key, each in spans.items()}
+        if room <= MOST_BYTES:
+            for process in self._spans:
+                self._join(process)
+
+    def of(self, operations: pl.DataFrame) -> pl.DataFrame:
+        """Start and thread of the call that launched each operation.
+
+        Of several calls with one number the earliest counts.
+
+        Args:
+            operations: `process` and `correlationId` of each.
+
+        Returns:
+            launch and launch_thread, null without a record.
+        """
+        numbers = operations["correlationId"].fill_null(UNKNOWN).to_numpy()
+        asked = [
+            (process, rows, numbers[rows], self._near(process, numbers[rows]))
+            for process, rows in _parted(operations["process"].to_numpy())
+            if process in self._spans
+        ]
+        self._hold({piece for *_, pieces in asked for piece in pieces})
+        launch = np.full(numbers.size, NEVER)
+        thread = np.zeros(numbers.size, np.int64)
+        for process, rows, called, pieces in asked:
+            start, caller = _earliest(called, (self._held[piece][process] for piece in pieces))
+            launch[rows], thread[rows] = start, caller + np.int64(process * PROCESS - 1)
+        found = pl.DataFrame({"launch": launch, "launch_thread": thread})
+        known = pl.Series(launch != NEVER)
+        return found if known.all() else found.select(pl.when(known).then(pl.all()))
+
+    def _near(self, process: int, numbers: Integers) -> list[int]:
+        """Pieces, among them all that may have calls of some numbers."""
+        lows, highs, pieces = self._spans[process]
+        if pieces.size > 1:
+            numbers = np.sort(numbers, kind="stable")  # as they nearly are
+            begins, ends = np.searchsorted(numbers, lows), np.searchsorted(numbers, highs, "right")
+            pieces = pieces[begins < ends]
+        return [int(piece) for piece in pieces]
+
+    def _hold(self, pieces: set[int]) -> None:
+        """Read those that are not held, and of the others hold but these."""
+        fresh = sorted(pieces - self._held.keys())
+        if fresh:
+            read = self._file.pieces(LAUNCHES, COLUMNS, chosen=fresh)
+            known = {
+                n: self._known(without_nulls(piece, *COLUMNS))
+                for n, piece in zip(fresh, read, strict=True)
+            }
+            self._held = known | {n: self._held[n] for n in pieces - known.keys()}
+
+    def _known(self, calls: pl.DataFrame) -> dict[int, Calls]:
+        """Calls of the processes."""
+        start, thread, number = (calls[name].to_numpy() for name in COLUMNS)
+        within = (thread & (PROCESS - 1)).astype(np.uint32) + np.uint32(1)
+        return {
+            process: Calls.of(number[rows], start[rows], within[rows])
+            for process, rows in _parted(thread >> PROCESS_BITS)
+        }
+
+    def _join(self, process: int) -> None:
+        """All calls of a process as one, to look at once, if each number has a place."""
+        lows, highs, pieces = self._spans[process]
+        held = (self._held[piece][process] for piece in pieces)
+        sizes = [calls.start.size for calls in held if calls.numbers is None]
+        low, high = int(lows.min(initial=NEVER)), int(highs.max(initial=UNKNOWN))
+        if 1 < pieces.size == len(sizes) and high - low < SPARSE * sum(sizes):
+            whole = Calls.none(low, high - low + 1)
+            for piece in pieces:
+                whole.take(self._held[piece].pop(process))
+            self._held[pieces[0]][process] = whole
+            self._spans[process] = np.array([[low], [high], [pieces[0]]])
+
+
+def _parted(owners: Integers) -> Iterator[tuple[int, Integers | slice]]:
+    """Each process that owns some of the rows, and which."""
+    if not owners.size:
+        return
+    if (owners == owners[0]).all():
+        yield int(owners[0]), slice(None)
+        return
+    order = np.argsort(owners, kind="stable")
+    borders = np.flatnonzero(np.diff(owners[order])) + 1
+    for rows in np.split(order, borders):
+        yield int(owners[rows[0]]), rows
+
+
+def _earliest(numbers: Integers, parts: Iterable[Calls]) -> tuple[Integers, Threads]:
+    """Starts and threads of the earliest calls of some numbers."""
+    start, thread = np.full(numbers.size, NEVER), np.zeros(numbers.size, np.uint32)
+    for calls in parts:
+        place, hit = calls.find(numbers)
+        begun = calls.start[place]
+        earlier = hit & (begun < start)
+        np.copyto(start, begun, where=earlier)
+        np.copyto(thread, calls.thread[place], where=earlier)
+    return start, thread

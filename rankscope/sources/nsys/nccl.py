@@ -1,0 +1,259 @@
+"""What NCCL tells of its kernels in Nsight Systems exports: communicator, sequence number, size.
+
+NCCL describes its calls in payloads of its NVTX ranges (NVIDIA/nccl: src/collectives.cc and
+src/include/nvtx_payload_schemas.h, where the fields below have their names). Exports show them,
+if at all, in one of two ways: as JSON in `NVTX_EVENTS.jsonText`; or, since 2026 and only with
+`nsys export --include-blobs=true`, as bytes in `NVTX_EVENTS.binaryData`: a header of 32 bytes, then
+what `NVTX_PAYLOAD_SCHEMAS` and `NVTX_PAYLOAD_SCHEMA_ENTRIES` lay out (GindaChen/nsys-ai:
+nsys_ai/skills/builtins/nccl_payload_breakdown.py, of reports of nsys 2026.2).
+
+`NCCL_GPU_OPERATIONS` is no table of the export itself: nsys's recipes make it of such events, with
+the columns that Nsight Systems' Analysis Guide gives ("Recipe Composite Tables").
+"""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from rankscope.model.schema import DEVICE_WORK, conform
+from rankscope.sources.nsys.common import PROCESS, Columns
+from rankscope.sources.nsys.nvtx import Nvtx
+
+TABLE = "NCCL_GPU_OPERATIONS"
+COMMUNICATOR, SEQUENCE = "commHash", "seqNumber"
+"""Columns of that table; the second in its variant for collectives only."""
+
+SCHEMAS, ENTRIES = "NVTX_PAYLOAD_SCHEMAS", "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+
+IDENTIFIER, MESSAGE = "NCCL communicator ID", "Message size [bytes]"
+"""Fields of NCCL's payloads, 8 bytes each; the first is the same on every rank."""
+
+HEADER, SCHEMA_AT, SIZE_AT = 32, 8, 16
+"""Bytes before a payload; where in them its schema's id (4) and its own size (8) stand."""
+
+LARGEST = 2**20
+"""Bytes of a payload, beyond which it is none of NCCL's."""
+
+FACTS = {"communicator": pl.String, "sequence": pl.Int64, "message": pl.Int64}
+"""What NCCL may tell of a kernel."""
+
+UNREAD = "what NCCL tells of its communicators is not laid out as known and not used: {}"
+
+
+OF_NCCL = pl.col("name").cat.starts_with("nccl")
+"""Operations that are NCCL's."""
+
+
+def tells(file: Columns, nvtx: Nvtx) -> bool:
+    """Whether NCCL tells anything at all."""
+    return file.has(TABLE) or not nvtx.of_nccl.is_empty()
+
+
+def with_nccl(
+    file: Columns, work: pl.DataFrame, nvtx: Nvtx
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """DEVICE_WORK with what NCCL tells of its kernels, and what of that could not be read.
+
+    Nothing is guessed: a kernel of which nothing or nothing consistent is told stays as it is.
+
+    Args:
+        file: the export.
+        work: DEVICE_WORK.
+        nvtx: the export's NVTX events.
+    """
+    kernels = work.with_row_index("row").filter(OF_NCCL)
+    if kernels.is_empty():
+        return work, ()
+    told = {
+        f"table {TABLE}": _by_table(file, kernels),
+        "NVTX payloads": _by_calls(file, kernels, nvtx),
+    }
+    described = work.with_row_index("row")
+    for facts in told.values():
+        if facts is not None and not facts.is_empty():
+            described = (
+                described.join(facts, on="row", how="left", maintain_order="left", suffix="_told")
+                .with_columns(
+                    pl.coalesce("communicator", "communicator_told"),
+                    pl.coalesce("sequence", "sequence_told"),
+                    bytes=pl.coalesce("message", "bytes"),
+                )
+                .select("row", *DEVICE_WORK)
+            )
+    unread = tuple(UNREAD.format(where) for where, facts in told.items() if facts is None)
+    return conform(described, DEVICE_WORK), unread
+
+
+def _nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema={"row": pl.get_index_type(), **FACTS})
+
+
+def _by_table(file: Columns, kernels: pl.DataFrame) -> pl.DataFrame | None:
+    """row and FACTS by the table of operations; None where its columns are not the known ones.
+
+    An operation belongs to the NCCL kernel of its process that starts nearest to it, if they
+    overlap. A kernel that runs several (a group) has no sequence number of its own.
+    """
+    if not file.has(TABLE):
+        return _nothing()
+    owners = ["globalTid", "globalPid"]
+    owned = any(file.has(TABLE, owner) for owner in owners)
+    processes = kernels["process"].unique()
+    if not file.has(TABLE, "start", "end", COMMUNICATOR) or not (owned or len(processes) == 1):
+        return None
+    told = file.read(TABLE, ["start", "end", *owners, COMMUNICATOR, SEQUENCE])
+    spelled = file.read(TABLE, [], [COMMUNICATOR]).to_series()  # a number, or written out
+    operations = (
+        told.with_columns(
+            process=pl.coalesce(owners) // PROCESS if owned else pl.lit(processes[0], pl.Int64),
+            communicator=pl.coalesce(spelled, pl.col(COMMUNICATOR).cast(pl.String)),
+        )
+        .drop_nulls(["start", "end", "process"])
+        .select("start", "process", "communicator", until="end", sequence=SEQUENCE)
+        .sort("start")
+    )
+    near = operations.join_asof(
+        kernels.sort("start").select("row", "process", "end", "start", begin="start"),
+        on="start",
+        by="process",
+        strategy="nearest",
+        check_sortedness=False,
+    ).filter((pl.col("start") < pl.col("end")) & (pl.col("begin") < pl.col("until")))
+    return near.group_by("row").agg(
+        _only("communicator"),
+        pl.when(pl.len() == 1).then(pl.col("sequence").first()),
+        message=pl.lit(None, pl.Int64),
+    )
+
+
+def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame | None:
+    """row and FACTS by the host calls that launched them; None where payloads are not as known.
+
+    A call launches its kernel before it returns; the calls of a group launch theirs when it ends.
+    They tell the communicator if they have but one, and the size if they are of one kind and
+    launched a single kernel.
+    """
+    if nvtx.of_nccl.is_empty():
+        return _nothing()
+    calls = _calls(file, nvtx)
+    if calls is None:
+        return None
+    told = (
+        calls.drop_nulls("message")
+        .group_by("scope")
+        .agg(
+            _only("communicator"),
+            pl.when(pl.col("name").n_unique() == 1).then(pl.col("message").sum()),
+        )
+    )
+    launches = kernels.drop_nulls(["launch", "launch_thread"]).sort("launch")
+    return (
+        launches.select("row", "launch", "launch_thread")
+        .join_asof(
+            calls.select("scope", "thread", "start", "end"),
+            left_on="launch",
+            right_on="start",
+            by_left="launch_thread",
+            by_right="thread",
+            strategy="backward",
+            check_sortedness=False,
+        )
+        .filter(pl.col("launch") <= pl.col("end"))
+        .join(told, on="scope")
+        .select(
+            "row",
+            "communicator",
+            sequence=pl.lit(None, pl.Int64),
+            message=pl.when(pl.len().over("scope") == 1).then("message"),
+        )
+    )
+
+
+def _only(column: str) -> pl.Expr:
+    """The value of a group that has but one."""
+    return pl.when(pl.col(column).n_unique() == 1).then(pl.col(column).first())
+
+
+def _layouts(file: Columns) -> pl.DataFrame:
+    """domainId, schemaId, payloadSize, and where in such payloads NCCL's two fields stand."""
+    keys, places = ["domainId", "schemaId"], ["identifier_at", "message_at"]
+    if not (file.has(SCHEMAS, *keys, "payloadSize") and file.has(ENTRIES, *keys, "offset", "name")):
+        return pl.DataFrame(schema=dict.fromkeys([*keys, *places, "payloadSize"], pl.Int64))
+    entries = file.read(ENTRIES, [*keys, "offset"], ["name"])
+    offset = pl.col("offset").fill_null(0)
+    found = entries.group_by(keys).agg(
+        offset.filter(pl.col("name") == name).first().alias(place)
+        for place, name in zip(places, (IDENTIFIER, MESSAGE), strict=True)
+    )
+    sizes = file.read(SCHEMAS, [*keys, "payloadSize"]).unique(keys)
+    within = pl.col(places).is_between(0, pl.col("payloadSize") - 8).fill_null(True)
+    return (
+        found.drop_nulls("message_at")  # other calls begin or end communicators
+        .join(sizes.drop_nulls(), on=keys)
+        .filter(pl.all_horizontal(within), pl.col("payloadSize") < LARGEST)
+    )
+
+
+def _calls(file: Columns, nvtx: Nvtx) -> pl.DataFrame | None:
+    """NCCL's host calls in order: thread, start, end, name, communicator, message and scope.
+
+    None where they have payloads, but none as known. Calls of one group have one scope, others a
+    scope each.
+    """
+    layouts = _layouts(file)
+    domains = pl.concat([layouts["domainId"], nvtx.nccl_domains])
+    calls = (
+        nvtx.of_nccl.filter(pl.col("domainId").is_in(domains.implode()))
+        .with_columns(schemaId=_number(pl.lit(SCHEMA_AT), pl.UInt32).cast(pl.Int64))
+        .join(layouts, on=["domainId", "schemaId"], how="left")
+    )
+    whole = (_number(pl.lit(SIZE_AT), pl.UInt64) == pl.col("payloadSize")) & (
+        pl.col("binaryData").bin.size() >= HEADER + pl.col("payloadSize")
+    )
+    read = calls.with_columns(
+        pl.coalesce(
+            _number(pl.when(whole).then(HEADER + pl.col(f"{field}_at")), pl.UInt64),
+            pl.col("json")
+            .str.extract(rf'"{re.escape(name)}"\s*:\s*"?(\d{{1,20}})\b')
+            .cast(pl.UInt64, strict=False),
+        ).alias(field)
+        for field, name in (("identifier", IDENTIFIER), ("message", MESSAGE))
+    ).with_columns(
+        communicator=pl.when(pl.col("identifier") != 0).then(pl.col("identifier").cast(pl.String)),
+        message=pl.col("message").cast(pl.Int64, strict=False),
+    )
+    payload = pl.coalesce(pl.col("binaryData").bin.size(), pl.col("json").str.len_bytes()) > 0
+    told = read.filter(payload, ~pl.col("name").str.contains("^nccl(Comm|Group)"))
+    if told.height and not told["message"].count():
+        return None
+    return _scoped(read.rename({"globalTid": "thread"}).sort("start"))
+
+
+def _scoped(calls: pl.DataFrame) -> pl.DataFrame:
+    """Calls with `scope`; what ends a group that the capture did not see begin has its own."""
+    step = (
+        pl.when(pl.col("name") == "ncclGroupStart")
+        .then(1)
+        .when(pl.col("name") == "ncclGroupEnd")
+        .then(-1)
+        .otherwise(0)
+    )
+    depth = calls.with_columns(step=step).with_columns(
+        depth=pl.col("step").cum_sum().over("thread")
+    )
+    low = pl.min_horizontal(pl.col("depth").cum_min(), 0)
+    torn = low < low.shift(1, fill_value=0)
+    outside = (pl.col("depth") - low - pl.col("step") == 0) | torn
+    return depth.with_columns(
+        scope=pl.struct("thread", nth=outside.cum_sum().over("thread")).rank("dense")
+    )
+
+
+def _number(at: pl.Expr, kind: type[pl.DataType]) -> pl.Expr:
+    """A little-endian number somewhere in `binaryData`; null where its bytes are too few."""
+    length = 8 if kind == pl.UInt64 else 4
+    piece = pl.col("binaryData").bin.slice(at, length)
+    whole = pl.when(piece.bin.size() == length).then(piece)
+    return whole.bin.reinterpret(dtype=kind, endianness="little")

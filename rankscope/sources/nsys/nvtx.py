@@ -1,0 +1,295 @@
+"""NVTX events of Nsight Systems exports: ranges, names of threads, and what NCCL says in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from rankscope.errors import UnreadableReport
+from rankscope.model.events import Few, Held, Reread
+from rankscope.model.ranges import Ranges
+from rankscope.model.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
+from rankscope.sources.conventions import Vocabulary
+from rankscope.sources.nsys.common import (
+    PROCESS,
+    RANGE_TYPES,
+    Columns,
+    Strings,
+    require,
+    without_nulls,
+)
+from rankscope.sources.nsys.signatures import Signatures, plain
+
+EVENTS = "NVTX_EVENTS"
+
+THREAD_NAME, DOMAIN = 39, 75
+"""NVTX event types that name things (ENUM_NSYS_EVENT_TYPE)."""
+
+COLUMNS = ["start", "end", "eventType", "globalTid", "domainId", "textId", "jsonTextId"]
+PAYLOADS = ["int64Value", "uint64Value", "int32Value", "uint32Value"]
+
+SAME_DOMAIN = ["process", "domainId"]
+"""Numbers of domains are private to a process."""
+
+CALLS = pl.Schema(
+    {
+        "start": pl.Int64,
+        "end": pl.Int64,
+        "globalTid": pl.Int64,
+        "domainId": pl.Int64,
+        "name": pl.String,
+        "json": pl.String,
+        "binaryData": pl.Binary,
+    }
+)
+"""Ranges named like functions of NCCL, with what describes the call."""
+
+NAMES = pl.Schema(
+    {"process": pl.Int64, "thread": pl.Int64, "domainId": pl.Int64, "name": pl.String}
+)
+"""SIGNATURES before domains have names."""
+
+OF_DOMAIN = {"NCCL": "^nccl[A-Z]", "MPI": "^MPI_[A-Z]"}
+"""How all names of some domains begin."""
+
+THREADS = pl.Schema({"globalTid": pl.Int64, "text": pl.String})
+"""Names of threads."""
+
+CREATED = pl.Schema({"process": pl.Int64, "domainId": pl.Int64, "domain": pl.String})
+"""Domains created in the capture."""
+
+MOST_SIGNATURES = 100_000
+"""Where there are more, names that mean nothing and differ in numbers only are one in all of the
+report; where there are as many more even so, all that mean nothing are."""
+
+IS_RANGE = (
+    pl.col("eventType").is_in(RANGE_TYPES)
+    & pl.col("end").is_not_null()
+    & (pl.col("end") >= pl.col("start"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Nvtx:
+    """The NVTX events of an export."""
+
+    ranges: Ranges
+    thread_names: pl.DataFrame  # THREADS
+    of_nccl: pl.DataFrame  # CALLS, or none if nothing describes them
+    nccl_domains: pl.Series  # numbers of NCCL's domains
+    events: int
+    broken: int  # rows left out
+
+
+def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
+    """The NVTX events, held where they are few.
+
+    Args:
+        file: the export.
+        pool: its strings.
+        words: tells which ranges are operators; None: nothing is known of that.
+    """
+    if not file.has(EVENTS):
+        nowhere = pl.Series(dtype=pl.Int64)
+        return Nvtx(Ranges.of(empty(RANGES)), THREADS.to_frame(), empty(CALLS), nowhere, 0, 0)
+    require(file, EVENTS, "start", "end", "eventType", "globalTid")
+    look = _Look(pool, words)
+    few = Few() if words is None else Few(look.of_note)
+    for nth, (piece, broken) in enumerate(_pieces(file, described=True)):
+        few.add(look.at(nth, piece, broken))
+    created = pl.concat(look.domains)
+
+    def read() -> Iterator[pl.DataFrame]:
+        for nth, (piece, _) in enumerate(_pieces(file)):
+            ranges = look.ranges(nth, piece)
+            if look.has_unnamed:
+                raise UnreadableReport(
+                    f"{file.path}: was changed while it was read",
+                    hint="ingest it again once it is written",
+                )
+            yield _moments(ranges, look.payloads)
+
+    held = None
+    if few.parts is not None:
+        held = Held(pl.concat(_moments(part, look.payloads) for part in few.parts))
+    return Nvtx(
+        ranges=Ranges(
+            Reread(read) if held is None or few.sifted else held,
+            _named_domains(look.final_names(), created),
+            of_note=held,
+        ),
+        thread_names=pl.concat(look.thread_names),
+        of_nccl=look.described(),
+        nccl_domains=created.filter(domain="NCCL")["domainId"],
+        events=look.events,
+        broken=look.broken,
+    )
+
+
+class _Look:
+    """What must be known of all events before any is a range: taken in piece by piece."""
+
+    def __init__(self, pool: Strings, words: Vocabulary | None) -> None:
+        self.events = self.broken = 0
+        self.payloads: list[str] = []
+        self.domains = [CREATED.to_frame()]
+        self.thread_names = [THREADS.to_frame()]
+        self.names = NAMES.to_frame()  # by the number of the signature
+        self._signatures = Signatures()
+        self._operators = pl.Series(dtype=pl.Boolean)  # whether the first signatures are
+        self._pool = pool
+        self._words = words
+        self._room = MOST_SIGNATURES
+        self._full: list[int] = []  # pieces before which there was no more room
+        self._calls: list[pl.DataFrame] = []
+
+    def at(self, nth: int, piece: pl.DataFrame, broken: int) -> pl.DataFrame:
+        """Take in the n-th piece of `_pieces`: its ranges, as `_moments` wants them."""
+        self.events += piece.height
+        self.broken += broken
+        self.payloads = [name for name in PAYLOADS if name in self.payloads or _tells(piece, name)]
+        names = piece.filter(pl.col("eventType").is_in([THREAD_NAME, DOMAIN]))
+        if not names.is_empty():
+            self._take_names(names)
+        if self.names.height >= self._room:
+            self._full.append(nth)
+            self._room = self.names.height + MOST_SIGNATURES
+        ranges = self.ranges(nth, piece)
+        self._take_signatures()
+        self._take_calls(ranges)
+        return ranges.select("start", "end", "signature", *_present(ranges))
+
+    def ranges(self, nth: int, piece: pl.DataFrame) -> pl.DataFrame:
+        """The push/pop and start/end ranges of the n-th piece, with their signatures' numbers."""
+        ranges = piece.filter(IS_RANGE)
+        full = sum(border <= nth for border in self._full)
+        if full and self._words is not None:
+            text = ranges.select(plain(pl.col("text"))).to_series()
+            ranges = ranges.with_columns(text=_lumped(text, self._words, full))
+        return ranges.with_columns(self._signatures.of(ranges))
+
+    def of_note(self, ranges: pl.DataFrame) -> pl.DataFrame:
+        """Ranges but those known as operators; names are looked up when twice as many are."""
+        seen = len(self._operators)
+        if self._words is not None and self.names.height > 2 * seen:
+            fresh = self._words.operators(self.names["name"].slice(seen))
+            self._operators = self._operators.append(fresh)
+        known = self._operators.gather(ranges["signature"], null_on_oob=True)
+        return ranges.filter(~known.fill_null(False))
+
+    def final_names(self) -> pl.DataFrame:
+        """NAMES, those that came before there were too many like those that came after."""
+        if not self._full or self._words is None:
+            return self.names
+        name = _lumped(self.names["name"], self._words, len(self._full))
+        return self.names.with_columns(name=name)
+
+    @property
+    def has_unnamed(self) -> bool:
+        """Whether there are signatures that no piece had when it was taken in."""
+        return not self._signatures.known(self.names.height).is_empty()
+
+    def described(self) -> pl.DataFrame:
+        """CALLS if any of them is described."""
+        calls = pl.concat(self._calls)
+        told = pl.coalesce(pl.col("binaryData").bin.size(), pl.col("json").str.len_bytes()) > 0
+        return calls if calls.select(told.any()).item() else calls.clear()
+
+    def _take_names(self, events: pl.DataFrame) -> None:
+        """Take in what events call threads and domains."""
+        named = events.select(
+            *("eventType", "globalTid", "domainId"),
+            process=pl.col("globalTid") // PROCESS,
+            text=pl.coalesce("text", self._pool.of(events["textId"])),
+        )
+        self.thread_names.append(named.filter(eventType=THREAD_NAME).select("globalTid", "text"))
+        domains = named.filter(eventType=DOMAIN)
+        self.domains.append(domains.select(*SAME_DOMAIN, domain="text"))
+
+    def _take_signatures(self) -> None:
+        """Take in what the ranges of new signatures are called."""
+        fresh = self._signatures.known(self.names.height)
+        by_number = plain(pl.lit(self._pool.of(fresh["textId"])))
+        names = fresh.select(
+            "domainId",
+            process=pl.col("globalTid") // PROCESS,
+            thread="globalTid",
+            name=pl.coalesce("text", by_number, pl.lit("")),
+        )
+        self.names = pl.concat([self.names, names.select(NAMES.names())])
+
+    def _take_calls(self, ranges: pl.DataFrame) -> None:
+        """Take in ranges named like functions of NCCL."""
+        by_nccl = self.names.select(pl.col("name").str.starts_with("nccl")).to_series()
+        calls = ranges.filter(by_nccl.gather(ranges["signature"]))
+        json = pl.coalesce("jsonText", self._pool.of(calls["jsonTextId"]))
+        name = self.names["name"].gather(calls["signature"])
+        self._calls.append(conform(calls.with_columns(json=json, name=name), CALLS))
+
+
+def _lumped(names: pl.Series, words: Vocabulary, full: int) -> pl.Series:
+    """Names, of those that mean nothing less: without their numbers, or none where `full` > 1."""
+    tells = words.tell(names) | names.str.contains("|".join(OF_DOMAIN.values()))
+    rough = names.str.replace_all(r"\d+", "#")
+    return names.zip_with(tells.fill_null(False), rough if full == 1 else rough.set(~tells, ""))
+
+
+def _moments(ranges: pl.DataFrame, payloads: list[str]) -> pl.DataFrame:
+    """MOMENTS of ranges; `payloads`: the columns that tell something."""
+    values = [pl.col(name) for name in _present(ranges) if name in payloads]
+    payload = pl.coalesce(*values, pl.lit(None, pl.Int64))
+    return conform(ranges.with_columns(payload=payload), MOMENTS)
+
+
+def _present(events: pl.DataFrame) -> list[str]:
+    """The payload columns that some events have."""
+    return [name for name in PAYLOADS if name in events.columns]
+
+
+def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
+    """SIGNATURES; a domain that was created before the capture began is told by its ranges.
+
+    Args:
+        names: NAMES.
+        created: CREATED.
+    """
+    first = created.unique(SAME_DOMAIN, keep="first", maintain_order=True)
+    name, own = pl.col("name"), pl.col("domainId") != 0
+    told = names.join(first, on=SAME_DOMAIN, how="left", maintain_order="left").with_columns(
+        domain=pl.coalesce(
+            "domain",
+            *(
+                pl.when(own & name.str.contains(pattern).all().over(SAME_DOMAIN)).then(
+                    pl.lit(domain)
+                )
+                for domain, pattern in OF_DOMAIN.items()
+            ),
+            pl.lit(""),
+        )
+    )
+    return told.select(SIGNATURES.names())
+
+
+def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Events, and how many rows were broken.
+
+    With what describes calls if `described`; without the payload columns that have no value.
+    """
+    kinds = ("eventType", [*RANGE_TYPES, THREAD_NAME, DOMAIN])
+    columns, texts, raw = COLUMNS + PAYLOADS, ["text", "jsonText"], ["binaryData"]
+    if not described:
+        columns, texts, raw = [c for c in columns if c != "jsonTextId"], ["text"], []
+    for piece in file.pieces(EVENTS, columns, texts, kinds, raw):
+        whole = without_nulls(piece, "start", "globalTid")
+        told = [
+            each for each in whole if each.name not in PAYLOADS or each.null_count() < len(each)
+        ]
+        numbered = pl.DataFrame(told).with_columns(pl.col("domainId").fill_null(0))
+        yield numbered, piece.height - whole.height
+
+
+def _tells(part: pl.DataFrame, payload: str) -> bool:
+    """Whether a payload column has a value: the oldest exports write 0 throughout for "none"."""
+    return payload in part.columns and bool((part[payload] != 0).any())

@@ -1,0 +1,190 @@
+"""Tables of Nsight Systems exports (schemas 2.9 of 2020 to 3.25 of 2026) → `Trace`.
+
+Tables are found by name and column, since exports leave out empty tables and versions differ.
+Row order means nothing. The string pool holds environments of unrelated processes: only the
+strings that an event refers to are ever looked at.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import polars as pl
+
+from rankscope.errors import UnreadableReport
+from rankscope.model.events import Events, Held, Reread
+from rankscope.model.ranges import Ranges
+from rankscope.model.reports import CaptureFacts, Loss, Trace
+from rankscope.model.schema import RANGES, conform, empty
+from rankscope.sources.columns.sqlite_pages.loader import expect
+from rankscope.sources.conventions import Vocabulary
+from rankscope.sources.environment import claims_of, first_printable, local_rank_of
+from rankscope.sources.nsys.common import PROCESS, Columns, Strings
+from rankscope.sources.nsys.device import device_work
+from rankscope.sources.nsys.nvtx import Nvtx, nvtx
+
+WARNING, ERROR = 2, 3
+"""Severities of diagnostics (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
+
+LOST = r"(?i)\bnot all\b.*\bevents\b|\bdropped\b|\blost\b"
+"""How nsys puts it that events are missing."""
+
+MOST_LOSSES, LONGEST_LOSS = 20, 200
+
+MPI_TABLES = (
+    "MPI_COLLECTIVES_EVENTS",
+    "MPI_P2P_EVENTS",
+    "MPI_START_WAIT_EVENTS",
+    "MPI_OTHER_EVENTS",
+)
+
+MPI_THREAD = r"^MPI Rank (\d{1,9})$"
+"""Names of threads by nsys's own MPI trace."""
+
+JAX_THREAD = r"^XlaLauncher:#global=\d+,local=\d+,process=(\d{1,7}),"
+"""Names that XLA gives the threads which launch work, one a device.
+
+openxla/xla: xla/pjrt/gpu/se_gpu_pjrt_client.cc, NameDeviceAndLauncherThread. NVIDIA/JAX-Toolbox
+looks for them in `ThreadNames` (nsys_jax/data_loaders.py and scripts/nsys_jax.py).
+"""
+
+SIGNS = ("TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "StringIds", "NVTX_EVENTS")
+"""An export of any age has one of these tables."""
+
+
+def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
+    """The whole export as a trace; raises `UnreadableReport` where it is none."""
+    known = facts(file)
+    expect(file.bytes)
+    pool = Strings.read(file)
+    told = nvtx(file, pool, words)
+    mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
+    return Trace(
+        facts=known,
+        broken_ranges=told.broken,
+        ranges=_together(told.ranges, mpi),
+        device_work=device_work(file, pool, told),
+        process_ranks=_told_by_threads(file, told, pool, MPI_THREAD) | _mpi_ranks(file),
+        jax_processes=_told_by_threads(file, told, pool, JAX_THREAD),
+        host_events=told.events + sum(map(len, mpi)),
+    )
+
+
+def _together(ranges: Ranges, tables: list[pl.DataFrame]) -> Ranges:
+    """With RANGES of other tables; outer ones first where they are held."""
+    more = Ranges.of(pl.concat([empty(RANGES), *tables]))
+    others = more.moments.whole.with_columns(pl.col("signature") + ranges.signatures.height)
+    held = None
+    if ranges.of_note is not None:
+        every = pl.concat([ranges.of_note.whole, others])
+        held = Held(every.sort("start", "end", descending=[False, True]))
+    together: Events = Reread(lambda: chain(ranges.moments.parts(), [others]))
+    if isinstance(ranges.moments, Held) and held is not None:
+        together = held
+    return Ranges(together, pl.concat([ranges.signatures, more.signatures]), held)
+
+
+def facts(file: Columns) -> CaptureFacts:
+    """Host, times and rank evidence; raises `UnreadableReport` where it is no export."""
+    if not any(file.has(table) for table in SIGNS):
+        raise UnreadableReport(
+            f"{file.path}: holds tables, but is not an Nsight Systems export",
+            hint="name the reports themselves, or what `nsys export` wrote of them",
+        )
+    system = _pairs(file, "TARGET_INFO_SYSTEM_ENV")
+    capture = _pairs(file, "META_DATA_CAPTURE")
+    exported = {**_pairs(file, "EXPORT_META_DATA"), **_pairs(file, "META_DATA_EXPORT")}
+    # One variable a row in newer exports; else all of them in one string, joined by NUL or ";".
+    own = [
+        variable.replace('"', "") for variable in capture.get("PROCESS_0:ENVIRONMENT_VARIABLE", [])
+    ]
+    joined = "".join(system.get("DeviceEnvironment", [])[:1])
+    command = joined.split("\x00" if "\x00" in joined else ";")
+    return CaptureFacts(
+        host=first_printable(system.get("Hostname", []) + capture.get("DEVICE_DISPLAY_NAME", [])),
+        utc_start_ns=_single(file, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),
+        duration_ns=_single(file, "ANALYSIS_DETAILS", "duration"),
+        environment=claims_of(own) or claims_of(command),
+        local_rank=local_rank_of(own or command),
+        exporter=next(iter(exported.get("EXPORT_PRODUCT_VERSION", [])), None),
+        losses=_losses(file),
+    )
+
+
+def _losses(file: Columns) -> tuple[Loss, ...]:
+    """What nsys says it lost; what it says of anything else is not looked at."""
+    if not file.has("DIAGNOSTIC_EVENT", "severity", "text"):
+        return ()
+    severe = ("severity", [WARNING, ERROR])
+    said = file.read("DIAGNOSTIC_EVENT", ["severity", "globalPid"], ["text"], only=severe)
+    losses = (
+        said.filter(pl.col("text").str.contains(LOST))
+        .select(pl.col("globalPid") // PROCESS, pl.col("text").str.slice(0, LONGEST_LOSS))
+        .unique(maintain_order=True)
+        .head(MOST_LOSSES)
+    )
+    return tuple(Loss(process, text) for process, text in losses.iter_rows())
+
+
+def _pairs(file: Columns, table: str) -> dict[str, list[str]]:
+    """A table of names and values, values of one name in their order."""
+    if not file.has(table, "name", "value"):
+        return {}
+    pairs: dict[str, list[str]] = {}
+    for name, value in file.read(table, [], ["name", "value"]).iter_rows():
+        if name is not None and value is not None:
+            pairs.setdefault(name, []).append(value)
+    return pairs
+
+
+def _single(file: Columns, table: str, column: str) -> int | None:
+    if not file.has(table, column):
+        return None
+    known = (value for value in file.read(table, [column])[column] if value is not None)
+    return next(known, None)
+
+
+def _mpi(file: Columns, table: str, pool: Strings) -> pl.DataFrame:
+    """MPI calls of newer captures, as ranges of the domain `MPI` like older ones have them."""
+    calls = file.read(table, ["start", "end", "globalTid", "textId"])
+    whole = calls.drop_nulls(["start", "end", "globalTid"])
+    ranges = whole.select(
+        "start",
+        "end",
+        process=pl.col("globalTid") // PROCESS,
+        thread="globalTid",
+        domain=pl.lit("MPI"),
+        name=pool.of(whole["textId"]).fill_null(""),
+    )
+    return conform(ranges, RANGES)
+
+
+def _mpi_ranks(file: Columns) -> dict[int, int]:
+    """Process → rank by the table MPI_RANKS."""
+    if not file.has("MPI_RANKS", "globalTid", "rank"):
+        return {}
+    table = file.read("MPI_RANKS", ["globalTid", "rank"]).drop_nulls()
+    ranks = table.select(pl.col("globalTid") // PROCESS, "rank").unique("globalTid", keep="first")
+    return dict(ranks.iter_rows())
+
+
+def _told_by_threads(file: Columns, nvtx: Nvtx, pool: Strings, pattern: str) -> dict[int, int]:
+    """Process → number in its threads' names, where all that have one agree.
+
+    Names given through NVTX stand in events of their own, and among the system's names.
+    """
+    names = nvtx.thread_names
+    if file.has("ThreadNames", "globalTid", "nameId"):
+        system = file.read("ThreadNames", ["globalTid", "nameId"])
+        system = system.select("globalTid", text=pool.of(system["nameId"]))
+        names = pl.concat([names, system])
+    told = (
+        names.select(
+            process=pl.col("globalTid") // PROCESS,
+            number=pl.col("text").str.extract(pattern).cast(pl.Int64),
+        )
+        .drop_nulls()
+        .unique()
+        .filter(pl.len().over("process") == 1)
+    )
+    return dict(told.iter_rows())

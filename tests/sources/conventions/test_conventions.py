@@ -1,0 +1,164 @@
+"""Names → meanings; the conventions are data."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from rankscope.errors import UsageError
+from rankscope.model.options import ShapingOptions
+from rankscope.model.schema import PHASES
+from rankscope.sources.conventions import vocabulary, with_operation
+from rankscope.sources.conventions.vocabulary import ANY, MEANINGS, SQUASHED, conventions
+from tests.frames import ranges
+
+STRANGE = ("", "request 17 of user 9", "my logging", "validation", "sample #", "ünïcode")
+"""Names that mean nothing."""
+
+
+def meaning(name: str, domain: str = "", **options: object) -> dict[str, object]:
+    words = vocabulary(ShapingOptions(**options))  # type: ignore[arg-type]
+    frame = words.meanings(ranges((0, 1, name), domain=domain))
+    assert frame.schema == MEANINGS
+    return frame.row(0, named=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("step 12", 12),
+        ("Step_12", 12),
+        ("STEP-12", 12),
+        ("step: 12", 12),
+        ("Batch0", 0),
+        ("Batch{7}", 7),
+        ("iteration 3", 3),
+        ("iter3", 3),
+        ("train_step 4", 4),
+        ("ProfilerStep#9", 9),
+        ("train_step-5", 5),
+        ("train_step", None),
+        ("[pl][profile]run_training_batch", None),
+        ("train_batch_iter", None),
+    ],
+)
+def test_iterations(name: str, number: int | None) -> None:
+    found = meaning(name)
+    assert (found["means"], found["number"]) == ("iteration", number)
+
+
+@pytest.mark.parametrize(
+    ("name", "means"),
+    [
+        ("Forward Pass", "forward"),
+        ("fwd", "forward"),
+        ("DeepSpeedEngine.forward", "forward"),
+        ("BACKWARD", "backward"),
+        ("Backward Pass", "backward"),
+        ("Optimizer step", "optimizer"),
+        ("optimizer.step", "optimizer"),
+        ("Optimizer.step#SGD.step", "optimizer"),
+        ("Copy to device", "load"),
+        ("data_loading", "load"),
+        ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "load"),
+        ("all_reduce", "collective"),
+        ("[DALI] work", "background"),
+        ("aten::mm", "operator"),
+        ("stepping stone", None),
+        ("my backward compatible step", None),
+        ("step", "iteration"),
+        ("", None),
+    ],
+)
+def test_meanings(name: str, means: str | None) -> None:
+    assert meaning(name)["means"] == means
+
+
+def test_only_fetching_fetches() -> None:
+    assert meaning("load batch")["fetch"] is True
+    assert meaning("Copy to device")["fetch"] is False
+
+
+def test_domains_matter() -> None:
+    assert meaning("MPI_Allreduce", "MPI")["operation"] == "all_reduce"
+    assert meaning("MPI_Allreduce")["means"] is None
+    nccl = meaning("ncclAllReduce", "NCCL")
+    assert (nccl["means"], nccl["blocking"]) == ("collective", False)
+
+
+def test_the_users_patterns_come_first() -> None:
+    assert meaning("forward", phases=(("backward", "forward"),))["means"] == "backward"
+    found = meaning("my-42-step", iteration=r"my-(\d+)")
+    assert (found["means"], found["number"]) == ("iteration", 42)
+    assert meaning("step 1", iteration="other")["means"] is None
+    assert meaning("forward", iteration="other")["means"] == "forward"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"iteration": "("}, "--iteration"),
+        ({"iteration": r"(?<=x)y"}, "--iteration"),
+        ({"phases": (("forward", "["),)}, "--phase"),
+        ({"phases": (("nonsense", "x"),)}, "nonsense"),
+    ],
+)
+def test_patterns_that_are_none_are_refused(options: dict[str, object], named: str) -> None:
+    with pytest.raises(UsageError, match=named) as refused:
+        vocabulary(ShapingOptions(**options))  # type: ignore[arg-type]
+    assert refused.value.hint
+
+
+def test_every_row_of_the_data_is_whole() -> None:
+    means = {*PHASES, "iteration", "collective", "operator", "backward operator", "background"}
+    for row in conventions()["row"]:
+        assert row["means"] in means
+        assert row.get("patterns") or row.get("words"), row
+        assert row["framework"], row
+        assert row["seen"], row
+        assert (row["means"] == "collective") == ("operation" in row), row
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "all_reduce"),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float", "all_reduce"),
+        ("ncclKernel_AllGather_RING_LL_Sum_int8_t", "all_gather"),
+        ("ncclDevKernel_ReduceScatter_Sum_f16_RING_LL", "reduce_scatter"),
+        ("ncclDevKernel_Broadcast_RING_LL", "rooted"),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL", "rooted"),
+        ("ncclDevKernel_SendRecv", "point_to_point"),
+        ("ncclDevKernel_Generic", "grouped"),
+        ("reduce_kernel", None),
+        ("my_ncclDevKernel_AllReduce", None),
+        ("", None),
+    ],
+)
+def test_kernels(name: str, operation: str | None) -> None:
+    frame = with_operation(pl.DataFrame({"name": [name]}))
+    assert frame["operation"].to_list() == [operation]
+
+
+def test_patterns_tried_at_once_tell_what_each_tells() -> None:
+    own = ShapingOptions(iteration="(?x) ^lap .* # a comment", phases=(("load", "read"),))
+    words, rows = vocabulary(own), conventions()["row"]
+    spelled = (name.replace("N", "7") for row in rows for name in row.get("words", ()))
+    names = {*spelled, *STRANGE, "lap 3", "I read", "aten::mm", "ncclAllReduce", "MPI_Wait", "Step"}
+    domains = {"", "my own", *(row["domain"] for row in rows if "domain" in row)}
+    asked = pl.DataFrame({"name": sorted(names)}).join(
+        pl.DataFrame({"domain": sorted(domains)}), how="cross"
+    )
+    squashed = asked.with_columns(SQUASHED)
+    fits = [squashed.select(row.fits()).to_series() for row in words.rows]
+    first = [next((i for i, fit in enumerate(fits) if fit[at]), None) for at in range(asked.height)]
+    told = words.look_up(asked)
+    row = asked.join(told, on=["name", "domain"], how="left", maintain_order="left")["row"]
+    assert row.to_list() == first
+    by_name = {
+        name for name, fitting in zip(asked["name"], first, strict=True)
+        if fitting is not None and ANY not in words.rows[fitting].patterns
+    }  # fmt: skip
+    strange = asked["name"].filter(~words.tell(asked["name"]))
+    assert by_name.isdisjoint(strange)
+    assert {*STRANGE} <= {*strange}

@@ -1,0 +1,35 @@
+"""What names mean is looked up once, and does not depend on what was asked before."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from rankscope.sources.conventions import name_cache
+from rankscope.sources.conventions.name_cache import Memory
+
+
+def _lengths(asked: list[list[str]]) -> Memory:
+    def look_up(names: pl.DataFrame) -> pl.DataFrame:
+        asked.append(names["name"].to_list())
+        return names.with_columns(length=pl.col("name").str.len_chars())
+
+    return Memory(["name"], look_up)
+
+
+def test_only_new_names_are_looked_up() -> None:
+    asked: list[list[str]] = []
+    lengths = _lengths(asked)
+    lengths.of(pl.DataFrame({"name": ["a", "bb", "a"]}))
+    again = lengths.of(pl.DataFrame({"name": ["ccc", "bb"]}))
+    assert asked == [["a", "bb"], ["ccc"]]
+    assert again.rows() == [("ccc", 3), ("bb", 2)]
+
+
+def test_too_many_names_are_told_but_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(name_cache, "MOST_REMEMBERED", 2)
+    asked: list[list[str]] = []
+    lengths = _lengths(asked)
+    many = pl.DataFrame({"name": ["a", "bb", "ccc"]})
+    assert lengths.of(many).rows() == lengths.of(many).rows() == [("a", 1), ("bb", 2), ("ccc", 3)]
+    assert len(asked) == 2

@@ -1,0 +1,159 @@
+"""Every name that public training code was seen to use, as it is spelled there."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from rankscope.model.options import ShapingOptions
+from rankscope.sources.conventions import vocabulary, with_operation
+from tests.frames import ranges
+
+ITERATIONS = {
+    "step 12": 12,
+    "step_12": 12,
+    "steps{12}": 12,
+    "Step 12": 12,
+    "iteration12": 12,
+    "iteration_12": 12,
+    "Iteration 12": 12,
+    "iter_12": 12,
+    "iter 12": 12,
+    "step_000123": 123,
+    "Batch: 12": 12,
+    "Batch12": 12,
+    "train_step": None,
+    "ProfilerStep#12": 12,
+    "[pl][profile]run_training_batch": None,
+    "train_step-12": 12,
+    "train_batch_iter": None,
+    "event/batch": None,
+    "TSL:XlaModule:#hlo_module=jit_train_step_fn,program_id=5#": None,
+    "XlaModule:#prefix=jit(main),hlo_module=jit_step_fn,program_id=5#": None,
+}
+
+PHASES = {
+    "load": [
+        *("load", "load_batch", "Data Loading", "DataLoad", "data_wait", "dataloader"),
+        *("get batch", "next batch", "Get batch", "batch-generator", "dataloader/train"),
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+        "[pl][profile][_TrainingEpochLoop].train_dataloader_next",
+        *("Copy to device", "data copy in 12", "h2d", "## copy_batch_to_gpu ##"),
+    ],
+    "forward": [
+        *("forward", "Forward", "Forward_Pass", "Forward Pass", "Forward pass", "fwd"),
+        *("DistributedDataParallel.forward", "## forward ##", "DeepSpeedEngine.forward"),
+        "[pl][profile][Strategy]DDPStrategy.training_step",
+        *("event/forward", "event/loss"),
+        "TSL:Thunk:#hlo_op=fusion.7,name=jit(step_fn)/jvp(Dense)/dot#",
+    ],
+    "backward": [
+        *("backward", "Backward Pass", "Backward pass", "bwd", "## backward ##"),
+        *("DeepSpeedEngine.backward", "event/backward"),
+        "[pl][profile][Strategy]DDPStrategy.backward",
+        "TSL:Thunk:#hlo_op=fusion.9,name=jit(step_fn)/transpose(jvp(Dense))/dot#",
+    ],
+    "optimizer": [
+        *(
+            "optimizer",
+            "Optimizer step",
+            "opt.step()",
+            "## optimizer ##",
+            "Optimizer.step#SGD.step",
+        ),
+        *("Optimizer.zero_grad#SGD.zero_grad", "nemo.core.optim.mcore_optim.step.step"),
+        *("DeepSpeedZeroOptimizer_Stage3.step", "multiply-grads", "clip-grads", "clip_grad_norm"),
+        "[pl][profile][Strategy]DDPStrategy.optimizer_step",
+    ],
+}
+
+COLLECTIVES = {
+    "all_reduce": [
+        *("all_reduce", "allreduce", "AllReduce_Gradients", "AllReduce", "grad_sync"),
+        *("nccl:all_reduce", "all-grads-sync", "reduce-grads", "sync_gradients_across_dp"),
+        *("DeepSpeedEngine.allreduce_gradients", "TSL:Thunk:#hlo_op=all-reduce-start.2#"),
+    ],
+    "all_gather": ["nccl:_all_gather_base", "TSL:Thunk:#hlo_op=all-gather-start#"],
+    "reduce_scatter": ["nccl:_reduce_scatter_base", "TSL:Thunk:#hlo_op=reduce-scatter.4#"],
+    "all_to_all": ["nccl:all_to_all"],
+}
+
+OTHERS = {
+    "operator": ["aten::mm", "c10d::allreduce_", "record_param_comms"],
+    "backward operator": [
+        "autograd::engine::evaluate_function: AddmmBackward0",
+        "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+        "AddmmBackward0",
+    ],
+    "background": [
+        "[DALI][Executor] RunCPU",
+        "[DALI][Executor] RunMixed",
+        "[DALI][Executor] RunGPU",
+    ],
+    None: [
+        "megatron.core.tensor_parallel.layers.forward_step.gemm",
+        "forward-backward",
+        "validate",
+    ],
+}
+
+KERNELS = {
+    "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)": "all_reduce",
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)": "all_reduce",
+    "ncclDevKernel_Generic_4": "grouped",
+    "ncclDevKernel_SendRecv(ncclDevComm*)": "point_to_point",
+}
+
+
+def meaning(name: str, domain: str = "") -> dict[str, object]:
+    return (
+        vocabulary(ShapingOptions())
+        .meanings(ranges((0, 1, name), domain=domain))
+        .row(0, named=True)
+    )
+
+
+@pytest.mark.parametrize(("name", "number"), ITERATIONS.items())
+def test_iterations_as_spelled(name: str, number: int | None) -> None:
+    found = meaning(name)
+    assert (found["means"], found["number"]) == ("iteration", number)
+
+
+@pytest.mark.parametrize(
+    ("name", "means"),
+    [
+        (name, means)
+        for table in (PHASES, OTHERS)
+        for means, names in table.items()
+        for name in names
+    ],
+)
+def test_phases_as_spelled(name: str, means: str | None) -> None:
+    assert meaning(name)["means"] == means
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [(name, operation) for operation, names in COLLECTIVES.items() for name in names],
+)
+def test_collectives_as_spelled(name: str, operation: str) -> None:
+    found = meaning(name)
+    assert (found["means"], found["operation"]) == ("collective", operation)
+
+
+@pytest.mark.parametrize("name", ["ncclAllReduce", "ncclGroupStart", "ncclSend"])
+def test_nccls_own_domain(name: str) -> None:
+    assert meaning(name, "NCCL")["means"] == "collective"
+    assert meaning(name)["means"] is None
+
+
+def test_kernels_as_spelled() -> None:
+    frame = with_operation(pl.DataFrame({"name": list(KERNELS)}))
+    assert frame["operation"].to_list() == list(KERNELS.values())
+
+
+def test_who_fetches() -> None:
+    assert meaning("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")["fetch"]
+    for copy in ("Copy to device", "data copy in 12", "h2d", "## copy_batch_to_gpu ##"):
+        assert not meaning(copy)["fetch"]

@@ -1,0 +1,70 @@
+"""gloo's collectives run beside the thread that called them; only its wait is communication."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.sources.kineto.columns import RANGE, SCHEMAS
+from rankscope.sources.kineto.gloo import waits_on_callers
+
+MAIN, WORKER, OTHER = 1, 2, 3
+
+
+def ranges(*rows: tuple[int, int, int, str]) -> pl.DataFrame:
+    """start, end, thread, name; operators by their `::`."""
+    return pl.DataFrame(
+        [
+            (start, end, 9, thread, "operators" if "::" in name else "", name, None)
+            for start, end, thread, name in rows
+        ],
+        schema=SCHEMAS[RANGE],
+        orient="row",
+    )
+
+
+def waits(frame: pl.DataFrame) -> list[tuple[int, int, int]]:
+    gloo = waits_on_callers(frame).filter(pl.col("domain") == "gloo").sort("start")
+    return gloo.select("start", "end", "thread").rows()
+
+
+def test_a_wait_begins_after_the_callers_last_operator() -> None:
+    frame = ranges(
+        (10, 20, MAIN, "c10d::allreduce_"),
+        (15, 100, WORKER, "gloo:all_reduce"),
+        (20, 60, MAIN, "aten::mm"),
+        (25, 30, MAIN, "aten::add"),
+        (20, 90, OTHER, "aten::mm"),
+    )
+    assert waits(frame) == [(60, 100, MAIN)]
+
+
+def test_a_blocking_call_waits_from_its_start() -> None:
+    frame = ranges((10, 20, MAIN, "c10d::allreduce_"), (15, 100, WORKER, "gloo:all_reduce"))
+    assert waits(frame) == [(15, 100, MAIN)]
+
+
+def test_waits_are_disjoint_and_in_the_order_of_calls() -> None:
+    """A later bucket may end first; every rank must count them alike."""
+    frame = ranges(
+        (10, 20, MAIN, "c10d::allreduce_"),
+        (15, 100, WORKER, "gloo:all_reduce"),
+        (20, 22, MAIN, "c10d::allreduce_"),
+        (22, 80, OTHER, "gloo:all_reduce"),
+        (30, 32, MAIN, "c10d::allreduce_"),
+        (101, 150, OTHER, "gloo:all_reduce"),
+    )
+    assert waits(frame) == [(15, 100, MAIN), (100, 101, MAIN), (101, 150, MAIN)]
+
+
+def test_a_hidden_collective_keeps_its_place() -> None:
+    frame = ranges(
+        (10, 20, MAIN, "c10d::allreduce_"),
+        (15, 50, WORKER, "gloo:all_reduce"),
+        (20, 60, MAIN, "aten::mm"),
+    )
+    assert waits(frame) == [(49, 50, MAIN)]
+
+
+def test_ranges_without_gloo_stay_as_they_are() -> None:
+    frame = ranges((10, 20, MAIN, "aten::mm"), (15, 50, WORKER, "nccl:all_reduce"))
+    assert waits_on_callers(frame).equals(frame)

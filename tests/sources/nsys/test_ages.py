@@ -1,0 +1,167 @@
+"""Exports of every age and shape tell the same of one report."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import rankscope
+from rankscope.errors import UnreadableReport
+from rankscope.model.reports import Trace
+from rankscope.sources.discover import discover
+from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
+from tests.sources.exports import as_folder, as_of_2020
+from tests.support import SHARED, Forged, edit, sqlite_tables
+
+READERS = {"parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
+
+
+@pytest.fixture
+def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+    return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+
+
+def public(name: str) -> Path:
+    path = SHARED / "public" / name
+    if not path.exists():
+        pytest.skip(f"no public reports here: {path} is absent")
+    return path
+
+
+def assert_same_events(one: Trace, other: Trace) -> None:
+    assert_frame_equal(one.ranges.whole, other.ranges.whole)
+    assert_frame_equal(one.device_work.whole, other.device_work.whole, check_row_order=False)
+    assert one.process_ranks == other.process_ranks
+    assert one.facts.duration_ns == other.facts.duration_ns
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("name", ["plain", "mpi_like"])
+def test_folders_hold_what_sqlite_holds(
+    forged: Callable[..., Forged], tmp_path: Path, name: str, kind: str
+) -> None:
+    report = forged(name).reports[2]
+    folder = as_folder(report, kind, tmp_path)
+    assert_same_events(READERS[kind](folder), sqlite.read(report))
+    [found] = discover([tmp_path])
+    assert (found.kind, found.path) == (f"nsys-{kind}", folder)
+
+
+def test_a_real_arrowdir_and_parquetdir_agree() -> None:
+    folder = SHARED / "captured/2023.4/export_dirs"
+    if not folder.is_dir():
+        pytest.skip(f"no real captures here: {folder} is absent")
+    arrow = arrowdir.read(folder / "report_rank_0_arwdir")
+    assert_same_events(arrow, parquetdir.read(folder / "report_rank_0_pqtdir"))
+    assert arrow.ranges.whole.filter(pl.col("name").str.starts_with("Batch")).height == 40
+    assert [claim.rank for claim in arrow.facts.environment] == [0]
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_text_in_folders_may_be_broken(report: Path, tmp_path: Path, kind: str) -> None:
+    for text in (b"caf\xe9", b"nul\x00inside"):
+        edit(
+            report,
+            'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) '
+            "values (1, 2, 59, cast(? as text), 281474976710657, 0)",
+            text,
+        )
+    names = {*READERS[kind](as_folder(report, kind, tmp_path / "out")).ranges.whole["name"]}
+    assert {"caf\ufffd", "nul\x00inside"} <= names
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_damaged_folders_are_refused(report: Path, tmp_path: Path, kind: str) -> None:
+    folder = as_folder(report, kind, tmp_path / "out")
+    [file] = folder.glob("NVTX_EVENTS.*")
+    whole = file.read_bytes()
+    for content in (b"", whole[: len(whole) // 2], b"\xff" * 300):
+        file.write_bytes(content)
+        with pytest.raises(UnreadableReport, match="NVTX_EVENTS") as refused:
+            READERS[kind](folder)
+        assert kind in refused.value.hint
+
+
+@pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
+@pytest.mark.parametrize("name", ["plain", "late_capture", "mpi_like"])
+def test_an_export_of_2020(
+    forged: Callable[..., Forged], tmp_path: Path, name: str, schema: str
+) -> None:
+    """No meta data, no processes, and 0 or "" where later exports have nothing."""
+    original = forged(name, schema=schema).reports[1]
+    old = as_of_2020(Path(shutil.copy(original, tmp_path / "report_rank_1.sqlite")))
+    now, then = sqlite.read(original), sqlite.read(old)
+    assert_same_events(then, now)
+    assert then.facts.exporter is None
+    assert replace(then.facts, exporter=now.facts.exporter) == now.facts
+
+
+def test_a_report_of_events_alone(report: Path) -> None:
+    before = sqlite.read(report)
+    keep = {"NVTX_EVENTS", "StringIds"} | {t for t in sqlite_tables(report) if "CUPTI" in t}
+    for table in sqlite_tables(report) - keep:
+        edit(report, f"drop table {table}")
+    after = sqlite.read(report)
+    assert_frame_equal(after.ranges.whole, before.ranges.whole)
+    assert after.facts.utc_start_ns is None
+    assert after.facts.environment == ()
+
+
+def test_payloads_of_zero_count_where_others_differ(report: Path) -> None:
+    edit(report, "update NVTX_EVENTS set int64Value = rowid % 3")
+    assert {0, 1, 2} <= {*sqlite.read(report).ranges.whole["payload"]}
+
+
+def test_a_domain_named_before_the_capture_began(forged: Callable[..., Forged], tmp_path: Path):
+    path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
+    before = sqlite.read(path)
+    edit(path, "delete from NVTX_EVENTS where eventType = 75")
+    assert_frame_equal(sqlite.read(path).ranges.whole, before.ranges.whole)
+
+
+def test_the_newest_export() -> None:
+    """Schema 3.25: two ranks, NCCL's domain created before the capture began."""
+    trace = sqlite.read(public("nsys/mfu_2gpu_before.sqlite"))
+    assert trace.facts.exporter == "2026.2.1.210"
+    assert {*trace.ranges.whole.filter(domain="NCCL")["name"]} >= {"ncclSend", "ncclRecv"}
+    assert trace.device_work.whole["device"].n_unique() == 2
+    unlaunched = trace.device_work.whole["launch"].null_count()
+    assert 0 < unlaunched < 50, "launched before the capture began"
+
+
+def graph_traced(report: Path) -> Path:
+    """Each forward kernel launch as one graph, traced as a whole."""
+    edit(
+        report,
+        'create table CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start integer, "end" integer, deviceId '
+        "integer, streamId integer, correlationId integer, globalPid integer, graphId integer)",
+    )
+    edit(
+        report,
+        'insert into CUPTI_ACTIVITY_KIND_GRAPH_TRACE select start, "end", deviceId, streamId, '
+        "correlationId, globalPid, 1 from CUPTI_ACTIVITY_KIND_KERNEL",
+    )
+    return edit(report, "delete from CUPTI_ACTIVITY_KIND_KERNEL")
+
+
+def test_graphs_traced_as_a_whole_hide_their_waits(report: Path, tmp_path: Path) -> None:
+    run = rankscope.ingest([graph_traced(report)], tmp_path / "run.duckdb")
+    problems = {problem.code: problem for problem in run.analysis().problems}
+    assert "--cuda-graph-trace=node" in problems["graphs-opaque"].message
+    measures = run.sql("select * from measures where clock = 'gpu'")
+    assert measures["work_ns"].null_count() == measures.height
+    assert measures["compute_ns"].min() > 0
+    assert run.imbalance().verdict.kind == "inconclusive"
+
+
+def test_several_devices_in_one_process_are_said(report: Path, tmp_path: Path) -> None:
+    edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set deviceId = 7 where rowid % 2 = 0")
+    run = rankscope.ingest([report], tmp_path / "run.duckdb")
+    [said] = [each for each in run.analysis().problems if each.code == "several-devices"]
+    assert "2 devices" in said.message

@@ -1,0 +1,41 @@
+"""Strings are found whatever their ids, as they are and as categories."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rankscope.sources.columns.sqlite import SQLiteColumns
+from rankscope.sources.nsys.common import Strings
+
+POOL = {0: "zero", 1: "one", 2: "two", 5: "five", 10**12: "far", -3: "below", 4: None}
+ASKED = [5, None, 10**12, 3, -3, 4, 0, 2**62, -1, 5]
+FOUND = ["five", None, "far", None, "below", None, "zero", None, None, "five"]
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Strings:
+    connection = sqlite3.connect(tmp_path / "report.sqlite")
+    connection.execute("create table StringIds (id integer, value text)")
+    connection.executemany("insert into StringIds values (?, ?)", POOL.items())
+    connection.execute("insert into StringIds values (5, 'again')")
+    connection.commit()
+    connection.close()
+    return Strings.read(SQLiteColumns(tmp_path / "report.sqlite"))
+
+
+def test_strings_by_their_ids(pool: Strings) -> None:
+    assert pool.of(pl.Series(ASKED)).to_list() == FOUND
+    assert pool.of(pl.Series([2, 0, None])).to_list() == ["two", "zero", None]
+    nothing = pool.of(pl.Series([None, None], dtype=pl.Int64))
+    assert (nothing.to_list(), nothing.dtype) == ([None, None], pl.String)
+
+
+def test_some_of_them_as_categories(pool: Strings) -> None:
+    some = pool.categories(pl.Series([5, 5, None, -3, 10**12, 3]))
+    found = some.of(pl.Series(ASKED))
+    assert found.to_list() == [*FOUND[:6], None, *FOUND[7:]]  # zero is none of them
+    assert found.dtype == some.of(pl.Series([None], dtype=pl.Int64)).dtype == pl.Categorical

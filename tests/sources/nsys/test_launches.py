@@ -1,0 +1,81 @@
+"""Which call launched an operation, however calls are numbered and however few are held."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from rankscope.sources.columns.sqlite import SQLiteColumns
+from rankscope.sources.columns.sqlite_pages import loader, pages
+from rankscope.sources.nsys import launches
+from rankscope.sources.nsys.launches import Launches
+
+PROCESS, CALLS = 2**24, 3000
+
+
+NUMBERS = {
+    "each once": np.arange(CALLS),
+    "gaps": np.arange(CALLS) * 3 // 2,
+    "twice": np.arange(CALLS) // 2,
+    "twice, in other pieces": np.arange(CALLS) - np.arange(CALLS) % 2 * 101,
+    "far apart": np.arange(CALLS) // 2 * 10**6,
+    "as far as can be": np.arange(CALLS) // 2 * 2**52 - 2**61,
+}
+
+
+@pytest.mark.parametrize("most", [0, 10**4, 10**8])
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("numbers", NUMBERS)
+@pytest.mark.parametrize("processes", [1, 3])
+def test_the_earliest_call_of_that_number(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    processes: int,
+    numbers: str,
+    shuffled: bool,
+    most: int,
+) -> None:
+    monkeypatch.setattr(launches, "MOST_BYTES", most)
+    monkeypatch.setattr(loader, "WORTH_BYTES", 0)
+    monkeypatch.setattr(pages, "PIECE_BYTES", 2**13)
+    draw = np.random.default_rng(5)
+    number = draw.permutation(NUMBERS[numbers]) if shuffled else NUMBERS[numbers]
+    calls = pl.DataFrame(  # one of the processes has no work on a device
+        {"start": draw.permutation(CALLS), "process": draw.integers(1, processes + 2, CALLS)}
+    ).with_columns(correlationId=pl.lit(number).gather(pl.int_range(pl.len()).over("process")))
+    file = tmp_path / "report.sqlite"
+    connection = sqlite3.connect(file)
+    connection.execute(
+        "create table CUPTI_ACTIVITY_KIND_RUNTIME "
+        "(start integer, globalTid integer, correlationId integer)"
+    )
+    connection.executemany(
+        "insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?, ?, ?)",
+        [(start, process * PROCESS + start, each) for start, process, each in calls.iter_rows()],
+    )
+    connection.execute("insert into CUPTI_ACTIVITY_KIND_RUNTIME values (null, 1, 1)")
+    connection.commit()
+    connection.close()
+    first = calls.group_by("process", "correlationId").agg(launch=pl.col("start").min())
+    found = Launches(SQLiteColumns(file))
+    assert found.count == CALLS
+    for nth in (0, 400, 401, 2000, 0):
+        asked = pl.DataFrame(
+            {
+                "process": draw.integers(1, processes + 1, 300),
+                "correlationId": [
+                    None,
+                    7,
+                    *draw.permutation(calls["correlationId"].slice(nth, 298)).tolist(),
+                ],
+            }
+        )
+        expected = asked.join(
+            first, on=["process", "correlationId"], how="left", maintain_order="left"
+        ).with_columns(launch_thread=pl.col("process") * PROCESS + pl.col("launch"))
+        assert found.of(asked).equals(expected.select("launch", "launch_thread"))
+        assert asked["correlationId"].null_count() < expected["launch"].count() > 0

@@ -1,0 +1,251 @@
+"""What NCCL tells of its kernels: by payloads of its ranges, by the table of its operations."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.check import check
+from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
+from tests.sources.exports import as_folder
+from tests.support import Forged, edit
+
+READERS = {
+    "sqlite": sqlite.read,
+    "parquetdir": parquetdir.read,
+    "arrowdir": arrowdir.read,
+}
+
+DOMAIN, SCHEMA = 7, 16777223
+COMMUNICATOR = 17_000_000_000_000_000_001  # above 2**63
+SIZE = 4096
+
+
+@pytest.fixture
+def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+    return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+
+
+def nccl(path: Path, kind: str = "sqlite") -> pl.DataFrame:
+    work = READERS[kind](path).device_work.whole
+    others = work.filter(~pl.col("name").cat.starts_with("nccl"))
+    assert others["communicator"].null_count() == others.height
+    return work.filter(pl.col("name").cat.starts_with("nccl")).sort("start")
+
+
+def blob(communicator: int = COMMUNICATOR, size: int = SIZE, schema: int = SCHEMA) -> bytes:
+    """A payload as nsys 2026.2 exports it."""
+    payload = struct.pack("<QQIxxxx", communicator, size, 0)
+    return struct.pack("<IIIIQQ", DOMAIN, 0, schema, 0, len(payload), 32 + len(payload)) + payload
+
+
+def json(communicator: int = COMMUNICATOR, size: int = SIZE) -> str:
+    return f'{{"NCCL communicator ID":{communicator},"Message size [bytes]":{size}}}'
+
+
+def launches(path: Path) -> list[tuple[int, int, int]]:
+    """start, end and thread of the calls that launch NCCL's kernels."""
+    connection = sqlite3.connect(path)
+    rows = connection.execute(
+        'select r.start, r."end", r.globalTid from CUPTI_ACTIVITY_KIND_RUNTIME r '
+        "join CUPTI_ACTIVITY_KIND_KERNEL k using (correlationId) "
+        "join StringIds s on s.id = k.shortName where s.value like 'nccl%' order by r.start"
+    ).fetchall()
+    connection.close()
+    return rows
+
+
+def ranges(path: Path, rows: Iterable[tuple[object, ...]]) -> None:
+    """Ranges of NCCL's domain: start, end, thread, name, JSON and bytes."""
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.executemany(
+            'insert into NVTX_EVENTS (start, "end", globalTid, text, jsonText, binaryData, '
+            f"eventType, domainId) values (?, ?, ?, ?, ?, ?, 59, {DOMAIN})",
+            rows,
+        )
+    connection.close()
+
+
+def laid_out(path: Path, message: str = "Message size [bytes]") -> Path:
+    """A report with what newer exports have: bytes of payloads, and how they are laid out."""
+    edit(path, "alter table NVTX_EVENTS add column binaryData text")
+    edit(path, "create table NVTX_PAYLOAD_SCHEMAS (domainId int, schemaId int, payloadSize int)")
+    edit(
+        path,
+        "create table NVTX_PAYLOAD_SCHEMA_ENTRIES "
+        "(domainId int, schemaId int, name text, offset int)",
+    )
+    edit(path, "insert into NVTX_PAYLOAD_SCHEMAS values (?, ?, 24)", DOMAIN, SCHEMA)
+    for name, offset in (("NCCL communicator ID", None), (message, 8), ("Reduction operation", 16)):
+        edit(
+            path,
+            "insert into NVTX_PAYLOAD_SCHEMA_ENTRIES values (?, ?, ?, ?)",
+            *(DOMAIN, SCHEMA, name, offset),
+        )
+    return path
+
+
+def around(path: Path, text: str | None, raw: bytes | None) -> None:
+    """A call of NCCL around each launch of its kernels."""
+    calls = [
+        (start - 50, end + 50, thread, "ncclAllReduce", text, raw)
+        for start, end, thread in launches(path)
+    ]
+    assert calls
+    ranges(path, calls)
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_bytes_of_payloads(report: Path, tmp_path: Path, kind: str) -> None:
+    around(laid_out(report), None, blob())
+    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out")
+    told = nccl(path, kind)
+    assert {*told["communicator"]} == {str(COMMUNICATOR)}
+    assert {*told["bytes"]} == {SIZE}
+    assert READERS[kind](path).device_work.unread == ()
+
+
+def test_json_of_payloads(report: Path) -> None:
+    edit(report, "alter table NVTX_EVENTS add column binaryData text")
+    around(report, json(), None)
+    assert nccl(report)["communicator"].null_count() > 0, "nothing says whose domain it is"
+    edit(
+        report,
+        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) "
+        "values (0, 75, 'NCCL', 1, ?)",
+        DOMAIN,
+    )
+    told = nccl(report)
+    assert {*told["communicator"]} == {str(COMMUNICATOR)}
+    assert {*told["bytes"]} == {SIZE}
+
+
+@pytest.mark.parametrize(
+    ("communicators", "names", "communicator", "size"),
+    [
+        ((5, 5), ("ncclAllReduce", "ncclAllReduce"), "5", 2 * SIZE),
+        ((5, 5), ("ncclSend", "ncclRecv"), "5", None),
+        ((5, 6), ("ncclAllReduce", "ncclAllReduce"), None, 2 * SIZE),
+    ],
+)
+def test_a_group_launches_when_it_ends(
+    report: Path,
+    communicators: tuple[int, int],
+    names: tuple[str, str],
+    communicator: str | None,
+    size: int | None,
+) -> None:
+    laid_out(report)
+    for start, end, thread in launches(report):
+        calls = [(start - 80, start - 75, thread, "ncclGroupStart", None, None)]
+        calls += [
+            (start - 70 + 10 * i, start - 65 + 10 * i, thread, name, None, blob(number))
+            for i, (name, number) in enumerate(zip(names, communicators, strict=True))
+        ]
+        ranges(report, [*calls, (start - 10, end + 10, thread, "ncclGroupEnd", None, None)])
+    told = nccl(report)
+    assert {*told["communicator"]} == {communicator}
+    if size:
+        assert {*told["bytes"]} == {size}
+
+
+def test_the_end_of_a_group_that_began_before_the_capture(report: Path) -> None:
+    laid_out(report)
+    first, *rest = launches(report)
+    start, end, thread = first
+    ranges(
+        report,
+        [
+            (start - 50, start - 40, thread, "ncclAllReduce", None, blob(4)),
+            (start - 10, end + 10, thread, "ncclGroupEnd", None, None),
+            *((s - 50, e + 50, t, "ncclAllReduce", None, blob()) for s, e, t in rest),
+        ],
+    )
+    assert nccl(report)["communicator"].to_list() == [None, *[str(COMMUNICATOR)] * len(rest)]
+
+
+def unknown_schema(report: Path) -> None:
+    around(laid_out(report), None, blob(schema=1))
+
+
+def cut(report: Path) -> None:
+    around(laid_out(report), None, blob()[:40])
+
+
+def another_name(report: Path) -> None:
+    around(laid_out(report, message="Bytes"), '{"hash": "0x12"}', None)
+    edit(
+        report,
+        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) "
+        "values (0, 75, 'NCCL', 1, ?)",
+        DOMAIN,
+    )
+
+
+def another_table(report: Path) -> None:
+    edit(report, "create table NCCL_GPU_OPERATIONS (begin integer, duration integer, hash text)")
+
+
+@pytest.mark.parametrize("spoil", [unknown_schema, cut, another_name, another_table])
+def test_what_is_laid_out_otherwise_is_left_and_said(
+    report: Path, spoil: Callable[[Path], None]
+) -> None:
+    spoil(report)
+    assert nccl(report)["communicator"].null_count() == len(launches(report))
+    [checked] = check([report])
+    [said] = [each for each in checked.problems if each.code == "part-unread"]
+    assert "NCCL" in said.message
+
+
+def table(path: Path, hashes: str = "17000000000000000001", owner: str = "globalTid") -> None:
+    """The all-reduces of a report as nsys's recipes list them."""
+    edit(
+        path,
+        f'create table NCCL_GPU_OPERATIONS (start integer, "end" integer, {owner} integer, '
+        "commHash text, seqNumber integer)",
+    )
+    edit(
+        path,
+        "insert into NCCL_GPU_OPERATIONS select k.start + 10, k.end - 10, k.globalPid, ?, "
+        "row_number() over (order by k.start) from CUPTI_ACTIVITY_KIND_KERNEL k "
+        "join StringIds s on s.id = k.shortName where s.value like 'nccl%'",
+        hashes,
+    )
+
+
+@pytest.mark.parametrize("owner", ["globalTid", "commRank"])
+@pytest.mark.parametrize("kind", READERS)
+def test_the_table_of_operations(report: Path, tmp_path: Path, kind: str, owner: str) -> None:
+    table(report, owner=owner)
+    told = nccl(report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out"), kind)
+    assert {*told["communicator"]} == {"17000000000000000001"}
+    assert told["sequence"].to_list() == list(range(1, told.height + 1))
+
+
+def test_a_group_of_operations_has_no_sequence_number(report: Path) -> None:
+    table(report)
+    edit(report, "insert into NCCL_GPU_OPERATIONS select * from NCCL_GPU_OPERATIONS")
+    told = nccl(report)
+    assert told["sequence"].null_count() == told.height
+    assert told["communicator"].null_count() == 0
+
+
+def test_communicators_are_matched_by_what_nccl_tells(
+    forged: Callable[..., Forged], tmp_path: Path
+) -> None:
+    """Every rank's stream has a number of its own; the payloads say that they are one."""
+    for rank, original in enumerate(forged("plain").reports):
+        path = Path(shutil.copy(original, tmp_path / f"report_rank_{rank}.sqlite"))
+        around(laid_out(path), None, blob())
+    run = rankscope.ingest([tmp_path], tmp_path / "run.duckdb")
+    names = run.sql("select distinct communicator from collectives where place = 'device'")
+    assert names["communicator"].to_list() == [f"named {COMMUNICATOR}"]
+    assert run.analysis().matched.unmatched.is_empty()

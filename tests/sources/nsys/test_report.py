@@ -1,0 +1,214 @@
+"""Reports as nsys wrote them: their head, their export, and what can go wrong on the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.errors import ToolError, UnreadableReport
+from rankscope.sources.nsys import export, parquetdir, sqlite
+from rankscope.sources.nsys.header import head_facts
+from rankscope.sources.nsys.report import read
+from tests.support import SAMPLE, SHARED
+
+needs_nsys = pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the captured reports are not here")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    """The sample's reports without their exports."""
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    for report in SAMPLE.glob("*.nsys-rep"):
+        shutil.copy(report, folder)
+    return folder
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_the_head_tells_rank_and_host(rank: int) -> None:
+    facts = head_facts(SAMPLE / f"report_rank_{rank}.nsys-rep")
+    assert facts.environment[0].rank == rank
+    assert facts.environment[0].world_size == 4
+    assert facts.local_rank == rank % 2
+    assert facts.host == f"node{rank // 2}"
+
+
+@needs_shared
+def test_heads_of_other_versions() -> None:
+    newer = head_facts(SHARED / "captured/2023.4/ddp_a/report_rank_3.nsys-rep")
+    assert (newer.host, newer.environment[0].rank) == ("node1", 3)
+    older = head_facts(SHARED / "public/nsys/gpubootcamp_jacobi_single.qdrep")
+    assert older.host is not None
+    assert [claim.source for claim in older.environment] == ["environment SLURM_PROCID"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.9, 0.99, 0.999])
+def test_truncated_reports_are_found_without_nsys(tmp_path: Path, share: float) -> None:
+    whole = (SAMPLE / "report_rank_0.nsys-rep").read_bytes()
+    cut = tmp_path / "cut.nsys-rep"
+    cut.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(UnreadableReport, match=r"cut\.nsys-rep"):
+        head_facts(cut)
+
+
+def test_damaged_heads_never_hang_or_crash(tmp_path: Path) -> None:
+    whole = (SAMPLE / "report_rank_0.nsys-rep").read_bytes()
+    for at in range(29, 400):
+        broken = bytearray(whole[:4096] + whole[-64:])
+        broken[at] ^= 0xFF
+        path = tmp_path / "broken.nsys-rep"
+        path.write_bytes(broken)
+        try:
+            head_facts(path)
+        except UnreadableReport:
+            continue
+
+
+@needs_nsys
+def test_reports_and_their_exports_give_the_same_numbers(reports: Path, tmp_path: Path) -> None:
+    from_reports = rankscope.ingest([reports], tmp_path / "reports.duckdb")
+    from_exports = rankscope.ingest([SAMPLE], tmp_path / "exports.duckdb")
+    assert from_reports.iterations().equals(from_exports.iterations())
+    assert not [*reports.glob("*.sqlite"), *reports.glob("*_pqtdir")], "nothing beside the reports"
+    assert from_reports.pick_reports().files == tuple(
+        (reports / file.name).resolve() for file in from_exports.pick_reports().files
+    )
+
+
+@needs_nsys
+def test_an_export_is_made_once(reports: Path) -> None:
+    report = reports / "report_rank_0.nsys-rep"
+    first = export.exported(report)
+    made = first.stat().st_mtime_ns
+    assert export.exported(report).stat().st_mtime_ns == made
+    assert export.cache_bytes() > 10_000
+    os.utime(report, (1, 1))
+    assert export.exported(report) != first, "a changed report is exported anew"
+    export.clear([report])
+    assert not first.exists()
+    assert export.cache_bytes() == 0
+
+
+@needs_nsys
+def test_rebuild_clears_the_exports_of_its_reports(reports: Path, tmp_path: Path) -> None:
+    rankscope.ingest([reports], tmp_path / "run.duckdb")
+    entries = {path: path.stat().st_ctime_ns for path in export.cache_folder().iterdir()}
+    assert len(entries) == 4
+    rankscope.ingest([reports], tmp_path / "run.duckdb", rebuild=True)
+    assert all(path.stat().st_ctime_ns > made for path, made in entries.items())
+
+
+@needs_nsys
+def test_only_the_ranks_asked_for_are_exported(reports: Path, tmp_path: Path) -> None:
+    run = rankscope.ingest([reports], tmp_path / "run.duckdb", ranks={0, 2})
+    assert run.iterations()["rank"].unique().to_list() == [0, 2]
+    assert len([*export.cache_folder().iterdir()]) == 2
+    assert run.analysis().missing_ranks == (1, 3)
+
+
+def test_without_nsys(reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANKSCOPE_NSYS", str(tmp_path / "nowhere" / "nsys"))
+    with pytest.raises(ToolError, match="RANKSCOPE_NSYS"):
+        rankscope.ingest([reports], tmp_path / "run.duckdb")
+    assert not (tmp_path / "run.duckdb").exists()
+
+
+@needs_nsys
+@needs_shared
+def test_a_report_newer_than_nsys(tmp_path: Path) -> None:
+    if export._knows(export.find_nsys(), "parquetdir"):
+        pytest.skip("this nsys is not too old for the captured reports")
+    shutil.copy(SHARED / "captured/2023.4/ddp_a/report_rank_0.nsys-rep", tmp_path)
+    with pytest.raises(ToolError, match="newer nsys"):
+        read(tmp_path / "report_rank_0.nsys-rep")
+
+
+@needs_nsys
+def test_one_bad_report_among_good_ones(reports: Path, tmp_path: Path) -> None:
+    bad = reports / "report_rank_1.nsys-rep"
+    whole = bad.read_bytes()
+    middle = len(whole) // 2
+    bad.write_bytes(whole[:middle] + b"\0" * (len(whole) - middle - 64) + whole[-64:])
+    with pytest.raises(UnreadableReport, match="report_rank_1"):
+        rankscope.ingest([reports], tmp_path / "run.duckdb")
+    run = rankscope.ingest([reports], tmp_path / "run.duckdb", on_error="skip")
+    assert run.analysis().missing_ranks == (1,)
+
+
+@needs_nsys
+def test_a_cache_that_cannot_be_written(
+    reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(ToolError, match="cannot be written") as refused:
+        read(reports / "report_rank_0.nsys-rep")
+    assert "XDG_CACHE_HOME" in refused.value.hint
+
+
+def test_half_an_export_is_none(
+    reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk nsys writes what fits, and says that all is well."""
+    content = export.SQLITE
+    half = tmp_path / "nsys"
+    half.write_text(f"#!/bin/sh\n[ $# -gt 3 ] && head -c 5000 {SAMPLE}/report_rank_0.sqlite > $7\n")
+    half.chmod(half.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("RANKSCOPE_NSYS", str(half))
+    with pytest.raises(UnreadableReport, match=r"report_rank_0\.nsys-rep"):
+        read(reports / "report_rank_0.nsys-rep")
+    assert not [*export.cache_folder().rglob(content)], "and it is not kept"
+
+
+def test_an_nsys_that_fails_is_named(
+    reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "nsys"
+    broken.write_text("#!/bin/sh\necho 'Exportation error: no luck today' >&2\nexit 1\n")
+    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("RANKSCOPE_NSYS", str(broken))
+    with pytest.raises(UnreadableReport, match="no luck today"):
+        read(reports / "report_rank_0.nsys-rep")
+    assert not [*export.cache_folder().iterdir()], "nothing half-made stays"
+
+
+@needs_shared
+@pytest.mark.parametrize("rank", range(4))
+def test_parquet_and_sqlite_hold_the_same(rank: int) -> None:
+    folder = SHARED / "captured/2023.4"
+    parquet = parquetdir.read(folder / f"export_dirs/report_rank_{rank}_pqtdir")
+    exported = sqlite.read(folder / f"ddp_a/report_rank_{rank}.sqlite")
+    assert parquet.ranges.whole.equals(exported.ranges.whole)
+    assert parquet.facts == exported.facts
+    assert parquet.events == exported.events
+
+
+@needs_shared
+def test_damaged_parquet_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "report_rank_0_pqtdir"
+    shutil.copytree(SHARED / "captured/2023.4/export_dirs/report_rank_0_pqtdir", folder)
+    events = folder / "NVTX_EVENTS.parquet"
+    events.chmod(0o644)
+    events.write_bytes(events.read_bytes()[:100])
+    with pytest.raises(UnreadableReport, match="NVTX_EVENTS"):
+        parquetdir.read(folder)
+    with pytest.raises(UnreadableReport, match="not an Nsight Systems export"):
+        parquetdir.read(tmp_path)
+
+
+def test_frames_are_what_the_sqlite_reader_gives() -> None:
+    trace = sqlite.read(SAMPLE / "report_rank_0.sqlite")
+    assert trace.ranges.whole.schema["start"] == pl.Int64
+    assert trace.broken_rows == 0

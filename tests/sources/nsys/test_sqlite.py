@@ -1,0 +1,188 @@
+"""nsys exports as traces, and everything in them that a reader may stumble over."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from polars.testing import assert_frame_equal
+
+from rankscope.errors import UnreadableReport
+from rankscope.model.reports import Trace
+from rankscope.model.schema import DEVICE_WORK, RANGES
+from rankscope.sources.nsys import sqlite
+from tests.support import Forged, edit, sqlite_tables
+
+
+@pytest.fixture
+def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+    """A report to spoil."""
+    return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report.sqlite"))
+
+
+def test_a_trace_has_the_declared_frames(report: Path) -> None:
+    trace = sqlite.read(report)
+    assert (trace.ranges.whole.schema, trace.device_work.whole.schema) == (RANGES, DEVICE_WORK)
+    assert trace.facts.host == "node0"
+    assert [(claim.rank, claim.world_size) for claim in trace.facts.environment] == [(1, 4)]
+    assert trace.facts.local_rank == 1
+    assert trace.facts.duration_ns is not None
+    assert trace.ranges.whole["end"].max() <= trace.facts.duration_ns
+    assert sqlite.facts(report) == trace.facts
+
+
+@pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
+@pytest.mark.parametrize("name", ["plain", "mpi_like"])
+def test_schemas_tell_the_same(forged: Callable[..., Forged], name: str, schema: str) -> None:
+    ours, theirs = (
+        sqlite.read(forged(name, **parameters).reports[2])
+        for parameters in ({}, {"schema": schema})
+    )
+    assert_frame_equal(ours.ranges.whole, theirs.ranges.whole)
+    assert_frame_equal(ours.device_work.whole, theirs.device_work.whole)
+    assert ours.facts.environment == theirs.facts.environment
+    assert ours.process_ranks == theirs.process_ranks
+
+
+def test_rows_in_any_order_and_registered_names(forged: Callable[..., Forged]) -> None:
+    job = forged("shuffled")
+    trace = sqlite.read(job.reports[0])
+    assert trace.ranges.whole["start"].is_sorted()
+    assert trace.device_work.whole["start"].is_sorted()
+    assert trace.ranges.whole["name"].str.starts_with("step ").sum() == 30
+
+
+def test_launches_are_joined_to_their_work(report: Path) -> None:
+    work = sqlite.read(report).device_work.whole
+    assert work["launch"].null_count() == 0
+    assert (work["launch"] < work["start"]).all()
+    assert {*work["kind"]} == {"kernel", "copy"}
+    assert work.filter(kind="kernel")["bytes"].is_null().all()
+    assert work.filter(kind="copy")["bytes"].is_not_null().all()
+
+
+def test_correlations_are_private_to_a_process(report: Path) -> None:
+    """Another process's API calls reuse the numbers; they launched nothing of ours."""
+    before = sqlite.read(report).device_work.whole
+    other = 1 << 48 | 999 << 24 | 5
+    edit(
+        report,
+        'insert into CUPTI_ACTIVITY_KIND_RUNTIME (start, "end", eventClass, globalTid, '
+        "correlationId, nameId, returnValue) "
+        f"select 1, 2, 0, {other}, correlationId, nameId, 0 from CUPTI_ACTIVITY_KIND_RUNTIME",
+    )
+    assert_frame_equal(sqlite.read(report).device_work.whole, before)
+
+
+def test_domains_are_numbered_per_process(forged: Callable[..., Forged], tmp_path: Path) -> None:
+    path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
+    mine = sqlite.read(path)
+    assert {*mine.ranges.whole["domain"]} == {"", "MPI"}
+    edit(  # another process, whose domain 1 is something else, created earlier
+        path,
+        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) values "
+        "(0, 75, 'cuBLAS', ?, 1)",
+        1 << 48 | 999 << 24,
+    )
+    assert {*sqlite.read(path).ranges.whole["domain"]} == {"", "MPI"}
+
+
+def test_mpi_threads_tell_ranks(forged: Callable[..., Forged]) -> None:
+    for rank, path in enumerate(forged("mpi_like").reports):
+        assert [*sqlite.read(path).process_ranks.values()] == [rank]
+
+
+def test_operators_lose_what_makes_each_call_unique(report: Path) -> None:
+    for text in ("aten::mm, op_id = 39", "aten::mm, seq = 0, op_id = 12, sizes = [[2, 4]]"):
+        edit(
+            report,
+            'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) '
+            "values (1, 2, 59, ?, 281474976710657, 0)",
+            text,
+        )
+    assert sqlite.read(report).ranges.whole.filter(name="aten::mm").height == 2
+
+
+def test_ranges_that_are_none_are_left_out(report: Path) -> None:
+    before = sqlite.read(report).ranges.whole.height
+    for kind, start, end in ((59, 10, None), (59, 10, 5), (34, 10, 20), (99, 1, 2)):
+        edit(
+            report,
+            'insert into NVTX_EVENTS (start, "end", eventType, text, globalTid, domainId) '
+            "values (?, ?, ?, 'odd', 281474976710657, 0)",
+            start,
+            end,
+            kind,
+        )
+    assert sqlite.read(report).ranges.whole.height == before
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "NVTX_EVENTS",
+        "StringIds",
+        "META_DATA_CAPTURE",
+        "META_DATA_EXPORT",
+        "TARGET_INFO_SYSTEM_ENV",
+        "TARGET_INFO_SESSION_START_TIME",
+        "ANALYSIS_DETAILS",
+    ],
+)
+def test_lazy_exports_leave_tables_out(report: Path, table: str) -> None:
+    assert table in sqlite_tables(report)
+    edit(report, f"drop table {table}")
+    trace: Trace = sqlite.read(report)
+    assert trace.ranges.whole.is_empty() == (table == "NVTX_EVENTS")
+    if table == "CUPTI_ACTIVITY_KIND_RUNTIME":
+        assert trace.device_work.whole["launch"].is_null().all()
+    if table == "ANALYSIS_DETAILS":
+        assert trace.facts.duration_ns is None
+
+
+def test_empty_tables_are_like_absent_ones(report: Path) -> None:
+    for table in sqlite_tables(report) - {"TARGET_INFO_SYSTEM_ENV"}:
+        edit(report, f"delete from {table}")
+    trace = sqlite.read(report)
+    assert trace.ranges.whole.is_empty()
+    assert trace.device_work.whole.is_empty()
+    assert trace.facts.utc_start_ns is None
+
+
+def test_a_database_of_something_else_is_no_report(tmp_path: Path) -> None:
+    path = edit(tmp_path / "other.sqlite", "create table bills (name text, value text)")
+    with pytest.raises(UnreadableReport, match=r"other\.sqlite"):
+        sqlite.read(path)
+
+
+def test_nothing_is_written_beside_the_report(report: Path) -> None:
+    report.chmod(0o400)
+    before = {path.name for path in report.parent.iterdir()}
+    sqlite.read(report)
+    assert {path.name for path in report.parent.iterdir()} == before
+
+
+def test_the_names_of_jaxs_threads_tell_its_processes(report: Path) -> None:
+    """As XLA writes them: one thread a device, of the slice first and of the partition now."""
+    process = 1 << 48 | 77 << 24
+    for device, last in enumerate(("slice=0", "partition=1")):
+        name = f"XlaLauncher:#global={8 + device},local={device},process=3,{last}#"
+        edit(report, "insert into StringIds values (?, ?)", 9_000_000 + device, name)
+        edit(
+            report,
+            "insert into ThreadNames (nameId, priority, globalTid) values (?, 20, ?)",
+            *(9_000_000 + device, process | 100 + device),
+        )
+    assert sqlite.read(report).jax_processes == {process >> 24: 3}
+    edit(
+        report,
+        "insert into NVTX_EVENTS (start, eventType, text, globalTid, domainId) values "
+        "(0, 39, 'XlaLauncher:#global=0,local=0,process=4,slice=0#', ?, 0)",
+        process | 102,
+    )
+    assert sqlite.read(report).jax_processes == {}

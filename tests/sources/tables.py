@@ -1,0 +1,68 @@
+"""SQLite files of one table `t`, and what rankscope's two ways to read them say."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.errors import UnreadableReport
+from rankscope.sources.columns.request import Wanted
+from rankscope.sources.columns.sqlite import SQLiteColumns
+from rankscope.sources.columns.sqlite_pages.frames import Unusual
+
+Row = Sequence[object]
+
+PAGES = [512, 1024, 4096, 65536]
+"""Sizes of pages."""
+
+
+def both(
+    path: Path, integers: list[str], text: list[str], only: tuple[str, list[int]] | None = None
+) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+    """What the pages say and what the library says; None where either says nothing."""
+    paged: pl.DataFrame | None = None
+    try:
+        with closing(SQLiteColumns(path)) as file:
+            if not file.has("t", *integers, *text):
+                return None, None
+            if not any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal")):
+                paged = from_pages(file, Wanted(integers, text, only=only))
+    except UnreadableReport:
+        return None, None
+    except Unusual:
+        pass
+    try:
+        with closing(SQLiteColumns(path)) as file:
+            return paged, file._from_library("t", Wanted(integers, text, only=only))
+    except UnreadableReport:
+        return paged, None
+
+
+def from_pages(file: SQLiteColumns, wanted: Wanted) -> pl.DataFrame:
+    return pl.concat(frame for _, frame in file._from_pages("t", wanted))
+
+
+def made(
+    path: Path, rows: Sequence[Row], page: int = 4096, columns: str = "a integer, b text"
+) -> Path:
+    connection = sqlite3.connect(path)
+    connection.execute(f"pragma page_size = {page}")
+    connection.execute(f"create table t ({columns})")
+    if rows:
+        connection.executemany(f"insert into t values ({', '.join('?' * len(rows[0]))})", rows)
+    connection.commit()
+    connection.close()
+    return path
+
+
+def edit(path: Path, *statements: str) -> Path:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    return path

@@ -1,0 +1,180 @@
+"""Paths → reports: folders, globs, links, and what cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from rankscope.errors import ReportError, UnreadableReport, UsageError
+from rankscope.sources.discover import discover
+
+
+def touch(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * 7)
+
+
+def names(*paths: str | Path) -> list[str]:
+    return [report.path.name for report in discover(paths)]
+
+
+def test_folders_are_searched_recursively(tmp_path: Path) -> None:
+    touch(tmp_path / "a.sqlite", tmp_path / "deep" / "er" / "b.SQLITE", tmp_path / "notes.txt")
+    [first, second] = discover([tmp_path])
+    assert (first.path, first.kind, first.bytes) == (tmp_path / "a.sqlite", "nsys-sqlite", 7)
+    assert first.modified_ns == first.path.stat().st_mtime_ns
+    assert second.path.name == "b.SQLITE"
+
+
+def test_a_report_reached_twice_counts_once(tmp_path: Path) -> None:
+    touch(tmp_path / "a.sqlite")
+    (tmp_path / "link.sqlite").symlink_to(tmp_path / "a.sqlite")
+    assert len(discover([tmp_path, tmp_path / "a.sqlite", tmp_path / "link.sqlite"])) == 1
+
+
+def test_the_order_of_paths_means_nothing(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.sqlite" for name in "cab"]
+    touch(*files)
+    assert names(*files) == names(*reversed(files)) == ["a.sqlite", "b.sqlite", "c.sqlite"]
+
+
+def test_globs(tmp_path: Path) -> None:
+    touch(*(tmp_path / folder / "r.sqlite" for folder in ("n1", "n2", "other")))
+    found = discover([f"{tmp_path}/n*/*.sqlite"])
+    assert [report.path.parent.name for report in found] == ["n1", "n2"]
+    assert len(discover([f"{tmp_path}/**/r.sqlite"])) == 3
+
+
+def test_a_file_whose_name_holds_glob_characters_is_a_file(tmp_path: Path) -> None:
+    touch(tmp_path / "run[1]*.sqlite")
+    assert names(tmp_path / "run[1]*.sqlite") == ["run[1]*.sqlite"]
+
+
+def test_a_report_beside_its_export_is_one_report(tmp_path: Path) -> None:
+    touch(tmp_path / "r.nsys-rep", tmp_path / "r.sqlite")
+    assert names(tmp_path) == ["r.sqlite"]
+
+
+@pytest.mark.parametrize("ending", ["nsys-rep", "qdrep"])
+def test_an_unexported_report_is_read_itself(tmp_path: Path, ending: str) -> None:
+    touch(tmp_path / f"r.{ending}")
+    assert [report.kind for report in discover([tmp_path])] == ["nsys-report"]
+
+
+def test_an_export_older_than_its_report_is_not_read(tmp_path: Path) -> None:
+    touch(tmp_path / "r.sqlite", tmp_path / "r.nsys-rep")
+    os.utime(tmp_path / "r.sqlite", (1, 1))
+    assert names(tmp_path) == ["r.nsys-rep"]
+
+
+def test_a_folder_of_parquet_files_is_one_report(tmp_path: Path) -> None:
+    (tmp_path / "r_pqtdir").mkdir()
+    touch(tmp_path / "r_pqtdir" / "NVTX_EVENTS.parquet")
+    assert [report.kind for report in discover([tmp_path])] == ["nsys-parquetdir"]
+    assert [report.kind for report in discover([tmp_path / "r_pqtdir"])] == ["nsys-parquetdir"]
+
+
+def test_links_that_lead_back_up_end(tmp_path: Path) -> None:
+    touch(tmp_path / "a" / "r.sqlite")
+    (tmp_path / "a" / "up").symlink_to(tmp_path)
+    assert names(tmp_path) == ["r.sqlite"]
+
+
+def test_folders_behind_links_are_found(tmp_path: Path) -> None:
+    touch(tmp_path / "elsewhere" / "r.sqlite")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "elsewhere")
+    assert names(tmp_path / "here") == ["r.sqlite"]
+
+
+def test_a_named_file_is_taken_for_a_report_whatever_its_ending(tmp_path: Path) -> None:
+    touch(tmp_path / "export.db")
+    assert names(tmp_path / "export.db") == ["export.db"]
+    with pytest.raises(UsageError):
+        discover([tmp_path])
+
+
+@pytest.mark.parametrize("path", ["nowhere", "nowhere/*.sqlite"])
+def test_a_path_that_is_not_there_is_named(tmp_path: Path, path: str) -> None:
+    with pytest.raises(UsageError, match="nowhere"):
+        discover([tmp_path / path])
+
+
+def test_a_folder_without_reports_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=str(tmp_path)) as refused:
+        discover([tmp_path])
+    assert ".sqlite" in refused.value.hint
+
+
+def test_a_dangling_link_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gone.sqlite").symlink_to(tmp_path / "nothing")
+    with pytest.raises(UnreadableReport, match=r"gone\.sqlite"):
+        discover([tmp_path])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    touch(tmp_path / "closed" / "r.sqlite")
+    (tmp_path / "closed").chmod(0)
+    try:
+        with pytest.raises(ReportError, match="closed"):
+            discover([tmp_path])
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+
+
+def test_an_unreadable_folder_is_an_error_not_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the test above, for root, whom permissions do not stop."""
+    touch(tmp_path / "closed" / "r.sqlite", tmp_path / "open" / "s.sqlite")
+    listed = os.scandir
+
+    def refuse(path: str | Path) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(ReportError, match="closed"):
+        discover([tmp_path])
+
+
+TRACE = '{"schemaVersion": 1, "traceEvents": []}'
+
+
+def test_of_json_files_in_a_folder_only_traces_are_reports(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"lr": 0.1}')
+    (tmp_path / "image.json").write_text('{"schemaVersion": 2, "layers": []}')
+    (tmp_path / "other.json").write_text('{"traceEvents": [{"ph": "X", "cat": "python"}]}')
+    (tmp_path / "trace_0.json").write_text(TRACE)
+    (tmp_path / "trace_1.pt.trace.json.gz").write_bytes(gzip.compress(TRACE.encode()))
+    found = discover([tmp_path])
+    assert [file.path.name for file in found] == ["trace_0.json", "trace_1.pt.trace.json.gz"]
+    assert {file.kind for file in found} == {"kineto"}
+
+
+def test_a_json_file_that_is_named_is_taken_for_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"lr": 0.1}')
+    assert [file.kind for file in discover([path])] == ["kineto"]
+
+
+def test_a_damaged_trace_in_a_folder_is_not_passed_over(tmp_path: Path) -> None:
+    packed = gzip.compress(TRACE.encode() * 99)
+    (tmp_path / "trace_0.json.gz").write_bytes(packed[:30])
+    (tmp_path / "trace_1.json").write_bytes(b"")
+    assert len(discover([tmp_path])) == 2
+
+
+def test_a_trace_and_its_packed_copy_are_one_but_not_an_export_of_that_name(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "report_0.json").write_text(TRACE)
+    (tmp_path / "report_0.json.gz").write_bytes(gzip.compress(TRACE.encode()))
+    (tmp_path / "report_0.sqlite").write_bytes(b"SQLite format 3\0")
+    assert [file.kind for file in discover([tmp_path])] == ["kineto", "nsys-sqlite"]

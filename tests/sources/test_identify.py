@@ -1,0 +1,250 @@
+"""Whose rank is it: the order of evidence, contradictions, runs that do not belong together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
+from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, Trace
+from rankscope.model.schema import DEVICE_WORK, conform
+from rankscope.sources.identify import (
+    DEVICE,
+    JAX,
+    MPI_TRACE,
+    PID,
+    check_distinct,
+    check_one_run,
+    claims_for_report,
+    identities,
+    name_disagrees,
+    pattern,
+    process_ranks,
+)
+from tests.frames import trace
+
+PROCESS = 1 << 24 | 77
+HOUR = 3600 * 10**9
+
+
+def facts(*claims: Claim, local_rank: int | None = None) -> CaptureFacts:
+    return CaptureFacts("node0", 10**18, 10**9, claims, local_rank, "2023.4")
+
+
+def told(path: str, *claims: Claim, mpi: int | None = None, own: str | None = None) -> RankIdentity:
+    ranks = {} if mpi is None else {PROCESS: mpi}
+    [identity] = identities(Path(path), facts(*claims), [PROCESS], {MPI_TRACE: ranks}, pattern(own))
+    return identity
+
+
+ENVIRONMENT = Claim(2, 4, "environment RANK")
+
+
+def test_the_environment_beats_the_file_name() -> None:
+    identity = told("report_rank_7.sqlite", ENVIRONMENT)
+    assert (identity.rank, identity.world_size) == (2, 4)
+    assert identity.evidence == "environment RANK"
+    assert (identity.pid, identity.host) == (77, "node0")
+
+
+def test_the_users_pattern_beats_everything() -> None:
+    identity = told("n3/rank_7.sqlite", ENVIRONMENT, mpi=2, own=r"n(?P<rank>\d+)/")
+    assert (identity.rank, identity.evidence) == (3, "--rank-pattern")
+    assert told("w8-r3.sqlite", own=r"w(?P<world>\d+)-r(?P<rank>\d+)").world_size == 8
+
+
+def test_the_mpi_trace_beats_the_file_name() -> None:
+    identity = told("report_rank_7.sqlite", mpi=3)
+    assert (identity.rank, identity.evidence) == (3, "MPI trace")
+
+
+def test_agreeing_evidence_is_no_conflict() -> None:
+    assert told("x.sqlite", ENVIRONMENT, mpi=2).evidence == "environment RANK"
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("report_rank_3", 3),
+        ("rank3", 3),
+        ("profile.rank-0012", 12),
+        ("RANK_5_of_job_99", 5),
+        ("node2_rank1", 1),
+        ("rank1_copy_rank1", 1),
+        ("report_3", 3),
+        ("report.11", 11),
+        ("17", 17),
+    ],
+)
+def test_names_that_tell_a_rank(name: str, rank: int) -> None:
+    identity = told(f"{name}.sqlite")
+    assert (identity.rank, identity.evidence) == (rank, "file name")
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "world"),
+    [
+        ("trace-3-of-8.json", 3, 8),
+        ("job_12_of_128.pt.trace.json.gz", 12, 128),
+        ("trace_rank_3-of-8.json", 3, 8),
+        ("part-1-of-2_rank3.json", 3, None),
+        ("trace_3.json.gz", 3, None),
+        ("eg.rank_1.pt.trace.json.gz", 1, None),
+    ],
+)
+def test_names_of_traces_tell_a_rank_and_the_world(name: str, rank: int, world: int | None) -> None:
+    identity = told(name)
+    assert (identity.rank, identity.world_size) == (rank, world)
+
+
+@pytest.mark.parametrize(
+    "name", ["trace-8-of-8.json", "node_771.1795269835229443237.pt.trace.json"]
+)
+def test_numbers_in_names_of_traces_that_are_no_rank(name: str) -> None:
+    with pytest.raises(UnknownRank):
+        told(name)
+
+
+def test_what_the_profiler_says_of_the_job_beats_the_file_name() -> None:
+    identity = told("trace-3-of-8.json", Claim(2, 8, "distributedInfo"))
+    assert (identity.rank, identity.evidence) == (2, "distributedInfo")
+    assert name_disagrees(Path("trace-3-of-8.json"), identity) == 3
+
+
+@pytest.mark.parametrize("name", ["report", "run2b", "rank", "crank3", "rank1_rank2", "report3x"])
+def test_names_that_tell_none(name: str) -> None:
+    with pytest.raises(UnknownRank, match=f"{name}.sqlite") as refused:
+        told(f"{name}.sqlite")
+    assert "--rank-pattern" in refused.value.hint
+
+
+def test_two_worlds_in_one_environment_are_no_contradiction() -> None:
+    """torchrun inside srun: SLURM counts the nodes' tasks, RANK the training's processes."""
+    claims = claims_for_report(
+        Path("r.sqlite"), facts(ENVIRONMENT, Claim(0, 1, "environment SLURM_PROCID")), None
+    )
+    assert claims[0] == ENVIRONMENT
+
+
+def test_mpirun_in_a_batch_script_of_slurm() -> None:
+    """Its ranks inherit what the script was told, and that is of rank 0 of as many."""
+    ours, inherited = (
+        Claim(2, 4, "environment OMPI_COMM_WORLD_RANK"),
+        Claim(0, 4, "environment SLURM_PROCID"),
+    )
+    claims = claims_for_report(Path("r.sqlite"), facts(ours, inherited), None)
+    assert claims[0] == ours
+
+
+def test_variables_that_disagree_about_one_world_are_a_conflict() -> None:
+    other = Claim(3, 4, "environment SLURM_PROCID")
+    with pytest.raises(RankConflict, match=r"r\.sqlite.*RANK says rank 2.*SLURM_PROCID says 3"):
+        claims_for_report(Path("r.sqlite"), facts(ENVIRONMENT, other), None)
+
+
+def test_environment_and_mpi_trace_that_disagree_are_a_conflict() -> None:
+    with pytest.raises(RankConflict, match=r"r\.sqlite.*says rank 2.*says 1"):
+        told("r.sqlite", ENVIRONMENT, mpi=1)
+
+
+def test_several_processes_need_the_mpi_trace() -> None:
+    processes = [1 << 24 | pid for pid in (31, 32, 33)]
+    path = Path("rank_0.sqlite")
+    with pytest.raises(UnknownRank, match=r"rank_0\.sqlite.*pids 31, 32, 33"):
+        identities(path, facts(ENVIRONMENT), processes, {MPI_TRACE: {processes[0]: 0}}, None)
+    ranks = {processes[0]: 2, processes[1]: 0, processes[2]: 1}
+    found = identities(path, facts(), processes, {MPI_TRACE: ranks}, None)
+    assert {(each.rank, each.pid) for each in found} == {(2, 31), (0, 32), (1, 33)}
+
+
+def test_two_processes_of_one_rank_are_a_conflict() -> None:
+    with pytest.raises(RankConflict, match="same rank"):
+        identities(Path("r.sqlite"), facts(), [1, 2], {MPI_TRACE: {1: 0, 2: 0}}, None)
+
+
+@pytest.mark.parametrize("text", ["(", r"rank_(\d+)", r"(?P<node>\d+)"])
+def test_patterns_that_cannot_tell_a_rank(text: str) -> None:
+    with pytest.raises(UsageError, match="--rank-pattern"):
+        pattern(text)
+
+
+@pytest.mark.parametrize("own", [r"gpu(?P<rank>\d+)", r"(?P<rank>rank)_"])
+def test_a_pattern_that_finds_no_number_names_the_file(own: str) -> None:
+    with pytest.raises(UsageError, match=r"rank_1\.sqlite.*--rank-pattern"):
+        told("rank_1.sqlite", own=own)
+
+
+def test_two_reports_of_a_rank_are_both_named() -> None:
+    with pytest.raises(RankConflict, match=r"a\.sqlite and b\.sqlite both claim rank 1"):
+        check_distinct([(1, Path("a.sqlite")), (0, Path("c.sqlite")), (1, Path("b.sqlite"))])
+    check_distinct([(1, Path("a.sqlite")), (1, Path("a.sqlite"))])
+
+
+def test_worlds_of_two_sizes_are_two_runs() -> None:
+    with pytest.raises(ForeignRun, match=r"a\.sqlite.*4 ranks.*b\.sqlite.*8"):
+        check_one_run(
+            [(Path("a.sqlite"), 4, None, None), (Path("b.sqlite"), 8, None, None)], "hint"
+        )
+
+
+def test_captures_that_never_overlapped_are_two_runs() -> None:
+    early, late = (Path("a.sqlite"), 4, 0, HOUR), (Path("b.sqlite"), 4, 2 * HOUR, HOUR)
+    with pytest.raises(ForeignRun, match=r"b\.sqlite was captured 3600 s after a\.sqlite"):
+        check_one_run([early, late], "hint")
+    with pytest.raises(ForeignRun):
+        check_one_run([late, early], "hint")
+    bad_clock = (Path("b.sqlite"), 4, HOUR + 30 * 10**9, HOUR)
+    check_one_run([early, bad_clock, (Path("c.sqlite"), None, None, None)], "hint")
+
+
+@pytest.mark.parametrize(
+    ("name", "disagrees"),
+    [("rank_2", None), ("rank_1", None), ("rank_0", 0), ("report_0", None), ("rank0_rank1", None)],
+)
+def test_names_that_contradict_better_evidence_are_told(name: str, disagrees: int | None) -> None:
+    identity = RankIdentity(2, PROCESS, 1, 4, "node0", "environment RANK")
+    assert name_disagrees(Path(f"{name}.sqlite"), identity) == disagrees
+
+
+def trace_of(devices: dict[int, list[int]]) -> Trace:
+    """A report of processes with kernels on devices."""
+    work = pl.DataFrame(
+        [(process, device, "kernel") for process, used in devices.items() for device in used],
+        schema={"process": pl.Int64, "device": pl.Int64, "kind": pl.String},
+        orient="row",
+    )
+    return trace(work=conform(work, DEVICE_WORK))
+
+
+@pytest.mark.parametrize(
+    ("devices", "ranks"),
+    [
+        ({9: [1], 8: [0]}, {9: 1, 8: 0}),
+        ({8: [0, 0], 9: [0]}, {}),  # each sees its own as device 0
+        ({8: [0], 9: [2]}, {}),
+        ({8: [0, 1], 9: [2]}, {}),
+        ({8: [0]}, {}),  # every single process uses device 0
+    ],
+)
+def test_devices_tell_processes_apart(devices: dict[int, list[int]], ranks: dict[int, int]) -> None:
+    assert process_ranks(trace_of(devices))[DEVICE] == ranks
+
+
+def test_jax_tells_its_processes() -> None:
+    told = process_ranks(replace(trace_of({}), jax_processes={8: 3, 9: 2}))
+    [first, second] = identities(Path("r.sqlite"), facts(), [8, 9], told, None)
+    assert (first.rank, second.rank, first.evidence) == (3, 2, JAX)
+
+
+def test_processes_numbered_by_their_ids_where_the_user_asks() -> None:
+    own = pattern(r"(?P<pid>\d+)")
+    found = identities(Path("r.sqlite"), facts(), [40, 38, 41], {}, own)
+    assert [(each.pid, each.rank, each.evidence) for each in found] == [
+        (38, 0, PID),
+        (40, 1, PID),
+        (41, 2, PID),
+    ]
+    assert told("rank_3.sqlite", own=r"(?P<pid>\d+)").rank == 3, "one process needs no numbering"

@@ -1,0 +1,196 @@
+"""Reports that are too large to be held give what those give that are."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rankscope import sources
+from rankscope.errors import UnreadableReport
+from rankscope.extract import details, extract
+from rankscope.model import events
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import ReportRows
+from rankscope.sources.columns import folders
+from rankscope.sources.columns.sqlite_pages import loader, pages
+from rankscope.sources.conventions import vocabulary
+from rankscope.sources.discover import describe
+from rankscope.sources.nsys import launches, nvtx
+from tests.sources.exports import as_folder
+from tests.sources.nsys.test_nccl import DOMAIN, around, blob, laid_out
+from tests.support import Forged, edit
+
+FRAMES = ("iterations", "measures", "collectives", "exposed", "activities")
+
+
+def in_pieces(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is held, and all is read in pieces that are much smaller than the report."""
+    patch.setattr(events, "MOST_HELD", 0)
+    patch.setattr(events, "PART_ROWS", 64)
+    patch.setattr(launches, "MOST_BYTES", 0)
+    patch.setattr(loader, "WORTH_BYTES", 0)
+    patch.setattr(pages, "PIECE_BYTES", 2**14)
+    patch.setattr(folders, "PIECE_ROWS", 50)
+
+
+def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
+    [rank] = rows.ranks
+    return {name: (frame := getattr(rank, name)).sort(frame.columns) for name in FRAMES}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "parquetdir", "arrowdir"])
+@pytest.mark.parametrize(
+    "job", ["plain", "shuffled", "dali", "no_launch_record", "cuda_graph", "host_only", "described"]
+)
+@pytest.mark.parametrize("iteration", [None, "auto", "whole"])
+def test_reading_again_gives_the_same(
+    forged: Callable[..., Forged],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    job: str,
+    kind: str,
+    iteration: str | None,
+) -> None:
+    report = forged("plain" if job == "described" else job).reports[1]
+    if job == "described":
+        report = Path(shutil.copy(report, tmp_path / "report_1.sqlite"))
+        around(laid_out(report), None, blob())
+    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path, rows=20)
+    file, options = describe(path, f"nsys-{kind}"), ShapingOptions(iteration=iteration)
+    held = extract(file, options)
+    in_pieces(monkeypatch)
+    again = extract(file, options)
+    assert tables(again).keys() == tables(held).keys()
+    for name, frame in tables(held).items():
+        assert tables(again)[name].equals(frame), name
+    assert (again.facts, again.problems, again.events) == (held.facts, held.problems, held.events)
+    assert [each.problems for each in again.ranks] == [each.problems for each in held.ranks]
+    if job == "described":
+        assert held.ranks[0].collectives["communicator"].str.starts_with("named").any(), DOMAIN
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_with_operators_left_out_the_same(
+    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Also where they are all that tells phases, and so are read again."""
+    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+    backward = "autograd::engine::evaluate_function: MmBackward0"
+    for phase, operator in (("forward", "aten::mm"), ("backward", backward)):
+        for ninth in (1, 3, 5):
+            edit(
+                report,
+                "insert into NVTX_EVENTS (start, end, eventType, text, globalTid, domainId) select "
+                "start + ?1 * (end - start) / 9, start + (?1 + 1) * (end - start) / 9, eventType, "
+                "?2, globalTid, domainId from NVTX_EVENTS where text = ?3",
+                *(ninth, operator, phase),
+            )
+        if not named:
+            edit(report, "delete from NVTX_EVENTS where text = ?", phase)
+    file, options = describe(report, "nsys-sqlite"), ShapingOptions()
+    held = extract(file, options)
+    few = sources.read(file).ranges.whole.height - 5
+    assert [bool(rank.problems) for rank in held.ranks] == [not named]
+    in_pieces(monkeypatch)
+    monkeypatch.setattr(events, "MOST_HELD", few)
+    ranges = sources.read(file, vocabulary(options)).ranges
+    assert ranges.of_note is not None
+    assert ranges.of_note.whole.height < few
+    again = extract(file, options)
+    for name, frame in tables(held).items():
+        assert tables(again)[name].equals(frame), name
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("name", ["sample {} of shard 7", "blob {:x}"])
+def test_so_many_names_that_they_are_lumped(
+    forged: Callable[..., Forged],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    held: bool,
+    name: str,
+) -> None:
+    """What they add up to stays; so do the names that mean something, iterations above all."""
+    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+    for nth in range(300):
+        edit(
+            report,
+            "insert into NVTX_EVENTS (start, end, eventType, text, globalTid, domainId) select "
+            "start + ?1, start + ?1 + 1000, eventType, ?2, globalTid, domainId from NVTX_EVENTS "
+            "where text = 'forward' limit 1 offset ?3",
+            *(nth % 100, name.format(2**40 + 7919 * nth), nth % 5),
+        )
+    file, options = describe(report, "nsys-sqlite"), ShapingOptions()
+    whole = extract(file, options)
+    in_pieces(monkeypatch)
+    monkeypatch.setattr(pages, "PIECE_BYTES", 2**12)
+    if held:
+        monkeypatch.setattr(events, "MOST_HELD", 10**9)
+    monkeypatch.setattr(nvtx, "MOST_SIGNATURES", 20)
+    lumped = extract(file, options)
+    for frame in FRAMES[:-1]:
+        assert tables(lumped)[frame].equals(tables(whole)[frame]), frame
+    where = ["iteration", "phase", "kind"]
+    sums = [
+        each.ranks[0].activities.group_by(where).agg(pl.col("count", "total_ns").sum()).sort(where)
+        for each in (whole, lumped)
+    ]
+    assert sums[0].equals(sums[1])
+    signatures = sources.read(file, vocabulary(options)).ranges.signatures
+    assert signatures.height < 200
+    names = signatures["name"].to_list()
+    alike = {each for each in names if each == "" or each.startswith(("blob", "sample"))}
+    assert alike == ({""} if "blob" in name else {"sample # of shard #"}), "the first ones as well"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "delete from CUPTI_ACTIVITY_KIND_{}",
+        "update CUPTI_ACTIVITY_KIND_{} set end = start - 1",
+        "drop table CUPTI_ACTIVITY_KIND_{}",
+    ],
+)
+def test_calls_that_launched_nothing_the_same(
+    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
+) -> None:
+    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+    for table in ("KERNEL", "MEMCPY"):
+        edit(report, sql.format(table))
+    file, options = describe(report, "nsys-sqlite"), ShapingOptions()
+    held = extract(file, options)
+    in_pieces(monkeypatch)
+    again = extract(file, options)
+    for name, frame in tables(held).items():
+        assert tables(again)[name].equals(frame), name
+    assert (again.problems, again.events) == (held.problems, held.events)
+    assert sources.read(file).device_work.kinds.is_empty()
+
+
+def test_a_report_that_changes_meanwhile_is_told(
+    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+    in_pieces(monkeypatch)
+    ranges = sources.read(describe(report, "nsys-sqlite")).ranges
+    edit(report, "update NVTX_EVENTS set text = 'daol' where text = 'load'")
+    with pytest.raises(UnreadableReport, match="was changed"):
+        assert ranges.whole
+
+
+def test_details_are_the_same(
+    forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = describe(forged("dali").reports[1], "nsys-sqlite")
+
+    def work() -> pl.DataFrame:
+        [detail] = details(file, ShapingOptions()).values()
+        return pl.concat(detail.work.parts()).sort("start", "end", "stream", "name")
+
+    held = work()
+    in_pieces(monkeypatch)
+    assert work().equals(held)
