@@ -14,7 +14,7 @@ import polars as pl
 
 from rankscope import sources
 from rankscope.errors import RankConflict, RankscopeError, ReportError, UsageError
-from rankscope.extract import extract
+from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 from rankscope.sources.identify import check_distinct, check_one_run, claims_for_report, pattern

@@ -13,10 +13,10 @@ import polars as pl
 
 from rankscope.analysis import Analysis
 from rankscope.errors import ReportError, UnreadableReport, UsageError
-from rankscope.extract import details
 from rankscope.measure.collectives import belonging
-from rankscope.measure.numbers import told_by_device, told_by_host
+from rankscope.measure.metrics import told_by_device, told_by_host
 from rankscope.measure.rank import RankDetail
+from rankscope.measure.report import details
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Problem, ReportFile
 from rankscope.model.results import Timeline

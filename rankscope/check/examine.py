@@ -9,7 +9,7 @@ from rankscope import errors
 from rankscope.check.remedies import fault, launcher
 from rankscope.compare.doubts import LEAST_ITERATIONS
 from rankscope.errors import NoIterations, RankscopeError
-from rankscope.extract import extract
+from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Abilities, CheckedReport, Fault, ReportFile, ReportRows
 

@@ -16,7 +16,7 @@ from rankscope.model.reports import ReportFile
 SMALL_BYTES = 32 * 2**20
 """Less than this altogether is read sooner than worker processes start."""
 
-NEEDED = ("rankscope.extract", "adbc_driver_sqlite")
+NEEDED = ("rankscope.measure.report", "adbc_driver_sqlite")
 """What workers import while nothing is asked of them yet."""
 
 ENVIRONMENT = {

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.attribution import Attributed
+from rankscope.measure.device_sweep import LABELS, LENGTHS, Stretch, Stretches, account
 from rankscope.measure.host import merged
-from rankscope.measure.stretches import LABELS, LENGTHS, Stretch, Stretches, account
 from rankscope.model.intervals import Times
 from rankscope.model.schema import PARTS, SEGMENTS, empty
 

@@ -13,7 +13,7 @@ from rankscope.measure.attribution import Attributed, HostSide, attribute
 from rankscope.measure.collectives import Readiness, collectives
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
-from rankscope.measure.numbers import UNPHASED_LIMIT, gpu_numbers, host_numbers
+from rankscope.measure.metrics import UNPHASED_LIMIT, gpu_numbers, host_numbers
 from rankscope.model.reports import Problem, RankIdentity, RankRecord, RankRows, Trace
 from rankscope.model.schema import (
     ACTIVITIES,

@@ -1,9 +1,9 @@
 """Ranges → iterations and phase marks of one rank, on the host's time."""
 
 from rankscope.segment.iterations import UNNAMED, Found, find_iterations, whole_capture
-from rankscope.segment.marks import Marks, find_marks
-from rankscope.segment.named import Named, with_meanings
-from rankscope.segment.steps import SURE, Steps, find_steps
+from rankscope.segment.labelled_ranges import Named, with_meanings
+from rankscope.segment.phase_ranges import Marks, find_marks
+from rankscope.segment.step_detection import SURE, Steps, find_steps
 
 __all__ = [
     "SURE",

@@ -281,7 +281,7 @@ def nothing(_file: ReportFile, _options: ShapingOptions) -> None:
 
 def seen_reports() -> bool:
     """On a worker: whether it has read reports."""
-    return "rankscope.extract" in sys.modules
+    return "rankscope.measure.report" in sys.modules
 
 
 def greet(server: socket.socket, banner: bytes) -> None:

@@ -14,7 +14,7 @@ import pytest
 from rankscope.errors import UnreadableReport
 from rankscope.execute import map_reports
 from rankscope.execute.local import AHEAD, Crew, available_cores
-from rankscope.extract import extract
+from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
 from rankscope.sources.discover import discover

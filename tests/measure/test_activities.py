@@ -16,7 +16,7 @@ from rankscope.measure.host import host_timeline
 from rankscope.model import events
 from tests.frames import PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import EDGES, marks_of, nested
-from tests.measure.test_stretches import CROWDED
+from tests.measure.test_device_sweep import CROWDED
 
 FIXTURES = [HealthCheck.function_scoped_fixture]
 SIZES = st.lists(st.one_of(st.none(), st.integers(0, 2**40)), min_size=25, max_size=25)

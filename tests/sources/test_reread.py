@@ -11,7 +11,7 @@ import pytest
 
 from rankscope import sources
 from rankscope.errors import UnreadableReport
-from rankscope.extract import details, extract
+from rankscope.measure.report import details, extract
 from rankscope.model import events
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportRows

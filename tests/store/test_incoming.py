@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.extract import extract
+from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportRows
 from rankscope.sources import discover

@@ -15,8 +15,8 @@ from polars.testing import assert_frame_equal
 
 from rankscope.measure.attribution import HostSide, attribute
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
+from rankscope.measure.device_sweep import Stretches
 from rankscope.measure.host import host_timeline
-from rankscope.measure.stretches import Stretches
 from rankscope.model import events
 from tests.frames import LOADER, PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import EDGES, END, WORK, marks_of, nested

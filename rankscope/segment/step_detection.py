@@ -10,7 +10,7 @@ import polars as pl
 from rankscope.model.intervals import Times
 from rankscope.model.schema import ITERATIONS, PHASES, conform
 from rankscope.segment.iterations import AUTO, Found
-from rankscope.segment.period import find_period
+from rankscope.segment.periodicity import find_period
 from rankscope.sources.conventions import with_operation
 
 SURE = 0.8

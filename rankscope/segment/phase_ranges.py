@@ -10,7 +10,7 @@ import polars as pl
 from rankscope.model.events import Events
 from rankscope.model.schema import MARKS, PHASES, conform
 from rankscope.segment.iterations import Found
-from rankscope.segment.named import Named
+from rankscope.segment.labelled_ranges import Named
 from rankscope.segment.operators import operator_phases
 
 

@@ -16,7 +16,7 @@ from rankscope.errors import NoIterations
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Trace
 from rankscope.segment import find_steps
-from rankscope.segment.period import find_period
+from rankscope.segment.periodicity import find_period
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.kineto import reader
 from rankscope.sources.nsys import sqlite
