@@ -24,13 +24,13 @@ from rankscope.compare.waits import Timed, Waits, shown_error
 from rankscope.compare.what_if import scenarios
 from rankscope.compare.wide import wide_of
 from rankscope.errors import ReportError, UsageError
-from rankscope.frames import RunFrames, measured
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.model.reports import Problem
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
 from rankscope.model.schema import MEASURES
 from rankscope.overview import facts_of, problems_of, stored_problems
+from rankscope.store.tables import RunFrames, measured
 
 UNFLAGGED = {"flagged": pl.lit(None, pl.Boolean), "cause": pl.lit(None, pl.String)}
 """Where nothing is judged."""

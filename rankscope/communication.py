@@ -15,7 +15,7 @@ from rankscope.compare.replay import Replay
 from rankscope.compare.selection import common_iterations
 from rankscope.compare.waits import Timed, Waits, portions, split, timed
 from rankscope.compare.what_if import windows_of
-from rankscope.frames import ROWS_AT_ONCE, RunFrames, measured
+from rankscope.store.tables import ROWS_AT_ONCE, RunFrames, measured
 
 MANY = 4_000_000
 """So many calls, and what is known of each, fill a good part of a small machine's memory."""

@@ -13,12 +13,12 @@ import polars as pl
 
 from rankscope.analysis import Analysis
 from rankscope.errors import RankscopeError
-from rankscope.frames import RunFrames
 from rankscope.model.options import Options
 from rankscope.model.reports import ReportRows
 from rankscope.recall import compared
 from rankscope.sources.identify import check_distinct
 from rankscope.store import Database, Incoming, stored_path
+from rankscope.store.tables import RunFrames
 
 
 class Filling:

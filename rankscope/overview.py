@@ -12,9 +12,9 @@ from rankscope.communication import all_tied
 from rankscope.compare import problems
 from rankscope.compare.roles import Roles
 from rankscope.compare.selection import Selection
-from rankscope.frames import RunFrames
 from rankscope.model.reports import Problem, RankIdentity
 from rankscope.model.results import RunFacts
+from rankscope.store.tables import RunFrames
 
 
 def facts_of(

@@ -25,11 +25,11 @@ from rankscope.compare.roles import Roles
 from rankscope.compare.selection import Selection, common_iterations, within
 from rankscope.compare.waits import Timed
 from rankscope.errors import ReportError, UsageError
-from rankscope.frames import RunFrames
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.model.reports import Problem
 from rankscope.model.results import Efficiency, Finding, MetricSummary, Score, Verdict
+from rankscope.store.tables import RunFrames
 
 Tables = dict[str, pl.DataFrame]
 """What is kept, as tables of the database: those of `store.derived`."""

@@ -13,7 +13,6 @@ from rankscope.compare.change import Comparison, compare_runs
 from rankscope.compare.likeness import unlike
 from rankscope.draw import PICKING, View, draw, format_of, save
 from rankscope.errors import DatabaseError, ReportError, UsageError
-from rankscope.frames import RunFrames
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
 from rankscope.model.reports import ReportOutcome
@@ -23,6 +22,7 @@ from rankscope.overview import who_of
 from rankscope.pick import Picks, pick
 from rankscope.recall import Kept, Recalled, kept
 from rankscope.store import Database
+from rankscope.store.tables import RunFrames
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")

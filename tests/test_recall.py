@@ -13,12 +13,12 @@ import pytest
 import rankscope
 from rankscope.analysis import Analysis
 from rankscope.errors import DatabaseError
-from rankscope.frames import RunFrames
 from rankscope.model.options import Options
 from rankscope.recall import Recalled
 from rankscope.render import documents
 from rankscope.run import picks_of
 from rankscope.store import Database
+from rankscope.store.tables import RunFrames
 from tests.forge import forge, scene
 from tests.support import Stored
 

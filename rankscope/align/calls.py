@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rankscope.align.communicators import Streams
 from rankscope.align.peers import OPERATION, pair_peers
-from rankscope.frames import narrowed
+from rankscope.store.tables import narrowed
 
 SPLITTABLE = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Operations that nobody leaves before all have arrived."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rankscope.align.calls import INSTANCE, OWN, Calls, together
 from rankscope.align.clocks import ClockFit, Clocks, Group, solve_clocks
 from rankscope.align.communicators import STREAM, communicators
-from rankscope.frames import narrowed
+from rankscope.store.tables import narrowed
 
 EQUAL_SIZES = ("all_reduce", "all_gather", "reduce_scatter")
 """Operations whose message is equally large on all participants."""

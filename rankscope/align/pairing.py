@@ -10,9 +10,9 @@ import polars as pl
 from rankscope.align.calls import SPLITTABLE
 from rankscope.align.clocks import fit_clock
 from rankscope.errors import ReportError
-from rankscope.frames import RunFrames, chosen_rows
 from rankscope.model.intervals import Times
 from rankscope.model.reports import Problem
+from rankscope.store.tables import RunFrames, chosen_rows
 
 FURTHEST = 50
 """Captures that start further apart than this many steps are not looked for."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.compare.words import plural
-from rankscope.frames import RunFrames
 from rankscope.model.metrics import PHASE_METRICS
+from rankscope.store.tables import RunFrames
 
 TIMES_AS_LONG = 5.0
 """No change of a job makes its iterations so much longer or shorter."""

@@ -25,7 +25,7 @@ from rankscope.compare.own_work import (
     held_up,
     laid,
 )
-from rankscope.frames import of_ranks
+from rankscope.store.tables import of_ranks
 
 ORDER = ("load", "forward", "backward", "optimizer", "other")
 """How an iteration's work is laid out in the replay."""

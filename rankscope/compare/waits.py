@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from rankscope.align.clocks import ROBUST, Aligner
 from rankscope.align.match import Matched, joined
 from rankscope.align.peers import OPERATION
-from rankscope.frames import ROWS_AT_ONCE
 from rankscope.model.intervals import Times, length_before, union
+from rankscope.store.tables import ROWS_AT_ONCE
 
 NOBODY = -1
 """In place of the rank that came last, where none clearly did."""

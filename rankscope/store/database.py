@@ -16,8 +16,8 @@ import duckdb
 import polars as pl
 
 from rankscope.errors import DatabaseError, UsageError
-from rankscope.store.derived import replace_derived
-from rankscope.store.reading import read_table
+from rankscope.store.comparison_tables import replace_derived
+from rankscope.store.reader import read_table
 
 SCHEMA_VERSION = 2
 

@@ -23,8 +23,8 @@ from rankscope.compare.evidence import Evidence
 from rankscope.compare.flags import flag
 from rankscope.compare.verdict import judge
 from rankscope.compare.waits import split, timed
-from rankscope.frames import narrowed
 from rankscope.model.schema import ACTIVITIES
+from rankscope.store.tables import narrowed
 from tests.align.worlds import World, all_exposed, world
 
 Answer = TypeVar("Answer")

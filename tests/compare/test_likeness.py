@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from rankscope.compare.likeness import unlike
-from rankscope.frames import RunFrames, source_of
 from rankscope.model.schema import ACTIVITIES, conform
+from rankscope.store.tables import RunFrames, source_of
 
 PHASES = ("load", "forward", "backward", "optimizer", "other")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.analysis import Analysis
-from rankscope.frames import RunFrames, source_of
 from rankscope.model.options import Options
+from rankscope.store.tables import RunFrames, source_of
 from tests.support import Stored
 
 

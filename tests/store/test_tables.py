@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.frames import narrowed
+from rankscope.store.tables import narrowed
 
 
 def test_numbers_of_iterations_may_be_huge() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import duckdb
 import polars as pl
 
-from rankscope.frames import narrowed
+from rankscope.store.tables import narrowed
 
 BATCH, TOGETHER = 100_000, 16
 """Rows of a batch and batches that are converted at once: of many rows never all are there in both

@@ -10,7 +10,7 @@ from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportRows
 from rankscope.sources import discover
-from rankscope.store import Database, Incoming, incoming
+from rankscope.store import Database, Incoming, writer
 from tests.forge import forge, scene
 
 
@@ -24,7 +24,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[ReportRows]:
 def test_the_first_is_written_at_once_and_the_next_soon(
     reports: list[ReportRows], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incoming, "WAIT_S", 600.0)
+    monkeypatch.setattr(writer, "WAIT_S", 600.0)
     with Database.create(tmp_path / "run.duckdb") as database:
         coming = Incoming(database, "{}")
         seen = []
@@ -40,7 +40,7 @@ def test_the_first_is_written_at_once_and_the_next_soon(
 def test_many_rows_do_not_wait(
     reports: list[ReportRows], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incoming, "MOST_ROWS", 10)
+    monkeypatch.setattr(writer, "MOST_ROWS", 10)
     with Database.create(tmp_path / "run.duckdb") as database:
         coming = Incoming(database, "{}")
         for count, rows in enumerate(reports, start=1):
