@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
-    from rankscope.ingestion import ingest
+    from rankscope.ingestion.job import ingest
     from rankscope.model.options import Options
     from rankscope.model.results import Imbalance, Verdict
     from rankscope.pick import Picks
@@ -45,7 +45,7 @@ __all__ = [
 
 _HOMES = {
     "run": ("Run", "diff", "open_run"),
-    "ingestion": ("ingest",),
+    "ingestion.job": ("ingest",),
     "pick": ("Picks",),
     "model.results": ("Imbalance", "Verdict"),
     "model.options": ("Options",),

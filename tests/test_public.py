@@ -80,7 +80,7 @@ def test_defaults_are_those_of_the_command_line() -> None:
         "from rankscope_cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n",
-        "import rankscope.ingestion\n",
+        "import rankscope.ingestion.job\n",
     ],
 )
 def test_nothing_heavy_loads_at_first(begun: str) -> None:

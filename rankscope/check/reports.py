@@ -10,7 +10,7 @@ from pathlib import Path
 from rankscope.check.examine import Examined, checked, examine, unreadable
 from rankscope.check.together import together
 from rankscope.errors import RankscopeError, ReportError, UsageError
-from rankscope.execute import map_reports
+from rankscope.ingestion.workers import map_reports
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CheckedReport, Fault, ReportFile
 from rankscope.sources.conventions import vocabulary

@@ -69,7 +69,7 @@ def measured(name: str, arguments: list[str]) -> tuple[Cost, str]:
 
 def write(db: Path, ranks: int, iterations: int, collectives: int) -> None:
     """The reports of a job, not yet compared; prints what its slow rank costs, in ns."""
-    from rankscope.filling import open_or_create
+    from rankscope.ingestion.finalize import open_or_create
     from rankscope.store import Incoming
     from tests.bench.job import simulated
 
@@ -87,7 +87,7 @@ def write(db: Path, ranks: int, iterations: int, collectives: int) -> None:
 
 def end_of_ingest(db: Path) -> None:
     """What an ingest does once all reports are in."""
-    from rankscope.filling import compare, open_or_create
+    from rankscope.ingestion.finalize import compare, open_or_create
 
     with open_or_create(db) as database:
         compare(database)

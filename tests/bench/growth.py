@@ -126,7 +126,7 @@ def _workers(name: str, took: Mapping[int, Cost]) -> list[str]:
 
 
 def _dask(reports: list[Path], repeat: int, folder: Path) -> dict[int, Cost]:
-    from tests.execute.dask_cluster import Cluster
+    from tests.ingestion.workers.dask_cluster import Cluster
 
     with ExitStack() as stack:
         commands = {}

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import rankscope
-from rankscope.filling import compare
+from rankscope.ingestion.finalize import compare
 from rankscope.store import Database
 from tests.bench.cases import ACCUSED, INNOCENT, Case, cases
 from tests.bench.tables import put

@@ -77,7 +77,7 @@ def ingest(
     version: Version = False,
 ) -> None:
     """Read the reports of a run, one or several ranks each, into one database."""
-    from rankscope.ingestion import ingest as ingest_reports
+    from rankscope.ingestion.job import ingest as ingest_reports
 
     with console.progress(quiet) as (started, advance):
         run = ingest_reports(

@@ -20,7 +20,7 @@ from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutco
 from rankscope.sources.identify import check_distinct, check_one_run, claims_for_report, pattern
 
 if TYPE_CHECKING:
-    from rankscope.filling import Filling
+    from rankscope.ingestion.finalize import Filling
 
 ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild"
 
@@ -90,7 +90,7 @@ class Ingest:
         """Read what is new or changed among `files`; each report is in whole or not at all."""
         path = self.target
         if self.rebuild:  # the old run stays until the new one is whole
-            from rankscope.filling import check_replaceable, remove
+            from rankscope.ingestion.finalize import check_replaceable, remove
 
             check_replaceable(self.target)
             sources.clear_exports(file.path for file in files)
@@ -117,7 +117,7 @@ class Ingest:
         self.outcomes.sort(key=lambda outcome: outcome.path)
 
     def _read(self, path: Path, results: Results, progress: Progress) -> None:
-        from rankscope.filling import Filling  # while the first reports are read
+        from rankscope.ingestion.finalize import Filling
 
         with Filling(path, self.shaping) as filling:
             for file, result in results:
@@ -135,7 +135,7 @@ class Ingest:
         """reports joined with ranks of the existing database; None without one."""
         if not self.target.exists():
             return None
-        from rankscope.filling import known
+        from rankscope.ingestion.finalize import known
 
         return known(self.target)
 
@@ -164,7 +164,7 @@ class Ingest:
         """Rows of a report that lies elsewhere now, its path corrected; none where it did not."""
         for (old,), rows in alike.partition_by("path", as_dict=True).items():
             if Path(old).name == file.path.name and not Path(old).exists():
-                from rankscope.filling import move
+                from rankscope.ingestion.finalize import move
 
                 move(self.target, old, str(file.path.resolve()))
                 return rows

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.errors import ReportError, UsageError
-from rankscope.execute import Crew, map_reports
+from rankscope.ingestion.workers import Crew, map_reports
 from rankscope.model.options import ShapingOptions
 from rankscope.sources.discover import discover
 from rankscope.util.atomic_io import DEFAULT_DB
 
 if TYPE_CHECKING:
-    from rankscope.intake import Progress, Started
+    from rankscope.ingestion.preflight import Progress, Started
     from rankscope.run import Run
 
 
@@ -76,7 +76,7 @@ def ingest(
         if scheduler is None and (rebuild or not target.exists()):
             crew.start(files)
         # Heavy, and imported while the crew imports the like.
-        from rankscope.intake import Ingest
+        from rankscope.ingestion.preflight import Ingest
         from rankscope.sources.conventions import vocabulary
 
         options = ShapingOptions(iteration, tuple(sorted((phases or {}).items())), rank_pattern)

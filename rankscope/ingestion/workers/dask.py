@@ -18,8 +18,8 @@ from distributed import Client, Future, KilledWorker, get_worker
 from distributed.comm import CommClosedError
 
 from rankscope.errors import RankscopeError, ToolError
-from rankscope.execute.connect import Versions, connected, mismatch, versions
-from rankscope.execute.local import Got, guarded
+from rankscope.ingestion.workers.dask_client import Versions, connected, mismatch, versions
+from rankscope.ingestion.workers.local import Got, guarded
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 

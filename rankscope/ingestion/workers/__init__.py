@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from rankscope.errors import RankscopeError, ToolError
-from rankscope.execute.local import Crew as Crew
-from rankscope.execute.local import Got
+from rankscope.ingestion.workers.local import Crew as Crew
+from rankscope.ingestion.workers.local import Got
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 
@@ -36,7 +36,7 @@ def map_reports(
     if scheduler is None:
         return (crew or Crew(jobs)).map(function, files, options)
     try:
-        from rankscope.execute.cluster import map_on_cluster
+        from rankscope.ingestion.workers.dask import map_on_cluster
     except ModuleNotFoundError as error:
         raise ToolError(
             f"--scheduler needs Dask, which is not installed ({error.name} is missing)",

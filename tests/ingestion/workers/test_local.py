@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import UnreadableReport
-from rankscope.execute import map_reports
-from rankscope.execute.local import AHEAD, Crew, available_cores
+from rankscope.ingestion.workers import map_reports
+from rankscope.ingestion.workers.local import AHEAD, Crew, available_cores
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows

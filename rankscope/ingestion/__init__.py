@@ -1,0 +1,1 @@
+"""Reports into a database: which to read, worker processes that read them, the comparison last."""
