@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rankscope._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from rankscope.compare.picks import Picks
     from rankscope.errors import (
         DatabaseError,
         RankscopeError,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from rankscope.ingestion.job import ingest
     from rankscope.model.options import Options
     from rankscope.model.results import Imbalance, Verdict
-    from rankscope.pick import Picks
     from rankscope.run import Run, diff, open_run
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
 _HOMES = {
     "run": ("Run", "diff", "open_run"),
     "ingestion.job": ("ingest",),
-    "pick": ("Picks",),
+    "compare.picks": ("Picks",),
     "model.results": ("Imbalance", "Verdict"),
     "model.options": ("Options",),
     "errors": ("DatabaseError", "RankscopeError", "ReportError", "ToolError", "UsageError"),

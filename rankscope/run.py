@@ -8,9 +8,12 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.analysis import Analysis
-from rankscope.compare.change import Comparison, compare_runs
-from rankscope.compare.likeness import unlike
+from rankscope.compare.cache import Kept, Recalled, kept
+from rankscope.compare.comparison import Analysis
+from rankscope.compare.diff.compare import Comparison, compare_runs
+from rankscope.compare.diff.same_job import unlike
+from rankscope.compare.picks import Picks, pick
+from rankscope.compare.run_facts import who_of
 from rankscope.draw import PICKING, View, draw, format_of, save
 from rankscope.errors import DatabaseError, ReportError, UsageError
 from rankscope.model.metrics import check_metrics
@@ -18,9 +21,6 @@ from rankscope.model.options import Options
 from rankscope.model.reports import ReportOutcome
 from rankscope.model.results import Imbalance, Timeline
 from rankscope.model.schema import PARTS
-from rankscope.overview import who_of
-from rankscope.pick import Picks, pick
-from rankscope.recall import Kept, Recalled, kept
 from rankscope.store import Database
 from rankscope.store.tables import RunFrames
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
@@ -110,7 +110,7 @@ class Run:
         Raises:
             ReportError: a report is gone, or has changed since it was ingested.
         """
-        from rankscope.timeline import timeline
+        from rankscope.compare.timeline import timeline
 
         analysis = self.analysis(_options(options))
         if ranks is None or iterations is None:

@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from rankscope.compare.picks import Picks
 from rankscope.errors import ToolError, UsageError
-from rankscope.pick import Picks
 from rankscope.render.view import view_document
 from rankscope.util.atomic_io import write_whole
 

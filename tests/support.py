@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.analysis import Analysis
+from rankscope.compare.comparison import Analysis
 from rankscope.model.schema import PARTS
 from tests.forge import Truth
 

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.align.communicators import Streams
-from rankscope.align.peers import OPERATION, pair_peers
+from rankscope.align.point_to_point import OPERATION, pair_peers
 from rankscope.store.tables import narrowed
 
 SPLITTABLE = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rankscope import errors
 from rankscope.check.remedies import fault, launcher
-from rankscope.compare.doubts import LEAST_ITERATIONS
+from rankscope.compare.verdict.preconditions import LEAST_ITERATIONS
 from rankscope.errors import NoIterations, RankscopeError
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions

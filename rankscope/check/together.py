@@ -8,10 +8,10 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.align.pairing import pair_iterations
+from rankscope.align.iteration_matching import pair_iterations
 from rankscope.check.examine import Examined
 from rankscope.check.remedies import fault, launcher
-from rankscope.compare.problems import missing_ranks
+from rankscope.compare.warnings import missing_ranks
 from rankscope.errors import ForeignRun, ReportError
 from rankscope.model.reports import Fault, RankRows
 from rankscope.render.text import span

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rankscope.align.clocks import ROBUST, Aligner
 from rankscope.align.match import Matched, joined
-from rankscope.align.peers import OPERATION
+from rankscope.align.point_to_point import OPERATION
 from rankscope.model.intervals import Times, length_before, union
 from rankscope.store.tables import ROWS_AT_ONCE
 

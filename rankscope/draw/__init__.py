@@ -19,7 +19,7 @@ from rankscope.util.atomic_io import write_whole
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from rankscope.analysis import Analysis
+    from rankscope.compare.comparison import Analysis
 
 __all__ = ["FORMATS", "KINDS", "PICKING", "THEMES", "View", "draw", "format_of", "save", "title_of"]
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from rankscope.analysis import Analysis
-from rankscope.compare.problems import listed
+from rankscope.compare.comparison import Analysis
+from rankscope.compare.warnings import listed
 from rankscope.draw.captions import footer, verdict_title
 from rankscope.draw.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
 from rankscope.draw.style import SMALL, THEMES, Caption, Theme, page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rankscope.analysis import Analysis
-from rankscope.compare.words import ordinal, plural, who
+from rankscope.compare.comparison import Analysis
+from rankscope.compare.verdict.sentences import ordinal, plural, who
 from rankscope.draw.style import shown
 from rankscope.model.results import Verdict
 from rankscope.render.tables import run_line

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rankscope.analysis import Analysis
-from rankscope.compare.flags import LEAST_EXCESS, MAD_FLOOR, lower_median
+from rankscope.compare.comparison import Analysis
+from rankscope.compare.verdict.outliers import LEAST_EXCESS, MAD_FLOOR, lower_median
 from rankscope.errors import UsageError
 from rankscope.model.schema import PHASES
 

@@ -13,10 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from rankscope.analysis import Analysis
-from rankscope.compare.flags import LEAST_EXCESS
+from rankscope.compare.comparison import Analysis
 from rankscope.compare.roles import ALL
-from rankscope.compare.words import plural
+from rankscope.compare.verdict.outliers import LEAST_EXCESS
+from rankscope.compare.verdict.sentences import plural
 from rankscope.draw.captions import footer, verdict_title
 from rankscope.draw.grid import Grid, arrange, excesses, metric_of, worst_cells
 from rankscope.draw.rows import Run, bracket, bracket_width, heading, rank_ticks, runs

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from rankscope.analysis import Analysis
-from rankscope.compare.flags import lower_median
-from rankscope.compare.imbalance import scores
+from rankscope.compare.comparison import Analysis
+from rankscope.compare.scores import scores
+from rankscope.compare.verdict.outliers import lower_median
 from rankscope.draw.captions import footer, verdict_title
 from rankscope.draw.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
 from rankscope.draw.style import (

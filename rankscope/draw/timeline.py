@@ -13,8 +13,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from rankscope.analysis import Analysis
-from rankscope.compare.problems import listed
+from rankscope.compare.comparison import Analysis
+from rankscope.compare.timeline import timeline
+from rankscope.compare.warnings import listed
 from rankscope.draw.captions import footer
 from rankscope.draw.rows import LONGEST_LABEL
 from rankscope.draw.style import BODY, HATCH, SMALL, THEMES, Caption, Theme, page, shown, text_width
@@ -23,7 +24,6 @@ from rankscope.errors import UsageError
 from rankscope.model.results import Timeline
 from rankscope.model.schema import PHASES
 from rankscope.render.text import milliseconds
-from rankscope.timeline import timeline
 
 WIDTH, NAMES, LANES, PANEL = 10.5, 1.1, 0.95, 8.1
 """Inches: the page, the ranks' names, the lanes' names, the time axis."""

@@ -11,11 +11,11 @@ from typing import Self
 
 import polars as pl
 
-from rankscope.analysis import Analysis
+from rankscope.compare.cache import compared
+from rankscope.compare.comparison import Analysis
 from rankscope.errors import RankscopeError
 from rankscope.model.options import Options
 from rankscope.model.reports import ReportRows
-from rankscope.recall import compared
 from rankscope.sources.identify import check_distinct
 from rankscope.store import Database, Incoming, stored_path
 from rankscope.store.tables import RunFrames

@@ -10,10 +10,10 @@ from typing import Any
 
 import polars as pl
 
-from rankscope.compare.change import Change, Comparison
+from rankscope.compare.diff.compare import Change, Comparison
+from rankscope.compare.picks import Picks
 from rankscope.model.reports import Problem, ReportOutcome
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts, Score, Verdict
-from rankscope.pick import Picks
 
 Document = dict[str, Any]
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rankscope.compare.change import Change
+from rankscope.compare.diff.compare import Change
+from rankscope.compare.picks import Picks
 from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score
-from rankscope.pick import Picks
 from rankscope.render.bars import bars, sparklines
 from rankscope.render.layout import Table
 from rankscope.render.text import (

@@ -17,8 +17,8 @@ from rankscope.align.clocks import (
     with_hosts,
 )
 from rankscope.align.match import Matched, match
-from rankscope.compare.problems import communication_problems
 from rankscope.compare.waits import timed
+from rankscope.compare.warnings import communication_problems
 from tests.align.worlds import World, both_ways, world
 from tests.support import Stored
 

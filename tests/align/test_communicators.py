@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from rankscope.align.match import match
-from rankscope.compare.problems import communication_problems
 from rankscope.compare.waits import timed
+from rankscope.compare.warnings import communication_problems
 from tests.align.worlds import World, world
 from tests.support import Stored
 

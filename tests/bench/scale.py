@@ -19,9 +19,9 @@ import numpy as np
 import polars as pl
 
 from rankscope.align.match import match
-from rankscope.compare.evidence import Evidence
-from rankscope.compare.flags import flag
-from rankscope.compare.verdict import judge
+from rankscope.compare.verdict.inputs import Evidence
+from rankscope.compare.verdict.outliers import flag
+from rankscope.compare.verdict.rules import judge
 from rankscope.compare.waits import split, timed
 from rankscope.model.schema import ACTIVITIES
 from rankscope.store.tables import narrowed

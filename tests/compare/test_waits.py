@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from rankscope.align.match import Matched, match
-from rankscope.compare.problems import communication_problems
 from rankscope.compare.waits import Waits, split, timed
+from rankscope.compare.warnings import communication_problems
 from rankscope.model.schema import COLLECTIVES, conform
 from tests.align.worlds import all_exposed, both_ways, plain
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.analysis import Analysis
+from rankscope.compare.comparison import Analysis
 from rankscope.model.options import Options
 from rankscope.store.tables import RunFrames, source_of
 from tests.support import Stored

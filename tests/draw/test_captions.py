@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.compare.verdict import inconclusive
+from rankscope.compare.verdict.rules import inconclusive
 from rankscope.draw.captions import finding
 from rankscope.draw.style import shown, text_width
 from rankscope.model.results import Verdict

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import rankscope
-from rankscope.analysis import Analysis
+from rankscope.compare.comparison import Analysis
 from rankscope.draw import KINDS, THEMES, View, draw, title_of
 from rankscope.draw.arrivals import distributions, lateness
 from rankscope.draw.phases import parts

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import rankscope
+from rankscope.compare.timeline import timeline
 from rankscope.render.html.lanes import Detail
 from rankscope.render.html.page import page
 from rankscope.render.html.words import Origin
 from rankscope.run import picks_of
-from rankscope.timeline import timeline
 from tests.support import ROOT, Stored, copied, edit
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")

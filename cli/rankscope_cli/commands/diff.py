@@ -27,7 +27,7 @@ from rankscope_cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rankscope.compare.change import Comparison
+    from rankscope.compare.diff.compare import Comparison
 
 
 def diff(

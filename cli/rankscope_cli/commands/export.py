@@ -31,7 +31,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankscope.analysis import Analysis
+    from rankscope.compare.comparison import Analysis
     from rankscope.model.reports import Problem
     from rankscope.model.results import Timeline
 
@@ -192,8 +192,8 @@ def _detail(
     table: Kept | None,
 ) -> Exported:
     """The picks, or the ranks asked for, from their reports."""
+    from rankscope.compare.timeline import timeline
     from rankscope.run import picks_of
-    from rankscope.timeline import timeline
 
     picks = picks_of(analysis, metric)
     numbers = analysis.selection.numbers

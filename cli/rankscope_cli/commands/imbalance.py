@@ -32,7 +32,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankscope.analysis import Analysis
+    from rankscope.compare.comparison import Analysis
     from rankscope.model.results import Imbalance
     from rankscope.render.layout import Table
 
@@ -117,23 +117,23 @@ def imbalance(
 
 def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
     """The frame of `--by`."""
-    from rankscope.compare import groups
+    from rankscope.compare import breakdowns
 
     numbers = analysis.selection.numbers
     match by:
         case By.RANK:
             return result.ranks
         case By.HOST:
-            return groups.by_host(analysis.chosen)
+            return breakdowns.by_host(analysis.chosen)
         case By.ITERATION:
             return result.iterations
         case By.PHASE:
-            return groups.by_phase(analysis.chosen)
+            return breakdowns.by_phase(analysis.chosen)
         case By.KERNEL:
             roles = analysis.roles.of
-            return groups.by_kernel(analysis.frames.activities, roles, numbers)
+            return breakdowns.by_kernel(analysis.frames.activities, roles, numbers)
         case By.COLLECTIVE:
-            return groups.by_collective(analysis.timed_in(numbers), numbers)
+            return breakdowns.by_collective(analysis.timed_in(numbers), numbers)
 
 
 def _write_json(db: Path, analysis: Analysis, result: Imbalance, frame: pl.DataFrame) -> None:

@@ -30,8 +30,8 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     import polars as pl
 
+    from rankscope.compare.picks import Picks
     from rankscope.model.reports import Problem
-    from rankscope.pick import Picks
 
 
 WINDOW_PARTS = ("iteration", "start_ns", "end_ns", "shared_start_ns", "shared_end_ns")

@@ -25,8 +25,8 @@ from rankscope_cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rankscope.analysis import Analysis
-    from rankscope.pick import Picks
+    from rankscope.compare.comparison import Analysis
+    from rankscope.compare.picks import Picks
     from rankscope.render.html.lanes import Detail
 
 ENDINGS = (".html", ".htm")
@@ -101,9 +101,9 @@ def report(
 
 def _detail(analysis: Analysis, picks: Picks) -> Detail:
     """The picked ranks in their worst iteration; without their reports, why not."""
+    from rankscope.compare.timeline import timeline
     from rankscope.errors import RankscopeError
     from rankscope.render.html.lanes import Detail
-    from rankscope.timeline import timeline
 
     ranks = [each.rank for each in picks.picks]
     try:

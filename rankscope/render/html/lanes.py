@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rankscope.compare.picks import Picks
 from rankscope.model.results import Timeline
-from rankscope.pick import Picks
 from rankscope.render.documents import Document
 from rankscope.render.html.tables import table
 from rankscope.render.html.words import brief

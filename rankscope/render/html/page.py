@@ -15,10 +15,10 @@ import re
 from collections.abc import Iterable
 from importlib.resources import files
 
-from rankscope.analysis import Analysis
+from rankscope.compare.comparison import Analysis
+from rankscope.compare.picks import Picks
 from rankscope.model.metrics import METRICS
 from rankscope.model.results import Imbalance
-from rankscope.pick import Picks
 from rankscope.render import documents
 from rankscope.render.documents import Document
 from rankscope.render.html import columns, tables, words

@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import polars as pl
 
-from rankscope.analysis import Analysis
-from rankscope.compare import groups
+from rankscope.compare import breakdowns
+from rankscope.compare.comparison import Analysis
 from rankscope.model.metrics import METRICS
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts
 from rankscope.render.documents import Document
@@ -91,7 +91,7 @@ def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
         pl.exclude("^.*_z$", "report"), *(["work_z"] if "work_z" in result.ranks.columns else [])
     )
     chosen = analysis.selection.numbers
-    collectives = groups.by_collective(analysis.timed_in(chosen), chosen)
+    collectives = breakdowns.by_collective(analysis.timed_in(chosen), chosen)
     several = analysis.frames.ranks["host"].n_unique() > 1
     return [
         table(
@@ -119,7 +119,7 @@ def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
             note="length on the median rank, spread of work between the ranks",
             labels={"iteration_ns": "length"},
         ),
-        *([table("hosts", "Hosts", groups.by_host(analysis.chosen))] if several else []),
+        *([table("hosts", "Hosts", breakdowns.by_host(analysis.chosen))] if several else []),
         table(
             "collectives",
             "Collectives",

@@ -8,11 +8,11 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.analysis import Analysis
-from rankscope.compare.words import ordinal, plural
+from rankscope.compare.comparison import Analysis
+from rankscope.compare.picks import Picks
+from rankscope.compare.verdict.sentences import ordinal, plural
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, RunFacts
-from rankscope.pick import Picks
 from rankscope.render.text import milliseconds, percent, span
 from rankscope.render.view import open_command
 

@@ -1,0 +1,1 @@
+"""Two runs of one job: what changed beyond noise."""

@@ -1,0 +1,258 @@
+"""Two runs of a job compared: which ranks and phases got better or worse, beyond noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from rankscope.compare.diff import noise
+from rankscope.compare.diff.noise import Values
+from rankscope.compare.verdict.sentences import ms
+from rankscope.model.reports import Problem
+
+FALSE_ALARM = 0.02
+"""How likely runs of one job may seem to differ: in the iteration, in any other metric, in any
+rank; each is shared by all that is compared there (Bonferroni)."""
+
+LEAST_CHANGE = 0.01
+"""Changes below this share of the iteration are not told, however sure."""
+
+LEAST_ITERATIONS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A metric before and after; `low` and `high` bound its relative change with 95 % certainty.
+
+    `certain`: beyond the noise of all that is compared, and at least 1 % of the iteration.
+    """
+
+    metric: str
+    rank: int | None  # None: the mean over ranks
+    before_ns: int | None
+    after_ns: int | None
+    change: float | None  # after / before - 1; as its bounds null where there was nothing before
+    low: float | None
+    high: float | None
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The answer to `rankscope diff`."""
+
+    metrics: tuple[Change, ...]
+    ranks: tuple[Change, ...]
+    sentence: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def iteration(self) -> Change:
+        """The change of the iteration's length."""
+        return next(each for each in self.metrics if each.metric == "iteration")
+
+
+def compare_runs(
+    before: pl.DataFrame,
+    after: pl.DataFrame,
+    metrics: list[str],
+    statistic: str,
+    signs: tuple[str, ...] = (),
+) -> Comparison:
+    """What changed from one run to the other.
+
+    Ranks are matched by number; those of one run alone are left out and told. Between runs that
+    look like different jobs the numbers are given, but no change is certain.
+
+    Args:
+        before: rows of `Analysis.chosen` of the one run: rank, iteration, `<metric>_ns`.
+        after: those of the other.
+        metrics: what to compare; `iteration` is always among them.
+        statistic: mean, median or p95 over iterations.
+        signs: in what the runs differ as different jobs do, by `likeness.unlike`.
+    """
+    names = metrics if "iteration" in metrics else ["iteration", *metrics]
+    both = sorted({*before["rank"]} & {*after["rank"]})
+    alone = sorted({*before["rank"]} ^ {*after["rank"]})
+    problems = []
+    if alone:
+        told = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
+        problems.append(
+            Problem("ranks-differ", f"ranks {told} are in one run only: left out", tuple(alone))
+        )
+    if len(signs) > 1 or (signs and not alone):
+        problems.append(Problem("jobs-differ", _unlike(signs)))
+    if not both:
+        unknown = [Change(name, None, None, None, None, None, None, False) for name in names]
+        hindrance = _unlike(signs) if len(signs) > 1 else "the runs share no rank"
+        return Comparison(tuple(unknown), (), f"Inconclusive: {hindrance}.", tuple(problems))
+    old, new = (_values(frame, both, [*names, "work"]) for frame in (before, after))
+    few = min(len(values["iteration"][0]) for values in (old, new))
+    if few < LEAST_ITERATIONS:
+        problems.append(
+            Problem("few-iterations", f"{few} iterations are too few to tell change from noise")
+        )
+    shifts = {name: _shift((old[name], new[name]), statistic) for name in names}
+    # All ranks' iterations are one: the noise of the slowest's work is that of each.
+    slowest = _noise_of_slowest((old["work"], new["work"]), statistic)
+    shifts["iteration"] = shifts["iteration"].in_step(slowest)
+    single = [
+        each
+        for name in names
+        for each in shifts[name].of_ranks(name, both, FALSE_ALARM / (len(names) * len(both)))
+    ]
+    overall = [
+        shifts[name].of_all(name, FALSE_ALARM / (1 if name == "iteration" else len(names)))
+        for name in names
+    ]
+    whole = next(each for each in overall if each.metric == "iteration")
+    judged = few >= LEAST_ITERATIONS and len(signs) < 2 and whole.before_ns is not None
+    least = LEAST_CHANGE * (whole.before_ns or 0) if judged else np.inf
+    overall, single = ([_if_at_least(least, each) for each in some] for some in (overall, single))
+    if judged:
+        sentence = _sentence(whole, single)
+    elif len(signs) > 1:
+        sentence = f"Inconclusive: {_unlike(signs)}."
+    else:
+        sentence = "Inconclusive: too few iterations to tell change from noise."
+    return Comparison(tuple(overall), tuple(single), sentence, tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shift:
+    """A metric's scores in both runs, and their noise; arrays of shape (ranks,), ns."""
+
+    before: Values
+    after: Values
+    noise: Values  # standard deviation of each rank's after - before
+    common: float  # that of the mean over ranks
+    freedom: int  # degrees of freedom of the noise that all ranks tell together
+
+    def of_ranks(self, metric: str, ranks: list[int], false_alarm: float) -> list[Change]:
+        """A change per rank."""
+        return [
+            _change(metric, *row, self.freedom, false_alarm)
+            for row in zip(ranks, self.before, self.after, self.noise, strict=True)
+        ]
+
+    def of_all(self, metric: str, false_alarm: float) -> Change:
+        """The change of the mean over ranks."""
+        before, after = float(self.before.mean()), float(self.after.mean())
+        return _change(metric, None, before, after, self.common, self.freedom, false_alarm)
+
+    def in_step(self, noise_ns: float | None) -> _Shift:
+        """The same of what all ranks have in common, so that many tell no more than one does.
+
+        Args:
+            noise_ns: what it must be at least, by what the ranks have each for itself.
+        """
+        if noise_ns is None:
+            return replace(self, freedom=2)
+        return replace(
+            self, noise=np.maximum(self.noise, noise_ns), common=max(self.common, noise_ns)
+        )
+
+
+def _shift(runs: tuple[Values, Values], statistic: str) -> _Shift:
+    """What changed in one metric, of shape (ranks, iterations) in each run; nan is unknown."""
+    before, after = (noise.score(values, statistic) for values in runs)
+    chance = max(noise.pooled(runs, statistic), noise.spread(after - before))
+    own = np.hypot(*(noise.sampling(values, statistic) for values in runs))
+    means = [values.mean(axis=0) for values in runs]
+    together = (
+        float(np.hypot(*(function(values, statistic) for values in means)))
+        for function in (noise.wander, noise.sampling)
+    )
+    independent = chance / np.sqrt(len(before))
+    return _Shift(
+        before,
+        after,
+        np.maximum(chance, own),
+        max(independent, *together),
+        max(2 * int(np.count_nonzero(~np.isnan(before))), 2),
+    )
+
+
+def _noise_of_slowest(work: tuple[Values, Values], statistic: str) -> float | None:
+    """Standard deviation of the iteration's change, by that of ranks' work; None if unknown."""
+    if any(np.isnan(values).any() for values in work):
+        return None
+    weights = max(noise.weight_of_slowest(values) for values in work)
+    return weights * noise.pooled(work, statistic)
+
+
+def _values(frame: pl.DataFrame, ranks: list[int], names: list[str]) -> dict[str, Values]:
+    """Per metric an array of shape (ranks, iterations); what is unknown is nan."""
+    rows = frame.filter(pl.col("rank").is_in(ranks)).sort("rank", "iteration")
+    shape = len(ranks), rows["iteration"].n_unique()
+    return {
+        name: rows[f"{name}_ns"].cast(pl.Float64).to_numpy().reshape(shape)
+        if f"{name}_ns" in rows.columns
+        else np.full(shape, np.nan)
+        for name in names
+    }
+
+
+def _change(
+    metric: str, rank: int | None, before: float, after: float, deviation: float, freedom: int,
+    false_alarm: float,
+) -> Change:  # fmt: skip
+    if np.isnan(before) or np.isnan(after):
+        return Change(metric, rank, None, None, None, None, None, False)
+    apart = after - before
+    reach = noise.quantile(0.975, freedom) * deviation
+    sure = noise.quantile(1 - false_alarm / 2, freedom) * deviation
+    return Change(
+        metric=metric,
+        rank=rank,
+        before_ns=round(before),
+        after_ns=round(after),
+        change=float(apart / before) if before else None,
+        low=max(-1.0, float((apart - reach) / before)) if before else None,  # times are positive
+        high=float((apart + reach) / before) if before else None,
+        certain=bool(abs(apart) > sure),
+    )
+
+
+def _if_at_least(least_ns: float, change: Change) -> Change:
+    """The change, certain only where it is large enough to be told."""
+    apart = abs((change.after_ns or 0) - (change.before_ns or 0))
+    return replace(change, certain=change.certain and apart >= least_ns)
+
+
+def _unlike(signs: tuple[str, ...]) -> str:
+    """What the signs of different jobs say: one alone may be a change of the job."""
+    told = "; ".join(signs)
+    return f"these look like different jobs: {told}" if len(signs) > 1 else f"one job? {told}"
+
+
+def _sentence(whole: Change, single: list[Change]) -> str:
+    """What changed, in words."""
+    before, after = whole.before_ns or 0, whole.after_ns or 0
+    times = f"{ms(before)} → {ms(after)} per iteration"
+    span = f"95 % interval {whole.low or 0:+.1%} to {whole.high or 0:+.1%}"
+    if not whole.certain:
+        text = f"No change beyond noise: {times} ({span})."
+    else:
+        word = "slower" if after > before else "faster"
+        text = f"{abs(whole.change or 0):.1%} {word}: {times} ({span})."
+    for word, sign in (("Worse", 1), ("Better", -1)):
+        moved = sorted(
+            (
+                each
+                for each in single
+                if each.certain and each.metric not in ("iteration", "work") and each.after_ns
+                is not None and sign * (each.after_ns - (each.before_ns or 0)) > 0
+            ),
+            key=lambda each: -abs((each.after_ns or 0) - (each.before_ns or 0)),
+        )  # fmt: skip
+        told = [
+            f"rank {each.rank} {each.metric} {ms((each.after_ns or 0) - (each.before_ns or 0))}"
+            for each in moved[:3]
+        ]
+        if told:
+            more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
+            text += f" {word}: {', '.join(told)}{more}."
+    return text

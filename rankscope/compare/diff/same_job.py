@@ -1,0 +1,85 @@
+"""Whether two runs look like runs of one job."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.compare.verdict.sentences import plural
+from rankscope.model.metrics import PHASE_METRICS
+from rankscope.store.tables import RunFrames
+
+TIMES_AS_LONG = 5.0
+"""No change of a job makes its iterations so much longer or shorter."""
+
+LEAST_SHARED = 0.1
+"""Share of either run's time in kernels that the other has, too, under one name."""
+
+
+def unlike(
+    before: RunFrames, after: RunFrames, old: pl.DataFrame, new: pl.DataFrame
+) -> tuple[str, ...]:
+    """In what two runs differ that runs of one job hardly ever do, in words; each may be chance.
+
+    Args:
+        before: the one run.
+        after: the other.
+        old: the chosen rows of the one: rank, `<metric>_ns`.
+        new: those of the other.
+    """
+    signs = (_sizes(before, after), _lengths(old, new), _phases(old, new), _kernels(before, after))
+    return tuple(sign for sign in signs if sign is not None)
+
+
+def _sizes(before: RunFrames, after: RunFrames) -> str | None:
+    old, new = (
+        size if isinstance(size := run.ranks["world_size"].max(), int) else run.ranks.height
+        for run in (before, after)
+    )
+    return None if old == new else f"{old} ranks → {new}"
+
+
+def _lengths(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
+    medians = [run["iteration_ns"].cast(pl.Float64).median() for run in (old, new)]
+    known = [each for each in medians if isinstance(each, float) and each > 0]
+    if len(known) < 2:
+        return None
+    ratio = known[1] / known[0]
+    if max(ratio, 1 / ratio) < TIMES_AS_LONG:
+        return None
+    return f"iterations {max(ratio, 1 / ratio):.0f} times as {'long' if ratio > 1 else 'short'}"
+
+
+def _phases(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
+    first, second = (
+        {
+            name
+            for name in PHASE_METRICS
+            if name != "other" and f"{name}_ns" in run.columns and (run[f"{name}_ns"] > 0).any()
+        }
+        for run in (old, new)
+    )
+    if first & second or not first | second:
+        return None
+    told = [", ".join(sorted(each)) or "none known" for each in (first, second)]
+    return f"no phase in common ({told[0]} → {told[1]})"
+
+
+def _kernels(before: RunFrames, after: RunFrames) -> str | None:
+    first, second = (
+        run.some("activities", ["kind", "name", "total_ns"])
+        .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
+        .group_by("name")
+        .agg(pl.col("total_ns").sum())
+        for run in (before, after)
+    )
+    if first.is_empty() or second.is_empty():
+        return None
+    common = first.join(second, on="name").height
+    shares = [
+        int(run.join(other, on="name", how="semi")["total_ns"].sum())
+        / max(int(run["total_ns"].sum()), 1)
+        for run, other in ((first, second), (second, first))
+    ]
+    if max(shares) >= LEAST_SHARED:
+        return None
+    return f"{plural(common, 'kernel') if common else 'no kernel'} in common"

@@ -1,0 +1,123 @@
+"""Iterations compared with each other: which are slow, and why."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.compare.verdict.outliers import LEAST_EXCESS, LEAST_Z, lower_median, modified_z
+from rankscope.model.schema import PARTS
+
+NORMAL = "normal"
+
+EXPLAINS = 0.5
+"""Share of an iteration's extra time that makes something its reason."""
+
+
+def by_iteration(
+    chosen: pl.DataFrame, flags: pl.DataFrame | None, numbers: tuple[int, ...], metric: str
+) -> pl.DataFrame:
+    """A row per iteration: spread between ranks, who is slowest, who is flagged, its cluster.
+
+    Args:
+        chosen: rows of `Analysis.wide`.
+        flags: what `flags.flag` gives; None where nothing can be judged.
+        numbers: the iterations.
+        metric: whose spread is shown.
+
+    Returns:
+        iteration, iteration_ns (the median rank's), spread_ns, slowest_rank, cause (phase of the
+        largest flagged excess), flagged_ranks, cluster.
+    """
+    value = pl.col(f"{metric}_ns")
+    spread = (
+        chosen.drop_nulls(f"{metric}_ns")
+        .sort("rank")
+        .group_by("iteration")
+        .agg(
+            spread_ns=value.max() - value.min(),
+            slowest_rank=pl.col("rank").gather(value.arg_max()).first(),
+        )
+    )
+    lengths = chosen.group_by("iteration").agg(lower_median(pl.col("iteration_ns")))
+    worst = _worst_flags(flags)
+    frame = (
+        pl.DataFrame({"iteration": numbers}, schema={"iteration": pl.Int64})
+        .join(lengths, on="iteration", how="left")
+        .join(spread, on="iteration", how="left")
+        .join(worst, on="iteration", how="left")
+        .sort("iteration")
+    )
+    return frame.join(_clusters(chosen, frame), on="iteration", how="left").drop("excess_ns")
+
+
+def _worst_flags(flags: pl.DataFrame | None) -> pl.DataFrame:
+    """iteration, cause, flagged_ranks (worst first), excess_ns of the worst."""
+    if flags is None:
+        return pl.DataFrame(
+            schema={
+                "iteration": pl.Int64,
+                "cause": pl.String,
+                "flagged_ranks": pl.List(pl.Int64),
+                "excess_ns": pl.Int64,
+            }
+        )
+    return (
+        flags.filter("flagged")
+        .sort("excess_ns", "rank", descending=[True, False])
+        .group_by("iteration", maintain_order=True)
+        .agg(pl.col("cause").first(), flagged_ranks=pl.col("rank"), excess_ns=pl.first("excess_ns"))
+    )
+
+
+def _clusters(chosen: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
+    """iteration, cluster: `normal`, or `slow: …` with the reason.
+
+    Slow is what exceeds the median iteration by 5 % and by a modified z of 3.5. The reason is a
+    flagged rank whose excess explains half of the extra time, else the part that grew most on
+    the median rank.
+    """
+    length = pl.col("iteration_ns")
+    extra = length - lower_median(length)
+    slow = (extra > LEAST_EXCESS * lower_median(length)) & (modified_z(length, []) > LEAST_Z)
+    parts = [
+        pl.when(pl.col("exposed_communication_ns").is_not_null())
+        .then(pl.col("wait_ns"))
+        .alias("waiting"),
+        pl.coalesce(pl.col("exposed_communication_ns") - pl.col("wait_ns"), 0).alias("transfer"),
+        *(pl.col(f"{part}_ns").alias(part) for part in PARTS if part != "exposed_communication"),
+    ]
+    names = ["waiting", "transfer", *(part for part in PARTS if part != "exposed_communication")]
+    medians = (
+        chosen.select("iteration", *parts)
+        .group_by("iteration")
+        .agg(pl.col(name).median() for name in names)
+    )
+    grown = medians.with_columns(pl.col(name) - pl.col(name).median() for name in names)
+    largest = pl.max_horizontal(names)
+    reason = grown.select(
+        "iteration",
+        part=pl.coalesce(pl.when(pl.col(name) == largest).then(pl.lit(name)) for name in names),
+    )
+    by_rank = pl.col("excess_ns") >= EXPLAINS * extra
+    return (
+        frame.join(reason, on="iteration", how="left")
+        .with_columns(extra=extra, slow=slow)
+        .select(
+            "iteration",
+            cluster=pl.when(length.is_null())
+            .then(None)
+            .when(~pl.col("slow"))
+            .then(pl.lit(NORMAL))
+            .when(by_rank.fill_null(False))
+            .then(
+                pl.format(
+                    "slow: {} of rank {}",
+                    pl.col("cause").fill_null("work"),
+                    pl.col("flagged_ranks").list.first(),
+                )
+            )
+            .otherwise(
+                pl.format("slow: {} of all ranks", pl.col("part").fill_null("unknown part"))
+            ),
+        )
+    )

@@ -1,0 +1,280 @@
+"""Some ranks in some iterations, in detail, on one aligned clock.
+
+The database holds sums and collectives; segments and device work are read again from the reports
+of the ranks asked for, through the stages that ingest uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.compare.comparison import Analysis
+from rankscope.errors import ReportError, UnreadableReport, UsageError
+from rankscope.measure.collectives import belonging
+from rankscope.measure.metrics import told_by_device, told_by_host
+from rankscope.measure.rank import RankDetail
+from rankscope.measure.report import details
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import Problem, ReportFile
+from rankscope.model.results import Timeline
+from rankscope.model.schema import (
+    TIMELINE_COLLECTIVES,
+    TIMELINE_OPERATIONS,
+    TIMELINE_PHASES,
+    TIMELINE_RANKS,
+    TIMELINE_WINDOWS,
+    conform,
+)
+from rankscope.sources.discover import describe
+
+COLLECTIVE_KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
+"""What tells a rank's collectives apart."""
+
+
+def timeline(analysis: Analysis, ranks: Sequence[int], iterations: Sequence[int]) -> Timeline:
+    """`ranks` in `iterations`, on one axis that starts at the earliest window.
+
+    Args:
+        analysis: the run, and the clock to look at it by.
+        ranks: ranks of the run, in the order to show them.
+        iterations: iteration numbers; those that a rank lacks are left out there.
+
+    Raises:
+        UsageError: a rank or iteration that the run has not.
+        ReportError: a report is gone, or not the one that was ingested.
+    """
+    ranks, numbers = tuple(dict.fromkeys(ranks)), tuple(sorted({*iterations}))
+    _check(analysis, ranks, numbers)
+    axes = _axes(analysis, ranks)
+    detail = _details(analysis, ranks)
+    shifted = {rank: analysis.shifts.get(rank, 0) for rank in ranks}
+    frames = {
+        "windows": _windows(analysis, ranks, numbers),
+        "phases": pl.concat(_phases(each, rank, shifted[rank]) for rank, each in detail.items()),
+        "operations": pl.concat(
+            _operations(each, rank, shifted[rank]) for rank, each in detail.items()
+        ),
+        "collectives": _collectives(analysis, ranks, numbers),
+    }
+    here = pl.col("iteration").is_in(numbers)
+    shared = {name: _aligned(analysis, frame.filter(here)) for name, frame in frames.items()}
+    origins = _origins(axes, shared["windows"])
+    together = [origin for rank, origin in origins.items() if axes[rank] != "own"]
+    utc = bool(together) and None not in analysis.utc_starts.values()
+    frames = {name: _since(origins, frame) for name, frame in shared.items()}
+    return Timeline(
+        clock=analysis.clock[0],
+        iterations=numbers,
+        origin_utc_ns=together[0] if utc else None,
+        ranks=_ranks(analysis, axes),
+        windows=frames["windows"].sort("rank", "clock", "start_ns"),
+        phases=frames["phases"].sort("rank", "clock", "start_ns"),
+        operations=frames["operations"].sort("rank", "start_ns", "end_ns"),
+        collectives=frames["collectives"].sort("rank", "arrival_ns", "end_ns"),
+        problems=_problems(analysis, axes),
+    )
+
+
+def _check(analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...]) -> None:
+    present = analysis.frames.ranks["rank"].sort().to_list()
+    absent = [rank for rank in ranks if rank not in present]
+    if absent or not ranks:
+        raise UsageError(
+            f"rank {absent[0]} is not in this run" if absent else "no ranks are named",
+            hint=f"it holds {len(present)} ranks, {present[0]} to {present[-1]}",
+        )
+    mine = analysis.frames.iterations.filter(pl.col("rank").is_in(ranks))
+    there = mine["iteration"].unique().sort().to_list()
+    unknown = sorted({*numbers} - {*there})
+    if unknown or not numbers:
+        raise UsageError(
+            f"iteration {unknown[0]} is on none of these ranks"
+            if unknown
+            else "no iterations are named",
+            hint=f"they hold iterations {there[0]} to {there[-1]}",
+        )
+
+
+def _details(analysis: Analysis, ranks: tuple[int, ...]) -> dict[int, RankDetail]:
+    """rank → what its report holds; each report is read once.
+
+    Raises:
+        ReportError: a report is gone, or not the one that was ingested.
+    """
+    wanted = analysis.frames.ranks.filter(pl.col("rank").is_in(ranks))
+    rows = analysis.frames.reports.join(wanted, on="path", how="semi").rows(named=True)
+    files = [_unchanged(row) for row in rows]  # before the first is read
+    found: dict[int, RankDetail] = {}
+    for file, row in zip(files, rows, strict=True):
+        found |= details(file, ShapingOptions.from_json(row["options"]))
+    return {rank: found[rank] for rank in ranks}
+
+
+def _unchanged(row: dict[str, object]) -> ReportFile:
+    """The report of a row of `reports`, if it is still what was ingested."""
+    path = Path(str(row["path"]))
+    try:
+        file = describe(path, str(row["kind"]))
+    except UnreadableReport as error:
+        raise ReportError(
+            f"{path}: is gone, and only it holds its ranks in detail",
+            hint="put it back, or ingest it from where it lies now",
+        ) from error
+    if (file.bytes, file.modified_ns) != (row["bytes"], row["modified_ns"]):
+        raise ReportError(
+            f"{path}: has changed since it was ingested", hint="ingest it again, then repeat this"
+        )
+    return file
+
+
+def _windows(analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...]) -> pl.DataFrame:
+    """TIMELINE_WINDOWS of ranks and iterations, on the reports' axes."""
+    every = analysis.frames.some("measures", None, ranks, numbers)
+    known = every.drop_nulls(["window_start_ns", "iteration_ns"])
+    start = pl.col("window_start_ns")
+    spans = known.with_columns(start_ns=start, end_ns=start + pl.col("iteration_ns"))
+    return conform(spans, TIMELINE_WINDOWS)
+
+
+def _phases(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
+    """TIMELINE_PHASES of one rank, on its report's axis."""
+    clocks = {"host": told_by_host(detail.host, not detail.hidden)}
+    if detail.has_device:
+        clocks["gpu"] = told_by_device(detail.device)
+    number = detail.found.frame.select(
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), pl.col("iteration") + shift
+    )
+    segments = pl.concat(
+        frame.join(number, on="window").with_columns(clock=pl.lit(clock))
+        for clock, frame in clocks.items()
+    )
+    named = segments.with_columns(rank=pl.lit(rank), start_ns="start", end_ns="end", phase="label")
+    return conform(named, TIMELINE_PHASES)
+
+
+def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
+    """TIMELINE_OPERATIONS of one rank, on its report's axis."""
+    work = pl.concat(belonging(part, detail.found.frame) for part in detail.work.parts())
+    collective = pl.col("operation").is_not_null()
+    kind, name = (pl.col(each).cast(pl.String) for each in ("kind", "name"))
+    named = work.with_columns(
+        pl.col("iteration") + shift,
+        rank=pl.lit(rank),
+        context=pl.col("stream") // 2**32,
+        stream=pl.col("stream") % 2**32,
+        start_ns="start",
+        end_ns="end",
+        launch_ns="launch",
+        kind=pl.when(collective).then(pl.lit("collective")).otherwise(kind),
+        name=pl.when(name == "").then(kind).otherwise(name),
+        phase=pl.when("training").then("phase"),
+    )
+    return conform(named, TIMELINE_OPERATIONS)
+
+
+def _collectives(
+    analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...]
+) -> pl.DataFrame:
+    """TIMELINE_COLLECTIVES of ranks and iterations, on the reports' axes."""
+    key = {name: TIMELINE_COLLECTIVES[name] for name in COLLECTIVE_KEY}
+    labels = analysis.groups.select(pl.col("group").cast(pl.Int32), "label")
+    known = (
+        analysis.timed_in(numbers)
+        .part(numbers)
+        .join(labels, on="group")
+        .select(*COLLECTIVE_KEY, "instance", "label", wait_ns="wait", last_rank="last")
+        .cast(key)  # type: ignore[arg-type]
+    )
+    own = analysis.frames.some("collectives", None, ranks, numbers)
+    every = own.join(known, on=COLLECTIVE_KEY, how="left")
+    return conform(
+        every.with_columns(communicator=pl.coalesce("label", "communicator")), TIMELINE_COLLECTIVES
+    )
+
+
+def _axes(analysis: Analysis, ranks: tuple[int, ...]) -> dict[int, str]:
+    """rank → `axis` of TIMELINE_RANKS."""
+    clocks = analysis.met.solved.fits
+    tied = clocks if len(clocks) > 1 else {}
+    unmoved = {rank: "own" if analysis.utc_starts[rank] is None else "utc" for rank in ranks}
+    return {rank: "aligned" if rank in tied else unmoved[rank] for rank in ranks}
+
+
+def _aligned(analysis: Analysis, frame: pl.DataFrame) -> pl.DataFrame:
+    """Times of the reports' axes by the lowest rank's UTC; of ranks not tied to it by their own."""
+    clocks, starts = analysis.met.solved, analysis.utc_starts
+    start = pl.col("rank").replace_strict(
+        {rank: own or 0 for rank, own in starts.items()}, return_dtype=pl.Int64
+    )
+    return frame.with_columns(
+        pl.coalesce(clocks.aligned(name, starts) + clocks.middle_ns, pl.col(name) + start).alias(
+            name
+        )
+        for name in _times(frame)
+    )
+
+
+def _origins(axes: dict[int, str], windows: pl.DataFrame) -> dict[int, int]:
+    """rank → what becomes 0: the earliest window of all; of a rank without UTC its own first."""
+    first = dict(windows.group_by("rank").agg(pl.col("start_ns").min()).iter_rows())
+    earliest = min((first[rank] for rank in first if axes[rank] != "own"), default=0)
+    return {rank: first[rank] if axes[rank] == "own" else earliest for rank in first}
+
+
+def _since(origins: dict[int, int], frame: pl.DataFrame) -> pl.DataFrame:
+    """Times since each rank's origin."""
+    origin = pl.col("rank").replace_strict(origins, default=0, return_dtype=pl.Int64)
+    return frame.with_columns(pl.col(name) - origin for name in _times(frame))
+
+
+def _times(frame: pl.DataFrame) -> list[str]:
+    """Columns that hold moments; a wait is a length."""
+    return [name for name in frame.columns if name.endswith("_ns") and name != "wait_ns"]
+
+
+def _ranks(analysis: Analysis, axes: dict[int, str]) -> pl.DataFrame:
+    """TIMELINE_RANKS."""
+    clocks = analysis.met.solved.fits
+    told = pl.DataFrame(
+        {
+            "rank": list(axes),
+            "axis": list(axes.values()),
+            "residual_ns": [
+                clocks[rank].spread_ns if axis == "aligned" else None for rank, axis in axes.items()
+            ],
+        },
+        schema={name: TIMELINE_RANKS[name] for name in ("rank", "axis", "residual_ns")},
+    )
+    return conform(told.join(analysis.frames.ranks, on="rank", how="left"), TIMELINE_RANKS)
+
+
+def _problems(analysis: Analysis, axes: dict[int, str]) -> tuple[Problem, ...]:
+    """Which ranks' times must not be compared, and what the waits leave out."""
+    problems: list[Problem] = []
+    said = {
+        "utc": "stand where their hosts' clocks have them, which may be milliseconds off",
+        "own": "say no UTC either: their first windows were put at 0",
+    }
+    for kind, how in said.items() if len(axes) > 1 else ():
+        if ranks := tuple(rank for rank, axis in axes.items() if axis == kind):
+            problems.append(
+                Problem(
+                    "not-aligned",
+                    f"ranks {', '.join(map(str, ranks))} share no collective, report or host with "
+                    f"the others and {how}; compare their times with none of the others'",
+                    ranks,
+                )
+            )
+    if analysis.missing_ranks:
+        problems.append(
+            Problem(
+                "waits-lower-bounds",
+                f"{len(analysis.missing_ranks)} ranks have no report, and one of them may have "
+                "come last: waits are lower bounds",
+                analysis.missing_ranks,
+            )
+        )
+    return tuple(problems)

@@ -1,0 +1,71 @@
+"""Groups before ranks: a slow host, or a role that has more to do by design."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import polars as pl
+
+from rankscope.compare.verdict.outliers import LEAST_EXCESS, lower_median
+from rankscope.compare.verdict.temporal import PERSISTENT
+
+
+def whole_hosts(ranks: Collection[int], hosts: dict[int, str | None]) -> tuple[str, ...]:
+    """The hosts that `ranks` are all the ranks of, if there are no others among them.
+
+    A host with a single rank is that rank.
+    """
+    names = {hosts.get(rank) for rank in ranks}
+    on_them = {rank for rank, host in hosts.items() if host in names}
+    if None in names or on_them != {*ranks} or on_them == {*hosts}:
+        return ()
+    if any(sum(hosts[rank] == name for rank in ranks) < 2 for name in names):
+        return ()
+    return tuple(sorted(str(name) for name in names))
+
+
+def heavy_role(wide: pl.DataFrame, metric: str) -> tuple[str, pl.DataFrame] | None:
+    """The role that always needs most, and its excess over the median role.
+
+    It must exceed the others by 5 % of the iteration in most iterations.
+
+    Args:
+        wide: rank, role, iteration, `<metric>_ns`, iteration_ns, and the phases.
+        metric: what is judged.
+
+    Returns:
+        The role, and a frame of iteration, excess_ns, length_ns and `<phase>_excess`; None where
+        no role stands out.
+    """
+    if wide["role"].n_unique() < 2:
+        return None
+    phases = [name for name in ("load", "forward", "backward", "optimizer", "other")]
+    columns = [f"{metric}_ns", "iteration_ns", *(f"{name}_ns" for name in phases)]
+    by_role = (
+        wide.group_by("role", "iteration")
+        .agg(lower_median(pl.col(c)) for c in columns)
+        .sort("role", "iteration")  # a bootstrap draws by place: always the same ones
+    )
+    value = pl.col(f"{metric}_ns")
+    apart = by_role.with_columns(
+        excess_ns=value - lower_median(value).over("iteration"),
+        length_ns=pl.col("iteration_ns").max().over("iteration"),
+        **{
+            f"{name}_excess": pl.col(f"{name}_ns")
+            - lower_median(pl.col(f"{name}_ns")).over("iteration")
+            for name in phases
+        },
+    )
+    matters = apart.with_columns(
+        matters=(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns")).fill_null(False)
+    )
+    ranked = (
+        matters.group_by("role")
+        .agg(pl.col("matters").mean(), pl.col("excess_ns").mean())
+        .filter(pl.col("matters") >= PERSISTENT)
+        .sort("excess_ns", "role", descending=[True, False])
+    )
+    if ranked.is_empty():
+        return None
+    role = str(ranked["role"][0])
+    return role, apart.filter(pl.col("role") == role)

@@ -1,0 +1,1 @@
+"""The run played again with one thing changed: what that would save."""

@@ -1,0 +1,292 @@
+"""A run played again with less work for some (method section 9, what-if).
+
+A rank does its own work in order. At a collective it arrives; the collective starts when all its
+members have arrived and its predecessor on the communicator is through, and takes what it took.
+Where exposed communication ended with a collective, the rank is held up until that one ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from rankscope.compare.whatif.replay_inputs import (
+    Floats,
+    Instances,
+    Numbers,
+    Own,
+    Small,
+    Work,
+    at_borders,
+    held_up,
+    laid,
+)
+from rankscope.store.tables import of_ranks
+
+ORDER = ("load", "forward", "backward", "optimizer", "other")
+"""How an iteration's work is laid out in the replay."""
+
+MOST_PASSES = 10_000
+
+MOST_TOGETHER = 5_000_000
+"""Calls that are played at once, of all targets together; at least one target is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Who is put at the role's median, or which role at that of the roles; None stands for all."""
+
+    ranks: Collection[int] | None = None
+    phases: Collection[str] | None = None
+    iterations: Collection[int] | None = None
+    role: str | None = None
+
+    def key(self) -> tuple[object, ...]:
+        """What is equal for equal ones."""
+        sets = (self.ranks, self.phases, self.iterations)
+        return (self.role, *(None if each is None else tuple(each) for each in sets))
+
+
+class Replay:
+    """A run that can be played again with less work.
+
+    Args:
+        parts: some ranks at a time, ascending: the ranks; their calls (rank, group, instance,
+            arrival_ns and end_ns of what `waits.timed` gives), all tied to one clock, of iterations
+            that follow each other; and their exposed communication (rank, start_ns, end_ns).
+        windows: rank, role, iteration, begin, end (aligned), and of every phase `<phase>_ns`,
+            `<phase>_excess_ns` (what exceeds the role's median, at least 0; null where unknown)
+            and `<phase>_role_excess_ns` (what the role's median exceeds the median role's).
+        aligned: gives times of a rank's own axis on the one clock.
+        size: how many calls the parts have in all.
+    """
+
+    def __init__(
+        self,
+        parts: Iterable[tuple[list[int], pl.DataFrame, pl.DataFrame]],
+        windows: pl.DataFrame,
+        aligned: Callable[[int, Numbers], Numbers],
+        size: int,
+    ) -> None:
+        windows = windows.sort("rank", "iteration")
+        self._ranks = windows["rank"].unique().sort().to_numpy()
+        borders = of_ranks(windows, ("begin", "end"))
+        seen: list[pl.DataFrame] = []
+        instances = Instances()
+        self.size = size
+        self._work = Work(size)
+        for portion, rows, held in parts:
+            mine = of_ranks(rows, ("instance", "group", "arrival_ns", "end_ns"))
+            blocks = of_ranks(held, ("start_ns", "end_ns"))
+            for rank in portion:
+                instance, group, arrival, end = mine(rank)
+                arrived, ended = aligned(rank, arrival), aligned(rank, end)
+                here = Own(instance, group, arrived, ended, end).in_order()
+                start, stop = blocks(rank)
+                freed = held_up(here.end_ns, aligned(rank, start), aligned(rank, stop), stop)
+                instances.add(here)
+                self._work.add(here.instance, laid(here.arrived, freed))
+                begin, end = borders(rank)
+                seen.append(at_borders(begin, end, freed))
+        windows = windows.drop("begin", "end")
+        self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
+        self._plan(instances)
+        self._unchanged: dict[tuple[int, ...], float] = {}
+        self._gains: dict[tuple[object, ...], int] = {}
+
+    def _plan(self, instances: Instances) -> None:
+        """The order in which instances are played: all of a level at once."""
+        group, last, done = instances.group, instances.last, instances.done
+        level = _levels(self._work, len(group))
+        order = np.argsort(level, kind="stable")
+        sizes = np.bincount(self._work.instance, minlength=len(group))
+        order = order[sizes[order] > 0]
+        after = np.cumsum(sizes[order])
+        first = np.zeros_like(sizes)
+        first[order] = after - sizes[order]
+        self._work.put_together(first)
+        self._groups = int(group.max(initial=-1)) + 1
+        # what an instance takes once its last member and its predecessor are there
+        through = np.full(self._groups, np.iinfo(np.int64).min)
+        self._steps = []
+        steps = np.unique(np.concatenate(([0], np.cumsum(np.bincount(level[order])))))
+        for here, until in pairwise(steps.tolist()):
+            which = order[here:until]
+            low, high = int(first[which[0]]), int(after[until - 1])
+            groups = group[which]
+            ready = np.maximum(last[which], through[groups])
+            service = np.maximum(done[which] - ready, 0).astype(np.float64)
+            through[groups] = np.maximum(done[which], ready)
+            self._steps.append((slice(low, high), first[which] - low, groups, service))
+
+    def gains_ns(self, targets: Sequence[Target], numbers: Collection[int]) -> list[int]:
+        """What each target at its role's median would save over iterations `numbers`, at least 0.
+
+        Targets given together are played together, which takes little longer than one.
+        """
+        chosen = tuple(numbers)
+        keys = [(*target.key(), chosen) for target in targets]
+        new = {
+            key: target for key, target in zip(keys, targets, strict=True) if key not in self._gains
+        }
+        known = chosen in self._unchanged
+        if new:
+            times = self.times_ns([*([] if known else [None]), *new.values()], chosen)
+            if not known:
+                self._unchanged[chosen] = times.pop(0)
+            for key, time in zip(new, times, strict=True):
+                self._gains[key] = max(0, round(self._unchanged[chosen] - time))
+        return [self._gains[key] for key in keys]
+
+    def times_ns(self, targets: Sequence[Target | None], numbers: Collection[int]) -> list[float]:
+        """Times from the start of the first to the end of the last of iterations `numbers`.
+
+        The mean over ranks, ns, for each target; with nobody changed where it is None.
+        """
+        together = max(1, MOST_TOGETHER // max(self.size, 1))
+        return [
+            time
+            for first in range(0, len(targets), together)
+            for time in self._played(targets[first : first + together], numbers)
+        ]
+
+    def _played(
+        self, targets: Sequence[Target | None], numbers: Collection[int]
+    ) -> Iterator[float]:
+        """`times_ns`, of all targets at once: a row of each array is one of them."""
+        every = self._work
+        mappings = [self._mapping(target) for target in targets]
+        places = [every.places[calls] for calls in every.calls]
+        work = _rows([_mapped(every.work, places, mapping) for mapping in mappings])
+        held = _rows([_mapped(every.held, every.stretches, mapping) for mapping in mappings])
+        delay = np.zeros(held.shape)
+        through = np.full((len(targets), self._groups), -np.inf)
+        for rows, starts, groups, service in self._steps:
+            arrival = work[:, rows] + delay.take(every.before[rows], axis=1)
+            last = np.maximum.reduceat(arrival, starts, axis=1)
+            end = np.maximum(last, through[:, groups]) + service
+            through[:, groups] = end
+            at = every.ends[rows]
+            some = np.flatnonzero(at >= 0)
+            if len(some):
+                at = at[some]
+                owner = np.searchsorted(starts, some, side="right") - 1
+                before = delay.take(at, axis=1)
+                freed = end.take(owner, axis=1) - held.take(at, axis=1)
+                delay[:, at + 1] = before + np.maximum(freed - before, 0.0)
+        chosen = self._windows.filter(pl.col("iteration").is_in(list(numbers)))
+        spans = (
+            chosen.group_by("rank")
+            .agg(pl.col("own_begin", "over_begin").min(), pl.col("own_end", "over_end").max())
+            .sort("rank")
+            .select("rank", "own_begin", "own_end", "over_begin", "over_end")
+            .rows()
+        )
+        for mapping, delayed in zip(mappings, delay, strict=True):
+            total = 0.0
+            for rank, *rest in spans:
+                index = int(np.searchsorted(self._ranks, rank))
+                own = np.array(rest[:2], dtype=np.float64)
+                at = every.stretches[index].start + np.array(rest[2:], dtype=np.int64)
+                first, last = _moved(own, mapping[index]) + delayed[at]
+                total += last - first
+            yield total / max(len(spans), 1)
+
+    def _mapping(self, target: Target | None) -> list[tuple[Floats, Floats] | None]:
+        """Per rank, the work done by each border between phases, as it was and as it would be.
+
+        None where nothing of it changes.
+        """
+        if target is None:
+            return [None] * len(self._ranks)
+        wanted = pl.lit(True)
+        if target.ranks is not None:
+            wanted &= pl.col("rank").is_in(list(target.ranks))
+        if target.iterations is not None:
+            wanted &= pl.col("iteration").is_in(list(target.iterations))
+        excess = "excess_ns"
+        if target.role is not None:
+            wanted &= pl.col("role") == target.role
+            excess = "role_excess_ns"
+        phases = ORDER if target.phases is None else target.phases
+        saved = self._windows.select(
+            pl.when(wanted & pl.lit(phase in phases))
+            .then(pl.col(f"{phase}_{excess}").fill_null(0))
+            .otherwise(0)
+            .alias(phase)
+            for phase in ORDER
+        ).to_numpy()
+        lengths = self._windows.select(f"{phase}_ns" for phase in ORDER).fill_null(0).to_numpy()
+        begin = self._windows["own_begin"].to_numpy().astype(np.float64)
+        edges = np.append(self._windows["rank"].search_sorted(self._ranks).to_numpy(), len(begin))
+        mapping: list[tuple[Floats, Floats] | None] = []
+        for low, high in pairwise(edges):
+            if not saved[low:high].any():
+                mapping.append(None)
+                continue
+            start = begin[low:high, None]
+            borders = np.hstack((start, start + np.cumsum(lengths[low:high], axis=1)))
+            cuts = np.hstack((np.zeros((high - low, 1)), np.cumsum(saved[low:high], axis=1)))
+            earlier = np.concatenate(([0], np.cumsum(cuts[:, -1])[:-1]))
+            was = np.maximum.accumulate(borders.ravel())
+            mapping.append((was, was - (cuts + earlier[:, None]).ravel()))
+        return mapping
+
+
+def _rows(arrays: Sequence[Floats]) -> Floats:
+    """Each array a row; no copy of a single one."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+
+
+def _mapped(
+    work: Floats,
+    places: Sequence[Small | slice],
+    mapping: list[tuple[Floats, Floats] | None],
+) -> Floats:
+    """All work done by each moment, as it would be; it itself where nobody's changes.
+
+    Args:
+        work: as it was.
+        places: where each rank's stands in it.
+        mapping: how each rank's changes; None: not at all.
+    """
+    if any(how is not None for how in mapping):
+        work = work.copy()
+    for mine, how in zip(places, mapping, strict=True):
+        if how is not None:
+            work[mine] = _moved(work[mine], how)
+    return work
+
+
+def _moved(work: Floats, how: tuple[Floats, Floats] | None) -> Floats:
+    """One rank's work done by each moment, as it would be."""
+    if how is None:
+        return work
+    was, becomes = how
+    return work + np.interp(work, was, becomes - was)
+
+
+def _levels(work: Work, count: int) -> Small:
+    """For each instance a number that grows along each rank.
+
+    Args:
+        work: in the order of each rank's calls.
+        count: how many instances there are.
+    """
+    level = np.zeros(count, dtype=np.int32)
+    for _ in range(MOST_PASSES):
+        grew = False
+        for calls in work.calls:
+            instance = work.instance[calls]
+            index = np.arange(len(instance), dtype=np.int32)
+            were = level[instance]
+            grown = np.maximum.accumulate(were - index) + index
+            grew = grew or bool((grown != were).any())
+            level[instance] = grown
+        if not grew:
+            break
+    return level

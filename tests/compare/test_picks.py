@@ -1,0 +1,164 @@
+"""Picks: labels, ties, culprits, windows, and what the GUI can open."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rankscope.compare.picks import Picks, openable_report, pick
+from rankscope.compare.scores import scores
+from rankscope.errors import UsageError
+from rankscope.model.reports import RankIdentity
+from rankscope.model.schema import RANK_ITERATIONS, conform
+from rankscope.render.view import open_command
+from tests.support import Stored
+
+MS = 1_000_000
+
+
+def picked(values: dict[int, list[int | None]], *culprits: int, folder: Path = Path()) -> Picks:
+    rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
+    wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns"], orient="row")
+    wide = wide.cast({"work_ns": pl.Int64})
+    views = wide.with_columns(
+        view_start_ns=pl.col("iteration") * 100 + pl.col("rank"),
+        view_end_ns=pl.col("iteration") * 100 + 99,
+    )
+    who = {
+        rank: (
+            RankIdentity(rank, 1 << 24 | 50 + rank, None, None, "n0", "file name"),
+            folder / f"r {rank}.sqlite",
+        )
+        for rank in values
+    }
+    starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
+    return picked_from(wide, conform(views, RANK_ITERATIONS), who, starts, culprits)
+
+
+def picked_from(
+    wide: pl.DataFrame,
+    views: pl.DataFrame,
+    who: dict[int, tuple[RankIdentity, Path]],
+    starts: dict[int, int | None],
+    culprits: tuple[int, ...],
+) -> Picks:
+    return pick(
+        scores(wide, ["work"], "mean"),
+        lambda ranks: wide.filter(pl.col("rank").is_in(ranks)),
+        lambda ranks: views.filter(pl.col("rank").is_in(ranks)),
+        who,
+        starts,
+        "work",
+        culprits,
+    )
+
+
+def labels(picks: Picks) -> list[tuple[str, int]]:
+    return [(each.label, each.rank) for each in picks.picks]
+
+
+def test_lowest_median_highest() -> None:
+    told = picked({0: [5], 1: [9], 2: [1], 3: [4], 4: [7]})
+    assert labels(told) == [("min", 2), ("median", 0), ("max", 1)]
+    assert [each.value_ns for each in told.picks] == [1, 5, 9]
+    assert [each.pid for each in told.picks] == [52, 50, 51]
+
+
+def test_the_lower_middle_of_an_even_count() -> None:
+    assert labels(picked({0: [1], 1: [2], 2: [3], 3: [40]}))[1] == ("median", 1)
+
+
+def test_ties_go_to_the_lowest_rank() -> None:
+    assert labels(picked({rank: [5] for rank in (3, 1, 2, 0)}))[0] == ("min", 0)
+    told = labels(picked({0: [1], 1: [3], 2: [3], 3: [9], 4: [9]}))
+    assert told == [("min", 0), ("median", 1), ("max", 3)]
+
+
+def test_two_ranks_and_one() -> None:
+    assert labels(picked({0: [5], 1: [4]})) == [("min", 1), ("max", 0)]
+    assert labels(picked({7: [5]})) == [("min", 7)]
+
+
+def test_a_culprit_is_never_left_out() -> None:
+    values = {0: [1], 1: [5], 2: [6], 3: [9], 4: [8]}
+    assert labels(picked(values, 4)) == [("min", 0), ("median", 2), ("max", 3), ("culprit", 4)]
+    assert labels(picked(values, 3)) == [("min", 0), ("median", 2), ("max", 3)]
+
+
+def test_ranks_without_the_metric_are_not_picked() -> None:
+    assert labels(picked({0: [None], 1: [4], 2: [7]})) == [("min", 1), ("max", 2)]
+    with pytest.raises(UsageError, match="--metric work"):
+        picked({0: [None], 1: [None]})
+
+
+def test_windows_of_the_worst_and_the_typical_iteration() -> None:
+    told = picked({0: [5, 5, 5, 5], 1: [5, 25, 6, 7], 2: [6, 6, 6, 6]})
+    for each in told.picks:
+        assert each.worst.iteration == 1
+        assert (each.worst.start_ns, each.worst.end_ns) == (100 + each.rank, 199)
+        assert each.typical.iteration == 2
+
+
+def test_what_the_gui_opens(tmp_path: Path) -> None:
+    for rank in range(3):
+        (tmp_path / f"r {rank}.sqlite").write_bytes(b"s" * 10)
+    told = picked({0: [1], 1: [2], 2: [3]}, folder=tmp_path)
+    assert told.files == ()
+    assert len(told.unopenable) == 3
+    for rank in range(3):
+        (tmp_path / f"r {rank}.nsys-rep").write_bytes(b"r" * 7)
+    told = picked({0: [1], 1: [2], 2: [3]}, folder=tmp_path)
+    assert told.unopenable == ()
+    assert told.total_bytes == 21
+    assert told.files == tuple(tmp_path / f"r {rank}.nsys-rep" for rank in range(3))
+    assert shlex.split(open_command(told.files)) == ["nsys-ui", *map(str, told.files)]
+
+
+def test_older_reports_are_opened_too(tmp_path: Path) -> None:
+    (tmp_path / "r.qdrep").write_bytes(b"")
+    assert openable_report(tmp_path / "r.sqlite") == tmp_path / "r.qdrep"
+    assert openable_report(tmp_path / "other.sqlite") is None
+
+
+def test_one_report_of_several_ranks_is_opened_once(tmp_path: Path) -> None:
+    (tmp_path / "all.nsys-rep").write_bytes(b"r" * 7)
+    wide = pl.DataFrame({"rank": [0, 1, 2], "iteration": [0] * 3, "work_ns": [1, 2, 3]})
+    views = conform(wide.with_columns(view_start_ns=1, view_end_ns=2), RANK_ITERATIONS)
+    report = tmp_path / "all.sqlite"
+    who = {r: (RankIdentity(r, 40 + r, None, None, None, "MPI trace"), report) for r in range(3)}
+    told = picked_from(wide, views, who, {}, ())
+    assert told.files == (tmp_path / "all.nsys-rep",)
+    assert told.total_bytes == 7
+
+
+def test_windows_show_host_ranges_and_device_work(stored: Callable[..., Stored]) -> None:
+    """From the first host range's start to the last end on the device, both rows in sight."""
+    job = stored("free_running")
+    told = job.run.pick_reports()
+    for each in told.picks:
+        for window in (each.worst, each.typical):
+            row = job.run.sql(
+                f"select * from iterations where rank = {each.rank} "
+                f"and iteration = {window.iteration}"
+            ).row(0, named=True)
+            assert window.start_ns <= row["start_ns"] < row["end_ns"] <= window.end_ns
+            assert window.end_ns > row["end_ns"], "the device runs behind the host"
+
+
+def test_without_reductions_work_is_picked_by(stored: Callable[..., Stored]) -> None:
+    run = stored("planted", kind="balanced").run
+    assert run.pick_reports().metric == "time_to_all_reduce"
+    assert run.pick_reports(clock="host", metric="load").metric == "load"
+    accumulation = stored("no_sync").run
+    assert accumulation.pick_reports(iter_range=slice(4, 7)).metric == "work"
+
+
+def test_metrics_nobody_has_are_refused(sample: Stored) -> None:
+    with pytest.raises(UsageError, match="--metric idle"):
+        sample.run.pick_reports(metric="idle")
+    with pytest.raises(UsageError, match="--metric nonsense"):
+        sample.run.pick_reports(metric="nonsense")

@@ -1,0 +1,206 @@
+"""Ranks in detail on one clock: windows filled, ends that agree, reports that are not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.compare.comparison import Analysis
+from rankscope.compare.timeline import timeline
+from rankscope.errors import ReportError, UsageError
+from rankscope.model.options import Options
+from rankscope.model.results import Timeline
+from rankscope.model.schema import (
+    PARTS,
+    TIMELINE_COLLECTIVES,
+    TIMELINE_OPERATIONS,
+    TIMELINE_PHASES,
+    TIMELINE_RANKS,
+    TIMELINE_WINDOWS,
+)
+from tests.forge import Clock, forge, scene
+from tests.support import SAMPLE, Stored, copied, edit
+
+WINDOW = ["rank", "iteration", "clock"]
+
+
+def filled(timeline: Timeline) -> None:
+    """Every window is filled by its phases, which touch and never overlap."""
+    spans = (
+        timeline.phases.sort("start_ns")
+        .group_by(WINDOW)
+        .agg(
+            start_ns=pl.col("start_ns").first(),
+            end_ns=pl.col("end_ns").last(),
+            touching=(pl.col("start_ns").shift(-1) == pl.col("end_ns")).all(),
+            forward=(pl.col("end_ns") > pl.col("start_ns")).all(),
+        )
+        .sort(WINDOW)
+    )
+    assert spans["touching"].all()
+    assert spans["forward"].all()
+    assert spans.select(timeline.windows.columns).equals(timeline.windows.sort(WINDOW))
+
+
+def sums(timeline: Timeline) -> pl.DataFrame:
+    """The phases added up: a row per window, a column per part."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    return timeline.phases.group_by(WINDOW).agg(
+        length.filter(pl.col("phase") == part).sum().alias(f"{part}_ns") for part in PARTS
+    )
+
+
+def test_of_its_iterations_alone_as_of_all(stored: Callable[..., Stored]) -> None:
+    """What the database keeps spares matching all collectives, and changes nothing."""
+    analysis = stored("buckets").analysis()
+    numbers = analysis.selection.numbers[3:5]
+    kept = timeline(analysis, (0, 2), numbers)
+    assert "timed" not in analysis._communication.__dict__
+    computed = timeline(Analysis(analysis.frames, Options()), (0, 2), numbers)
+    for name in ("ranks", "windows", "phases", "operations"):
+        assert getattr(kept, name).equals(getattr(computed, name)), name
+    one, other = kept.collectives, computed.collectives
+    assert one.drop("instance").equals(other.drop("instance"))
+    assert one["wait_ns"].null_count() < one.height
+    assert one["instance"].rank("dense").equals(other["instance"].rank("dense"))
+
+
+@pytest.mark.parametrize(
+    "name", ["autograd", "host_only", "dali", "no_launch_record", "cuda_graph"]
+)
+def test_phases_fill_the_windows_and_add_up_to_the_numbers(
+    stored: Callable[..., Stored], name: str
+) -> None:
+    """Of the lowest rank to the nanosecond: its clock is the axis."""
+    job = stored(name)
+    timeline = job.run.timeline([0, 3], range(30))
+    filled(timeline)
+    stored_numbers = job.run.analysis().frames.measures.filter(pl.col("rank") == 0)
+    both = sums(timeline).join(stored_numbers, on=WINDOW, suffix="_stored")
+    assert both.height == stored_numbers["iteration_ns"].count()
+    for part in PARTS:
+        known = both.drop_nulls(f"{part}_ns_stored")
+        assert (known[f"{part}_ns"] == known[f"{part}_ns_stored"]).all(), part
+
+
+def test_its_frames_are_as_promised(stored: Callable[..., Stored]) -> None:
+    job = stored("autograd")
+    timeline = job.run.timeline([3, 0], [4, 6])
+    for frame, schema in (
+        (timeline.ranks, TIMELINE_RANKS),
+        (timeline.windows, TIMELINE_WINDOWS),
+        (timeline.phases, TIMELINE_PHASES),
+        (timeline.operations, TIMELINE_OPERATIONS),
+        (timeline.collectives, TIMELINE_COLLECTIVES),
+    ):
+        assert frame.schema == schema
+        assert not frame.is_empty()
+    assert timeline.ranks["rank"].to_list() == [3, 0], "in the order asked for"
+    assert timeline.windows["start_ns"].min() == 0
+    for frame in (timeline.phases, timeline.operations, timeline.collectives):
+        assert {*frame["rank"]} == {0, 3}
+        assert {*frame["iteration"]} == {4, 6}
+        assert frame["start_ns"].min() >= 0
+        assert (frame["end_ns"] >= frame["start_ns"]).all()
+    assert {*timeline.operations["kind"]} >= {"kernel", "collective"}
+    launched = timeline.operations.drop_nulls("launch_ns")
+    assert (launched["launch_ns"] <= launched["start_ns"]).all()
+
+
+def test_operations_and_collectives_are_those_of_the_database(
+    stored: Callable[..., Stored],
+) -> None:
+    job = stored("buckets")
+    timeline = job.run.timeline([0, 1, 2, 3], range(30))
+    counted = ["rank", "iteration"]
+    told = timeline.collectives.group_by(counted).len().sort(counted)
+    kept = job.run.analysis().frames.collectives.group_by(counted).len().sort(counted)
+    assert told.equals(kept)
+    kernels = timeline.operations.filter(pl.col("kind") == "collective")
+    assert kernels.group_by(counted).len().sort(counted).equals(kept)
+
+
+def test_clocks_that_are_seconds_apart_and_drift_become_one(tmp_path: Path) -> None:
+    """Every moment lies where the simulator knows that it lay, up to a common shift."""
+    clocks = (Clock(0, 0.0), Clock(3_000_000_000, 60.0), Clock(-2_000_000_000, -45.0))
+    job = replace(scene("planted", ranks=3, kind="transient"), clocks=clocks, ranks_per_host=1)
+    truth = forge(job, tmp_path / "reports")
+    run = rankscope.ingest([tmp_path / "reports"], tmp_path / "run.duckdb")
+    timeline = run.timeline([2, 0, 1], range(30))
+    filled(timeline)
+    assert timeline.ranks["axis"].to_list() == ["aligned"] * 3
+    assert timeline.problems == ()
+    order = ["rank", "iteration", "end_ns"]
+    really = pl.DataFrame(truth.collectives).sort(order)
+    told = timeline.collectives.sort(order)
+    for moment in ("arrival", "start", "end"):
+        off = told[f"{moment}_ns"] - really[f"{moment}_utc_ns"]
+        assert off.max() - off.min() < 20_000, moment
+    apart = told.group_by("iteration", "ordinal").agg(
+        spread=pl.col("end_ns").max() - pl.col("end_ns").min()
+    )
+    assert apart["spread"].max() < 20_000
+    assert told["wait_ns"].max() > 5_000_000
+    assert {*told.filter(pl.col("wait_ns") > 5_000_000)["last_rank"]} == {2}, "who was planted"
+
+
+def test_ranks_that_nothing_ties_together_say_so(tmp_path: Path) -> None:
+    job = replace(scene("plain", ranks=3, iterations=6), buckets=0, ranks_per_host=1)
+    forge(job, tmp_path / "reports")
+    edit(
+        tmp_path / "reports" / "report_rank_2.sqlite",
+        "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = null",
+    )
+    run = rankscope.ingest([tmp_path / "reports"], tmp_path / "run.duckdb")
+    timeline = run.timeline([0, 1, 2], [3])
+    filled(timeline)
+    assert timeline.ranks["axis"].to_list() == ["utc", "utc", "own"]
+    assert timeline.ranks["residual_ns"].to_list() == [None, None, None]
+    assert [problem.code for problem in timeline.problems] == ["not-aligned"] * 2
+    assert [problem.ranks for problem in timeline.problems] == [(0, 1), (2,)]
+    begins = timeline.windows.group_by("rank").agg(pl.col("start_ns").min()).sort("rank")
+    assert begins["start_ns"].to_list()[2] == 0, "for want of anything better"
+    assert begins["start_ns"].max() < 1_000_000_000
+
+
+def test_captures_that_start_at_different_steps_show_the_same_step(
+    stored: Callable[..., Stored],
+) -> None:
+    """Iterations without numbers are shifted as the analysis shifts them."""
+    job = stored("late_capture")
+    timeline = job.run.timeline([0, 3], [10])
+    ends = timeline.collectives.group_by("ordinal").agg(
+        ranks=pl.len(), spread=pl.col("end_ns").max() - pl.col("end_ns").min()
+    )
+    assert (ends["ranks"] == 2).all()
+    assert ends["spread"].max() < 100_000
+    filled(timeline)
+
+
+def test_reports_that_are_gone_or_changed(tmp_path: Path) -> None:
+    reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
+    run = rankscope.ingest([tmp_path / "reports"], tmp_path / "run.duckdb")
+    os.utime(reports[1], ns=(1, 1))
+    assert run.timeline([0, 2], [4]).ranks.height == 2, "only the ranks asked for are read"
+    with pytest.raises(ReportError, match=r"report_rank_1\.sqlite: has changed"):
+        run.timeline([0, 1], [4])
+    reports[1].unlink()
+    with pytest.raises(ReportError, match=r"report_rank_1\.sqlite: is gone"):
+        run.timeline([0, 1], [4])
+
+
+def test_what_the_run_has_not(sample: Stored) -> None:
+    with pytest.raises(UsageError, match="rank 7 is not"):
+        sample.run.timeline([0, 7], [4])
+    with pytest.raises(UsageError, match="iteration 400 is on none"):
+        sample.run.timeline([0], [4, 400])
+    with pytest.raises(UsageError, match="no ranks"):
+        sample.run.timeline([], [4])
+    with pytest.raises(UsageError, match="no iterations"):
+        sample.run.timeline([0], [])

@@ -1,0 +1,128 @@
+"""Groups before ranks: pipelines, hosts, batches of random length; and victims are not culprits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+
+from rankscope.compare.verdict.roles_and_hosts import heavy_role, whole_hosts
+from tests.support import MS, Stored
+
+ROLES = "pp=4,dp=2"
+WORKERS = [
+    ("forward", "persistent", {}), ("load", "persistent", {}), ("device", "persistent", {}),
+    ("backward", "periodic", {}), ("forward", "transient", {"extra_ms": 16.0, "iterations": 30}),
+    ("optimizer", "persistent", {"rank": 0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "kind", "more"), WORKERS)
+def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
+    stored: Callable[..., Stored], where: str, kind: str, more: dict[str, float]
+) -> None:
+    factor = {"factor": 1.5} if where == "device" else {}
+    size = {"ranks": 8, "iterations": 16}
+    job = stored("pipeline", **{**size, **factor, **more}, where=where, kind=kind)
+    assert job.truth is not None
+    (plant,) = job.truth.job.plants
+    verdict = job.analysis(roles=ROLES).verdict
+    assert (verdict.kind, verdict.ranks, verdict.roles) == (kind, plant.ranks, ())
+    assert verdict.cause == ("backward" if where == "device" else where)
+    assert verdict.period == (5 if kind == "periodic" else None)
+
+
+def test_the_slow_worker_without_roles(stored: Callable[..., Stored]) -> None:
+    verdict = stored("pipeline", ranks=8, iterations=16).analysis().verdict
+    assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (6,), "forward")
+    assert verdict.next.startswith("open its report beside a normal one")
+
+
+@pytest.mark.parametrize("roles", [ROLES, None])
+def test_nobody_is_to_blame_for_the_bubble(
+    stored: Callable[..., Stored], roles: str | None
+) -> None:
+    job = stored("pipeline", ranks=8, iterations=16, slow="nobody")
+    verdict = job.analysis(roles=roles).verdict
+    assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
+
+
+@pytest.mark.parametrize(("roles", "role"), [(ROLES, "pp=3"), (None, "like rank 3")])
+def test_a_long_last_stage_is_by_design(
+    stored: Callable[..., Stored], roles: str | None, role: str
+) -> None:
+    job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
+    verdict = job.analysis(roles=roles).verdict
+    assert (verdict.kind, verdict.ranks, verdict.roles) == ("structural", (), (role,))
+    assert verdict.cause == "backward"
+    assert "no rank is to blame" in verdict.sentence
+    assert "3, 7" in verdict.sentence
+    assert verdict.gain_ns is None
+
+
+def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored]) -> None:
+    verdict = stored("slow_host", ranks=16).analysis().verdict
+    assert (verdict.kind, verdict.cause) == ("persistent", "load")
+    assert (verdict.hosts, verdict.ranks) == (("node1",), (4, 5, 6, 7))
+    assert verdict.next.startswith("open their reports beside a normal one")
+    assert verdict.sentence.startswith("Host node1 (ranks 4, 5, 6, 7) is slow")
+
+
+def test_half_of_the_ranks_are_nobodys_fault_for_sure(stored: Callable[..., Stored]) -> None:
+    verdict = stored("slow_host", ranks=8).analysis().verdict
+    assert (verdict.kind, verdict.ranks, verdict.hosts) == ("inconclusive", (), ("node1",))
+    assert "--roles" in verdict.next
+
+
+@pytest.mark.parametrize(("ranks", "seed"), [(8, 0), (8, 1)])
+def test_random_batch_lengths_rotate(stored: Callable[..., Stored], ranks: int, seed: int) -> None:
+    verdict = stored("sequence_lengths", ranks=ranks, seed=seed).analysis().verdict
+    assert (verdict.kind, verdict.ranks) == ("rotating", ()), verdict.sentence
+    assert verdict.cause in ("forward", "backward")
+    assert "no rank is to blame" in verdict.sentence
+
+
+def test_hosts_by_hand() -> None:
+    hosts: dict[int, str | None] = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: None}
+    assert whole_hosts([2, 3], hosts) == ("b",)
+    assert whole_hosts([0, 1, 2, 3], hosts) == ("a", "b")
+    assert whole_hosts([2], hosts) == (), "one of two"
+    assert whole_hosts([1, 2, 3], hosts) == ()
+    assert whole_hosts([4], hosts) == (), "a host of one rank is that rank"
+    assert whole_hosts([5], hosts) == (), "unknown"
+    assert whole_hosts([0, 1], {0: "a", 1: "a"}) == (), "there is no other host"
+
+
+def wide(work: dict[str, float], hold: float = 1.0, count: int = 20) -> pl.DataFrame:
+    """Two ranks a role; each role needs its `work` (ms of 100) in a share of the iterations."""
+    usual = min(work.values())
+    rows = [
+        (2 * place + twin, role, i, round((ms if i < hold * count else usual) * MS), 100 * MS)
+        for place, (role, ms) in enumerate(work.items())
+        for twin in (0, 1)
+        for i in range(count)
+    ]
+    names = ["rank", "role", "iteration", "work_ns", "iteration_ns"]
+    frame = pl.DataFrame(rows, schema=names, orient="row").with_columns(backward_ns="work_ns")
+    return frame.with_columns(
+        pl.lit(0).alias(f"{name}_ns") for name in ("load", "forward", "optimizer", "other")
+    )
+
+
+def test_the_heavy_role_by_hand() -> None:
+    role, apart = heavy_role(wide({"a": 50, "b": 50, "c": 50, "d": 70}), "work") or ("", None)
+    assert role == "d"
+    assert apart is not None
+    assert {*apart["excess_ns"]} == {*apart["backward_excess"]} == {20 * MS}
+    assert {*apart["length_ns"]} == {100 * MS}
+
+
+@pytest.mark.parametrize(
+    ("work", "hold"),
+    [({"a": 50, "b": 50, "c": 50}, 1), ({"a": 50, "b": 50, "c": 54}, 1),
+     ({"a": 50, "b": 50, "c": 70}, 0.3), ({"all": 50}, 1)],
+    ids=["equal", "below 5 %", "not in most", "one role"],
+)  # fmt: skip
+def test_no_role_is_heavy(work: dict[str, float], hold: float) -> None:
+    assert heavy_role(wide(work, hold), "work") is None

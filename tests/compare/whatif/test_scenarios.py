@@ -1,0 +1,147 @@
+"""What mending would save, against the simulator run again without what was planted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+
+from rankscope.compare.whatif import replay as replay_module
+from rankscope.compare.whatif.scenarios import Target
+from tests.forge import Truth, simulate, without_plants
+from tests.support import Stored
+
+PLANTED = [
+    ("persistent", "load"), ("persistent", "backward"), ("persistent", "device"),
+    ("transient", "forward"), ("periodic", "forward"), ("periodic", "device"),
+]  # fmt: skip
+CASES = [
+    *(("planted", {"kind": kind, "where": where}, None) for kind, where in PLANTED),
+    ("tensor_parallel", {"ranks": 8}, None),
+    ("buckets", {}, None),
+    ("host_only", {}, None),
+    ("pipeline", {"ranks": 16, "iterations": 12}, "pp=4,dp=4"),
+]
+SHORT = {"extra_ms": 20.0}
+"""So that the two or so iterations of a transient plant outweigh the noise."""
+
+
+def length(truth: Truth, clock: str, numbers: tuple[int, ...]) -> float:
+    """How long those iterations took, the mean over ranks."""
+    frame = pl.DataFrame(truth.iterations, infer_schema_length=None).filter(
+        pl.col("iteration").is_in(numbers), clock=clock
+    )
+    return float(frame["iteration_ns"].sum()) / frame["rank"].n_unique()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "roles"),
+    CASES,
+    ids=["-".join(map(str, (name, *more.values()))) for name, more, _ in CASES],
+)
+def test_gains_are_what_the_plant_cost(
+    stored: Callable[..., Stored], name: str, parameters: dict[str, object], roles: str | None
+) -> None:
+    more = SHORT if parameters.get("kind") == "transient" else {}
+    job = stored(name, **parameters, **more)
+    assert job.truth is not None
+    healthy = simulate(without_plants(job.truth.job)).truth
+    analysis = job.analysis(roles=roles)
+    numbers, clock = analysis.selection.numbers, analysis.clock[0]
+    was = length(job.truth, clock, numbers)
+    true = was - length(healthy, clock, numbers)
+    assert analysis.replay is not None
+    assert analysis.replay.times_ns([None], numbers)[0] == pytest.approx(was, rel=0.001)
+    verdict = analysis.verdict
+    assert verdict.ranks == tuple(sorted({r for p in job.truth.job.plants for r in p.ranks}))
+    assert verdict.gain_ns == pytest.approx(true, rel=0.05)
+    assert verdict.gain == pytest.approx(true / was, rel=0.06)
+
+
+def test_a_replay_of_nothing_changed_changes_nothing(stored: Callable[..., Stored]) -> None:
+    for name in ("plain", "loss_all_reduce", "trailing_all_gather", "free_running", "mpi_like"):
+        job = stored(name)
+        assert job.truth is not None
+        analysis = job.analysis()
+        numbers = analysis.selection.numbers
+        assert analysis.replay is not None
+        true = length(job.truth, analysis.clock[0], numbers)
+        assert analysis.replay.times_ns([None], numbers)[0] == pytest.approx(true, rel=0.001), name
+        nobody = [Target(ranks=()), Target(iterations=())]
+        assert analysis.replay.gains_ns(nobody, numbers) == [0, 0]
+
+
+def test_mending_more_gains_no_less(stored: Callable[..., Stored]) -> None:
+    job = stored("planted", kind="persistent", where="backward")
+    analysis = job.analysis()
+    replay, numbers = analysis.replay, analysis.selection.numbers
+    assert replay is not None
+    early = numbers[: len(numbers) // 2]
+    one, rank, everything, half, elsewhere, another = replay.gains_ns(
+        [
+            Target(ranks=(3,), phases=("backward",)),
+            Target(ranks=(3,)),
+            Target(),
+            Target(ranks=(3,), iterations=early),
+            Target(ranks=(3,), phases=("load",)),
+            Target(ranks=(0,)),
+        ],
+        numbers,
+    )
+    assert 0 < half < rank <= everything
+    assert one == pytest.approx(rank, rel=0.1)
+    assert max(elsewhere, another) < 0.1 * rank
+
+
+@pytest.mark.parametrize("name", ["planted", "trailing_all_gather", "mpi_like"])
+def test_targets_played_together_gain_what_they_gain_alone(
+    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    analysis = stored(name).analysis()
+    replay, numbers = analysis.replay, analysis.selection.numbers
+    assert replay is not None
+    targets = [None, Target(), *(Target(ranks=(rank,)) for rank in range(4)), None]
+    together = replay.times_ns(targets, numbers)
+    assert len({*together}) > 2
+    for most in (0, 2 * replay.size):
+        monkeypatch.setattr(replay_module, "MOST_TOGETHER", most)
+        assert replay.times_ns(targets, numbers) == together
+
+
+def test_the_table_of_scenarios(stored: Callable[..., Stored]) -> None:
+    analysis = stored("planted", kind="periodic", where="forward").analysis()
+    told = analysis.imbalance().what_if
+    assert told is not None
+    assert told["gain_ns"].is_sorted(descending=True)
+    assert (told["gain_ns"] >= 0).all()
+    whole = {*(told["time_ns"] + told["gain_ns"])}
+    assert max(whole) - min(whole) <= 2, "all are measured against one time"
+    by_kind = {row["kind"]: row for row in told.sort("gain_ns").iter_rows(named=True)}
+    assert by_kind.keys() == {"all", "verdict", "phase", "rank", "iterations"}
+    assert by_kind["verdict"]["gain_ns"] == pytest.approx(analysis.verdict.gain_ns, abs=2)
+    assert by_kind["phase"]["name"] == "forward"
+    assert by_kind["rank"]["name"] == "rank 3"
+    assert by_kind["all"]["gain_ns"] >= by_kind["rank"]["gain_ns"]
+
+
+def test_a_role_can_be_what_is_mended(stored: Callable[..., Stored]) -> None:
+    """A long last stage, were it like the others: again by simulating."""
+    job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
+    assert job.truth is not None
+    analysis = job.analysis(roles="pp=4,dp=2")
+    told = analysis.imbalance().what_if
+    assert told is not None
+    roles = told.filter(kind="role")
+    assert {*roles["name"]} == {f"pp={stage}" for stage in range(4)}
+    numbers, clock = analysis.selection.numbers, analysis.clock[0]
+    healthy = simulate(without_plants(job.truth.job)).truth
+    true = length(job.truth, clock, numbers) - length(healthy, clock, numbers)
+    assert roles.row(0, named=True)["name"] == "pp=3"
+    assert roles["gain_ns"][0] == pytest.approx(true, rel=0.1)
+
+
+def test_where_it_cannot_be_known_nothing_is_played(stored: Callable[..., Stored]) -> None:
+    analysis = stored("plain").analysis(clock="host")
+    assert analysis.replay is None
+    assert analysis.imbalance().what_if is None
