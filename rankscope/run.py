@@ -14,13 +14,13 @@ from rankscope.compare.diff.compare import Comparison, compare_runs
 from rankscope.compare.diff.same_job import unlike
 from rankscope.compare.picks import Picks, pick
 from rankscope.compare.run_facts import who_of
-from rankscope.draw import PICKING, View, draw, format_of, save
 from rankscope.errors import DatabaseError, ReportError, UsageError
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
 from rankscope.model.reports import ReportOutcome
 from rankscope.model.results import Imbalance, Timeline
 from rankscope.model.schema import PARTS
+from rankscope.output.plots import PICKING, View, draw, format_of, save
 from rankscope.store import Database
 from rankscope.store.tables import RunFrames
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable

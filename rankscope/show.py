@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rankscope.compare.picks import Picks
 from rankscope.errors import ToolError, UsageError
-from rankscope.render.view import view_document
+from rankscope.output.nsys_view import view_document
 from rankscope.util.atomic_io import write_whole
 
 FIRST_WITH_VIEWS = 2023

@@ -216,7 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
     out = args.out.resolve()
     out.mkdir(parents=True)
     some = [job for job in jobs() if not args.only or any(part in job.name for part in args.only)]
-    with ProcessPoolExecutor(args.jobs, max_tasks_per_child=4) as pool:
+    with ProcessPoolExecutor(args.jobs) as pool:
         for name in pool.map(partial(freeze, out=out), some):
             print(name, flush=True)
     if args.like is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rankscope.model.reports import Problem, ReportFile
-    from rankscope.render.layout import Table
+    from rankscope.output.table_layout import Table
 
 PIPED_WIDTH = 10_000
 
@@ -106,7 +106,7 @@ def _folded(text: str, stream: TextIO, indent: str = "") -> list[str]:
     """Lines for a terminal; one line for anything else."""
     if not stream.isatty():
         return [text]
-    from rankscope.render.layout import fold
+    from rankscope.output.table_layout import fold
 
     return fold(text, _width(stream), indent)
 

@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from rankscope.check.examine import Examined, checked, examine, unreadable
-from rankscope.check.together import together
+from rankscope.check.cross_report import together
+from rankscope.check.single_report import Examined, checked, examine, unreadable
 from rankscope.errors import RankscopeError, ReportError, UsageError
 from rankscope.ingestion.workers import map_reports
 from rankscope.model.options import ShapingOptions

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.draw import KINDS
 from rankscope.model.metrics import METRICS
+from rankscope.output.plots import KINDS
 from tests.reference import FILE, commands, help_of, reference
 
 

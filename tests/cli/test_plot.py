@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import rankscope
-from rankscope.draw import KINDS
+from rankscope.output.plots import KINDS
 from tests.support import SAMPLE, Result, Stored, copied, edit
 
 Cli = Callable[..., Result]

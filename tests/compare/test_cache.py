@@ -15,7 +15,7 @@ from rankscope.compare.cache import Recalled
 from rankscope.compare.comparison import Analysis
 from rankscope.errors import DatabaseError
 from rankscope.model.options import Options
-from rankscope.render import documents
+from rankscope.output import json_documents
 from rankscope.run import picks_of
 from rankscope.store import Database
 from rankscope.store.tables import RunFrames
@@ -39,18 +39,18 @@ def answers(analysis: Analysis) -> dict[str, Any]:
     picks = picks_of(analysis, None)
     judged = analysis.judged(["work", "iteration"]).sort("rank", "iteration")
     body = {
-        "metrics": documents.metrics(result.metrics),
-        "ranks": documents.ranks(result),
-        "iterations": documents.rows(result.iterations),
-        "verdict": documents.verdict(result.verdict),
-        "efficiency": documents.efficiency(result),
-        "what_if": None if result.what_if is None else documents.rows(result.what_if),
+        "metrics": json_documents.metrics(result.metrics),
+        "ranks": json_documents.ranks(result),
+        "iterations": json_documents.rows(result.iterations),
+        "verdict": json_documents.verdict(result.verdict),
+        "efficiency": json_documents.efficiency(result),
+        "what_if": None if result.what_if is None else json_documents.rows(result.what_if),
         "error": result.wait_error_ns,
-        "picks": documents.picks(picks, None, None, None),
+        "picks": json_documents.picks(picks, None, None, None),
         "judged": judged.rows(),
         "wide": analysis.wide.rows(),
     }
-    return documents.document("imbalance", None, analysis.facts, analysis.problems, body)
+    return json_documents.document("imbalance", None, analysis.facts, analysis.problems, body)
 
 
 def computed(run: rankscope.Run, **options: Any) -> Analysis:

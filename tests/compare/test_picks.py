@@ -14,7 +14,7 @@ from rankscope.compare.scores import scores
 from rankscope.errors import UsageError
 from rankscope.model.reports import RankIdentity
 from rankscope.model.schema import RANK_ITERATIONS, conform
-from rankscope.render.view import open_command
+from rankscope.output.nsys_view import open_command
 from tests.support import Stored
 
 MS = 1_000_000

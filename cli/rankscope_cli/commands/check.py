@@ -60,22 +60,26 @@ def check(
 
 
 def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> None:
-    from rankscope.render import checked, documents, formats
+    from rankscope.output import check_report, json_documents, markdown_csv
 
     if output is Format.JSON:
-        own, warnings = checked.document(reports), checked.warnings(reports)
-        console.write(documents.dumps(documents.document("check", None, None, warnings, own)))
+        own, warnings = check_report.document(reports), check_report.warnings(reports)
+        console.write(
+            json_documents.dumps(json_documents.document("check", None, None, warnings, own))
+        )
         return
     if output is Format.CSV:
-        console.write(formats.csv(checked.frame(reports)))
+        console.write(markdown_csv.csv(check_report.frame(reports)))
         return
-    table = checked.table(reports, every or output is Format.MARKDOWN)
-    problems = checked.problems(reports)
+    table = check_report.table(reports, every or output is Format.MARKDOWN)
+    problems = check_report.problems(reports)
     if output is Format.MARKDOWN:
         items = [f"- {what}\n  - {remedy}" for what, remedy in problems]
-        console.write("\n\n".join([checked.sentence(reports), formats.markdown(table), *items]))
+        console.write(
+            "\n\n".join([check_report.sentence(reports), markdown_csv.markdown(table), *items])
+        )
         return
-    console.headline(checked.sentence(reports))
+    console.headline(check_report.sentence(reports))
     console.write("")
     console.show(table, every)
     for what, remedy in problems:

@@ -63,7 +63,7 @@ def diff(
       rankscope diff main.duckdb branch.duckdb --fail-above 3
     """
     from rankscope.model.metrics import check_metrics
-    from rankscope.render import documents, formats, tables
+    from rankscope.output import json_documents, markdown_csv, text_tables
     from rankscope.run import diff_of, open_run
 
     options = looking(iter_range, clock, statistic, include_warmup, roles)
@@ -72,19 +72,27 @@ def diff(
     )
     problems = (*result.problems, *new.problems)
     if output is Format.JSON:
-        own = {**documents.comparison(result), **documents.verdicts(old.verdict, new.verdict)}
-        console.write(documents.dumps(documents.document("diff", after, new.facts, problems, own)))
+        own = {
+            **json_documents.comparison(result),
+            **json_documents.verdicts(old.verdict, new.verdict),
+        }
+        console.write(
+            json_documents.dumps(json_documents.document("diff", after, new.facts, problems, own))
+        )
     elif output is Format.CSV:
-        console.write(formats.csv(tables.changes_frame((*result.metrics, *result.ranks))))
+        console.write(markdown_csv.csv(text_tables.changes_frame((*result.metrics, *result.ranks))))
     else:
-        shown = [tables.changes_table(result.metrics), tables.movers_table(result.ranks, every)]
+        shown = [
+            text_tables.changes_table(result.metrics),
+            text_tables.movers_table(result.ranks, every),
+        ]
         lines = [
             result.sentence,
             f"Before: {old.verdict.sentence}",
             f"After: {new.verdict.sentence}",
         ]
         if output is Format.MARKDOWN:
-            console.write("\n\n".join([*lines, *map(formats.markdown, shown)]))
+            console.write("\n\n".join([*lines, *map(markdown_csv.markdown, shown)]))
         else:
             console.headline(lines[0])
             for line in lines[1:]:

@@ -118,9 +118,9 @@ def export(
     write_whole(target, done.content)
     _say(target, db, analysis, done, output, quiet)
     if verbose:
-        from rankscope.render import tables
+        from rankscope.output import text_tables
 
-        console.say(f"rankscope: {tables.run_line(analysis.facts)}")
+        console.say(f"rankscope: {text_tables.run_line(analysis.facts)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def _trace(analysis: Analysis, shown: Timeline, labels: dict[int, str], ending: 
     import gzip
 
     from rankscope import __version__
-    from rankscope.render.perfetto import trace
+    from rankscope.output.perfetto import trace
     from rankscope.util.sanitize import plain
 
     about = {
@@ -236,7 +236,7 @@ def _encoded(frame: pl.DataFrame, ending: str) -> bytes:
     """A table as a file's content."""
     from io import BytesIO
 
-    from rankscope.render.formats import csv
+    from rankscope.output.markdown_csv import csv
 
     if ending == ".csv":
         return (csv(frame) + "\n").encode()
@@ -251,8 +251,8 @@ def _say(
     """What was written, and what opens it."""
     import polars as pl
 
-    from rankscope.render import documents, formats, frames
-    from rankscope.render.text import short_path, size, span
+    from rankscope.output import frame_table, json_documents, markdown_csv
+    from rankscope.output.quantities import short_path, size, span
 
     problems = [*analysis.problems, *done.problems]
     told = {
@@ -264,15 +264,17 @@ def _say(
         "iterations": list(done.iterations),
     }
     if output is Format.JSON:
-        whole = documents.document("export", db, analysis.facts, problems, told)
-        console.write(documents.dumps(whole))
+        whole = json_documents.document("export", db, analysis.facts, problems, told)
+        console.write(json_documents.dumps(whole))
         return
     console.warn(problems, quiet)
     if output is Format.CSV:
-        console.write(formats.csv(pl.DataFrame([told])))
+        console.write(markdown_csv.csv(pl.DataFrame([told])))
         return
     if output is Format.MARKDOWN:
-        console.write(formats.markdown(frames.rows_table(pl.DataFrame([told]), "Exported")))
+        console.write(
+            markdown_csv.markdown(frame_table.rows_table(pl.DataFrame([told]), "Exported"))
+        )
         return
     unit = "events" if done.kind == "trace" else f"rows of {done.kind}"
     console.write(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from rankscope.compare.comparison import Analysis
     from rankscope.model.results import Imbalance
-    from rankscope.render.layout import Table
+    from rankscope.output.table_layout import Table
 
 WHY_EMPTY = {
     By.KERNEL: (
@@ -102,7 +102,7 @@ def imbalance(
     if output is Format.JSON:
         _write_json(db, analysis, result, frame)
     elif output is Format.CSV:
-        from rankscope.render.formats import csv
+        from rankscope.output.markdown_csv import csv
 
         console.write(csv(frame))
     else:
@@ -137,23 +137,25 @@ def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
 
 
 def _write_json(db: Path, analysis: Analysis, result: Imbalance, frame: pl.DataFrame) -> None:
-    from rankscope.render import documents
+    from rankscope.output import json_documents
 
     console.write(
-        documents.dumps(
-            documents.document(
+        json_documents.dumps(
+            json_documents.document(
                 "imbalance",
                 db,
                 analysis.facts,
                 analysis.problems,
                 {
-                    "metrics": documents.metrics(result.metrics),
-                    "ranks": documents.ranks(result),
-                    "iterations": documents.rows(result.iterations),
-                    "verdict": documents.verdict(result.verdict),
-                    "efficiency": documents.efficiency(result),
-                    "what_if": None if result.what_if is None else documents.rows(result.what_if),
-                    "rows": documents.rows(frame),
+                    "metrics": json_documents.metrics(result.metrics),
+                    "ranks": json_documents.ranks(result),
+                    "iterations": json_documents.rows(result.iterations),
+                    "verdict": json_documents.verdict(result.verdict),
+                    "efficiency": json_documents.efficiency(result),
+                    "what_if": None
+                    if result.what_if is None
+                    else json_documents.rows(result.what_if),
+                    "rows": json_documents.rows(frame),
                 },
             )
         )
@@ -169,29 +171,29 @@ def _write_tables(
     output: Format,
     every: bool,
 ) -> None:
-    from rankscope.render import formats, frames, tables
+    from rankscope.output import frame_table, markdown_csv, text_tables
 
-    shown: list[Table] = [tables.metrics_table(result, every or metric is not None)]
+    shown: list[Table] = [text_tables.metrics_table(result, every or metric is not None)]
     if by is By.RANK:
-        shown.append(tables.ranks_table(result, metric))
+        shown.append(text_tables.ranks_table(result, metric))
     elif by is By.ITERATION:
-        shown = [tables.iterations_table(result, metric[0] if metric else "work")]
+        shown = [text_tables.iterations_table(result, metric[0] if metric else "work")]
     else:
         empty = frame.is_empty() and by in WHY_EMPTY
-        shown = [] if empty else [frames.by_table(by.value, frame)]
+        shown = [] if empty else [frame_table.by_table(by.value, frame)]
     lines = [
         result.verdict.sentence,
         f"Next: {result.verdict.next}.",
-        tables.run_line(analysis.facts),
+        text_tables.run_line(analysis.facts),
     ]
-    what_if = tables.what_if_table(result)
+    what_if = text_tables.what_if_table(result)
     if what_if is not None and by is By.RANK:
         shown.append(what_if)
     if result.efficiency is not None:
-        lines.append(tables.efficiency_line(result.efficiency))
+        lines.append(text_tables.efficiency_line(result.efficiency))
     if output is Format.MARKDOWN:
         lines += [] if shown else ["; ".join(WHY_EMPTY[by]) + "."]
-        console.write("\n\n".join([*lines, *map(formats.markdown, shown)]))
+        console.write("\n\n".join([*lines, *map(markdown_csv.markdown, shown)]))
         return
     console.headline(lines[0])
     for line in lines[1:]:

@@ -101,17 +101,17 @@ ingest.__doc__ = f"{ingest.__doc__}\n{EXAMPLES}"
 
 
 def _show(run: Run, output: Format, quiet: bool, verbose: bool) -> None:
-    from rankscope.render import documents, formats, frames
-    from rankscope.render.text import short_path, size, span
+    from rankscope.output import frame_table, json_documents, markdown_csv
+    from rankscope.output.quantities import short_path, size, span
 
     done = run.ingested
     assert done is not None
     analysis = run.analysis()
-    outcomes = documents.outcomes(done.outcomes)
+    outcomes = json_documents.outcomes(done.outcomes)
     if output is Format.JSON:
         console.write(
-            documents.dumps(
-                documents.document(
+            json_documents.dumps(
+                json_documents.document(
                     "ingest",
                     run.db,
                     analysis.facts_or_none(),
@@ -128,13 +128,13 @@ def _show(run: Run, output: Format, quiet: bool, verbose: bool) -> None:
         infer_schema_length=None,
     )
     if output is Format.CSV:
-        console.write(formats.csv(frame))
+        console.write(markdown_csv.csv(frame))
         return
     if output is Format.MARKDOWN:
-        console.write(formats.markdown(frames.rows_table(frame, "Reports")))
+        console.write(markdown_csv.markdown(frame_table.rows_table(frame, "Reports")))
         return
     if verbose:
-        console.show(frames.rows_table(frame, "Reports"), every=True)
+        console.show(frame_table.rows_table(frame, "Reports"), every=True)
     for outcome in done.outcomes:
         if outcome.status == "skipped":
             console.say(f"rankscope: skipped: {outcome.reason}")

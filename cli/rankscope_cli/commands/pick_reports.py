@@ -88,7 +88,7 @@ def pick_reports(
 
       rankscope pick-reports --copy-to picks/
     """
-    from rankscope.render import documents, tables
+    from rankscope.output import json_documents, text_tables
     from rankscope.run import open_run, picks_of
 
     analysis = open_run(db).analysis(looking(iter_range, clock, statistic, include_warmup, roles))
@@ -97,13 +97,13 @@ def pick_reports(
     problems = [*analysis.problems, *_problems(picks)]
     if output is Format.JSON:
         console.write(
-            documents.dumps(
-                documents.document(
+            json_documents.dumps(
+                json_documents.document(
                     "pick-reports",
                     db,
                     analysis.facts,
                     problems,
-                    documents.picks(picks, shown.command, shown.view, shown.rsync),
+                    json_documents.picks(picks, shown.command, shown.view, shown.rsync),
                 )
             )
         )
@@ -111,7 +111,7 @@ def pick_reports(
     _write(picks, shown, output)
     console.warn(problems, quiet)
     if verbose:
-        console.say(f"rankscope: {tables.run_line(analysis.facts)}")
+        console.say(f"rankscope: {text_tables.run_line(analysis.facts)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
 
     from rankscope import show
     from rankscope.errors import ReportError, UsageError
-    from rankscope.render.view import open_command, rsync_command
+    from rankscope.output.nsys_view import open_command, rsync_command
 
     files = picks.files
     if (view or copy_to or open_them) and picks.unopenable:
@@ -167,7 +167,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
 
 def _problems(picks: Picks) -> list[Problem]:
     from rankscope.model.reports import Problem
-    from rankscope.render.text import short_path, size
+    from rankscope.output.quantities import short_path, size
 
     missing = []
     if picks.unopenable:
@@ -187,20 +187,20 @@ def _problems(picks: Picks) -> list[Problem]:
 
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
-    from rankscope.render import formats, tables
-    from rankscope.render.text import short_path, size
+    from rankscope.output import markdown_csv, text_tables
+    from rankscope.output.quantities import short_path, size
     from rankscope.util.sanitize import plain
 
     if output is Format.CSV:
-        console.write(formats.csv(_frame(picks)))
+        console.write(markdown_csv.csv(_frame(picks)))
         return
     every = [
-        tables.picks_table(picks),
-        tables.windows_table(picks, "worst"),
-        tables.windows_table(picks, "typical"),
+        text_tables.picks_table(picks),
+        text_tables.windows_table(picks, "worst"),
+        text_tables.windows_table(picks, "typical"),
     ]
     if output is Format.MARKDOWN:
-        console.write("\n\n".join(map(formats.markdown, every)))
+        console.write("\n\n".join(map(markdown_csv.markdown, every)))
     else:
         for table in every:
             console.show(table, every=True)

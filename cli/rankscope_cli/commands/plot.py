@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rankscope.draw import KINDS
+from rankscope.output.plots import KINDS
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
@@ -84,7 +84,7 @@ def plot(
     version: Version = False,
 ) -> None:
     """A picture of the run; its title says what was found."""
-    from rankscope.draw import draw, format_of, save, title_of
+    from rankscope.output.plots import draw, format_of, save, title_of
     from rankscope.run import open_run, view_of
     from rankscope.util.atomic_io import check_writable
 
@@ -98,18 +98,18 @@ def plot(
     save(figure, path, theme.value)
     told = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
     if output is Format.JSON:
-        from rankscope.render import documents
+        from rankscope.output import json_documents
 
         console.write(
-            documents.dumps(
-                documents.document("plot", db, analysis.facts, analysis.problems, {**told})
+            json_documents.dumps(
+                json_documents.document("plot", db, analysis.facts, analysis.problems, {**told})
             )
         )
         return
     _say(told, output)
     console.warn(analysis.problems, quiet)
     if verbose:
-        from rankscope.render.tables import run_line
+        from rankscope.output.text_tables import run_line
 
         console.say(f"rankscope: {run_line(analysis.facts)}")
 
@@ -125,7 +125,7 @@ plot.__doc__ = "\n\n".join(
 
 def _say(told: dict[str, str], output: Format) -> None:
     """Where the picture is, and what it says."""
-    from rankscope.render.text import short_path
+    from rankscope.output.quantities import short_path
     from rankscope.util.sanitize import plain
 
     if output is Format.TABLE:
@@ -133,10 +133,10 @@ def _say(told: dict[str, str], output: Format) -> None:
         return
     import polars as pl
 
-    from rankscope.render import formats, frames
+    from rankscope.output import frame_table, markdown_csv
 
     frame = pl.DataFrame([told])
     if output is Format.CSV:
-        console.write(formats.csv(frame))
+        console.write(markdown_csv.csv(frame))
     else:
-        console.write(formats.markdown(frames.rows_table(frame, "Picture")))
+        console.write(markdown_csv.markdown(frame_table.rows_table(frame, "Picture")))

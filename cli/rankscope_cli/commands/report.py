@@ -27,7 +27,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     from rankscope.compare.comparison import Analysis
     from rankscope.compare.picks import Picks
-    from rankscope.render.html.lanes import Detail
+    from rankscope.output.html.lanes import Detail
 
 ENDINGS = (".html", ".htm")
 
@@ -61,10 +61,10 @@ def report(
 
     from rankscope import __version__
     from rankscope.errors import UsageError
-    from rankscope.render import documents, formats, frames, tables
-    from rankscope.render.html.page import page
-    from rankscope.render.html.words import Origin
-    from rankscope.render.text import short_path, size
+    from rankscope.output import frame_table, json_documents, markdown_csv, text_tables
+    from rankscope.output.html.page import page
+    from rankscope.output.html.page_text import Origin
+    from rankscope.output.quantities import short_path, size
     from rankscope.run import open_run, picks_of
     from rankscope.util.atomic_io import check_writable, write_whole
     from rankscope.util.sanitize import plain
@@ -83,8 +83,8 @@ def report(
     write_whole(target, content)
     told = {"output": str(target), "bytes": len(content), "timeline": detail.timeline is not None}
     if output is Format.JSON:
-        whole = documents.document("report", db, analysis.facts, analysis.problems, told)
-        console.write(documents.dumps(whole))
+        whole = json_documents.document("report", db, analysis.facts, analysis.problems, told)
+        console.write(json_documents.dumps(whole))
         return
     if detail.reason:
         console.say(f"rankscope: warning: no timeline: {plain(detail.reason, 2000)}", quiet)
@@ -93,17 +93,17 @@ def report(
         console.write(f"{short_path(target)}: {size(len(content))}; open it in any browser")
     else:
         frame = pl.DataFrame([told])
-        markdown = formats.markdown(frames.rows_table(frame, "Page"))
-        console.write(formats.csv(frame) if output is Format.CSV else markdown)
+        markdown = markdown_csv.markdown(frame_table.rows_table(frame, "Page"))
+        console.write(markdown_csv.csv(frame) if output is Format.CSV else markdown)
     if verbose:
-        console.say(f"rankscope: {tables.run_line(analysis.facts)}")
+        console.say(f"rankscope: {text_tables.run_line(analysis.facts)}")
 
 
 def _detail(analysis: Analysis, picks: Picks) -> Detail:
     """The picked ranks in their worst iteration; without their reports, why not."""
     from rankscope.compare.timeline import timeline
     from rankscope.errors import RankscopeError
-    from rankscope.render.html.lanes import Detail
+    from rankscope.output.html.lanes import Detail
 
     ranks = [each.rank for each in picks.picks]
     try:

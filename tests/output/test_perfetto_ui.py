@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from rankscope.render.perfetto import trace
+from rankscope.output.perfetto import trace
 from tests.support import Stored
 
 webdriver = pytest.importorskip("selenium.webdriver")

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from rankscope.model.reports import Abilities, CheckedReport, Problem
-from rankscope.render.layout import Table
-from rankscope.render.text import UNKNOWN, span
+from rankscope.output.quantities import UNKNOWN, span
+from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import plain
 
 ABILITIES = tuple(field.name for field in fields(Abilities))

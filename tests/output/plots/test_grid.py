@@ -8,8 +8,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.draw.grid import MOST_COLUMNS, MOST_ROWS, arrange, excesses, metric_of, worst_cells
 from rankscope.errors import UsageError
+from rankscope.output.plots.grid import (
+    MOST_COLUMNS,
+    MOST_ROWS,
+    arrange,
+    excesses,
+    metric_of,
+    worst_cells,
+)
 from tests.support import MS, Stored
 
 

@@ -12,8 +12,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from rankscope.draw.view import View
 from rankscope.errors import UsageError
+from rankscope.output.plots.options import View
 from rankscope.util.atomic_io import write_whole
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def draw(kind: str, analysis: Analysis, view: View | None = None) -> Figure:
         raise UsageError(f"plot {kind}: there is no such kind", hint=f"one of {', '.join(KINDS)}")
     if view.theme not in THEMES:
         raise UsageError(f"--theme {view.theme}", hint=f"one of {', '.join(THEMES)}")
-    from rankscope.draw.style import styled
+    from rankscope.output.plots.style import styled
 
-    module = cast(Kind, import_module(f"rankscope.draw.{kind}"))
+    module = cast(Kind, import_module(f"rankscope.output.plots.{kind}"))
     with styled(view.theme):
         return module.draw(analysis, view)
 
@@ -76,7 +76,7 @@ def save(figure: Figure, path: Path, theme: str = "light") -> None:
     Raises:
         UsageError: another ending, or a file that cannot be written.
     """
-    from rankscope.draw.style import styled
+    from rankscope.output.plots.style import styled
 
     ending = format_of(path)
     dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}

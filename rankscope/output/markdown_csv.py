@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.render.layout import Table
+from rankscope.output.table_layout import Table
 
 
 def markdown(table: Table) -> str:

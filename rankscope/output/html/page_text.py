@@ -13,8 +13,8 @@ from rankscope.compare.picks import Picks
 from rankscope.compare.verdict.sentences import ordinal, plural
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, RunFacts
-from rankscope.render.text import milliseconds, percent, span
-from rankscope.render.view import open_command
+from rankscope.output.nsys_view import open_command
+from rankscope.output.quantities import milliseconds, percent, span
 
 Figure = tuple[str, str, str]
 """Term, value, note."""

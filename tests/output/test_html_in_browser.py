@@ -13,9 +13,9 @@ import pytest
 
 import rankscope
 from rankscope.compare.timeline import timeline
-from rankscope.render.html.lanes import Detail
-from rankscope.render.html.page import page
-from rankscope.render.html.words import Origin
+from rankscope.output.html.lanes import Detail
+from rankscope.output.html.page import page
+from rankscope.output.html.page_text import Origin
 from rankscope.run import picks_of
 from tests.support import ROOT, Stored, copied, edit
 

@@ -16,14 +16,24 @@ from matplotlib.patches import Patch
 from rankscope.compare.comparison import Analysis
 from rankscope.compare.timeline import timeline
 from rankscope.compare.warnings import listed
-from rankscope.draw.captions import footer
-from rankscope.draw.rows import LONGEST_LABEL
-from rankscope.draw.style import BODY, HATCH, SMALL, THEMES, Caption, Theme, page, shown, text_width
-from rankscope.draw.view import View
 from rankscope.errors import UsageError
 from rankscope.model.results import Timeline
 from rankscope.model.schema import PHASES
-from rankscope.render.text import milliseconds
+from rankscope.output.plots.captions import footer
+from rankscope.output.plots.options import View
+from rankscope.output.plots.rows import LONGEST_LABEL
+from rankscope.output.plots.style import (
+    BODY,
+    HATCH,
+    SMALL,
+    THEMES,
+    Caption,
+    Theme,
+    page,
+    shown,
+    text_width,
+)
+from rankscope.output.quantities import milliseconds
 
 WIDTH, NAMES, LANES, PANEL = 10.5, 1.1, 0.95, 8.1
 """Inches: the page, the ranks' names, the lanes' names, the time axis."""

@@ -9,7 +9,7 @@ from itertools import groupby
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from rankscope.draw.style import SMALL, Theme, shown, text_width
+from rankscope.output.plots.style import SMALL, Theme, shown, text_width
 
 MOST_ROWS = 24
 """More ranks than these are shown as a band over all, with only some as rows of their own."""

@@ -12,12 +12,12 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from rankscope.compare.comparison import Analysis
 from rankscope.compare.warnings import listed
-from rankscope.draw.captions import footer, verdict_title
-from rankscope.draw.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
-from rankscope.draw.style import SMALL, THEMES, Caption, Theme, page
-from rankscope.draw.view import View
 from rankscope.errors import UsageError
-from rankscope.render.text import milliseconds, percent
+from rankscope.output.plots.captions import footer, verdict_title
+from rankscope.output.plots.options import View
+from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
+from rankscope.output.plots.style import SMALL, THEMES, Caption, Theme, page
+from rankscope.output.quantities import milliseconds, percent
 
 WIDTH, PANEL = 10.0, 6.4
 """Inches: the page, the distributions."""

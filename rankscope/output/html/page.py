@@ -19,12 +19,12 @@ from rankscope.compare.comparison import Analysis
 from rankscope.compare.picks import Picks
 from rankscope.model.metrics import METRICS
 from rankscope.model.results import Imbalance
-from rankscope.render import documents
-from rankscope.render.documents import Document
-from rankscope.render.html import columns, tables, words
-from rankscope.render.html.lanes import Detail, lanes
-from rankscope.render.html.words import Origin
-from rankscope.render.tables import run_line
+from rankscope.output import json_documents
+from rankscope.output.html import columns, page_text, tables
+from rankscope.output.html.lanes import Detail, lanes
+from rankscope.output.html.page_text import Origin
+from rankscope.output.json_documents import Document
+from rankscope.output.text_tables import run_line
 from rankscope.util.sanitize import plain
 
 SCRIPTS = ("data", "look", "picked", "map", "phases", "timeline", "tables", "main")
@@ -82,11 +82,11 @@ def content(
     timeline = lanes(detail, picks)
     cells = columns.cells(analysis.chosen, facts.ranks, facts.iterations, tuple(METRICS))
     own = {
-        "verdict": documents.verdict(result.verdict),
+        "verdict": json_documents.verdict(result.verdict),
         "next": f"Next: {result.verdict.next}.",
         "facts": run_line(facts),
-        "figures": words.figures(result),
-        "quality": words.quality(analysis, facts, cells["unit_ns"], found.height),
+        "figures": page_text.figures(result),
+        "quality": page_text.quality(analysis, facts, cells["unit_ns"], found.height),
         "meanings": METRICS,
         "metric": next(name for name in FIRST_METRICS if name in cells["columns"]),
         "first": _first(analysis, result, picks),
@@ -102,10 +102,11 @@ def content(
         ],
         "made": f"Made by {origin.program}. This page holds all its data and loads nothing.",
     }
-    document = _safe(documents.document("page", origin.db, facts, analysis.problems, own))
+    document = _safe(json_documents.document("page", origin.db, facts, analysis.problems, own))
     document["cells"] = cells
     document["commands"] = [
-        (what, plain(line, LONGEST_LINE)) for what, line in words.commands(analysis, picks, origin)
+        (what, plain(line, LONGEST_LINE))
+        for what, line in page_text.commands(analysis, picks, origin)
     ]
     return document
 

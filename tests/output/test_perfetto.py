@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from rankscope.model.results import Timeline
-from rankscope.render.perfetto import trace
+from rankscope.output.perfetto import trace
 from tests.support import Stored
 
 Event = dict[str, Any]

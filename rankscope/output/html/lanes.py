@@ -8,9 +8,9 @@ import polars as pl
 
 from rankscope.compare.picks import Picks
 from rankscope.model.results import Timeline
-from rankscope.render.documents import Document
-from rankscope.render.html.tables import table
-from rankscope.render.html.words import brief
+from rankscope.output.html.page_text import brief
+from rankscope.output.html.tables import table
+from rankscope.output.json_documents import Document
 
 MOST_STREAMS = 3
 """Streams of a rank that are shown: those that are busiest."""

@@ -6,10 +6,10 @@ import re
 
 from rankscope.compare.comparison import Analysis
 from rankscope.compare.verdict.sentences import ordinal, plural, who
-from rankscope.draw.style import shown
 from rankscope.model.results import Verdict
-from rankscope.render.tables import run_line
-from rankscope.render.text import milliseconds
+from rankscope.output.plots.style import shown
+from rankscope.output.quantities import milliseconds
+from rankscope.output.text_tables import run_line
 
 LONGEST_TITLE, USUAL_TITLE = 160, 110
 """Letters; a longer one ends with its last whole clause."""

@@ -17,10 +17,11 @@ from rankscope.compare.comparison import Analysis
 from rankscope.compare.roles import ALL
 from rankscope.compare.verdict.outliers import LEAST_EXCESS
 from rankscope.compare.verdict.sentences import plural
-from rankscope.draw.captions import footer, verdict_title
-from rankscope.draw.grid import Grid, arrange, excesses, metric_of, worst_cells
-from rankscope.draw.rows import Run, bracket, bracket_width, heading, rank_ticks, runs
-from rankscope.draw.style import (
+from rankscope.output.plots.captions import footer, verdict_title
+from rankscope.output.plots.grid import Grid, arrange, excesses, metric_of, worst_cells
+from rankscope.output.plots.options import View
+from rankscope.output.plots.rows import Run, bracket, bracket_width, heading, rank_ticks, runs
+from rankscope.output.plots.style import (
     BODY,
     HATCH,
     MARGIN,
@@ -32,8 +33,7 @@ from rankscope.draw.style import (
     signed,
     text_width,
 )
-from rankscope.draw.view import View
-from rankscope.render.text import milliseconds, percent, span
+from rankscope.output.quantities import milliseconds, percent, span
 
 ROW, COLUMN = 0.3, 0.26
 """Inches of a cell where there are few."""

@@ -9,12 +9,12 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.align.iteration_matching import pair_iterations
-from rankscope.check.examine import Examined
 from rankscope.check.remedies import fault, launcher
+from rankscope.check.single_report import Examined
 from rankscope.compare.warnings import missing_ranks
 from rankscope.errors import ForeignRun, ReportError
 from rankscope.model.reports import Fault, RankRows
-from rankscope.render.text import span
+from rankscope.output.quantities import span
 from rankscope.sources.identify import check_one_run
 
 Placed = tuple[Path, Fault]

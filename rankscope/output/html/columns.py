@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from rankscope.render.documents import Document
+from rankscope.output.json_documents import Document
 
 UNKNOWN = -(2**31)
 """What stands for null among packed int32."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from rankscope.compare.verdict.rules import inconclusive
-from rankscope.draw.captions import finding
-from rankscope.draw.style import shown, text_width
 from rankscope.model.results import Verdict
+from rankscope.output.plots.captions import finding
+from rankscope.output.plots.style import shown, text_width
 
 SLOW = replace(
     inconclusive("", ""),

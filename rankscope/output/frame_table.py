@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.render.layout import Table
-from rankscope.render.text import UNKNOWN, milliseconds, percent, short_path, span
+from rankscope.output.quantities import UNKNOWN, milliseconds, percent, short_path, span
+from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import plain
 
 HEADINGS = {

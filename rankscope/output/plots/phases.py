@@ -15,20 +15,12 @@ from matplotlib.patches import Patch
 from rankscope.compare.comparison import Analysis
 from rankscope.compare.scores import scores
 from rankscope.compare.verdict.outliers import lower_median
-from rankscope.draw.captions import footer, verdict_title
-from rankscope.draw.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
-from rankscope.draw.style import (
-    HATCH,
-    SMALL,
-    THEMES,
-    Caption,
-    Theme,
-    page,
-    signed_ms,
-)
-from rankscope.draw.view import View
 from rankscope.errors import UsageError
 from rankscope.model.schema import PHASES
+from rankscope.output.plots.captions import footer, verdict_title
+from rankscope.output.plots.options import View
+from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
+from rankscope.output.plots.style import HATCH, SMALL, THEMES, Caption, Theme, page, signed_ms
 
 WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55
 """Inches: the page, both panels together, between them."""

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.render.html.columns import EXACT_CELLS, UNKNOWN, cells, packed, unit_of
+from rankscope.output.html.columns import EXACT_CELLS, UNKNOWN, cells, packed, unit_of
 from rankscope.run import picks_of
 from tests.support import SAMPLE, Result, Stored, copied, edit
 

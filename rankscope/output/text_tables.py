@@ -11,9 +11,7 @@ import polars as pl
 from rankscope.compare.diff.compare import Change
 from rankscope.compare.picks import Picks
 from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score
-from rankscope.render.bars import bars, sparklines
-from rankscope.render.layout import Table
-from rankscope.render.text import (
+from rankscope.output.quantities import (
     UNKNOWN,
     beyond_error,
     milliseconds,
@@ -22,6 +20,8 @@ from rankscope.render.text import (
     short_path,
     span,
 )
+from rankscope.output.sparklines import bars, sparklines
+from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import plain
 
 LEAST_GAIN = 0.005

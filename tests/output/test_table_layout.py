@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rankscope.render.bars import BAR, MOST_POINTS, bars, sparklines
-from rankscope.render.layout import MOST_ROWS, Table, cells, middle_out
+from rankscope.output.sparklines import BAR, MOST_POINTS, bars, sparklines
+from rankscope.output.table_layout import MOST_ROWS, Table, cells, middle_out
 
 WIDE = Table(
     "T",

@@ -11,9 +11,9 @@ from rankscope.compare import breakdowns
 from rankscope.compare.comparison import Analysis
 from rankscope.model.metrics import METRICS
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts
-from rankscope.render.documents import Document
-from rankscope.render.tables import cost_note
-from rankscope.render.text import span
+from rankscope.output.json_documents import Document
+from rankscope.output.quantities import span
+from rankscope.output.text_tables import cost_note
 
 SHARES = ("imbalance", "share")
 MOST_ROWS = 1000

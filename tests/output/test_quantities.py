@@ -8,10 +8,10 @@ import io
 import polars as pl
 import pytest
 
-from rankscope.render.formats import csv, markdown
-from rankscope.render.frames import rows_table
-from rankscope.render.layout import Table
-from rankscope.render.text import beyond_error, milliseconds, percent, seconds, size, span
+from rankscope.output.frame_table import rows_table
+from rankscope.output.markdown_csv import csv, markdown
+from rankscope.output.quantities import beyond_error, milliseconds, percent, seconds, size, span
+from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import plain
 
 

@@ -18,12 +18,12 @@ from matplotlib.text import Text
 
 import rankscope
 from rankscope.compare.comparison import Analysis
-from rankscope.draw import KINDS, THEMES, View, draw, title_of
-from rankscope.draw.arrivals import distributions, lateness
-from rankscope.draw.phases import parts
 from rankscope.errors import UsageError
+from rankscope.output.plots import KINDS, THEMES, View, draw, title_of
+from rankscope.output.plots.arrivals import distributions, lateness
+from rankscope.output.plots.phases import parts
 from rankscope.run import view_of
-from tests.draw.big import multiplied
+from tests.output.plots.big import multiplied
 from tests.support import MS, Stored, copied
 
 PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
