@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rankscope._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from rankscope.api import Run, diff, ingest, open_run
     from rankscope.compare.picks import Picks
     from rankscope.errors import (
         DatabaseError,
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
-    from rankscope.ingestion.job import ingest
     from rankscope.model.options import Options
     from rankscope.model.results import Imbalance, Verdict
-    from rankscope.run import Run, diff, open_run
 
 __all__ = [
     "DatabaseError",
@@ -44,8 +43,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "run": ("Run", "diff", "open_run"),
-    "ingestion.job": ("ingest",),
+    "api": ("Run", "diff", "ingest", "open_run"),
     "compare.picks": ("Picks",),
     "model.results": ("Imbalance", "Verdict"),
     "model.options": ("Options",),

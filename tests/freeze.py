@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -216,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
     out = args.out.resolve()
     out.mkdir(parents=True)
     some = [job for job in jobs() if not args.only or any(part in job.name for part in args.only)]
-    with ProcessPoolExecutor(args.jobs) as pool:
+    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
         for name in pool.map(partial(freeze, out=out), some):
             print(name, flush=True)
     if args.like is None:

@@ -1,10 +1,11 @@
-"""Ingest: reports found, processes started that read them, their rows stored, the run opened."""
+"""One ingest from start to end: reports found, workers started, rows stored, ranks compared."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +18,19 @@ from rankscope.util.atomic_io import DEFAULT_DB
 
 if TYPE_CHECKING:
     from rankscope.ingestion.preflight import Progress, Started
-    from rankscope.run import Run
+    from rankscope.model.reports import ReportOutcome
 
 
-def ingest(
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What an ingest did."""
+
+    outcomes: tuple[ReportOutcome, ...]
+    seconds: float
+    events: int
+
+
+def ingest_reports(
     paths: Iterable[str | Path],
     db: str | Path = DEFAULT_DB,
     *,
@@ -34,30 +44,10 @@ def ingest(
     ranks: Container[int] | None = None,
     started: Started | None = None,
     progress: Progress | None = None,
-) -> Run:
-    """Read reports into a run's database, and open it.
+) -> Ingested:
+    """Read reports into a run's database; parameters and errors as `rankscope.ingest` has them.
 
-    A report that is in there already, unchanged and shaped by the same options, is not read
-    again. Nothing is ever removed; a report that fails leaves what was there before.
-
-    Args:
-        paths: files, folders (searched recursively), globs.
-        db: the DuckDB file, made where there is none.
-        iteration: pattern of the names of iteration ranges, or `whole`.
-        phases: phase → pattern of the names of its ranges.
-        rank_pattern: pattern on the report's path, with a group `rank`.
-        jobs: worker processes; default: the cores this process may use.
-        scheduler: address or scheduler file of a Dask cluster whose workers see the same files;
-            it reads the reports instead.
-        on_error: `fail`, or `skip` to leave bad reports out and list them.
-        rebuild: start the database over; the old one stays until the new one is done.
-        ranks: only these ranks; the reports of others are neither exported nor read.
-        started: called with the reports that will be read.
-        progress: called after each of them.
-
-    Raises:
-        ReportError, UsageError, DatabaseError, ToolError: with the file or option, and what to
-            do.
+    Importing this module loads nothing heavy, so that the workers start before polars is here.
     """
     if on_error not in ("fail", "skip"):
         raise UsageError(f"--on-error {on_error}", hint="fail or skip")
@@ -93,8 +83,4 @@ def ingest(
             started or (lambda _: None),
             progress or (lambda *_: None),
         )
-    from rankscope.run import Ingested, open_run
-
-    run = open_run(target)
-    run.ingested = Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)
-    return run
+    return Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)

@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 
 import rankscope
+from rankscope.api import picks_of
 from rankscope.compare.cache import Recalled
 from rankscope.compare.comparison import Analysis
 from rankscope.errors import DatabaseError
 from rankscope.model.options import Options
 from rankscope.output import json_documents
-from rankscope.run import picks_of
 from rankscope.store import Database
 from rankscope.store.tables import RunFrames
 from tests.forge import forge, scene

@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.api import picks_of
 from rankscope.output.html.columns import EXACT_CELLS, UNKNOWN, cells, packed, unit_of
-from rankscope.run import picks_of
 from tests.support import SAMPLE, Result, Stored, copied, edit
 
 Cli = Callable[..., Result]

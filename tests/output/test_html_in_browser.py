@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import rankscope
+from rankscope.api import picks_of
 from rankscope.compare.timeline import timeline
 from rankscope.output.html.lanes import Detail
 from rankscope.output.html.page import page
 from rankscope.output.html.page_text import Origin
-from rankscope.run import picks_of
 from tests.support import ROOT, Stored, copied, edit
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")

@@ -62,9 +62,9 @@ def diff(
 
       rankscope diff main.duckdb branch.duckdb --fail-above 3
     """
+    from rankscope.api import diff_of, open_run
     from rankscope.model.metrics import check_metrics
     from rankscope.output import json_documents, markdown_csv, text_tables
-    from rankscope.run import diff_of, open_run
 
     options = looking(iter_range, clock, statistic, include_warmup, roles)
     result, old, new = diff_of(

@@ -103,7 +103,7 @@ def export(
 
       rankscope export -o kernels.csv --table operations
     """
-    from rankscope.run import open_run
+    from rankscope.api import open_run
     from rankscope.util.atomic_io import check_writable, write_whole
 
     ending = _ending(target, table)
@@ -192,8 +192,8 @@ def _detail(
     table: Kept | None,
 ) -> Exported:
     """The picks, or the ranks asked for, from their reports."""
+    from rankscope.api import picks_of
     from rankscope.compare.timeline import timeline
-    from rankscope.run import picks_of
 
     picks = picks_of(analysis, metric)
     numbers = analysis.selection.numbers

@@ -90,8 +90,8 @@ def imbalance(
 
       rankscope imbalance --format json | jq .verdict
     """
+    from rankscope.api import open_run
     from rankscope.model.metrics import check_metrics
-    from rankscope.run import open_run
 
     run = open_run(db)
     analysis = run.analysis(looking(iter_range, clock, statistic, include_warmup, roles))

@@ -26,7 +26,8 @@ from rankscope_cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rankscope.run import Run
+    from rankscope.api import Run
+    from rankscope.ingestion.job import Ingested
 
 EXAMPLES = """
 Examples:
@@ -77,10 +78,10 @@ def ingest(
     version: Version = False,
 ) -> None:
     """Read the reports of a run, one or several ranks each, into one database."""
-    from rankscope.ingestion.job import ingest as ingest_reports
+    from rankscope.ingestion.job import ingest_reports
 
     with console.progress(quiet) as (started, advance):
-        run = ingest_reports(
+        done = ingest_reports(
             paths,
             db,
             iteration=iteration,
@@ -94,18 +95,18 @@ def ingest(
             started=started,
             progress=advance,
         )
-    _show(run, output, quiet, verbose)
+    from rankscope.api import open_run
+
+    _show(open_run(db), done, output, quiet, verbose)
 
 
 ingest.__doc__ = f"{ingest.__doc__}\n{EXAMPLES}"
 
 
-def _show(run: Run, output: Format, quiet: bool, verbose: bool) -> None:
+def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) -> None:
     from rankscope.output import frame_table, json_documents, markdown_csv
     from rankscope.output.quantities import short_path, size, span
 
-    done = run.ingested
-    assert done is not None
     analysis = run.analysis()
     outcomes = json_documents.outcomes(done.outcomes)
     if output is Format.JSON:

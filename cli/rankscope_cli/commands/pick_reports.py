@@ -88,8 +88,8 @@ def pick_reports(
 
       rankscope pick-reports --copy-to picks/
     """
+    from rankscope.api import open_run, picks_of
     from rankscope.output import json_documents, text_tables
-    from rankscope.run import open_run, picks_of
 
     analysis = open_run(db).analysis(looking(iter_range, clock, statistic, include_warmup, roles))
     picks = picks_of(analysis, metric)
@@ -128,7 +128,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
     """Copy, write the view document, start the GUI, as asked."""
     import socket
 
-    from rankscope import show
+    from rankscope import gui
     from rankscope.errors import ReportError, UsageError
     from rankscope.output.nsys_view import open_command, rsync_command
 
@@ -145,14 +145,14 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
             hint=f"open each in a tab of {VIEWERS}; pick-reports says where to look",
         )
     if copy_to is not None:
-        files = show.copy_reports(picks, copy_to)
+        files = gui.copy_reports(picks, copy_to)
         view = None if picks.in_browser else view or copy_to / "rankscope.nsys-view"
     if view is not None:
-        show.write_view(files, view)
+        gui.write_view(files, view)
     opened = None
     if open_them:
-        together = view is not None and show.gui_takes_views()
-        opened = show.open_gui((view,) if view is not None and together else files)
+        together = view is not None and gui.gui_takes_views()
+        opened = gui.open_gui((view,) if view is not None and together else files)
         if not together and len(files) > 1:
             opened += ", each report in a tab of its own"
     return Shown(

@@ -84,8 +84,8 @@ def plot(
     version: Version = False,
 ) -> None:
     """A picture of the run; its title says what was found."""
+    from rankscope.api import open_run, view_of
     from rankscope.output.plots import draw, format_of, save, title_of
-    from rankscope.run import open_run, view_of
     from rankscope.util.atomic_io import check_writable
 
     path = target or Path(f"{kind}.png")

@@ -60,12 +60,12 @@ def report(
     import polars as pl
 
     from rankscope import __version__
+    from rankscope.api import open_run, picks_of
     from rankscope.errors import UsageError
     from rankscope.output import frame_table, json_documents, markdown_csv, text_tables
     from rankscope.output.html.page import page
     from rankscope.output.html.page_text import Origin
     from rankscope.output.quantities import short_path, size
-    from rankscope.run import open_run, picks_of
     from rankscope.util.atomic_io import check_writable, write_whole
     from rankscope.util.sanitize import plain
 

@@ -203,7 +203,7 @@ def test_an_unequal_worker_that_comes_later_reads_nothing(
 def test_a_cluster_without_workers(
     two: Cluster, job: Forged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankscope.ingestion.job.workers.dask.PATIENCE_S", 0.5)
+    monkeypatch.setattr("rankscope.ingestion.workers.dask.PATIENCE_S", 0.5)
     for worker in two.workers:
         two.stop(worker)
     two.workers.clear()
@@ -228,7 +228,7 @@ def test_what_is_no_scheduler(
     banner: bytes | None,
     word: str,
 ) -> None:
-    monkeypatch.setattr("rankscope.ingestion.job.workers.dask_client.CONNECT_S", 1)
+    monkeypatch.setattr("rankscope.ingestion.workers.dask_client.CONNECT_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         greeter = threading.Thread(target=greet, args=(server, banner or b""))
@@ -256,7 +256,7 @@ def test_what_is_no_address(job: Forged, cli: Callable[..., Result], tmp_path: P
 def test_a_scheduler_that_dies(
     job: Forged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rankscope.ingestion.job.workers.dask_client.CONNECT_S", 3)
+    monkeypatch.setattr("rankscope.ingestion.workers.dask_client.CONNECT_S", 3)
     (tmp_path / "dying").mkdir()
     dying = Cluster(tmp_path / "dying")
 

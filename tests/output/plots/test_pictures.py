@@ -17,12 +17,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import rankscope
+from rankscope.api import view_of
 from rankscope.compare.comparison import Analysis
 from rankscope.errors import UsageError
 from rankscope.output.plots import KINDS, THEMES, View, draw, title_of
 from rankscope.output.plots.arrivals import distributions, lateness
 from rankscope.output.plots.phases import parts
-from rankscope.run import view_of
 from tests.output.plots.big import multiplied
 from tests.support import MS, Stored, copied
 

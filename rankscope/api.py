@@ -1,9 +1,9 @@
-"""A profiled run from Python: open its database, ask it."""
+"""The public interface: ingest reports, open a run, ask it, compare two of them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -15,9 +15,10 @@ from rankscope.compare.diff.same_job import unlike
 from rankscope.compare.picks import Picks, pick
 from rankscope.compare.run_facts import who_of
 from rankscope.errors import DatabaseError, ReportError, UsageError
+from rankscope.ingestion.job import Ingested, ingest_reports
+from rankscope.ingestion.preflight import Progress, Started
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
-from rankscope.model.reports import ReportOutcome
 from rankscope.model.results import Imbalance, Timeline
 from rankscope.model.schema import PARTS
 from rankscope.output.plots import PICKING, View, draw, format_of, save
@@ -27,15 +28,6 @@ from rankscope.util.atomic_io import DEFAULT_DB, check_writable
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
 """What reports are picked by: the first of these that is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ingested:
-    """What an ingest did."""
-
-    outcomes: tuple[ReportOutcome, ...]
-    seconds: float
-    events: int
 
 
 class Run:
@@ -228,6 +220,65 @@ def view_of(
         ranks=tuple((pick.rank, pick.label) for pick in picks),
         theme=theme,
     )
+
+
+def ingest(
+    paths: Iterable[str | Path],
+    db: str | Path = DEFAULT_DB,
+    *,
+    iteration: str | None = None,
+    phases: dict[str, str] | None = None,
+    rank_pattern: str | None = None,
+    jobs: int | None = None,
+    scheduler: str | Path | None = None,
+    on_error: str = "fail",
+    rebuild: bool = False,
+    ranks: Container[int] | None = None,
+    started: Started | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Read reports into a run's database, and open it.
+
+    A report that is in there already, unchanged and shaped by the same options, is not read
+    again. Nothing is ever removed; a report that fails leaves what was there before.
+
+    Args:
+        paths: files, folders (searched recursively), globs.
+        db: the DuckDB file, made where there is none.
+        iteration: pattern of the names of iteration ranges, `auto` (steps are found from what
+            repeats) or `whole` (each capture is one iteration).
+        phases: phase → pattern of the names of its ranges.
+        rank_pattern: pattern on the report's path, with a group `rank`.
+        jobs: worker processes; default: the cores this process may use.
+        scheduler: address or scheduler file of a Dask cluster whose workers see the same files;
+            it reads the reports instead.
+        on_error: `fail`, or `skip` to leave bad reports out and list them.
+        rebuild: start the database over; the old one stays until the new one is done.
+        ranks: only these ranks; the reports of others are neither exported nor read.
+        started: called with the reports that will be read.
+        progress: called after each of them.
+
+    Raises:
+        ReportError, UsageError, DatabaseError, ToolError: with the file or option, and what to
+            do.
+    """
+    ingested = ingest_reports(
+        paths,
+        db,
+        iteration=iteration,
+        phases=phases,
+        rank_pattern=rank_pattern,
+        jobs=jobs,
+        scheduler=scheduler,
+        on_error=on_error,
+        rebuild=rebuild,
+        ranks=ranks,
+        started=started,
+        progress=progress,
+    )
+    run = open_run(db)
+    run.ingested = ingested
+    return run
 
 
 def open_run(db: str | Path = DEFAULT_DB) -> Run:

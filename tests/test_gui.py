@@ -11,7 +11,7 @@ import pytest
 
 import rankscope
 from rankscope.errors import ToolError, UsageError
-from rankscope.show import copy_reports, gui_takes_views, open_gui, write_view
+from rankscope.gui import copy_reports, gui_takes_views, open_gui, write_view
 from tests.support import SAMPLE, Stored
 
 
