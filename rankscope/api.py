@@ -10,10 +10,10 @@ import polars as pl
 
 from rankscope.compare.cache import Kept, Recalled, kept
 from rankscope.compare.comparison import Analysis
-from rankscope.compare.diff.compare import Comparison, compare_runs
-from rankscope.compare.diff.same_job import unlike
+from rankscope.compare.diff.compare import RunDiff, diff_runs
+from rankscope.compare.diff.same_job import differences
 from rankscope.compare.picks import Picks, pick
-from rankscope.compare.run_facts import who_of
+from rankscope.compare.run_facts import identities_of
 from rankscope.errors import DatabaseError, ReportError, UsageError
 from rankscope.ingestion.job import Ingested, ingest_reports
 from rankscope.ingestion.preflight import Progress, Started
@@ -23,7 +23,7 @@ from rankscope.model.results import Imbalance, Timeline
 from rankscope.model.schema import PARTS
 from rankscope.output.plots import PICKING, View, draw, format_of, save
 from rankscope.store import Database
-from rankscope.store.tables import RunFrames
+from rankscope.store.tables import RunTables
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
@@ -36,7 +36,7 @@ class Run:
     def __init__(
         self,
         db: Path,
-        frames: RunFrames,
+        frames: RunTables,
         ingested: Ingested | None = None,
         known: Kept | None = None,
     ) -> None:
@@ -163,7 +163,7 @@ def picks_of(analysis: Analysis, metric: str | None) -> Picks:
         analysis.scores([metric]),
         lambda ranks: analysis.part([metric], ranks),
         lambda ranks: analysis.frames.some("iterations", ranks=ranks),
-        who_of(analysis.frames.ranks),
+        identities_of(analysis.frames.ranks),
         analysis.utc_starts,
         metric,
         analysis.verdict.ranks,
@@ -176,20 +176,20 @@ CHANGES = ("iteration", "work", *PARTS, "wait", "time_to_all_reduce")
 
 def diff_of(
     before: Run, after: Run, options: Options, metrics: list[str] | None = None
-) -> tuple[Comparison, Analysis, Analysis]:
+) -> tuple[RunDiff, Analysis, Analysis]:
     """What changed between two runs, and the ways of looking at them, on the same clock."""
     analyses = [run.analysis(options) for run in (before, after)]
     if len({analysis.clock[0] for analysis in analyses}) > 1:
         analyses = [run.analysis(replace(options, clock="host")) for run in (before, after)]
     old, new = analyses
-    signs = unlike(old.frames, new.frames, old.chosen, new.chosen)
+    signs = differences(old.frames, new.frames, old.chosen, new.chosen)
     names = list(metrics or CHANGES)
-    return compare_runs(old.chosen, new.chosen, names, options.statistic, signs), old, new
+    return diff_runs(old.chosen, new.chosen, names, options.statistic, signs), old, new
 
 
 def diff(
     before: str | Path, after: str | Path, metrics: list[str] | None = None, **options: object
-) -> Comparison:
+) -> RunDiff:
     """Which ranks and phases got better or worse from one database to the other, beyond noise.
 
     Args:
@@ -311,7 +311,7 @@ def open_run(db: str | Path = DEFAULT_DB) -> Run:
                 )
             return database.some(table, columns, ranks, iterations, narrow)
 
-    return Run(path, RunFrames(name, source), known=known)
+    return Run(path, RunTables(name, source), known=known)
 
 
 def _options(given: dict[str, object]) -> Options:

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import polars as pl
 
-from rankscope.model.device_work import HeldWork
+from rankscope.model.device_work import InMemoryWork
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Trace
 from rankscope.model.schema import DEVICE_WORK, ITERATIONS, RANGES, conform, empty
-from rankscope.segment import Found, Named, find_iterations, with_meanings
+from rankscope.segment import IterationRanges, LabelledRanges, find_iterations, with_meanings
 from rankscope.sources.conventions import vocabulary
 
 PROCESS, THREAD, AUTOGRAD, LOADER = 1, 10, 11, 12
@@ -39,7 +39,7 @@ def ranges(*rows: Range, domain: str = "", payload: int | None = None) -> pl.Dat
     )
 
 
-def named(frame: pl.DataFrame, **options: object) -> Named:
+def named(frame: pl.DataFrame, **options: object) -> LabelledRanges:
     """RANGES with their meanings."""
     return with_meanings(Ranges.of(frame), vocabulary(ShapingOptions(**options)))  # type: ignore[arg-type]
 
@@ -51,10 +51,10 @@ def trace(ranges: pl.DataFrame | None = None, work: pl.DataFrame | None = None) 
         for frame, schema in ((ranges, RANGES), (work, DEVICE_WORK))
     )
     facts = CaptureFacts("node0", 10**18, 10**9, (), None, "2023.4")
-    return Trace(facts, Ranges.of(ranges), HeldWork(work))
+    return Trace(facts, Ranges.of(ranges), InMemoryWork(work))
 
 
-def found(*rows: Range, duration_ns: int | None = None, **options: object) -> Found:
+def found(*rows: Range, duration_ns: int | None = None, **options: object) -> IterationRanges:
     """The iterations among ranges."""
     result = find_iterations(named(ranges(*rows), **options).telling, duration_ns)
     assert result is not None

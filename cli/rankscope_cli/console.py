@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from rankscope.model.reports import Problem, ReportFile
+    from rankscope.model.reports import ReportFile, RunWarning
     from rankscope.output.table_layout import Table
 
 PIPED_WIDTH = 10_000
@@ -32,7 +32,7 @@ def error(message: str, hint: str) -> None:
     _tell(f"hint: {_plain(hint)}")
 
 
-def warn(problems: Iterable[Problem], quiet: bool) -> None:
+def warn(problems: Iterable[RunWarning], quiet: bool) -> None:
     """What a reader must know beside the numbers."""
     if not quiet:
         for problem in problems:
@@ -92,9 +92,9 @@ def _table(table: Table, lines: list[str]) -> None:
 
 
 def _plain(text: str) -> str:
-    from rankscope.util.sanitize import plain
+    from rankscope.util.sanitize import sanitized
 
-    return plain(text, 2000)
+    return sanitized(text, 2000)
 
 
 def _tell(text: str) -> None:

@@ -227,7 +227,7 @@ RankPattern = Annotated[
 ]
 
 
-def looking(
+def analysis_options(
     iter_range: str | None,
     clock: Clock,
     statistic: Statistic,

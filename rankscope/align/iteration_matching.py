@@ -11,8 +11,8 @@ from rankscope.align.calls import SPLITTABLE
 from rankscope.align.clocks import fit_clock
 from rankscope.errors import ReportError
 from rankscope.model.intervals import Times
-from rankscope.model.reports import Problem
-from rankscope.store.tables import RunFrames, chosen_rows
+from rankscope.model.reports import RunWarning
+from rankscope.store.tables import RunTables, selected_rows
 
 FURTHEST = 50
 """Captures that start further apart than this many steps are not looked for."""
@@ -31,7 +31,7 @@ def pair_iterations(
     collectives: pl.DataFrame,
     utc_starts: dict[int, int | None],
     counted: list[int],
-) -> tuple[dict[int, int], list[Problem]]:
+) -> tuple[dict[int, int], list[RunWarning]]:
     """How far to shift the counted iterations of each rank so that all mean the same steps.
 
     Two things tell: the sequence of collectives, where an iteration differs from the others; and
@@ -76,7 +76,7 @@ def pair_iterations(
     return shifts, _problems(shifts, unsure)
 
 
-def renumbered(frames: RunFrames, shifts: dict[int, int]) -> RunFrames:
+def renumbered(frames: RunTables, shifts: dict[int, int]) -> RunTables:
     """The frames with the iterations of some ranks shifted."""
     if not shifts:
         return frames
@@ -95,15 +95,15 @@ def renumbered(frames: RunFrames, shifts: dict[int, int]) -> RunFrames:
         moved = frame.with_columns(
             iteration=(pl.col("iteration") + by).cast(frame.schema["iteration"])
         )
-        return chosen_rows(moved, columns, None, iterations)
+        return selected_rows(moved, columns, None, iterations)
 
-    return RunFrames(frames.name, shifted)
+    return RunTables(frames.name, shifted)
 
 
-def _problems(shifts: dict[int, int], unsure: list[int]) -> list[Problem]:
+def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
     doubt = "; nothing in their collectives proves or contradicts it" if unsure else ""
     problems = [
-        Problem(
+        RunWarning(
             "matched-by-ordinal",
             "iterations carry no numbers and are matched by counting" + doubt,
             tuple(unsure),
@@ -112,7 +112,7 @@ def _problems(shifts: dict[int, int], unsure: list[int]) -> list[Problem]:
     if shifts:
         moved = ", ".join(f"rank {rank} by {shift}" for rank, shift in sorted(shifts.items()))
         problems.append(
-            Problem(
+            RunWarning(
                 "windows-shifted",
                 f"captures start at different steps; shifted by their collectives: {moved}",
                 tuple(sorted(shifts)),

@@ -23,7 +23,7 @@ REASONS = ("no partner", "some members lack it", "message sizes differ")
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class MatchSummary:
     """What became of a run's collectives: calls that were matched, and as in `Matched`."""
 
     calls: int
@@ -32,7 +32,7 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReusedMatching:
     """What comparing all iterations of a run told, for matching some of them alike.
 
     `streams` as in `Matched`, `groups` as in `waits.Timed`.
@@ -69,9 +69,9 @@ class Matched:
         return joined(self.rows, self.shared, self.streams)
 
     @property
-    def met(self) -> Met:
+    def met(self) -> MatchSummary:
         """What became of the collectives, without them."""
-        return Met(self.rows.height, self.unmatched, self.solved)
+        return MatchSummary(self.rows.height, self.unmatched, self.solved)
 
     @property
     def clocks(self) -> dict[int, ClockFit]:
@@ -98,7 +98,7 @@ def match(
     collectives: pl.DataFrame | Iterable[pl.DataFrame],
     utc_starts: dict[int, int | None],
     links: list[tuple[int, int]] | None = None,
-    known: Known | None = None,
+    known: ReusedMatching | None = None,
 ) -> Matched:
     """Match instances by communicator, operation, iteration and ordinal.
 

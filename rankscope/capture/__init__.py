@@ -7,7 +7,7 @@ which runs nsys; `pytorch.json` names the functions to annotate in code that can
 
 from rankscope.capture.wrapper import (
     SCHEDULERS,
-    Wish,
+    CaptureConfig,
     functions_trace,
     save,
     snippet,
@@ -15,4 +15,4 @@ from rankscope.capture.wrapper import (
     wrapper,
 )
 
-__all__ = ["SCHEDULERS", "Wish", "functions_trace", "save", "snippet", "usage", "wrapper"]
+__all__ = ["SCHEDULERS", "CaptureConfig", "functions_trace", "save", "snippet", "usage", "wrapper"]

@@ -43,7 +43,7 @@ NAMES = re.compile(r"[a-z0-9-]+(,[a-z0-9-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CaptureConfig:
     """What to capture, where, and when; the defaults are those of the command line.
 
     Times are whole seconds from the start of each rank's nsys.
@@ -63,7 +63,7 @@ class Wish:
     nsys: tuple[str, ...] = ()  # further options of `nsys profile`
 
 
-def wrapper(scheduler: str, wish: Wish, name: str = "profile.sh") -> str:
+def wrapper(scheduler: str, wish: CaptureConfig, name: str = "profile.sh") -> str:
     """The script to put between launcher and training command.
 
     Args:
@@ -139,7 +139,7 @@ def save(path: Path, text: str) -> None:
         ) from error
 
 
-def _check(wish: Wish, trace: str) -> None:
+def _check(wish: CaptureConfig, trace: str) -> None:
     if not NAMES.fullmatch(trace):
         raise UsageError(f"--trace {trace!r}", hint="names with commas, like cuda,nvtx,mpi")
     timed = wish.delay_s is not None or wish.duration_s is not None
@@ -159,7 +159,7 @@ def _check(wish: Wish, trace: str) -> None:
             raise UsageError(f"{option} {value!r} is no folder", hint="name one")
 
 
-def _window(wish: Wish) -> list[str]:
+def _window(wish: CaptureConfig) -> list[str]:
     """nsys's options for when to record; training goes on when recording ends."""
     if wish.capture_range:
         return [f"--capture-range={wish.capture_range}", "--capture-range-end=stop"]

@@ -13,11 +13,11 @@ from rankscope.check.remedies import fault, launcher
 from rankscope.check.single_report import Examined
 from rankscope.compare.warnings import missing_ranks
 from rankscope.errors import ForeignRun, ReportError
-from rankscope.model.reports import Fault, RankRows
+from rankscope.model.reports import CheckWarning, RankRows
 from rankscope.output.quantities import span
 from rankscope.sources.identify import check_one_run
 
-Placed = tuple[Path, Fault]
+Placed = tuple[Path, CheckWarning]
 
 
 def together(every: list[Examined]) -> Iterator[Placed]:
@@ -36,7 +36,7 @@ def together(every: list[Examined]) -> Iterator[Placed]:
     yield from _windows(marked)
 
 
-def _of_one_run(every: list[Examined]) -> list[tuple[Examined, Fault | None]]:
+def _of_one_run(every: list[Examined]) -> list[tuple[Examined, CheckWarning | None]]:
     """Each report, and whether it is of another run than most."""
     runs: list[list[Examined]] = []
     for examined in every:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankscope.model.reports import CaptureFacts, Fault
+from rankscope.model.reports import CaptureFacts, CheckWarning
 
 LAUNCHERS = {
     "environment OMPI_COMM_WORLD_RANK": "mpirun",
@@ -73,9 +73,9 @@ def launcher(facts: CaptureFacts) -> str:
 
 def fault(
     code: str, message: str, scheduler: str = ANY, *, hint: str | None = None, fatal: bool = False
-) -> Fault:
+) -> CheckWarning:
     """A fault with the remedy of its code, or `hint` where the error brought its own."""
     remedy = hint or REMEDIES.get(code, CAPTURE_AGAIN).format(
         capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
     )
-    return Fault(code, message, remedy, fatal)
+    return CheckWarning(code, message, remedy, fatal)

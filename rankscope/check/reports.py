@@ -12,7 +12,7 @@ from rankscope.check.single_report import Examined, checked, examine, unreadable
 from rankscope.errors import RankscopeError, ReportError, UsageError
 from rankscope.ingestion.workers import map_reports
 from rankscope.model.options import ShapingOptions
-from rankscope.model.reports import CheckedReport, Fault, ReportFile
+from rankscope.model.reports import CheckedReport, CheckWarning, ReportFile
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.discover import discover
 from rankscope.sources.identify import pattern
@@ -63,7 +63,7 @@ def check(
     if len(usage) == len(files):  # then it is no report's fault
         raise usage[0]
     every.sort(key=lambda examined: examined.rows.file.path)
-    found: dict[Path, list[Fault]] = {}
+    found: dict[Path, list[CheckWarning]] = {}
     for path, problem in together(every):
         found.setdefault(path, []).append(problem)
     reports = [*map(checked, every), *unread]

@@ -11,7 +11,7 @@ from rankscope.compare.verdict.preconditions import LEAST_ITERATIONS
 from rankscope.errors import NoIterations, RankscopeError
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
-from rankscope.model.reports import Abilities, CheckedReport, Fault, ReportFile, ReportRows
+from rankscope.model.reports import Abilities, CheckedReport, CheckWarning, ReportFile, ReportRows
 
 CODES = {
     errors.NoIterations: "no-iterations",
@@ -73,7 +73,7 @@ def checked(examined: Examined) -> CheckedReport:
     )
 
 
-def _problems(examined: Examined) -> Iterator[Fault]:
+def _problems(examined: Examined) -> Iterator[CheckWarning]:
     rows, unmarked = examined.rows, examined.unmarked
     scheduler = launcher(rows.facts)
     if unmarked is not None:
@@ -97,7 +97,7 @@ def _problems(examined: Examined) -> Iterator[Fault]:
         yield fault("no-utc", "does not say when it was started, in UTC", scheduler)
 
 
-def _device_problems(rows: ReportRows, marked: bool, scheduler: str) -> Iterator[Fault]:
+def _device_problems(rows: ReportRows, marked: bool, scheduler: str) -> Iterator[CheckWarning]:
     if all(part.rank.has_device for part in rows.ranks):
         if marked and not all(part.rank.clock_gpu for part in rows.ranks):
             yield fault(

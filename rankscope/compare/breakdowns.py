@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import polars as pl
 
-from rankscope.compare.waits import Timed
+from rankscope.compare.waits import WaitedCollectives
 from rankscope.model.schema import PARTS
 
 
@@ -55,7 +55,7 @@ BUS_TRIPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all"
 nccl-tests define it (PERFORMANCE.md)."""
 
 
-def by_collective(timed: Timed, numbers: Collection[int]) -> pl.DataFrame:
+def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.DataFrame:
     """A row per communicator, operation and ordinal: how long, who waits, who comes last.
 
     Args:

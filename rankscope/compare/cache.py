@@ -18,18 +18,18 @@ import polars as pl
 
 from rankscope._version import __version__
 from rankscope.align.clocks import ClockFit, Clocks
-from rankscope.align.match import Known, Met
+from rankscope.align.match import MatchSummary, ReusedMatching
 from rankscope.compare.communication import Communication
 from rankscope.compare.comparison import Analysis
 from rankscope.compare.roles import Roles
 from rankscope.compare.selection import Selection, common_iterations, within
-from rankscope.compare.waits import Timed
+from rankscope.compare.waits import WaitedCollectives
 from rankscope.errors import ReportError, UsageError
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
-from rankscope.model.reports import Problem
+from rankscope.model.reports import RunWarning
 from rankscope.model.results import Efficiency, Finding, MetricSummary, Score, Verdict
-from rankscope.store.tables import RunFrames
+from rankscope.store.tables import RunTables
 
 Tables = dict[str, pl.DataFrame]
 """What is kept, as tables of the database: those of `store.derived`."""
@@ -43,9 +43,9 @@ class Kept:
 
     clock: str
     shifts: dict[int, int]
-    pairing: list[Problem]
+    pairing: list[RunWarning]
     blind_ranks: tuple[int, ...]
-    met: Met
+    met: MatchSummary
     streams: pl.DataFrame | None  # `Matched.streams`; None where an older one kept it
     groups: pl.DataFrame
     roles: Roles
@@ -164,7 +164,7 @@ def kept(load: Callable[[str], pl.DataFrame | None]) -> Kept | None:
         shifts=dict(told["shifts"]),
         pairing=[_problem(each) for each in told["pairing"]],
         blind_ranks=tuple(told["blind_ranks"]),
-        met=Met(told["calls"], unmatched, Clocks(fits, told["middle_ns"], told["method"])),
+        met=MatchSummary(told["calls"], unmatched, Clocks(fits, told["middle_ns"], told["method"])),
         streams=load("streams"),
         groups=groups,
         roles=Roles(dict(of), source, replicas, []),
@@ -184,8 +184,8 @@ def kept(load: Callable[[str], pl.DataFrame | None]) -> Kept | None:
     )
 
 
-def _problem(told: dict[str, Any]) -> Problem:
-    return Problem(told["code"], told["message"], tuple(told["ranks"]))
+def _problem(told: dict[str, Any]) -> RunWarning:
+    return RunWarning(told["code"], told["message"], tuple(told["ranks"]))
 
 
 def _summary(told: dict[str, Any]) -> MetricSummary:
@@ -207,13 +207,13 @@ def _verdict(told: dict[str, Any]) -> Verdict:
 class Recalled(Analysis):
     """An analysis that takes from what is kept whatever its options leave as it is."""
 
-    def __init__(self, frames: RunFrames, options: Options, known: Kept) -> None:
+    def __init__(self, frames: RunTables, options: Options, known: Kept) -> None:
         self._known = known
         super().__init__(frames, options)
 
     def _paired(
-        self, frames: RunFrames, counted: list[int]
-    ) -> tuple[dict[int, int], list[Problem]]:
+        self, frames: RunTables, counted: list[int]
+    ) -> tuple[dict[int, int], list[RunWarning]]:
         return self._known.shifts, self._known.pairing
 
     @cached_property
@@ -240,7 +240,7 @@ class Recalled(Analysis):
         return self._known.blind_ranks
 
     @cached_property
-    def met(self) -> Met:
+    def met(self) -> MatchSummary:
         """What is kept, unless transfers are paired."""
         return super().met if self._linked else self._known.met
 
@@ -276,10 +276,10 @@ class Recalled(Analysis):
         streams = self._known.streams
         if not numbers or self._linked or streams is None:
             return self._communication
-        known = Known(streams, self.groups, self.met.solved)
+        known = ReusedMatching(streams, self.groups, self.met.solved)
         return Communication(self.frames, self.utc_starts, [], known, numbers)
 
-    def timed_in(self, numbers: Collection[int]) -> Timed:
+    def timed_in(self, numbers: Collection[int]) -> WaitedCollectives:
         """Of these alone, where the rest is kept."""
         if self._ranged is not None and {*numbers} <= {*self._ranged}:
             return self._chosen_communication.timed

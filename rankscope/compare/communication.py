@@ -9,13 +9,13 @@ from functools import cached_property
 import polars as pl
 
 from rankscope.align.clocks import Aligner, Clocks, with_hosts
-from rankscope.align.match import Known, Matched, match
+from rankscope.align.match import Matched, ReusedMatching, match
 from rankscope.align.point_to_point import OPERATION
 from rankscope.compare.selection import common_iterations
-from rankscope.compare.waits import Timed, Waits, portions, split, timed
+from rankscope.compare.waits import WaitedCollectives, Waits, rank_chunks, split, timed
 from rankscope.compare.whatif.replay import Replay
 from rankscope.compare.whatif.scenarios import windows_of
-from rankscope.store.tables import ROWS_AT_ONCE, RunFrames, measured
+from rankscope.store.tables import ROWS_AT_ONCE, RunTables, measured
 
 MANY = 4_000_000
 """So many calls, and what is known of each, fill a good part of a small machine's memory."""
@@ -24,7 +24,7 @@ FIRST_RANKS = 8
 """Ranks that are read first, to see how many calls ranks have."""
 
 
-def all_tied(solved: Clocks, frames: RunFrames) -> bool:
+def all_tied(solved: Clocks, frames: RunTables) -> bool:
     """Whether all ranks' clocks are tied together; a single rank has nobody to be tied to."""
     return len(solved.fits) > 1 and {*solved.fits} >= {*frames.ranks["rank"]}
 
@@ -42,10 +42,10 @@ class Communication:
 
     def __init__(
         self,
-        frames: RunFrames,
+        frames: RunTables,
         utc_starts: dict[int, int | None],
         links: list[tuple[int, int]],
-        known: Known | None = None,
+        known: ReusedMatching | None = None,
         numbers: tuple[int, ...] | None = None,
     ) -> None:
         self._frames = frames
@@ -69,7 +69,7 @@ class Communication:
         return replace(matched, solved=with_hosts(matched.solved, hosts, paths))
 
     @cached_property
-    def timed(self) -> Timed:
+    def timed(self) -> WaitedCollectives:
         """The matched collectives with their waits."""
         known = None if self._known is None else self._known.groups
         return timed(self.matched, self._utc_starts, known)
@@ -109,7 +109,7 @@ class Communication:
         windows = windows_of(
             measures, wide, lambda column: solved.aligned(column, self._utc_starts)
         )
-        parts = portions(windows["rank"], rows["rank"])
+        parts = rank_chunks(windows["rank"], rows["rank"])
         group = shared["group"]
         calls = [rows.select("rank", "instance", "arrival_ns", "end_ns")]
         size = int(rows["rank"].is_in(windows["rank"].unique().implode()).sum())

@@ -9,28 +9,28 @@ from functools import cached_property
 import polars as pl
 
 from rankscope.align.iteration_matching import pair_iterations, renumbered
-from rankscope.align.match import Matched, Met
+from rankscope.align.match import Matched, MatchSummary
 from rankscope.compare import scores as compare_scores
 from rankscope.compare.communication import Communication
 from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import wide_of
 from rankscope.compare.roles import Roles, given_roles, inferred_roles
-from rankscope.compare.run_facts import facts_of, problems_of, stored_problems
+from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
 from rankscope.compare.selection import Selection, choose_clock, select
 from rankscope.compare.verdict.inputs import Evidence
 from rankscope.compare.verdict.outliers import flag
-from rankscope.compare.verdict.preconditions import Standing, doubt, obstacle
+from rankscope.compare.verdict.preconditions import RunSummary, doubt, obstacle
 from rankscope.compare.verdict.rules import inconclusive, judge
-from rankscope.compare.waits import Timed, Waits, shown_error
+from rankscope.compare.waits import WaitedCollectives, Waits, shown_error
 from rankscope.compare.whatif.replay import Replay, Target
 from rankscope.compare.whatif.scenarios import scenarios
 from rankscope.errors import ReportError, UsageError
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
-from rankscope.model.reports import Problem
+from rankscope.model.reports import RunWarning
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
 from rankscope.model.schema import MEASURES
-from rankscope.store.tables import RunFrames, measured
+from rankscope.store.tables import RunTables, measured
 
 UNFLAGGED = {"flagged": pl.lit(None, pl.Boolean), "cause": pl.lit(None, pl.String)}
 """Where nothing is judged."""
@@ -39,7 +39,7 @@ UNFLAGGED = {"flagged": pl.lit(None, pl.Boolean), "cause": pl.lit(None, pl.Strin
 class Analysis:
     """One way of looking at a run; computes what is asked for, once."""
 
-    def __init__(self, frames: RunFrames, options: Options) -> None:
+    def __init__(self, frames: RunTables, options: Options) -> None:
         if options.statistic not in compare_scores.STATISTICS:
             raise UsageError(
                 f"--statistic {options.statistic}",
@@ -54,8 +54,8 @@ class Analysis:
         self.matched_by = "ordinal" if counted else "number"
 
     def _paired(
-        self, frames: RunFrames, counted: list[int]
-    ) -> tuple[dict[int, int], list[Problem]]:
+        self, frames: RunTables, counted: list[int]
+    ) -> tuple[dict[int, int], list[RunWarning]]:
         """How far to shift the counted iterations of each rank, and what to know of it."""
         if not counted:
             return {}, []
@@ -133,22 +133,22 @@ class Analysis:
         return self._communication.matched
 
     @property
-    def timed(self) -> Timed:
+    def timed(self) -> WaitedCollectives:
         """The matched collectives with their waits."""
         return self._communication.timed
 
-    def timed_in(self, numbers: Collection[int]) -> Timed:
+    def timed_in(self, numbers: Collection[int]) -> WaitedCollectives:
         """`timed` of iterations `numbers`, or of more."""
         return self.timed
 
     @cached_property
-    def met(self) -> Met:
+    def met(self) -> MatchSummary:
         """What became of the collectives: how many were matched, which not, the clocks."""
         return self.matched.met
 
     @cached_property
     def groups(self) -> pl.DataFrame:
-        """The communicators, as `Timed.groups` has them."""
+        """The communicators, as `WaitedCollectives.groups` has them."""
         return self.timed.groups
 
     @cached_property
@@ -275,8 +275,8 @@ class Analysis:
         return self.replay.gains_ns([target], self.selection.numbers)[0]
 
     @cached_property
-    def _standing(self) -> Standing:
-        return Standing(
+    def _standing(self) -> RunSummary:
+        return RunSummary(
             ranks=self.frames.ranks.height,
             iterations=len(self.selection.numbers),
             missing_ranks=self.missing_ranks,
@@ -300,9 +300,9 @@ class Analysis:
         )
 
     @cached_property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[RunWarning, ...]:
         """Everything a reader must know beside the numbers."""
-        found = problems_of(
+        found = warnings_of(
             self.frames,
             self.met,
             self.groups,
@@ -311,7 +311,7 @@ class Analysis:
             missing_ranks=self.missing_ranks,
             blind_ranks=self.blind_ranks,
         )
-        stored = stored_problems(self.frames)
+        stored = stored_warnings(self.frames)
         return (*found, *self.pairing, *stored, *self.selection.problems)
 
     def facts_or_none(self) -> RunFacts | None:
@@ -321,12 +321,12 @@ class Analysis:
         except (UsageError, ReportError):
             return None
 
-    def problems_or_stored(self) -> tuple[Problem, ...]:
+    def problems_or_stored(self) -> tuple[RunWarning, ...]:
         """`problems`, or the reports' own where no iteration can be compared."""
         try:
             return self.problems
         except (UsageError, ReportError) as error:
-            return (*stored_problems(self.frames), Problem("nothing-to-compare", error.message))
+            return (*stored_warnings(self.frames), RunWarning("nothing-to-compare", error.message))
 
     def imbalance(self, metrics: list[str] | None = None) -> Imbalance:
         """Metrics across ranks, ranks, iterations, verdict.

@@ -7,18 +7,18 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.align.clocks import Clocks
-from rankscope.align.match import Met
+from rankscope.align.match import MatchSummary
 from rankscope.compare import warnings
 from rankscope.compare.communication import all_tied
 from rankscope.compare.roles import Roles
 from rankscope.compare.selection import Selection
-from rankscope.model.reports import Problem, RankIdentity
+from rankscope.model.reports import RankIdentity, RunWarning
 from rankscope.model.results import RunFacts
-from rankscope.store.tables import RunFrames
+from rankscope.store.tables import RunTables
 
 
 def facts_of(
-    frames: RunFrames,
+    frames: RunTables,
     solved: Clocks,
     selection: Selection,
     clock: tuple[str, str],
@@ -50,18 +50,18 @@ def facts_of(
     )
 
 
-def problems_of(
-    frames: RunFrames,
-    met: Met,
+def warnings_of(
+    frames: RunTables,
+    met: MatchSummary,
     groups: pl.DataFrame,
     roles: Roles,
     *,
     world_size: int | None,
     missing_ranks: tuple[int, ...],
     blind_ranks: tuple[int, ...],
-) -> list[Problem]:
+) -> list[RunWarning]:
     """What comparing the ranks makes a reader need to know."""
-    found: list[Problem] = []
+    found: list[RunWarning] = []
     if missing_ranks:
         found.append(warnings.missing_ranks(missing_ranks, world_size, frames.ranks.height))
     if blind_ranks:
@@ -69,7 +69,7 @@ def problems_of(
     found += warnings.communication_problems(met, groups, frames.ranks["rank"].to_list())
     if frames.reports["options"].n_unique() > 1:
         found.append(
-            Problem(
+            RunWarning(
                 "options-differ",
                 "reports were ingested with different --iteration, --phase or --rank-pattern; "
                 "ingest them all with the same ones to compare their phases",
@@ -80,7 +80,7 @@ def problems_of(
     return found
 
 
-def who_of(ranks: pl.DataFrame) -> dict[int, tuple[RankIdentity, Path]]:
+def identities_of(ranks: pl.DataFrame) -> dict[int, tuple[RankIdentity, Path]]:
     """rank → identity and report.
 
     Args:
@@ -102,9 +102,9 @@ def who_of(ranks: pl.DataFrame) -> dict[int, tuple[RankIdentity, Path]]:
     }
 
 
-def stored_problems(frames: RunFrames) -> list[Problem]:
+def stored_warnings(frames: RunTables) -> list[RunWarning]:
     """Those of the reports themselves."""
     return warnings.grouped(
-        Problem(row["code"], row["message"], tuple(row["ranks"] or ()))
+        RunWarning(row["code"], row["message"], tuple(row["ranks"] or ()))
         for row in frames.problems.iter_rows(named=True)
     )

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.errors import ReportError, UsageError
-from rankscope.model.reports import Problem
+from rankscope.model.reports import RunWarning
 
 CLOCKS = ("auto", "gpu", "host")
 
@@ -26,7 +26,7 @@ class Selection:
 
     numbers: tuple[int, ...]
     warmup: tuple[int, ...]  # left out (or, with include_warmup, kept all the same)
-    problems: tuple[Problem, ...]
+    problems: tuple[RunWarning, ...]
 
 
 def choose_clock(ranks: pl.DataFrame, asked: str) -> tuple[str, str]:
@@ -95,7 +95,7 @@ def select(
         UsageError: nothing is left.
         ReportError: no iteration is complete on every rank.
     """
-    problems: list[Problem] = []
+    problems: list[RunWarning] = []
     complete = iterations.filter("complete")
     common = common_iterations(iterations)
     total = complete["iteration"].n_unique()
@@ -109,7 +109,7 @@ def select(
     warmup, settled = _warmup(common, lengths)
     if not settled:
         problems.append(
-            Problem(
+            RunWarning(
                 "warmup-unsettled",
                 "iteration times had not settled within the first tenth of the run; only "
                 "iteration 0 is left out as warm-up",
@@ -121,7 +121,7 @@ def select(
 def within(
     common: list[int],
     warmup: Collection[int],
-    problems: tuple[Problem, ...],
+    problems: tuple[RunWarning, ...],
     iter_range: slice | None,
     include_warmup: bool,
 ) -> Selection:
@@ -215,11 +215,11 @@ def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], b
     return always, False
 
 
-def _uneven(complete: pl.DataFrame, common: list[int], total: int) -> Problem:
+def _uneven(complete: pl.DataFrame, common: list[int], total: int) -> RunWarning:
     spans = complete.group_by("rank").agg(pl.len().alias("count")).sort("rank")
     short = spans.filter(pl.col("count") < spans["count"].max())["rank"].to_list()
     fewest = f"; fewest on rank {short[0]}" if short else ""
-    return Problem(
+    return RunWarning(
         "iterations-uneven",
         f"only {len(common)} of {total} iterations are complete on every rank; the others are "
         f"left out{fewest}",

@@ -14,11 +14,11 @@ import polars as pl
 from rankscope.compare.comparison import Analysis
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.measure.collectives import belonging
-from rankscope.measure.metrics import told_by_device, told_by_host
+from rankscope.measure.metrics import host_segments, told_by_device
 from rankscope.measure.rank import RankDetail
 from rankscope.measure.report import details
 from rankscope.model.options import ShapingOptions
-from rankscope.model.reports import Problem, ReportFile
+from rankscope.model.reports import ReportFile, RunWarning
 from rankscope.model.results import Timeline
 from rankscope.model.schema import (
     TIMELINE_COLLECTIVES,
@@ -141,7 +141,7 @@ def _windows(analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...
 
 def _phases(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
     """TIMELINE_PHASES of one rank, on its report's axis."""
-    clocks = {"host": told_by_host(detail.host, not detail.hidden)}
+    clocks = {"host": host_segments(detail.host, not detail.hidden)}
     if detail.has_device:
         clocks["gpu"] = told_by_device(detail.device)
     number = detail.found.frame.select(
@@ -251,9 +251,9 @@ def _ranks(analysis: Analysis, axes: dict[int, str]) -> pl.DataFrame:
     return conform(told.join(analysis.frames.ranks, on="rank", how="left"), TIMELINE_RANKS)
 
 
-def _problems(analysis: Analysis, axes: dict[int, str]) -> tuple[Problem, ...]:
+def _problems(analysis: Analysis, axes: dict[int, str]) -> tuple[RunWarning, ...]:
     """Which ranks' times must not be compared, and what the waits leave out."""
-    problems: list[Problem] = []
+    problems: list[RunWarning] = []
     said = {
         "utc": "stand where their hosts' clocks have them, which may be milliseconds off",
         "own": "say no UTC either: their first windows were put at 0",
@@ -261,7 +261,7 @@ def _problems(analysis: Analysis, axes: dict[int, str]) -> tuple[Problem, ...]:
     for kind, how in said.items() if len(axes) > 1 else ():
         if ranks := tuple(rank for rank, axis in axes.items() if axis == kind):
             problems.append(
-                Problem(
+                RunWarning(
                     "not-aligned",
                     f"ranks {', '.join(map(str, ranks))} share no collective, report or host with "
                     f"the others and {how}; compare their times with none of the others'",
@@ -270,7 +270,7 @@ def _problems(analysis: Analysis, axes: dict[int, str]) -> tuple[Problem, ...]:
             )
     if analysis.missing_ranks:
         problems.append(
-            Problem(
+            RunWarning(
                 "waits-lower-bounds",
                 f"{len(analysis.missing_ranks)} ranks have no report, and one of them may have "
                 "come last: waits are lower bounds",

@@ -33,11 +33,11 @@ GROUPS = pl.Schema(
         "shown": pl.String,
     }
 )
-"""What `Timed.groups` has."""
+"""What `WaitedCollectives.groups` has."""
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class WaitedCollectives:
     """Matched instances with how long each rank waited.
 
     `rows`: those of `Matched` with wait. `shared`: that of `Matched` with transfer (of the split
@@ -82,7 +82,7 @@ class Waits:
 
 
 def shown_error(groups: pl.DataFrame) -> int | None:
-    """The largest error of the split that is shown, of all `Timed.groups`; None where unknown."""
+    """The largest error of the waits that are shown, over all `WaitedCollectives.groups`."""
     arrival = pl.col("shown") == "arrival"
     errors = groups.select(
         pl.when(arrival).then("clock_error_ns").otherwise("ends_error_ns")
@@ -93,7 +93,7 @@ def shown_error(groups: pl.DataFrame) -> int | None:
 
 def timed(
     matched: Matched, utc_starts: dict[int, int | None], known: pl.DataFrame | None = None
-) -> Timed:
+) -> WaitedCollectives:
     """The instances with the split that errs less.
 
     With a the arrival, e the end and D = e - a: by duration a rank waits D less the shortest D
@@ -103,7 +103,7 @@ def timed(
     Args:
         matched: the instances.
         utc_starts: rank → UTC of its report's time 0.
-        known: `Timed.groups` of all iterations, where these are some of them.
+        known: `WaitedCollectives.groups` of all iterations, where these are some of them.
     """
     wait = np.empty(matched.rows.height, dtype=np.int64)
     transfer = np.empty(matched.shared.height, dtype=np.int64)
@@ -137,7 +137,7 @@ def timed(
         last[where] = NOBODY if chained else _last(waits, ranks, error)
         groups.append((group, labels[group], members, ends_error, clock_error, apart, shown))
     names = pl.Series(last, dtype=pl.Int32)
-    return Timed(
+    return WaitedCollectives(
         matched.rows.with_columns(wait=pl.Series(wait, dtype=pl.Int64)),
         matched.shared.with_columns(
             transfer=pl.Series(transfer, dtype=pl.Int64), last=names.set(names == NOBODY, None)
@@ -148,7 +148,7 @@ def timed(
 
 
 def split(
-    timed: Timed,
+    timed: WaitedCollectives,
     exposed: Exposed,
     places: tuple[str, ...],
     numbers: Collection[int] | None = None,
@@ -175,7 +175,7 @@ def split(
     )
     ranks = timed.rows["rank"]
     parts = []
-    for some in portions(ranks.unique(), ranks) or [[]]:
+    for some in rank_chunks(ranks.unique(), ranks) or [[]]:
         mine = pl.col("rank").is_between(some[0], some[-1]) if some else pl.lit(False)
         rows = timed.rows.lazy().filter(mine).drop("gradient").collect()
         told = shared[rows["instance"]]
@@ -190,7 +190,7 @@ def split(
     )
 
 
-def portions(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
+def rank_chunks(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
     """`ranks` ascending, in portions that about `ROWS_AT_ONCE` rows are of.
 
     Args:

@@ -6,22 +6,22 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from rankscope.align.match import Met
-from rankscope.model.reports import Problem
+from rankscope.align.match import MatchSummary
+from rankscope.model.reports import RunWarning
 
 
-def grouped(problems: Iterable[Problem]) -> list[Problem]:
+def grouped(problems: Iterable[RunWarning]) -> list[RunWarning]:
     """Problems of single ranks with the same code and words as one, its ranks in front."""
     ranks: dict[tuple[str, str], list[int]] = {}
     for problem in problems:
         ranks.setdefault((problem.code, problem.message), []).extend(problem.ranks)
     return [
-        Problem(code, f"{_named(sorted(set(who)))}{message}", tuple(sorted(set(who))))
+        RunWarning(code, f"{_named(sorted(set(who)))}{message}", tuple(sorted(set(who))))
         for (code, message), who in ranks.items()
     ]
 
 
-def missing_ranks(missing: tuple[int, ...], world_size: int | None, present: int) -> Problem:
+def missing_ranks(missing: tuple[int, ...], world_size: int | None, present: int) -> RunWarning:
     """Ranks of the job without a report."""
     world = world_size or present + len(missing)
     least = "" if world_size else "at least "
@@ -30,17 +30,17 @@ def missing_ranks(missing: tuple[int, ...], world_size: int | None, present: int
         if present == 1
         else "waits are unknown, and the slowest may be among them"
     )
-    return Problem(
+    return RunWarning(
         "missing-ranks",
         f"{len(missing)} of {least}{world} ranks have no report ({listed(missing)}): {unknown}",
         missing,
     )
 
 
-def blind_ranks(blind: tuple[int, ...], ranks: int) -> Problem:
+def blind_ranks(blind: tuple[int, ...], ranks: int) -> RunWarning:
     """Ranks whose reports hold no collectives."""
     others = ", though the others have them" if len(blind) < ranks else ""
-    return Problem(
+    return RunWarning(
         "collectives-missing",
         f"{_named(list(blind))}no collectives in the report{others}; what is work and what is "
         "waiting is unknown there",
@@ -48,20 +48,22 @@ def blind_ranks(blind: tuple[int, ...], ranks: int) -> Problem:
     )
 
 
-def inferred(of: dict[int, str]) -> Problem:
+def inferred(of: dict[int, str]) -> RunWarning:
     """Roles that nobody gave."""
     groups: dict[str, list[int]] = {}
     for rank, role in of.items():
         groups.setdefault(role, []).append(rank)
     told = "; ".join(f"{role!r}: {listed(ranks)}" for role, ranks in list(groups.items())[:8])
-    return Problem(
+    return RunWarning(
         "roles-inferred",
         f"ranks do different work, as who reduces gradients together tells ({told}); each is "
         "compared with its like. --roles says it surely",
     )
 
 
-def communication_problems(met: Met, groups: pl.DataFrame, ranks: list[int]) -> list[Problem]:
+def communication_problems(
+    met: MatchSummary, groups: pl.DataFrame, ranks: list[int]
+) -> list[RunWarning]:
     """What weakens statements about waits and clocks.
 
     Args:
@@ -75,7 +77,7 @@ def communication_problems(met: Met, groups: pl.DataFrame, ranks: list[int]) -> 
     )
     for reason, count, who in reasons.sort("reason").iter_rows():
         found.append(
-            Problem(
+            RunWarning(
                 "unmatched-collectives",
                 f"{count} calls of collectives on {len(who)} ranks are left out of the waits: "
                 f"{reason}",
@@ -84,7 +86,7 @@ def communication_problems(met: Met, groups: pl.DataFrame, ranks: list[int]) -> 
         )
     if not met.calls and len(ranks) > 1:
         found.append(
-            Problem(
+            RunWarning(
                 "waits-unknown",
                 "no collective found its counterparts on the other ranks (sends and receives need "
                 "--roles to tell who the peers are): waits, last arrivals and costs are unknown",
@@ -93,7 +95,7 @@ def communication_problems(met: Met, groups: pl.DataFrame, ranks: list[int]) -> 
     untied = [rank for rank in ranks if rank not in met.solved.fits]
     if untied and len(ranks) > 1:
         found.append(
-            Problem(
+            RunWarning(
                 "clocks-unaligned",
                 f"{_named(untied)}no shared collectives tie the clock to rank {min(ranks)}'s; "
                 "times are not compared with others'",
@@ -105,7 +107,7 @@ def communication_problems(met: Met, groups: pl.DataFrame, ranks: list[int]) -> 
     )
     for row in apart.iter_rows(named=True):
         found.append(
-            Problem(
+            RunWarning(
                 "waits-disagree",
                 f"waits by duration and by arrival differ by {row['apart_ns'] / 1e6:.2f} ms on "
                 f"communicator {row['label']}, more than the clocks' "

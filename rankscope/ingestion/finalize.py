@@ -17,11 +17,11 @@ from rankscope.errors import RankscopeError
 from rankscope.model.options import Options
 from rankscope.model.reports import ReportRows
 from rankscope.sources.identify import check_distinct
-from rankscope.store import Database, Incoming, stored_path
-from rankscope.store.tables import RunFrames
+from rankscope.store import Database, ReportWriter, stored_path
+from rankscope.store.tables import RunTables
 
 
-class Filling:
+class DatabaseWriter:
     """A database while reports come in; use as a context manager, which compares them at its end.
 
     It is made with the first report; then what is derived speaks of the reports as they are, after
@@ -35,7 +35,7 @@ class Filling:
         self._shaping = shaping
         self._taken: dict[int, str] = {}  # rank of the database → its report
         self._database: Database | None = None
-        self._incoming: Incoming | None = None
+        self._incoming: ReportWriter | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +63,7 @@ class Filling:
         """
         if self._database is None or self._incoming is None:
             self._database = open_or_create(self._path)
-            self._incoming = Incoming(self._database, self._shaping)
+            self._incoming = ReportWriter(self._database, self._shaping)
             ranks_there = self._database.table("ranks").select("rank", "path")
             self._taken = dict(ranks_there.iter_rows())
         path = stored_path(rows.file.path)
@@ -102,7 +102,7 @@ def move(path: Path, old: str, new: str) -> None:
 def compare(database: Database) -> None:
     """Make what is derived speak of the reports as they are now."""
     database.keep_little()
-    frames = RunFrames(database.name, database.some)
+    frames = RunTables(database.name, database.some)
     if not frames.ranks.is_empty():
         analysis = Analysis(frames, Options())
         answers = compared(analysis)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.errors import ReportError, UsageError
-from rankscope.ingestion.workers import Crew, map_reports
+from rankscope.ingestion.workers import WorkerPool, map_reports
 from rankscope.model.options import ShapingOptions
 from rankscope.sources.discover import discover
 from rankscope.util.atomic_io import DEFAULT_DB
@@ -62,17 +62,17 @@ def ingest_reports(
     target = Path(db)
     unread: list[tuple[Path, ReportError]] = []
     files = discover(paths, None if on_error == "fail" else lambda *each: unread.append(each))
-    with closing(Crew(jobs)) as crew:
+    with closing(WorkerPool(jobs)) as crew:
         if scheduler is None and (rebuild or not target.exists()):
             crew.start(files)
         # Heavy, and imported while the crew imports the like.
-        from rankscope.ingestion.preflight import Ingest
+        from rankscope.ingestion.preflight import IngestJob
         from rankscope.sources.conventions import vocabulary
 
         options = ShapingOptions(iteration, tuple(sorted((phases or {}).items())), rank_pattern)
         if iteration not in ("auto", "whole"):
             vocabulary(options)  # a wrong pattern is found before any report is read
-        job = Ingest(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
+        job = IngestJob(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
         for path, error in unread:
             job.leave_out(path, error)
         job.run(

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from rankscope import sources
 from rankscope.errors import RankConflict, RankscopeError, ReportError, UsageError
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
+from rankscope.sources import formats
 from rankscope.sources.identify import check_distinct, check_one_run, claims_for_report, pattern
 
 if TYPE_CHECKING:
-    from rankscope.ingestion.finalize import Filling
+    from rankscope.ingestion.finalize import DatabaseWriter
 
 ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild"
 
@@ -50,7 +50,7 @@ Progress = Callable[[ReportFile, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Stays:
+class ExistingRank:
     """A rank of the database that an ingest does not replace."""
 
     rank: int | None
@@ -60,7 +60,7 @@ class Stays:
     duration_ns: int | None
 
 
-class Ingest:
+class IngestJob:
     """One ingest on its way; `outcomes` and `events` tell what it did."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Ingest:
             from rankscope.ingestion.finalize import check_replaceable, remove
 
             check_replaceable(self.target)
-            sources.clear_exports(file.path for file in files)
+            formats.clear_exports(file.path for file in files)
             path = self.target.with_name(self.target.name + ".rebuild")
         known = None if self.rebuild else self._known()
         to_read = self._look_first(self._sort_out(files, known), known)
@@ -117,9 +117,9 @@ class Ingest:
         self.outcomes.sort(key=lambda outcome: outcome.path)
 
     def _read(self, path: Path, results: Results, progress: Progress) -> None:
-        from rankscope.ingestion.finalize import Filling
+        from rankscope.ingestion.finalize import DatabaseWriter
 
-        with Filling(path, self.shaping) as filling:
+        with DatabaseWriter(path, self.shaping) as filling:
             for file, result in results:
                 if isinstance(result, RankscopeError):
                     self._bad(file, result)
@@ -226,7 +226,7 @@ class Ingest:
         self._skipped(file, f"rank {claim.rank} was not asked for", (claim.rank,))
         return False
 
-    def _store(self, filling: Filling, rows: ReportRows) -> None:
+    def _store(self, filling: DatabaseWriter, rows: ReportRows) -> None:
         rows = self._asked_for(rows)
         if not rows.ranks:
             self._skipped(rows.file, "none of its ranks was asked for")
@@ -270,17 +270,17 @@ class Ingest:
 
 def _look(file: ReportFile) -> CaptureFacts | RankscopeError:
     try:
-        return sources.facts(file)
+        return formats.facts(file)
     except RankscopeError as error:
         return error
 
 
-def _staying(known: pl.DataFrame | None, replaced: set[str]) -> list[Stays]:
+def _staying(known: pl.DataFrame | None, replaced: set[str]) -> list[ExistingRank]:
     if known is None:
         return []
     rows = known.filter(~pl.col("path").is_in(list(replaced)))
     return [
-        Stays(
+        ExistingRank(
             row["rank"],
             Path(row["path"]),
             row["world_size"],

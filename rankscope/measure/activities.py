@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from rankscope.model.intervals import Flags, Times, passed, union
+from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.schema import ACTIVITIES, conform, empty
-from rankscope.segment import Marks
+from rankscope.segment import PhaseRanges
 
 MOST_NAMES = 24
 """Kernels, and ranges, that are kept by name, those with most time on the rank; the rest of each
@@ -25,7 +25,7 @@ _SUMS = ["count", "total_ns", "size", "clear_ns", "clear_size"]
 NEVER = np.iinfo(np.int64).max
 
 
-class Sums:
+class ActivityTotals:
     """What a device computed and copied, added up by iteration, phase, kind and name."""
 
     def __init__(self, calls: pl.DataFrame) -> None:
@@ -54,7 +54,7 @@ class Sums:
     def _clear(self, start: Times, end: Times) -> Flags:
         """Which of some intervals, in the order of their starts, meet no collective."""
         first, last = np.searchsorted(self._high, start[[0, -1]], side="right")
-        following = first + passed(start, self._high[first:last])  # the next that ends
+        following = first + count_before(start, self._high[first:last])  # the next that ends
         clear: Flags = (end <= start) | (end <= np.append(self._low, NEVER)[following])
         return clear
 
@@ -70,7 +70,11 @@ class Sums:
 
 
 def activities(
-    iterations: pl.DataFrame, host: pl.DataFrame, sums: Sums, idle: pl.DataFrame, marks: Marks
+    iterations: pl.DataFrame,
+    host: pl.DataFrame,
+    sums: ActivityTotals,
+    idle: pl.DataFrame,
+    marks: PhaseRanges,
 ) -> pl.DataFrame:
     """A row per iteration, phase, kind and name.
 
@@ -120,7 +124,7 @@ def _places(codes: Times) -> tuple[Times, Times]:
     return table[codes], having
 
 
-def _ranges(host: pl.DataFrame, marks: Marks) -> pl.DataFrame:
+def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
     opened = host.select("start", until="end", phase="label", window="window")
     parts = (
         part.sort("start")

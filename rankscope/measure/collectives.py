@@ -28,7 +28,7 @@ CALLS = [
 NEVER = np.iinfo(np.int64).max
 
 
-class Readiness:
+class ReadyTimes:
     """When all was done that had been launched before a collective was, for each of some."""
 
     def __init__(self, calls: pl.DataFrame) -> None:
@@ -53,7 +53,7 @@ class Readiness:
 
 
 def collectives(
-    calls: pl.DataFrame, ready: Readiness, iterations: pl.DataFrame, marks: pl.DataFrame
+    calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame, marks: pl.DataFrame
 ) -> pl.DataFrame:
     """Blocking calls of the training thread, then communication kernels.
 
@@ -106,7 +106,7 @@ def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _kernels(calls: pl.DataFrame, ready: Readiness, iterations: pl.DataFrame) -> pl.DataFrame:
+def _kernels(calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame) -> pl.DataFrame:
     """Communication kernels.
 
     Arrival: min(kernel start, max(launch, latest end of the training threads' own work launched

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.attribution import Attributed
-from rankscope.measure.device_sweep import LABELS, LENGTHS, Stretch, Stretches, account
+from rankscope.measure.device_sweep import LABELS, LENGTHS, TimeSlice, TimeSlices, account
 from rankscope.measure.host import merged
 from rankscope.model.intervals import Times
 from rankscope.model.schema import PARTS, SEGMENTS, empty
@@ -51,7 +51,7 @@ class DeviceAccount:
         self._lengths = np.zeros((len(LENGTHS), self._known.height), dtype=np.int64)
         self._idle = np.zeros((2, self._known.height, len(PARTS)), dtype=np.int64)
         self._segments = [empty(SEGMENTS)]
-        self._stretches = Stretches(self._known)
+        self._stretches = TimeSlices(self._known)
 
     def add(self, part: pl.DataFrame) -> None:
         """Take in the next of the work's parts."""
@@ -77,7 +77,7 @@ class DeviceAccount:
             opaque=(self._work.survey["kind"] == "graph").any(),
         )
 
-    def _take(self, stretch: Stretch | None) -> None:
+    def _take(self, stretch: TimeSlice | None) -> None:
         if stretch is None:
             return
         first = int(np.searchsorted(self._begins, stretch.begin, side="right")) - 1

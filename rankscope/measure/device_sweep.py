@@ -12,10 +12,10 @@ from rankscope.model.intervals import (
     Flags,
     Times,
     cells,
+    count_before,
     covered,
     exclusive,
     length_before,
-    passed,
     union,
 )
 from rankscope.model.schema import PARTS, SEGMENTS
@@ -46,7 +46,7 @@ Spans = tuple[Times, Times]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimeSlice:
     """A part of a device's time, borders on the report's own axis."""
 
     begin: int
@@ -59,7 +59,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SliceTotals:
     """What a stretch adds to the device's timeline."""
 
     segments: pl.DataFrame  # SEGMENTS
@@ -67,7 +67,7 @@ class Account:
     lengths: Times  # (LENGTHS, known windows)
 
 
-class Stretches:
+class TimeSlices:
     """The time of the known windows cut into stretches, one for each part of the work.
 
     Each but the first begins where training work does, so that no idling is cut. What runs across
@@ -83,7 +83,7 @@ class Stretches:
         self._begin = -NEVER
         self._waiting: list[pl.DataFrame] = []
 
-    def add(self, part: pl.DataFrame) -> Stretch | None:
+    def add(self, part: pl.DataFrame) -> TimeSlice | None:
         """Take in the next part of what `attribute` told; the stretch that ends where it begins."""
         told = _told(part)
         before, self._waiting = self._waiting, [*self._waiting, told]
@@ -97,14 +97,14 @@ class Stretches:
         until = np.searchsorted(start, border, side="right")
         return self._until(border, [*before, told.head(int(until))])
 
-    def last(self) -> Stretch | None:
+    def last(self) -> TimeSlice | None:
         """What is left once all parts have been added."""
         return self._until(NEVER, self._waiting)
 
-    def _until(self, border: int, work: list[pl.DataFrame]) -> Stretch | None:
+    def _until(self, border: int, work: list[pl.DataFrame]) -> TimeSlice | None:
         begin, self._begin = self._begin, border
         begin, end = max(begin, self._low), min(border, self._high)
-        return Stretch(begin, end, pl.concat(work, rechunk=True)) if begin < end else None
+        return TimeSlice(begin, end, pl.concat(work, rechunk=True)) if begin < end else None
 
 
 def _told(work: pl.DataFrame) -> pl.DataFrame:
@@ -123,7 +123,7 @@ def _reaching(told: pl.DataFrame, border: int) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class OwnedSegments:
     """A stretch cut into pieces that fill it, each with one owner."""
 
     start: Times
@@ -135,26 +135,26 @@ class Pieces:
         """Where each ends."""
         return np.append(self.start[1:], self.last)
 
-    def cut(self, moments: Times) -> Pieces:
+    def cut(self, moments: Times) -> OwnedSegments:
         """Cut at sorted distinct moments, too."""
         moments = moments[(moments > self.start[0]) & (moments < self.last)]
         before = np.searchsorted(self.start, moments, side="right") - 1
         inside = self.start[before] < moments
         return self.split(before[inside], moments[inside], self.owner[before[inside]])
 
-    def split(self, places: Times, moments: Times, owners: Codes) -> Pieces:
+    def split(self, places: Times, moments: Times, owners: Codes) -> OwnedSegments:
         """Those in some places each split at a moment, with a new owner from there on."""
         start = np.insert(self.start, places + 1, moments)
-        return Pieces(start, np.insert(self.owner, places + 1, owners), self.last)
+        return OwnedSegments(start, np.insert(self.owner, places + 1, owners), self.last)
 
 
 def account(
-    stretch: Stretch, known: pl.DataFrame, host: pl.DataFrame, blocking: pl.DataFrame
-) -> Account:
+    stretch: TimeSlice, known: pl.DataFrame, host: pl.DataFrame, blocking: pl.DataFrame
+) -> SliceTotals:
     """The stretch cut into pieces with one owner each.
 
     Args:
-        stretch: one of `Stretches`.
+        stretch: one of `TimeSlices`.
         known: window, window_start, window_end of the windows that it may meet; the first begins
             no later than it.
         host: SEGMENTS of the host timeline.
@@ -179,11 +179,11 @@ def account(
     segments, idle, running = _added_up(pieces, known)
     every = computing[:2] if training.all() else union(start[~talks], end[~talks])
     unions = _unions(every, talking, stretch.clipped(begins), stretch.clipped(ends))
-    return Account(segments, idle, np.concatenate((unions, running)))
+    return SliceTotals(segments, idle, np.concatenate((unions, running)))
 
 
 def _computing(
-    stretch: Stretch, start: Times, end: Times, chosen: Flags
+    stretch: TimeSlice, start: Times, end: Times, chosen: Flags
 ) -> tuple[Times, Times, Codes]:
     """Disjoint intervals in which chosen operations run, and the phase of who owns each."""
     rows = np.flatnonzero(chosen)
@@ -197,26 +197,26 @@ def _computing(
     return low, high, stretch.work["phase"].to_numpy()[rows[owner]]
 
 
-def _running(stretch: Stretch, low: Times, high: Times, owner: Codes) -> Pieces:
+def _running(stretch: TimeSlice, low: Times, high: Times, owner: Codes) -> OwnedSegments:
     """Pieces in which training work runs, and the gaps around them."""
     start = np.full(2 * len(low) + 1, stretch.begin)
     start[1::2], start[2::2] = low, high
     owners = np.full(len(start), GAP, dtype=np.uint8)
     owners[1::2] = owner
     real = np.flatnonzero(np.append(start[1:], stretch.end) > start)
-    return Pieces(start[real], owners[real], stretch.end)
+    return OwnedSegments(start[real], owners[real], stretch.end)
 
 
 def _with_idle_owners(
-    pieces: Pieces, work: pl.DataFrame, training: Flags, host: pl.DataFrame
-) -> Pieces:
+    pieces: OwnedSegments, work: pl.DataFrame, training: Flags, host: pl.DataFrame
+) -> OwnedSegments:
     """Each gap given to whom it belongs while the device idles.
 
     Inside a gap no operation begins, and the host's part stays the same.
     """
     gaps = np.flatnonzero(pieces.owner == GAP)
     moment, until = pieces.start[gaps], pieces.end[gaps]
-    index = passed(moment, work["start"].to_numpy()[training])
+    index = count_before(moment, work["start"].to_numpy()[training])
     following = np.append(np.flatnonzero(training), work.height)[index]
     launch = np.append(work["launch"].fill_null(work["start"]).to_numpy(), NEVER)[following]
     phase = np.append(work["phase"].to_numpy(), OTHER)[following]
@@ -230,10 +230,10 @@ def _with_idle_owners(
     return pieces.split(gaps[launched], launch[launched], owner[launched])
 
 
-def _added_up(pieces: Pieces, known: pl.DataFrame) -> tuple[pl.DataFrame, Times, Times]:
-    """SEGMENTS of the known windows, `idle` of an `Account`, the last two of its LENGTHS."""
+def _added_up(pieces: OwnedSegments, known: pl.DataFrame) -> tuple[pl.DataFrame, Times, Times]:
+    """SEGMENTS of the known windows, `idle` of an `SliceTotals`, the last two of its LENGTHS."""
     begins, ends = (known[name].to_numpy() for name in ("window_start", "window_end"))
-    window = passed(pieces.start, begins) - 1
+    window = count_before(pieces.start, begins) - 1
     key = window * OWNERS + pieces.owner
     key[pieces.start >= ends[window]] = -1  # between known windows lies what nobody asks for
     first, last = _runs(key)

@@ -7,10 +7,10 @@ import polars as pl
 
 from rankscope.model.intervals import Times, cells, owners
 from rankscope.model.schema import SEGMENTS, conform
-from rankscope.segment import Marks
+from rankscope.segment import PhaseRanges
 
 
-def host_timeline(iterations: pl.DataFrame, marks: Marks) -> pl.DataFrame:
+def host_timeline(iterations: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
     """The windows cut into disjoint SEGMENTS that fill them.
 
     Of nested marks the innermost owns the instant. Where nothing fetches data explicitly,
@@ -68,7 +68,9 @@ def _column(frame: pl.DataFrame, name: str) -> Times:
     return frame[name].to_numpy().astype(np.int64)
 
 
-def _implicit_loading(iterations: pl.DataFrame, marks: Marks) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _implicit_loading(
+    iterations: pl.DataFrame, marks: PhaseRanges
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Stretches that count as loading for want of anything else, and foreign ranges in them.
 
     Both are frames of start, end.

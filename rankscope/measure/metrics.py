@@ -41,7 +41,7 @@ def host_numbers(
         waits_visible: false where waits hide inside phases (device communication that the host
             merely launches); then exposed communication and work are unknown.
     """
-    parts = _parts(told_by_host(segments, waits_visible), iterations.height)
+    parts = _parts(host_segments(segments, waits_visible), iterations.height)
     known = phases | ({"load"} if (segments["label"] == "load").any() else set())
     frame = pl.concat(
         [
@@ -98,7 +98,7 @@ def gpu_numbers(
     return Numbers(_finish(frame, exposed, collectives, "gpu"), exposed)
 
 
-def told_by_host(segments: pl.DataFrame, waits_visible: bool) -> pl.DataFrame:
+def host_segments(segments: pl.DataFrame, waits_visible: bool) -> pl.DataFrame:
     """The host's SEGMENTS as they are counted.
 
     Where waits hide in the phases, what little is visible of them is no number, but still time:

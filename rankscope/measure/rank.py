@@ -8,13 +8,13 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from rankscope.measure.activities import Sums, activities
+from rankscope.measure.activities import ActivityTotals, activities
 from rankscope.measure.attribution import Attributed, HostSide, attribute
-from rankscope.measure.collectives import Readiness, collectives
+from rankscope.measure.collectives import ReadyTimes, collectives
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.metrics import UNPHASED_LIMIT, gpu_numbers, host_numbers
-from rankscope.model.reports import Problem, RankIdentity, RankRecord, RankRows, Trace
+from rankscope.model.reports import RankIdentity, RankRecord, RankRows, RunWarning, Trace
 from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
@@ -24,7 +24,7 @@ from rankscope.model.schema import (
     RANK_ITERATIONS,
     conform,
 )
-from rankscope.segment import UNNAMED, Found, Marks, Named, find_marks
+from rankscope.segment import UNNAMED, IterationRanges, LabelledRanges, PhaseRanges, find_marks
 from rankscope.sources.conventions import Vocabulary, with_operation
 
 GPU_CLOCK_SHARE = 0.9
@@ -35,11 +35,11 @@ GPU_CLOCK_SHARE = 0.9
 class RankDetail:
     """One rank in detail, on its report's axis: what its numbers are made of."""
 
-    found: Found
-    marks: Marks
+    found: IterationRanges
+    marks: PhaseRanges
     work: Attributed
     device: DeviceTimeline
-    sums: Sums  # of the device's computation and copies
+    sums: ActivityTotals  # of the device's computation and copies
     collectives: pl.DataFrame  # COLLECTIVES without `rank`
 
     @property
@@ -68,7 +68,9 @@ class RankDetail:
         return self.communicates or self.device.opaque or self.unseen
 
 
-def detail_ranks(found: dict[int, Found], named: Named, trace: Trace) -> dict[int, RankDetail]:
+def detail_ranks(
+    found: dict[int, IterationRanges], named: LabelledRanges, trace: Trace
+) -> dict[int, RankDetail]:
     """For each process its ranges and device work, segmented and attributed.
 
     Args:
@@ -103,10 +105,10 @@ def _communicates(trace: Trace, process: int) -> bool:
 class _Building:
     """The detail of one rank while its work comes in."""
 
-    def __init__(self, found: Found, marks: Marks, work: Attributed) -> None:
+    def __init__(self, found: IterationRanges, marks: PhaseRanges, work: Attributed) -> None:
         self.work = work
         self._found, self._marks = found, marks
-        self._ready, self._sums = Readiness(work.calls), Sums(work.calls)
+        self._ready, self._sums = ReadyTimes(work.calls), ActivityTotals(work.calls)
         blocking = marks.frame.filter(label="exposed_communication").select("start", "end")
         self._device = DeviceAccount(work, found.frame, blocking)
 
@@ -179,7 +181,7 @@ def _clock_gpu(survey: pl.DataFrame, iterations: int, known: frozenset[str]) -> 
     return bool(counted and counted >= GPU_CLOCK_SHARE * iterations)
 
 
-def _views(iterations: pl.DataFrame, marks: Marks, survey: pl.DataFrame) -> pl.DataFrame:
+def _views(iterations: pl.DataFrame, marks: PhaseRanges, survey: pl.DataFrame) -> pl.DataFrame:
     """The iterations with the stretch to look at: first host range to last device end."""
     begins, ends = (iterations[name].to_numpy() for name in ("window_start", "window_end"))
     first, last = iterations["start"].to_numpy().copy(), iterations["end"].to_numpy().copy()
@@ -197,15 +199,15 @@ def _views(iterations: pl.DataFrame, marks: Marks, survey: pl.DataFrame) -> pl.D
     )
 
 
-def _problems(rank: int, detail: RankDetail) -> list[Problem]:
+def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
     """What a reader of this rank's numbers must know."""
-    problems: list[Problem] = []
+    problems: list[RunWarning] = []
     found, marks, device = detail.found, detail.marks, detail.device
     computing = detail.work.survey.filter(pl.col("kind") != "copy")["device"]
     cut = found.frame.filter(~pl.col("complete"))["iteration"].to_list()
     if cut:
         problems.append(
-            Problem(
+            RunWarning(
                 "iteration-cut",
                 f"the capture ends inside iteration {cut[0]} (killed, or stopped there); it is "
                 "left out, and later ones are lost",
@@ -214,7 +216,7 @@ def _problems(rank: int, detail: RankDetail) -> list[Problem]:
         )
     if detail.unseen:
         problems.append(
-            Problem(
+            RunWarning(
                 "waits-hidden",
                 "launches NCCL but was profiled without device tables, so waits hide in whatever "
                 "synchronises first; profile with --trace=cuda,nvtx",
@@ -224,7 +226,7 @@ def _problems(rank: int, detail: RankDetail) -> list[Problem]:
     blind = device.unphased.filter(pl.col("share") > UNPHASED_LIMIT).height
     if device.opaque:
         problems.append(
-            Problem(
+            RunWarning(
                 "graphs-opaque",
                 "CUDA graphs were traced as a whole, so what communicates and waits inside them "
                 "is hidden; profile with --cuda-graph-trace=node",
@@ -233,7 +235,7 @@ def _problems(rank: int, detail: RankDetail) -> list[Problem]:
         )
     if (devices := computing.n_unique()) > 1:
         problems.append(
-            Problem(
+            RunWarning(
                 "several-devices",
                 f"drives {devices} devices from one process; they are taken together: the rank "
                 "computes where any of them does",
@@ -242,7 +244,7 @@ def _problems(rank: int, detail: RankDetail) -> list[Problem]:
         )
     if blind:
         problems.append(
-            Problem(
+            RunWarning(
                 "phases-unknown",
                 f"in some iterations more than {UNPHASED_LIMIT:.0%} of the device work cannot be "
                 "told a phase (no launch record, or a CUDA graph that spans phases); phases are "
@@ -252,7 +254,7 @@ def _problems(rank: int, detail: RankDetail) -> list[Problem]:
         )
     if marks.derived:
         problems.append(
-            Problem(
+            RunWarning(
                 "phases-from-operators",
                 f"no ranges are named like {' or '.join(sorted(marks.derived, reverse=True))}: "
                 "read off the framework's operators (backward is what autograd runs, forward what "
@@ -262,7 +264,7 @@ def _problems(rank: int, detail: RankDetail) -> list[Problem]:
         )
     if not marks.phases:
         problems.append(
-            Problem(
+            RunWarning(
                 "no-phases",
                 "no ranges are named like phases; name them with --phase forward='REGEX' and so on",
                 (rank,),

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope import sources
 from rankscope.errors import NoIterations
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
 from rankscope.model.options import ShapingOptions
-from rankscope.model.reports import Problem, RankIdentity, ReportFile, ReportRows, Trace
+from rankscope.model.reports import RankIdentity, ReportFile, ReportRows, RunWarning, Trace
 from rankscope.model.schema import OPERATORS
 from rankscope.segment import (
     SURE,
-    Found,
-    Named,
-    Steps,
+    DetectedSteps,
+    IterationRanges,
+    LabelledRanges,
     find_iterations,
     find_steps,
     whole_capture,
     with_meanings,
 )
+from rankscope.sources import formats
 from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.identify import (
     DEVICE,
@@ -50,11 +50,13 @@ class Segmented:
     """One report, read: whose ranks it holds, and their iterations."""
 
     trace: Trace
-    named: Named
+    named: LabelledRanges
     words: Vocabulary
-    found: dict[int, Found]  # process → its iterations
+    found: dict[int, IterationRanges]  # process → its iterations
     whose: list[RankIdentity]
-    steps: dict[int, Steps]  # process → how its iterations were found, where nothing names them
+    steps: dict[
+        int, DetectedSteps
+    ]  # process → how its iterations were found, where nothing names them
 
 
 def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
@@ -67,7 +69,7 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     """
     special = options.iteration in SPECIAL
     words = vocabulary(ShapingOptions(phases=options.phases) if special else options)
-    trace = sources.read(file, words)
+    trace = formats.read(file, words)
     named = with_meanings(trace.ranges, words)
     found, steps = _iterations(file, trace, named, options)
     whose = identities(
@@ -105,7 +107,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     trace, whose = report.trace, report.whose
     detailed = _details(report)
     problems = [
-        Problem(
+        RunWarning(
             "file-name-disagrees",
             f"{file.path.name} is named like rank {spelled}, but its {identity.evidence} says "
             f"rank {identity.rank}, which is believed",
@@ -116,7 +118,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     ]
     if whose[0].evidence in (DEVICE, PID):
         problems.append(
-            Problem(
+            RunWarning(
                 "ranks-by-order",
                 f"{file.path.name} does not say which rank is which: its processes are numbered "
                 + ("by the device each uses" if whose[0].evidence == DEVICE else "by process id")
@@ -128,12 +130,12 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         _found_steps(report.steps[each.process], each.rank) for each in whose if report.steps
     ]
     problems += [
-        Problem("part-unread", told, tuple(identity.rank for identity in whose))
+        RunWarning("part-unread", told, tuple(identity.rank for identity in whose))
         for told in trace.device_work.unread
     ]
     if trace.broken_rows:
         problems.append(
-            Problem(
+            RunWarning(
                 "rows-broken",
                 f"{trace.broken_rows:,} events without a time or an owner are left out; is the "
                 "export whole?",
@@ -152,8 +154,8 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
 
 
 def _iterations(
-    file: ReportFile, trace: Trace, named: Named, options: ShapingOptions
-) -> tuple[dict[int, Found], dict[int, Steps]]:
+    file: ReportFile, trace: Trace, named: LabelledRanges, options: ShapingOptions
+) -> tuple[dict[int, IterationRanges], dict[int, DetectedSteps]]:
     """The iterations of each process that has some, and the steps they are where found so."""
     duration = trace.facts.duration_ns
     if options.iteration == "auto":
@@ -194,8 +196,8 @@ def _of(process: int, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("process") == process)
 
 
-def _found_steps(steps: Steps, rank: int) -> Problem:
-    return Problem(
+def _found_steps(steps: DetectedSteps, rank: int) -> RunWarning:
+    return RunWarning(
         "steps-found",
         f"iterations are steps found in the {steps.source}, where {steps.confidence:.0%} of a step "
         "recurs in the next; each ends with its last event, or in the pause that follows: ranges "
@@ -204,7 +206,7 @@ def _found_steps(steps: Steps, rank: int) -> Problem:
     )
 
 
-def _no_steps(file: ReportFile, steps: Iterable[Steps]) -> NoIterations:
+def _no_steps(file: ReportFile, steps: Iterable[DetectedSteps]) -> NoIterations:
     best = max((each.confidence for each in steps), default=0.0)
     return NoIterations(
         f"{file.path}: no steps found: at best {best:.0%} of what it does recurs, and "

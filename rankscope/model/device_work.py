@@ -8,7 +8,7 @@ from typing import Protocol
 
 import polars as pl
 
-from rankscope.model.events import Events, Held
+from rankscope.model.events import Events, InMemoryEvents
 from rankscope.model.schema import DEVICE_KINDS, conform
 
 
@@ -36,7 +36,7 @@ class DeviceWork(Events, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldWork(Held):
+class InMemoryWork(InMemoryEvents):
     """Work in memory."""
 
     rows: int = 0

@@ -31,7 +31,7 @@ class Events(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class InMemoryEvents:
     """Events in memory."""
 
     whole: pl.DataFrame
@@ -41,13 +41,13 @@ class Held:
         for first in range(0, max(self.whole.height, 1), PART_ROWS):
             yield self.whole.slice(first, PART_ROWS)
 
-    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Held:
+    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> InMemoryEvents:
         """The rows changed once and for all."""
-        return Held(change(self.whole))
+        return InMemoryEvents(change(self.whole))
 
 
 @dataclass(frozen=True, slots=True)
-class Reread:
+class StreamedEvents:
     """Events that stay in their report."""
 
     read: Callable[[], Iterator[pl.DataFrame]]
@@ -61,12 +61,12 @@ class Reread:
         """Read anew each time."""
         return self.read()
 
-    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Reread:
+    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> StreamedEvents:
         """The rows changed whenever they are read."""
-        return Reread(lambda: map(change, self.read()))
+        return StreamedEvents(lambda: map(change, self.read()))
 
 
-class Few:
+class BoundedBuffer:
     """Events that are kept as long as they are few; else those of note, as long as these are."""
 
     def __init__(

@@ -80,7 +80,7 @@ def exclusive(
     return starts[order], ends[order], np.concatenate((owner[alone], crowd[first[owned]]))[order]
 
 
-def passed(moments: Times, times: Times) -> Times:
+def count_before(moments: Times, times: Times) -> Times:
     """How many of the times have come by each of the moments, which are in order.
 
     As `np.searchsorted` tells from the right, but far faster: few times are looked up among the
@@ -101,7 +101,7 @@ def covered(moments: Times, start: Times, end: Times) -> Flags:
     Shape: that of `moments`.
     """
     real = end > start
-    return passed(moments, start[real]) > passed(moments, end[real])
+    return count_before(moments, start[real]) > count_before(moments, end[real])
 
 
 def union(start: Times, end: Times) -> tuple[Times, Times]:

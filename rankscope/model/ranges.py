@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.model.events import Events, Held
+from rankscope.model.events import Events, InMemoryEvents
 from rankscope.model.schema import RANGES, SIGNATURES, conform
 
 
@@ -16,14 +16,14 @@ class Ranges:
 
     moments: Events  # MOMENTS
     signatures: pl.DataFrame  # SIGNATURES: that with the number n in row n
-    of_note: Held | None  # MOMENTS but those of operators; None where they are too many
+    of_note: InMemoryEvents | None  # MOMENTS but those of operators; None where they are too many
 
     @classmethod
     def of(cls, ranges: pl.DataFrame) -> Ranges:
         """RANGES in memory."""
         numbered = ranges.with_columns(signature=pl.int_range(pl.len(), dtype=pl.UInt32))
         moments = numbered.select("start", "end", "payload", "signature")
-        held = Held(moments)
+        held = InMemoryEvents(moments)
         return cls(held, ranges.select(SIGNATURES.names()), held)
 
     @property

@@ -103,7 +103,7 @@ class RankIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RunWarning:
     """Something a reader of the numbers must know, shown beside them."""
 
     code: str
@@ -112,7 +112,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CheckWarning:
     """What is wrong with a report, and how to capture it better."""
 
     code: str
@@ -141,7 +141,7 @@ class CheckedReport:
     ranks: tuple[int, ...]
     iterations: int
     can: Abilities
-    problems: tuple[Fault, ...]
+    problems: tuple[CheckWarning, ...]
 
     @property
     def usable(self) -> bool:
@@ -171,7 +171,7 @@ class RankRows:
     collectives: pl.DataFrame  # COLLECTIVES
     exposed: pl.DataFrame  # EXPOSED
     activities: pl.DataFrame  # ACTIVITIES
-    problems: tuple[Problem, ...]
+    problems: tuple[RunWarning, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class ReportRows:
     file: ReportFile
     facts: CaptureFacts
     ranks: tuple[RankRows, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[RunWarning, ...]
     events: int
 
 

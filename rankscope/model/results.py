@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.model.reports import Problem
+from rankscope.model.reports import RunWarning
 
 if TYPE_CHECKING:
     import polars as pl
@@ -149,7 +149,7 @@ class Timeline:
     phases: pl.DataFrame  # TIMELINE_PHASES
     operations: pl.DataFrame  # TIMELINE_OPERATIONS
     collectives: pl.DataFrame  # TIMELINE_COLLECTIVES
-    problems: tuple[Problem, ...]
+    problems: tuple[RunWarning, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
-from rankscope.model.reports import Abilities, CheckedReport, Problem
+from rankscope.model.reports import Abilities, CheckedReport, RunWarning
 from rankscope.output.quantities import UNKNOWN, span
 from rankscope.output.table_layout import Table
-from rankscope.util.sanitize import plain
+from rankscope.util.sanitize import sanitized
 
 ABILITIES = tuple(field.name for field in fields(Abilities))
 
@@ -43,13 +43,13 @@ def document(reports: tuple[CheckedReport, ...]) -> dict[str, Any]:
     }
 
 
-def warnings(reports: tuple[CheckedReport, ...]) -> list[Problem]:
+def warnings(reports: tuple[CheckedReport, ...]) -> list[RunWarning]:
     """Each problem once, with the ranks that have it."""
     ranks: dict[tuple[str, str], set[int]] = {}
     for report in reports:
         for problem in report.problems:
             ranks.setdefault((problem.code, problem.message), set()).update(report.ranks)
-    return [Problem(code, text, tuple(sorted(who))) for (code, text), who in ranks.items()]
+    return [RunWarning(code, text, tuple(sorted(who))) for (code, text), who in ranks.items()]
 
 
 def frame(reports: tuple[CheckedReport, ...]) -> pl.DataFrame:
@@ -99,7 +99,7 @@ def table(reports: tuple[CheckedReport, ...], every: bool) -> Table:
             for group in alike.values()
         ]
     return Table(
-        title=f"In {plain(folder, LONGEST_PATH)} (✗: cannot be used)",
+        title=f"In {sanitized(folder, LONGEST_PATH)} (✗: cannot be used)",
         columns=("report", "ranks", "iterations", "lacks"),
         rows=tuple(rows),
         numeric=frozenset(("iterations",)),
@@ -117,11 +117,11 @@ def problems(reports: tuple[CheckedReport, ...]) -> list[tuple[str, str]]:
     told: list[tuple[str, str]] = []
     for (is_warning, hint), messages in sorted(alike.items(), key=lambda each: each[0][0]):
         lines = [
-            f"{_ranks(who) if is_warning else _names(who, folder)}: {plain(message, 1000)}"
+            f"{_ranks(who) if is_warning else _names(who, folder)}: {sanitized(message, 1000)}"
             for message, who in messages.items()
         ]
         more = [f"and {len(lines) - MOST_ALIKE} more like these"] if lines[MOST_ALIKE:] else []
-        told.append(("\n".join([*lines[:MOST_ALIKE], *more]), plain(hint, 1000)))
+        told.append(("\n".join([*lines[:MOST_ALIKE], *more]), sanitized(hint, 1000)))
     return told
 
 
@@ -134,13 +134,13 @@ def _folder(reports: tuple[CheckedReport, ...]) -> str:
 
 
 def _name(report: CheckedReport, folder: str) -> str:
-    name = plain(os.path.relpath(report.path, folder), LONGEST_PATH)
+    name = sanitized(os.path.relpath(report.path, folder), LONGEST_PATH)
     return name if report.usable else f"✗\N{NO-BREAK SPACE}{name}"
 
 
 def _names(reports: list[CheckedReport], folder: str) -> str:
     """Paths of reports that cannot be used: ranks would not tell them from others."""
-    names = [plain(os.path.relpath(report.path, folder), LONGEST_PATH) for report in reports]
+    names = [sanitized(os.path.relpath(report.path, folder), LONGEST_PATH) for report in reports]
     more = len(names) - MOST_ALIKE
     return ", ".join(names[:MOST_ALIKE]) + (f" and {more} more" if more > 0 else "")
 

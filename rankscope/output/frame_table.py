@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.output.quantities import UNKNOWN, milliseconds, percent, short_path, span
 from rankscope.output.table_layout import Table
-from rankscope.util.sanitize import plain
+from rankscope.util.sanitize import sanitized
 
 HEADINGS = {
     "iteration_share": "of iteration",
@@ -98,4 +98,4 @@ def _cell(name: str, value: object) -> str:
             return f"{value / 1e9:,.1f}"
     if isinstance(value, list):
         return span(sorted(value))
-    return short_path(Path(str(value))) if name == "path" else plain(str(value))
+    return short_path(Path(str(value))) if name == "path" else sanitized(str(value))

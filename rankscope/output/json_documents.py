@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from rankscope.compare.diff.compare import Change, Comparison
+from rankscope.compare.diff.compare import Change, RunDiff
 from rankscope.compare.picks import Picks
-from rankscope.model.reports import Problem, ReportOutcome
+from rankscope.model.reports import ReportOutcome, RunWarning
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts, Score, Verdict
 
 Document = dict[str, Any]
@@ -24,7 +24,11 @@ def dumps(document: Document) -> str:
 
 
 def document(
-    name: str, db: Path | None, facts: RunFacts | None, problems: Iterable[Problem], own: Document
+    name: str,
+    db: Path | None,
+    facts: RunFacts | None,
+    problems: Iterable[RunWarning],
+    own: Document,
 ) -> Document:
     """A whole document: format, run, warnings, and the command's own keys."""
     return {
@@ -128,7 +132,7 @@ def efficiency(given: Imbalance) -> Document | None:
     return None if given.efficiency is None else asdict(given.efficiency)
 
 
-def comparison(given: Comparison) -> Document:
+def comparison(given: RunDiff) -> Document:
     """The own keys of diff, but for the verdicts."""
     return {
         "sentence": given.sentence,

@@ -18,7 +18,7 @@ import polars as pl
 
 from rankscope.model.intervals import lanes
 from rankscope.model.results import Timeline
-from rankscope.util.sanitize import plain
+from rankscope.util.sanitize import sanitized
 
 TRACK = ["rank", "order", "track", "lane"]
 
@@ -153,7 +153,7 @@ def _laid_out(slices: _Slices) -> _Slices:
 def _harmless(frame: pl.DataFrame, column: str) -> pl.Series:
     """Names as text that no viewer can take for anything else; each distinct one looked at once."""
     distinct = frame[column].drop_nulls().unique()
-    shown = {name: plain(name, LONGEST_NAME) for name in distinct}
+    shown = {name: sanitized(name, LONGEST_NAME) for name in distinct}
     return frame[column].replace_strict(shown, default=None, return_dtype=pl.String)
 
 
@@ -279,7 +279,7 @@ def _processes(timeline: Timeline, labels: Mapping[int, str]) -> list[str]:
     """Names of the ranks, in their order."""
     events: list[str] = []
     for rank, host, axis in timeline.ranks.select("rank", "host", "axis").sort("rank").iter_rows():
-        name = f"rank {rank}" + (f" ({plain(host)})" if host else "")
+        name = f"rank {rank}" + (f" ({sanitized(host)})" if host else "")
         told = [labels.get(rank, ""), "" if axis == "aligned" else "clock not aligned"]
         events += [
             _told(rank, 0, "process_name", name=name),

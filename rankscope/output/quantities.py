@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rankscope.util.sanitize import plain
+from rankscope.util.sanitize import sanitized
 
 UNKNOWN = "–"
 """What stands for a number that is not known."""
@@ -65,4 +65,4 @@ def short_path(path: Path) -> str:
     """Relative where that is shorter than absolute and does not climb."""
     absolute = str(path)
     relative = os.path.relpath(absolute)
-    return plain(absolute if relative.startswith("..") else relative, 500)
+    return sanitized(absolute if relative.startswith("..") else relative, 500)

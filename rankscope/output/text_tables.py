@@ -22,7 +22,7 @@ from rankscope.output.quantities import (
 )
 from rankscope.output.sparklines import bars, sparklines
 from rankscope.output.table_layout import Table
-from rankscope.util.sanitize import plain
+from rankscope.util.sanitize import sanitized
 
 LEAST_GAIN = 0.005
 """Share of the time that a what-if must save to be shown."""
@@ -119,7 +119,12 @@ def what_if_table(result: Imbalance) -> Table | None:
         spare=("what",),
         numeric=frozenset(("saves ms", "of the time")),
         rows=tuple(
-            (row["kind"], plain(row["name"]), milliseconds(row["gain_ns"]), percent(row["gain"]))
+            (
+                row["kind"],
+                sanitized(row["name"]),
+                milliseconds(row["gain_ns"]),
+                percent(row["gain"]),
+            )
             for row in rows.head(SCENARIOS).iter_rows(named=True)
         ),
     )
@@ -183,8 +188,8 @@ def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
     ranks = result.ranks.sort(f"{known[0]}_ns" if known else "rank", descending=known != [])
     columns = {
         "rank": list(map(str, ranks["rank"])),
-        "host": [UNKNOWN if host is None else plain(host, 40) for host in ranks["host"]],
-        "role": [UNKNOWN if role is None else plain(role, 40) for role in ranks["role"]],
+        "host": [UNKNOWN if host is None else sanitized(host, 40) for host in ranks["host"]],
+        "role": [UNKNOWN if role is None else sanitized(role, 40) for role in ranks["role"]],
     }
     if ranks["role"].n_unique() < 2:
         del columns["role"]
@@ -281,7 +286,7 @@ def picks_table(picks: Picks) -> Table:
             (
                 each.label,
                 str(each.rank),
-                UNKNOWN if each.host is None else plain(each.host, 40),
+                UNKNOWN if each.host is None else sanitized(each.host, 40),
                 str(each.pid),
                 milliseconds(each.value_ns),
                 short_path(each.report),

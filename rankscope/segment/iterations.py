@@ -15,7 +15,7 @@ UNNAMED = {WHOLE: "whole", AUTO: "auto"}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class IterationRanges:
     """The iterations of one process."""
 
     frame: pl.DataFrame  # ITERATIONS
@@ -24,7 +24,7 @@ class Found:
     row: int  # the convention that named them, or one of UNNAMED
 
 
-def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> Found | None:
+def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRanges | None:
     """The iterations among the ranges of one process, or None.
 
     Of several candidates (nested `step` and `batch`, say) those with numbers win, then those
@@ -57,7 +57,7 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> Found | Non
         .sort("start", "end", descending=[False, True])
         .filter(pl.col("end") > pl.col("end").cum_max().shift(1, fill_value=-1))  # not nested
     )
-    return Found(
+    return IterationRanges(
         frame=_windows(ranges, best["numbered"], duration_ns),
         thread=best["thread"],
         numbered=best["numbered"],
@@ -65,7 +65,7 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> Found | Non
     )
 
 
-def whole_capture(named: pl.DataFrame, work_end: int | None) -> Found | None:
+def whole_capture(named: pl.DataFrame, work_end: int | None) -> IterationRanges | None:
     """The capture of one process as a single iteration, from its first to its last event."""
     if named.is_empty():
         return None
@@ -81,7 +81,9 @@ def whole_capture(named: pl.DataFrame, work_end: int | None) -> Found | None:
             "complete": True,
         }
     ).with_columns(window_start="start", window_end="end")
-    return Found(conform(window, ITERATIONS), threads["thread"][0], numbered=False, row=WHOLE)
+    return IterationRanges(
+        conform(window, ITERATIONS), threads["thread"][0], numbered=False, row=WHOLE
+    )
 
 
 def _windows(ranges: pl.DataFrame, numbered: bool, duration_ns: int | None) -> pl.DataFrame:

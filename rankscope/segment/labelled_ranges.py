@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.model.events import Events, Few, Held
+from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents
 from rankscope.model.ranges import Ranges, signed
 from rankscope.sources.conventions import OPERATORS, Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class LabelledRanges:
     """RANGES with the columns of MEANINGS joined on."""
 
     every: Events
@@ -20,7 +20,7 @@ class Named:
     foreign: Events  # those that mean nothing known, of the user's (validation, logging)
 
 
-def with_meanings(ranges: Ranges, words: Vocabulary) -> Named:
+def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
     """RANGES named by a vocabulary."""
     told = ranges.signatures.join(
         words.meanings(ranges.signatures),
@@ -42,12 +42,12 @@ def with_meanings(ranges: Ranges, words: Vocabulary) -> Named:
 
     who = told.select("process", "thread", "name")
     telling: list[pl.DataFrame] = []
-    few = Few()
+    few = BoundedBuffer()
     for part in (ranges.of_note or ranges.moments).parts():
         telling.append(signed(part.filter(tells.gather(part["signature"])), told))
         few.add(foreign(part))
-    return Named(
+    return LabelledRanges(
         ranges.moments.map(lambda part: signed(part, told)),
         pl.concat(telling).sort("start", "end", descending=[False, True], maintain_order=True),
-        ranges.moments.map(foreign) if few.parts is None else Held(pl.concat(few.parts)),
+        ranges.moments.map(foreign) if few.parts is None else InMemoryEvents(pl.concat(few.parts)),
     )

@@ -8,14 +8,14 @@ import polars as pl
 from rankscope.model.events import Events
 from rankscope.model.intervals import Flags, Times, union
 from rankscope.model.schema import MARKS, conform
-from rankscope.segment.iterations import Found
+from rankscope.segment.iterations import IterationRanges
 
 LEAST = 2
 """Operators of each kind in an iteration, below which it has no such phase to be found."""
 
 
 def operator_phases(
-    process: int, ranges: Events, found: Found, explicit: pl.DataFrame
+    process: int, ranges: Events, found: IterationRanges, explicit: pl.DataFrame
 ) -> pl.DataFrame:
     """Marks for forward and backward where operators alternate between the two.
 

@@ -9,13 +9,13 @@ import polars as pl
 
 from rankscope.model.events import Events
 from rankscope.model.schema import MARKS, PHASES, conform
-from rankscope.segment.iterations import Found
-from rankscope.segment.labelled_ranges import Named
+from rankscope.segment.iterations import IterationRanges
+from rankscope.segment.labelled_ranges import LabelledRanges
 from rankscope.segment.operators import operator_phases
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class PhaseRanges:
     """The marked ranges of one rank's training thread."""
 
     frame: pl.DataFrame  # MARKS
@@ -29,8 +29,11 @@ class Marks:
 
 
 def find_marks(
-    process: int, named: Named, found: Found, device_communicates: Callable[[], bool]
-) -> Marks:
+    process: int,
+    named: LabelledRanges,
+    found: IterationRanges,
+    device_communicates: Callable[[], bool],
+) -> PhaseRanges:
     """The marks on the training thread.
 
     A hand-annotated collective lasts as long as the communication only where no device kernels
@@ -67,7 +70,7 @@ def find_marks(
         derived = phases.filter(pl.col("label").is_in(unnamed))
     marks = pl.concat([marks, derived])
     launches = telling.select((is_collective & ~pl.col("blocking")).any()).item()
-    return Marks(
+    return PhaseRanges(
         frame=marks,
         foreign=named.foreign.map(
             lambda part: part.filter(on_thread).select("start", "end", "name")

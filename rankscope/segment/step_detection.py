@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.model.intervals import Times
 from rankscope.model.schema import ITERATIONS, PHASES, conform
-from rankscope.segment.iterations import AUTO, Found
+from rankscope.segment.iterations import AUTO, IterationRanges
 from rankscope.segment.periodicity import find_period
 from rankscope.sources.conventions import with_operation
 
@@ -37,10 +37,10 @@ NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class DetectedSteps:
     """Steps that were found, and how sure they are."""
 
-    found: Found | None  # None where nothing repeats
+    found: IterationRanges | None  # None where nothing repeats
     confidence: float  # share of a step that recurs in the next
     source: str  # collectives | kernels | ranges
 
@@ -56,7 +56,7 @@ class _Process:
 
 def find_steps(
     named: pl.DataFrame, device_work: pl.DataFrame, duration_ns: int | None = None
-) -> Steps:
+) -> DetectedSteps:
     """The steps of one process, from what its collectives, kernels or ranges repeat.
 
     A step ends where its last own event does, on the host: after the optimizer and what trails
@@ -70,7 +70,7 @@ def find_steps(
         duration_ns: where the capture ends; a step that ends exactly there was cut.
     """
     process = _process(named, device_work)
-    best = Steps(None, 0.0, "ranges")
+    best = DetectedSteps(None, 0.0, "ranges")
     for source, events in _sequences(process):
         names = events["kind"].rank("dense").to_numpy().astype(np.int64) - 1
         period = find_period(names)
@@ -82,7 +82,7 @@ def find_steps(
         ends = _step_ends(process, begins, hosts[order], names[order], period.length)
         if len(ends) <= LEAST_STEPS:
             continue
-        best = Steps(_found(process.thread, ends, duration_ns), period.match, source)
+        best = DetectedSteps(_found(process.thread, ends, duration_ns), period.match, source)
         if best.confidence >= SURE:
             break
     return best
@@ -354,7 +354,7 @@ def _latest(moments: Times, before: Times, strictly: bool = False) -> Times:
     return np.where(index >= 0, moments[np.maximum(index, 0)], -1)
 
 
-def _found(thread: int, ends: Times, duration_ns: int | None) -> Found:
+def _found(thread: int, ends: Times, duration_ns: int | None) -> IterationRanges:
     frame = pl.DataFrame({"start": ends[:-1], "end": ends[1:]}).with_columns(
         iteration=pl.int_range(pl.len()),
         number=pl.int_range(pl.len()),
@@ -363,4 +363,4 @@ def _found(thread: int, ends: Times, duration_ns: int | None) -> Found:
         window_end="end",
         complete=pl.lit(True) if duration_ns is None else pl.col("end") != duration_ns,
     )
-    return Found(conform(frame, ITERATIONS), thread, numbered=False, row=AUTO)
+    return IterationRanges(conform(frame, ITERATIONS), thread, numbered=False, row=AUTO)

@@ -27,7 +27,7 @@ ROWS_AT_ONCE = 1_000_000
 """Of many rows about so many are looked at together: memory is bounded by it."""
 
 
-class Source(Protocol):
+class TableReader(Protocol):
     """Where tables come from."""
 
     def __call__(
@@ -45,10 +45,10 @@ class Source(Protocol):
         ...
 
 
-class RunFrames:
+class RunTables:
     """What the reports of a run became; the tables of its database, by name."""
 
-    def __init__(self, name: str, source: Source) -> None:
+    def __init__(self, name: str, source: TableReader) -> None:
         self.name = name
         self.some = source
         self._loaded: dict[str, pl.DataFrame] = {}
@@ -96,7 +96,7 @@ class RunFrames:
 
 
 def measured(
-    frames: RunFrames, clock: str, columns: Collection[str], numbers: Collection[int] | None = None
+    frames: RunTables, clock: str, columns: Collection[str], numbers: Collection[int] | None = None
 ) -> pl.DataFrame:
     """Columns of MEASURES on a clock, in some iterations; None: all.
 
@@ -110,7 +110,9 @@ def measured(
     return rows.filter(clock=clock).select(pl.col(columns).cast(pl.Int64))
 
 
-def of_ranks(frame: pl.DataFrame, columns: tuple[str, ...]) -> Callable[[int], list[NDArray[Any]]]:
+def columns_by_rank(
+    frame: pl.DataFrame, columns: tuple[str, ...]
+) -> Callable[[int], list[NDArray[Any]]]:
     """Gives the columns of a rank's rows, in the order in which they are."""
     ranks = frame["rank"].to_numpy()
     arrays = [frame[name].to_numpy() for name in columns]
@@ -125,14 +127,14 @@ def of_ranks(frame: pl.DataFrame, columns: tuple[str, ...]) -> Callable[[int], l
     return of
 
 
-def chosen_rows(
+def selected_rows(
     frame: pl.DataFrame,
     columns: Collection[str] | None = None,
     ranks: Collection[int] | None = None,
     iterations: Collection[int] | None = None,
     narrow: bool = False,
 ) -> pl.DataFrame:
-    """What a `Source` gives of a table that is at hand."""
+    """What a `TableReader` gives of a table that is at hand."""
     for name, wanted in (("rank", ranks), ("iteration", iterations)):
         if wanted is not None:
             frame = frame.filter(pl.col(name).is_in(list(wanted)))
@@ -147,8 +149,8 @@ def narrowed(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def source_of(tables: dict[str, pl.DataFrame]) -> Source:
-    """A `Source` of tables that are at hand."""
+def reader_of(tables: dict[str, pl.DataFrame]) -> TableReader:
+    """A `TableReader` of tables that are at hand."""
 
     def source(
         table: str,
@@ -157,6 +159,6 @@ def source_of(tables: dict[str, pl.DataFrame]) -> Source:
         iterations: Collection[int] | None = None,
         narrow: bool = False,
     ) -> pl.DataFrame:
-        return chosen_rows(tables[table], columns, ranks, iterations, narrow)
+        return selected_rows(tables[table], columns, ranks, iterations, narrow)
 
     return source

@@ -22,7 +22,7 @@ PER_RANK = ("iterations", "measures", "collectives", "exposed", "activities")
 """Tables that a rank's rows of the same name go into."""
 
 
-class Incoming:
+class ReportWriter:
     """Rows of reports for a database; each report gets there whole or not at all."""
 
     def __init__(self, database: Database, options: str) -> None:

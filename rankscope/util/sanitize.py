@@ -7,7 +7,7 @@ import unicodedata
 LONGEST_NAME = 80
 
 
-def plain(text: str, longest: int = LONGEST_NAME) -> str:
+def sanitized(text: str, longest: int = LONGEST_NAME) -> str:
     """A name that came from a report, safe for a terminal.
 
     Control characters, escapes and direction overrides become visible code points; what is too

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from rankscope.compare.diff.compare import compare_runs
+from rankscope.compare.diff.compare import diff_runs
 from tests.bench.cases import ITERATION_MS, LEAST_EFFECT, NOISE, PHASES, WALK
 from tests.forge import Job, scene, simulate
 
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         for seed in range(2 * args.pairs)
     ]
     for before, after in zip(runs[::2], runs[1::2], strict=True):
-        found = compare_runs(before, after, METRICS, args.statistic)
+        found = diff_runs(before, after, METRICS, args.statistic)
         count["iteration falsely certain"] += found.iteration.certain
         count["anything falsely certain"] += any(
             each.certain for each in (*found.metrics, *found.ranks)
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         slow = random.Random(number).randrange(args.ranks)
         for rank, kind in ((slow, "straggler"), (None, "slower phase")):
             pair = [runs[number % len(runs)], planted(size, where, rank)]
-            found = compare_runs(*pair[:: (-1) ** number], METRICS, args.statistic)  # new, mended
+            found = diff_runs(*pair[:: (-1) ** number], METRICS, args.statistic)  # new, mended
             rows = found.metrics if rank is None else found.ranks
             told = [each for each in rows if each.certain and each.metric in PHASES]
             count[f"{kind} found"] += (where, rank) in {(each.metric, each.rank) for each in told}

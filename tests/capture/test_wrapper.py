@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.capture import SCHEDULERS, Wish, functions_trace, save, snippet, wrapper
+from rankscope.capture import SCHEDULERS, CaptureConfig, functions_trace, save, snippet, wrapper
 from rankscope.errors import UsageError
 from rankscope.model.options import ShapingOptions
 from rankscope.sources.conventions import vocabulary
@@ -39,8 +39,8 @@ EVIDENCE = {
 FOLDERS = {"slurm": "profiles/77.0", "pbs": "profiles/77.1234abcd"}
 
 
-def script(folder: Path, scheduler: str, wish: Wish | None = None) -> str:
-    save(folder / "profile.sh", wrapper(scheduler, wish or Wish(trace="nvtx")))
+def script(folder: Path, scheduler: str, wish: CaptureConfig | None = None) -> str:
+    save(folder / "profile.sh", wrapper(scheduler, wish or CaptureConfig(trace="nvtx")))
     return "./profile.sh"
 
 
@@ -48,9 +48,9 @@ def script(folder: Path, scheduler: str, wish: Wish | None = None) -> str:
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_shellcheck_finds_nothing(scheduler: str, tmp_path: Path) -> None:
     every = (
-        Wish(),
-        Wish(capture_range="cudaProfilerApi", metrics=True, graph_nodes=True),
-        Wish((0, 4), 2, None, 60, 30, None, HOSTILE, HOSTILE, HOSTILE, nsys=(HOSTILE,)),
+        CaptureConfig(),
+        CaptureConfig(capture_range="cudaProfilerApi", metrics=True, graph_nodes=True),
+        CaptureConfig((0, 4), 2, None, 60, 30, None, HOSTILE, HOSTILE, HOSTILE, nsys=(HOSTILE,)),
     )
     scripts = [tmp_path / f"{number}.sh" for number, _ in enumerate(every)]
     for path, wish in zip(scripts, every, strict=True):
@@ -64,7 +64,7 @@ def test_shellcheck_finds_nothing(scheduler: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheduler", EVIDENCE)
 def test_chosen_ranks_write_reports_of_themselves(scheduler: str, tmp_path: Path) -> None:
     """Of four ranks on two nodes, local rank 1 of the first node and nobody else."""
-    run = script(tmp_path, scheduler, Wish(trace="nvtx", local_ranks=(1, 3), nodes=1))
+    run = script(tmp_path, scheduler, CaptureConfig(trace="nvtx", local_ranks=(1, 3), nodes=1))
     done = launch(scheduler, [run, *program(tmp_path)], tmp_path, range(4))
     assert [each.returncode for each in done] == [0] * 4, done
     assert len((tmp_path / "ran").read_text().split()) == 4, "every rank trains"
@@ -78,7 +78,7 @@ def test_chosen_ranks_write_reports_of_themselves(scheduler: str, tmp_path: Path
 @loses_agents
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
 def test_under_mpirun(tmp_path: Path) -> None:
-    run = script(tmp_path, "mpirun", Wish(trace="nvtx,mpi"))
+    run = script(tmp_path, "mpirun", CaptureConfig(trace="nvtx,mpi"))
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     assert len(snippet().splitlines()) <= 10
     command = ["mpirun", *root, "--oversubscribe", "-n", "2", run, *program(tmp_path)]
@@ -114,7 +114,7 @@ def test_under_mpirun(tmp_path: Path) -> None:
 @needs_nsys
 @loses_agents
 def test_folders_are_taken_as_they_stand_and_reports_never_overwritten(tmp_path: Path) -> None:
-    wish = Wish(trace="nvtx", reports=HOSTILE)
+    wish = CaptureConfig(trace="nvtx", reports=HOSTILE)
     command = [script(tmp_path, "torchrun", wish), *program(tmp_path)]
     [done] = launch("torchrun", command, tmp_path, [3])
     assert done.returncode == 0, done
@@ -134,7 +134,7 @@ def test_folders_are_taken_as_they_stand_and_reports_never_overwritten(tmp_path:
 @loses_agents
 def test_recording_ends_before_training_does(tmp_path: Path) -> None:
     code = "import time; time.sleep(2.5); open('ran', 'w')"
-    run = script(tmp_path, "slurm", Wish(trace="nvtx", delay_s=1, duration_s=1))
+    run = script(tmp_path, "slurm", CaptureConfig(trace="nvtx", delay_s=1, duration_s=1))
     [done] = launch("slurm", [run, sys.executable, "-c", code], tmp_path, [0])
     assert done.returncode == 0, done
     assert (tmp_path / "ran").exists(), "training was not killed"
@@ -164,7 +164,7 @@ def test_options_are_spelled_as_the_nsys_at_hand_does(
     offered: tuple[str, str], used: str, tmp_path: Path
 ) -> None:
     nsys = newer_nsys(tmp_path, *offered)
-    run = script(tmp_path, "slurm", Wish(functions="/a b/torch.json", metrics=True))
+    run = script(tmp_path, "slurm", CaptureConfig(functions="/a b/torch.json", metrics=True))
     done = launch("slurm", [run, "train"], tmp_path, range(4), RANKSCOPE_NSYS=nsys)
     told = [each.stdout.splitlines() for each in done]
     assert all(f"{offered[0]}=/a b/torch.json" in options for options in told)
@@ -176,7 +176,7 @@ def test_options_are_spelled_as_the_nsys_at_hand_does(
 def test_the_window_and_the_trace(tmp_path: Path) -> None:
     nsys = newer_nsys(tmp_path)
     node = tmp_path / HOSTILE
-    wish = Wish(
+    wish = CaptureConfig(
         capture_range="cudaProfilerApi",
         tmpdir=str(node),
         graph_nodes=True,
@@ -215,7 +215,7 @@ def test_failures_say_what_to_do(scheduler: str, tmp_path: Path) -> None:
 
 
 def test_an_old_nsys_cannot_annotate_functions(tmp_path: Path) -> None:
-    run = script(tmp_path, "slurm", Wish(functions="/x.json"))
+    run = script(tmp_path, "slurm", CaptureConfig(functions="/x.json"))
     nsys = newer_nsys(tmp_path)
     [done] = launch("slurm", [run, "train"], tmp_path, [0], RANKSCOPE_NSYS=nsys)
     assert done.returncode == 1
@@ -238,14 +238,14 @@ def test_every_traced_function_has_a_meaning() -> None:
 @pytest.mark.parametrize(
     "wish",
     [
-        Wish(capture_range="cudaProfilerApi", delay_s=1),
-        Wish(capture_range="cudaProfilerApi", trace="nvtx"),
-        Wish(capture_range="hotkey"),
-        Wish(trace="cuda nvtx"),
-        Wish(reports=""),
-        Wish(tmpdir="a\nb"),
+        CaptureConfig(capture_range="cudaProfilerApi", delay_s=1),
+        CaptureConfig(capture_range="cudaProfilerApi", trace="nvtx"),
+        CaptureConfig(capture_range="hotkey"),
+        CaptureConfig(trace="cuda nvtx"),
+        CaptureConfig(reports=""),
+        CaptureConfig(tmpdir="a\nb"),
     ],
 )
-def test_wishes_that_cannot_be(wish: Wish) -> None:
+def test_wishes_that_cannot_be(wish: CaptureConfig) -> None:
     with pytest.raises(UsageError):
         wrapper("slurm", wish)

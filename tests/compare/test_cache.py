@@ -18,7 +18,7 @@ from rankscope.errors import DatabaseError
 from rankscope.model.options import Options
 from rankscope.output import json_documents
 from rankscope.store import Database
-from rankscope.store.tables import RunFrames
+from rankscope.store.tables import RunTables
 from tests.forge import forge, scene
 from tests.support import Stored
 
@@ -89,7 +89,7 @@ def test_usual_answers_need_no_collectives(stored: Callable[..., Stored]) -> Non
         loaded.append(table)
         return analysis.frames.some(table, columns, ranks, iterations, narrow)
 
-    watched = Recalled(RunFrames("run", source), Options(), analysis._known)
+    watched = Recalled(RunTables("run", source), Options(), analysis._known)
     answers(watched)
     assert not {"collectives", "exposed", "activities", "measures"} & {*loaded}, loaded
 
@@ -111,7 +111,7 @@ def test_a_range_reads_its_own_iterations(stored: Callable[..., Stored]) -> None
         return analysis.frames.some(table, columns, ranks, iterations, narrow)
 
     look = Options(iter_range=slice(4, 8))
-    told = Recalled(RunFrames("run", source), look, analysis._known).imbalance()
+    told = Recalled(RunTables("run", source), look, analysis._known).imbalance()
     assert told.what_if is not None
     for table in ("collectives", "exposed", "measures", "rank_iterations"):
         assert asked[table] == {(4, 5, 6, 7)}, table

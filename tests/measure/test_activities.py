@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankscope.measure.activities import Sums
+from rankscope.measure.activities import ActivityTotals
 from rankscope.measure.attribution import Attributed, HostSide, attribute
-from rankscope.measure.collectives import NEVER, Readiness
+from rankscope.measure.collectives import NEVER, ReadyTimes
 from rankscope.measure.host import host_timeline
 from rankscope.model import events
 from tests.frames import PROCESS, THREAD, device_work, trace, windows
@@ -54,7 +54,7 @@ def test_sums_are_of_single_operations(
             bytes=pl.Series(size, dtype=pl.Int64).head(len(work)),
         ),
     )
-    sums = Sums(told.calls)
+    sums = ActivityTotals(told.calls)
     for part in told.parts():
         sums.add(part.cast(CODED) if coded else part)
 
@@ -82,7 +82,7 @@ def test_a_call_is_ready_when_all_launched_before_is_done(
 ) -> None:
     monkeypatch.setattr(events, "PART_ROWS", most)
     told = attributed((0, 60, 120), [(0, 120, "forward")], device_work(work))
-    ready = Readiness(told.calls)
+    ready = ReadyTimes(told.calls)
     for part in told.parts():
         ready.add(part)
     own = pl.concat(told.parts()).filter("training", pl.col("operation").is_null())
@@ -96,7 +96,7 @@ def test_as_many_names_as_operations_are_added_up() -> None:
     count = 3000
     work = [(at, at + 2, at, f"kernel {at % 1500}", 1, THREAD) for at in range(1, count + 1)]
     told = attributed((0, 2000, 4000), [(0, 4000, "forward")], device_work(work))
-    sums = Sums(told.calls)
+    sums = ActivityTotals(told.calls)
     for part in told.parts():
         sums.add(part)
     assert sums.frame["count"].sum() == count

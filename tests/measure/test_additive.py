@@ -13,11 +13,11 @@ from rankscope.measure.attribution import HostSide, attribute
 from rankscope.measure.device import DeviceAccount
 from rankscope.measure.host import host_timeline
 from rankscope.measure.rank import detail_ranks, measure_rank
-from rankscope.model.events import Held
+from rankscope.model.events import InMemoryEvents
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import RankIdentity
 from rankscope.model.schema import MARKS, PHASES, conform
-from rankscope.segment import Marks
+from rankscope.segment import PhaseRanges
 from rankscope.sources.conventions import vocabulary
 from tests.frames import (
     AUTOGRAD,
@@ -74,13 +74,13 @@ WORK = st.lists(
 )
 
 
-def marks_of(rows: list[tuple], fetches: bool = True) -> Marks:
+def marks_of(rows: list[tuple], fetches: bool = True) -> PhaseRanges:
     frame = pl.DataFrame(rows, schema=["start", "end", "label"], orient="row").cast(
         {"start": pl.Int64, "end": pl.Int64, "label": pl.String}
     )
     phases = frozenset(frame["label"]) - {"exposed_communication"}
-    foreign = Held(pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64}))
-    return Marks(conform(frame, MARKS), foreign, phases, fetches, False)
+    foreign = InMemoryEvents(pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64}))
+    return PhaseRanges(conform(frame, MARKS), foreign, phases, fetches, False)
 
 
 def painted(segments: pl.DataFrame, length: int) -> list[str | None]:

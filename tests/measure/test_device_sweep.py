@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 from rankscope.measure.attribution import HostSide, attribute
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
-from rankscope.measure.device_sweep import Stretches
+from rankscope.measure.device_sweep import TimeSlices
 from rankscope.measure.host import host_timeline
 from rankscope.model import events
 from tests.frames import LOADER, PROCESS, THREAD, device_work, trace, windows
@@ -205,7 +205,7 @@ def test_a_border_is_where_training_work_begins() -> None:
     known = pl.DataFrame({"window": [0], "window_start": [0], "window_end": [50]})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events, "PART_ROWS", 2)
-        cut = Stretches(known)
+        cut = TimeSlices(known)
         parts = [*attributed.parts()]
         found = [each for each in (*map(cut.add, parts), cut.last()) if each is not None]
     assert [(each.begin, each.end) for each in found] == [(0, 30), (30, 50)]

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from rankscope.model.intervals import (
     cells,
+    count_before,
     covered,
     exclusive,
     lanes,
     length_before,
     owners,
-    passed,
     union,
 )
 
@@ -93,7 +93,7 @@ MOMENTS = st.lists(st.integers(-3, END + 3), max_size=60).map(sorted)
 @settings(max_examples=200, deadline=None)
 @given(MOMENTS, st.lists(st.integers(0, END), max_size=20))
 def test_passed_counts_what_has_come(moments: list[int], times: list[int]) -> None:
-    got = passed(np.array(moments, dtype=np.int64), np.array(times, dtype=np.int64))
+    got = count_before(np.array(moments, dtype=np.int64), np.array(times, dtype=np.int64))
     assert got.tolist() == [sum(time <= moment for time in times) for moment in moments]
 
 
@@ -171,8 +171,8 @@ def test_nothing_gives_nothing() -> None:
     points = np.array([0, 10])
     assert owners(points, none, none).tolist() == [0]
     assert covered(points, none, none).tolist() == [False, False]
-    assert passed(points, none).tolist() == [0, 0]
-    assert passed(none, points).tolist() == []
+    assert count_before(points, none).tolist() == [0, 0]
+    assert count_before(none, points).tolist() == []
     assert [part.tolist() for part in exclusive(none, none, lambda some: some)] == [[], [], []]
     assert [part.tolist() for part in union(none, none)] == [[], []]
     assert length_before(none, none, np.array([3])).tolist() == [0]

@@ -12,7 +12,7 @@ from rankscope.output.frame_table import rows_table
 from rankscope.output.markdown_csv import csv, markdown
 from rankscope.output.quantities import beyond_error, milliseconds, percent, seconds, size, span
 from rankscope.output.table_layout import Table
-from rankscope.util.sanitize import plain
+from rankscope.util.sanitize import sanitized
 
 
 @pytest.mark.parametrize(
@@ -21,16 +21,16 @@ from rankscope.util.sanitize import plain
      "carriage\rreturn", "c1\x9b31m", "del\x7f", "tab\t"],
 )  # fmt: skip
 def test_names_cannot_harm_a_terminal(name: str) -> None:
-    shown = plain(name)
+    shown = sanitized(name)
     assert all(char.isprintable() for char in shown)
     assert "<U+" in shown
 
 
 def test_harmless_names_stay() -> None:
-    assert plain("forward [bold] 漢字 'x'") == "forward [bold] 漢字 'x'"
-    assert plain("x" * 80) == "x" * 80
-    assert len(plain("x" * 10_000)) == 80
-    assert plain("x" * 81).endswith("…")
+    assert sanitized("forward [bold] 漢字 'x'") == "forward [bold] 漢字 'x'"
+    assert sanitized("x" * 80) == "x" * 80
+    assert len(sanitized("x" * 10_000)) == 80
+    assert sanitized("x" * 81).endswith("…")
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_markdown_survives_any_cell() -> None:
 
 
 def test_csv_survives_any_name() -> None:
-    names = ['comma, "quote"', "line\nbreak", "plain"]
+    names = ['comma, "quote"', "line\nbreak", "sanitized"]
     frame = pl.DataFrame({"name": names, "ranks": [[0, 1], [], [2]], "value_ns": [1, None, 3]})
     rows = list(reader.DictReader(io.StringIO(csv(frame))))
-    assert [row["name"] for row in rows] == ['comma, "quote"', "line?break", "plain"]
+    assert [row["name"] for row in rows] == ['comma, "quote"', "line?break", "sanitized"]
     assert [row["ranks"] for row in rows] == ["0 1", "", "2"]
     assert [row["value_ns"] for row in rows] == ["1", "", "3"], "unknown is empty, not 0"
 

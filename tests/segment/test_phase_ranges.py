@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.segment import Found, Marks, find_iterations, find_marks
+from rankscope.segment import IterationRanges, PhaseRanges, find_iterations, find_marks
 from tests.frames import LOADER, PROCESS, named, ranges
 
 
-def marks_of(frame: pl.DataFrame, device: bool = False, **options: object) -> Marks:
+def marks_of(frame: pl.DataFrame, device: bool = False, **options: object) -> PhaseRanges:
     result = find_iterations(named(frame, **options).telling, None)
-    assert isinstance(result, Found)
+    assert isinstance(result, IterationRanges)
     return find_marks(PROCESS, named(frame, **options), result, lambda: device)
 
 
 STEP = (0, 100, "step 0")
 
 
-def labels(marks: Marks) -> list[tuple[str, int, int]]:
+def labels(marks: PhaseRanges) -> list[tuple[str, int, int]]:
     return marks.frame.select("label", "start", "end").sort("start").rows()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.sources.columns.request import Wanted
+from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.columns.sqlite_pages.frames import Unusual
 
@@ -30,19 +30,19 @@ def both(
             if not file.has("t", *integers, *text):
                 return None, None
             if not any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal")):
-                paged = from_pages(file, Wanted(integers, text, only=only))
+                paged = from_pages(file, ColumnRequest(integers, text, only=only))
     except UnreadableReport:
         return None, None
     except Unusual:
         pass
     try:
         with closing(SQLiteColumns(path)) as file:
-            return paged, file._from_library("t", Wanted(integers, text, only=only))
+            return paged, file._from_library("t", ColumnRequest(integers, text, only=only))
     except UnreadableReport:
         return paged, None
 
 
-def from_pages(file: SQLiteColumns, wanted: Wanted) -> pl.DataFrame:
+def from_pages(file: SQLiteColumns, wanted: ColumnRequest) -> pl.DataFrame:
     return pl.concat(frame for _, frame in file._from_pages("t", wanted))
 
 

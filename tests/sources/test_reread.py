@@ -9,12 +9,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from rankscope import sources
 from rankscope.errors import UnreadableReport
 from rankscope.measure.report import details, extract
 from rankscope.model import events
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportRows
+from rankscope.sources import formats
 from rankscope.sources.columns import folders
 from rankscope.sources.columns.sqlite_pages import loader, pages
 from rankscope.sources.conventions import vocabulary
@@ -93,11 +93,11 @@ def test_with_operators_left_out_the_same(
             edit(report, "delete from NVTX_EVENTS where text = ?", phase)
     file, options = describe(report, "nsys-sqlite"), ShapingOptions()
     held = extract(file, options)
-    few = sources.read(file).ranges.whole.height - 5
+    few = formats.read(file).ranges.whole.height - 5
     assert [bool(rank.problems) for rank in held.ranks] == [not named]
     in_pieces(monkeypatch)
     monkeypatch.setattr(events, "MOST_HELD", few)
-    ranges = sources.read(file, vocabulary(options)).ranges
+    ranges = formats.read(file, vocabulary(options)).ranges
     assert ranges.of_note is not None
     assert ranges.of_note.whole.height < few
     again = extract(file, options)
@@ -140,7 +140,7 @@ def test_so_many_names_that_they_are_lumped(
         for each in (whole, lumped)
     ]
     assert sums[0].equals(sums[1])
-    signatures = sources.read(file, vocabulary(options)).ranges.signatures
+    signatures = formats.read(file, vocabulary(options)).ranges.signatures
     assert signatures.height < 200
     names = signatures["name"].to_list()
     alike = {each for each in names if each == "" or each.startswith(("blob", "sample"))}
@@ -168,7 +168,7 @@ def test_calls_that_launched_nothing_the_same(
     for name, frame in tables(held).items():
         assert tables(again)[name].equals(frame), name
     assert (again.problems, again.events) == (held.problems, held.events)
-    assert sources.read(file).device_work.kinds.is_empty()
+    assert formats.read(file).device_work.kinds.is_empty()
 
 
 def test_a_report_that_changes_meanwhile_is_told(
@@ -176,7 +176,7 @@ def test_a_report_that_changes_meanwhile_is_told(
 ) -> None:
     report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
     in_pieces(monkeypatch)
-    ranges = sources.read(describe(report, "nsys-sqlite")).ranges
+    ranges = formats.read(describe(report, "nsys-sqlite")).ranges
     edit(report, "update NVTX_EVENTS set text = 'daol' where text = 'load'")
     with pytest.raises(UnreadableReport, match="was changed"):
         assert ranges.whole

@@ -10,7 +10,7 @@ from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportRows
 from rankscope.sources import discover
-from rankscope.store import Database, Incoming, writer
+from rankscope.store import Database, ReportWriter, writer
 from tests.forge import forge, scene
 
 
@@ -26,7 +26,7 @@ def test_the_first_is_written_at_once_and_the_next_soon(
 ) -> None:
     monkeypatch.setattr(writer, "WAIT_S", 600.0)
     with Database.create(tmp_path / "run.duckdb") as database:
-        coming = Incoming(database, "{}")
+        coming = ReportWriter(database, "{}")
         seen = []
         for rows in reports:
             coming.add(rows)
@@ -42,7 +42,7 @@ def test_many_rows_do_not_wait(
 ) -> None:
     monkeypatch.setattr(writer, "MOST_ROWS", 10)
     with Database.create(tmp_path / "run.duckdb") as database:
-        coming = Incoming(database, "{}")
+        coming = ReportWriter(database, "{}")
         for count, rows in enumerate(reports, start=1):
             coming.add(rows)
             assert database.table("reports").height == count
@@ -50,7 +50,7 @@ def test_many_rows_do_not_wait(
 
 def test_rows_replace_those_of_their_path(reports: list[ReportRows], tmp_path: Path) -> None:
     with Database.create(tmp_path / "run.duckdb") as database:
-        coming = Incoming(database, "{}")
+        coming = ReportWriter(database, "{}")
         for _ in range(2):
             for rows in reports:
                 coming.add(rows)

@@ -12,7 +12,7 @@ from rankscope_cli import console
 from rankscope_cli.options import Quiet, Version, numbers
 
 if TYPE_CHECKING:
-    from rankscope.capture import Wish
+    from rankscope.capture import CaptureConfig
 
 
 class Scheduler(StrEnum):
@@ -132,7 +132,7 @@ def capture(
         raise UsageError(
             "which scheduler starts the ranks?", hint=f"rankscope capture {'|'.join(Scheduler)}"
         )
-    wish = recipes.Wish(
+    wish = recipes.CaptureConfig(
         local_ranks=tuple(sorted(numbers("--local-ranks", local_ranks))) if local_ranks else (),
         nodes=nodes,
         capture_range=capture_range,
@@ -150,7 +150,7 @@ def capture(
 
 
 def _write(
-    scheduler: str, wish: Wish, output: Path | None, functions: Path | None, quiet: bool
+    scheduler: str, wish: CaptureConfig, output: Path | None, functions: Path | None, quiet: bool
 ) -> None:
     """The script to stdout or its file, and the functions trace beside it."""
     from rankscope import capture as recipes

@@ -23,11 +23,11 @@ from rankscope_cli.options import (
     StatisticOption,
     Verbose,
     Version,
-    looking,
+    analysis_options,
 )
 
 if TYPE_CHECKING:
-    from rankscope.compare.diff.compare import Comparison
+    from rankscope.compare.diff.compare import RunDiff
 
 
 def diff(
@@ -66,7 +66,7 @@ def diff(
     from rankscope.model.metrics import check_metrics
     from rankscope.output import json_documents, markdown_csv, text_tables
 
-    options = looking(iter_range, clock, statistic, include_warmup, roles)
+    options = analysis_options(iter_range, clock, statistic, include_warmup, roles)
     result, old, new = diff_of(
         open_run(before), open_run(after), options, check_metrics(metric or []) or None
     )
@@ -106,7 +106,7 @@ def diff(
         _gate(result, fail_above)
 
 
-def _gate(result: Comparison, limit: float) -> None:
+def _gate(result: RunDiff, limit: float) -> None:
     """The exit code of `--fail-above`."""
     change = result.iteration
     if change.change is None or result.sentence.startswith("Inconclusive"):

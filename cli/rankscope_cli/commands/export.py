@@ -24,7 +24,7 @@ from rankscope_cli.options import (
     Statistic,
     Verbose,
     Version,
-    looking,
+    analysis_options,
     numbers,
 )
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rankscope.compare.comparison import Analysis
-    from rankscope.model.reports import Problem
+    from rankscope.model.reports import RunWarning
     from rankscope.model.results import Timeline
 
 TRACES = (".json", ".json.gz")
@@ -41,7 +41,7 @@ TABLES = (".parquet", ".csv")
 VIEWER = "https://ui.perfetto.dev"
 
 
-class Kept(StrEnum):
+class ExportTable(StrEnum):
     """Which table is written."""
 
     RANK_ITERATIONS = "rank_iterations"
@@ -74,10 +74,10 @@ def export(
     iter_range: IterRange = None,
     metric: PickMetric = None,
     table: Annotated[
-        Kept | None,
+        ExportTable | None,
         typer.Option(
             "--table",
-            metavar="|".join(Kept),
+            metavar="|".join(ExportTable),
             help="Which table to write: every rank's iterations, or the shown ranks in detail.",
         ),
     ] = None,
@@ -108,10 +108,12 @@ def export(
 
     ending = _ending(target, table)
     check_writable(target)
-    analysis = open_run(db).analysis(looking(iter_range, clock, Statistic.MEAN, include_warmup))
+    analysis = open_run(db).analysis(
+        analysis_options(iter_range, clock, Statistic.MEAN, include_warmup)
+    )
     wanted = None if ranks is None else sorted(numbers("--ranks", ranks))
     limited = iter_range is not None
-    if ending in TABLES and table in (None, Kept.RANK_ITERATIONS):
+    if ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS):
         done = _rank_iterations(analysis, wanted, limited, ending)
     else:
         done = _detail(analysis, wanted, limited, metric, ending, table)
@@ -132,10 +134,10 @@ class Exported:
     rows: int  # of the table; phases, collectives and device operations of the trace
     ranks: tuple[int, ...]
     iterations: tuple[int, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[RunWarning, ...] = ()
 
 
-def _ending(target: Path, table: Kept | None) -> str:
+def _ending(target: Path, table: ExportTable | None) -> str:
     """What the file's name says it is to be."""
     from rankscope.errors import UsageError
 
@@ -176,7 +178,7 @@ def _rank_iterations(
         frame = frame.filter(pl.col("iteration").is_in(analysis.selection.numbers))
     return Exported(
         _encoded(frame, ending),
-        Kept.RANK_ITERATIONS.value,
+        ExportTable.RANK_ITERATIONS.value,
         frame.height,
         tuple(frame["rank"].unique().sort()),
         tuple(frame["iteration"].unique().sort()),
@@ -189,7 +191,7 @@ def _detail(
     limited: bool,
     metric: str | None,
     ending: str,
-    table: Kept | None,
+    table: ExportTable | None,
 ) -> Exported:
     """The picks, or the ranks asked for, from their reports."""
     from rankscope.api import picks_of
@@ -219,11 +221,11 @@ def _trace(analysis: Analysis, shown: Timeline, labels: dict[int, str], ending: 
 
     from rankscope import __version__
     from rankscope.output.perfetto import trace
-    from rankscope.util.sanitize import plain
+    from rankscope.util.sanitize import sanitized
 
     about = {
         "program": f"rankscope {__version__}",
-        "run": plain(analysis.frames.name),
+        "run": sanitized(analysis.frames.name),
         "verdict": analysis.verdict.sentence,
         "clock": analysis.clock[0],
         "origin_utc_ns": shown.origin_utc_ns,

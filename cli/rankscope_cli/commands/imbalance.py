@@ -26,7 +26,7 @@ from rankscope_cli.options import (
     StatisticOption,
     Verbose,
     Version,
-    looking,
+    analysis_options,
 )
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def imbalance(
     from rankscope.model.metrics import check_metrics
 
     run = open_run(db)
-    analysis = run.analysis(looking(iter_range, clock, statistic, include_warmup, roles))
+    analysis = run.analysis(analysis_options(iter_range, clock, statistic, include_warmup, roles))
     result = analysis.imbalance(check_metrics(metric or []) or None)
     frame = _rows(analysis, result, by)
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):

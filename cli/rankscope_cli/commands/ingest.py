@@ -150,7 +150,7 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
     many = "report" if len(done.outcomes) == 1 else "reports"
     total = sum(outcome.bytes for outcome in done.outcomes)
     if any(outcome.kind == "nsys-report" for outcome in done.outcomes):
-        from rankscope.sources import exports_bytes, exports_folder
+        from rankscope.sources.formats import exports_bytes, exports_folder
 
         console.say(
             f"rankscope: exports take {size(exports_bytes())} in {exports_folder()}; "

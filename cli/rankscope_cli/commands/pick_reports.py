@@ -24,14 +24,14 @@ from rankscope_cli.options import (
     StatisticOption,
     Verbose,
     Version,
-    looking,
+    analysis_options,
 )
 
 if TYPE_CHECKING:
     import polars as pl
 
     from rankscope.compare.picks import Picks
-    from rankscope.model.reports import Problem
+    from rankscope.model.reports import RunWarning
 
 
 WINDOW_PARTS = ("iteration", "start_ns", "end_ns", "shared_start_ns", "shared_end_ns")
@@ -91,7 +91,9 @@ def pick_reports(
     from rankscope.api import open_run, picks_of
     from rankscope.output import json_documents, text_tables
 
-    analysis = open_run(db).analysis(looking(iter_range, clock, statistic, include_warmup, roles))
+    analysis = open_run(db).analysis(
+        analysis_options(iter_range, clock, statistic, include_warmup, roles)
+    )
     picks = picks_of(analysis, metric)
     shown = _show(picks, view, copy_to, open_them)
     problems = [*analysis.problems, *_problems(picks)]
@@ -165,8 +167,8 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
     )
 
 
-def _problems(picks: Picks) -> list[Problem]:
-    from rankscope.model.reports import Problem
+def _problems(picks: Picks) -> list[RunWarning]:
+    from rankscope.model.reports import RunWarning
     from rankscope.output.quantities import short_path, size
 
     missing = []
@@ -175,10 +177,10 @@ def _problems(picks: Picks) -> list[Problem]:
         whose = f"{first} and {more} more: no .nsys-rep lies beside them" if more else (
             f"{first}: no .nsys-rep lies beside it"
         )  # fmt: skip
-        missing.append(Problem("report-missing", f"{whose}, and the GUI opens only those"))
+        missing.append(RunWarning("report-missing", f"{whose}, and the GUI opens only those"))
     if picks.in_browser or picks.gui_bytes <= LARGE_GUI_BYTES:
         return missing
-    large = Problem(
+    large = RunWarning(
         "picks-large",
         f"the picked reports together need at least {size(picks.gui_bytes)} of memory in the GUI; "
         "open two of them, or capture fewer iterations",
@@ -189,7 +191,7 @@ def _problems(picks: Picks) -> list[Problem]:
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
     from rankscope.output import markdown_csv, text_tables
     from rankscope.output.quantities import short_path, size
-    from rankscope.util.sanitize import plain
+    from rankscope.util.sanitize import sanitized
 
     if output is Format.CSV:
         console.write(markdown_csv.csv(_frame(picks)))
@@ -208,10 +210,10 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
     cost = f"{size(picks.total_bytes)}, about {size(picks.gui_bytes)} of memory in the GUI"
     if shown.command is not None and shown.view is None:
         console.write(f"Open them in tabs ({cost}; --view puts them on one timeline):")
-        console.write(f"  {plain(shown.command, LONGEST_COMMAND)}")
+        console.write(f"  {sanitized(shown.command, LONGEST_COMMAND)}")
     elif shown.command is not None and shown.view is not None:
         console.write(f"Open them on one timeline ({cost}), then click Apply:")
-        console.write(f"  {plain(shown.command, LONGEST_COMMAND)}")
+        console.write(f"  {sanitized(shown.command, LONGEST_COMMAND)}")
         console.write(
             f"  (2022.4 hangs on that line: there File > Open {short_path(shown.view)}). Rows are "
             "named by host and pid, and stand in that order."
@@ -219,12 +221,12 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
     if picks.in_browser:
         console.write(f"Open each in a tab of {VIEWERS} ({size(picks.total_bytes)}):")
         for file in picks.files:
-            console.write(f"  {plain(str(file), LONGEST_COMMAND)}")
+            console.write(f"  {sanitized(str(file), LONGEST_COMMAND)}")
     if shown.opened is not None:
         console.write(shown.opened[:1].upper() + shown.opened[1:] + ".")
     if shown.rsync is not None:
         console.write("Fetch them to where the GUI runs:")
-        console.write(f"  {plain(shown.rsync, LONGEST_COMMAND)}")
+        console.write(f"  {sanitized(shown.rsync, LONGEST_COMMAND)}")
 
 
 def _frame(picks: Picks) -> pl.DataFrame:

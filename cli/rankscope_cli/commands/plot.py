@@ -25,7 +25,7 @@ from rankscope_cli.options import (
     Statistic,
     Verbose,
     Version,
-    looking,
+    analysis_options,
 )
 
 EXAMPLES = """
@@ -92,7 +92,7 @@ def plot(
     if kind in KINDS:
         format_of(path)
         check_writable(path)
-    options = looking(iter_range, clock, Statistic.MEAN, include_warmup, roles)
+    options = analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     analysis = open_run(db).analysis(options)
     figure = draw(kind, analysis, view_of(kind, analysis, metric, iteration, theme.value))
     save(figure, path, theme.value)
@@ -126,10 +126,10 @@ plot.__doc__ = "\n\n".join(
 def _say(told: dict[str, str], output: Format) -> None:
     """Where the picture is, and what it says."""
     from rankscope.output.quantities import short_path
-    from rankscope.util.sanitize import plain
+    from rankscope.util.sanitize import sanitized
 
     if output is Format.TABLE:
-        console.write(f"{short_path(Path(told['file']))}: {plain(told['title'], 300)}")
+        console.write(f"{short_path(Path(told['file']))}: {sanitized(told['title'], 300)}")
         return
     import polars as pl
 

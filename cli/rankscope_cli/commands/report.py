@@ -21,7 +21,7 @@ from rankscope_cli.options import (
     Statistic,
     Verbose,
     Version,
-    looking,
+    analysis_options,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def report(
     from rankscope.output.html.page_text import Origin
     from rankscope.output.quantities import short_path, size
     from rankscope.util.atomic_io import check_writable, write_whole
-    from rankscope.util.sanitize import plain
+    from rankscope.util.sanitize import sanitized
 
     if target.suffix.lower() not in ENDINGS:
         raise UsageError(
@@ -75,7 +75,7 @@ def report(
         )
     check_writable(target)
     analysis = open_run(db).analysis(
-        looking(iter_range, clock, Statistic.MEAN, include_warmup, roles)
+        analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     )
     result, picks = analysis.imbalance(), picks_of(analysis, None)
     detail = _detail(analysis, picks)
@@ -87,7 +87,7 @@ def report(
         console.write(json_documents.dumps(whole))
         return
     if detail.reason:
-        console.say(f"rankscope: warning: no timeline: {plain(detail.reason, 2000)}", quiet)
+        console.say(f"rankscope: warning: no timeline: {sanitized(detail.reason, 2000)}", quiet)
     console.warn(analysis.problems, quiet)
     if output is Format.TABLE:
         console.write(f"{short_path(target)}: {size(len(content))}; open it in any browser")

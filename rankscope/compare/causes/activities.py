@@ -8,7 +8,7 @@ import polars as pl
 
 from rankscope.compare.verdict.sentences import ms
 from rankscope.model.results import Finding
-from rankscope.util.sanitize import plain
+from rankscope.util.sanitize import sanitized
 
 LEAST_SHARE = 0.15
 """Share of the excess that a finding must explain to be told."""
@@ -86,9 +86,9 @@ def _together(kernels: pl.DataFrame) -> list[tuple[str, str, str, float]]:
     ]
 
 
-def told(finding: Finding) -> str:
+def finding_sentence(finding: Finding) -> str:
     """The finding in words."""
-    amount, name = ms(finding.excess_ns), plain(finding.name)
+    amount, name = ms(finding.excess_ns), sanitized(finding.name)
     kernel = f"{name} take" if finding.kind == "kernels" else f"kernel {name} takes"
     return {
         "device": f"{kernel} {amount} longer for the same work: the device",

@@ -10,7 +10,7 @@ import polars as pl
 from rankscope.compare.diff import noise
 from rankscope.compare.diff.noise import Values
 from rankscope.compare.verdict.sentences import ms
-from rankscope.model.reports import Problem
+from rankscope.model.reports import RunWarning
 
 FALSE_ALARM = 0.02
 """How likely runs of one job may seem to differ: in the iteration, in any other metric, in any
@@ -40,13 +40,13 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunDiff:
     """The answer to `rankscope diff`."""
 
     metrics: tuple[Change, ...]
     ranks: tuple[Change, ...]
     sentence: str
-    problems: tuple[Problem, ...]
+    problems: tuple[RunWarning, ...]
 
     @property
     def iteration(self) -> Change:
@@ -54,13 +54,13 @@ class Comparison:
         return next(each for each in self.metrics if each.metric == "iteration")
 
 
-def compare_runs(
+def diff_runs(
     before: pl.DataFrame,
     after: pl.DataFrame,
     metrics: list[str],
     statistic: str,
     signs: tuple[str, ...] = (),
-) -> Comparison:
+) -> RunDiff:
     """What changed from one run to the other.
 
     Ranks are matched by number; those of one run alone are left out and told. Between runs that
@@ -80,19 +80,19 @@ def compare_runs(
     if alone:
         told = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
         problems.append(
-            Problem("ranks-differ", f"ranks {told} are in one run only: left out", tuple(alone))
+            RunWarning("ranks-differ", f"ranks {told} are in one run only: left out", tuple(alone))
         )
     if len(signs) > 1 or (signs and not alone):
-        problems.append(Problem("jobs-differ", _unlike(signs)))
+        problems.append(RunWarning("jobs-differ", _unlike(signs)))
     if not both:
         unknown = [Change(name, None, None, None, None, None, None, False) for name in names]
         hindrance = _unlike(signs) if len(signs) > 1 else "the runs share no rank"
-        return Comparison(tuple(unknown), (), f"Inconclusive: {hindrance}.", tuple(problems))
+        return RunDiff(tuple(unknown), (), f"Inconclusive: {hindrance}.", tuple(problems))
     old, new = (_values(frame, both, [*names, "work"]) for frame in (before, after))
     few = min(len(values["iteration"][0]) for values in (old, new))
     if few < LEAST_ITERATIONS:
         problems.append(
-            Problem("few-iterations", f"{few} iterations are too few to tell change from noise")
+            RunWarning("few-iterations", f"{few} iterations are too few to tell change from noise")
         )
     shifts = {name: _shift((old[name], new[name]), statistic) for name in names}
     # All ranks' iterations are one: the noise of the slowest's work is that of each.
@@ -117,7 +117,7 @@ def compare_runs(
         sentence = f"Inconclusive: {_unlike(signs)}."
     else:
         sentence = "Inconclusive: too few iterations to tell change from noise."
-    return Comparison(tuple(overall), tuple(single), sentence, tuple(problems))
+    return RunDiff(tuple(overall), tuple(single), sentence, tuple(problems))
 
 
 @dataclass(frozen=True, slots=True)

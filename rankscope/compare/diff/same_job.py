@@ -6,7 +6,7 @@ import polars as pl
 
 from rankscope.compare.verdict.sentences import plural
 from rankscope.model.metrics import PHASE_METRICS
-from rankscope.store.tables import RunFrames
+from rankscope.store.tables import RunTables
 
 TIMES_AS_LONG = 5.0
 """No change of a job makes its iterations so much longer or shorter."""
@@ -15,8 +15,8 @@ LEAST_SHARED = 0.1
 """Share of either run's time in kernels that the other has, too, under one name."""
 
 
-def unlike(
-    before: RunFrames, after: RunFrames, old: pl.DataFrame, new: pl.DataFrame
+def differences(
+    before: RunTables, after: RunTables, old: pl.DataFrame, new: pl.DataFrame
 ) -> tuple[str, ...]:
     """In what two runs differ that runs of one job hardly ever do, in words; each may be chance.
 
@@ -30,7 +30,7 @@ def unlike(
     return tuple(sign for sign in signs if sign is not None)
 
 
-def _sizes(before: RunFrames, after: RunFrames) -> str | None:
+def _sizes(before: RunTables, after: RunTables) -> str | None:
     old, new = (
         size if isinstance(size := run.ranks["world_size"].max(), int) else run.ranks.height
         for run in (before, after)
@@ -64,7 +64,7 @@ def _phases(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
     return f"no phase in common ({told[0]} → {told[1]})"
 
 
-def _kernels(before: RunFrames, after: RunFrames) -> str | None:
+def _kernels(before: RunTables, after: RunTables) -> str | None:
     first, second = (
         run.some("activities", ["kind", "name", "total_ns"])
         .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))

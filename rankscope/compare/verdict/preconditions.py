@@ -9,7 +9,7 @@ LEAST_ITERATIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunSummary:
     """What is known of a run before its ranks are judged."""
 
     ranks: int
@@ -20,7 +20,7 @@ class Standing:
     roles: int  # kinds of work that the ranks do
 
 
-def obstacle(run: Standing) -> tuple[str, str] | None:
+def obstacle(run: RunSummary) -> tuple[str, str] | None:
     """Why nothing can be said, and what would settle it; None where something can."""
     if run.ranks < 2:
         return (
@@ -46,7 +46,7 @@ def obstacle(run: Standing) -> tuple[str, str] | None:
     return None
 
 
-def doubt(run: Standing) -> tuple[str, str] | None:
+def doubt(run: RunSummary) -> tuple[str, str] | None:
     """Why ranks that look alike may not be, and what would settle it; None without a doubt."""
     if run.flag_metric != "work":
         return (

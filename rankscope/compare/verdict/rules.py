@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.compare.causes.activities import findings, told
+from rankscope.compare.causes.activities import finding_sentence, findings
 from rankscope.compare.verdict.candidates import (
     LEAST_COST,
     LONE_SPIKE,
@@ -130,7 +130,7 @@ def _accusation(
             "compare a run without overlap, or with fewer channels for collectives "
             "(NCCL_MAX_NCHANNELS); check the device's memory clock",
         )
-    inside = f" In it: {'; '.join(map(told, why))}." if why else ""
+    inside = f" In it: {'; '.join(map(finding_sentence, why))}." if why else ""
     rest = _others(accused, ranks, patterns, causes, mine) + _spikes(
         evidence.flags.filter("flagged"), set(accused), total
     )

@@ -18,14 +18,14 @@ from rankscope.compare.whatif.replay_inputs import (
     Floats,
     Instances,
     Numbers,
-    Own,
+    RankCalls,
     Small,
     Work,
     at_borders,
-    held_up,
-    laid,
+    blocked_intervals,
+    replay_input,
 )
-from rankscope.store.tables import of_ranks
+from rankscope.store.tables import columns_by_rank
 
 ORDER = ("load", "forward", "backward", "optimizer", "other")
 """How an iteration's work is laid out in the replay."""
@@ -74,22 +74,24 @@ class Replay:
     ) -> None:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
-        borders = of_ranks(windows, ("begin", "end"))
+        borders = columns_by_rank(windows, ("begin", "end"))
         seen: list[pl.DataFrame] = []
         instances = Instances()
         self.size = size
         self._work = Work(size)
         for portion, rows, held in parts:
-            mine = of_ranks(rows, ("instance", "group", "arrival_ns", "end_ns"))
-            blocks = of_ranks(held, ("start_ns", "end_ns"))
+            mine = columns_by_rank(rows, ("instance", "group", "arrival_ns", "end_ns"))
+            blocks = columns_by_rank(held, ("start_ns", "end_ns"))
             for rank in portion:
                 instance, group, arrival, end = mine(rank)
                 arrived, ended = aligned(rank, arrival), aligned(rank, end)
-                here = Own(instance, group, arrived, ended, end).in_order()
+                here = RankCalls(instance, group, arrived, ended, end).in_order()
                 start, stop = blocks(rank)
-                freed = held_up(here.end_ns, aligned(rank, start), aligned(rank, stop), stop)
+                freed = blocked_intervals(
+                    here.end_ns, aligned(rank, start), aligned(rank, stop), stop
+                )
                 instances.add(here)
-                self._work.add(here.instance, laid(here.arrived, freed))
+                self._work.add(here.instance, replay_input(here.arrived, freed))
                 begin, end = borders(rank)
                 seen.append(at_borders(begin, end, freed))
         windows = windows.drop("begin", "end")

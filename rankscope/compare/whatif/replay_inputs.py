@@ -15,7 +15,7 @@ Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
 
 
-class Own(NamedTuple):
+class RankCalls(NamedTuple):
     """The calls of one rank, aligned where nothing else is said."""
 
     instance: Small
@@ -24,13 +24,13 @@ class Own(NamedTuple):
     ended: Numbers
     end_ns: Numbers  # on its own axis
 
-    def in_order(self) -> Own:
+    def in_order(self) -> RankCalls:
         """By their ends, those that end together by their arrivals."""
         order = np.argsort(self.ended)
         ended = self.ended[order]
         if (ended[1:] == ended[:-1]).any():
             order = np.lexsort((self.arrived, self.ended))
-        return Own(
+        return RankCalls(
             self.instance[order],
             self.group[order],
             self.arrived[order],
@@ -39,7 +39,7 @@ class Own(NamedTuple):
         )
 
 
-class Freed(NamedTuple):
+class BlockedIntervals(NamedTuple):
     """What held a rank up, in time order, and the call that freed it: the last of that end."""
 
     began: Numbers
@@ -47,7 +47,7 @@ class Freed(NamedTuple):
     row: Numbers
 
 
-class Laid(NamedTuple):
+class ReplayInput(NamedTuple):
     """A rank's calls and the stretches that held it up, in time order."""
 
     held: Floats  # own work done before each stretch
@@ -62,7 +62,7 @@ class Instances:
     def __init__(self) -> None:
         self.group = self.last = self.done = np.zeros(0, dtype=np.int64)
 
-    def add(self, calls: Own) -> None:
+    def add(self, calls: RankCalls) -> None:
         """Take in the calls of one more rank."""
         more = int(calls.instance.max(initial=-1)) + 1 - len(self.last)
         if more > 0:
@@ -77,7 +77,7 @@ class Instances:
 
 
 class Work:
-    """`Laid` of all ranks, one after the other; calls later in the order of the replay.
+    """`ReplayInput` of all ranks, one after the other; calls later in the order of the replay.
 
     A rank's stretches are counted on from those of the ranks before, with one more place after
     them: the delay before a stretch stands in its place, and that after it in the next one.
@@ -96,18 +96,18 @@ class Work:
         self.held = np.empty(0)  # own work done before each stretch, from then on too
         self._held: list[Floats] = []
 
-    def add(self, instance: Small, laid: Laid) -> None:
+    def add(self, instance: Small, replay_input: ReplayInput) -> None:
         """Take in the work of one more rank."""
         calls = _after(self.calls, len(instance))
-        stretches = _after(self.stretches, len(laid.held) + 1)
+        stretches = _after(self.stretches, len(replay_input.held) + 1)
         self.calls.append(calls)
         self.stretches.append(stretches)
         self.instance[calls] = instance
-        self.work[calls] = laid.work
+        self.work[calls] = replay_input.work
         first = np.int32(stretches.start)
-        self.before[calls] = laid.before + first
-        self.ends[calls] = np.where(laid.ends < 0, np.int32(-1), laid.ends + first)
-        self._held.append(np.append(laid.held, 0.0))
+        self.before[calls] = replay_input.before + first
+        self.ends[calls] = np.where(replay_input.ends < 0, np.int32(-1), replay_input.ends + first)
+        self._held.append(np.append(replay_input.held, 0.0))
 
     def put_together(self, first: Numbers) -> None:
         """Calls of an instance next to each other, by rank.
@@ -143,7 +143,9 @@ def _put(values: NDArray[Any], places: Small) -> NDArray[Any]:
     return there
 
 
-def held_up(ends: Numbers, began: Numbers, stopped: Numbers, stops: Numbers) -> Freed:
+def blocked_intervals(
+    ends: Numbers, began: Numbers, stopped: Numbers, stops: Numbers
+) -> BlockedIntervals:
     """Which stretches of exposed communication ended with a call.
 
     Args:
@@ -156,12 +158,12 @@ def held_up(ends: Numbers, began: Numbers, stopped: Numbers, stops: Numbers) -> 
     at = np.searchsorted(ends[order], stops, side="right") - 1
     found = at >= 0
     found[found] = ends[order][at[found]] == stops[found]
-    freed = Freed(began[found], stopped[found], order[at[found]])
+    freed = BlockedIntervals(began[found], stopped[found], order[at[found]])
     by_start = np.argsort(freed.began, kind="stable")
-    return Freed(*(each[by_start] for each in freed))
+    return BlockedIntervals(*(each[by_start] for each in freed))
 
 
-def at_borders(begin: Numbers, end: Numbers, freed: Freed) -> pl.DataFrame:
+def at_borders(begin: Numbers, end: Numbers, freed: BlockedIntervals) -> pl.DataFrame:
     """Of a rank's windows, the own work done by each border, and how many stretches are over."""
     moments = {"begin": begin, "end": end}
     return pl.DataFrame(
@@ -177,12 +179,12 @@ def at_borders(begin: Numbers, end: Numbers, freed: Freed) -> pl.DataFrame:
     )
 
 
-def laid(arrived: Numbers, freed: Freed) -> Laid:
+def replay_input(arrived: Numbers, freed: BlockedIntervals) -> ReplayInput:
     """One rank's calls, by their end, and what held it up."""
     low, high = freed.began, freed.stopped
     ends = np.full(len(arrived), -1, dtype=np.int32)
     ends[freed.row] = np.arange(len(low))
-    return Laid(
+    return ReplayInput(
         held=(low - length_before(low, high, low)).astype(np.float64),
         work=(arrived - length_before(low, high, arrived)).astype(np.float64),
         before=np.searchsorted(high, arrived, side="right").astype(np.int32),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from rankscope.errors import RankscopeError, ToolError
-from rankscope.ingestion.workers.local import Crew as Crew
 from rankscope.ingestion.workers.local import Got
+from rankscope.ingestion.workers.local import WorkerPool as WorkerPool
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 
@@ -17,7 +17,7 @@ def map_reports(
     options: ShapingOptions,
     jobs: int | None = None,
     scheduler: str | None = None,
-    crew: Crew | None = None,
+    crew: WorkerPool | None = None,
 ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
     """Each report with what the function got of it, or the error it raised, in order of their end.
 
@@ -34,7 +34,7 @@ def map_reports(
         UsageError: no address of a scheduler.
     """
     if scheduler is None:
-        return (crew or Crew(jobs)).map(function, files, options)
+        return (crew or WorkerPool(jobs)).map(function, files, options)
     try:
         from rankscope.ingestion.workers.dask import map_on_cluster
     except ModuleNotFoundError as error:

@@ -33,7 +33,7 @@ AHEAD = 2
 Got = TypeVar("Got")
 
 
-class Crew:
+class WorkerPool:
     """Worker processes, as many as reports are worth; to be closed."""
 
     def __init__(self, jobs: int | None = None) -> None:

@@ -25,7 +25,7 @@ from rankscope.output.html.lanes import Detail, lanes
 from rankscope.output.html.page_text import Origin
 from rankscope.output.json_documents import Document
 from rankscope.output.text_tables import run_line
-from rankscope.util.sanitize import plain
+from rankscope.util.sanitize import sanitized
 
 SCRIPTS = ("data", "look", "picked", "map", "phases", "timeline", "tables", "main")
 """The page's own scripts, in their order; they share one scope."""
@@ -105,7 +105,7 @@ def content(
     document = _safe(json_documents.document("page", origin.db, facts, analysis.problems, own))
     document["cells"] = cells
     document["commands"] = [
-        (what, plain(line, LONGEST_LINE))
+        (what, sanitized(line, LONGEST_LINE))
         for what, line in page_text.commands(analysis, picks, origin)
     ]
     return document
@@ -127,7 +127,7 @@ def _safe(value: Document) -> Document:
 
     def safe(each: object) -> object:
         if isinstance(each, str):
-            return plain(each, LONGEST)
+            return sanitized(each, LONGEST)
         if isinstance(each, dict):
             return {key: safe(inner) for key, inner in each.items()}
         return [safe(inner) for inner in each] if isinstance(each, list | tuple) else each

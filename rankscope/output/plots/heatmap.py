@@ -30,8 +30,8 @@ from rankscope.output.plots.style import (
     Caption,
     Theme,
     page,
-    signed,
     text_width,
+    with_sign,
 )
 from rankscope.output.quantities import milliseconds, percent, span
 
@@ -272,7 +272,7 @@ def _scale(figure: Figure, axes: Axes, mesh: QuadMesh) -> None:
     bar = figure.colorbar(mesh, cax=axes, extend="both", extendfrac=0.04)
     bar.outline.set_visible(False)
     bar.locator = MaxNLocator(5, symmetric=True)
-    bar.formatter = FuncFormatter(lambda value, _: signed(value))
+    bar.formatter = FuncFormatter(lambda value, _: with_sign(value))
     bar.update_ticks()
     bar.set_label("excess (ms)", labelpad=6)
 

@@ -36,7 +36,7 @@ LEAST_PANEL = 0.22
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PhaseShares:
     """Mean lengths per rank, those furthest above their role's median first.
 
     `frame`: rank, role, host, `<part>_ns` of phases and of `APART` (null is unknown), total_ns
@@ -56,7 +56,7 @@ class Parts:
         return tuple(name for name in APART if self.frame[f"{name}_ns"].is_not_null().any())
 
 
-def parts(analysis: Analysis) -> Parts:
+def parts(analysis: Analysis) -> PhaseShares:
     """What the chosen iterations are made of, on average.
 
     Raises:
@@ -79,7 +79,7 @@ def parts(analysis: Analysis) -> Parts:
         total_ns=pl.sum_horizontal(phases),
     )
     above = pl.col("total_ns") - pl.col("median_ns")
-    return Parts(
+    return PhaseShares(
         frame.with_columns(median_ns=lower_median(pl.col("total_ns")).over("role")).sort(
             above, "rank", descending=[True, False]
         )
@@ -134,7 +134,7 @@ def draw(analysis: Analysis, view: View) -> Figure:
     return sheet.figure
 
 
-def _notes(found: Parts) -> list[str]:
+def _notes(found: PhaseShares) -> list[str]:
     unknown = found.frame.filter(
         pl.col("wait_ns").is_null() & pl.col("exposed_communication_ns").is_null()
     )
@@ -147,7 +147,7 @@ def _notes(found: Parts) -> list[str]:
     return notes
 
 
-def _widths(found: Parts) -> tuple[float, float, tuple[float, float]]:
+def _widths(found: PhaseShares) -> tuple[float, float, tuple[float, float]]:
     """Inches of both panels, and where their axes end; a ms is equally long in both."""
     work = float(np.max(found.frame["total_ns"].to_numpy())) / 1e6 * 1.14
     apart = found.frame.select(pl.sum_horizontal(f"{name}_ns" for name in APART).max()).item()
@@ -211,7 +211,7 @@ def _legend(axes: Axes, names: Sequence[str], theme: Theme) -> None:
     )
 
 
-def _overview(axes: Axes, found: Parts, theme: Theme) -> None:
+def _overview(axes: Axes, found: PhaseShares, theme: Theme) -> None:
     """All ranks, most work first: phases upwards, communication downwards."""
     frame = found.frame.sort("total_ns", "rank", descending=[True, False])
     edges = np.arange(frame.height + 1)

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import FT2Font
 
-from rankscope.util.sanitize import plain
+from rankscope.util.sanitize import sanitized
 
 FONT = "DejaVu Sans"
 """Comes with matplotlib, so that a picture looks the same everywhere."""
@@ -193,7 +193,7 @@ def text_width(text: str, size: float, weight: str = "normal") -> float:
     return float(font.get_width_height()[0]) / 64 / 72
 
 
-def signed(value: float) -> str:
+def with_sign(value: float) -> str:
     """`+1.5`, `0`: a difference on an axis."""
     return f"{value:+g}".replace("-", "−") if value else "0"
 
@@ -210,7 +210,8 @@ def shown(text: str, longest: int = 80) -> str:
     """
     letters = _letters()
     written = "".join(
-        char if ord(char) in letters else f"<U+{ord(char):04X}>" for char in plain(text, longest)
+        char if ord(char) in letters else f"<U+{ord(char):04X}>"
+        for char in sanitized(text, longest)
     )
     return written if len(written) <= longest else written[: longest - 1] + "…"
 

@@ -49,7 +49,7 @@ VECTOR_SHAPES = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class LastArrival:
     """The collective that kept the shown ranks waiting longest, and its last arrival."""
 
     rows: pl.DataFrame  # TIMELINE_COLLECTIVES of the shown ranks that are on one clock
@@ -71,7 +71,7 @@ class Lane:
     height: float
 
 
-def latest(found: Timeline) -> Late | None:
+def latest(found: Timeline) -> LastArrival | None:
     """The late arrival that cost the shown ranks most; None where nobody clearly came last.
 
     Those of shown ranks count double, for the others' reasons cannot be seen. Only ranks that
@@ -97,7 +97,7 @@ def latest(found: Timeline) -> Late | None:
     own = worst.filter(rank=rank)["arrival_ns"]
     seen = (worst["arrival_ns"] + worst["wait_ns"]).median()
     assert isinstance(seen, float | int)
-    return Late(worst, rank, int(own[0]) if len(own) else round(seen))
+    return LastArrival(worst, rank, int(own[0]) if len(own) else round(seen))
 
 
 def draw(analysis: Analysis, view: View) -> Figure:
@@ -149,7 +149,7 @@ def _together(found: Timeline) -> bool:
     return found.ranks["axis"].eq("aligned").all()
 
 
-def _title(iteration: int, late: Late | None, labels: dict[int, str]) -> str:
+def _title(iteration: int, late: LastArrival | None, labels: dict[int, str]) -> str:
     if len(labels) == 1:
         return f"Iteration {iteration} of rank {min(labels)}"
     if late is None or late.longest_ns < 1000:
@@ -162,7 +162,9 @@ def _title(iteration: int, late: Late | None, labels: dict[int, str]) -> str:
     )
 
 
-def _notes(found: Timeline, view: View, late: Late | None, accused: tuple[int, ...]) -> list[str]:
+def _notes(
+    found: Timeline, view: View, late: LastArrival | None, accused: tuple[int, ...]
+) -> list[str]:
     notes = [problem.message for problem in found.problems]
     if late is not None and accused and late.rank not in accused:
         notes.append(
@@ -308,7 +310,7 @@ def _rectangles(
     return shapes
 
 
-def _mark(axes: Axes, late: Late, lanes: dict[int, list[Lane]], theme: Theme) -> None:
+def _mark(axes: Axes, late: LastArrival, lanes: dict[int, list[Lane]], theme: Theme) -> None:
     """A line at the last arrival, and how long each of the others waited for it."""
     moment = late.moment_ns / 1e6
     axes.axvline(moment, color=theme.late, linewidth=1.2, zorder=4, gid="last arrival")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ColumnRequest:
     """Columns of a table, all of them there, and which rows."""
 
     integers: list[str]

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.sources.columns.request import Wanted
+from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.frames import Layout, Unusual
 from rankscope.sources.columns.sqlite_pages.loader import compiled
 from rankscope.sources.columns.sqlite_pages.pages import PagedFile
@@ -158,7 +158,7 @@ class SQLiteColumns:
             **dict.fromkeys(text or [], pl.String),
             **dict.fromkeys(raw or [], pl.Binary),
         }
-        present = Wanted(
+        present = ColumnRequest(
             integers=[name for name in integers if name in have],
             text=[name for name in text or [] if name in have],
             raw=[name for name in raw or [] if name in have],
@@ -177,7 +177,7 @@ class SQLiteColumns:
             )
 
     def _pieces(
-        self, table: str, wanted: Wanted, chosen: Sequence[int] | None
+        self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None
     ) -> Iterator[pl.DataFrame]:
         """Columns that are there; the library goes on where the pages turn out unusual."""
         if table not in self._borders:
@@ -202,7 +202,7 @@ class SQLiteColumns:
                 rows = marked.slice(*borders.slice(number))
                 yield rows.filter(rows[MARK] == 1).drop(MARK)
 
-    def _first_pieces(self, table: str, wanted: Wanted) -> Iterator[pl.DataFrame]:
+    def _first_pieces(self, table: str, wanted: ColumnRequest) -> Iterator[pl.DataFrame]:
         """All pieces; those that the pages do not give are one. Settles what is in which."""
         ends, rows, whole = [0], 0, True
         try:
@@ -216,7 +216,7 @@ class SQLiteColumns:
         self._borders[table] = _Borders(ends, whole)
 
     def _from_pages(
-        self, table: str, wanted: Wanted, chosen: Sequence[int] | None = None
+        self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None = None
     ) -> Iterator[tuple[int, pl.DataFrame]]:
         """Rows of pieces, and of these the columns that are there of the rows to keep.
 
@@ -254,7 +254,7 @@ class SQLiteColumns:
                 layouts[str(table)] = Layout.of(columns)
         return layouts
 
-    def _from_library(self, table: str, wanted: Wanted, mark: bool = False) -> pl.DataFrame:
+    def _from_library(self, table: str, wanted: ColumnRequest, mark: bool = False) -> pl.DataFrame:
         """Columns that are there, of the rows to keep; or of all rows, with `MARK`."""
         columns = [
             f'iif(typeof("{name}") = \'integer\', "{name}", {MISSING}) as "{name}"'

@@ -10,7 +10,7 @@ MOST_REMEMBERED = 50_000
 """Names that are kept between reports."""
 
 
-class Memory:
+class NameCache:
     """A table of names and their meanings that grows with the names asked for."""
 
     def __init__(self, key: list[str], look_up: Callable[[pl.DataFrame], pl.DataFrame]) -> None:

@@ -15,7 +15,7 @@ import polars as pl
 from rankscope.errors import UsageError
 from rankscope.model.options import ShapingOptions
 from rankscope.model.schema import PHASES, conform
-from rankscope.sources.conventions.name_cache import Memory
+from rankscope.sources.conventions.name_cache import NameCache
 
 OPERATORS = ("operator", "backward operator")
 """What names of the framework's operators mean; there may be too many to hold."""
@@ -43,7 +43,7 @@ SQUASHED = pl.col("name").str.to_lowercase().str.replace_all(SEPARATORS, "").ali
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Convention:
     """One convention: names that fit `patterns` (or, squashed, `squashed`) mean `means`."""
 
     framework: str
@@ -89,7 +89,7 @@ class Row:
 class Vocabulary:
     """Rows in the order in which they are believed."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[Convention, ...]
 
     def meanings(self, ranges: pl.DataFrame) -> pl.DataFrame:
         """What each distinct (domain, name) of `ranges` means: a frame of MEANINGS."""
@@ -142,7 +142,7 @@ class Vocabulary:
         return self.rows[row].framework
 
 
-def _fits_some(rows: Iterable[Row]) -> pl.Expr:
+def _fits_some(rows: Iterable[Convention]) -> pl.Expr:
     """Whether a name fits one of the rows; most are tried at once."""
     tests: list[pl.Expr] = []
     at_once: dict[str, list[str]] = {}
@@ -157,8 +157,8 @@ def _fits_some(rows: Iterable[Row]) -> pl.Expr:
 
 
 @lru_cache(8)
-def _memory(vocabulary: Vocabulary) -> Memory:
-    return Memory(["domain", "name"], vocabulary.look_up)
+def _memory(vocabulary: Vocabulary) -> NameCache:
+    return NameCache(["domain", "name"], vocabulary.look_up)
 
 
 def vocabulary(options: ShapingOptions) -> Vocabulary:
@@ -167,10 +167,10 @@ def vocabulary(options: ShapingOptions) -> Vocabulary:
     Raises:
         UsageError: a pattern that is none, or a phase that does not exist.
     """
-    own: list[Row] = []
+    own: list[Convention] = []
     if options.iteration is not None:
         _check("--iteration", options.iteration)
-        own.append(Row("--iteration", "iteration", (options.iteration,)))
+        own.append(Convention("--iteration", "iteration", (options.iteration,)))
     for phase, pattern in options.phases:
         if phase not in PHASES:
             raise UsageError(
@@ -178,7 +178,7 @@ def vocabulary(options: ShapingOptions) -> Vocabulary:
                 hint=f"phases are {', '.join(PHASES)}",
             )
         _check("--phase", pattern)
-        own.append(Row("--phase", phase, (pattern,), fetch=phase == "load"))
+        own.append(Convention("--phase", phase, (pattern,), fetch=phase == "load"))
     shipped = _shipped()
     if options.iteration is not None:  # then only the user's ranges are iterations
         shipped = tuple(row for row in shipped if row.means != "iteration")
@@ -186,7 +186,7 @@ def vocabulary(options: ShapingOptions) -> Vocabulary:
 
 
 @cache
-def _shipped() -> tuple[Row, ...]:
+def _shipped() -> tuple[Convention, ...]:
     return tuple(map(_row, conventions()["row"]))
 
 
@@ -196,8 +196,8 @@ def conventions() -> dict[str, Any]:
     return tomllib.loads(files(__package__).joinpath("conventions.toml").read_text("utf-8"))
 
 
-def _row(data: dict[str, Any]) -> Row:
-    return Row(
+def _row(data: dict[str, Any]) -> Convention:
+    return Convention(
         framework=data["framework"],
         means=data["means"],
         patterns=tuple(data.get("patterns", ())),

@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.device_work import HeldWork
+from rankscope.model.device_work import InMemoryWork
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Claim, Trace
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform
@@ -92,7 +92,7 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
         ranges=Ranges.of(
             conform(waits_on_callers(ranges).sort("start", "end", descending=[False, True]), RANGES)
         ),
-        device_work=HeldWork(device_work),
+        device_work=InMemoryWork(device_work),
         host_events=sum(frame.height for frame in every.values()),
         broken_ranges=broken + file.broken,
     )

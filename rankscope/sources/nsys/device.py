@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.model import events
-from rankscope.model.device_work import DeviceWork, HeldWork, device_kinds
-from rankscope.model.events import Reread
+from rankscope.model.device_work import DeviceWork, InMemoryWork, device_kinds
+from rankscope.model.events import StreamedEvents
 from rankscope.model.schema import DEVICE_KINDS, DEVICE_WORK, conform, empty, ordered
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
@@ -70,7 +70,7 @@ def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     launches = Launches(file)
     few = _few(file, tables) if launches.count <= CALLS_OF_MANY * events.MOST_HELD else None
     if few is None:
-        return _InReport(file, tables, pool, launches, told)
+        return _StreamedWork(file, tables, pool, launches, told)
     names, rows, parts = _Names(pool), 0, [empty(DEVICE_WORK)]
     for table, _, piece in few:
         whole = _whole(piece)
@@ -80,10 +80,10 @@ def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     every = ordered(pl.concat(parts, rechunk=True), "start")
     del few, parts
     work, unread = with_nccl(file, every, told)
-    return HeldWork(work, every.height + launches.count, rows - every.height, unread)
+    return InMemoryWork(work, every.height + launches.count, rows - every.height, unread)
 
 
-class _InReport:
+class _StreamedWork:
     """Work of the device that is read whenever it is gone through."""
 
     def __init__(
@@ -137,9 +137,9 @@ class _InReport:
         parts = (_launched(part, self._launches) for part in windows)
         return parts if self._described is None else _with(self._described, parts)
 
-    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> Reread:
+    def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> StreamedEvents:
         """The rows changed whenever they are read."""
-        return Reread(lambda: map(change, self.parts()))
+        return StreamedEvents(lambda: map(change, self.parts()))
 
     @property
     def _look(self) -> _Seen:

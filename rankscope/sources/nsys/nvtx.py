@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.events import Few, Held, Reread
+from rankscope.model.events import BoundedBuffer, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
 from rankscope.model.schema import MOMENTS, RANGES, SIGNATURES, conform, empty
 from rankscope.sources.conventions import Vocabulary
@@ -20,7 +20,7 @@ from rankscope.sources.nsys.common import (
     require,
     without_nulls,
 )
-from rankscope.sources.nsys.signatures import Signatures, plain
+from rankscope.sources.nsys.signatures import Signatures, without_suffix
 
 EVENTS = "NVTX_EVENTS"
 
@@ -96,7 +96,7 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
         return Nvtx(Ranges.of(empty(RANGES)), THREADS.to_frame(), empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
     look = _Look(pool, words)
-    few = Few() if words is None else Few(look.of_note)
+    few = BoundedBuffer() if words is None else BoundedBuffer(look.of_note)
     for nth, (piece, broken) in enumerate(_pieces(file, described=True)):
         few.add(look.at(nth, piece, broken))
     created = pl.concat(look.domains)
@@ -113,10 +113,10 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
 
     held = None
     if few.parts is not None:
-        held = Held(pl.concat(_moments(part, look.payloads) for part in few.parts))
+        held = InMemoryEvents(pl.concat(_moments(part, look.payloads) for part in few.parts))
     return Nvtx(
         ranges=Ranges(
-            Reread(read) if held is None or few.sifted else held,
+            StreamedEvents(read) if held is None or few.sifted else held,
             _named_domains(look.final_names(), created),
             of_note=held,
         ),
@@ -166,7 +166,7 @@ class _Look:
         ranges = piece.filter(IS_RANGE)
         full = sum(border <= nth for border in self._full)
         if full and self._words is not None:
-            text = ranges.select(plain(pl.col("text"))).to_series()
+            text = ranges.select(without_suffix(pl.col("text"))).to_series()
             ranges = ranges.with_columns(text=_lumped(text, self._words, full))
         return ranges.with_columns(self._signatures.of(ranges))
 
@@ -211,7 +211,7 @@ class _Look:
     def _take_signatures(self) -> None:
         """Take in what the ranges of new signatures are called."""
         fresh = self._signatures.known(self.names.height)
-        by_number = plain(pl.lit(self._pool.of(fresh["textId"])))
+        by_number = without_suffix(pl.lit(self._pool.of(fresh["textId"])))
         names = fresh.select(
             "domainId",
             process=pl.col("globalTid") // PROCESS,

@@ -52,7 +52,7 @@ class Signatures:
         )
 
 
-def plain(text: pl.Expr) -> pl.Expr:
+def without_suffix(text: pl.Expr) -> pl.Expr:
     """Texts without DETAILS."""
     return text.str.replace(rf", ({'|'.join(DETAILS)}) = .*$", "")
 
@@ -65,7 +65,7 @@ class _Plain:
 
     def of(self, keys: pl.DataFrame) -> pl.Series:
         """The numbers of KEYS."""
-        keys = keys.with_columns(plain(pl.col("text").fill_null("")))
+        keys = keys.with_columns(without_suffix(pl.col("text").fill_null("")))
         on = KEYS.names()
         fresh = keys.unique(maintain_order=True).join(
             self._known, on, "anti", maintain_order="left"

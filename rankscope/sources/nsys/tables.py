@@ -12,7 +12,7 @@ from itertools import chain
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.events import Events, Held, Reread
+from rankscope.model.events import Events, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Loss, Trace
 from rankscope.model.schema import RANGES, conform, empty
@@ -77,9 +77,9 @@ def _together(ranges: Ranges, tables: list[pl.DataFrame]) -> Ranges:
     held = None
     if ranges.of_note is not None:
         every = pl.concat([ranges.of_note.whole, others])
-        held = Held(every.sort("start", "end", descending=[False, True]))
-    together: Events = Reread(lambda: chain(ranges.moments.parts(), [others]))
-    if isinstance(ranges.moments, Held) and held is not None:
+        held = InMemoryEvents(every.sort("start", "end", descending=[False, True]))
+    together: Events = StreamedEvents(lambda: chain(ranges.moments.parts(), [others]))
+    if isinstance(ranges.moments, InMemoryEvents) and held is not None:
         together = held
     return Ranges(together, pl.concat([ranges.signatures, more.signatures]), held)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from rankscope.compare.causes.activities import findings, told
+from rankscope.compare.causes.activities import finding_sentence, findings
 from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES, conform
 from tests.support import MS, Stored
@@ -55,7 +55,7 @@ def test_the_same_work_slower_is_the_device() -> None:
     assert (one.kind, one.name, one.suspect) == ("kernel", "gemm", "device")
     assert one.excess_ns == 6 * MS
     assert one.share == pytest.approx(1)
-    assert "the device" in told(one)
+    assert "the device" in finding_sentence(one)
 
 
 @pytest.mark.parametrize("more", [{"count": 16}, {"size": 1_600}])
@@ -128,7 +128,8 @@ def test_many_kernels_with_little_each_are_told_together() -> None:
     (one,) = many(1.5, clear=1.0)
     assert (one.kind, one.name, one.suspect) == ("kernels", "12 lesser kernels", "device")
     assert (one.excess_ns, one.share) == (6 * MS, pytest.approx(1))
-    assert told(one).startswith("12 lesser kernels take 6.0 ms longer for the same work")
+    sentence = finding_sentence(one)
+    assert sentence.startswith("12 lesser kernels take 6.0 ms longer for the same work")
 
 
 def test_many_kernels_that_contend_are_contention() -> None:

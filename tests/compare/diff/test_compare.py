@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.compare.diff.compare import Change, Comparison, compare_runs
+from rankscope.compare.diff.compare import Change, RunDiff, diff_runs
 from tests.forge import scene, simulate
 from tests.support import MS
 
@@ -29,7 +29,7 @@ def measured(
     return frame.filter(pl.col("iteration") > 0, clock="gpu")
 
 
-def of(found: Comparison, metric: str, rank: int | None = None) -> Change:
+def of(found: RunDiff, metric: str, rank: int | None = None) -> Change:
     among = found.metrics if rank is None else found.ranks
     (one,) = [each for each in among if each.metric == metric and each.rank == rank]
     return one
@@ -38,7 +38,7 @@ def of(found: Comparison, metric: str, rank: int | None = None) -> Change:
 def test_a_run_is_like_itself() -> None:
     run = measured(0)
     for statistic in ("mean", "median", "p95"):
-        found = compare_runs(run, run, ["iteration", "work", "load"], statistic)
+        found = diff_runs(run, run, ["iteration", "work", "load"], statistic)
         for each in (*found.metrics, *found.ranks):
             assert each.before_ns == each.after_ns
             assert each.change == 0 or each.before_ns == 0
@@ -51,7 +51,7 @@ def test_noise_is_not_told_as_change() -> None:
     """The same job with other random numbers and wandering speeds: nothing of it has changed."""
     runs = [measured(seed, ranks=8, noise=0.03, walk=0.05) for seed in range(3)]
     for before, after in combinations(runs, 2):
-        found = compare_runs(before, after, METRICS, "mean")
+        found = diff_runs(before, after, METRICS, "mean")
         assert not any(each.certain for each in (*found.metrics, *found.ranks))
 
 
@@ -63,7 +63,7 @@ def test_nothing_can_become_less_than_nothing() -> None:
         )
         for seed in (0, 1)
     )
-    load = of(compare_runs(before, after, ["iteration", "load"], "mean"), "load")
+    load = of(diff_runs(before, after, ["iteration", "load"], "mean"), "load")
     assert load.low == -1
     assert load.high is not None
     assert load.high > 0
@@ -74,7 +74,7 @@ def test_a_straggler_is_found_though_speeds_wander(where: str) -> None:
     """A tenth of an iteration more on one rank, and nothing said of the others' work."""
     before = measured(0, ranks=8, noise=0.03, walk=0.05)
     after = measured(1, name="planted", ranks=8, walk=0.05, where=where, rank=5, extra_ms=EXTRA_MS)
-    found = compare_runs(before, after, METRICS, "mean")
+    found = diff_runs(before, after, METRICS, "mean")
     assert of(found, where, 5).certain
     own = ("load", "forward", "backward", "optimizer")
     assert {each.rank for each in found.ranks if each.certain and each.metric in own} == {5}
@@ -86,7 +86,7 @@ def test_what_all_ranks_do_longer_is_found_though_speeds_wander() -> None:
         (pl.col(f"{name}_ns") + round(EXTRA_MS * MS)).alias(f"{name}_ns")
         for name in ("iteration", "work", "backward")
     )
-    found = compare_runs(before, slower, METRICS, "mean")
+    found = diff_runs(before, slower, METRICS, "mean")
     assert found.iteration.certain
     assert [each.metric for each in found.metrics if each.certain] == [
         "iteration", "work", "backward",
@@ -98,7 +98,7 @@ def test_rare_iterations_are_noise() -> None:
     values = np.full((2, 4, 40), 100.0 * MS)
     values[0, 2, [3, 13, 23, 33]] += 50 * MS
     values[1, 2, [7, 27]] += 50 * MS
-    found = compare_runs(table(values[0]), table(values[1]), ["iteration"], "mean")
+    found = diff_runs(table(values[0]), table(values[1]), ["iteration"], "mean")
     assert abs(of(found, "iteration", 2).change or 0) > 0.02
     assert not any(each.certain for each in (*found.metrics, *found.ranks))
 
@@ -108,7 +108,7 @@ def test_half_of_the_ranks_may_have_changed() -> None:
     before, after = 100 * MS * (1 + rng.normal(0, 0.01, (2, 8, 40)))
     after[4:] *= 1.1
     runs = [table(values).with_columns(work_ns="iteration_ns") for values in (before, after)]
-    found = compare_runs(*runs, ["work"], "mean")
+    found = diff_runs(*runs, ["work"], "mean")
     assert [of(found, "work", rank).certain for rank in range(8)] == [False] * 4 + [True] * 4
 
 
@@ -116,7 +116,7 @@ def test_runs_of_different_jobs_are_told_and_nothing_is_certain() -> None:
     run = measured(0)
     tenfold = run.with_columns(pl.col("^.*_ns$") * 10)
     signs = ("iterations 10 times as long", "no kernel in common")
-    found = compare_runs(run, tenfold, METRICS, "mean", signs)
+    found = diff_runs(run, tenfold, METRICS, "mean", signs)
     assert found.sentence == (
         "Inconclusive: these look like different jobs: iterations 10 times as long; no kernel in "
         "common."
@@ -129,7 +129,7 @@ def test_runs_of_different_jobs_are_told_and_nothing_is_certain() -> None:
 def test_one_sign_of_another_job_may_be_a_change() -> None:
     run = measured(0)
     tenfold = run.with_columns(pl.col("^.*_ns$") * 10)
-    found = compare_runs(run, tenfold, METRICS, "mean", ("iterations 10 times as long",))
+    found = diff_runs(run, tenfold, METRICS, "mean", ("iterations 10 times as long",))
     assert [each.code for each in found.problems] == ["jobs-differ"]
     assert found.iteration.certain
 
@@ -137,8 +137,8 @@ def test_one_sign_of_another_job_may_be_a_change() -> None:
 @pytest.mark.parametrize("extra_ms", [4.0, 8.0])
 def test_slower_and_faster_are_found(extra_ms: float) -> None:
     before, after = measured(0), measured(1, name="planted", where="forward", extra_ms=extra_ms)
-    slower = compare_runs(before, after, METRICS, "mean")
-    faster = compare_runs(after, before, METRICS, "mean")
+    slower = diff_runs(before, after, METRICS, "mean")
+    faster = diff_runs(after, before, METRICS, "mean")
     for found, sign, word in ((slower, 1, "slower"), (faster, -1, "faster")):
         whole = found.iteration
         assert whole.certain
@@ -170,7 +170,7 @@ def test_intervals_hold_the_truth() -> None:
         for level in (100.0, 108.0):
             values = level * MS * (1 + rng.normal(0, 0.03, (4, 40)))
             runs.append(table(values))
-        whole = compare_runs(*runs, ["iteration"], "mean").iteration
+        whole = diff_runs(*runs, ["iteration"], "mean").iteration
         assert whole.low is not None
         assert whole.high is not None
         held.append(whole.low - 0.005 <= 0.08 <= whole.high + 0.005)
@@ -194,24 +194,24 @@ def test_windows_may_differ_in_place_and_length() -> None:
     rng = np.random.default_rng(0)
     before = table(100 * MS * (1 + rng.normal(0, 0.01, (4, 30))))
     after = table(120 * MS * (1 + rng.normal(0, 0.01, (4, 55))), first=500)
-    whole = compare_runs(before, after, ["iteration"], "mean").iteration
+    whole = diff_runs(before, after, ["iteration"], "mean").iteration
     assert whole.certain
     assert whole.change == pytest.approx(0.2, abs=0.01)
 
 
 def test_changes_below_a_hundredth_are_not_told_however_sure() -> None:
     steady = np.full((4, 30), 100.0 * MS)
-    found = compare_runs(table(steady), table(steady * 1.005), ["iteration"], "mean")
+    found = diff_runs(table(steady), table(steady * 1.005), ["iteration"], "mean")
     assert not found.iteration.certain
     assert found.iteration.change == pytest.approx(0.005, rel=1e-3)
-    assert compare_runs(
+    assert diff_runs(
         table(steady), table(steady * 1.02), ["iteration"], "mean"
     ).iteration.certain
 
 
 def test_ranks_of_one_run_alone_are_left_out_and_told() -> None:
     before, after = measured(0, ranks=4), measured(1, ranks=8)
-    found = compare_runs(before, after.filter(pl.col("rank") != 2), METRICS, "mean")
+    found = diff_runs(before, after.filter(pl.col("rank") != 2), METRICS, "mean")
     assert {each.rank for each in found.ranks} == {0, 1, 3}
     (problem,) = found.problems
     assert (problem.code, problem.ranks) == ("ranks-differ", (2, 4, 5, 6, 7))
@@ -222,7 +222,7 @@ def test_ranks_of_one_run_alone_are_left_out_and_told() -> None:
 
 def test_no_rank_in_common() -> None:
     run = measured(0)
-    found = compare_runs(run, run.with_columns(pl.col("rank") + 100), METRICS, "mean")
+    found = diff_runs(run, run.with_columns(pl.col("rank") + 100), METRICS, "mean")
     assert found.sentence.startswith("Inconclusive")
     assert found.ranks == ()
     assert found.iteration.change is None
@@ -232,7 +232,7 @@ def test_too_few_iterations() -> None:
     run = measured(0)
     for count in (1, 3):
         few = run.filter(pl.col("iteration") <= count)
-        found = compare_runs(run, few, METRICS, "mean")
+        found = diff_runs(run, few, METRICS, "mean")
         assert found.sentence.startswith("Inconclusive")
         assert [each.code for each in found.problems] == ["few-iterations"]
         assert not any(each.certain for each in (*found.metrics, *found.ranks))
@@ -241,7 +241,7 @@ def test_too_few_iterations() -> None:
 def test_unknown_is_no_change() -> None:
     run = measured(0)
     holes = run.with_columns(load_ns=pl.when(pl.col("rank") == 1).then(None).otherwise("load_ns"))
-    found = compare_runs(run, holes, METRICS, "mean")
+    found = diff_runs(run, holes, METRICS, "mean")
     load = of(found, "load", 1)
     assert (load.before_ns, load.after_ns, load.change, load.certain) == (None, None, None, False)
     assert of(found, "load", 0).change == 0
@@ -250,7 +250,7 @@ def test_unknown_is_no_change() -> None:
 def test_what_was_nothing_has_no_relative_change() -> None:
     run = measured(0).with_columns(other_ns=pl.lit(0))
     more = run.with_columns(other_ns=pl.lit(5 * MS))
-    other = of(compare_runs(run, more, METRICS, "mean"), "other")
+    other = of(diff_runs(run, more, METRICS, "mean"), "other")
     assert (other.before_ns, other.after_ns, other.change) == (0, 5 * MS, None)
     assert other.certain
     assert (other.low, other.high) == (None, None), "no base to be relative to"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from rankscope.compare.diff.same_job import unlike
+from rankscope.compare.diff.same_job import differences
 from rankscope.model.schema import ACTIVITIES, conform
-from rankscope.store.tables import RunFrames, source_of
+from rankscope.store.tables import RunTables, reader_of
 
 PHASES = ("load", "forward", "backward", "optimizer", "other")
 
 
-def run(ranks: int = 4, kernels: tuple[str, ...] = ("gemm", "norm")) -> RunFrames:
+def run(ranks: int = 4, kernels: tuple[str, ...] = ("gemm", "norm")) -> RunTables:
     rows = pl.DataFrame(
         {
             "rank": 0, "iteration": 1, "phase": "forward", "kind": "kernel", "name": kernels,
@@ -22,9 +22,9 @@ def run(ranks: int = 4, kernels: tuple[str, ...] = ("gemm", "norm")) -> RunFrame
     return of(pl.DataFrame({"rank": range(ranks), "world_size": [ranks] * ranks}), rows)
 
 
-def of(ranks: pl.DataFrame, activities: pl.DataFrame) -> RunFrames:
+def of(ranks: pl.DataFrame, activities: pl.DataFrame) -> RunTables:
     tables = {"ranks": ranks, "activities": conform(activities, ACTIVITIES)}
-    return RunFrames("run", source_of(tables))
+    return RunTables("run", reader_of(tables))
 
 
 def rows(iteration_ns: int = 1_000, phases: tuple[str, ...] = PHASES) -> pl.DataFrame:
@@ -34,7 +34,7 @@ def rows(iteration_ns: int = 1_000, phases: tuple[str, ...] = PHASES) -> pl.Data
 
 
 def test_a_run_is_like_itself() -> None:
-    assert unlike(run(), run(), rows(), rows()) == ()
+    assert differences(run(), run(), rows(), rows()) == ()
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_a_run_is_like_itself() -> None:
         (run(kernels=("conv", "pool")), rows(), "no kernel in common"),
     ],
 )
-def test_each_sign(after: RunFrames, new: pl.DataFrame, sign: str) -> None:
-    (told,) = unlike(run(), after, rows(), new)
+def test_each_sign(after: RunTables, new: pl.DataFrame, sign: str) -> None:
+    (told,) = differences(run(), after, rows(), new)
     assert told.startswith(sign)
 
 
 def test_changes_of_one_job_are_no_signs() -> None:
     """Twice as long, another kernel, a phase more."""
     after = run(kernels=("gemm", "flash"))
-    assert unlike(run(), after, rows(phases=("load", "forward")), rows(2_000)) == ()
+    assert differences(run(), after, rows(phases=("load", "forward")), rows(2_000)) == ()
 
 
 def test_what_is_unknown_is_no_sign() -> None:
     blank = of(run().ranks, pl.DataFrame(schema=ACTIVITIES))
     nothing = rows(phases=())
-    assert unlike(blank, run(), nothing, nothing) == ()
+    assert differences(blank, run(), nothing, nothing) == ()
     unknown = nothing.with_columns(iteration_ns=pl.lit(None, pl.Int64))
-    assert unlike(run(), blank, nothing, unknown) == ()
+    assert differences(run(), blank, nothing, unknown) == ()

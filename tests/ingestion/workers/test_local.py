@@ -13,7 +13,7 @@ import pytest
 
 from rankscope.errors import UnreadableReport
 from rankscope.ingestion.workers import map_reports
-from rankscope.ingestion.workers.local import AHEAD, Crew, available_cores
+from rankscope.ingestion.workers.local import AHEAD, WorkerPool, available_cores
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
@@ -54,7 +54,7 @@ def begun(file: ReportFile, options: ShapingOptions) -> int:
 
 def test_largest_reports_first_and_no_more_than_are_taken_in(tmp_path: Path) -> None:
     files = [ReportFile(tmp_path, "nsys-sqlite", size, 0) for size in range(20)]
-    with closing(Crew(2)) as crew:
+    with closing(WorkerPool(2)) as crew:
         crew.start(files)
         results = crew.map(begun, files, ShapingOptions())
         taken = [got for _, got in islice(results, 3)]
@@ -85,7 +85,7 @@ HELD: list[bytes] = []
 def test_a_worker_that_has_read_a_large_report_reads_on() -> None:
     pytest.importorskip("psutil", reason="without it loky looks at no memory")
     files = [ReportFile(Path(str(number)), "nsys-sqlite", 0, 0) for number in range(8)]
-    with closing(Crew(2)) as crew:
+    with closing(WorkerPool(2)) as crew:
         crew.start(files)
         workers = [got for _, got in crew.map(grown, files, ShapingOptions())]
     assert len({*workers}) == 2

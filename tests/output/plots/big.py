@@ -6,7 +6,7 @@ import polars as pl
 
 from rankscope.compare.comparison import Analysis
 from rankscope.model.options import Options
-from rankscope.store.tables import RunFrames, source_of
+from rankscope.store.tables import RunTables, reader_of
 from tests.support import Stored
 
 
@@ -28,4 +28,4 @@ def multiplied(job: Stored, times: int) -> Analysis:
         for name in ("iterations", "measures", "collectives", "exposed")
     }
     tables["activities"] = frames.activities
-    return Analysis(RunFrames(frames.name, source_of(tables)), Options())
+    return Analysis(RunTables(frames.name, reader_of(tables)), Options())

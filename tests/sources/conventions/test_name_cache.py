@@ -6,15 +6,15 @@ import polars as pl
 import pytest
 
 from rankscope.sources.conventions import name_cache
-from rankscope.sources.conventions.name_cache import Memory
+from rankscope.sources.conventions.name_cache import NameCache
 
 
-def _lengths(asked: list[list[str]]) -> Memory:
+def _lengths(asked: list[list[str]]) -> NameCache:
     def look_up(names: pl.DataFrame) -> pl.DataFrame:
         asked.append(names["name"].to_list())
         return names.with_columns(length=pl.col("name").str.len_chars())
 
-    return Memory(["name"], look_up)
+    return NameCache(["name"], look_up)
 
 
 def test_only_new_names_are_looked_up() -> None:

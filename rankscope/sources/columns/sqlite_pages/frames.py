@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.sources.columns.request import Wanted
+from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.text import strings
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Plan:
     only: Integers
 
     @classmethod
-    def of(cls, table: Layout, wanted: Wanted) -> Plan:
+    def of(cls, table: Layout, wanted: ColumnRequest) -> Plan:
         """The plan for some columns of a table; raises `Unusual` for what only SQLite can do."""
         only, integers = wanted.only, wanted.integers
         extra = [only[0]] if only is not None and only[0] not in integers else []

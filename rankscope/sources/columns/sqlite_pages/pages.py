@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.sources.columns.request import Wanted
+from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.frames import Decoder, Layout, Plan, Unusual
 
 PIECE_BYTES = 2**24
@@ -75,7 +75,7 @@ class PagedFile:
         self,
         cells: ModuleType,
         table: Layout,
-        wanted: Wanted,
+        wanted: ColumnRequest,
         chosen: Sequence[int] | None = None,
     ) -> Iterator[tuple[int, pl.DataFrame]]:
         """Some columns piece by piece, a piece being some pages in the order of the rows.

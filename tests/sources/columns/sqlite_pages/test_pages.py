@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rankscope import sources
+from rankscope.sources import formats
 from rankscope.sources.columns import sqlite
-from rankscope.sources.columns.request import Wanted
+from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.columns.sqlite_pages import loader, pages
 from rankscope.sources.discover import describe
@@ -290,7 +290,7 @@ def test_the_compiled_part_is_loaded_once_there_is_enough_to_read(
     monkeypatch.setattr(loader, "_expected", [])
     traces, loaded = [], []
     for _ in range(3):
-        traces.append(sources.read(report))
+        traces.append(formats.read(report))
         loaded.append(loader.compiled("records") is not None)
     assert loaded == [False, False, True]
     library, _, pages = traces
@@ -300,7 +300,7 @@ def test_the_compiled_part_is_loaded_once_there_is_enough_to_read(
 
 def test_bytes_come_as_they_are(tmp_path: Path) -> None:
     rows = [(i, value) for i, value in enumerate([b"\xff\0\x01", None, b"", "text", b"x" * 50])]
-    wanted = Wanted(["a"], raw=["b"], only=("a", [0, 1, 2, 3, 4]))
+    wanted = ColumnRequest(["a"], raw=["b"], only=("a", [0, 1, 2, 3, 4]))
     with closing(SQLiteColumns(made(tmp_path / "a", rows, columns="a integer, b blob"))) as file:
         paged = from_pages(file, wanted)
         assert paged.equals(file._from_library("t", wanted))
