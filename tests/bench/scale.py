@@ -92,9 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
         rank: f"node{rank // RANKS_PER_HOST}" for rank in range(args.ranks)
     }
     activities = pl.DataFrame(schema=ACTIVITIES)
-    evidence = Evidence(
-        flags, wide, "work", hosts, 0, lambda _: activities, True, lambda *_: None
-    )
+    evidence = Evidence(flags, wide, "work", hosts, 0, lambda _: activities, True, lambda *_: None)
     verdict = step("verdict", lambda: judge(evidence))
     line("together", time.perf_counter() - wall, time.process_time() - cpu)
     sys.stdout.write(f"{len(matched.clocks)} clocks; {verdict.sentence}\n")

@@ -66,9 +66,7 @@ def test_its_slices_are_the_rows_of_the_database(
     ranks = ", ".join(map(str, {*told["rank"]}))
     among = f"rank in ({ranks})"
     collectives = told.filter(pl.col("category") == "collective")
-    assert collectives.height == rows_of(
-        job.db, f"select count(*) from collectives where {among}"
-    )
+    assert collectives.height == rows_of(job.db, f"select count(*) from collectives where {among}")
     kept = job.run.sql(
         "select rank, iteration, sum(end_ns - start_ns)::bigint as ns from collectives "
         f"where {among} group by all order by all"

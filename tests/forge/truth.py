@@ -67,7 +67,8 @@ class Truth:
             "roles": job.roles,
             "hosts": [job.host_name(rank) for rank in range(job.ranks)],
             "plants": [{**asdict(plant), "hits": hit_list(job, plant)} for plant in job.plants],
-            "sequence_lengths": job.lengths and {
+            "sequence_lengths": job.lengths
+            and {
                 **asdict(job.lengths),
                 "kind": "rotating",
                 "tokens": [

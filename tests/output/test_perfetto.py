@@ -108,9 +108,10 @@ def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], n
     ):
         told = slices(events, category)
         assert len(told) == frame.height
-        assert sum(nanoseconds(event["dur"]) for event in told) == (
-            frame["end_ns"] - frame["start_ns"]
-        ).sum()
+        assert (
+            sum(nanoseconds(event["dur"]) for event in told)
+            == (frame["end_ns"] - frame["start_ns"]).sum()
+        )
     spans = slices(events, "phase")
     assert len(spans) == timeline.windows.height + timeline.phases.height
     if name == "tensor_parallel":

@@ -204,9 +204,7 @@ def test_changes_below_a_hundredth_are_not_told_however_sure() -> None:
     found = diff_runs(table(steady), table(steady * 1.005), ["iteration"], "mean")
     assert not found.iteration.certain
     assert found.iteration.change == pytest.approx(0.005, rel=1e-3)
-    assert diff_runs(
-        table(steady), table(steady * 1.02), ["iteration"], "mean"
-    ).iteration.certain
+    assert diff_runs(table(steady), table(steady * 1.02), ["iteration"], "mean").iteration.certain
 
 
 def test_ranks_of_one_run_alone_are_left_out_and_told() -> None:
