@@ -1,0 +1,66 @@
+"""Closed sets of names, as enums whose values are the text that users see."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """A named part of an iteration; the rest of its window is exposed communication."""
+
+    LOAD = "load"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+    OTHER = "other"
+
+
+class Clock(StrEnum):
+    """What times are taken from: the device's work or the host's ranges."""
+
+    GPU = "gpu"
+    HOST = "host"
+
+
+class Statistic(StrEnum):
+    """How the iterations of a rank become its score."""
+
+    MEAN = "mean"
+    MEDIAN = "median"
+    P95 = "p95"
+
+
+class VerdictKind(StrEnum):
+    """The class of a verdict."""
+
+    BALANCED = "balanced"
+    PERSISTENT = "persistent"
+    TRANSIENT = "transient"
+    PERIODIC = "periodic"
+    ROTATING = "rotating"
+    STRUCTURAL = "structural"
+    INCONCLUSIVE = "inconclusive"
+
+
+class CauseKind(StrEnum):
+    """What a finding says about the phase that made a rank slow."""
+
+    DEVICE = "device"
+    DATA = "data"
+    CONTENTION = "contention"
+    STARVING = "starving"
+    LOADER = "loader"
+    GARBAGE_COLLECTION = "garbage collection"
+    COPIES = "copies"
+    RANGE = "range"
+
+
+class ReportFormat(StrEnum):
+    """A format of reports."""
+
+    NSYS_REPORT = "nsys-report"
+    NSYS_SQLITE = "nsys-sqlite"
+    NSYS_PARQUETDIR = "nsys-parquetdir"
+    NSYS_ARROWDIR = "nsys-arrowdir"
+    NSYS_RAW = "nsys-raw"
+    KINETO = "kineto"
