@@ -1,1 +1,1 @@
-"""The same collective on several ranks, and the clocks that this ties together."""
+"""Collectives matched across ranks, and the clocks that they align. See METHOD.md#clocks."""

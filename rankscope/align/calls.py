@@ -13,22 +13,23 @@ from rankscope.align.point_to_point import OPERATION, pair_peers
 from rankscope.store.tables import narrowed
 
 SPLITTABLE = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-"""Operations that nobody leaves before all have arrived."""
+"""Operations that no rank can leave before all ranks have arrived."""
 
 INSTANCE = ["group", "operation", "iteration", "ordinal"]
-"""What the calls of an instance share."""
+"""Columns that all calls of an instance share."""
 
 OWN = ["rank", "gradient", "arrival_ns", "end_ns", "bytes"]
-"""What each of them has of its own."""
+"""Columns that differ between the calls of an instance."""
 
 KEPT = [name for name in (*INSTANCE, *OWN) if name not in ("group", "rank")]
 
 FAR_APART = 2**20
-"""Values of a column that span so much are counted, lest all columns together need over 63 bits."""
+"""Widest span of a column that is packed as it is; wider columns are numbered, so that all
+columns together fit into 63 bits."""
 
 
 class Calls:
-    """Takes in COLLECTIVES of some ranks at a time, and keeps what matching needs of them."""
+    """Collects COLLECTIVES, some ranks at a time, and keeps the columns that matching needs."""
 
     def __init__(self, links: list[tuple[int, int]]) -> None:
         """`links`: pairs of ranks that send to each other."""
@@ -40,7 +41,7 @@ class Calls:
         self._unrooted = self._split = 0
 
     def add(self, part: pl.DataFrame) -> None:
-        """Take in all rows of some ranks."""
+        """Add all rows of some ranks."""
         operation = part["operation"]
         split = operation.is_in(SPLITTABLE)
         self._split += int(split.sum())
@@ -60,12 +61,12 @@ class Calls:
         return self._split < self._unrooted
 
     def peers(self) -> pl.DataFrame | None:
-        """What `pair_peers` gives; None where nothing was paired."""
+        """The result of `pair_peers`; None where no transfer was paired."""
         paired = pair_peers(pl.concat(self._sent), self._links) if self._sent else None
         return None if paired is None or paired.is_empty() else paired
 
     def sent(self) -> pl.DataFrame:
-        """iteration, calls: how many of transfers between two ranks."""
+        """iteration and calls: the number of calls of transfers between two ranks."""
         return pl.concat(self._counts).group_by("iteration").agg(pl.col("calls").sum())
 
     def streams(self) -> pl.DataFrame:
@@ -73,9 +74,9 @@ class Calls:
         return self._streams.labelled()
 
     def taken(self) -> pl.DataFrame:
-        """stream and `KEPT` of all calls that can be split, `bytes` where some are known.
+        """stream and `KEPT` of all calls that can be split; `bytes` where any are known.
 
-        They are handed over: there is no room for two of them.
+        The caller takes ownership, because memory does not allow a second copy.
         """
         parts, self._parts = self._parts, []
         return pl.concat(parts, how="diagonal")
@@ -84,12 +85,12 @@ class Calls:
 def together(
     columns: dict[str, pl.Series],
 ) -> tuple[pl.DataFrame, pl.DataFrame, NDArray[np.int64]]:
-    """The calls in the order of INSTANCE, then rank; the instances; how many calls each has.
+    """The calls sorted by INSTANCE, then rank; the instances; the number of calls of each.
 
-    By one number that counts through them.
+    All key columns are packed into one integer, which is sorted.
 
     Args:
-        columns: INSTANCE and OWN; emptied, so that each goes when its rows are sorted.
+        columns: INSTANCE and OWN; emptied, so that memory is freed column by column.
 
     Returns:
         OWN of the calls, INSTANCE of the instances, and sizes.
@@ -106,7 +107,7 @@ def together(
         steps[name] = _Step(columns[name].dtype, low, span, names)
         del values
         if name != "rank":
-            del columns[name]  # the number tells
+            del columns[name]  # unpacked from the integer
     order = None
     if (np.diff(number) < 0).any():
         order = pl.Series(number).arg_sort()
@@ -129,7 +130,7 @@ def together(
 
 
 class _Step(NamedTuple):
-    """What a column adds to the number that counts through all calls."""
+    """The digits of one column in the packed integer."""
 
     dtype: pl.DataType
     low: int
@@ -137,14 +138,14 @@ class _Step(NamedTuple):
     names: pl.Series | None
 
     def values(self, name: str, code: NDArray[np.int64]) -> pl.Series:
-        """The column's values again."""
+        """The column's values, unpacked."""
         if self.names is None:
             return pl.Series(name, code + self.low, dtype=self.dtype)
         return self.names.gather(code + self.low).cast(self.dtype).alias(name)
 
 
 def _counted(values: pl.Series) -> tuple[NDArray[np.int64], pl.Series | None]:
-    """Numbers in the order of the values; of names, and of values far apart, also which."""
+    """Integers in the order of the values, and the values where they had to be numbered."""
     if isinstance(values.dtype, pl.Categorical):
         names = values.unique().cast(pl.String).sort()
         there = pl.DataFrame({"name": names}).with_columns(

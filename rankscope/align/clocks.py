@@ -1,8 +1,9 @@
 """Offset and drift of every rank's clock, from the ends of collectives that ranks share.
 
-All participants of an all-reduce leave it nearly together, so the differences of their ends are
-the offset of their clocks, and the slope of those differences is the drift. Communicators of any
-size link ranks into a graph: a rank is tied to the lowest one over as many links as it takes.
+All participants of an all-reduce leave it at nearly the same time. The differences of their ends
+are therefore the offset of their clocks, and the slope of these differences is the drift.
+Communicators of any size link ranks into a graph; a rank is tied to the lowest rank over one or
+more links. See METHOD.md#clocks.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ ROBUST = 1.4826
 """MAD → standard deviation of a normal distribution."""
 
 DRIFT_SPREADS = 3
-"""Over the run, drift must move the clocks apart by this many spreads to be told from jitter."""
+"""Drift counts if it moves the clocks by this many spreads over the run; else it is jitter."""
 
 LEAST_INSTANCES = 4
-"""Fewer shared instances than this tie no clocks."""
+"""Fewest shared instances that tie two clocks."""
 
 SESSION_START_ERROR_NS = 1_000_000
-"""How far two sessions' UTC starts on one host are trusted where nothing measures them."""
+"""Assumed error of two sessions' UTC starts on one host, ns, where no collective measures it."""
 
 FITTED = 32
-"""Clocks that are fitted at once: of many ranks all at once would need much memory."""
+"""Number of clocks fitted at once; bounds memory."""
 
 ROUNDS = 2
-"""Refinements of all clocks against the ends' consensus."""
+"""Number of refinements of all clocks against the consensus of ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """How one clock reads against another.
+    """The relation of one clock to the reference clock.
 
-    `offset_ns` is what to add to the other's reading at the middle of the run to get the
-    reference's; it grows by `drift_ppm` µs per second; ends then agree to `spread_ns` (robust
-    standard deviation, added up over the links of the graph): the residual, and so the finest
-    statement that the fit allows.
+    `offset_ns`, added to this clock's reading at the middle of the run, gives the reference's
+    reading; it grows by `drift_ppm` µs per second. Ends then agree to `spread_ns` (robust standard
+    deviation, summed over the links of the graph): the residual, which is the finest difference
+    that the fit can show.
     """
 
     offset_ns: int
@@ -62,9 +63,9 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The clocks of a run; ranks that nothing ties to the lowest one are absent.
+    """The clocks of a run; ranks not tied to the lowest rank are absent.
 
-    `middle_ns`: the moment, on the lowest rank's UTC, for which offsets hold.
+    `middle_ns` is the moment, on the lowest rank's UTC, at which the offsets hold.
     """
 
     fits: dict[int, ClockFit]
@@ -72,9 +73,9 @@ class Clocks:
     method: str
 
     def aligned(self, column: str, utc_starts: dict[int, int | None]) -> pl.Expr:
-        """Times of `column`, on each `rank`'s report's axis, as ns since `middle_ns`.
+        """Times of `column`, given on the axis of each rank's report, as ns since `middle_ns`.
 
-        Null for ranks that are not tied. All are comparable, to the ranks' residuals.
+        Null for ranks that are not tied. Times of tied ranks agree to their residuals.
 
         Args:
             column: the times.
@@ -93,18 +94,18 @@ class Clocks:
 
 
 class Aligner:
-    """Brings times of reports' own axes to ns since the middle of the run, as `Clocks.aligned`."""
+    """Converts times of reports' own axes to ns since the middle of the run."""
 
     def __init__(self, clocks: Clocks, utc_starts: dict[int, int | None]) -> None:
         self._clocks = clocks
         self._utc_starts = utc_starts
 
     def one(self, rank: int, times: Times) -> Times:
-        """Those of one rank that is tied."""
+        """The times of one tied rank, converted."""
         return self.many([rank], times[:, None])[:, 0]
 
     def many(self, ranks: Sequence[int], times: Times) -> Times:
-        """Those of some ranks, a column each; 0 for ranks that are not tied."""
+        """The times of several ranks, a column each, converted; 0 for ranks that are not tied."""
         fits = [self._clocks.fits.get(rank) for rank in ranks]
         starts = [
             0 if fit is None else (self._utc_starts.get(rank) or 0) + fit.offset_ns
@@ -121,11 +122,11 @@ class Aligner:
 def fit_clock(reference: Times, other: Times) -> ClockFit:
     """Fit the ends of shared collectives, robustly against outliers.
 
-    The slope is the median of those between instances half a run apart.
+    The slope is the median slope between instances half a run apart.
 
     Args:
         reference: ends on the reference's UTC, ns, ascending; shape (n,), n ≥ 2.
-        other: ends of the same instances on the other's UTC, ns; shape (n,).
+        other: ends of the same instances on the other clock's UTC, ns; shape (n,).
     """
     middle = (int(reference[0]) + int(reference[-1])) // 2
     level, slope, spread = _fit(reference - middle, (reference - other)[:, None])
@@ -135,8 +136,8 @@ def fit_clock(reference: Times, other: Times) -> ClockFit:
 def solve_clocks(groups: list[Group], lowest: int) -> Clocks:
     """Offset and drift of every rank that the groups tie to `lowest`.
 
-    First along the shortest links, group by group, then all together: each rank is fitted to
-    the median of the corrected ends of everything it took part in.
+    Clocks are first fitted along the shortest links, group by group. Then all are refined together:
+    each rank is fitted to the median of the corrected ends of its collectives.
     """
     groups = [group for group in groups if len(group.ends) >= LEAST_INSTANCES]
     own = [
@@ -149,7 +150,7 @@ def solve_clocks(groups: list[Group], lowest: int) -> Clocks:
     middle = (min(int(ends[0]) for ends in own) + max(int(ends[-1]) for ends in own)) // 2
     lines = {lowest: _Line(0.0, 0.0, 0.0)}
     count, relative = len(groups), []
-    while groups:  # of many ends there is no room for both
+    while groups:  # bounds memory
         group = groups.pop()
         relative.append(Group(group.ranks, group.ends - middle))
     relative.reverse()
@@ -174,11 +175,11 @@ def solve_clocks(groups: list[Group], lowest: int) -> Clocks:
 
 
 def with_hosts(clocks: Clocks, hosts: dict[int, str | None], paths: dict[int, str]) -> Clocks:
-    """The clocks with ranks that share a report's or a host's clock with a rank that has one.
+    """The clocks, extended to ranks that share a report or a host with a tied rank.
 
     Args:
-        clocks: those that collectives tie.
-        hosts: rank → host, None where unknown; every rank.
+        clocks: the clocks that collectives tie.
+        hosts: rank → host, None where unknown; all ranks.
         paths: rank → its report.
     """
     fits = dict(clocks.fits)
@@ -227,7 +228,7 @@ def _on_host(fits: dict[int, ClockFit], hosts: dict[int, str | None], rank: int)
 
 
 def _tie(group: Group, lines: dict[int, _Line]) -> None:
-    """Give the members without a line one, against the member that is known best."""
+    """Fit the members without a line against the member with the smallest residual."""
     leader = min((rank for rank in group.ranks if rank in lines), key=lambda r: lines[r].spread)
     fresh = [column for column, rank in enumerate(group.ranks) if rank not in lines]
     if not fresh:
@@ -243,7 +244,7 @@ def _tie(group: Group, lines: dict[int, _Line]) -> None:
 
 
 def _refine(groups: list[Group], lines: dict[int, _Line], lowest: int) -> None:
-    """Fit every rank anew to the consensus of what it took part in, in place."""
+    """Refit every rank, in place, to the consensus of its collectives."""
     moments: dict[int, list[Floats]] = {rank: [] for rank in lines}
     misses: dict[int, list[Floats]] = {rank: [] for rank in lines}
     for group in groups:
@@ -282,7 +283,7 @@ def _fit(when: Times | Floats, difference: Times | Floats) -> tuple[Floats, Floa
         difference: ns; shape (n, m).
 
     Returns:
-        Three arrays of shape (m,); the slope is 0 where it cannot be told from jitter.
+        Three arrays of shape (m,); the slope is 0 where it is not distinguishable from jitter.
     """
     elapsed, values = when.astype(np.float64), difference.astype(np.float64)
     half = len(elapsed) // 2

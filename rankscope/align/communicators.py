@@ -1,4 +1,4 @@
-"""Which ranks share a communicator: by its name in the metadata, else by what the ends tell."""
+"""The communicators of a run: by name in the metadata, else inferred from the ends."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from rankscope.align.clocks import LEAST_INSTANCES, ROBUST, Floats
 from rankscope.measure.collectives import NAMED
 
 STREAM = ["rank", "place", "communicator"]
-"""What tells the streams of a run apart."""
+"""Columns that identify a stream of a run."""
 
 SHARPEST_NS, LARGEST_NS = 2_000, 100_000
-"""Bounds of how closely the ends of one communicator's members agree."""
+"""Bounds, ns, on the agreement of ends within one communicator."""
 
 NEIGHBOURS = 3
-"""Members agree to this many times what ranks and their nearest partners do …"""
+"""Members' ends agree within this many times the spread between a rank and its nearest partner."""
 
 LATENESS_SHARE = 0.2
-"""… or five times better than their arrivals do."""
+"""Alternatively, members' ends agree this many times better than their arrivals."""
 
 SAMPLES = 64
-"""Pairs of instances that are compared between any two ranks."""
+"""Number of pairs of instances compared between two ranks."""
 
 
 class Streams:
-    """Numbers the streams of a run, whose calls come some ranks at a time, and notes their habits.
+    """Numbers the streams of a run, added some ranks at a time, and records their call patterns.
 
-    A stream is what a rank's calls have in common: place and communicator as COLLECTIVES has them.
+    A stream is a rank's calls with the same `place` and `communicator` of COLLECTIVES.
     """
 
     def __init__(self) -> None:
@@ -36,10 +36,10 @@ class Streams:
         self._per: list[pl.DataFrame] = []
 
     def numbered(self, part: pl.DataFrame) -> pl.Series:
-        """The number of each row's stream, from 0; all ranks' differ.
+        """The number of each row's stream, from 0; unique over all ranks.
 
         Args:
-            part: all rows of some ranks of COLLECTIVES, in narrow columns.
+            part: all COLLECTIVES rows of some ranks, in narrow columns.
         """
         number = np.zeros(part.height, dtype=np.int64)
         for name in STREAM:
@@ -89,20 +89,20 @@ class Streams:
 
 
 def communicators(streams: pl.DataFrame, calls: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
-    """The communicator that each rank's stream (or kind of host call) stands for.
+    """The communicator of each rank's stream (or kind of host call).
 
     A stream number is private to a rank. Streams that carry the same operations equally often
     per iteration are candidates for one communicator, the n-th such stream of a rank for the
     n-th; within the candidates, members of one communicator leave its collectives together.
 
     Args:
-        streams: what `Streams.labelled` gives.
+        streams: the result of `Streams.labelled`.
         calls: stream, operation, iteration, ordinal, arrival_ns and end_ns of the splittable
             operations.
-        pipelined: ranks also send to and receive from each other.
+        pipelined: whether ranks also send to and receive from each other.
 
     Returns:
-        `streams` with group (number, unique per label and set of members).
+        `streams` with `group` (a number, unique per label and set of members).
     """
     labels = streams.filter(pl.col("place") == "device")["label"].n_unique()
     spanning = labels == 1 and not pipelined
@@ -111,8 +111,8 @@ def communicators(streams: pl.DataFrame, calls: pl.DataFrame, pipelined: bool) -
         streams.partition_by("label", "place", as_dict=True).items()
     ):
         group = pl.lit(0, pl.Int64)
-        # Something links all ranks of a job: a single communicator must be what does it. Host
-        # calls wake up when the scheduler lets them: their ends tell nothing.
+        # All ranks of a job are linked, so a single candidate must be the communicator that links
+        # them. Ends of host calls depend on the scheduler and prove nothing.
         if place == "device" and not spanning and not str(label).startswith(NAMED):
             told = _groups(calls, part.select("stream", "rank"))
             group = pl.col("rank").replace_strict(told, return_dtype=pl.Int64)
@@ -125,14 +125,14 @@ def communicators(streams: pl.DataFrame, calls: pl.DataFrame, pipelined: bool) -
 
 
 def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int]:
-    """rank → number of its group, by how closely ends agree.
+    """rank → number of its group, by the agreement of ends.
 
-    The time between two ends is the same for all members, whatever their clocks say, and drift
-    does not matter over so short a time.
+    The time between two consecutive ends is the same for all members, whatever the offsets of
+    their clocks; drift is negligible over such a short time.
 
     Args:
         calls: of all streams.
-        streams: stream and rank of the candidates, one of a rank.
+        streams: stream and rank of the candidates, one stream per rank.
     """
     key = ["operation", "iteration", "ordinal"]
     part = calls.lazy().filter(pl.col("stream").is_in(streams["stream"].implode()))
@@ -146,7 +146,7 @@ def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int]:
     )
     count = common.height // max(len(ranks), 1)
     if count <= LEAST_INSTANCES:
-        return dict.fromkeys(ranks, 0)  # too few to tell: take the sequence's word for it
+        return dict.fromkeys(ranks, 0)  # too few instances to measure: rely on the sequence
     ends, arrivals = (
         np.diff(common[name].to_numpy().reshape(len(ranks), count))[:, :SAMPLES].astype(np.float64)
         for name in ("end_ns", "arrival_ns")
@@ -168,7 +168,7 @@ def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int]:
 
 
 def _middle(part: pl.LazyFrame, ranks: int) -> pl.DataFrame:
-    """The iterations in the middle of the run that hold enough instances."""
+    """The iterations around the middle of the run that contain enough instances."""
     numbers = part.select(pl.col("iteration").unique().sort()).collect().to_series()
     height = int(part.select(pl.len()).collect().item())
     per_iteration = max(height / max(ranks * len(numbers), 1), 0.1)

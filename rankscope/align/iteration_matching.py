@@ -1,4 +1,4 @@
-"""Iterations without numbers: is the n-th on one rank the n-th on another? (method section 2)"""
+"""Matching of iterations without numbers across ranks. See METHOD.md#iterations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rankscope.model.reports import RunWarning
 from rankscope.store.tables import RunTables, selected_rows
 
 FURTHEST = 50
-"""Captures that start further apart than this many steps are not looked for."""
+"""Largest shift between two captures that is searched, in steps."""
 
 LEAST_OVERLAP = 4
 
 NUMBERED = ("iterations", "measures", "collectives", "exposed", "activities")
-"""Tables with iteration numbers as their reports have them."""
+"""Tables that hold iteration numbers as given by their reports."""
 
 SHARPER = 4
-"""The right step's ends agree this many times better than any other step's."""
+"""A shift is accepted if its ends agree this many times better than those of any other."""
 
 
 def pair_iterations(
@@ -32,11 +32,11 @@ def pair_iterations(
     utc_starts: dict[int, int | None],
     counted: list[int],
 ) -> tuple[dict[int, int], list[RunWarning]]:
-    """How far to shift the counted iterations of each rank so that all mean the same steps.
+    """The shift of each rank's counted iterations after which equal numbers mean equal steps.
 
-    Two things tell: the sequence of collectives, where an iteration differs from the others; and
-    the moments at which iterations' last collectives end, whose distances between two ranks
-    vary little only when the same steps are compared.
+    Two kinds of evidence are used: the sequence of collectives, where iterations differ; and the
+    ends of the last collectives of iterations, whose differences between two ranks vary little
+    only if the same steps are compared.
 
     Args:
         iterations: RANK_ITERATIONS.
@@ -45,10 +45,10 @@ def pair_iterations(
         counted: ranks whose iterations carry no numbers.
 
     Returns:
-        rank → shift (0 left out), and what the reader must know.
+        rank → shift (0 is left out), and the warnings.
 
     Raises:
-        ReportError: the sequences of two ranks fit nowhere.
+        ReportError: the sequences of two ranks match at no shift.
     """
     if not counted or iterations["rank"].n_unique() < 2:
         return {}, []
@@ -63,8 +63,8 @@ def pair_iterations(
         fits = _fits(own[0], steps[reference][0])
         if not fits:
             raise ReportError(
-                f"iterations carry no numbers, and the collectives of rank {rank} and rank "
-                f"{reference} fit at no step: they cannot be paired",
+                f"iterations have no numbers, and the collectives of rank {rank} and rank "
+                f"{reference} match at no shift: their iterations cannot be paired",
                 hint="number the ranges (f'step {i}'), or capture the same steps on every rank",
             )
         sharpest = _sharpest(own[1], steps[reference][1], fits)
@@ -77,7 +77,7 @@ def pair_iterations(
 
 
 def renumbered(frames: RunTables, shifts: dict[int, int]) -> RunTables:
-    """The frames with the iterations of some ranks shifted."""
+    """The tables with the iterations of some ranks shifted."""
     if not shifts:
         return frames
 
@@ -101,11 +101,11 @@ def renumbered(frames: RunTables, shifts: dict[int, int]) -> RunTables:
 
 
 def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
-    doubt = "; nothing in their collectives proves or contradicts it" if unsure else ""
+    doubt = "; their collectives neither prove nor contradict this" if unsure else ""
     problems = [
         RunWarning(
             "matched-by-ordinal",
-            "iterations carry no numbers and are matched by counting" + doubt,
+            "iterations have no numbers and are matched by counting" + doubt,
             tuple(unsure),
         )
     ]
@@ -124,11 +124,11 @@ def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
 def _steps(
     iterations: pl.DataFrame, collectives: pl.DataFrame, utc_starts: dict[int, int | None]
 ) -> dict[int, tuple[list[str], Times]]:
-    """Per rank and iteration: its collectives as text, and the UTC end of the last one.
+    """The collectives of each rank and iteration as text, and the UTC end of the last one.
 
-    An iteration without one ends at -1.
+    An iteration without collectives ends at -1.
     """
-    collectives = collectives.filter(pl.col("operation").is_in(SPLITTABLE))  # of all ranks alike
+    collectives = collectives.filter(pl.col("operation").is_in(SPLITTABLE))
     spelled = (
         collectives.group_by("rank", "iteration", "operation")
         .agg(count=pl.len(), bytes=pl.col("bytes").sum())
@@ -165,14 +165,14 @@ def _fits(own: list[str], reference: list[str]) -> list[int]:
 
 
 def _sharpest(own: Times, reference: Times, fits: list[int]) -> int | None:
-    """The shift at which ends agree clearly best; None where none stands out."""
+    """The shift at which the ends clearly agree best; None where no shift stands out."""
     spreads: dict[int, int] = {}
     for shift in fits:
         first, last = max(0, -shift), min(len(own), len(reference) - shift)
         mine, theirs = own[first:last], reference[first + shift : last + shift]
         both = (mine >= 0) & (theirs >= 0)
         if np.count_nonzero(both) >= LEAST_OVERLAP:
-            # A few steps agree by chance: the fewer overlap, the better they have to.
+            # Few steps can agree by chance: the fewer overlap, the better they must agree.
             few = min(len(own), len(reference)) / np.count_nonzero(both)
             spreads[shift] = round(few * fit_clock(theirs[both], mine[both]).spread_ns)
     order = sorted(spreads, key=lambda shift: spreads[shift])

@@ -1,4 +1,4 @@
-"""Collectives across ranks: which calls are one instance, and who takes part."""
+"""Collectives matched across ranks: the calls of each instance. See METHOD.md#waits."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rankscope.align.communicators import STREAM, communicators
 from rankscope.store.tables import narrowed
 
 EQUAL_SIZES = ("all_reduce", "all_gather", "reduce_scatter")
-"""Operations whose message is equally large on all participants."""
+"""Operations whose message has the same size on all participants."""
 
 REASONS = ("no partner", "some members lack it", "message sizes differ")
-"""Why a call fits no instance."""
+"""Reasons why a call belongs to no instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchSummary:
-    """What became of a run's collectives: calls that were matched, and as in `Matched`."""
+    """The number of matched calls, with `unmatched` and `solved` as in `Matched`."""
 
     calls: int
     unmatched: pl.DataFrame
@@ -33,9 +33,9 @@ class MatchSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReusedMatching:
-    """What comparing all iterations of a run told, for matching some of them alike.
+    """The matching of all iterations of a run, reused to match some of them in the same way.
 
-    `streams` as in `Matched`, `groups` as in `waits.Timed`.
+    `streams` as in `Matched`, `groups` as in `WaitedCollectives`.
     """
 
     streams: pl.DataFrame
@@ -45,14 +45,14 @@ class ReusedMatching:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Collectives of a run, matched: of each call only what it does not share with others.
+    """The matched collectives of a run; columns that calls share are stored once per instance.
 
-    `rows`: rank, gradient, arrival_ns, end_ns, bytes (where some are known) and instance (counted
-    from 0; the rows of one stand together, by rank). `shared`: a row per instance, in that order,
-    with group (of its communicator; a group is a set of members), operation, iteration, ordinal.
-    `streams`: rank, place, communicator, label and group. `groups`: group, label and members (how
-    many). `unmatched`: rank, label, operation, count and reason of those that fit no instance.
-    `sent`: iteration and calls, how many transfers between two ranks have, paired or not.
+    `rows`: rank, gradient, arrival_ns, end_ns, bytes (where any are known) and instance (counted
+    from 0; rows of an instance are adjacent, sorted by rank). `shared`: a row per instance, in that
+    order: group (the communicator's set of members), operation, iteration, ordinal. `streams`:
+    rank, place, communicator, label and group. `groups`: group, label and members (a count).
+    `unmatched`: rank, label, operation, count and reason of calls that belong to no instance.
+    `sent`: iteration and calls, the number of calls of transfers between two ranks.
     """
 
     rows: pl.DataFrame
@@ -65,28 +65,28 @@ class Matched:
 
     @property
     def instances(self) -> pl.DataFrame:
-        """Every call with all that is known of it."""
+        """Every call with all its columns."""
         return joined(self.rows, self.shared, self.streams)
 
     @property
     def met(self) -> MatchSummary:
-        """What became of the collectives, without them."""
+        """The summary, without the calls."""
         return MatchSummary(self.rows.height, self.unmatched, self.solved)
 
     @property
     def clocks(self) -> dict[int, ClockFit]:
-        """rank → its clock against the lowest rank's, of the ranks that are tied to it."""
+        """rank → its clock relative to the lowest rank's, for tied ranks."""
         return self.solved.fits
 
     @property
     def reducing(self) -> pl.DataFrame:
-        """group and rank of those that reduce gradients."""
+        """group and rank of the gradient reductions."""
         some = self.rows.lazy().filter("gradient").select("instance", "rank").collect()
         group = self.shared["group"].gather(some["instance"])
         return some.select(group, "rank").unique().cast(pl.Int64)
 
     def blocks(self) -> Iterator[tuple[int, int, slice, slice]]:
-        """Each group with its members, and where its instances and its rows stand."""
+        """Yield each group, its number of members, the slice of its instances and of its rows."""
         members = dict(self.groups.select("group", "members").iter_rows())
         after = 0
         for group, where in slices(self.shared["group"].to_numpy()):
@@ -103,10 +103,10 @@ def match(
     """Match instances by communicator, operation, iteration and ordinal.
 
     Args:
-        collectives: COLLECTIVES of the chosen iterations; of many ranks those of some at a time.
+        collectives: COLLECTIVES of the selected iterations, some ranks at a time.
         utc_starts: rank → UTC of its report's time 0, None where unknown.
-        links: pairs of ranks that send to each other, where known.
-        known: what all iterations told, where these are some of them.
+        links: pairs of ranks that send to each other, if given.
+        known: the matching of all iterations, if these are some of them.
     """
     found = Calls(links or [])
     for part in [collectives] if isinstance(collectives, pl.DataFrame) else collectives:
@@ -164,11 +164,11 @@ def joined(
     streams: pl.DataFrame,
     iterations: Collection[int] | None = None,
 ) -> pl.DataFrame:
-    """Calls with what they share, their place and communicator: COLLECTIVES in narrow columns.
+    """Calls with their shared columns, place and communicator: COLLECTIVES in narrow columns.
 
     Args:
-        rows: `Matched.rows`, or more of them.
-        shared: `Matched.shared`, or more.
+        rows: `Matched.rows`, or a superset.
+        shared: `Matched.shared`, or a superset.
         streams: `Matched.streams`.
         iterations: only calls in these.
     """
@@ -186,7 +186,7 @@ def joined(
 
 
 def slices(groups: NDArray[np.int32]) -> list[tuple[int, slice]]:
-    """Each group with where its rows stand; those of one stand together."""
+    """Each group with the slice of its rows, which are adjacent."""
     edges = [0, *(np.flatnonzero(np.diff(groups)) + 1), len(groups)]
     return [
         (int(groups[low]), slice(int(low), int(high)))
@@ -198,7 +198,7 @@ def slices(groups: NDArray[np.int32]) -> list[tuple[int, slice]]:
 def _reasons(
     rows: pl.DataFrame, shared: pl.DataFrame, size: NDArray[np.int64], groups: pl.DataFrame
 ) -> NDArray[np.int8]:
-    """For each instance which of REASONS holds; -1: none."""
+    """The index in REASONS that holds for each instance; -1 for matched instances."""
     found = np.full(len(size), -1, dtype=np.int8)
     if not len(size):
         return found
@@ -217,7 +217,7 @@ def _reasons(
 def _unmatched(
     rows: pl.DataFrame, shared: pl.DataFrame, size: NDArray[np.int64], reason: NDArray[np.int8]
 ) -> pl.DataFrame:
-    """rank, group, operation and reason of each call that fits no instance."""
+    """rank, group, operation and reason of each call that belongs to no instance."""
     bad = np.flatnonzero(reason >= 0)
     of_row = np.repeat(bad, size[bad])
     told = shared.select(pl.col("group").cast(pl.Int64), pl.col("operation").cast(pl.String))
@@ -239,14 +239,14 @@ def _with_peers(
     groups: pl.DataFrame,
     peers: pl.DataFrame,
 ) -> tuple[pl.DataFrame, pl.DataFrame, NDArray[np.int64], pl.DataFrame, pl.DataFrame]:
-    """All of them with the paired transfers, as groups and instances of their own."""
+    """The instances plus the paired transfers, which become groups and instances of their own."""
     after = int(shared["group"].max()) + 1 if shared.height else 0  # type: ignore[arg-type]
     peers = peers.with_columns(pl.col("group") + after)
     told = peers.group_by("group").agg(pl.col("label", "members").first()).sort("group")
     narrow = narrowed(peers).with_columns(pl.col("group").cast(pl.Int32))
     more = together({name: narrow[name] for name in (*INSTANCE, *OWN)})
     pairs = peers.select(streams.columns).unique().cast(dict(streams.schema))  # type: ignore[arg-type]
-    # groups that lack every whole instance may have numbers above those that have
+    # groups without a complete instance may have higher numbers than the others
     known = pl.col("group") < after
     return (
         pl.concat([rows, more[0]], how="diagonal"),

@@ -1,4 +1,4 @@
-"""Sends and receives of pipeline neighbours, paired where `--roles` tells who they are."""
+"""Sends and receives of pipeline neighbours, paired where `--roles` gives the neighbours."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from rankscope.model.intervals import Times
 OPERATION = "point_to_point"
 
 TOGETHER_NS = 100_000
-"""Both sides of a transfer end within this of each other, whatever their clocks say."""
+"""Largest spread, ns, of the difference between the ends of the two sides of a transfer."""
 
 
 def pair_peers(collectives: pl.DataFrame, links: list[tuple[int, int]]) -> pl.DataFrame:
-    """Kernels that are two sides of one transfer.
+    """Kernels that are the two sides of one transfer.
 
-    Each side runs until the other is there, so both end together: of the streams of two
-    neighbours, those belong together whose ends lie equally far apart all along.
+    Each side runs until the other has arrived, so both end together. Two streams of neighbours
+    belong together if the difference of their ends stays constant.
 
     Args:
         collectives: COLLECTIVES.
         links: pairs of ranks that send to each other.
 
     Returns:
-        The rows of `collectives` that found their other side, with `label`, `group` (counted from
+        The paired rows of `collectives`, with `label`, `group` (counted from
         0) and `members` (2); `ordinal` counts the pairs of an iteration.
     """
     if not links:
@@ -65,7 +65,7 @@ def pair_peers(collectives: pl.DataFrame, links: list[tuple[int, int]]) -> pl.Da
 
 
 def _apart(one: pl.DataFrame, other: pl.DataFrame) -> float | None:
-    """How much the distance of two streams' ends varies; None where they cannot be paired."""
+    """Spread of the difference between two streams' ends; None where they cannot be paired."""
     key = ["iteration", "ordinal"]
     if one.height != other.height or one.height < LEAST_INSTANCES:
         return None

@@ -14,7 +14,7 @@ import polars as pl
 from rankscope.compare.comparison import Analysis
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.measure.collectives import belonging
-from rankscope.measure.metrics import host_segments, told_by_device
+from rankscope.measure.metrics import device_segments, host_segments
 from rankscope.measure.rank import RankDetail
 from rankscope.measure.report import details
 from rankscope.model.options import ShapingOptions
@@ -143,7 +143,7 @@ def _phases(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
     """TIMELINE_PHASES of one rank, on its report's axis."""
     clocks = {"host": host_segments(detail.host, not detail.hidden)}
     if detail.has_device:
-        clocks["gpu"] = told_by_device(detail.device)
+        clocks["gpu"] = device_segments(detail.device)
     number = detail.found.frame.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), pl.col("iteration") + shift
     )

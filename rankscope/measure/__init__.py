@@ -1,1 +1,5 @@
-"""Numbers of one rank: method sections 3 to 5, and its side of every collective."""
+"""One rank's numbers: phases, work, device time, and its side of every collective.
+
+`report.py` is one report from start to end; `rank.py` is one rank. See METHOD.md#host-clock,
+METHOD.md#gpu-clock and METHOD.md#metrics.
+"""

@@ -1,4 +1,4 @@
-"""What each phase of each iteration was spent on: kernels, copies, idling, ranges inside it."""
+"""The time of each phase by activity: kernels, copies, device idling, ranges inside the phase."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rankscope.model.schema import ACTIVITIES, conform, empty
 from rankscope.segment import PhaseRanges
 
 MOST_NAMES = 24
-"""Kernels, and ranges, that are kept by name, those with most time on the rank; the rest of each
-kind in a phase is one row without a name."""
+"""Kernels, and ranges, stored by name: those with most time on the rank. The others of a kind
+become one row per phase without a name."""
 
 _KEYED = pl.Schema(
     [
@@ -26,21 +26,21 @@ NEVER = np.iinfo(np.int64).max
 
 
 class ActivityTotals:
-    """What a device computed and copied, added up by iteration, phase, kind and name."""
+    """Device work summed by iteration, phase, kind and name."""
 
     def __init__(self, calls: pl.DataFrame) -> None:
-        """Nothing yet; `calls` are the collectives that operations may run beside."""
+        """Start empty; `calls` are the collectives that operations may overlap."""
         self._low, self._high = union(calls["start"].to_numpy(), calls["end"].to_numpy())
         self._parts: list[tuple[pl.DataFrame, Times]] = []
 
     def add(self, part: pl.DataFrame) -> None:
-        """Take in a part of what `attribute` returned."""
+        """Add a chunk of what `attribute` returned."""
         if part.is_empty():
             return
         keys = part.select(_KEY)
         own = part["training"] & part["operation"].is_null() & part["window"].is_not_null()
         place, some = _places(_codes(keys) * own.to_numpy())
-        others = 0 if own.all() else 1  # all else has the first place
+        others = 0 if own.all() else 1  # everything else has place 0
         start, end = part["start"].to_numpy(), part["end"].to_numpy()
         place = 2 * place + self._clear(start, end)
         sums = np.zeros((3, 2 * len(some)), dtype=np.int64)
@@ -52,9 +52,9 @@ class ActivityTotals:
         self._parts.append((keys[some[others:]], np.concatenate((beside + clear, clear[1:]))))
 
     def _clear(self, start: Times, end: Times) -> Flags:
-        """Which of some intervals, in the order of their starts, meet no collective."""
+        """Whether each interval, sorted by start, overlaps no collective."""
         first, last = np.searchsorted(self._high, start[[0, -1]], side="right")
-        following = first + count_before(start, self._high[first:last])  # the next that ends
+        following = first + count_before(start, self._high[first:last])  # ends next
         clear: Flags = (end <= start) | (end <= np.append(self._low, NEVER)[following])
         return clear
 
@@ -79,19 +79,19 @@ def activities(
     """A row per iteration, phase, kind and name.
 
     Kinds: `kernel` (size: blocks), `copy`, `set` (size: bytes), `idle` (the device idles and the
-    phase owns it), `range` (a host range of the training thread inside the phase that means
-    nothing to the conventions; nested ones count each).
+    phase owns it), `range` (a host range of the training thread inside the phase that fits no
+    convention; nested ones are all counted).
 
     Args:
         iterations: ITERATIONS.
         host: SEGMENTS of the host timeline.
-        sums: what has taken in all device work.
-        idle: what the device's timeline tells of it.
-        marks: the training thread's marks.
+        sums: the totals of all device work.
+        idle: the idle time in the device's timeline.
+        marks: the training thread's phase ranges.
 
     Returns:
-        ACTIVITIES without `rank`; `clear_ns` and `clear_size` are of the operations that no
-        collective ran beside.
+        ACTIVITIES without `rank`; `clear_ns` and `clear_size` count the operations that
+        overlap no collective.
     """
     number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
     kinds = [sums.frame, _ranges(host, marks), idle]
@@ -100,7 +100,7 @@ def activities(
 
 
 def _codes(columns: pl.DataFrame) -> Times:
-    """A number above 0 for each row, equal where all columns are."""
+    """A number above 0 for each row; equal rows have equal numbers."""
     code = np.ones(columns.height, dtype=np.int64)
     named = columns.with_columns(pl.col(pl.String).cast(pl.Categorical))
     for part in named.select(pl.all().to_physical()):
@@ -112,7 +112,7 @@ def _codes(columns: pl.DataFrame) -> Times:
 
 
 def _places(codes: Times) -> tuple[Times, Times]:
-    """For each of some numbers its place among the different ones; for these who has them."""
+    """The place of each number among the distinct ones, and an example row for each of those."""
     if codes.max() > 8 * len(codes):
         _, having, place = np.unique(codes, return_index=True, return_inverse=True)
         return place, having
@@ -151,7 +151,7 @@ def _summed(each: pl.DataFrame) -> pl.DataFrame:
 
 
 def _lumped(sums: pl.DataFrame) -> pl.DataFrame:
-    """A row per window, phase, kind and name; names that matter little lumped as ``."""
+    """A row per window, phase, kind and name; minor names merged under an empty name."""
     rows = sums.lazy()
     leading = (
         rows.group_by("kind", "name")

@@ -1,4 +1,4 @@
-"""Device work and what the host did when it launched it (method section 4)."""
+"""Device work joined with the phase and iteration of its launch. See METHOD.md#gpu-clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankscope.sources.conventions import with_operation
 NEVER = np.iinfo(np.int64).max
 
 ALIKE = ["device", "stream", "launch_thread", "kind", "talks", "window", "phase"]
-"""What operations have in common that a row of the survey counts together."""
+"""Columns by which the survey groups operations."""
 
 OTHER = pl.lit("other", SEGMENTS["label"])
 
@@ -27,7 +27,7 @@ TALKS = pl.col("operation").is_not_null()
 
 @dataclass(frozen=True, slots=True)
 class HostSide:
-    """What the host did in one process."""
+    """The host timeline of one process."""
 
     process: int
     timeline: pl.DataFrame  # SEGMENTS
@@ -35,7 +35,7 @@ class HostSide:
 
 
 class _Places:
-    """What the host did in one process, moment by moment."""
+    """The host timeline of one process, to look up moments in."""
 
     def __init__(self, host: HostSide) -> None:
         self._process = host.process
@@ -52,7 +52,7 @@ class _Places:
             .when(blocking)
             .then(OTHER),
         )
-        known = pl.concat([known, known.clear(1)])  # null where nothing is
+        known = pl.concat([known, known.clear(1)])  # null where no phase is open
         self._window, self._phase, self._spanned = known
 
     def of(self, part: pl.DataFrame) -> pl.DataFrame:
@@ -66,9 +66,9 @@ class _Places:
         return work.with_columns(phase=phase, window=window)
 
     def _rows(self, launches: pl.Series) -> Times:
-        """Rows of what is known at some moments, the last one for none."""
+        """Row of the timeline at each launch; the last row where there is no launch record."""
         launch = launches.fill_null(NEVER).to_numpy()
-        # Launched nearly in their order, they are found among few.
+        # Launches are nearly sorted, so the search covers few rows.
         edges = launch.min(initial=NEVER), launch.max(initial=-NEVER)
         low, high = np.searchsorted(self._begins, edges, side="right")
         row: Times = np.searchsorted(self._begins[low:high], launch, side="right")
@@ -83,31 +83,31 @@ class Attributed:
 
     events: Events  # DEVICE_WORK of the report
     host: HostSide
-    survey: pl.DataFrame  # ALIKE and `training`, a row for operations that are so; their last `end`
-    calls: pl.DataFrame  # CALLS of the operations that are collectives
+    survey: pl.DataFrame  # ALIKE, `training` and the last `end`: a row per group of operations
+    calls: pl.DataFrame  # CALLS: the collectives among the operations
     training: pl.Expr
     placed: Callable[[pl.DataFrame], pl.DataFrame]
 
     def of(self, part: pl.DataFrame) -> pl.DataFrame:
-        """Of a part of `events` what is the process's, as `attribute` says."""
+        """The rows of this process in a chunk of `events`, as `attribute` describes them."""
         return self.placed(part).with_columns(training=self.training)
 
     def parts(self) -> Iterator[pl.DataFrame]:
-        """In the order of the starts, piece by piece."""
+        """Yield chunks in order of their starts."""
         return map(self.of, self.events.parts())
 
 
 def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
-    """For each process its operations with what the host did when it launched them.
+    """The operations of each process with the phase and window they were launched in.
 
-    They are DEVICE_WORK in the order of the starts, with `operation` (of a collective, null for
+    Their rows are DEVICE_WORK in order of their starts, with `operation` (of a collective, null for
     computation), `phase` (an Enum of PARTS) and `window` of the launch (null outside all windows),
     and `training`: launched by the thread of the iterations, or by another onto a stream that it
     uses (autograd's); without a launch record, run on such a stream.
 
     Args:
-        work: of the report, which is gone through once.
-        hosts: of the processes.
+        work: device work of the report; read once.
+        hosts: the host timeline of each process.
     """
     looks = [_Look(host) for host in hosts]
     for part in work.first_look():
@@ -117,7 +117,7 @@ def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
 
 
 class _Look:
-    """A first look at all the work of a process."""
+    """The survey of one process: what groups of operations it has."""
 
     def __init__(self, host: HostSide) -> None:
         self._host = host
@@ -126,13 +126,13 @@ class _Look:
         self._calls: list[pl.DataFrame] = []
 
     def at(self, part: pl.DataFrame) -> None:
-        """Take in a part of the report's work."""
+        """Add a chunk of the report's work."""
         work = self._placed(part).with_columns(talks=TALKS)
         self._alike.append(_counted_together(_runs(work)))
         self._calls.append(work.filter("talks").select(CALLS))
 
     def result(self, events: Events) -> Attributed:
-        """What is known once all has been seen."""
+        """The result, once all chunks have been added."""
         by_host = pl.col("launch_thread") == self._host.thread
         own = by_host.any().over("device", "stream")
         survey = _counted_together(pl.concat(self._alike)).with_columns(own_stream=own)
@@ -151,7 +151,7 @@ def _counted_together(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(work: pl.DataFrame) -> pl.DataFrame:
-    """ALIKE and `end`, operations that follow each other and are alike as one."""
+    """ALIKE and `end`; consecutive equal operations become one row."""
     alike = pl.col(ALIKE)
     fresh = work.select(pl.any_horizontal(alike.ne_missing(alike.shift()))).to_series()
     first = fresh.arg_true()
@@ -162,7 +162,7 @@ def _runs(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _training(survey: pl.DataFrame) -> pl.Expr:
-    """Whether an operation is the training threads'."""
+    """Whether the training threads launched an operation."""
     own = survey.filter("training")
     threads = own["launch_thread"].drop_nulls().unique()
     streams = own.filter(pl.col("launch_thread").is_null()).select("device", "stream").unique()

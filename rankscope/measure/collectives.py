@@ -1,4 +1,4 @@
-"""One rank's side of every collective: when it arrived, started, ended (method section 6)."""
+"""One rank's side of every collective: arrival, start, end. See METHOD.md#waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rankscope.model.schema import COLLECTIVES, conform, empty
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 
 NAMED = "named"
-"""First word of a communicator's name that means the same on every rank."""
+"""First word of communicator names that are the same on every rank."""
 
 CALLS = [
     *("start", "end", "launch", "graph", "window", "phase", "bytes"),
@@ -23,30 +23,30 @@ CALLS = [
     .cast(pl.Categorical)
     .alias("communicator"),
 ]
-"""What is kept of collectives of the device, a stream standing for a communicator."""
+"""Collectives of the device; the stream stands for the communicator until ranks are matched."""
 
 NEVER = np.iinfo(np.int64).max
 
 
 class ReadyTimes:
-    """When all was done that had been launched before a collective was, for each of some."""
+    """For each collective, the latest end of compute launched before it."""
 
     def __init__(self, calls: pl.DataFrame) -> None:
-        """Nothing is known yet of the work before the `launch` of `calls`."""
+        """Start without any work; `calls` are the collectives to compute ready times for."""
         self._launches = calls["launch"].drop_nulls().unique().sort().to_numpy()
         self._ends = np.full(len(self._launches) + 1, -NEVER)
 
     def add(self, part: pl.DataFrame) -> None:
-        """Take in a part of what `attribute` returned."""
+        """Add a chunk of what `attribute` returned."""
         own = part["training"] & part["operation"].is_null() & part["launch"].is_not_null()
         launch, end = (part[name].filter(own).to_numpy() for name in ("launch", "end"))
         after = np.searchsorted(self._launches, launch, side="right")
         np.maximum.at(self._ends, after, end)
 
     def of(self, calls: pl.DataFrame) -> Times:
-        """Latest end of the own work launched before each call; `-NEVER` if there is none.
+        """The latest end of this rank's work launched before each call; `-NEVER` without any.
 
-        Of no meaning where the call has no launch.
+        Undefined for calls without a launch record.
         """
         launch = calls["launch"].fill_null(-NEVER).to_numpy()
         return np.maximum.accumulate(self._ends)[np.searchsorted(self._launches, launch)]
@@ -58,13 +58,13 @@ def collectives(
     """Blocking calls of the training thread, then communication kernels.
 
     Args:
-        calls: CALLS as `attribute` told, windows being rows of `iterations`.
-        ready: what has taken in all the work.
+        calls: CALLS from `attribute`; a window is a row of `iterations`.
+        ready: the ready times, after all work was added.
         iterations: ITERATIONS.
         marks: MARKS.
 
     Returns:
-        COLLECTIVES, `rank` being null.
+        COLLECTIVES; `rank` is null.
     """
     between = _gradients_between(iterations, marks)
     every = (_calls(iterations, marks), _kernels(calls, ready, iterations))
@@ -130,10 +130,10 @@ def _kernels(calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame) -
 
 
 def belonging(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
-    """Operations with the `iteration` they were launched in, or else start in; no others.
+    """Operations inside iterations, with the `iteration` of their launch, else of their start.
 
     Args:
-        work: what `attribute` returned, windows being rows of `iterations`.
+        work: rows from `attribute`; a window is a row of `iterations`.
         iterations: ITERATIONS.
     """
     start = work["start"].to_numpy()
@@ -145,10 +145,10 @@ def belonging(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gradients_between(iterations: pl.DataFrame, marks: pl.DataFrame) -> tuple[Times, Times]:
-    """For each iteration when gradients begin, and when they are made use of; or `NEVER`.
+    """Start of backward and start of the optimizer in each iteration; `NEVER` where unknown.
 
-    From backward to the optimizer: zeroing the gradients may come first, the optimizer's own
-    work comes after backward.
+    Ranges that zero the gradients may precede backward; only optimizer ranges after backward
+    count.
     """
     begins, ends = (iterations[name].to_numpy() for name in ("window_start", "window_end"))
 
@@ -165,7 +165,7 @@ def _gradients_between(iterations: pl.DataFrame, marks: pl.DataFrame) -> tuple[T
 
 
 def _finish(placed: pl.DataFrame, backward: Times, optimizer: Times) -> pl.DataFrame:
-    """COLLECTIVES with ordinals, and whether they reduce gradients."""
+    """COLLECTIVES with ordinals; `gradient` marks gradient reductions."""
     if placed.is_empty():
         return empty(COLLECTIVES)
     like = ["communicator", "operation", "iteration"]

@@ -1,4 +1,4 @@
-"""The gpu clock: every instant of a device's window has one owner (method section 4)."""
+"""The gpu clock: every instant of a device's window has one owner. See METHOD.md#gpu-clock."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rankscope.model.schema import PARTS, SEGMENTS, empty
 
 @dataclass(frozen=True, slots=True)
 class DeviceTimeline:
-    """One rank's device, accounted for."""
+    """The timeline of one rank's device."""
 
     segments: pl.DataFrame  # SEGMENTS; `window` counts the windows, gaps between them left out
     windows: pl.DataFrame  # window, window_start, window_end; null where nothing was launched
     usage: pl.DataFrame  # window, compute, communication, idle
     idle: pl.DataFrame  # window, phase, kind (`idle`), name (""), count, total_ns
     unphased: pl.DataFrame  # window, share of its computing time without a phase
-    opaque: bool  # some work is CUDA graphs traced as a whole, which hide what waits in them
+    opaque: bool  # some work is CUDA graphs traced as a whole, which hide the waits inside
 
 
 class DeviceAccount:
-    """The device's windows cut into disjoint SEGMENTS that fill them, part by part of its work.
+    """Cuts the device's windows into disjoint SEGMENTS that fill them, chunk by chunk.
 
     (1) Running training work owns the instant, kernels before copies, then the earliest
     launched; (2) else a running collective makes it exposed communication; (3) else the device
@@ -36,12 +36,12 @@ class DeviceAccount:
     """
 
     def __init__(self, work: Attributed, iterations: pl.DataFrame, blocking: pl.DataFrame) -> None:
-        """Nothing yet.
+        """Start empty.
 
         Args:
-            work: the work to come.
+            work: device work of the process.
             iterations: ITERATIONS.
-            blocking: start, end of host calls that communicate and block (MPI).
+            blocking: start and end of blocking host calls that communicate (MPI).
         """
         self._work = work
         self._blocking = blocking
@@ -54,11 +54,11 @@ class DeviceAccount:
         self._stretches = TimeSlices(self._known)
 
     def add(self, part: pl.DataFrame) -> None:
-        """Take in the next of the work's parts."""
+        """Add the next chunk of work."""
         self._take(self._stretches.add(part))
 
     def timeline(self) -> DeviceTimeline:
-        """The timeline of all that was added."""
+        """The timeline of all added work."""
         self._take(self._stretches.last())
         compute, communication, busy, training, unphased = self._lengths
         idle = pl.col("window_end") - pl.col("window_start") - pl.Series(busy)
@@ -90,7 +90,7 @@ class DeviceAccount:
 
 
 def _idling(known: pl.DataFrame, count: Times, length: Times) -> pl.DataFrame:
-    """How often and how long a phase idles, by window."""
+    """Number and length of idle intervals of each phase, by window."""
     window, phase = np.nonzero(count)
     return pl.DataFrame(
         {
@@ -105,11 +105,11 @@ def _idling(known: pl.DataFrame, count: Times, length: Times) -> pl.DataFrame:
 
 
 def _windows(survey: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
-    """From the end of the last training work launched in one iteration to that of the next.
+    """Windows, each from the end of the last training work of one iteration to that of the next.
 
     The first window starts at its own range.
-    A window in which nothing was launched is unknown; the next then starts at the end of its
-    range on the host.
+    A window without any launch is unknown; the next one then starts at the end of the host's
+    range.
     """
     own = survey.filter(pl.col("training") & ~pl.col("talks")).select("window", "end").drop_nulls()
     never = np.iinfo(np.int64).min

@@ -1,4 +1,4 @@
-"""A device's time in stretches: who owns each instant of one, and what that adds up to."""
+"""A device's time, slice by slice: the owner of each instant, and the totals."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from rankscope.model.intervals import (
 from rankscope.model.schema import PARTS, SEGMENTS
 
 KIND_ORDER = {"kernel": 0, "graph": 0, "set": 1, "copy": 2}
-"""Of operations that run at once a kernel owns the instant before a copy does."""
+"""Priority among operations that run at the same time: kernels before copies."""
 
 LABELS = pl.Series(PARTS, dtype=SEGMENTS["label"])
 OTHER, EXPOSED = PARTS.index("other"), PARTS.index("exposed_communication")
 
 IDLES, OWNERS = 8, 16
-"""Owners are numbers below `OWNERS`: places in PARTS, with `IDLES` added where the device idles."""
+"""Owner codes are below `OWNERS`: the index in PARTS, plus `IDLES` where the device idles."""
 
 UNKNOWN, GAP = len(PARTS), len(PARTS) + 1
-"""Owners, too: an operation without a phase, and nobody known yet."""
+"""Two more owner codes: an operation without a phase, and no owner yet."""
 
 PART_OF = np.where(np.arange(OWNERS) == UNKNOWN, OTHER, np.arange(OWNERS) % IDLES)
-"""Place in PARTS of what an owner owns."""
+"""Owner code → index in PARTS."""
 
 LENGTHS = ("compute", "communication", "busy", "training", "unphased")
-"""What is added up: unions of all computation, of collectives, of both; of the computation of the
-training threads, and the part of that whose phase is unknown."""
+"""Unions that are summed: all computation, collectives, both; computation of the training threads,
+and the part of it whose phase is unknown."""
 
 NEVER = np.iinfo(np.int64).max
 
@@ -47,35 +47,35 @@ Spans = tuple[Times, Times]
 
 @dataclass(frozen=True, slots=True)
 class TimeSlice:
-    """A part of a device's time, borders on the report's own axis."""
+    """A slice of a device's time; its bounds are on the report's own axis."""
 
     begin: int
     end: int
-    work: pl.DataFrame  # by start: what runs or starts in it, and what starts next
+    work: pl.DataFrame  # by start: operations that run or start in the slice, and the next one
 
     def clipped(self, times: Times) -> Times:
-        """The nearest moments inside."""
+        """`times` clipped to the slice."""
         return np.clip(times, self.begin, self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class SliceTotals:
-    """What a stretch adds to the device's timeline."""
+    """What a slice adds to the device's timeline."""
 
     segments: pl.DataFrame  # SEGMENTS
-    idle: Times  # how often and how long the device idles: (2, known windows, PARTS)
+    idle: Times  # number and length of idle intervals: (2, known windows, PARTS)
     lengths: Times  # (LENGTHS, known windows)
 
 
 class TimeSlices:
-    """The time of the known windows cut into stretches, one for each part of the work.
+    """Cuts the time of the known windows into slices, one per chunk of work.
 
-    Each but the first begins where training work does, so that no idling is cut. What runs across
-    a border is looked at on both sides of it.
+    Every slice but the first begins where training work begins, so that no idle interval is cut.
+    An operation that crosses a border counts in both slices.
     """
 
     def __init__(self, known: pl.DataFrame) -> None:
-        """None yet; `known`: window, window_start, window_end."""
+        """Start empty; `known` has the columns window, window_start, window_end."""
         edges = (NEVER, -NEVER)
         if not known.is_empty():
             edges = known["window_start"].item(0), known["window_end"].item(-1)
@@ -84,8 +84,8 @@ class TimeSlices:
         self._waiting: list[pl.DataFrame] = []
 
     def add(self, part: pl.DataFrame) -> TimeSlice | None:
-        """Take in the next part of what `attribute` told; the stretch that ends where it begins."""
-        told = _told(part)
+        """Add the next chunk from `attribute`; gives the slice that ends where the chunk begins."""
+        told = _needed_columns(part)
         before, self._waiting = self._waiting, [*self._waiting, told]
         start, end = _spans(told)
         training, talks = _flags(told)
@@ -98,7 +98,7 @@ class TimeSlices:
         return self._until(border, [*before, told.head(int(until))])
 
     def last(self) -> TimeSlice | None:
-        """What is left once all parts have been added."""
+        """The last slice, once all chunks have been added."""
         return self._until(NEVER, self._waiting)
 
     def _until(self, border: int, work: list[pl.DataFrame]) -> TimeSlice | None:
@@ -107,8 +107,8 @@ class TimeSlices:
         return TimeSlice(begin, end, pl.concat(work, rechunk=True)) if begin < end else None
 
 
-def _told(work: pl.DataFrame) -> pl.DataFrame:
-    """What is asked of operations, phases as places in PARTS."""
+def _needed_columns(work: pl.DataFrame) -> pl.DataFrame:
+    """The columns that the sweep needs; phases as indices in PARTS."""
     return work.select(
         *("start", "end", "launch", "kind", "training"),
         pl.col("phase").to_physical().fill_null(UNKNOWN),
@@ -117,102 +117,102 @@ def _told(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reaching(told: pl.DataFrame, border: int) -> pl.DataFrame:
-    """What begins or goes on after the border."""
+    """Operations that end after the border."""
     start, end = _spans(told)
     return told[np.flatnonzero((start >= border) | (end > border))]
 
 
 @dataclass(frozen=True, slots=True)
 class OwnedSegments:
-    """A stretch cut into pieces that fill it, each with one owner."""
+    """A slice cut into segments that fill it, each with one owner."""
 
     start: Times
     owner: Codes
-    last: int  # where the last one ends
+    last: int  # end of the last segment
 
     @property
     def end(self) -> Times:
-        """Where each ends."""
+        """The end of each segment."""
         return np.append(self.start[1:], self.last)
 
     def cut(self, moments: Times) -> OwnedSegments:
-        """Cut at sorted distinct moments, too."""
+        """The same segments, cut at further moments (sorted, distinct)."""
         moments = moments[(moments > self.start[0]) & (moments < self.last)]
         before = np.searchsorted(self.start, moments, side="right") - 1
         inside = self.start[before] < moments
         return self.split(before[inside], moments[inside], self.owner[before[inside]])
 
     def split(self, places: Times, moments: Times, owners: Codes) -> OwnedSegments:
-        """Those in some places each split at a moment, with a new owner from there on."""
+        """The segments at `places` split at `moments`; the second half gets a new owner."""
         start = np.insert(self.start, places + 1, moments)
         return OwnedSegments(start, np.insert(self.owner, places + 1, owners), self.last)
 
 
 def account(
-    stretch: TimeSlice, known: pl.DataFrame, host: pl.DataFrame, blocking: pl.DataFrame
+    time_slice: TimeSlice, known: pl.DataFrame, host: pl.DataFrame, blocking: pl.DataFrame
 ) -> SliceTotals:
-    """The stretch cut into pieces with one owner each.
+    """The slice cut into segments with one owner each, and its totals.
 
     Args:
-        stretch: one of `TimeSlices`.
-        known: window, window_start, window_end of the windows that it may meet; the first begins
-            no later than it.
+        time_slice: a slice from `TimeSlices`.
+        known: window, window_start, window_end of the windows that the slice may overlap; the
+            first begins no later than the slice.
         host: SEGMENTS of the host timeline.
-        blocking: start, end of host calls that communicate and block (MPI).
+        blocking: start and end of blocking host calls that communicate (MPI).
     """
-    training, talks = _flags(stretch.work)
+    training, talks = _flags(time_slice.work)
     begins, ends = (known[name].to_numpy() for name in ("window_start", "window_end"))
-    start, end = map(stretch.clipped, _spans(stretch.work))
-    computing = _computing(stretch, start, end, training & ~talks & (end > start))
+    start, end = map(time_slice.clipped, _spans(time_slice.work))
+    computing = _computing(time_slice, start, end, training & ~talks & (end > start))
     talking = waiting = union(start[talks], end[talks])
     if not blocking.is_empty():
-        waiting = union(*map(np.append, talking, map(stretch.clipped, _spans(blocking))))
-    first, last = np.searchsorted(host["start"].to_numpy(), (stretch.begin, stretch.end))
+        waiting = union(*map(np.append, talking, map(time_slice.clipped, _spans(blocking))))
+    first, last = np.searchsorted(host["start"].to_numpy(), (time_slice.begin, time_slice.end))
     host = host.slice(max(first - 1, 0), max(last - first, 0) + 1)
 
-    empty = start[training & (end == start)]  # what comes next is another after one of them
+    empty = start[training & (end == start)]  # the next operation changes only after one of these
     borders = cells(begins, ends, *waiting, empty, host["start"].to_numpy())
-    pieces = _running(stretch, *computing).cut(borders)
+    pieces = _running(time_slice, *computing).cut(borders)
     gaps = np.flatnonzero(pieces.owner == GAP)
     pieces.owner[gaps[covered(pieces.start[gaps], *waiting)]] = EXPOSED
-    pieces = _with_idle_owners(pieces, stretch.work, training, host)
+    pieces = _with_idle_owners(pieces, time_slice.work, training, host)
     segments, idle, running = _added_up(pieces, known)
     every = computing[:2] if training.all() else union(start[~talks], end[~talks])
-    unions = _unions(every, talking, stretch.clipped(begins), stretch.clipped(ends))
+    unions = _unions(every, talking, time_slice.clipped(begins), time_slice.clipped(ends))
     return SliceTotals(segments, idle, np.concatenate((unions, running)))
 
 
 def _computing(
-    stretch: TimeSlice, start: Times, end: Times, chosen: Flags
+    time_slice: TimeSlice, start: Times, end: Times, chosen: Flags
 ) -> tuple[Times, Times, Codes]:
-    """Disjoint intervals in which chosen operations run, and the phase of who owns each."""
+    """Disjoint intervals in which the selected operations run, and the phase that owns each."""
     rows = np.flatnonzero(chosen)
 
     def by_importance(some: Times) -> Times:
-        work = stretch.work.select("kind", "launch")[rows[some]]
+        work = time_slice.work.select("kind", "launch")[rows[some]]
         kind = work["kind"].replace_strict(KIND_ORDER, return_dtype=pl.Int64).to_numpy()
         return some[np.lexsort((work["launch"].fill_null(NEVER).to_numpy(), kind))]
 
     low, high, owner = exclusive(start[rows], end[rows], by_importance)
-    return low, high, stretch.work["phase"].to_numpy()[rows[owner]]
+    return low, high, time_slice.work["phase"].to_numpy()[rows[owner]]
 
 
-def _running(stretch: TimeSlice, low: Times, high: Times, owner: Codes) -> OwnedSegments:
-    """Pieces in which training work runs, and the gaps around them."""
-    start = np.full(2 * len(low) + 1, stretch.begin)
+def _running(time_slice: TimeSlice, low: Times, high: Times, owner: Codes) -> OwnedSegments:
+    """Segments in which training work runs, and the gaps between them."""
+    start = np.full(2 * len(low) + 1, time_slice.begin)
     start[1::2], start[2::2] = low, high
     owners = np.full(len(start), GAP, dtype=np.uint8)
     owners[1::2] = owner
-    real = np.flatnonzero(np.append(start[1:], stretch.end) > start)
-    return OwnedSegments(start[real], owners[real], stretch.end)
+    real = np.flatnonzero(np.append(start[1:], time_slice.end) > start)
+    return OwnedSegments(start[real], owners[real], time_slice.end)
 
 
 def _with_idle_owners(
     pieces: OwnedSegments, work: pl.DataFrame, training: Flags, host: pl.DataFrame
 ) -> OwnedSegments:
-    """Each gap given to whom it belongs while the device idles.
+    """The segments with an owner for every gap, during which the device idles.
 
-    Inside a gap no operation begins, and the host's part stays the same.
+    Inside a gap no operation begins, and the host stays in the same phase.
     """
     gaps = np.flatnonzero(pieces.owner == GAP)
     moment, until = pieces.start[gaps], pieces.end[gaps]
@@ -231,11 +231,11 @@ def _with_idle_owners(
 
 
 def _added_up(pieces: OwnedSegments, known: pl.DataFrame) -> tuple[pl.DataFrame, Times, Times]:
-    """SEGMENTS of the known windows, `idle` of an `SliceTotals`, the last two of its LENGTHS."""
+    """SEGMENTS of the known windows, `SliceTotals.idle`, and the last two of LENGTHS."""
     begins, ends = (known[name].to_numpy() for name in ("window_start", "window_end"))
     window = count_before(pieces.start, begins) - 1
     key = window * OWNERS + pieces.owner
-    key[pieces.start >= ends[window]] = -1  # between known windows lies what nobody asks for
+    key[pieces.start >= ends[window]] = -1  # time between known windows is not counted
     first, last = _runs(key)
     if key.min() < 0:
         asked = key[first] >= 0
@@ -264,14 +264,14 @@ def _added_up(pieces: OwnedSegments, known: pl.DataFrame) -> tuple[pl.DataFrame,
 
 
 def _runs(numbers: Times) -> tuple[Times, Times]:
-    """The first and the last place of each run of equal numbers."""
+    """First and last index of each run of equal numbers."""
     border = np.flatnonzero(numbers[1:] != numbers[:-1])
     first, last = np.append(0, border + 1), np.append(border, len(numbers) - 1)
     return first[: len(numbers)], last[: len(numbers)]
 
 
 def _unions(computing: Spans, talking: Spans, low: Times, high: Times) -> Times:
-    """How long there is computation, communication, any of them from each `low` to its `high`."""
+    """Union lengths of computation, communication and both, from each `low` to its `high`."""
     moments = np.concatenate((*talking, low, high))
     size = len(talking[0])
     start, end, edges = np.split(length_before(*computing, moments), (size, 2 * size))

@@ -1,4 +1,4 @@
-"""The host clock: every instant of the training thread has one owner."""
+"""The host clock: every instant of the training thread has one owner. See METHOD.md#host-clock."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rankscope.segment import PhaseRanges
 def host_timeline(iterations: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
     """The windows cut into disjoint SEGMENTS that fill them.
 
-    Of nested marks the innermost owns the instant. Where nothing fetches data explicitly,
-    loading also owns what is left of the gap before an iteration's range and of the time from
-    the range's start to its first mark, less foreign ranges there. The rest is `other`.
+    Of nested marks the innermost owns the instant. Where no range fetches data,
+    loading also owns the gap before an iteration's range and the time from the range's start to
+    its first mark, less foreign ranges there. The rest is `other`.
     """
     edges = window_edges(iterations)
     inner_first = marks.frame.sort("start", "end", descending=[True, False])
@@ -46,7 +46,7 @@ def segments(points: Times, edges: Times, labels: pl.Series) -> pl.DataFrame:
 
 
 def merged(frame: pl.DataFrame) -> pl.DataFrame:
-    """SEGMENTS in which neighbours of one window and label have become one.
+    """SEGMENTS with adjacent rows of the same window and label merged.
 
     Args:
         frame: SEGMENTS in time order, without gaps inside a window.
@@ -59,7 +59,7 @@ def merged(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def window_edges(iterations: pl.DataFrame) -> Times:
-    """The windows' borders; windows touch, so n windows have n + 1."""
+    """The n + 1 edges of n adjacent windows."""
     ends = iterations["window_end"].to_numpy()
     return np.concatenate((iterations["window_start"].to_numpy()[:1], ends)).astype(np.int64)
 
@@ -71,7 +71,7 @@ def _column(frame: pl.DataFrame, name: str) -> Times:
 def _implicit_loading(
     iterations: pl.DataFrame, marks: PhaseRanges
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Stretches that count as loading for want of anything else, and foreign ranges in them.
+    """Intervals that count as loading because no range names them, and foreign ranges in them.
 
     Both are frames of start, end.
     """

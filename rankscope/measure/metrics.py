@@ -1,4 +1,4 @@
-"""Timelines → the numbers of method section 5, a row per iteration and clock."""
+"""Timelines → numbers, a row per iteration and clock. See METHOD.md#metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def host_numbers(
     collectives: pl.DataFrame,
     waits_visible: bool,
 ) -> Numbers:
-    """The host clock.
+    """Numbers on the host clock.
 
     Args:
         iterations: ITERATIONS.
@@ -66,8 +66,8 @@ def gpu_numbers(
     phases: frozenset[str],
     collectives: pl.DataFrame,
 ) -> Numbers:
-    """The gpu clock; windows in which nothing was launched are all unknown."""
-    parts = _parts(told_by_device(device), iterations.height)
+    """Numbers on the gpu clock; unknown in windows without any launch."""
+    parts = _parts(device_segments(device), iterations.height)
     known = phases | ({"load"} if (device.segments["label"] == "load").any() else set())
     if device.opaque:
         parts = parts.with_columns(exposed_communication_ns=pl.lit(None, pl.Int64))
@@ -99,20 +99,20 @@ def gpu_numbers(
 
 
 def host_segments(segments: pl.DataFrame, waits_visible: bool) -> pl.DataFrame:
-    """The host's SEGMENTS as they are counted.
+    """The host's SEGMENTS, with hidden time relabelled `other`.
 
-    Where waits hide in the phases, what little is visible of them is no number, but still time:
-    `other`. So is what was seen of the first iteration's loading.
+    Where waits hide inside phases, the visible rest of them is `other`. So is the visible part of
+    the first iteration's loading.
     """
     label = pl.col("label")
     hidden = (label == "exposed_communication") & (not waits_visible)
     return _as_other(segments, hidden | _first_load())
 
 
-def told_by_device(device: DeviceTimeline) -> pl.DataFrame:
-    """The device's SEGMENTS as they are counted: `other` where the phase is unknown.
+def device_segments(device: DeviceTimeline) -> pl.DataFrame:
+    """The device's SEGMENTS, with unknown phases relabelled `other`.
 
-    So is what is visible of waits where others hide in CUDA graphs traced as a whole.
+    Visible waits are `other` too where more waits hide in CUDA graphs traced as a whole.
     """
     blind = device.unphased.filter(pl.col("share") > UNPHASED_LIMIT)["window"]
     communicates = pl.col("label") == "exposed_communication"
@@ -122,7 +122,7 @@ def told_by_device(device: DeviceTimeline) -> pl.DataFrame:
 
 
 def _first_load() -> pl.Expr:
-    """The first iteration's loading began before the capture could tell."""
+    """Whether a row is loading of the first iteration, which began before the capture."""
     return (pl.col("window") == 0) & (pl.col("label") == "load")
 
 
@@ -132,7 +132,7 @@ def _as_other(segments: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
 
 
 def _parts(segments: pl.DataFrame, windows: int) -> pl.DataFrame:
-    """Length of each part per window: columns `<part>_ns`, a row a window."""
+    """Length of each part per window: columns `<part>_ns`, a row per window."""
     lengths = np.zeros((len(PARTS), windows), dtype=np.int64)
     part = segments["label"].cast(pl.Enum(PARTS)).to_physical().to_numpy()
     length = segments["end"] - segments["start"]
@@ -141,7 +141,7 @@ def _parts(segments: pl.DataFrame, windows: int) -> pl.DataFrame:
 
 
 def _without_first_load(frame: pl.DataFrame) -> pl.DataFrame:
-    """The first iteration's loading is unknown."""
+    """`frame` with the first iteration's loading set to null."""
     return frame.with_columns(load_ns=pl.when(pl.int_range(pl.len()) > 0).then("load_ns"))
 
 
@@ -185,7 +185,7 @@ def _finish(
 def _ready_time(frame: pl.DataFrame, exposed: pl.DataFrame, arrival: str) -> pl.Series:
     """From the window's start to `arrival`, less exposed communication in between.
 
-    Of no meaning where one of them is unknown.
+    Undefined where one of them is unknown.
     """
     begin = frame["window_start_ns"].fill_null(0).to_numpy()
     moment = np.maximum(frame[arrival].fill_null(0).to_numpy(), begin)

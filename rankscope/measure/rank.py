@@ -1,4 +1,4 @@
-"""One rank, start to end: ranges and device work → its rows."""
+"""One rank from start to end: ranges and device work → rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GPU_CLOCK_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class RankDetail:
-    """One rank in detail, on its report's axis: what its numbers are made of."""
+    """One rank in detail, on its report's axis: the input of its numbers."""
 
     found: IterationRanges
     marks: PhaseRanges
@@ -49,7 +49,7 @@ class RankDetail:
 
     @property
     def communicates(self) -> bool:
-        """Whether the device does the communicating."""
+        """Whether the device runs the communication."""
         return not self.work.calls.is_empty()
 
     @property
@@ -59,7 +59,7 @@ class RankDetail:
 
     @property
     def unseen(self) -> bool:
-        """Whether collectives are launched whose device work the report lacks."""
+        """Whether collectives are launched but the report lacks their device work."""
         return self.marks.launches_collectives and not self.has_device
 
     @property
@@ -71,7 +71,7 @@ class RankDetail:
 def detail_ranks(
     found: dict[int, IterationRanges], named: LabelledRanges, trace: Trace
 ) -> dict[int, RankDetail]:
-    """For each process its ranges and device work, segmented and attributed.
+    """The ranges and device work of each process, segmented and attributed.
 
     Args:
         found: process → its iterations.
@@ -90,7 +90,7 @@ def detail_ranks(
         _Building(found[work.host.process], marks[work.host.process], work)
         for work in attribute(trace.device_work, hosts)
     ]
-    for part in trace.device_work.parts():  # which may be read from the report each time
+    for part in trace.device_work.parts():  # reads the report again where it was not held in memory
         for each in building:
             each.add(part)
     return {each.work.host.process: each.detail() for each in building}
@@ -103,7 +103,7 @@ def _communicates(trace: Trace, process: int) -> bool:
 
 
 class _Building:
-    """The detail of one rank while its work comes in."""
+    """Builds the detail of one rank, chunk by chunk."""
 
     def __init__(self, found: IterationRanges, marks: PhaseRanges, work: Attributed) -> None:
         self.work = work
@@ -113,25 +113,25 @@ class _Building:
         self._device = DeviceAccount(work, found.frame, blocking)
 
     def add(self, part: pl.DataFrame) -> None:
-        """Take in a part of the report's work."""
+        """Add a chunk of the report's work."""
         own = self.work.of(part)
         self._ready.add(own)
         self._sums.add(own)
         self._device.add(own)
 
     def detail(self) -> RankDetail:
-        """All of it."""
+        """The detail, once all chunks have been added."""
         calls = collectives(self.work.calls, self._ready, self._found.frame, self._marks.frame)
         device = self._device.timeline()
         return RankDetail(self._found, self._marks, self.work, device, self._sums, calls)
 
 
 def measure_rank(identity: RankIdentity, detail: RankDetail, words: Vocabulary) -> RankRows:
-    """Everything about one rank that needs no other.
+    """All rows of one rank that need no other rank.
 
     Args:
-        identity: whose rank it is, and in which process.
-        detail: what `detail_ranks` gave of it.
+        identity: the rank and its process.
+        detail: its entry from `detail_ranks`.
         words: the vocabulary that named its ranges.
     """
     found = detail.found
@@ -182,7 +182,7 @@ def _clock_gpu(survey: pl.DataFrame, iterations: int, known: frozenset[str]) -> 
 
 
 def _views(iterations: pl.DataFrame, marks: PhaseRanges, survey: pl.DataFrame) -> pl.DataFrame:
-    """The iterations with the stretch to look at: first host range to last device end."""
+    """The iterations with the window to look at: first host range to last device end."""
     begins, ends = (iterations[name].to_numpy() for name in ("window_start", "window_end"))
     first, last = iterations["start"].to_numpy().copy(), iterations["end"].to_numpy().copy()
     start = marks.frame["start"].to_numpy()
@@ -200,7 +200,7 @@ def _views(iterations: pl.DataFrame, marks: PhaseRanges, survey: pl.DataFrame) -
 
 
 def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
-    """What a reader of this rank's numbers must know."""
+    """The warnings about this rank's numbers."""
     problems: list[RunWarning] = []
     found, marks, device = detail.found, detail.marks, detail.device
     computing = detail.work.survey.filter(pl.col("kind") != "copy")["device"]
@@ -209,8 +209,8 @@ def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
         problems.append(
             RunWarning(
                 "iteration-cut",
-                f"the capture ends inside iteration {cut[0]} (killed, or stopped there); it is "
-                "left out, and later ones are lost",
+                f"the capture ends inside iteration {cut[0]} (the process was killed or the "
+                "capture stopped); this iteration is left out, and later ones are missing",
                 (rank,),
             )
         )
@@ -218,8 +218,8 @@ def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
         problems.append(
             RunWarning(
                 "waits-hidden",
-                "launches NCCL but was profiled without device tables, so waits hide in whatever "
-                "synchronises first; profile with --trace=cuda,nvtx",
+                "launches NCCL collectives, but the report has no device tables: waits hide in the "
+                "first synchronising call; profile with --trace=cuda,nvtx",
                 (rank,),
             )
         )
@@ -228,8 +228,8 @@ def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
         problems.append(
             RunWarning(
                 "graphs-opaque",
-                "CUDA graphs were traced as a whole, so what communicates and waits inside them "
-                "is hidden; profile with --cuda-graph-trace=node",
+                "CUDA graphs were traced as a whole: communication and waits inside them are not "
+                "visible; profile with --cuda-graph-trace=node",
                 (rank,),
             )
         )
@@ -237,8 +237,8 @@ def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
         problems.append(
             RunWarning(
                 "several-devices",
-                f"drives {devices} devices from one process; they are taken together: the rank "
-                "computes where any of them does",
+                f"drives {devices} devices from one process; they count as one: the rank computes "
+                "while any of them does",
                 (rank,),
             )
         )
@@ -246,8 +246,8 @@ def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
         problems.append(
             RunWarning(
                 "phases-unknown",
-                f"in some iterations more than {UNPHASED_LIMIT:.0%} of the device work cannot be "
-                "told a phase (no launch record, or a CUDA graph that spans phases); phases are "
+                f"in some iterations more than {UNPHASED_LIMIT:.0%} of the device work has no "
+                "phase (no launch record, or a CUDA graph that spans phases); phases are "
                 "unknown there",
                 (rank,),
             )
@@ -256,9 +256,10 @@ def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
         problems.append(
             RunWarning(
                 "phases-from-operators",
-                f"no ranges are named like {' or '.join(sorted(marks.derived, reverse=True))}: "
-                "read off the framework's operators (backward is what autograd runs, forward what "
-                "precedes it); ranges of your own, or --phase, are surer",
+                f"no ranges are named like {' or '.join(sorted(marks.derived, reverse=True))}; "
+                "these phases are derived from the framework's operators (backward is what "
+                "autograd runs, forward is what precedes it); your own ranges, or --phase, are "
+                "more reliable",
                 (rank,),
             )
         )

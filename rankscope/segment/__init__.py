@@ -1,4 +1,4 @@
-"""Ranges → iterations and phase marks of one rank, on the host's time."""
+"""Ranges → iterations and phase ranges of one rank, on the host clock."""
 
 from rankscope.segment.iterations import UNNAMED, IterationRanges, find_iterations, whole_capture
 from rankscope.segment.labelled_ranges import LabelledRanges, with_meanings

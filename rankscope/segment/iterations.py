@@ -1,4 +1,4 @@
-"""Which ranges are the iterations, what their numbers are, and where their windows lie."""
+"""The iteration ranges of a process, their numbers and their windows. See METHOD.md#iterations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 from rankscope.model.schema import ITERATIONS, conform
 
 WHOLE, AUTO = -1, -2
-"""In place of a convention's row: the capture is one iteration; steps that were found."""
+"""Used in place of a convention's row: the whole capture as one iteration, or detected steps."""
 
 UNNAMED = {WHOLE: "whole", AUTO: "auto"}
 
@@ -20,19 +20,19 @@ class IterationRanges:
 
     frame: pl.DataFrame  # ITERATIONS
     thread: int  # the training thread
-    numbered: bool  # numbers were given, not counted
+    numbered: bool  # numbers come from names or payloads, not from counting
     row: int  # the convention that named them, or one of UNNAMED
 
 
 def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRanges | None:
     """The iterations among the ranges of one process, or None.
 
-    Of several candidates (nested `step` and `batch`, say) those with numbers win, then those
-    that cover the most time: outer ranges before inner ones.
+    Of several candidates (nested `step` and `batch`, for example) those with numbers win, then
+    those that cover the most time, so that outer ranges win over inner ones.
 
     Args:
         named: RANGES with the columns of MEANINGS joined on.
-        duration_ns: where the capture ends; a range that ends exactly there was cut.
+        duration_ns: end of the capture; a range that ends exactly there was cut off.
     """
     candidates = named.filter(
         (pl.col("means") == "iteration") & (pl.col("end") > pl.col("start"))
@@ -90,8 +90,8 @@ def _windows(ranges: pl.DataFrame, numbered: bool, duration_ns: int | None) -> p
     """ITERATIONS from the iteration ranges in time order.
 
     A window runs from the end of the previous iteration's range to the end of its own (data is
-    fetched between the ranges of most scripts); the first one starts at its own range. Numbers
-    that start over (epochs) count on.
+    fetched between the ranges of most scripts); the first one starts at its own range. Where
+    numbers start over (epochs), counting continues.
     """
     number = pl.col("given") if numbered else pl.int_range(pl.len(), dtype=pl.Int64)
     frame = ranges.with_columns(number=number).with_columns(

@@ -1,4 +1,4 @@
-"""The ranges of a report with what their names mean."""
+"""The ranges of a report with the meanings of their names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class LabelledRanges:
     """RANGES with the columns of MEANINGS joined on."""
 
     every: Events
-    telling: pl.DataFrame  # those that mean something, but for operators; outer ones before inner
-    foreign: Events  # those that mean nothing known, of the user's (validation, logging)
+    telling: pl.DataFrame  # ranges with a meaning, except operators; outer before inner
+    foreign: Events  # ranges of the user without a known meaning (validation, logging)
 
 
 def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
-    """RANGES named by a vocabulary."""
+    """RANGES with the meanings that a vocabulary gives their names."""
     told = ranges.signatures.join(
         words.meanings(ranges.signatures),
         on=["domain", "name"],

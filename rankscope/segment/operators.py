@@ -11,7 +11,7 @@ from rankscope.model.schema import MARKS, conform
 from rankscope.segment.iterations import IterationRanges
 
 LEAST = 2
-"""Operators of each kind in an iteration, below which it has no such phase to be found."""
+"""Fewest operators of a kind in an iteration from which its phase is derived."""
 
 
 def operator_phases(
@@ -19,18 +19,18 @@ def operator_phases(
 ) -> pl.DataFrame:
     """Marks for forward and backward where operators alternate between the two.
 
-    Operators of autograd, on whatever thread of the process, are backward; other operators of
-    the training thread are forward if backward ones follow them in the same iteration, unless an
-    explicit mark holds them. A mark spans neighbouring operators of one kind.
+    Operators of autograd, on any thread of the process, are backward. Other operators of the
+    training thread are forward if backward operators follow them in the same iteration and no
+    explicit mark contains them. A mark spans consecutive operators of one kind.
 
     Args:
-        process: whose.
+        process: key of the process.
         ranges: RANGES of the report with the columns of MEANINGS joined on.
         found: its iterations.
-        explicit: MARKS that ranges name.
+        explicit: MARKS from named ranges.
 
     Returns:
-        MARKS, `forward` and `backward` only; empty where an iteration's operators tell nothing.
+        MARKS, `forward` and `backward` only; empty where operators show neither.
     """
     is_backward = pl.col("means") == "backward operator"
     is_own = (pl.col("means") == "operator") & (pl.col("thread") == found.thread)
@@ -43,7 +43,7 @@ def operator_phases(
         return conform(operators.clear(), MARKS)
     start = operators["start"].to_numpy()
     held = _inside(start, *_spans(explicit))
-    within = _inside(start, *_spans(operators.filter("backward")))  # what backward operators call
+    within = _inside(start, *_spans(operators.filter("backward")))  # called by backward operators
     placed = (
         operators.with_columns(held=pl.Series(held), within=pl.Series(within))
         .filter(pl.col("backward") | ~(pl.col("held") | pl.col("within")))

@@ -1,4 +1,4 @@
-"""The period of a sequence of names: after how many events a training job starts over."""
+"""The period of a sequence of names: the number of events in a training step."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from rankscope.model.intervals import Times
 
 LEAST_REPEATS = 3
-"""A block that is not seen this often does not repeat."""
+"""A block must occur this many times to count as repeating."""
 
 MOST_KINDS = 64
-"""Names that are compared one by one, the rarest first: the rare ones tell steps from layers."""
+"""Number of names compared, the rarest first: rare names distinguish steps from layers."""
 
 SLACK = 0.03
-"""The shortest period is taken that matches as well as the best one, up to this much."""
+"""The shortest period wins whose match is within this of the best one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,16 @@ class Period:
     """A repeating block of events."""
 
     length: int  # events in the block
-    match: float  # share of the events, each kind counting the same, that recur after `length`
-    anchors: Times  # indices of one same event of the block, one a repeat
+    match: float  # share of the events that recur after `length`, averaged over kinds
+    anchors: Times  # index of the same event of the block in each repeat
 
 
 def find_period(codes: Times) -> Period | None:
     """The block that a sequence repeats, or None where it is too short.
 
-    Self-match: of each kind, the share of its events that meet their like `p` events later,
-    averaged over kinds. A layer repeats within a step, but what a step does once does not.
+    The match at distance `p` is the share of a kind's events that recur `p` events later,
+    averaged over kinds. Layers repeat within a step; events that occur once per step do not, and
+    so identify the step.
 
     Args:
         codes: the kind of each event in order, numbered from 0.
@@ -67,7 +68,7 @@ def _self_match(codes: Times, longest: int) -> np.ndarray[tuple[int], np.dtype[n
 
 
 def _anchors(codes: Times, length: int) -> Times:
-    """Indices of an event that comes once a block: by its name, else by what precedes it."""
+    """Indices of an event that occurs once per block, identified by its name and predecessors."""
     count = len(codes)
     repeats = count / length
     context = codes

@@ -1,4 +1,4 @@
-"""What the ranges of the training thread mean: phases, collectives, foreign business."""
+"""The phase ranges of the training thread: phases, blocking collectives, foreign ranges."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class PhaseRanges:
     """The marked ranges of one rank's training thread."""
 
     frame: pl.DataFrame  # MARKS
-    foreign: Events  # start, end, name: ranges that mean nothing known (validation, logging)
+    foreign: Events  # start, end, name: ranges without a known meaning (validation, logging)
     phases: frozenset[str]  # phases that have ranges in this report
-    fetches: bool  # data fetching has ranges
+    fetches: bool  # ranges around data fetching exist
     launches_collectives: bool  # host ranges that launch, but do not wait for, collectives
     derived: frozenset[str] = (
         frozenset()
-    )  # phases that no range names, read off the framework's operators
+    )  # phases without ranges, derived from the framework's operators
 
 
 def find_marks(
@@ -36,14 +36,14 @@ def find_marks(
 ) -> PhaseRanges:
     """The marks on the training thread.
 
-    A hand-annotated collective lasts as long as the communication only where no device kernels
-    do the communicating; else its range merely launches them and marks nothing.
+    A hand-annotated collective covers the communication only where no device kernels run it;
+    otherwise its range only launches them, and is not a mark.
 
     Args:
-        process: whose.
+        process: key of the process.
         named: the ranges of the report.
         found: the iterations, whose thread is the training thread.
-        device_communicates: tells whether the process has communication kernels; asked if needed.
+        device_communicates: whether the process has communication kernels; called if needed.
     """
     mine = pl.col("process") == process
     telling = named.telling.filter(mine)
@@ -83,10 +83,10 @@ def find_marks(
 
 
 def _calls_once(marks: pl.DataFrame) -> pl.DataFrame:
-    """MARKS without annotations around a collective that is marked itself.
+    """MARKS without annotations around a collective that has a mark of its own.
 
-    Of `all_reduce` > `MPI_Allreduce` the inner one is the call: what the annotation spends before
-    it (packing, say) is not communication.
+    Of `all_reduce` > `MPI_Allreduce` the inner range is the call: time inside the annotation
+    before the call (packing, for example) is not communication.
     """
     is_collective = pl.col("label") == "exposed_communication"
     calls = marks.filter(is_collective).sort("start", "end", descending=[False, True])

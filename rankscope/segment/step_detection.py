@@ -1,4 +1,4 @@
-"""Steps without markers: what repeats, and where one step ends and the next begins."""
+"""Steps without ranges around them: the repeating sequence, and the border between steps."""
 
 from __future__ import annotations
 
@@ -11,63 +11,38 @@ from rankscope.model.intervals import Times
 from rankscope.model.schema import ITERATIONS, PHASES, conform
 from rankscope.segment.iterations import AUTO, IterationRanges
 from rankscope.segment.periodicity import find_period
+from rankscope.segment.step_borders import LEAST_STEPS, NEVER, StepEvents, last_before, step_begins
 from rankscope.sources.conventions import with_operation
 
 SURE = 0.8
-"""Steps are believed where at least this share of what a step does recurs in the next."""
-
-LEAST_STEPS = 3
-
-REGULAR = 0.8
-"""Where steps begin is believed if it is the same event in this share of them."""
-
-LEAST_GAP = 0.02
-"""A pause that ends a step lasts at least this share of it."""
+"""Steps are accepted if at least this share of a step's events recurs in the next step."""
 
 LONG_PAUSE = 3
-"""Pauses are of two kinds where the long ones last this many times as long as the short ones."""
-
-CLEARS = r"\bzero_grad\b"
-"""Names of ranges that clear gradients: the optimizer's, but at any place in a step."""
-
-READS = r"^aten::(item|_local_scalar_dense)$"
-"""Names of operators that wait for a result, which belongs to the step that ends."""
-
-NEVER = np.iinfo(np.int64).max
+"""Pauses form two groups if the long ones last this many times as long as the short ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetectedSteps:
-    """Steps that were found, and how sure they are."""
+    """The detected steps, and the confidence in them."""
 
     found: IterationRanges | None  # None where nothing repeats
     confidence: float  # share of a step that recurs in the next
     source: str  # collectives | kernels | ranges
 
 
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """One process, as far as steps are concerned."""
-
-    thread: int  # the training thread
-    ranges: pl.DataFrame  # of that thread: start, end, name, means, blocking
-    work: pl.DataFrame  # of the training threads: start, end, host (launch), name, collective
-
-
 def find_steps(
     named: pl.DataFrame, device_work: pl.DataFrame, duration_ns: int | None = None
 ) -> DetectedSteps:
-    """The steps of one process, from what its collectives, kernels or ranges repeat.
+    """The steps of one process, from the repetition of its collectives, kernels or ranges.
 
-    A step ends where its last own event does, on the host: after the optimizer and what trails
-    it, where ranges say so; else before the longest pause; else with the collective after which
-    none comes for longest. All of these mean the same on every rank. Where in the pause before the
-    next event a range around the step would have ended, no event tells.
+    A step ends with its last event on the host. `BORDERS` lists the ways to find it, in order of
+    preference; each gives the same border on every rank. The exact end inside the pause before
+    the next event cannot be recovered.
 
     Args:
         named: RANGES of the process with the columns of MEANINGS joined on.
         device_work: DEVICE_WORK of the process.
-        duration_ns: where the capture ends; a step that ends exactly there was cut.
+        duration_ns: end of the capture; a step that ends exactly there was cut off.
     """
     process = _process(named, device_work)
     best = DetectedSteps(None, 0.0, "ranges")
@@ -77,7 +52,7 @@ def find_steps(
         if period is None or period.match <= best.confidence:
             continue
         hosts = events["host"].to_numpy()
-        begins = _begins(process, np.sort(hosts[period.anchors]))
+        begins = step_begins(process, np.sort(hosts[period.anchors]))
         order = np.argsort(hosts, kind="stable")
         ends = _step_ends(process, begins, hosts[order], names[order], period.length)
         if len(ends) <= LEAST_STEPS:
@@ -88,7 +63,7 @@ def find_steps(
     return best
 
 
-def _process(named: pl.DataFrame, device_work: pl.DataFrame) -> _Process:
+def _process(named: pl.DataFrame, device_work: pl.DataFrame) -> StepEvents:
     work = with_operation(device_work).with_columns(
         pl.col("name").cast(pl.String),
         collective=pl.col("operation").is_not_null(),
@@ -103,7 +78,7 @@ def _process(named: pl.DataFrame, device_work: pl.DataFrame) -> _Process:
     ).with_columns(main=pl.struct("device", "stream").is_in(_streams(busiest)))
     thread = _training_thread(named, threads.drop_nulls())
     ranges = named.filter(pl.col("thread") == thread, pl.col("end") > pl.col("start"))
-    return _Process(thread, ranges.sort("start"), work.sort("host", "start"))
+    return StepEvents(thread, ranges.sort("start"), work.sort("host", "start"))
 
 
 def _streams(busiest: pl.DataFrame) -> pl.Series:
@@ -111,9 +86,10 @@ def _streams(busiest: pl.DataFrame) -> pl.Series:
 
 
 def _training_thread(named: pl.DataFrame, launching: pl.Series) -> int:
-    """The thread with most phases, else collectives; a process's first thread where equal.
+    """The thread with most phases, then most collectives; on a tie the process's first thread.
 
-    Autograd's thread may have most collectives: it launches the reductions of gradients.
+    Phases come first because autograd's thread, which launches the gradient reductions, may have
+    more collectives.
     """
     ranked = (
         named.group_by("thread")
@@ -124,7 +100,7 @@ def _training_thread(named: pl.DataFrame, launching: pl.Series) -> int:
             launches=pl.col("thread").is_in(launching.implode()).any(),
             rows=pl.len(),
         )
-        .filter(  # a helper's ranges, where the training threads have none, are no training
+        .filter(  # ranges of helper threads do not make them training threads
             (pl.col("phases") + pl.col("collectives") > 0)
             | pl.any_horizontal("first", "launches", pl.lit(launching.is_empty()))
         )
@@ -134,8 +110,8 @@ def _training_thread(named: pl.DataFrame, launching: pl.Series) -> int:
     return int(threads[0]) if threads else 0
 
 
-def _sequences(process: _Process) -> list[tuple[str, pl.DataFrame]]:
-    """What may repeat, most telling first: frames of `kind` and `host` in order."""
+def _sequences(process: StepEvents) -> list[tuple[str, pl.DataFrame]]:
+    """Candidate sequences, the most informative first: frames with `kind` and `host`, in order."""
     work, ranges = process.work, process.ranges
     collectives = work.filter("collective")
     stream = pl.format("{} {}", "device", "stream")
@@ -157,15 +133,15 @@ def _sequences(process: _Process) -> list[tuple[str, pl.DataFrame]]:
 
 
 def _with_pauses(events: pl.DataFrame) -> pl.DataFrame:
-    """Events that may all look alike, those after a long pause told from the others."""
+    """Events whose kind says whether a long pause precedes them, where pauses form two groups."""
     if events.height < 2 * LEAST_STEPS:
         return events
     pauses = (events["start"] - events["end"].shift(1)).clip(lower_bound=1)
-    pause = pauses.fill_null(int(pauses[1:].to_numpy().max()))  # before the first one, unknown
+    pause = pauses.fill_null(int(pauses[1:].to_numpy().max()))  # first: unknown
     ordered = np.sort(np.log(pause.to_numpy()))
     short = np.arange(1, len(ordered))
     total, below = ordered.sum(), np.cumsum(ordered)[:-1]
-    apart = (total - below) / (len(ordered) - short) - below / short  # of the two kinds' means
+    apart = (total - below) / (len(ordered) - short) - below / short  # of group means
     split = int(np.argmax(short * (len(ordered) - short) * apart**2))  # Otsu's threshold
     if apart[split] < np.log(LONG_PAUSE) or len(ordered) - split - 1 < LEAST_STEPS:
         return events
@@ -173,185 +149,37 @@ def _with_pauses(events: pl.DataFrame) -> pl.DataFrame:
     return events.with_columns(kind=pl.format("{} {}", "kind", long))
 
 
-def _begins(process: _Process, anchors: Times) -> Times:
-    """Moments on the host at which steps begin doing something, one a repeat."""
-    work = process.work
-    launches = work.with_columns(start="host", end="host")
-    candidates = [
-        _after_the_optimizer(process, anchors),
-        *(_after_the_pause(each, anchors) for each in (work, _outermost(process.ranges), launches)),
-        _after_the_last_collective(work, anchors),
-        anchors,
-    ]
-    return next(each for each in candidates if _one_each(each, anchors))
-
-
-def _one_each(begins: Times, anchors: Times) -> bool:
-    """Whether there is one a repeat, but for some at the capture's edges and a few more."""
-    return len(begins) > 1 and abs(len(begins) - len(anchors)) <= 1 + 0.05 * len(anchors)
-
-
-def _after_the_last_collective(work: pl.DataFrame, anchors: Times) -> Times:
-    """What is launched next after the collective that none follows for longest."""
-    launched = work.with_columns(then=pl.col("host").shift(-1)).filter("collective")
-    cycle = np.searchsorted(anchors, launched["host"].to_numpy(), side="right") - 1
-    quiet = launched.with_columns(
-        cycle=pl.Series(cycle, dtype=pl.Int64), gap=pl.col("host").shift(-1) - pl.col("host")
-    ).drop_nulls(["gap", "then"])
-    return _longest(quiet)["then"].sort().to_numpy()
-
-
-def _after_the_optimizer(process: _Process, anchors: Times) -> Times:
-    """What comes first after each optimizer's ranges (else backward's) and what trails them.
-
-    Next come loading or forward, by name; where operators precede these (an unnamed fetch), or
-    nothing names them, it is the first range after the optimizer, the collectives and the reading
-    of results. Where that was preceded by a long pause and a launch (an unnamed fetch, and the
-    copy of what it fetched), the launch.
-    """
-    ranges = process.ranges.filter(~pl.col("name").str.contains(CLEARS))
-    means = pl.col("means")
-    phases = ranges.filter(means.is_in(["load", "forward", "backward", "optimizer"]))
-    present = {*phases["means"]}
-    last = "optimizer" if "optimizer" in present else "backward"
-    closers = phases.filter(means == last)
-    if closers.is_empty():
-        return np.zeros(0, dtype=np.int64)
-    following = phases.with_columns(
-        closed=(means == last).cum_sum(),
-        # validation has a forward of its own, and no backward
-        backward=(means == ("backward" if "backward" in present else last)).cum_sum(),
-        until=pl.when(means == last).then("end").forward_fill(),
-    ).filter(pl.col("closed") > 0, pl.col("backward") > 0)
-    if present & {"load", "forward"}:
-        following = following.filter(means.is_in(["load", "forward"]))
-        following = following.unique("closed", keep="first", maintain_order=True)
-        following = following.unique("backward", keep="first", maintain_order=True)
-        begins, closed = following["start"].to_numpy(), following["until"].to_numpy()
-    else:
-        begins, closed = closers["start"].to_numpy()[1:], closers["end"].to_numpy()[:-1]
-    if not _one_each(begins, anchors):
-        return begins
-    begins = _after_what_trails(ranges, closed, begins)
-    if process.work.is_empty():
-        final = int(closers["end"].to_numpy().max())
-        if final > begins[-1]:
-            begins = np.append(begins, _after_as_much(ranges, np.append(closed, final), begins))
-        return begins
-    hosts: Times = np.unique(process.work["host"].to_numpy())
-    step = float(np.median(np.diff(begins)))
-    paused = hosts[hosts - _last_before(process, hosts) >= LEAST_GAP * step]
-    earlier = np.searchsorted(paused, closed)
-    return np.asarray(np.minimum(begins, np.append(paused, NEVER)[earlier]))
-
-
-def _after_what_trails(ranges: pl.DataFrame, closed: Times, begins: Times) -> Times:
-    """Starts of the first ranges that belong to the next step, each in [closed, begins]."""
-    trails = (pl.col("means") == "collective") | pl.col("name").str.contains(READS)
-    ends = np.sort(ranges.filter(trails)["end"].to_numpy())
-    until = np.maximum(closed, _latest(ends, begins))
-    starts = np.append(ranges["start"].to_numpy(), NEVER)
-    return np.asarray(np.minimum(begins, starts[np.searchsorted(starts, until)]))
-
-
-def _after_as_much(ranges: pl.DataFrame, closed: Times, begins: Times) -> int:
-    """When as many ranges have followed the last one of `closed` as follow it in other steps."""
-    outer = _outermost(ranges)
-    starts, ends = outer["start"].to_numpy(), outer["end"].to_numpy()
-    after = np.searchsorted(starts, closed)
-    usual = int(np.median(np.searchsorted(starts, begins) - after[:-1]))
-    return int(max([closed[-1], *ends[after[-1] : after[-1] + usual]]))
-
-
-def _outermost(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Ranges that lie in no other, as events."""
-    before = pl.col("end").cum_max().shift(1, fill_value=-1)
-    return ranges.filter(pl.col("start") >= before).select("start", "end", "name", host="start")
-
-
-def _after_the_pause(events: pl.DataFrame, anchors: Times) -> Times:
-    """Host moments of the events that follow each repeat's longest pause, if always the same."""
-    nothing = np.zeros(0, dtype=np.int64)
-    cycle = np.searchsorted(anchors, events["host"].to_numpy(), side="right") - 1
-    paused = (
-        events.with_columns(cycle=pl.Series(cycle, dtype=pl.Int64))
-        .sort("start")
-        .with_columns(gap=pl.col("start") - pl.col("end").cum_max().shift(1))
-        .drop_nulls("gap")
-    )
-    whole = pl.col("cycle").is_between(0, len(anchors) - 2)
-    longest = _longest(paused.filter(whole))
-    if longest.height < LEAST_STEPS:
-        return nothing
-    name, same = longest["name"].value_counts().sort("count", "name").row(-1)
-    least = LEAST_GAP * float(np.median(np.diff(anchors)))
-    if same < REGULAR * longest.height or (longest["gap"].quantile(0.5) or 0) < least:
-        return nothing
-    # Before the first and after the last anchor lie parts of steps, which may hold no border.
-    borders = _longest(paused.filter(pl.col("name") == name))
-    return borders.filter(whole | (pl.col("gap") >= least))["host"].sort().to_numpy()
-
-
-def _longest(events: pl.DataFrame) -> pl.DataFrame:
-    """Of the events of each repeat the one with the longest gap."""
-    return events.sort("cycle", "gap").unique("cycle", keep="last", maintain_order=True)
-
-
-def _step_ends(process: _Process, begins: Times, hosts: Times, names: Times, length: int) -> Times:
-    """Where steps end on the host, the edges of the first and last one included.
+def _step_ends(
+    process: StepEvents, begins: Times, hosts: Times, names: Times, length: int
+) -> Times:
+    """Host times at which steps end, including the outer edges of the first and last step.
 
     Args:
         process: the process.
-        begins: first host moments of all steps but, perhaps, the first.
-        hosts: host moments of the repeating events, sorted.
-        names: what they are.
+        begins: host times at which steps begin; the first step may be missing.
+        hosts: host times of the repeating events, sorted.
+        names: their kinds.
         length: events in a step.
     """
-    ends = _last_before(process, begins)
+    ends = last_before(process, begins)
     first, last = np.searchsorted(hosts, begins[[0, -1]])
 
     def alike(at: int) -> bool:
-        """Whether a whole step begins at an event, made of what others are made of."""
+        """Whether a whole step like the others begins at an event."""
         if at < 0 or at + length > len(names):
             return False
         kinds = int(names.max()) + 1
         step, usual = (np.bincount(names[i : i + length], minlength=kinds) for i in (at, first))
         return bool(np.minimum(step, usual).sum() >= SURE * length)
 
-    if alike(first - length):  # the capture saw a whole step before the first border
+    if alike(first - length):  # a whole step precedes the first border
         ends = np.append(min(hosts[first - length], ends[0] - 1), ends)
-    if alike(last):  # and after the last one
-        waited = ends[-len(begins) :] > _last_before(process, begins, waiting=False)
+    if alike(last):  # a whole step follows the last border
+        waited = ends[-len(begins) :] > last_before(process, begins, waiting=False)
         after = np.append(hosts, NEVER)[[last + length]]
-        final = _last_before(process, after, waiting=bool(np.mean(waited) > 0.5))
+        final = last_before(process, after, waiting=bool(np.mean(waited) > 0.5))
         ends = np.append(ends, final)
     return np.unique(ends)
-
-
-def _last_before(process: _Process, moments: Times, waiting: bool = True) -> Times:
-    """When the host was done with what it began before each moment.
-
-    That is when its last range or launch ended; or, where it then waited for the device (which
-    was done before the moment), when the device's last work ended.
-    """
-    ends = np.sort(process.ranges["end"].to_numpy())
-    launches = np.sort(process.work["host"].to_numpy())
-    host = np.maximum(_latest(ends, moments), _latest(launches, moments, strictly=True))
-    if not len(launches) or not waiting:
-        return np.where(host < 0, moments, host)
-    done = np.maximum.accumulate(process.work["end"].to_numpy())
-    launched = np.searchsorted(launches, moments, side="left") - 1
-    device = np.where(launched >= 0, done[launched], host)
-    waited = (device > host) & (device <= moments)
-    return np.where(waited, device, np.where(host < 0, moments, host))
-
-
-def _latest(moments: Times, before: Times, strictly: bool = False) -> Times:
-    """The latest of sorted `moments` before (or at) each; -1 where there is none."""
-    index = np.searchsorted(moments, before, side="left" if strictly else "right") - 1
-    if not len(moments):
-        return np.full(len(before), -1, dtype=np.int64)
-    return np.where(index >= 0, moments[np.maximum(index, 0)], -1)
 
 
 def _found(thread: int, ends: Times, duration_ns: int | None) -> IterationRanges:
