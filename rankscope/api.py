@@ -15,8 +15,7 @@ from rankscope.compare.diff.same_job import differences
 from rankscope.compare.picks import Picks, pick
 from rankscope.compare.run_facts import identities_of
 from rankscope.errors import DatabaseError, ReportError, UsageError
-from rankscope.ingestion.job import Ingested, ingest_reports
-from rankscope.ingestion.preflight import Progress, Started
+from rankscope.ingestion.job import Ingested, Progress, Started, ingest_reports
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, Timeline

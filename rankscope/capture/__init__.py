@@ -1,8 +1,8 @@
-"""What to put between launcher and training command so that the next profile is right.
+"""Launch wrappers that make the next profile complete.
 
-The scripts are data: a `.sh` file a scheduler, which says which rank this is, and `profile.sh`,
-which runs nsys; `pytorch.json` names the functions to annotate in code that cannot be edited, and
-`snippet.txt` the ranges to write in code that can.
+The scripts are data: one `.sh` file per scheduler finds the rank, and `profile.sh` runs nsys.
+`pytorch.json` names the functions to annotate in code that cannot be edited, `snippet.txt` the
+ranges to add to code that can.
 """
 
 from rankscope.capture.wrapper import (

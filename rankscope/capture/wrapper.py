@@ -1,4 +1,4 @@
-"""Wishes for a capture → the wrapper script of a scheduler."""
+"""A capture's configuration → the wrapper script of a scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankscope.errors import UsageError
 from rankscope.util.atomic_io import write_whole
 
 MARK = "# Written by: rankscope capture"
-"""Tells our scripts from others."""
+"""First line of our scripts; other files are never overwritten."""
 
 SCHEDULERS = {
     "slurm": ("slurm.sh",),
@@ -21,10 +21,10 @@ SCHEDULERS = {
     "torchrun": ("torchrun.sh",),
     "k8s": ("mpirun.sh", "k8s.sh"),
 }
-"""Schedulers → the scripts that tell rank, local rank and node under them."""
+"""Scheduler → the script that finds rank, local rank and node."""
 
 TRACES_MPI = ("pbs", "mpirun", "k8s")
-"""Launchers of MPI programs, whose collectives nsys can trace."""
+"""Schedulers of MPI programs, whose collectives nsys can trace."""
 
 PROFILER_API = "cudaProfilerApi"
 
@@ -44,91 +44,93 @@ NAMES = re.compile(r"[a-z0-9-]+(,[a-z0-9-]+)*")
 
 @dataclass(frozen=True, slots=True)
 class CaptureConfig:
-    """What to capture, where, and when; the defaults are those of the command line.
+    """What to capture, where, and when; defaults as on the command line.
 
     Times are whole seconds from the start of each rank's nsys.
     """
 
     local_ranks: tuple[int, ...] = ()  # all
-    nodes: int | None = None  # the first so many; None for all
-    capture_range: str | None = None  # PROFILER_API: between its start and stop
+    nodes: int | None = None  # only the first N nodes; None for all
+    capture_range: str | None = None  # PROFILER_API: between its start and stop calls
     delay_s: int | None = None
     duration_s: int | None = None
-    trace: str | None = None  # what nsys traces; None for what suits the scheduler
+    trace: str | None = None  # nsys --trace; None for the scheduler's default
     reports: str = "profiles"
     tmpdir: str = "/tmp"
-    functions: str | None = None  # path of a functions trace, where the job runs
-    metrics: bool = False  # the device's counters, once a node
-    graph_nodes: bool = False  # kernels inside CUDA graphs one by one
+    functions: str | None = None  # path of a functions trace on the job's machines
+    metrics: bool = False  # GPU counters, by one rank per node
+    graph_nodes: bool = False  # trace kernels inside CUDA graphs one by one
     nsys: tuple[str, ...] = ()  # further options of `nsys profile`
 
 
-def wrapper(scheduler: str, wish: CaptureConfig, name: str = "profile.sh") -> str:
+def wrapper(scheduler: str, config: CaptureConfig, name: str = "profile.sh") -> str:
     """The script to put between launcher and training command.
 
     Args:
         scheduler: one of SCHEDULERS.
-        wish: what to capture.
-        name: how the script will be called, for its usage line.
+        config: what to capture.
+        name: file name of the script, for its usage line.
 
     Raises:
-        UsageError: an unknown scheduler, or wishes that contradict each other.
+        UsageError: an unknown scheduler, or options that contradict each other.
     """
     if scheduler not in SCHEDULERS:
         raise UsageError(
-            f"{scheduler}: no scheduler that rankscope knows",
+            f"{scheduler}: is not a known scheduler",
             hint=f"one of {', '.join(SCHEDULERS)}; torchrun for PyTorchJob and the like",
         )
-    trace = wish.trace or ("cuda,nvtx,mpi" if scheduler in TRACES_MPI else "cuda,nvtx")
-    _check(wish, trace)
+    trace = config.trace or ("cuda,nvtx,mpi" if scheduler in TRACES_MPI else "cuda,nvtx")
+    _check(config, trace)
     settings = {
-        "reports": wish.reports,
-        "tmp": wish.tmpdir,
+        "reports": config.reports,
+        "tmp": config.tmpdir,
         "trace": trace,
-        "local_ranks": " ".join(map(str, wish.local_ranks)),
-        "nodes": "" if wish.nodes is None else str(wish.nodes),
-        "functions": wish.functions or "",
-        "metrics": "yes" if wish.metrics else "no",
+        "local_ranks": " ".join(map(str, config.local_ranks)),
+        "nodes": "" if config.nodes is None else str(config.nodes),
+        "functions": config.functions or "",
+        "metrics": "yes" if config.metrics else "no",
     }
-    extra = [*(["--cuda-graph-trace=node"] if wish.graph_nodes else []), *wish.nsys]
+    extra = [*(["--cuda-graph-trace=node"] if config.graph_nodes else []), *config.nsys]
     lines = [f"{setting}={shlex.quote(value)}" for setting, value in settings.items()]
-    lines += [f"window=({shlex.join(_window(wish))})", f"extra=({shlex.join(extra)})"]
+    lines += [f"window=({shlex.join(_window(config))})", f"extra=({shlex.join(extra)})"]
     head = (
-        f"#!/usr/bin/env bash\n{MARK} {scheduler}\n" + (RANGE if wish.capture_range else "") + HEAD
+        f"#!/usr/bin/env bash\n{MARK} {scheduler}\n"
+        + (RANGE if config.capture_range else "")
+        + HEAD
     )
     parts = [_text(part).replace("WRAPPER", _called(name)) for part in SCHEDULERS[scheduler]]
     return "\n".join([head, "\n".join(lines) + "\n", *parts, _text("profile.sh")])
 
 
 def usage(scheduler: str, name: str) -> str:
-    """How to start a training with the script `name`: a line for the shell."""
+    """The shell line that starts a training with the script `name`."""
     comment = _text(SCHEDULERS[scheduler][-1]).partition("WRAPPER")
     return comment[0].rpartition(":  ")[2] + _called(name) + comment[2].partition("\n")[0]
 
 
 def functions_trace() -> str:
-    """The JSON of nsys's `--python-functions-trace` for PyTorch, in names rankscope knows.
+    """JSON for nsys's `--python-functions-trace` of PyTorch, with names that rankscope knows.
 
-    Steps end where `Optimizer._optimizer_step_code` is called, which every optimizer does last.
+    Steps end at `Optimizer._optimizer_step_code`, which every optimizer calls last.
     """
     return _text("pytorch.json")
 
 
 def snippet() -> str:
-    """NVTX ranges around the parts of a training loop, in names rankscope knows."""
+    """NVTX ranges for the phases of a training loop, with names that rankscope knows."""
     return _text("snippet.txt")
 
 
 def save(path: Path, text: str) -> None:
-    """Write a script, which is made executable, or a functions trace.
+    """Write a script, made executable, or a functions trace.
 
     Raises:
-        UsageError: `path` cannot be written to, or is a file of somebody else.
+        UsageError: `path` cannot be written, or is not a file that rankscope wrote.
     """
     try:
         if path.exists() and MARK not in path.read_text("utf-8", "replace")[:200]:
             raise UsageError(
-                f"{path}: is there already, and no script of rankscope", hint="name another file"
+                f"{path}: exists and was not written by rankscope", hint="name another file"
             )
         write_whole(path, text.encode())
         if text.startswith("#!"):
@@ -139,38 +141,38 @@ def save(path: Path, text: str) -> None:
         ) from error
 
 
-def _check(wish: CaptureConfig, trace: str) -> None:
+def _check(config: CaptureConfig, trace: str) -> None:
     if not NAMES.fullmatch(trace):
         raise UsageError(f"--trace {trace!r}", hint="names with commas, like cuda,nvtx,mpi")
-    timed = wish.delay_s is not None or wish.duration_s is not None
-    if wish.capture_range is not None and timed:
+    timed = config.delay_s is not None or config.duration_s is not None
+    if config.capture_range is not None and timed:
         raise UsageError(
             "--capture-range and --delay or --duration exclude each other",
-            hint="the range is the better one: it opens at the same step on every rank",
+            hint="prefer the range: it opens at the same step on every rank",
         )
-    if wish.capture_range not in (None, PROFILER_API):
-        raise UsageError(f"--capture-range {wish.capture_range}", hint=PROFILER_API)
-    if wish.capture_range and "cuda" not in trace.split(","):
+    if config.capture_range not in (None, PROFILER_API):
+        raise UsageError(f"--capture-range {config.capture_range}", hint=PROFILER_API)
+    if config.capture_range and "cuda" not in trace.split(","):
         raise UsageError(
             f"--capture-range {PROFILER_API} needs cuda among --trace", hint="--trace cuda,nvtx"
         )
-    for option, value in (("--reports", wish.reports), ("--tmpdir", wish.tmpdir)):
+    for option, value in (("--reports", config.reports), ("--tmpdir", config.tmpdir)):
         if not value or "\n" in value:
-            raise UsageError(f"{option} {value!r} is no folder", hint="name one")
+            raise UsageError(f"{option} {value!r} is not a folder", hint="name one")
 
 
-def _window(wish: CaptureConfig) -> list[str]:
-    """nsys's options for when to record; training goes on when recording ends."""
-    if wish.capture_range:
-        return [f"--capture-range={wish.capture_range}", "--capture-range-end=stop"]
-    window = [] if wish.delay_s is None else [f"--delay={wish.delay_s}"]
-    if wish.duration_s is not None:
-        window += [f"--duration={wish.duration_s}", "--kill=none"]
+def _window(config: CaptureConfig) -> list[str]:
+    """nsys options for the recorded window; training continues after it."""
+    if config.capture_range:
+        return [f"--capture-range={config.capture_range}", "--capture-range-end=stop"]
+    window = [] if config.delay_s is None else [f"--delay={config.delay_s}"]
+    if config.duration_s is not None:
+        window += [f"--duration={config.duration_s}", "--kill=none"]
     return window
 
 
 def _called(name: str) -> str:
-    """A script as the shell finds it, on one line."""
+    """The script's path as the shell finds it, on one line."""
     path = name if "/" in name else f"./{name}"
     return shlex.quote(path) if path.isprintable() else "./profile.sh"
 

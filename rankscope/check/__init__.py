@@ -1,7 +1,7 @@
 """Can these reports answer the question? What is missing, and how to capture it.
 
-Reports go through the stages of ingest up to their rows, and nothing is stored: `examine` looks
-at each alone, `together` at all of them, `remedies` knows how to do better.
+Reports go through the stages of ingest up to their rows; nothing is stored. `single_report`
+examines each alone, `cross_report` compares them, `remedies` says how to capture better reports.
 """
 
 from rankscope.check.reports import check

@@ -1,4 +1,4 @@
-"""All reports of a run side by side → what is wrong between them."""
+"""The reports of a run compared → warnings that need more than one report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.align.iteration_matching import pair_iterations
-from rankscope.check.remedies import fault, launcher
+from rankscope.check.remedies import launcher, with_remedy
 from rankscope.check.single_report import Examined
 from rankscope.compare.warnings import missing_ranks
 from rankscope.errors import ForeignRun, ReportError
@@ -21,7 +21,7 @@ Placed = tuple[Path, CheckWarning]
 
 
 def together(every: list[Examined]) -> Iterator[Placed]:
-    """Reports with what is wrong with them beside the others."""
+    """Yield reports with the warnings that come from comparing them with the others."""
     own: list[Examined] = []
     for examined, stranger in _of_one_run(every):
         if stranger is None:
@@ -37,7 +37,7 @@ def together(every: list[Examined]) -> Iterator[Placed]:
 
 
 def _of_one_run(every: list[Examined]) -> list[tuple[Examined, CheckWarning | None]]:
-    """Each report, and whether it is of another run than most."""
+    """Each report, with a warning if it is of another run than most."""
     runs: list[list[Examined]] = []
     for examined in every:
         own = next((run for run in runs if _same_run(run[0], examined)), None)
@@ -46,13 +46,13 @@ def _of_one_run(every: list[Examined]) -> list[tuple[Examined, CheckWarning | No
         else:
             own.append(examined)
     most = {id(examined) for examined in max(runs, key=len, default=[])}
-    message = "is of another run than most: of a job of another size, or of another time"
+    message = "is of another run than most: its job has another size or ran at another time"
     return [
         (
             examined,
             None
             if id(examined) in most
-            else fault("another-run", message, _launcher(examined), fatal=True),
+            else with_remedy("another-run", message, _launcher(examined), fatal=True),
         )
         for examined in every
     ]
@@ -82,9 +82,9 @@ def _twice(every: list[Examined]) -> Iterator[Placed]:
             others = [_path(other).name for other in claimants if other is not examined]
             yield (
                 _path(examined),
-                fault(
+                with_remedy(
                     "rank-twice",
-                    f"is of rank {rank}, as {_listed(others)}",
+                    f"is of rank {rank}, like {_listed(others)}",
                     _launcher(examined),
                     fatal=True,
                 ),
@@ -92,7 +92,7 @@ def _twice(every: list[Examined]) -> Iterator[Placed]:
 
 
 def _missing(every: list[Examined]) -> Iterator[Placed]:
-    """Ranks of the world without a report, told with every report that waits for them."""
+    """Ranks of the world without a report; the warning goes to every report that waits for them."""
     present = {part.rank.identity.rank for part in _parts(every)}
     if not present:
         return
@@ -101,33 +101,36 @@ def _missing(every: list[Examined]) -> Iterator[Placed]:
     if missing:
         message = missing_ranks(missing, world, len(present)).message
         for examined in every:
-            yield _path(examined), fault("missing-ranks", message, _launcher(examined))
+            yield _path(examined), with_remedy("missing-ranks", message, _launcher(examined))
 
 
 def _unlike(every: list[Examined]) -> Iterator[Placed]:
-    """Reports that lack what others have."""
+    """Reports that lack something that others have."""
     ranks = len(list(_parts(every)))
     if max([ranks, *filter(None, map(_world, every))]) > 1:
         for examined, others in _lacking(every, lambda part: not part.collectives.is_empty()):
             have = ", though others have them" if others else ""
-            message = f"holds no collectives{have}: work cannot be told from waiting"
-            yield _path(examined), fault("collectives-missing", message, _launcher(examined))
+            message = f"holds no collectives{have}: work cannot be separated from waiting"
+            yield (
+                _path(examined),
+                with_remedy("collectives-missing", message, _launcher(examined)),
+            )
     unmarked = [examined for examined in every if examined.unmarked is not None]
     if 0 < len(unmarked) < len(every):
         for examined in unmarked:
             message = "holds no iterations, though others do"
-            yield _path(examined), fault("markers-missing", message, _launcher(examined))
+            yield _path(examined), with_remedy("markers-missing", message, _launcher(examined))
     marked = [examined for examined in every if examined.unmarked is None]
     for examined, others in _lacking(marked, _has_phases):
         if others:
             message = "holds no ranges named like phases, though others do"
-            yield _path(examined), fault("markers-missing", message, _launcher(examined))
+            yield _path(examined), with_remedy("markers-missing", message, _launcher(examined))
 
 
 def _lacking(
     every: list[Examined], has: Callable[[RankRows], bool]
 ) -> Iterator[tuple[Examined, bool]]:
-    """Reports a rank of which lacks something, and whether others have it."""
+    """Reports with a rank that lacks something, and whether others have it."""
     lacking = [each for each in every if not all(map(has, each.rows.ranks))]
     return ((each, len(lacking) < len(every)) for each in lacking)
 
@@ -137,7 +140,7 @@ def _has_phases(part: RankRows) -> bool:
 
 
 def _versions(every: list[Examined]) -> Iterator[Placed]:
-    """Reports that another nsys wrote than most."""
+    """Reports written by another version of nsys than most."""
     versions = [
         (examined, examined.rows.facts.exporter.partition("-")[0])
         for examined in every
@@ -146,12 +149,12 @@ def _versions(every: list[Examined]) -> Iterator[Placed]:
     [(usual, _)] = Counter(version for _, version in versions).most_common(1) or [("", 0)]
     for examined, version in versions:
         if version != usual:
-            message = f"was written by nsys {version}, most by {usual}"
-            yield _path(examined), fault("versions-differ", message, _launcher(examined))
+            message = f"was written by nsys {version}; most were written by {usual}"
+            yield _path(examined), with_remedy("versions-differ", message, _launcher(examined))
 
 
 def _windows(every: list[Examined]) -> Iterator[Placed]:
-    """Captures that hold other iterations than the others do."""
+    """Captures whose iterations differ from those of the others."""
     parts = {part.rank.identity.rank: part for part in _parts(every)}
     if len(parts) < 2:
         return
@@ -166,14 +169,14 @@ def _windows(every: list[Examined]) -> Iterator[Placed]:
         for rank in counted:
             yield (
                 _path(owner[rank]),
-                fault("cannot-be-paired", error.message, _launcher(owner[rank]), fatal=True),
+                with_remedy("cannot-be-paired", error.message, _launcher(owner[rank]), fatal=True),
             )
         return
     for problem in problems:
         for rank in problem.ranks or counted:
             yield (
                 _path(owner[rank]),
-                fault(problem.code, problem.message, _launcher(owner[rank])),
+                with_remedy(problem.code, problem.message, _launcher(owner[rank])),
             )
     held = _held(iterations, shifts)
     common = set.intersection(*map(set, held.values()))
@@ -186,12 +189,14 @@ def _windows(every: list[Examined]) -> Iterator[Placed]:
             message = f"lacks iterations {span(lacking)} that others have; {len(common)} are common"
             yield (
                 _path(owner[rank]),
-                fault("iterations-missing", message, _launcher(owner[rank]), fatal=not common),
+                with_remedy(
+                    "iterations-missing", message, _launcher(owner[rank]), fatal=not common
+                ),
             )
 
 
 def _held(iterations: pl.DataFrame, shifts: dict[int, int]) -> dict[int, list[int]]:
-    """rank → numbers of its iterations, cut ones too, shifted as their pairing says."""
+    """rank → numbers of its iterations, including cut ones, shifted by their pairing."""
     held = iterations.group_by("rank").agg("iteration").sort("rank")
     return {
         rank: [number + shifts.get(rank, 0) for number in numbers]

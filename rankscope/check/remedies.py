@@ -1,4 +1,4 @@
-"""What is wrong with a capture → the exact way to capture it better."""
+"""Warnings about a capture → how to capture it better, exactly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LAUNCHERS = {
     "environment PMI_RANK": "pbs",
     "environment RANK": "torchrun",
 }
-"""Evidence of a rank → the wrapper that fits its launcher, most telling first."""
+"""Evidence of a rank → the wrapper for its launcher, the most specific first."""
 
 ANY = "slurm|pbs|mpirun|torchrun|k8s"
 
@@ -20,7 +20,7 @@ REMEDIES = {
     "every rank: {capture} --capture-range cudaProfilerApi",
     "collectives-missing": "record them on every rank, as {capture} does: nsys --trace=cuda,nvtx "
     "for NCCL, and mpi for MPI; a gloo all-reduce needs a range 'all_reduce' around it",
-    "events-lost": "record less at a time: {capture} --capture-range cudaProfilerApi around ten to "
+    "events-lost": "record less at once: {capture} --capture-range cudaProfilerApi around ten to "
     "fifty steps; --nsys=--cuda-flush-interval=1000 empties nsys's buffers every second",
     "few-iterations": "record ten steps or more: {capture} --capture-range cudaProfilerApi, or a "
     "longer --duration",
@@ -58,23 +58,23 @@ REMEDIES = {
     "windows-shifted": "record the same steps on every rank: {capture} --capture-range "
     "cudaProfilerApi",
 }
-"""Codes of faults → what to do; `{capture}` becomes the wrapper of the job's launcher."""
+"""Warning code → what to do; `{capture}` becomes the wrapper of the job's launcher."""
 
 
 CAPTURE_AGAIN = "capture again with {capture}"
-"""What is always worth trying."""
+"""The remedy for codes without their own."""
 
 
 def launcher(facts: CaptureFacts) -> str:
-    """The wrapper that fits a report's launcher, or all of them where it is not known."""
+    """The wrapper for a report's launcher, or all wrappers where the launcher is unknown."""
     sources = {claim.source for claim in facts.environment}
     return next((name for source, name in LAUNCHERS.items() if source in sources), ANY)
 
 
-def fault(
+def with_remedy(
     code: str, message: str, scheduler: str = ANY, *, hint: str | None = None, fatal: bool = False
 ) -> CheckWarning:
-    """A fault with the remedy of its code, or `hint` where the error brought its own."""
+    """A warning with the remedy of its code, or `hint` if the error has its own."""
     remedy = hint or REMEDIES.get(code, CAPTURE_AGAIN).format(
         capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
     )

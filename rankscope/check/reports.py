@@ -1,4 +1,4 @@
-"""Reports → what each can answer, and what is wrong with each alone and beside the others."""
+"""Reports → what each can answer, and the warnings about each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(
     started: Callable[[list[ReportFile]], None] = lambda _: None,
     progress: Callable[[ReportFile, int], None] = lambda *_: None,
 ) -> tuple[CheckedReport, ...]:
-    """Every report under `paths`, by path: what it can answer, and what is wrong with it.
+    """Every report under `paths`, sorted by path: what it can answer, and its warnings.
 
     Nothing is stored, and a bad report does not stop the others.
 
@@ -34,10 +34,10 @@ def check(
         options: how iterations, phases and ranks are named.
         jobs: worker processes; None for the cores this process may use.
         started: called with the reports.
-        progress: called after each report with it and the events read from it.
+        progress: called after each report, with the report and the number of events read.
 
     Raises:
-        UsageError: a path that does not exist, no reports at all, or a pattern that is none.
+        UsageError: a path does not exist, there are no reports, or a pattern is not valid.
     """
     options = options or ShapingOptions()
     pattern(options.rank_pattern)
@@ -60,7 +60,7 @@ def check(
             else:
                 every.append(result)
             progress(file, 0 if isinstance(result, RankscopeError) else result.rows.events)
-    if len(usage) == len(files):  # then it is no report's fault
+    if len(usage) == len(files):  # not caused by a report
         raise usage[0]
     every.sort(key=lambda examined: examined.rows.file.path)
     found: dict[Path, list[CheckWarning]] = {}

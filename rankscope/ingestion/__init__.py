@@ -1,1 +1,5 @@
-"""Reports into a database: which to read, worker processes that read them, the comparison last."""
+"""Reports into a database.
+
+`job` is one ingest from start to end, `preflight` what is checked before any report is read,
+`workers/` the processes that read reports, `finalize` the database and the comparison at the end.
+"""

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Generator, Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.errors import ReportError, UsageError
+from rankscope.errors import RankConflict, RankscopeError, ReportError, UsageError
 from rankscope.ingestion.workers import WorkerPool, map_reports
 from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 from rankscope.sources.discover import discover
 from rankscope.util.atomic_io import DEFAULT_DB
 
 if TYPE_CHECKING:
-    from rankscope.ingestion.preflight import Progress, Started
-    from rankscope.model.reports import ReportOutcome
+    from rankscope.ingestion.finalize import DatabaseWriter
+    from rankscope.ingestion.preflight import StoredReports
+
+Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
+"""Reports with their rows or errors, as workers finish them."""
+
+Extract = Callable[[ReportFile, ShapingOptions], ReportRows]
+
+MapReports = Callable[[Extract, list[ReportFile], ShapingOptions], Results]
+"""`workers.map_reports` with its workers chosen."""
+
+Started = Callable[[list[ReportFile]], None]
+"""Called with the reports that will be read."""
+
+Progress = Callable[[ReportFile, int], None]
+"""Called after each report, with the report and the number of events read from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +63,7 @@ def ingest_reports(
 ) -> Ingested:
     """Read reports into a run's database; parameters and errors as `rankscope.ingest` has them.
 
-    Importing this module loads nothing heavy, so that the workers start before polars is here.
+    Importing this module does not import polars, so that workers start without delay.
     """
     if on_error not in ("fail", "skip"):
         raise UsageError(f"--on-error {on_error}", hint="fail or skip")
@@ -56,31 +72,189 @@ def ingest_reports(
     if jobs is not None and scheduler is not None:
         raise UsageError(
             "--jobs with --scheduler",
-            hint="a cluster has the workers that were started; leave it out",
+            hint="leave out --jobs: a cluster brings its own workers",
         )
     begin = time.monotonic()
     target = Path(db)
     unread: list[tuple[Path, ReportError]] = []
     files = discover(paths, None if on_error == "fail" else lambda *each: unread.append(each))
-    with closing(WorkerPool(jobs)) as crew:
+    with closing(WorkerPool(jobs)) as pool:
         if scheduler is None and (rebuild or not target.exists()):
-            crew.start(files)
-        # Heavy, and imported while the crew imports the like.
-        from rankscope.ingestion.preflight import IngestJob
-        from rankscope.sources.conventions import vocabulary
+            pool.start(files)
+        from rankscope.sources.conventions import vocabulary  # heavy: imported beside the workers
 
         options = ShapingOptions(iteration, tuple(sorted((phases or {}).items())), rank_pattern)
         if iteration not in ("auto", "whole"):
-            vocabulary(options)  # a wrong pattern is found before any report is read
+            vocabulary(options)  # raises for a wrong pattern before any report is read
         job = IngestJob(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
         for path, error in unread:
             job.leave_out(path, error)
         job.run(
             files,
             partial(
-                map_reports, scheduler=None if scheduler is None else str(scheduler), crew=crew
+                map_reports, scheduler=None if scheduler is None else str(scheduler), pool=pool
             ),
             started or (lambda _: None),
             progress or (lambda *_: None),
         )
     return Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)
+
+
+class IngestJob:
+    """One ingest in progress; `outcomes` and `events` describe its result."""
+
+    def __init__(
+        self,
+        target: Path,
+        options: ShapingOptions,
+        skip: bool,
+        rebuild: bool,
+        ranks: Container[int] | None = None,
+    ) -> None:
+        """Prepare an ingest.
+
+        Args:
+            target: the database.
+            options: how reports become rows.
+            skip: leave out and list bad reports instead of raising.
+            rebuild: start the database over.
+            ranks: only these; None for all.
+        """
+        self.target = target
+        self.ranks = ranks
+        self.options = options
+        self.shaping = options.to_json()
+        self.skip = skip
+        self.rebuild = rebuild
+        self.outcomes: list[ReportOutcome] = []
+        self.events = 0
+
+    def run(
+        self, files: list[ReportFile], map_over: MapReports, started: Started, progress: Progress
+    ) -> None:
+        """Read the new and changed reports among `files`; each is stored whole or not at all."""
+        from rankscope.ingestion import finalize
+        from rankscope.ingestion.preflight import StoredReports
+        from rankscope.measure.report import extract
+        from rankscope.sources import formats
+
+        path, stored = self.target, None
+        if self.rebuild:  # the old run stays until the new one is complete
+            finalize.check_replaceable(self.target)
+            formats.clear_exports(file.path for file in files)
+            path = self.target.with_name(self.target.name + ".rebuild")
+        elif self.target.exists():
+            stored = StoredReports(self.target, self.shaping)
+        to_read = self._checked(self._new_or_changed(files, stored), stored)
+        started(to_read)
+        if self.rebuild:
+            finalize.remove(path)
+        try:
+            with closing(map_over(extract, to_read, self.options)) as results:
+                self._read(path, results, progress)
+        except RankscopeError:
+            if self.rebuild:
+                finalize.remove(path)
+            raise
+        if not any(outcome.status != "skipped" for outcome in self.outcomes):
+            raise ReportError(
+                f"none of the {len(files)} reports could be used: {self.outcomes[0].reason}",
+                hint="rankscope ingest --on-error fail stops at the first one and says what to do",
+            )
+        if self.rebuild:
+            os.replace(path, self.target)
+        self.outcomes.sort(key=lambda outcome: outcome.path)
+
+    def leave_out(self, path: Path, error: RankscopeError) -> None:
+        """Raise the error of a report or folder that cannot be read, or list it as skipped."""
+        self._bad(ReportFile(path, "unknown", 0, 0), error)
+
+    def _new_or_changed(
+        self, files: list[ReportFile], stored: StoredReports | None
+    ) -> list[ReportFile]:
+        """The reports that the database does not hold as they are now."""
+        if stored is None:
+            return files
+        to_read: list[ReportFile] = []
+        for file in files:
+            outcome = stored.unchanged(file)
+            if outcome is None:
+                to_read.append(file)
+            else:
+                self.outcomes.append(outcome)
+        return to_read
+
+    def _checked(self, files: list[ReportFile], stored: StoredReports | None) -> list[ReportFile]:
+        """The reports to read, after the checks of `preflight`."""
+        from rankscope.ingestion.preflight import capture_facts, check_together
+        from rankscope.sources.identify import claims_for_report, pattern
+
+        own = pattern(self.options.rank_pattern)
+        good: list[tuple[ReportFile, CaptureFacts, Claim | None]] = []
+        for file, facts in zip(files, capture_facts(files), strict=True):
+            try:
+                if isinstance(facts, RankscopeError):
+                    raise facts
+                claims = claims_for_report(file.path, facts, own)
+            except ReportError as error:
+                self._bad(file, error)
+                continue
+            claim = next(iter(claims), None)
+            if self._is_selected(file, claim):
+                good.append((file, facts, claim))
+        check_together([] if stored is None else stored.not_replaced(files), good)
+        return [file for file, _, _ in good]
+
+    def _is_selected(self, file: ReportFile, claim: Claim | None) -> bool:
+        """Whether `--ranks` selects a report; True if only its events can say which rank it is."""
+        if self.ranks is None or claim is None or claim.rank in self.ranks:
+            return True
+        self._skipped(file, f"rank {claim.rank} is not among --ranks", (claim.rank,))
+        return False
+
+    def _read(self, path: Path, results: Results, progress: Progress) -> None:
+        from rankscope.ingestion.finalize import DatabaseWriter
+
+        with DatabaseWriter(path, self.shaping) as database:
+            for file, result in results:
+                if isinstance(result, RankscopeError):
+                    self._bad(file, result)
+                    progress(file, 0)
+                    continue
+                try:
+                    self._store(database, result)
+                except RankConflict as error:
+                    self._bad(file, error)
+                progress(file, result.events)
+
+    def _store(self, database: DatabaseWriter, rows: ReportRows) -> None:
+        if self.ranks is not None:
+            selected = [rank for rank in rows.ranks if rank.rank.identity.rank in self.ranks]
+            rows = replace(rows, ranks=tuple(selected))
+        if not rows.ranks:
+            self._skipped(rows.file, "none of its ranks is among --ranks")
+            return
+        database.add(rows)
+        self.events += rows.events
+        self.outcomes.append(
+            ReportOutcome(
+                path=rows.file.path,
+                kind=rows.file.kind,
+                ranks=tuple(sorted(rank.rank.identity.rank for rank in rows.ranks)),
+                rank_evidence=rows.ranks[0].rank.identity.evidence,
+                iterations=max(rank.iterations.height for rank in rows.ranks),
+                bytes=rows.file.bytes,
+                status="read",
+            )
+        )
+
+    def _bad(self, file: ReportFile, error: RankscopeError) -> None:
+        """Raise the error of a bad report, or list the report as skipped."""
+        if not self.skip or isinstance(error, UsageError):
+            raise error
+        self._skipped(file, error.message)
+
+    def _skipped(self, file: ReportFile, reason: str, ranks: tuple[int, ...] = ()) -> None:
+        self.outcomes.append(
+            ReportOutcome(file.path, file.kind, ranks, None, 0, file.bytes, "skipped", reason)
+        )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rankscope.check.remedies import ANY, LAUNCHERS, REMEDIES, fault, launcher
+from rankscope.check.remedies import ANY, LAUNCHERS, REMEDIES, launcher, with_remedy
 from rankscope.model.reports import CaptureFacts, Claim
 from tests.support import Result
 
@@ -23,7 +23,7 @@ def facts(*sources: str) -> CaptureFacts:
 
 @pytest.mark.parametrize("code", REMEDIES)
 def test_its_command_lines_are_taken(cli: Callable[..., Result], code: str) -> None:
-    hint = fault(code, "", "slurm").hint
+    hint = with_remedy(code, "", "slurm").hint
     assert "{" not in hint.replace("{step}", "")
     for line in LINE.findall(hint):
         words = [VALUES.get(word, word) for word in shlex.split(line)]
@@ -39,4 +39,6 @@ def test_they_name_the_wrapper_of_the_launcher() -> None:
 
 
 def test_what_has_no_remedy_of_its_own_is_captured_again() -> None:
-    assert fault("new-in-a-stage", "x", "pbs").hint == "capture again with rankscope capture pbs"
+    assert (
+        with_remedy("new-in-a-stage", "x", "pbs").hint == "capture again with rankscope capture pbs"
+    )

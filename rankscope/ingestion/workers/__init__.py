@@ -1,4 +1,4 @@
-"""Map one function over reports, several at once, results as they come."""
+"""Workers that read reports in parallel: local processes or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ def map_reports(
     options: ShapingOptions,
     jobs: int | None = None,
     scheduler: str | None = None,
-    crew: WorkerPool | None = None,
+    pool: WorkerPool | None = None,
 ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
-    """Each report with what the function got of it, or the error it raised, in order of their end.
+    """Yield each report with the function's result or the error it raised, as they finish.
 
     Args:
-        function: importable by name.
-        files: the reports.
-        options: passed on.
+        function: called with a report and the options; must be importable by name.
+        files: the reports to read.
+        options: passed to the function.
         jobs: worker processes on this machine; None for the cores this process may use.
-        scheduler: address or scheduler file of the Dask cluster that does it instead.
-        crew: worker processes that were started early, in place of `jobs`.
+        scheduler: address or scheduler file of a Dask cluster, used instead of local processes.
+        pool: local processes that were started before; replaces `jobs`.
 
     Raises:
         ToolError: the cluster cannot be used, or was lost.
-        UsageError: no address of a scheduler.
+        UsageError: `scheduler` is not an address.
     """
     if scheduler is None:
-        return (crew or WorkerPool(jobs)).map(function, files, options)
+        return (pool or WorkerPool(jobs)).map(function, files, options)
     try:
         from rankscope.ingestion.workers.dask import map_on_cluster
     except ModuleNotFoundError as error:
         raise ToolError(
             f"--scheduler needs Dask, which is not installed ({error.name} is missing)",
-            hint="pip install 'rankscope[cluster]', in the version that the cluster has",
+            hint="pip install 'rankscope[cluster]'; versions must equal those of the cluster",
         ) from error
     return map_on_cluster(function, files, options, scheduler)

@@ -1,7 +1,7 @@
-"""Reports mapped over an existing Dask cluster.
+"""Workers of an existing Dask cluster.
 
-Workers see the reports on a shared file system and send their reduced rows back. What a lost
-worker had, Dask runs again elsewhere; only what is whole comes here, and once.
+Workers read the reports from a shared file system and send the reduced rows back. If a worker is
+lost, Dask reads its reports again on another; each report is received whole and once.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 
 PATIENCE_S = 30
-"""How long nothing may come back before a cluster without workers is given up."""
+"""Seconds to wait for a cluster that has no workers."""
 
 AHEAD = 2
-"""Reports under way for each thread of the workers: one is read, and one waits to be next.
+"""Reports in progress per worker thread: one being read, and the next.
 
-Rows wait on their worker until they are asked for, so this bounds the workers' memory; here are
-only those of the report that is being stored.
+Rows stay on their worker until they are fetched, so this bounds the workers' memory; this process
+holds the rows of one report only.
 """
 
 
@@ -40,11 +40,11 @@ def map_on_cluster(
     options: ShapingOptions,
     scheduler: str,
 ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
-    """What `map_reports` yields, from the workers of a Dask cluster.
+    """Yield as `map_reports` does, from the workers of a Dask cluster.
 
     Raises:
-        ToolError: the cluster cannot be reached, has no workers or other versions, or is lost.
-        UsageError: no address of a scheduler.
+        ToolError: the cluster is not reachable, has no workers, has other versions, or is lost.
+        UsageError: `scheduler` is not an address.
     """
     if not files:
         return
@@ -77,25 +77,25 @@ def read_report(
     options: ShapingOptions,
     wanted: Versions,
 ) -> Got | RankscopeError:
-    """On a worker: what the function gets of one report, or the error it raised.
+    """The function's result for one report, or the error it raised; runs on a worker.
 
     Raises:
-        ToolError: the worker, which may have come late, has other versions, or no such file.
+        ToolError: the worker has other versions, or does not see the file.
     """
     who = f"worker {get_worker().address}"
     if error := mismatch({who: versions()}, wanted):
         raise error
     if not file.place.exists():
         raise ToolError(
-            f"{file.place}: is not there for {who}",
-            hint="workers read the reports themselves: keep them where all machines see them "
+            f"{file.place}: does not exist on {who}",
+            hint="workers read the reports themselves: put them where all machines see them "
             "under the same path",
         )
     return guarded(function, file, options)
 
 
 def _patiently(client: Client, attempt: Callable[[], Got]) -> Got:
-    """What an attempt brings, tried as long as the cluster has workers."""
+    """The result of `attempt`, waited for as long as the cluster has workers."""
     while True:
         try:
             return attempt()
@@ -103,13 +103,13 @@ def _patiently(client: Client, attempt: Callable[[], Got]) -> Got:
             if not _threads(client):
                 raise ToolError(
                     f"the cluster at {client.scheduler.address} has no workers",
-                    hint="start some, or wait until the jobs that hold them run; the same command "
-                    "goes on from here",
+                    hint="start workers, or wait until their jobs run; then run the same "
+                    "command again to resume",
                 ) from None
 
 
 def _threads(client: Client) -> int:
-    """How many reports the workers read at once."""
+    """The number of reports that the workers read at once."""
     try:
         return sum(client.nthreads().values())
     except OSError as error:
@@ -117,14 +117,14 @@ def _threads(client: Client) -> int:
 
 
 def _result(client: Client, future: Future) -> Any:
-    """What came of a report; rows lost with their worker are waited for."""
+    """The result for a report; rows lost with their worker are computed again."""
     try:
-        if future.status == "error":  # whatever the function raised, a timeout as well
+        if future.status == "error":  # the function may raise anything, including a timeout
             return future.result()
         return _patiently(client, lambda: future.result(timeout=PATIENCE_S))
     except KilledWorker as error:
         return ToolError(
-            f"a report ended every worker that read it, the last of them {error.last_worker}",
+            f"every worker that read a report was killed, last {error.last_worker}",
             hint="give workers more memory, or fewer threads each",
         )
     except (CancelledError, CommClosedError) as error:
@@ -132,12 +132,12 @@ def _result(client: Client, future: Future) -> Any:
     except ImportError as error:
         raise ToolError(
             f"a worker cannot read reports ({error})",
-            hint="install rankscope on the workers as here",
+            hint="install the same rankscope on the workers",
         ) from error
 
 
 def _lost(client: Client) -> ToolError:
     return ToolError(
         f"the connection to the scheduler at {client.scheduler.address} was lost",
-        hint="is the scheduler still up? The same command goes on from here",
+        hint="is the scheduler still running? Run the same command again to resume",
     )

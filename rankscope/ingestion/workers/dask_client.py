@@ -1,4 +1,4 @@
-"""A client of a Dask cluster that was seen to be one, and to have the versions of this process."""
+"""A client of a Dask cluster, after checks that it is one and that its versions match."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from distributed.versions import VersionMismatchWarning
 from rankscope.errors import ToolError, UsageError
 
 CONNECT_S = 10
-"""How long a scheduler may take to answer."""
+"""Seconds that a scheduler may take to answer."""
 
 EQUAL = ("rankscope", "dask", "distributed", "polars")
-"""Packages that must be of one version everywhere: their objects travel between the processes."""
+"""Packages that need the same version everywhere, because their objects are sent around."""
 
 ADDRESS_HINT = "--scheduler tcp://HOST:8786, or the file of dask scheduler --scheduler-file"
 
@@ -34,23 +34,23 @@ Versions = dict[str, str | None]
 
 @contextmanager
 def connected(scheduler: str) -> Iterator[Client]:
-    """A client; what is left of its tasks at the end is forgotten.
+    """A client; its remaining tasks are cancelled at the end.
 
     Args:
         scheduler: an address, or the path of a scheduler file.
 
     Raises:
-        ToolError: no scheduler answers there, or it or its workers have other versions.
-        UsageError: no address.
+        ToolError: no scheduler answers, or it or its workers have other versions.
+        UsageError: `scheduler` is not an address.
     """
     address = _address(scheduler)
     with _silenced():
-        with ThreadPoolExecutor(1) as pool:  # a notebook's thread has a loop already
+        with ThreadPoolExecutor(1) as pool:  # the thread of a notebook already runs an event loop
             pool.submit(asyncio.run, _check_is_scheduler(address, scheduler)).result()
         try:
             client = Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ImportError) as error:
-            raise _unusable(scheduler, "it does not take this client") from error
+            raise _unusable(scheduler, "it rejects this client") from error
         try:
             _check_versions(client)
             yield client
@@ -59,7 +59,7 @@ def connected(scheduler: str) -> Iterator[Client]:
 
 
 def versions() -> Versions:
-    """What is installed where this runs."""
+    """The versions installed in this process."""
     found: Versions = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in EQUAL:
         try:
@@ -70,11 +70,11 @@ def versions() -> Versions:
 
 
 def mismatch(members: dict[str, Versions], wanted: Versions) -> ToolError | None:
-    """The error that names the first member of a cluster with other versions; None without one.
+    """An error that names the first cluster member with other versions; None if all match.
 
     Args:
-        members: who (`the scheduler`, `worker ADDRESS`) → what is installed there.
-        wanted: what is installed in the process that asks.
+        members: member (`the scheduler`, `worker ADDRESS`) → its versions.
+        wanted: the versions of this process.
     """
     unequal = {
         who: [
@@ -90,13 +90,13 @@ def mismatch(members: dict[str, Versions], wanted: Versions) -> ToolError | None
     who, different = next(iter(unequal.items()))
     others = f", and {len(unequal) - 1} more differ" if len(unequal) > 1 else ""
     return ToolError(
-        f"versions are unequal: {who} has {', '.join(different)}{others}",
+        f"versions differ: {who} has {', '.join(different)}{others}",
         hint="start scheduler and workers from the environment that rankscope runs in",
     )
 
 
 def _address(scheduler: str) -> str:
-    """The address as given, or as it stands in a scheduler file."""
+    """The address as given, or from a scheduler file."""
     path = Path(scheduler)
     if not (path.suffix == ".json" or path.is_file()):
         return scheduler
@@ -105,14 +105,14 @@ def _address(scheduler: str) -> str:
     except OSError as error:
         raise ToolError(
             f"{path}: the scheduler file cannot be read ({error.strerror})",
-            hint="is the scheduler up? It writes the file when it starts",
+            hint="is the scheduler running? It writes the file when it starts",
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ToolError(f"{path}: is no scheduler file", hint=ADDRESS_HINT) from error
+        raise ToolError(f"{path}: is not a scheduler file", hint=ADDRESS_HINT) from error
 
 
 async def _check_is_scheduler(address: str, scheduler: str) -> None:
-    """Raises unless a Dask scheduler answers: a client would wait for others for ever."""
+    """Raise unless a Dask scheduler answers; a client would wait for any other server forever."""
     try:
         peer = rpc(address, connection_args=Security().get_connection_args("client"))
         try:
@@ -121,12 +121,12 @@ async def _check_is_scheduler(address: str, scheduler: str) -> None:
             await peer.close_rpc()
     except ValueError as error:
         raise UsageError(
-            f"--scheduler {scheduler}: is no address ({error})", hint=ADDRESS_HINT
+            f"--scheduler {scheduler}: is not an address ({error})", hint=ADDRESS_HINT
         ) from error
     except (OSError, TimeoutError) as error:
         raise _unusable(scheduler, "no answer") from error
-    except Exception as error:  # whatever the bytes of a stranger lead to
-        raise _unusable(scheduler, "what answers there is no Dask scheduler") from error
+    except Exception as error:  # unknown servers may answer with anything
+        raise _unusable(scheduler, "the server there is not a Dask scheduler") from error
     if told["type"] != "Scheduler":
         raise _unusable(scheduler, f"a Dask {told['type'].lower()} answers there")
 
@@ -146,14 +146,14 @@ def _check_versions(client: Client) -> None:
 
 
 def _installed(packages: Versions) -> Versions:
-    """What Dask tells of a member; of Python's version the first two numbers matter."""
+    """The versions of a member as Dask reports them; of Python's, major and minor only."""
     python = str(packages["python"]).split(".")
     return packages | {"python": ".".join(python[:2])}
 
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Dask's own words about lost connections and versions stay unsaid: errors say it here."""
+    """Silence Dask's own messages about lost connections and versions; our errors replace them."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     levels = [each.level for each in loggers]
     with warnings.catch_warnings():
@@ -170,5 +170,5 @@ def _silenced() -> Iterator[None]:
 def _unusable(scheduler: str, why: str) -> ToolError:
     return ToolError(
         f"--scheduler {scheduler}: cannot be used ({why})",
-        hint=f"is the scheduler up, and its port open from here? {ADDRESS_HINT}",
+        hint=f"is the scheduler running, and its port reachable? {ADDRESS_HINT}",
     )

@@ -1,4 +1,4 @@
-"""Reports mapped over processes of this machine."""
+"""Worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 
 SMALL_BYTES = 32 * 2**20
-"""Less than this altogether is read sooner than worker processes start."""
+"""Total size of reports below which this process is faster than starting workers."""
 
 NEEDED = ("rankscope.measure.report", "adbc_driver_sqlite")
-"""What workers import while nothing is asked of them yet."""
+"""Modules that workers import while they wait for the first report."""
 
 ENVIRONMENT = {
     "POLARS_MAX_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    # else loky takes a worker that has read a large report for one that leaks, and starts another
+    # else loky takes a worker that read a large report for a memory leak and restarts it
     "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
 }
-"""Of workers."""
+"""Environment variables of the workers."""
 
 AHEAD = 2
-"""Reports under way for each worker: one that is read, and one that waits to be taken in."""
+"""Reports in progress per worker: one being read, and one whose rows wait to be stored."""
 
 Got = TypeVar("Got")
 
 
 class WorkerPool:
-    """Worker processes, as many as reports are worth; to be closed."""
+    """Worker processes, as many as the reports justify; must be closed."""
 
     def __init__(self, jobs: int | None = None) -> None:
-        """None are started yet; `jobs`: at most; None: as many as this process may use cores."""
+        """Start no process yet; `jobs` is the limit, None for the cores this process may use."""
         self._jobs = jobs
         self._workers = 0
         self._executor: Any = None  # loky's
 
     def start(self, files: list[ReportFile]) -> None:
-        """Have as many as `map` will want for such reports; they import meanwhile."""
+        """Start the workers that `map` will need for these reports; they import meanwhile."""
         self._workers = self._worth(files)
         if not self._workers:
             return
-        # loky's workers start clean (polars must not be forked) and need no guarded main module.
+        # loky's workers are not forked (polars must not be) and need no `if __name__` guard.
         from loky import get_reusable_executor
 
         self._executor = get_reusable_executor(max_workers=self._workers, env=ENVIRONMENT)
@@ -60,7 +60,7 @@ class WorkerPool:
         files: list[ReportFile],
         options: ShapingOptions,
     ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
-        """What `map_reports` yields, from workers, or from this process where that is faster."""
+        """Yield as `map_reports` does, from workers, or from this process where that is faster."""
         if not self._worth(files):
             for file in files:
                 yield file, guarded(function, file, options)
@@ -80,13 +80,13 @@ class WorkerPool:
             self.close()
 
     def close(self) -> None:
-        """End them, whatever they are at."""
+        """Stop the workers at once."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, kill_workers=True)
             self._executor = None
 
     def _worth(self, files: list[ReportFile]) -> int:
-        """How many workers for such reports; 0: this process reads them."""
+        """The number of workers for these reports; 0 if this process reads them."""
         if self._jobs is None and sum(file.bytes for file in files) < SMALL_BYTES:
             return 0
         workers = min(self._jobs or available_cores(), len(files))
@@ -94,14 +94,14 @@ class WorkerPool:
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
+    """The number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def guarded(
     function: Callable[[ReportFile, ShapingOptions], Got], file: ReportFile, options: ShapingOptions
 ) -> Got | RankscopeError:
-    """What the function gets; an error the user can mend is a result like any other."""
+    """The function's result, or the error it raised if the user can fix it."""
     try:
         return function(file, options)
     except RankscopeError as error:
