@@ -43,14 +43,14 @@ REMEDIES = {
     "forward='REGEX' and so on",
     "no-utc": "capture again with {capture}; an export needs the table "
     "TARGET_INFO_SESSION_START_TIME",
-    "part-unread": "nothing to do: communicators are told apart by what their collectives share; a "
-    "newer rankscope may know more",
+    "part-unread": "nothing to do: communicators are inferred from their collectives; a newer "
+    "rankscope may read them directly",
     "phases-unknown": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes",
     "rank-conflict": "profile one job at a time, each rank into its own report: {capture}",
-    "rank-twice": "check the reports of one run at a time; {capture} writes a folder a job, one "
-    "report a rank, and overwrites none",
-    "rank-unknown": "profile each rank into a report of its own, named by it: {capture}; else "
-    "--rank-pattern 'rank_(?P<rank>\\d+)' says where it stands in the path",
+    "rank-twice": "check the reports of one run at a time; {capture} writes one folder per "
+    "job and one report per rank, and never overwrites",
+    "rank-unknown": "profile each rank into its own report, named by its rank: {capture}; or show "
+    "where the path has the rank: --rank-pattern 'rank_(?P<rank>\\d+)'",
     "rows-broken": "export it again: nsys export -t sqlite REPORT.nsys-rep",
     "versions-differ": "capture with one nsys on every node: {capture}, and "
     "RANKSCOPE_NSYS=/path/to/nsys in the job's environment",
