@@ -91,6 +91,7 @@ def device_work(rows: Iterable[tuple[int, int, int | None, str, int, int]]) -> p
                 "end": [row[1] for row in listed],
                 "process": [PROCESS] * len(listed),
                 "device": [0] * len(listed),
+                "context": [0] * len(listed),
                 "stream": [row[4] for row in listed],
                 "kind": ["kernel" if row[3] else "copy" for row in listed],
                 "name": [row[3] for row in listed],

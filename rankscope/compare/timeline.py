@@ -163,8 +163,6 @@ def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
     named = work.with_columns(
         pl.col("iteration") + shift,
         rank=pl.lit(rank),
-        context=pl.col("stream") // 2**32,
-        stream=pl.col("stream") % 2**32,
         start_ns="start",
         end_ns="end",
         launch_ns="launch",

@@ -12,12 +12,12 @@ from rankscope.measure.collectives import CALLS
 from rankscope.model.device_work import DeviceWork
 from rankscope.model.events import Events
 from rankscope.model.intervals import Times
-from rankscope.model.schema import SEGMENTS
+from rankscope.model.schema import SEGMENTS, STREAM
 from rankscope.sources.conventions import with_operation
 
 NEVER = np.iinfo(np.int64).max
 
-ALIKE = ["device", "stream", "launch_thread", "kind", "talks", "window", "phase"]
+ALIKE = [*STREAM, "launch_thread", "kind", "talks", "window", "phase"]
 """Columns by which the survey groups operations."""
 
 OTHER = pl.lit("other", SEGMENTS["label"])
@@ -134,7 +134,7 @@ class _Look:
     def result(self, events: Events) -> Attributed:
         """The result, once all chunks have been added."""
         by_host = pl.col("launch_thread") == self._host.thread
-        own = by_host.any().over("device", "stream")
+        own = by_host.any().over(STREAM)
         survey = _counted_together(pl.concat(self._alike)).with_columns(own_stream=own)
         by_thread = pl.col("own_stream").any().over("launch_thread")
         survey = survey.with_columns(
@@ -165,13 +165,15 @@ def _training(survey: pl.DataFrame) -> pl.Expr:
     """Whether the training threads launched an operation."""
     own = survey.filter("training")
     threads = own["launch_thread"].drop_nulls().unique()
-    streams = own.filter(pl.col("launch_thread").is_null()).select("device", "stream").unique()
+    streams = own.filter(pl.col("launch_thread").is_null()).select(STREAM).unique()
     thread = pl.col("launch_thread")
     unrecorded = pl.any_horizontal(
         pl.lit(False),
         *(
-            pl.col("device").eq_missing(device) & (pl.col("stream") == stream)
-            for device, stream in streams.iter_rows()
+            pl.all_horizontal(
+                pl.col(name).eq_missing(value) for name, value in zip(STREAM, stream, strict=True)
+            )
+            for stream in streams.iter_rows()
         ),
     )
     return pl.when(thread.is_null()).then(unrecorded).otherwise(thread.is_in(threads.implode()))

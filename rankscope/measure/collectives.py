@@ -18,7 +18,7 @@ CALLS = [
     pl.col("operation").cast(pl.Categorical),
     pl.coalesce(
         pl.format("{} {}", pl.lit(NAMED), "communicator"),
-        pl.format("device {} stream {}", "device", pl.col("stream") % 2**32),
+        pl.format("device {} stream {}", "device", "stream"),
     )
     .cast(pl.Categorical)
     .alias("communicator"),

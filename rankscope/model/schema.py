@@ -56,7 +56,8 @@ DEVICE_WORK = pl.Schema(
         "end": pl.Int64(),
         "process": pl.Int64(),
         "device": pl.Int64(),
-        "stream": pl.Int64(),
+        "context": pl.UInt32(),  # of the device; 0 where the report names none
+        "stream": pl.UInt32(),  # as the profiler numbers it, unique within `context`
         "kind": WORK,
         "name": pl.Categorical(),  # kernel's short name, "" for copies and sets
         "bytes": pl.Int64(),  # moved; of a collective its message, null where unknown
@@ -69,6 +70,9 @@ DEVICE_WORK = pl.Schema(
     }
 )
 """Kernels, copies and sets on the device, joined with their launches, a row an operation."""
+
+STREAM = ("device", "context", "stream")
+"""Columns of DEVICE_WORK that name a stream of a process."""
 
 DEVICE_KINDS = pl.Schema(
     {

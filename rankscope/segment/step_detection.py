@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.intervals import Times
-from rankscope.model.schema import ITERATIONS, PHASES, conform
+from rankscope.model.schema import ITERATIONS, PHASES, STREAM, conform
 from rankscope.segment.iterations import AUTO, IterationRanges
 from rankscope.segment.periodicity import find_period
 from rankscope.segment.step_borders import LEAST_STEPS, NEVER, StepEvents, last_before, step_begins
@@ -70,19 +70,19 @@ def _process(named: pl.DataFrame, device_work: pl.DataFrame) -> StepEvents:
         host=pl.coalesce("launch", "start"),
     )
     computing = work.filter(~pl.col("collective"), pl.col("kind") != "copy")
-    streams = computing.group_by("device", "stream").len().sort("len", descending=True)
-    busiest = computing.join(streams.head(1), on=["device", "stream"], how="semi")
+    streams = computing.group_by(STREAM).len().sort("len", descending=True)
+    busiest = computing.join(streams.head(1), on=STREAM, how="semi")
     threads = busiest["launch_thread"].unique()
     work = work.filter(
         pl.col("launch_thread").is_in(threads.implode(), nulls_equal=True) | pl.col("collective")
-    ).with_columns(main=pl.struct("device", "stream").is_in(_streams(busiest)))
+    ).with_columns(main=pl.struct(STREAM).is_in(_streams(busiest)))
     thread = _training_thread(named, threads.drop_nulls())
     ranges = named.filter(pl.col("thread") == thread, pl.col("end") > pl.col("start"))
     return StepEvents(thread, ranges.sort("start"), work.sort("host", "start"))
 
 
 def _streams(busiest: pl.DataFrame) -> pl.Series:
-    return busiest.select(pl.struct("device", "stream").unique().implode()).to_series()
+    return busiest.select(pl.struct(STREAM).unique().implode()).to_series()
 
 
 def _training_thread(named: pl.DataFrame, launching: pl.Series) -> int:
@@ -114,7 +114,7 @@ def _sequences(process: StepEvents) -> list[tuple[str, pl.DataFrame]]:
     """Candidate sequences, the most informative first: frames with `kind` and `host`, in order."""
     work, ranges = process.work, process.ranges
     collectives = work.filter("collective")
-    stream = pl.format("{} {}", "device", "stream")
+    stream = pl.format("{} {} {}", *STREAM)
     kind = pl.format(
         "{} {} {}",
         "name",

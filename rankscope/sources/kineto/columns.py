@@ -50,7 +50,8 @@ SCHEMAS = {
             "start": pl.Int64,
             "end": pl.Int64,
             "device": pl.Int64,
-            "stream": pl.Int64,
+            "context": pl.UInt32,
+            "stream": pl.UInt32,
             "kind": pl.String,
             "name": pl.String,
             "bytes": pl.Int64,
@@ -147,7 +148,7 @@ def _work(frame: pl.DataFrame, events: list[Event], args: list[Args]) -> pl.Data
     message = integers([each.elements for each in args]) * element.replace_strict(
         ELEMENT_BYTES, default=None, return_dtype=pl.Int64
     )
-    # A stream number is unique within its context only; older versions name it in `tid` alone.
+    # Older versions name the stream in `tid` alone.
     streams = integers([each.stream for each in args]).fill_null(integers([e.tid for e in events]))
     contexts = integers([each.context for each in args]).fill_null(0)
     blocks = [None if each.grid is None else math.prod(each.grid) for each in args]
@@ -155,7 +156,8 @@ def _work(frame: pl.DataFrame, events: list[Event], args: list[Args]) -> pl.Data
         device=integers([each.device for each in args]).fill_null(
             integers([e.pid for e in events])
         ),
-        stream=(contexts % 2**24) * 2**32 + streams % 2**32,
+        context=contexts.cast(pl.UInt32, wrap_numerical=True),
+        stream=streams.cast(pl.UInt32, wrap_numerical=True),
         kind=pl.when(is_kernel)
         .then(pl.lit("kernel"))
         .when(category.str.ends_with("memcpy"))

@@ -298,8 +298,8 @@ def _operations(whole: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:
         process=pl.col("globalPid") // PROCESS,
         kind=pl.lit(kind, DEVICE_WORK["kind"]),
         device="deviceId",
-        # a stream number is unique within its context only
-        stream=pl.col("contextId").fill_null(0) * 2**32 + pl.col("streamId"),
+        context=pl.col("contextId").fill_null(0).cast(pl.UInt32, wrap_numerical=True),
+        stream=pl.col("streamId").cast(pl.UInt32, wrap_numerical=True),
         graph=(pl.col("graphNodeId").fill_null(0) != 0) | (kind == "graph"),
         grid=pl.col("gridX") * pl.col("gridY") * pl.col("gridZ"),
     )
