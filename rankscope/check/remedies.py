@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from rankscope.model.reports import CaptureFacts, CheckWarning
+from rankscope.sources.environment import OPEN_MPI, PMI, SLURM, TORCHRUN
 
-LAUNCHERS = {
-    "environment OMPI_COMM_WORLD_RANK": "mpirun",
-    "environment SLURM_PROCID": "slurm",
-    "environment PMI_RANK": "pbs",
-    "environment RANK": "torchrun",
-}
+LAUNCHERS = {OPEN_MPI: "mpirun", SLURM: "slurm", PMI: "pbs", TORCHRUN: "torchrun"}
 """Evidence of a rank → the wrapper for its launcher, the most specific first."""
 
 ANY = "slurm|pbs|mpirun|torchrun|k8s"
@@ -67,8 +63,8 @@ CAPTURE_AGAIN = "capture again with {capture}"
 
 def launcher(facts: CaptureFacts) -> str:
     """The wrapper for a report's launcher, or all wrappers where the launcher is unknown."""
-    sources = {claim.source for claim in facts.environment}
-    return next((name for source, name in LAUNCHERS.items() if source in sources), ANY)
+    found = {claim.evidence for claim in facts.environment}
+    return next((name for evidence, name in LAUNCHERS.items() if evidence in found), ANY)
 
 
 def with_remedy(

@@ -119,8 +119,8 @@ def _noted(rows: ReportRows) -> list[tuple[str, str]]:
 
 def _lost(rows: ReportRows) -> list[str]:
     """Messages of nsys about events lost in a rank's process; helper processes do not count."""
-    processes = {None, *(part.rank.identity.process for part in rows.ranks)}
-    return sorted({loss.text for loss in rows.facts.losses if loss.process in processes})
+    pids = {None, *(part.rank.identity.pid for part in rows.ranks)}
+    return sorted({loss.text for loss in rows.facts.losses if loss.pid in pids})
 
 
 def _complete(rows: ReportRows) -> int:

@@ -12,7 +12,8 @@ from rankscope.compare import warnings
 from rankscope.compare.communication import all_tied
 from rankscope.compare.roles import Roles
 from rankscope.compare.selection import Selection
-from rankscope.model.reports import RankIdentity, RunWarning
+from rankscope.model.kinds import EvidenceKind
+from rankscope.model.reports import RankEvidence, RankIdentity, RunWarning
 from rankscope.model.results import RunFacts
 from rankscope.store.tables import RunTables
 
@@ -94,7 +95,7 @@ def identities_of(ranks: pl.DataFrame) -> dict[int, tuple[RankIdentity, Path]]:
                 row["local_rank"],
                 row["world_size"],
                 row["host"],
-                row["evidence"],
+                RankEvidence(row["evidence"], EvidenceKind.DATABASE),
             ),
             Path(row["path"]),
         )

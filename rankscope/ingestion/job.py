@@ -241,7 +241,7 @@ class IngestJob:
                 path=rows.file.path,
                 kind=rows.file.kind,
                 ranks=tuple(sorted(rank.rank.identity.rank for rank in rows.ranks)),
-                rank_evidence=rows.ranks[0].rank.identity.evidence,
+                rank_evidence=rows.ranks[0].rank.identity.evidence.name,
                 iterations=max(rank.iterations.height for rank in rows.ranks),
                 bytes=rows.file.bytes,
                 status="read",

@@ -21,14 +21,6 @@ ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild
 
 ONE_RUN = "ingest the reports of one run at a time"
 
-OWN_VARIABLES = (
-    "environment RANK",
-    "environment OMPI_COMM_WORLD_RANK",
-    "distributedInfo",
-    "--rank-pattern",
-)
-"""Evidence for a process's own rank; a launcher's variables do not name the ranks it starts."""
-
 
 @dataclass(frozen=True, slots=True)
 class ExistingRank:
@@ -107,7 +99,7 @@ def check_together(
             *(
                 (claim.rank, file.path)
                 for file, _, claim in reports
-                if claim is not None and claim.source in OWN_VARIABLES
+                if claim is not None and claim.evidence.own
             ),
         ],
         hint=ANOTHER_DB if existing else None,

@@ -9,6 +9,7 @@ import polars as pl
 
 from rankscope.errors import NoIterations
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
+from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import RankIdentity, ReportFile, ReportRows, RunWarning, Trace
 from rankscope.model.schema import OPERATORS
@@ -26,7 +27,6 @@ from rankscope.sources import formats
 from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.identify import (
     DEVICE,
-    PID,
     identities,
     name_disagrees,
     pattern,
@@ -53,7 +53,7 @@ class Segmented:
     named: LabelledRanges
     words: Vocabulary
     found: dict[int, IterationRanges]  # process → its iterations
-    whose: list[RankIdentity]
+    identities: dict[int, RankIdentity]  # process → whose rank it is
     steps: dict[
         int, DetectedSteps
     ]  # process → how its iterations were found, where nothing names them
@@ -72,14 +72,14 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     trace = formats.read(file, words)
     named = with_meanings(trace.ranges, words)
     found, steps = _iterations(file, trace, named, options)
-    whose = identities(
+    ranks = identities(
         file.path,
         trace.facts,
-        found,
+        {process: trace.process_of(process).pid for process in found},
         process_ranks(trace, several=len(found) > 1),
         pattern(options.rank_pattern),
     )
-    return Segmented(trace, named, words, found, whose, steps)
+    return Segmented(trace, named, words, found, ranks, steps)
 
 
 def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
@@ -89,12 +89,12 @@ def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
     """
     report = segmented(file, options)
     detailed = _details(report)
-    return {identity.rank: detailed[identity.process] for identity in report.whose}
+    return {identity.rank: detailed[process] for process, identity in report.identities.items()}
 
 
 def _details(report: Segmented) -> dict[int, RankDetail]:
     """process → what is known of it, of those that are ranks."""
-    found = {each.process: report.found[each.process] for each in report.whose}
+    found = {process: report.found[process] for process in report.identities}
     return detail_ranks(found, report.named, report.trace)
 
 
@@ -104,7 +104,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     Raises: what `segmented` does.
     """
     report = segmented(file, options)
-    trace, whose = report.trace, report.whose
+    trace, whose = report.trace, [*report.identities.values()]
     detailed = _details(report)
     problems = [
         RunWarning(
@@ -116,7 +116,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         for identity in whose
         if (spelled := name_disagrees(file.path, identity)) is not None
     ]
-    if whose[0].evidence in (DEVICE, PID):
+    if whose[0].evidence.kind is EvidenceKind.ORDER:
         problems.append(
             RunWarning(
                 "ranks-by-order",
@@ -127,7 +127,9 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
             )
         )
     problems += [
-        _found_steps(report.steps[each.process], each.rank) for each in whose if report.steps
+        _found_steps(report.steps[process], each.rank)
+        for process, each in report.identities.items()
+        if report.steps
     ]
     problems += [
         RunWarning("part-unread", told, tuple(identity.rank for identity in whose))
@@ -146,7 +148,8 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         file=file,
         facts=trace.facts,
         ranks=tuple(
-            measure_rank(identity, detailed[identity.process], report.words) for identity in whose
+            measure_rank(identity, detailed[process], report.words)
+            for process, identity in report.identities.items()
         ),
         problems=tuple(problems),
         events=trace.events,
@@ -161,7 +164,12 @@ def _iterations(
     if options.iteration == "auto":
         ranges, work = named.every.whole, trace.device_work.whole
         steps = {
-            process: find_steps(_of(process, ranges), _of(process, work), duration)
+            process: find_steps(
+                _of(process, ranges),
+                _of(process, work),
+                duration,
+                trace.process_of(process).main_thread,
+            )
             for process in dict.fromkeys(_processes(ranges) + _processes(work))
         }
         sure = {process: each for process, each in steps.items() if each.confidence >= SURE}

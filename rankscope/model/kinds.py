@@ -55,12 +55,13 @@ class CauseKind(StrEnum):
     RANGE = "range"
 
 
-class ReportFormat(StrEnum):
-    """A format of reports."""
+class EvidenceKind(StrEnum):
+    """Where the evidence for a rank comes from."""
 
-    NSYS_REPORT = "nsys-report"
-    NSYS_SQLITE = "nsys-sqlite"
-    NSYS_PARQUETDIR = "nsys-parquetdir"
-    NSYS_ARROWDIR = "nsys-arrowdir"
-    NSYS_RAW = "nsys-raw"
-    KINETO = "kineto"
+    USER = "user"  # the user's own pattern
+    ENVIRONMENT = "environment"  # variables that a launcher sets
+    PROFILER = "profiler"  # what the profiler wrote about the job
+    EVENTS = "events"  # what the report's events say
+    FILE_NAME = "file name"
+    ORDER = "order"  # the order in which a launcher usually starts processes
+    DATABASE = "database"  # read back: its name alone is known

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rankscope.model.kinds import EvidenceKind
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,19 +33,31 @@ class ReportFile:
 
 
 @dataclass(frozen=True, slots=True)
+class RankEvidence:
+    """A source that says which rank a report or a process is; its text is its name."""
+
+    name: str  # as users and databases see it: "environment RANK", "file name"
+    kind: EvidenceKind
+    own: bool = False  # it speaks of this rank alone, not also of the launcher that started it
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """One piece of evidence for a rank: the number, and the world size told with it."""
+    """A rank that one source claims, and the world size if the source gives it."""
 
     rank: int
     world_size: int | None
-    source: str  # e.g. "environment RANK", "file name"
+    evidence: RankEvidence
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Events that the profiler itself says it lost, in its own words."""
 
-    process: int | None  # key of the process; None: any
+    pid: int | None  # of the process; None: any
     text: str
 
 
@@ -63,6 +78,19 @@ class CaptureFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Process:
+    """A process as the operating system numbers it."""
+
+    pid: int  # in the namespace that the profiler ran in
+    main_thread: int  # key of its first thread
+
+
+def plain_process(key: int) -> Process:
+    """The process of a reader whose keys of processes and threads are their ids."""
+    return Process(key, key)
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """One report, read: frames of `schema`, and the ranks its processes state themselves."""
 
@@ -73,6 +101,7 @@ class Trace:
     jax_processes: dict[int, int] = field(default_factory=dict)  # process key → JAX's process
     host_events: int = 0  # rows of the host that were read
     broken_ranges: int = 0  # left out, for they had no time or no owner
+    process_of: Callable[[int], Process] = plain_process  # by process key
 
     @property
     def events(self) -> int:
@@ -90,16 +119,11 @@ class RankIdentity:
     """Whose rank a process is, and why we believe it."""
 
     rank: int
-    process: int
+    pid: int  # in the namespace that the profiler ran in
     local_rank: int | None
     world_size: int | None
     host: str | None
-    evidence: str
-
-    @property
-    def pid(self) -> int:
-        """Process id in the namespace the profiler ran in."""
-        return self.process & 0xFFFFFF
+    evidence: RankEvidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,10 @@ class DetectedSteps:
 
 
 def find_steps(
-    named: pl.DataFrame, device_work: pl.DataFrame, duration_ns: int | None = None
+    named: pl.DataFrame,
+    device_work: pl.DataFrame,
+    duration_ns: int | None = None,
+    main_thread: int | None = None,
 ) -> DetectedSteps:
     """The steps of one process, from the repetition of its collectives, kernels or ranges.
 
@@ -43,8 +46,9 @@ def find_steps(
         named: RANGES of the process with the columns of MEANINGS joined on.
         device_work: DEVICE_WORK of the process.
         duration_ns: end of the capture; a step that ends exactly there was cut off.
+        main_thread: key of the process's first thread; None if it is unknown.
     """
-    process = _process(named, device_work)
+    process = _process(named, device_work, main_thread)
     best = DetectedSteps(None, 0.0, "ranges")
     for source, events in _sequences(process):
         names = events["kind"].rank("dense").to_numpy().astype(np.int64) - 1
@@ -63,7 +67,9 @@ def find_steps(
     return best
 
 
-def _process(named: pl.DataFrame, device_work: pl.DataFrame) -> StepEvents:
+def _process(
+    named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | None
+) -> StepEvents:
     work = with_operation(device_work).with_columns(
         pl.col("name").cast(pl.String),
         collective=pl.col("operation").is_not_null(),
@@ -76,7 +82,7 @@ def _process(named: pl.DataFrame, device_work: pl.DataFrame) -> StepEvents:
     work = work.filter(
         pl.col("launch_thread").is_in(threads.implode(), nulls_equal=True) | pl.col("collective")
     ).with_columns(main=pl.struct(STREAM).is_in(_streams(busiest)))
-    thread = _training_thread(named, threads.drop_nulls())
+    thread = _training_thread(named, threads.drop_nulls(), main_thread)
     ranges = named.filter(pl.col("thread") == thread, pl.col("end") > pl.col("start"))
     return StepEvents(thread, ranges.sort("start"), work.sort("host", "start"))
 
@@ -85,7 +91,7 @@ def _streams(busiest: pl.DataFrame) -> pl.Series:
     return busiest.select(pl.struct(STREAM).unique().implode()).to_series()
 
 
-def _training_thread(named: pl.DataFrame, launching: pl.Series) -> int:
+def _training_thread(named: pl.DataFrame, launching: pl.Series, main_thread: int | None) -> int:
     """The thread with most phases, then most collectives; on a tie the process's first thread.
 
     Phases come first because autograd's thread, which launches the gradient reductions, may have
@@ -96,7 +102,7 @@ def _training_thread(named: pl.DataFrame, launching: pl.Series) -> int:
         .agg(
             phases=pl.col("means").is_in(PHASES).sum(),
             collectives=(pl.col("means") == "collective").sum(),
-            first=(pl.col("thread") % 2**24 == pl.col("process") % 2**24).any(),
+            first=(pl.col("thread") == pl.lit(main_thread, pl.Int64)).any(),
             launches=pl.col("thread").is_in(launching.implode()).any(),
             rows=pl.len(),
         )

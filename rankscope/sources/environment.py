@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rankscope.model.reports import Claim
+from rankscope.model.kinds import EvidenceKind
+from rankscope.model.reports import Claim, RankEvidence
+
+
+def _variable(name: str, own: bool = False) -> RankEvidence:
+    return RankEvidence(f"environment {name}", EvidenceKind.ENVIRONMENT, own)
+
+
+TORCHRUN = _variable("RANK", own=True)
+OPEN_MPI = _variable("OMPI_COMM_WORLD_RANK", own=True)
+PMIX = _variable("PMIX_RANK")
+PMI = _variable("PMI_RANK")
+SLURM = _variable("SLURM_PROCID")
 
 RANK_VARIABLES = (
-    ("RANK", "WORLD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMIX_RANK", "PMIX_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("RANK", "WORLD_SIZE", TORCHRUN),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", OPEN_MPI),
+    ("PMIX_RANK", "PMIX_SIZE", PMIX),
+    ("PMI_RANK", "PMI_SIZE", PMI),
+    ("SLURM_PROCID", "SLURM_NTASKS", SLURM),
 )
-"""Variables that tell a process's rank and the world's size, most trusted first."""
+"""Variables of a process's rank and of the world's size, the most trusted first."""
 
 LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 
@@ -22,8 +34,8 @@ def claims_of(variables: Iterable[str]) -> tuple[Claim, ...]:
     """The ranks claimed by `NAME=value` strings, in the order of `RANK_VARIABLES`."""
     numbers = _numbers(variables)
     return tuple(
-        Claim(numbers[rank], numbers.get(size), f"environment {rank}")
-        for rank, size in RANK_VARIABLES
+        Claim(numbers[rank], numbers.get(size), evidence)
+        for rank, size, evidence in RANK_VARIABLES
         if rank in numbers
     )
 
@@ -35,12 +47,13 @@ def local_rank_of(variables: Iterable[str]) -> int | None:
 
 
 def _numbers(variables: Iterable[str]) -> dict[str, int]:
-    wanted = {name for pair in RANK_VARIABLES for name in pair} | {*LOCAL_RANK_VARIABLES}
+    ranks = {name for rank, size, _ in RANK_VARIABLES for name in (rank, size)}
+    read = ranks | {*LOCAL_RANK_VARIABLES}
     split = (variable.partition("=") for variable in variables)
     return {
         name: int(value)
         for name, _, value in split
-        if name in wanted and value.isascii() and value.isdigit() and len(value) < 10
+        if name in read and value.isascii() and value.isdigit() and len(value) < 10
     }
 
 

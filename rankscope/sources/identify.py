@@ -9,7 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
-from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, Trace
+from rankscope.model.kinds import EvidenceKind
+from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdentity, Trace
+from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
 
 RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?(\d{1,7})(?!\d)", re.IGNORECASE)
 """A file name that says `rank` before the number."""
@@ -17,8 +19,9 @@ RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?(\d{1,7})(?!\d)", re.IGNOREC
 LAST_NUMBER = re.compile(r"(?:^|[_\-.])(\d{1,7})$")
 """A file name that ends in a number: weak, and believed only for want of anything else."""
 
-MPI_LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
-"""Told to each process by its mpirun; SLURM_PROCID is then the batch script's, and inherited."""
+MPI_LAUNCHERS = (OPEN_MPI, PMIX, PMI)
+"""mpirun sets these for each process, which inherits the batch script's SLURM_PROCID."""
+
 OF_WORLD = re.compile(r"(?:^|[_\-.])(\d{1,7})[_\-]of[_\-](\d{1,7})(?!\d)", re.IGNORECASE)
 """A file name that says rank and world size: `name-3-of-8`."""
 
@@ -29,8 +32,16 @@ NAME_HINT = "say where it stands in the path: --rank-pattern 'rank_(?P<rank>\\d+
 
 PID_HINT = "or have them numbered in the order of process ids: --rank-pattern '(?P<pid>\\d+)'"
 
-MPI_TRACE, JAX, DEVICE, PID = "MPI trace", "JAX process", "device order", "process id order"
-"""What tells the processes of one report apart, most trusted first."""
+FILE_NAME = RankEvidence("file name", EvidenceKind.FILE_NAME)
+RANK_PATTERN = RankEvidence("--rank-pattern", EvidenceKind.USER, own=True)
+
+MPI_TRACE = RankEvidence("MPI trace", EvidenceKind.EVENTS)
+JAX = RankEvidence("JAX process", EvidenceKind.EVENTS)
+DEVICE = RankEvidence("device order", EvidenceKind.ORDER)
+PID = RankEvidence("process id order", EvidenceKind.ORDER)
+
+RanksByEvidence = dict[RankEvidence, dict[int, int]]
+"""Evidence → process key → rank; the most trusted evidence first."""
 
 CLOCK_SLACK_NS = 60 * 10**9
 """Captures of one job overlap in UTC, up to this much for the hosts' clocks."""
@@ -76,27 +87,28 @@ def claims_for_report(
     first = next(iter(facts.environment), None)
     for other in facts.environment[1:]:
         assert first is not None
-        if other.source.endswith("SLURM_PROCID") and first.source.endswith(MPI_LAUNCHERS):
+        if other.evidence == SLURM and first.evidence in MPI_LAUNCHERS:
             continue
         if other.rank != first.rank and other.world_size == first.world_size is not None:
             raise RankConflict(
-                f"{path}: {first.source} says rank {first.rank}, {other.source} says {other.rank}",
+                f"{path}: {first.evidence} says rank {first.rank}, {other.evidence} says "
+                f"{other.rank}",
                 hint=NAME_HINT,
             )
     named = _by_name(path)
     return (*facts.environment, *(() if named is None else (named,)))
 
 
-def process_ranks(trace: Trace, several: bool = True) -> dict[str, dict[int, int]]:
-    """What a report tells of its processes' ranks: source → process → rank.
+def process_ranks(trace: Trace, several: bool = True) -> RanksByEvidence:
+    """The ranks that a report states for its processes.
 
     By the profiler's MPI trace; by JAX, which names threads by its processes; and, where several
     processes use one device each, all different and counted from 0, by the device, which is the
     local rank wherever a launcher starts one process a device (which one of `several` asks).
     """
-    told = {MPI_TRACE: trace.process_ranks, JAX: trace.jax_processes}
+    stated = {MPI_TRACE: trace.process_ranks, JAX: trace.jax_processes}
     if not several:
-        return told
+        return stated
     devices = (
         trace.device_work.kinds.filter(pl.col("kind") != "copy")
         .select("process", "device")
@@ -105,89 +117,90 @@ def process_ranks(trace: Trace, several: bool = True) -> dict[str, dict[int, int
     )
     processes = devices["process"].n_unique()
     in_order = devices["device"].to_list() == list(range(processes))
-    return told | {DEVICE: dict(devices.iter_rows()) if in_order and processes > 1 else {}}
+    return stated | {DEVICE: dict(devices.iter_rows()) if in_order and processes > 1 else {}}
 
 
 def identities(
     path: Path,
     facts: CaptureFacts,
-    processes: Iterable[int],
-    told: dict[str, dict[int, int]],
+    pids: dict[int, int],
+    stated: RanksByEvidence,
     own: re.Pattern[str] | None,
-) -> list[RankIdentity]:
-    """The rank of each process of a report that has iterations.
+) -> dict[int, RankIdentity]:
+    """Process key → the rank of each process of a report that has iterations.
 
     Args:
         path: the report.
         facts: what it says about its capture.
-        processes: keys of the processes with iterations.
-        told: what `process_ranks` returned.
+        pids: keys of the processes with iterations → their process ids.
+        stated: what `process_ranks` returned.
         own: the user's pattern.
 
     Raises:
         UnknownRank: no evidence, or several processes and nothing that tells them apart.
         RankConflict: evidence that contradicts itself.
     """
-    processes = sorted(processes)
-    if len(processes) > 1:
-        return _several(path, facts, processes, told, own)
-    [process] = processes
+    if len(pids) > 1:
+        return _several(path, facts, dict(sorted(pids.items())), stated, own)
+    [(process, pid)] = pids.items()
     claims = claims_for_report(path, facts, own)
-    source = next((each for each in (MPI_TRACE, JAX) if process in told.get(each, {})), MPI_TRACE)
-    stated = told.get(source, {}).get(process)
     best = next(iter(claims), None)
-    if stated is not None and own is None:
-        if best is not None and best.source.startswith("environment") and best.rank != stated:
+    evidence = next((each for each in (MPI_TRACE, JAX) if process in stated.get(each, {})), None)
+    if evidence is not None and own is None:
+        rank = stated[evidence][process]
+        if best is None or best.evidence.kind is not EvidenceKind.ENVIRONMENT:
+            best = Claim(rank, None, evidence)
+        elif best.rank != rank:
             raise RankConflict(
-                f"{path}: {best.source} says rank {best.rank}, its {source} says {stated}",
+                f"{path}: {best.evidence} says rank {best.rank}, its {evidence} says {rank}",
                 hint=NAME_HINT,
             )
-        if best is None or not best.source.startswith("environment"):
-            best = Claim(stated, None, source)
     if best is None:
         raise UnknownRank(f"{path}: nothing says which rank wrote it", hint=NAME_HINT)
-    return [
-        RankIdentity(best.rank, process, facts.local_rank, best.world_size, facts.host, best.source)
-    ]
+    return {
+        process: RankIdentity(
+            best.rank, pid, facts.local_rank, best.world_size, facts.host, best.evidence
+        )
+    }
 
 
 def _several(
     path: Path,
     facts: CaptureFacts,
-    processes: list[int],
-    told: dict[str, dict[int, int]],
+    pids: dict[int, int],
+    stated: RanksByEvidence,
     own: re.Pattern[str] | None,
-) -> list[RankIdentity]:
+) -> dict[int, RankIdentity]:
     if own is not None and "pid" in own.groupindex:
-        told = {PID: {process: number for number, process in enumerate(processes)}}
-    source = next((each for each in told if told[each].keys() >= {*processes}), None)
-    if source is None:
-        pids = ", ".join(str(process & 0xFFFFFF) for process in processes)
+        stated = {PID: {process: number for number, process in enumerate(pids)}}
+    evidence = next((each for each in stated if stated[each].keys() >= pids.keys()), None)
+    if evidence is None:
+        listed = ", ".join(map(str, pids.values()))
         raise UnknownRank(
-            f"{path}: holds {len(processes)} training processes (pids {pids}), and nothing says "
+            f"{path}: holds {len(pids)} training processes (pids {listed}), and nothing says "
             "which rank is which",
             hint="profile each rank into a report of its own: nsys inside the launcher, not "
             f"around it, with -o report_%q{{RANK}}; under mpirun, --trace=mpi tells; {PID_HINT}",
         )
-    ranks = [told[source][process] for process in processes]
-    if len({*ranks}) < len(ranks):
+    ranks = {process: stated[evidence][process] for process in pids}
+    if len({*ranks.values()}) < len(ranks):
         raise RankConflict(
-            f"{path}: two of its processes are said to be the same rank: {sorted(ranks)}",
+            f"{path}: two of its processes are said to be the same rank: {sorted(ranks.values())}",
             hint=f"was more than one job profiled into it? Profile each into its own; {PID_HINT}",
         )
-    return [
-        RankIdentity(rank, process, None, None, facts.host, source)
-        for rank, process in zip(ranks, processes, strict=True)
-    ]
+    return {
+        process: RankIdentity(rank, pids[process], None, None, facts.host, evidence)
+        for process, rank in ranks.items()
+    }
 
 
 def _by_name(path: Path) -> Claim | None:
     stem = _stem(path)
     spelled = _spelled(stem)
     if spelled:
-        return Claim(*spelled[0], "file name") if len({*spelled}) == 1 else None
+        return Claim(*spelled[0], FILE_NAME) if len({*spelled}) == 1 else None
     weak = None if OF_WORLD.search(stem) else LAST_NUMBER.search(stem)
-    return None if weak is None else Claim(int(weak[1]), None, "file name")
+    return None if weak is None else Claim(int(weak[1]), None, FILE_NAME)
 
 
 def _spelled(stem: str) -> list[tuple[int, int | None]]:
@@ -213,7 +226,7 @@ def _by_pattern(path: Path, own: re.Pattern[str]) -> Claim:
         if rank is None:
             raise ValueError("no rank")
         world = groups.get("world")
-        return Claim(int(rank), None if world is None else int(world), "--rank-pattern")
+        return Claim(int(rank), None if world is None else int(world), RANK_PATTERN)
     except ValueError as error:
         raise UsageError(
             f"{path}: --rank-pattern finds no rank in its path",
@@ -227,7 +240,10 @@ def name_disagrees(path: Path, identity: RankIdentity) -> int | None:
     A name that tells the local rank is no disagreement.
     """
     spelled = {rank for rank, _ in _spelled(_stem(path))}
-    if len(spelled) != 1 or identity.evidence in ("file name", "--rank-pattern"):
+    if len(spelled) != 1 or identity.evidence.kind in (
+        EvidenceKind.FILE_NAME,
+        EvidenceKind.USER,
+    ):
         return None
     (rank,) = spelled
     return None if rank in (identity.rank, identity.local_rank) else rank

@@ -107,7 +107,7 @@ def _ranks(rows: ReportRows) -> list[dict[str, object]]:
             "local_rank": part.rank.identity.local_rank,
             "world_size": part.rank.identity.world_size,
             "host": part.rank.identity.host,
-            "evidence": part.rank.identity.evidence,
+            "evidence": part.rank.identity.evidence.name,
             "numbered": part.rank.numbered,
             "convention": part.rank.convention,
             "has_device": part.rank.has_device,

@@ -31,6 +31,7 @@ from rankscope.model.schema import (
     RANK_ITERATIONS,
     conform,
 )
+from rankscope.sources.environment import TORCHRUN
 
 SLOW = 5
 SLOWER_NS = 6_000_000
@@ -168,7 +169,7 @@ def _report(job: Job, rank: int, folder: Path) -> ReportRows:
         complete=pl.lit(True),
     )
     host = f"node{rank // RANKS_PER_HOST:04}"
-    identity = RankIdentity(rank, rank, rank % RANKS_PER_HOST, job.ranks, host, "environment RANK")
+    identity = RankIdentity(rank, rank, rank % RANKS_PER_HOST, job.ranks, host, TORCHRUN)
     record = RankRecord(identity, True, "PyTorch", True, True, True)
     start = EPOCH_NS + int(job.offsets_ns[rank])
     facts = CaptureFacts(host, start, int(end[-1]), (), rank % RANKS_PER_HOST, None)

@@ -70,8 +70,8 @@ def test_chosen_ranks_write_reports_of_themselves(scheduler: str, tmp_path: Path
     assert len((tmp_path / "ran").read_text().split()) == 4, "every rank trains"
     reports = tmp_path / FOLDERS.get(scheduler, "profiles")
     assert [path.name for path in reports.iterdir()] == ["report_rank_1.nsys-rep"]
-    claims = head_facts(reports / "report_rank_1.nsys-rep").environment
-    assert (claims[0].rank, claims[0].world_size, claims[0].source) == (1, 4, EVIDENCE[scheduler])
+    claim = head_facts(reports / "report_rank_1.nsys-rep").environment[0]
+    assert (claim.rank, claim.world_size, claim.evidence.name) == (1, 4, EVIDENCE[scheduler])
 
 
 @needs_nsys

@@ -9,14 +9,15 @@ from collections.abc import Callable
 import pytest
 
 from rankscope.check.remedies import ANY, LAUNCHERS, REMEDIES, launcher, with_remedy
-from rankscope.model.reports import CaptureFacts, Claim
+from rankscope.model.reports import CaptureFacts, Claim, RankEvidence
+from rankscope.sources.environment import SLURM, TORCHRUN
 from tests.support import Result
 
 LINE = re.compile(r"rankscope (capture(?: [\w|]+)?(?: --[\w=-]+(?: [A-Za-z][\w.]*)?)*)")
 VALUES = {"S": "5", "cudaProfilerApi": "cudaProfilerApi", "torch.json": "torch.json"}
 
 
-def facts(*sources: str) -> CaptureFacts:
+def facts(*sources: RankEvidence) -> CaptureFacts:
     claims = tuple(Claim(0, None, source) for source in sources)
     return CaptureFacts(None, None, None, claims, None, None)
 
@@ -33,7 +34,7 @@ def test_its_command_lines_are_taken(cli: Callable[..., Result], code: str) -> N
 
 def test_they_name_the_wrapper_of_the_launcher() -> None:
     assert launcher(facts()) == ANY
-    assert launcher(facts("environment RANK", "environment SLURM_PROCID")) == "slurm"
+    assert launcher(facts(TORCHRUN, SLURM)) == "slurm"
     for source, name in LAUNCHERS.items():
         assert launcher(facts(source)) == name
 

@@ -15,6 +15,7 @@ from rankscope.errors import UsageError
 from rankscope.model.reports import RankIdentity
 from rankscope.model.schema import RANK_ITERATIONS, conform
 from rankscope.output.nsys_view import open_command
+from rankscope.sources.identify import FILE_NAME, MPI_TRACE
 from tests.support import Stored
 
 MS = 1_000_000
@@ -30,7 +31,7 @@ def picked(values: dict[int, list[int | None]], *culprits: int, folder: Path = P
     )
     who = {
         rank: (
-            RankIdentity(rank, 1 << 24 | 50 + rank, None, None, "n0", "file name"),
+            RankIdentity(rank, 50 + rank, None, None, "n0", FILE_NAME),
             folder / f"r {rank}.sqlite",
         )
         for rank in values
@@ -129,7 +130,7 @@ def test_one_report_of_several_ranks_is_opened_once(tmp_path: Path) -> None:
     wide = pl.DataFrame({"rank": [0, 1, 2], "iteration": [0] * 3, "work_ns": [1, 2, 3]})
     views = conform(wide.with_columns(view_start_ns=1, view_end_ns=2), RANK_ITERATIONS)
     report = tmp_path / "all.sqlite"
-    who = {r: (RankIdentity(r, 40 + r, None, None, None, "MPI trace"), report) for r in range(3)}
+    who = {r: (RankIdentity(r, 40 + r, None, None, None, MPI_TRACE), report) for r in range(3)}
     told = picked_from(wide, views, who, {}, ())
     assert told.files == (tmp_path / "all.nsys-rep",)
     assert told.total_bytes == 7

@@ -19,6 +19,7 @@ from rankscope.model.reports import RankIdentity
 from rankscope.model.schema import MARKS, PHASES, conform
 from rankscope.segment import PhaseRanges
 from rankscope.sources.conventions import vocabulary
+from rankscope.sources.identify import FILE_NAME
 from tests.frames import (
     AUTOGRAD,
     LOADER,
@@ -151,7 +152,7 @@ def test_measures_add_up_and_are_never_negative(
     names = {"exposed_communication": "all_reduce", "other": "validation"}
     steps = [(a, b, f"step {i}") for i, (a, b) in enumerate(pairwise(edges))]
     inner = [(a, b, names.get(label, label)) for a, b, label in rows]
-    identity = RankIdentity(0, PROCESS, None, None, None, "file name")
+    identity = RankIdentity(0, 1, None, None, None, FILE_NAME)
     result = measure_rank(
         identity,
         detail_ranks(

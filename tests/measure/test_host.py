@@ -9,6 +9,7 @@ from rankscope.measure.rank import detail_ranks, measure_rank
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import RankIdentity, RankRows
 from rankscope.sources.conventions import vocabulary
+from rankscope.sources.identify import FILE_NAME
 from tests.frames import PROCESS, found, named, ranges, trace
 
 BODY = ((40, 60, "forward"), (60, 90, "backward"), (90, 95, "optimizer"))
@@ -17,7 +18,7 @@ BODY = ((40, 60, "forward"), (60, 90, "backward"), (90, 95, "optimizer"))
 def measured(*rows: tuple, extra: pl.DataFrame | None = None) -> RankRows:
     frame = ranges(*rows) if extra is None else pl.concat([ranges(*rows), extra])
     return measure_rank(
-        RankIdentity(3, PROCESS, None, None, None, "file name"),
+        RankIdentity(3, 1, None, None, None, FILE_NAME),
         detail_ranks({PROCESS: found(*rows)}, named(frame), trace())[PROCESS],
         vocabulary(ShapingOptions()),
     )

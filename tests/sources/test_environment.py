@@ -5,21 +5,29 @@ from __future__ import annotations
 import pytest
 
 from rankscope.model.reports import Claim
-from rankscope.sources.environment import claims_of, local_rank_of
+from rankscope.sources.environment import (
+    OPEN_MPI,
+    PMI,
+    PMIX,
+    SLURM,
+    TORCHRUN,
+    claims_of,
+    local_rank_of,
+)
 
 
 @pytest.mark.parametrize(
     ("variables", "claim"),
     [
-        (["RANK=3", "WORLD_SIZE=8"], Claim(3, 8, "environment RANK")),
-        (["RANK=3"], Claim(3, None, "environment RANK")),
+        (["RANK=3", "WORLD_SIZE=8"], Claim(3, 8, TORCHRUN)),
+        (["RANK=3"], Claim(3, None, TORCHRUN)),
         (
             ["OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"],
-            Claim(1, 2, "environment OMPI_COMM_WORLD_RANK"),
+            Claim(1, 2, OPEN_MPI),
         ),
-        (["PMIX_RANK=1"], Claim(1, None, "environment PMIX_RANK")),
-        (["PMI_RANK=1", "PMI_SIZE=4"], Claim(1, 4, "environment PMI_RANK")),
-        (["SLURM_PROCID=5", "SLURM_NTASKS=16"], Claim(5, 16, "environment SLURM_PROCID")),
+        (["PMIX_RANK=1"], Claim(1, None, PMIX)),
+        (["PMI_RANK=1", "PMI_SIZE=4"], Claim(1, 4, PMI)),
+        (["SLURM_PROCID=5", "SLURM_NTASKS=16"], Claim(5, 16, SLURM)),
     ],
 )
 def test_variables_of_launchers(variables: list[str], claim: Claim) -> None:
@@ -28,7 +36,7 @@ def test_variables_of_launchers(variables: list[str], claim: Claim) -> None:
 
 def test_the_trainings_own_variable_comes_first() -> None:
     claims = claims_of(["SLURM_PROCID=0", "PMIX_RANK=0", "RANK=6", "WORLD_SIZE=8"])
-    assert [claim.source.split()[1] for claim in claims] == ["RANK", "PMIX_RANK", "SLURM_PROCID"]
+    assert [claim.evidence for claim in claims] == [TORCHRUN, PMIX, SLURM]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,14 @@ import pytest
 from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
 from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, Trace
 from rankscope.model.schema import DEVICE_WORK, conform
+from rankscope.sources.environment import OPEN_MPI, SLURM, TORCHRUN
 from rankscope.sources.identify import (
     DEVICE,
+    FILE_NAME,
     JAX,
     MPI_TRACE,
     PID,
+    RANK_PATTERN,
     check_distinct,
     check_one_run,
     claims_for_report,
@@ -24,9 +27,10 @@ from rankscope.sources.identify import (
     pattern,
     process_ranks,
 )
+from rankscope.sources.kineto.reader import DISTRIBUTED_INFO
 from tests.frames import trace
 
-PROCESS = 1 << 24 | 77
+PROCESS, PID_OF_PROCESS = 1 << 24 | 77, 77
 HOUR = 3600 * 10**9
 
 
@@ -36,33 +40,35 @@ def facts(*claims: Claim, local_rank: int | None = None) -> CaptureFacts:
 
 def told(path: str, *claims: Claim, mpi: int | None = None, own: str | None = None) -> RankIdentity:
     ranks = {} if mpi is None else {PROCESS: mpi}
-    [identity] = identities(Path(path), facts(*claims), [PROCESS], {MPI_TRACE: ranks}, pattern(own))
-    return identity
+    pids = {PROCESS: PID_OF_PROCESS}
+    found = identities(Path(path), facts(*claims), pids, {MPI_TRACE: ranks}, pattern(own))
+    assert found.keys() == {PROCESS}
+    return found[PROCESS]
 
 
-ENVIRONMENT = Claim(2, 4, "environment RANK")
+ENVIRONMENT = Claim(2, 4, TORCHRUN)
 
 
 def test_the_environment_beats_the_file_name() -> None:
     identity = told("report_rank_7.sqlite", ENVIRONMENT)
     assert (identity.rank, identity.world_size) == (2, 4)
-    assert identity.evidence == "environment RANK"
+    assert identity.evidence == TORCHRUN
     assert (identity.pid, identity.host) == (77, "node0")
 
 
 def test_the_users_pattern_beats_everything() -> None:
     identity = told("n3/rank_7.sqlite", ENVIRONMENT, mpi=2, own=r"n(?P<rank>\d+)/")
-    assert (identity.rank, identity.evidence) == (3, "--rank-pattern")
+    assert (identity.rank, identity.evidence) == (3, RANK_PATTERN)
     assert told("w8-r3.sqlite", own=r"w(?P<world>\d+)-r(?P<rank>\d+)").world_size == 8
 
 
 def test_the_mpi_trace_beats_the_file_name() -> None:
     identity = told("report_rank_7.sqlite", mpi=3)
-    assert (identity.rank, identity.evidence) == (3, "MPI trace")
+    assert (identity.rank, identity.evidence) == (3, MPI_TRACE)
 
 
 def test_agreeing_evidence_is_no_conflict() -> None:
-    assert told("x.sqlite", ENVIRONMENT, mpi=2).evidence == "environment RANK"
+    assert told("x.sqlite", ENVIRONMENT, mpi=2).evidence == TORCHRUN
 
 
 @pytest.mark.parametrize(
@@ -81,7 +87,7 @@ def test_agreeing_evidence_is_no_conflict() -> None:
 )
 def test_names_that_tell_a_rank(name: str, rank: int) -> None:
     identity = told(f"{name}.sqlite")
-    assert (identity.rank, identity.evidence) == (rank, "file name")
+    assert (identity.rank, identity.evidence) == (rank, FILE_NAME)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +115,8 @@ def test_numbers_in_names_of_traces_that_are_no_rank(name: str) -> None:
 
 
 def test_what_the_profiler_says_of_the_job_beats_the_file_name() -> None:
-    identity = told("trace-3-of-8.json", Claim(2, 8, "distributedInfo"))
-    assert (identity.rank, identity.evidence) == (2, "distributedInfo")
+    identity = told("trace-3-of-8.json", Claim(2, 8, DISTRIBUTED_INFO))
+    assert (identity.rank, identity.evidence) == (2, DISTRIBUTED_INFO)
     assert name_disagrees(Path("trace-3-of-8.json"), identity) == 3
 
 
@@ -123,24 +129,22 @@ def test_names_that_tell_none(name: str) -> None:
 
 def test_two_worlds_in_one_environment_are_no_contradiction() -> None:
     """torchrun inside srun: SLURM counts the nodes' tasks, RANK the training's processes."""
-    claims = claims_for_report(
-        Path("r.sqlite"), facts(ENVIRONMENT, Claim(0, 1, "environment SLURM_PROCID")), None
-    )
+    claims = claims_for_report(Path("r.sqlite"), facts(ENVIRONMENT, Claim(0, 1, SLURM)), None)
     assert claims[0] == ENVIRONMENT
 
 
 def test_mpirun_in_a_batch_script_of_slurm() -> None:
     """Its ranks inherit what the script was told, and that is of rank 0 of as many."""
     ours, inherited = (
-        Claim(2, 4, "environment OMPI_COMM_WORLD_RANK"),
-        Claim(0, 4, "environment SLURM_PROCID"),
+        Claim(2, 4, OPEN_MPI),
+        Claim(0, 4, SLURM),
     )
     claims = claims_for_report(Path("r.sqlite"), facts(ours, inherited), None)
     assert claims[0] == ours
 
 
 def test_variables_that_disagree_about_one_world_are_a_conflict() -> None:
-    other = Claim(3, 4, "environment SLURM_PROCID")
+    other = Claim(3, 4, SLURM)
     with pytest.raises(RankConflict, match=r"r\.sqlite.*RANK says rank 2.*SLURM_PROCID says 3"):
         claims_for_report(Path("r.sqlite"), facts(ENVIRONMENT, other), None)
 
@@ -151,18 +155,19 @@ def test_environment_and_mpi_trace_that_disagree_are_a_conflict() -> None:
 
 
 def test_several_processes_need_the_mpi_trace() -> None:
-    processes = [1 << 24 | pid for pid in (31, 32, 33)]
+    pids = {1 << 24 | pid: pid for pid in (31, 32, 33)}
+    processes = [*pids]
     path = Path("rank_0.sqlite")
     with pytest.raises(UnknownRank, match=r"rank_0\.sqlite.*pids 31, 32, 33"):
-        identities(path, facts(ENVIRONMENT), processes, {MPI_TRACE: {processes[0]: 0}}, None)
+        identities(path, facts(ENVIRONMENT), pids, {MPI_TRACE: {processes[0]: 0}}, None)
     ranks = {processes[0]: 2, processes[1]: 0, processes[2]: 1}
-    found = identities(path, facts(), processes, {MPI_TRACE: ranks}, None)
-    assert {(each.rank, each.pid) for each in found} == {(2, 31), (0, 32), (1, 33)}
+    found = identities(path, facts(), pids, {MPI_TRACE: ranks}, None)
+    assert {(each.rank, each.pid) for each in found.values()} == {(2, 31), (0, 32), (1, 33)}
 
 
 def test_two_processes_of_one_rank_are_a_conflict() -> None:
     with pytest.raises(RankConflict, match="same rank"):
-        identities(Path("r.sqlite"), facts(), [1, 2], {MPI_TRACE: {1: 0, 2: 0}}, None)
+        identities(Path("r.sqlite"), facts(), {1: 1, 2: 2}, {MPI_TRACE: {1: 0, 2: 0}}, None)
 
 
 @pytest.mark.parametrize("text", ["(", r"rank_(\d+)", r"(?P<node>\d+)"])
@@ -205,7 +210,7 @@ def test_captures_that_never_overlapped_are_two_runs() -> None:
     [("rank_2", None), ("rank_1", None), ("rank_0", 0), ("report_0", None), ("rank0_rank1", None)],
 )
 def test_names_that_contradict_better_evidence_are_told(name: str, disagrees: int | None) -> None:
-    identity = RankIdentity(2, PROCESS, 1, 4, "node0", "environment RANK")
+    identity = RankIdentity(2, PID_OF_PROCESS, 1, 4, "node0", TORCHRUN)
     assert name_disagrees(Path(f"{name}.sqlite"), identity) == disagrees
 
 
@@ -235,14 +240,14 @@ def test_devices_tell_processes_apart(devices: dict[int, list[int]], ranks: dict
 
 def test_jax_tells_its_processes() -> None:
     told = process_ranks(replace(trace_of({}), jax_processes={8: 3, 9: 2}))
-    [first, second] = identities(Path("r.sqlite"), facts(), [8, 9], told, None)
+    first, second = identities(Path("r.sqlite"), facts(), {8: 8, 9: 9}, told, None).values()
     assert (first.rank, second.rank, first.evidence) == (3, 2, JAX)
 
 
 def test_processes_numbered_by_their_ids_where_the_user_asks() -> None:
     own = pattern(r"(?P<pid>\d+)")
-    found = identities(Path("r.sqlite"), facts(), [40, 38, 41], {}, own)
-    assert [(each.pid, each.rank, each.evidence) for each in found] == [
+    found = identities(Path("r.sqlite"), facts(), {40: 40, 38: 38, 41: 41}, {}, own)
+    assert [(each.pid, each.rank, each.evidence) for each in found.values()] == [
         (38, 0, PID),
         (40, 1, PID),
         (41, 2, PID),

@@ -15,14 +15,18 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.device_work import InMemoryWork
+from rankscope.model.kinds import EvidenceKind
 from rankscope.model.ranges import Ranges
-from rankscope.model.reports import CaptureFacts, Claim, Trace
+from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, Trace
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform
 from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.environment import first_printable
 from rankscope.sources.kineto.columns import NEEDED, RANGE, SCHEMAS, WORK, frames
 from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
+
+DISTRIBUTED_INFO = RankEvidence("distributedInfo", EvidenceKind.PROFILER, own=True)
+"""What the profiler writes about the job."""
 
 OLDEST_UTC_NS = 10**18
 """Times before 2001 are no UTC: they count from the machine's start."""
@@ -107,7 +111,7 @@ def _facts(about: list[About]) -> CaptureFacts:
         except FAULTS:
             continue
         if said.rank is not None and 0 <= said.rank < MOST_RANKS:
-            claims.append(Claim(said.rank, said.world_size or None, "distributedInfo"))
+            claims.append(Claim(said.rank, said.world_size or None, DISTRIBUTED_INFO))
     hosts = [each.host for each in about if isinstance(each.host, str) and each.host]
     return CaptureFacts(
         host=first_printable(hosts),

@@ -9,10 +9,18 @@ from typing import Protocol
 import polars as pl
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.reports import Process
 
 PROCESS_BITS = 24
 PROCESS = 2**PROCESS_BITS
 """A thread or process id of nsys, floor-divided by this, is the process key."""
+
+
+def process_of(key: int) -> Process:
+    """The process of a key: its lowest bits are the pid; a thread adds its own id to the key."""
+    pid = key % PROCESS
+    return Process(pid, key * PROCESS + pid)
+
 
 PUSH_POP, START_END = 59, 60
 RANGE_TYPES = (PUSH_POP, START_END)

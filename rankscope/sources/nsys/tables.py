@@ -19,7 +19,7 @@ from rankscope.model.schema import RANGES, conform, empty
 from rankscope.sources.columns.sqlite_pages.loader import expect
 from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.environment import claims_of, first_printable, local_rank_of
-from rankscope.sources.nsys.common import PROCESS, Columns, Strings
+from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
 from rankscope.sources.nsys.device import device_work
 from rankscope.sources.nsys.nvtx import Nvtx, nvtx
 
@@ -67,6 +67,7 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
         process_ranks=_told_by_threads(file, told, pool, MPI_THREAD) | _mpi_ranks(file),
         jax_processes=_told_by_threads(file, told, pool, JAX_THREAD),
         host_events=told.events + sum(map(len, mpi)),
+        process_of=process_of,
     )
 
 
@@ -123,7 +124,10 @@ def _losses(file: Columns) -> tuple[Loss, ...]:
         .unique(maintain_order=True)
         .head(MOST_LOSSES)
     )
-    return tuple(Loss(process, text) for process, text in losses.iter_rows())
+    return tuple(
+        Loss(None if process is None else process_of(process).pid, text)
+        for process, text in losses.iter_rows()
+    )
 
 
 def _pairs(file: Columns, table: str) -> dict[str, list[str]]:

@@ -179,7 +179,7 @@ def test_rank_and_host_and_nothing_else_is_kept(tmp_path: Path) -> None:
     info = {"backend": "nccl", "rank": 3, "world_size": 8, "env": "SECRET"}
     beside = {"distributedInfo": info, "host_name": "node\x1b[31m1", "commandLine": "SECRET"}
     path = written(tmp_path / "t.json", [step(1, 5, 5)], **beside)
-    expected = (Claim(3, 8, "distributedInfo"),)
+    expected = (Claim(3, 8, reader.DISTRIBUTED_INFO),)
     for facts in (reader.facts(path), reader.read(path).facts):
         assert facts.environment == expected
         assert facts.host == "node?[31m1"
@@ -190,7 +190,7 @@ def test_what_stands_behind_the_events_counts_too(tmp_path: Path) -> None:
     events = json.dumps([step(1, 5, 5)])
     path = tmp_path / "t.json"
     path.write_text(f'{{"traceEvents": {events}, "distributedInfo": {{"rank": 2}}}}')
-    assert reader.read(path).facts.environment == (Claim(2, None, "distributedInfo"),)
+    assert reader.read(path).facts.environment == (Claim(2, None, reader.DISTRIBUTED_INFO),)
 
 
 def test_the_name_of_a_worker_tells_the_host_of_its_own_process(tmp_path: Path) -> None:
@@ -332,9 +332,9 @@ def test_a_name_may_be_long(tmp_path: Path) -> None:
 
 
 REAL = {
-    "hta_2ranks_rank1_5steps": (58_715, 22_290, Claim(1, 2, "distributedInfo")),
-    "hta_gpu_user_annotation": (653, 140, Claim(0, None, "distributedInfo")),
-    "hta_nccl_metadata_rank0": (14_388, 3_774, Claim(0, 2, "distributedInfo")),
+    "hta_2ranks_rank1_5steps": (58_715, 22_290, Claim(1, 2, reader.DISTRIBUTED_INFO)),
+    "hta_gpu_user_annotation": (653, 140, Claim(0, None, reader.DISTRIBUTED_INFO)),
+    "hta_nccl_metadata_rank0": (14_388, 3_774, Claim(0, 2, reader.DISTRIBUTED_INFO)),
     "linear_kineto": (37_078, 10_356, None),
     "resnet_kineto": (39_506, 10_113, None),
     "tb_resnet50_old_format": (33_384, 10_015, None),

@@ -12,6 +12,7 @@ import pytest
 
 import rankscope
 from rankscope.errors import ToolError, UnreadableReport
+from rankscope.sources.environment import SLURM
 from rankscope.sources.nsys import export, parquetdir, sqlite
 from rankscope.sources.nsys.header import head_facts
 from rankscope.sources.nsys.report import read
@@ -51,7 +52,7 @@ def test_heads_of_other_versions() -> None:
     assert (newer.host, newer.environment[0].rank) == ("node1", 3)
     older = head_facts(SHARED / "public/nsys/gpubootcamp_jacobi_single.qdrep")
     assert older.host is not None
-    assert [claim.source for claim in older.environment] == ["environment SLURM_PROCID"]
+    assert [claim.evidence for claim in older.environment] == [SLURM]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.9, 0.99, 0.999])
