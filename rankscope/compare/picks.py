@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +11,13 @@ import polars as pl
 from rankscope.errors import UsageError
 from rankscope.model.reports import RankIdentity
 from rankscope.model.results import Pick, Window
+from rankscope.sources import formats
+from rankscope.sources.report_format import Viewer
 
 GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
 
-REPORT_ENDS = (".nsys-rep", ".qdrep")
-"""What the GUI opens. It silently ignores exports."""
-
 Rows = Callable[[list[int]], pl.DataFrame]
 """Gives the rows of some ranks."""
-
-TRACE_ENDS = (".json", ".json.gz")
-"""Traces of the PyTorch profiler: a browser opens them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +49,7 @@ class Picks:
     @property
     def in_browser(self) -> bool:
         """Whether they are traces, which the Nsight Systems GUI does not open."""
-        return any(file.name.lower().endswith(TRACE_ENDS) for file in self.files)
+        return any(formats.of_report(file).viewer is Viewer.BROWSER for file in self.files)
 
     @property
     def total_bytes(self) -> int:
@@ -129,12 +124,8 @@ def pick(
 
 
 def openable_report(report: Path) -> Path | None:
-    """The file that a GUI opens: the report itself, or the one beside its export."""
-    if report.name.lower().endswith((*REPORT_ENDS, *TRACE_ENDS)):
-        return report if report.exists() else None
-    stem = report.with_name(re.sub(r"(_pqtdir|_arwdir|\.sqlite)$", "", report.name))
-    candidates = (stem.with_name(stem.name + end) for end in REPORT_ENDS)
-    return next((each for each in candidates if each.exists()), None)
+    """The file that a viewer opens: the report itself, or another form of it that exists."""
+    return next((path for _, path in formats.forms(report) if path.exists()), None)
 
 
 def _labelled(

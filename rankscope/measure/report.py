@@ -38,12 +38,6 @@ SHOWN_NAMES = 8
 SPECIAL = ("auto", "whole")
 """Values of --iteration that are no patterns."""
 
-PROFILER_HINT = (
-    "call prof.step() after every iteration; in this trace, --iteration '^Optimizer\\.step#' ends "
-    "one with each optimizer step"
-)
-"""How to mark iterations for the PyTorch profiler."""
-
 
 @dataclass(frozen=True, slots=True)
 class Segmented:
@@ -227,16 +221,9 @@ def _no_steps(file: ReportFile, steps: Iterable[DetectedSteps]) -> NoIterations:
 def _no_iterations(file: ReportFile, ranges: pl.DataFrame, options: ShapingOptions) -> NoIterations:
     """The error that shows which names there are."""
     annotations = ranges.filter(pl.col("domain") != OPERATORS)
-    by_profiler = file.kind == "kineto"
+    hints = formats.named(file.kind).hints
     if ranges.is_empty():
-        return NoIterations(
-            f"{file.path}: holds no {'host' if by_profiler else 'NVTX'} ranges",
-            hint="profile with ProfilerActivity.CPU, and call prof.step() after every iteration"
-            if by_profiler
-            else "annotate the training loop (torch.cuda.nvtx.range_push(f'step {i}')) and profile "
-            "with --trace=nvtx; or have steps found: --iteration auto; or take the capture as "
-            "one: --iteration whole",
-        )
+        return NoIterations(f"{file.path}: holds no {hints.ranges} ranges", hint=hints.no_ranges)
     stems = (ranges if annotations.is_empty() else annotations).select(
         pl.col("name").str.replace_all(r"\d+", "N").str.slice(0, 60)
     )
@@ -245,8 +232,8 @@ def _no_iterations(file: ReportFile, ranges: pl.DataFrame, options: ShapingOptio
     looked = "that fit --iteration" if options.iteration else "named like iterations"
     return NoIterations(
         f"{file.path}: has no ranges {looked}; its most frequent ranges are {names}",
-        hint=PROFILER_HINT
-        if by_profiler and not options.iteration
+        hint=hints.unmarked
+        if hints.unmarked and not options.iteration
         else "name the iterations with --iteration 'REGEX' (its first group is the number), the "
         "phases with --phase forward='REGEX'; or have steps found: --iteration auto",
     )

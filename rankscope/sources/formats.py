@@ -1,62 +1,142 @@
-"""Reports → traces: one module a format, each knowing no other.
+"""The registry of report formats: to add one, write its `Format` and name it in `FORMATS`.
 
-A format module has `read(path, words) -> Trace` and `facts(path) -> CaptureFacts`, the cheap look
-at whose capture it is; both raise `UnreadableReport`. A new format is a module and a row here.
+Importing this loads nothing heavy: rows import their readers when they are called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING
 
-from rankscope.model.reports import CaptureFacts, ReportFile, Trace
-from rankscope.sources.conventions import Vocabulary
-from rankscope.sources.nsys import export
+from rankscope.errors import UnreadableReport
+from rankscope.model.reports import ReportFile
+from rankscope.sources.kineto import trace_file
+from rankscope.sources.nsys import arrowdir, parquetdir, qdstrm, report, sqlite
+from rankscope.sources.report_format import Format
 
-FORMATS = {
-    "nsys-report": "rankscope.sources.nsys.report",
-    "nsys-sqlite": "rankscope.sources.nsys.sqlite",
-    "nsys-parquetdir": "rankscope.sources.nsys.parquetdir",
-    "nsys-arrowdir": "rankscope.sources.nsys.arrowdir",
-    "nsys-raw": "rankscope.sources.nsys.qdstrm",
-    "kineto": "rankscope.sources.kineto.reader",
-}
+if TYPE_CHECKING:
+    from rankscope.model.reports import CaptureFacts, Trace
+    from rankscope.sources.conventions import Vocabulary
+
+FORMATS: tuple[Format, ...] = (
+    report.FORMAT,
+    sqlite.FORMAT,
+    qdstrm.FORMAT,
+    trace_file.FORMAT,
+    parquetdir.FORMAT,
+    arrowdir.FORMAT,
+)
+"""All formats; messages list their endings in this order."""
 
 
-class Reader(Protocol):
-    """What a format module offers."""
+def find(name: str) -> Format | None:
+    """The format of that name; None where there is none."""
+    return next((each for each in FORMATS if each.name == name), None)
 
-    def facts(self, path: Path) -> CaptureFacts: ...
 
-    def read(self, path: Path, words: Vocabulary | None = None, /) -> Trace: ...
+def named(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        UnreadableReport: there is none, as in a database that a newer rankscope wrote.
+    """
+    found = find(name)
+    if found is None:
+        raise UnreadableReport(
+            f"{name}: is not a known report format",
+            hint=f"known are {', '.join(each.name for each in FORMATS)}; update rankscope",
+        )
+    return found
+
+
+def of_folder(name: str) -> Format | None:
+    """The format of a folder of that name; None for a folder that is not a report."""
+    return next((each for each in FORMATS if name.endswith(each.folders)), None)
+
+
+def of_file(path: Path) -> Format | None:
+    """The format of a file by its name, and by its content where a name is not enough."""
+    candidates = _by_suffix(path.name)
+    return next((each for each in candidates if each.sniff is None or each.sniff(path)), None)
+
+
+def of_named_file(path: Path) -> Format:
+    """The format of a file that the user names, which is taken for a report in any case."""
+    candidates = _by_suffix(path.name)
+    if len(candidates) > 1 and (found := of_file(path)):
+        return found
+    return next(iter(candidates), None) or next(each for each in FORMATS if each.any_name)
+
+
+def of_report(path: Path) -> Format:
+    """The format of a report, which need not exist any more."""
+    return of_folder(path.name) or of_named_file(path)
+
+
+def title(path: Path) -> str:
+    """The name of a report without its endings."""
+    return of_report(path).title(path.name)
+
+
+def endings() -> list[str]:
+    """Endings of reports, for messages."""
+    listed = [each for each in FORMATS if each.listed]
+    return [end for each in listed for end in each.suffixes] + [
+        end for each in listed for end in each.folders
+    ]
+
+
+def forms(report: Path) -> list[tuple[Format, Path]]:
+    """The forms that a viewer opens and that one report could have: their formats and paths.
+
+    The report itself comes first if a viewer opens it; its other forms need not exist.
+    """
+    own = of_report(report)
+    if own.viewer is not None:
+        return [(own, report)]
+    stem = own.stem(report.name)
+    return [
+        (each, report.with_name(stem + end))
+        for each in FORMATS
+        if each.family == own.family and each.viewer is not None
+        for end in (*each.suffixes, *each.folders)
+    ]
 
 
 def facts(file: ReportFile) -> CaptureFacts:
     """Host, times and rank evidence of a report, without its events."""
-    return _reader(file.kind).facts(file.place)
+    return named(file.kind).facts(file.place)
 
 
 def read(file: ReportFile, words: Vocabulary | None = None) -> Trace:
     """The whole report as a `Trace`; ranges that are operators by `words` need not be held."""
-    return _reader(file.kind).read(file.place, words)
+    return named(file.kind).read(file.place, words)
 
 
 def clear_exports(reports: Iterable[Path]) -> None:
-    """Forget the exports that were made of `reports`, and those of reports that are gone."""
+    """Remove the exports of `reports` from the cache, and those of reports that are gone."""
+    from rankscope.sources.nsys import export
+
     export.clear(reports)
 
 
 def exports_bytes() -> int:
-    """How much room the exports take that were made to read reports."""
+    """The size of all exports in the cache, in bytes."""
+    from rankscope.sources.nsys import export
+
     return export.cache_bytes()
 
 
 def exports_folder() -> Path:
-    """Where they are."""
+    """The folder of the cache."""
+    from rankscope.sources.nsys import export
+
     return export.cache_folder()
 
 
-def _reader(kind: str) -> Reader:
-    return cast(Reader, import_module(FORMATS[kind]))
+def _by_suffix(name: str) -> list[Format]:
+    """The formats of files with such a name, that with the longest suffix first."""
+    fitting = [(each, each.ending(name)) for each in FORMATS if each.suffixes]
+    found = [(each, end) for each, end in fitting if end in each.suffixes]
+    return [each for each, end in sorted(found, key=lambda one: -len(one[1] or ""))]

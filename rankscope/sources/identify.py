@@ -11,6 +11,7 @@ import polars as pl
 from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdentity, Trace
+from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
 
 RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?(\d{1,7})(?!\d)", re.IGNORECASE)
@@ -24,9 +25,6 @@ MPI_LAUNCHERS = (OPEN_MPI, PMIX, PMI)
 
 OF_WORLD = re.compile(r"(?:^|[_\-.])(\d{1,7})[_\-]of[_\-](\d{1,7})(?!\d)", re.IGNORECASE)
 """A file name that says rank and world size: `name-3-of-8`."""
-
-ENDS = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$", re.IGNORECASE)
-"""Endings of traces, which have more than one suffix."""
 
 NAME_HINT = "say where it stands in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
 
@@ -195,7 +193,7 @@ def _several(
 
 
 def _by_name(path: Path) -> Claim | None:
-    stem = _stem(path)
+    stem = formats.title(path)
     spelled = _spelled(stem)
     if spelled:
         return Claim(*spelled[0], FILE_NAME) if len({*spelled}) == 1 else None
@@ -210,12 +208,6 @@ def _spelled(stem: str) -> list[tuple[int, int | None]]:
     if found := [int(number) for number in RANK_IN_NAME.findall(stem)]:
         return [(each, size if each == rank < size else None) for each in found]
     return [(rank, size)] if rank < size else []
-
-
-def _stem(path: Path) -> str:
-    """The file's name without its endings."""
-    stem = ENDS.sub("", path.name)
-    return path.stem if stem == path.name else stem
 
 
 def _by_pattern(path: Path, own: re.Pattern[str]) -> Claim:
@@ -239,7 +231,7 @@ def name_disagrees(path: Path, identity: RankIdentity) -> int | None:
 
     A name that tells the local rank is no disagreement.
     """
-    spelled = {rank for rank, _ in _spelled(_stem(path))}
+    spelled = {rank for rank, _ in _spelled(formats.title(path))}
     if len(spelled) != 1 or identity.evidence.kind in (
         EvidenceKind.FILE_NAME,
         EvidenceKind.USER,

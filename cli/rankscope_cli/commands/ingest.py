@@ -149,11 +149,13 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
     world = f" of {analysis.world_size}" if analysis.world_size else ""
     many = "report" if len(done.outcomes) == 1 else "reports"
     total = sum(outcome.bytes for outcome in done.outcomes)
-    if any(outcome.kind == "nsys-report" for outcome in done.outcomes):
-        from rankscope.sources.formats import exports_bytes, exports_folder
+    from rankscope.sources import formats
 
+    kinds = [formats.find(outcome.kind) for outcome in done.outcomes]
+    if any(kind is not None and kind.exported for kind in kinds):
         console.say(
-            f"rankscope: exports take {size(exports_bytes())} in {exports_folder()}; "
+            f"rankscope: exports take {size(formats.exports_bytes())} in "
+            f"{formats.exports_folder()}; "
             "--rebuild clears those of its reports",
             quiet,
         )

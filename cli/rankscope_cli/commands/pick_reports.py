@@ -142,8 +142,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
         )
     if picks.in_browser and (view or open_them):
         raise UsageError(
-            f"{'--view' if view else '--open'}: the Nsight Systems GUI opens no traces of the "
-            "PyTorch profiler",
+            f"{'--view' if view else '--open'}: the Nsight Systems GUI does not open {files[0]}",
             hint=f"open each in a tab of {VIEWERS}; pick-reports says where to look",
         )
     if copy_to is not None:

@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rankscope.model.reports import CaptureFacts, Trace
-from rankscope.sources.columns.folders import ParquetColumns
-from rankscope.sources.conventions import Vocabulary
-from rankscope.sources.nsys import tables
+from rankscope.sources.nsys.family import FAMILY, HINTS
+from rankscope.sources.report_format import Format
+
+if TYPE_CHECKING:
+    from rankscope.model.reports import CaptureFacts, Trace
+    from rankscope.sources.conventions import Vocabulary
 
 
 def facts(path: Path) -> CaptureFacts:
     """Host, times and rank evidence; raises `UnreadableReport`."""
+    from rankscope.sources.columns.folders import ParquetColumns
+    from rankscope.sources.nsys import tables
+
     return tables.facts(ParquetColumns(path))
 
 
 def read(path: Path, words: Vocabulary | None = None) -> Trace:
-    """The whole report; raises `UnreadableReport` where it is none."""
+    """The whole report; raises `UnreadableReport` where it is not a valid one."""
+    from rankscope.sources.columns.folders import ParquetColumns
+    from rankscope.sources.nsys import tables
+
     return tables.trace(ParquetColumns(path), words)
+
+
+FORMAT = Format(
+    name="nsys-parquetdir",
+    family=FAMILY,
+    facts=facts,
+    read=read,
+    hints=HINTS,
+    folders=("_pqtdir",),
+    preference=1,
+)

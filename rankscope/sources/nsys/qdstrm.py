@@ -1,19 +1,23 @@
-"""`.qdstrm`: what nsys recorded and made no report of, since it was stopped or found no room.
+"""`.qdstrm`: a recording that nsys did not convert to a report, since it was stopped or disk full.
 
-No reader is there for it but nsys's own importer, and that must be of the version that recorded.
+Only nsys's own importer reads it, and it must be of the version that recorded.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rankscope.errors import UnreadableReport
-from rankscope.sources.conventions import Vocabulary
+from rankscope.sources.nsys.family import FAMILY, HINTS
+from rankscope.sources.report_format import Format
+
+if TYPE_CHECKING:
+    from rankscope.sources.conventions import Vocabulary
 
 
 def facts(path: Path) -> NoReturn:
-    """Raises `UnreadableReport`, with what makes a report of it."""
+    """Raises `UnreadableReport`, with the way to convert it."""
     raise UnreadableReport(
         f"{path}: is what nsys recorded, and no report was made of it (nsys was stopped, or the "
         "disk was full)",
@@ -24,3 +28,15 @@ def facts(path: Path) -> NoReturn:
 def read(path: Path, _words: Vocabulary | None = None) -> NoReturn:
     """Raises `UnreadableReport`, like `facts`."""
     facts(path)
+
+
+FORMAT = Format(
+    name="nsys-raw",
+    family=FAMILY,
+    facts=facts,
+    read=read,
+    hints=HINTS,
+    suffixes=(".qdstrm",),
+    preference=4,
+    listed=False,  # found only to be refused with the remedy
+)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rankscope.model.reports import CaptureFacts, Trace
-from rankscope.sources.columns.folders import ParquetColumns
-from rankscope.sources.columns.sqlite import SQLiteColumns
-from rankscope.sources.conventions import Vocabulary
-from rankscope.sources.nsys import tables
-from rankscope.sources.nsys.export import exported
+from rankscope.sources.nsys.family import FAMILY, HINTS
 from rankscope.sources.nsys.header import head_facts
+from rankscope.sources.report_format import Format, Viewer
+
+if TYPE_CHECKING:
+    from rankscope.model.reports import CaptureFacts, Trace
+    from rankscope.sources.conventions import Vocabulary
 
 
 def facts(path: Path) -> CaptureFacts:
@@ -23,9 +24,14 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
     """The whole report, exported first.
 
     Raises:
-        UnreadableReport: it is none, or truncated.
+        UnreadableReport: it is truncated or not a report.
         ToolError: nsys is missing, too old, or out of room.
     """
+    from rankscope.sources.columns.folders import ParquetColumns
+    from rankscope.sources.columns.sqlite import SQLiteColumns
+    from rankscope.sources.nsys import tables
+    from rankscope.sources.nsys.export import exported
+
     head = head_facts(path)
     export = exported(path)
     is_folder = export.is_dir()
@@ -42,3 +48,17 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
             local_rank=trace.facts.local_rank if head.local_rank is None else head.local_rank,
         ),
     )
+
+
+FORMAT = Format(
+    name="nsys-report",
+    family=FAMILY,
+    facts=facts,
+    read=read,
+    hints=HINTS,
+    suffixes=(".nsys-rep", ".qdrep"),
+    preference=3,  # an export spares exporting
+    recorded=True,
+    exported=True,
+    viewer=Viewer.NSYS_GUI,
+)

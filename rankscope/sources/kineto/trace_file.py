@@ -1,0 +1,67 @@
+"""The format of PyTorch profiler (Kineto) traces: `.json` and `.json.gz`."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankscope.sources.report_format import Format, IterationHints, Viewer
+
+if TYPE_CHECKING:
+    from rankscope.model.reports import CaptureFacts, Trace
+    from rankscope.sources.conventions import Vocabulary
+
+SIGNS = re.compile(
+    rb'"schemaVersion"\s*:.*"(deviceProperties|distributedInfo|traceEvents)"\s*:', re.DOTALL
+)
+"""In the head of a profiler trace, and of no log, configuration or trace of another program."""
+
+HEAD_BYTES = 2**16
+
+
+def facts(path: Path) -> CaptureFacts:
+    """Rank and host; times are known once the events are read; raises `UnreadableReport`."""
+    from rankscope.sources.kineto import reader
+
+    return reader.facts(path)
+
+
+def read(path: Path, words: Vocabulary | None = None) -> Trace:
+    """The whole trace; raises `UnreadableReport` where it is not a valid one."""
+    from rankscope.sources.kineto import reader
+
+    return reader.read(path, words)
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a JSON file looks like a trace of the PyTorch profiler; unreadable ones might be."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return True
+    return not head.strip() or SIGNS.search(head) is not None
+
+
+FORMAT = Format(
+    name="kineto",
+    family="kineto",
+    facts=facts,
+    read=read,
+    hints=IterationHints(
+        ranges="host",
+        no_ranges="profile with ProfilerActivity.CPU, and call prof.step() after every iteration",
+        unmarked="call prof.step() after every iteration; in this trace, --iteration "
+        "'^Optimizer\\.step#' ends one with each optimizer step",
+    ),
+    suffixes=(".json", ".json.gz"),
+    inner_suffixes=(".trace", ".pt"),
+    sniff=is_trace,
+    sniffed_as="traces of the PyTorch profiler",
+    viewer=Viewer.BROWSER,
+)

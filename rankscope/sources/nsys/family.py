@@ -1,0 +1,14 @@
+"""What all forms of an Nsight Systems report have in common."""
+
+from __future__ import annotations
+
+from rankscope.sources.report_format import IterationHints
+
+FAMILY = "nsys"
+
+HINTS = IterationHints(
+    ranges="NVTX",
+    no_ranges="annotate the training loop (torch.cuda.nvtx.range_push(f'step {i}')) and profile "
+    "with --trace=nvtx; or have steps found: --iteration auto; or take the capture as one: "
+    "--iteration whole",
+)
