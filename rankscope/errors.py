@@ -5,7 +5,7 @@
     ├── ReportError             a report, or a set of reports, that cannot be used
     │   ├── UnreadableReport    not a report, empty, truncated, damaged
     │   ├── NoIterations        nothing in the report is named like an iteration
-    │   ├── UnknownRank         nothing says whose report it is
+    │   ├── UnknownRank         no evidence of a report's rank
     │   ├── RankConflict        two claims to one rank, or evidence that contradicts itself
     │   └── ForeignRun          a report of another job than the database holds
     ├── DatabaseError           the database is missing, locked, damaged or of another version
@@ -52,7 +52,7 @@ class NoIterations(ReportError):
 
 
 class UnknownRank(ReportError):
-    """Nothing says which rank wrote the report."""
+    """No evidence says which rank wrote the report."""
 
 
 class RankConflict(ReportError):

@@ -1,4 +1,4 @@
-"""One report → its rows: everything that is done once per report, knowing no other rank."""
+"""One report → its rows: every step that needs no other report."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from rankscope.sources.identify import (
 SHOWN_NAMES = 8
 
 SPECIAL = ("auto", "whole")
-"""Values of --iteration that are no patterns."""
+"""Values of --iteration that are not patterns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segmented:
-    """One report, read: whose ranks it holds, and their iterations."""
+    """One report, read: its ranks, and their iterations."""
 
     trace: Trace
     named: LabelledRanges
@@ -57,9 +57,9 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     """Read, identify and segment one report.
 
     Raises:
-        UnreadableReport: it is none.
-        NoIterations: nothing in it is named like an iteration.
-        UnknownRank, RankConflict: whose it is cannot be told.
+        UnreadableReport: it is not a valid report.
+        NoIterations: no range in it is named like an iteration.
+        UnknownRank, RankConflict: its rank is unknown or contradictory.
     """
     special = options.iteration in SPECIAL
     words = vocabulary(ShapingOptions(phases=options.phases) if special else options)

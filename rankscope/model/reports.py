@@ -1,4 +1,4 @@
-"""A report on its way into the database: the file, what it says of itself, the rows it becomes."""
+"""A report from its file to its rows in the database: the file, its facts, its trace, its rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReportFile:
-    """A report on disk: what `discover` found, before anything in it was read."""
+    """A report on disk as `discover` found it, before it is read."""
 
     path: Path
-    kind: str  # a format of `read`: nsys-sqlite, kineto …
+    kind: str  # name of its format: nsys-sqlite, kineto …
     bytes: int
     modified_ns: int
-    folder: Path | None = None  # where a relative path starts, if not in the working folder
+    folder: Path | None = None  # start of a relative path, if not the working folder
 
     @property
     def place(self) -> Path:
@@ -55,7 +55,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Events that the profiler itself says it lost, in its own words."""
+    """The profiler's own message that it lost events."""
 
     pid: int | None  # of the process; None: any
     text: str
@@ -63,9 +63,9 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class CaptureFacts:
-    """What a report says about its capture as a whole.
+    """Facts that a report states about its capture as a whole.
 
-    Of the environment only rank, world size, local rank and host are ever taken.
+    Only rank, world size, local rank and host are ever taken from an environment.
     """
 
     host: str | None
@@ -92,31 +92,31 @@ def plain_process(key: int) -> Process:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One report, read: frames of `schema`, and the ranks its processes state themselves."""
+    """One report, read: frames of `schema`, and the ranks that it states for its processes."""
 
     facts: CaptureFacts
     ranges: Ranges
     device_work: DeviceWork
-    process_ranks: dict[int, int] = field(default_factory=dict)  # by process, of MPI's trace
+    process_ranks: dict[int, int] = field(default_factory=dict)  # process key → rank in MPI's trace
     jax_processes: dict[int, int] = field(default_factory=dict)  # process key → JAX's process
     host_events: int = 0  # rows of the host that were read
-    broken_ranges: int = 0  # left out, for they had no time or no owner
+    broken_ranges: int = 0  # left out because they have no time or no owner
     process_of: Callable[[int], Process] = plain_process  # by process key
 
     @property
     def events(self) -> int:
-        """How many rows were read."""
+        """The number of rows that were read."""
         return self.host_events + self.device_work.rows
 
     @property
     def broken_rows(self) -> int:
-        """How many were left out, for they had no time or no owner."""
+        """The number of rows left out because they have no time or no owner."""
         return self.broken_ranges + self.device_work.broken
 
 
 @dataclass(frozen=True, slots=True)
 class RankIdentity:
-    """Whose rank a process is, and why we believe it."""
+    """The rank of a process, and the evidence for it."""
 
     rank: int
     pid: int  # in the namespace that the profiler ran in
@@ -187,7 +187,7 @@ class RankRecord:
 
 @dataclass(frozen=True, slots=True)
 class RankRows:
-    """All that is kept of one rank."""
+    """The rows of one rank in the database."""
 
     rank: RankRecord
     iterations: pl.DataFrame  # RANK_ITERATIONS
@@ -200,7 +200,7 @@ class RankRows:
 
 @dataclass(frozen=True, slots=True)
 class ReportRows:
-    """All that is kept of one report: what a worker sends back."""
+    """The rows of one report in the database, as a worker returns them."""
 
     file: ReportFile
     facts: CaptureFacts

@@ -1,4 +1,4 @@
-"""Paths → report files: what to read, found without reading it."""
+"""Paths → report files, found without reading their events."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _best(forms: list[ReportFile]) -> ReportFile:
 
 
 def _report_key(resolved: Path, report: ReportFile) -> tuple[str, Path]:
-    """What a report and its other forms have in common."""
+    """The family, folder and name that a report shares with its other forms."""
     kind = formats.named(report.kind)
     return kind.family, resolved.with_name(kind.stem(resolved.name))
 
@@ -96,7 +96,7 @@ def _exists(path: Path) -> bool:
         path.lstat()
     except PermissionError as error:
         raise ReportError(
-            f"{path}: may not be looked at ({error.strerror})", hint="check its permissions"
+            f"{path}: cannot be accessed ({error.strerror})", hint="check its permissions"
         ) from error
     except OSError:
         return False
@@ -136,10 +136,10 @@ def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tup
 
 
 def describe(path: Path, kind: str) -> ReportFile:
-    """A report of a known format as it lies on disk now.
+    """A report of a known format, with its size and time of modification on disk now.
 
     Raises:
-        UnreadableReport: it is not there, or may not be looked at.
+        UnreadableReport: it does not exist or cannot be accessed.
     """
     try:
         str(path).encode()

@@ -1,4 +1,4 @@
-"""Rank claims out of an environment, and the host; nothing else of it is ever kept."""
+"""Rank claims from environment variables, and the host; no other variable is ever kept."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _numbers(variables: Iterable[str]) -> dict[str, int]:
 
 
 def first_printable(names: Iterable[str]) -> str | None:
-    """The first name, without characters that could play tricks on a terminal."""
+    """The first name, without control characters that a terminal would obey."""
     return next(
         ("".join(char if char.isprintable() else "?" for char in name)[:64] for name in names), None
     )

@@ -1,4 +1,4 @@
-"""Whose rank is this? Evidence, conflicts, never a guess."""
+"""The rank of each process of a report: by evidence, with conflicts as errors, never a guess."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?(\d{1,7})(?!\d)", re.IGNOREC
 """A file name that says `rank` before the number."""
 
 LAST_NUMBER = re.compile(r"(?:^|[_\-.])(\d{1,7})$")
-"""A file name that ends in a number: weak, and believed only for want of anything else."""
+"""A file name that ends in a number: weak evidence, used only if there is no other."""
 
 MPI_LAUNCHERS = (OPEN_MPI, PMIX, PMI)
 """mpirun sets these for each process, which inherits the batch script's SLURM_PROCID."""
@@ -26,7 +26,7 @@ MPI_LAUNCHERS = (OPEN_MPI, PMIX, PMI)
 OF_WORLD = re.compile(r"(?:^|[_\-.])(\d{1,7})[_\-]of[_\-](\d{1,7})(?!\d)", re.IGNORECASE)
 """A file name that says rank and world size: `name-3-of-8`."""
 
-NAME_HINT = "say where it stands in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
+NAME_HINT = "give the place of the rank in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
 
 PID_HINT = "or have them numbered in the order of process ids: --rank-pattern '(?P<pid>\\d+)'"
 
@@ -71,13 +71,13 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
 def claims_for_report(
     path: Path, facts: CaptureFacts, own: re.Pattern[str] | None
 ) -> tuple[Claim, ...]:
-    """What is claimed about a report of one rank, most trusted first.
+    """The claims about a report of one rank, the most trusted first.
 
-    The user's pattern, then what the profiler recorded (the environment of the process, else of
-    the profiler's command; or its `distributedInfo`), then the file's name.
+    The user's pattern comes first, then the profiler's records (the environment of the process,
+    else of the profiler's command; or its `distributedInfo`), then the file's name.
 
     Raises:
-        RankConflict: variables that speak of one world disagree.
+        RankConflict: variables for one world size disagree.
         UsageError: the user's pattern does not fit the path.
     """
     if own is not None and "pid" not in own.groupindex:
@@ -100,9 +100,9 @@ def claims_for_report(
 def process_ranks(trace: Trace, several: bool = True) -> RanksByEvidence:
     """The ranks that a report states for its processes.
 
-    By the profiler's MPI trace; by JAX, which names threads by its processes; and, where several
-    processes use one device each, all different and counted from 0, by the device, which is the
-    local rank wherever a launcher starts one process a device (which one of `several` asks).
+    The sources are the profiler's MPI trace; JAX, which names threads by its processes; and, if
+    there are `several` processes that use one device each, counted from 0, the device. It is the
+    local rank if the launcher starts one process per device.
     """
     stated = {MPI_TRACE: trace.process_ranks, JAX: trace.jax_processes}
     if not several:
@@ -135,7 +135,7 @@ def identities(
         own: the user's pattern.
 
     Raises:
-        UnknownRank: no evidence, or several processes and nothing that tells them apart.
+        UnknownRank: no evidence, or several processes that no evidence distinguishes.
         RankConflict: evidence that contradicts itself.
     """
     if len(pids) > 1:
@@ -154,7 +154,7 @@ def identities(
                 hint=NAME_HINT,
             )
     if best is None:
-        raise UnknownRank(f"{path}: nothing says which rank wrote it", hint=NAME_HINT)
+        raise UnknownRank(f"{path}: no evidence of the rank that wrote it", hint=NAME_HINT)
     return {
         process: RankIdentity(
             best.rank, pid, facts.local_rank, best.world_size, facts.host, best.evidence
@@ -175,15 +175,16 @@ def _several(
     if evidence is None:
         listed = ", ".join(map(str, pids.values()))
         raise UnknownRank(
-            f"{path}: holds {len(pids)} training processes (pids {listed}), and nothing says "
-            "which rank is which",
+            f"{path}: holds {len(pids)} training processes (pids {listed}), and no "
+            "evidence of their ranks",
             hint="profile each rank into a report of its own: nsys inside the launcher, not "
-            f"around it, with -o report_%q{{RANK}}; under mpirun, --trace=mpi tells; {PID_HINT}",
+            f"around it, with -o report_%q{{RANK}}; under mpirun, --trace=mpi records the ranks; "
+            f"{PID_HINT}",
         )
     ranks = {process: stated[evidence][process] for process in pids}
     if len({*ranks.values()}) < len(ranks):
         raise RankConflict(
-            f"{path}: two of its processes are said to be the same rank: {sorted(ranks.values())}",
+            f"{path}: two of its processes have the same rank: {sorted(ranks.values())}",
             hint=f"was more than one job profiled into it? Profile each into its own; {PID_HINT}",
         )
     return {
@@ -202,7 +203,7 @@ def _by_name(path: Path) -> Claim | None:
 
 
 def _spelled(stem: str) -> list[tuple[int, int | None]]:
-    """Every rank that a name spells out, with the world size if it tells that."""
+    """Every rank that a name spells out, with the world size if the name has it."""
     of_world = OF_WORLD.search(stem)
     rank, size = map(int, of_world.groups()) if of_world else (0, 0)
     if found := [int(number) for number in RANK_IN_NAME.findall(stem)]:
@@ -227,9 +228,9 @@ def _by_pattern(path: Path, own: re.Pattern[str]) -> Claim:
 
 
 def name_disagrees(path: Path, identity: RankIdentity) -> int | None:
-    """The rank that the file's name spells out, where better evidence says otherwise.
+    """The rank in the file's name if better evidence contradicts it, else None.
 
-    A name that tells the local rank is no disagreement.
+    A name that has the local rank does not contradict.
     """
     spelled = {rank for rank, _ in _spelled(formats.title(path))}
     if len(spelled) != 1 or identity.evidence.kind in (
@@ -242,15 +243,14 @@ def name_disagrees(path: Path, identity: RankIdentity) -> int | None:
 
 
 def check_distinct(claims: Iterable[tuple[int, Path]], hint: str | None = None) -> None:
-    """Raises `RankConflict`, naming both files, where two reports claim one rank."""
+    """Raises `RankConflict`, naming both files, if two reports claim one rank."""
     seen: dict[int, Path] = {}
     for rank, path in claims:
         if rank in seen and seen[rank] != path:
             raise RankConflict(
                 f"{seen[rank]} and {path} both claim rank {rank}",
                 hint=hint
-                or "ingest the reports of one run at a time, or tell ranks apart with "
-                "--rank-pattern",
+                or "ingest the reports of one run at a time, or give the ranks with --rank-pattern",
             )
         seen[rank] = path
 
@@ -258,11 +258,11 @@ def check_distinct(claims: Iterable[tuple[int, Path]], hint: str | None = None) 
 def check_one_run(
     facts: Iterable[tuple[Path, int | None, int | None, int | None]], hint: str
 ) -> None:
-    """Raises `ForeignRun` where captures cannot be of one job.
+    """Raises `ForeignRun` if captures cannot be of one job.
 
     Args:
         facts: path, world size, UTC start and duration (ns) of each report; None is unknown.
-        hint: what to do.
+        hint: the advice in the error.
     """
     size: tuple[Path, int] | None = None
     earliest: tuple[Path, int] | None = None

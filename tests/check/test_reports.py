@@ -249,5 +249,5 @@ def test_records_without_a_report_are_told(reports: list[Path]) -> None:
     assert [report.usable for report in checked] == [True] * 4 + [False]
     [problem] = checked[4].problems
     assert (checked[4].path, problem.code) == (raw, "unreadable")
-    assert "no report was made of it" in problem.message
+    assert "never converted to a report" in problem.message
     assert "QdstrmImporter" in problem.hint

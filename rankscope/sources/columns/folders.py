@@ -1,4 +1,4 @@
-"""Columns out of an export folder, one file a table (`nsys export -t parquetdir`, `arrowdir`)."""
+"""Columns of an export folder with a file per table (`nsys export -t parquetdir`, `arrowdir`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PIECE_ROWS = 100_000
-"""How many rows are read at once where a caller wants pieces."""
+"""Number of rows per chunk."""
 
 HINT = "is it complete? export it again: nsys export -t {kind} REPORT.nsys-rep"
 
@@ -34,7 +34,7 @@ class FolderColumns(ABC):
 
     @property
     def bytes(self) -> int:
-        """How large its files are."""
+        """The size of its files."""
         return sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(self.path))
 
     def has(self, table: str, *columns: str) -> bool:
@@ -43,7 +43,7 @@ class FolderColumns(ABC):
         if table not in self._columns:
             try:
                 names = self._names(file) if file.is_file() else ()
-            except Exception as error:  # every engine has its own way to fail on broken files
+            except Exception as error:  # engines fail on broken files with different errors
                 raise self._unreadable(file) from error
             self._columns[table] = frozenset(names)
         return file.is_file() and self._columns[table].issuperset(columns)
@@ -56,16 +56,16 @@ class FolderColumns(ABC):
         only: tuple[str, list[int]] | None = None,
         raw: list[str] | None = None,
     ) -> pl.DataFrame:
-        """Columns of a table; one that the table lacks, or of another type, comes as nulls.
+        """Columns of a table; a column that is missing or of another type becomes nulls.
 
-        Ids are unsigned here; they come with the bits they have in SQLite.
+        Ids are unsigned in these files; they are returned with the same bits as in SQLite.
 
         Args:
             table: a table of the folder.
             integers: columns to read as Int64.
             text: columns to read as String; broken UTF-8 gets replacement characters.
             only: an integer column, and the values of the rows to keep.
-            raw: columns to read as Binary, whatever type they claim to have.
+            raw: columns to read as Binary, for any declared type.
         """
         return self._read(table, integers, text or [], only, raw or [])
 
@@ -78,7 +78,7 @@ class FolderColumns(ABC):
         raw: list[str] | None = None,
         chosen: Sequence[int] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """What `read` gives, of `PIECE_ROWS` rows of the table at once; at least one piece."""
+        """The rows of `read` in chunks of `PIECE_ROWS` rows of the table; at least one chunk."""
         self.has(table)
         file = self._file(table)
         try:
@@ -121,11 +121,11 @@ class FolderColumns(ABC):
 
     @abstractmethod
     def _rows(self, file: Path) -> int:
-        """How many rows a table has."""
+        """The number of rows of a table."""
 
     @abstractmethod
     def _table(self, file: Path, columns: list[str], first: int, rows: int | None) -> pl.DataFrame:
-        """Some columns of some rows as they stand; text that is not UTF-8 as bytes."""
+        """Some columns of some rows, unchanged; text that is not UTF-8 as bytes."""
 
     def _file(self, table: str) -> Path:
         return self.path / f"{table}{self.ending}"

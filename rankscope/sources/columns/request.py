@@ -1,4 +1,4 @@
-"""What is to be read of a table."""
+"""A request for columns and rows of a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ColumnRequest:
-    """Columns of a table, all of them there, and which rows."""
+    """Existing columns of a table, and the rows to read."""
 
     integers: list[str]
     text: list[str] = field(default_factory=list)

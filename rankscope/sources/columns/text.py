@@ -1,4 +1,4 @@
-"""Text of any age and make as strings that can be worked with."""
+"""Text columns of any export version as valid strings."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def strings(column: pl.Series) -> pl.Series:
     """Text or bytes as String: replacement characters for what is not UTF-8."""
     try:
         return column.cast(pl.String)
-    except pl.exceptions.ComputeError:  # broken UTF-8 somewhere: mend the few distinct values
+    except pl.exceptions.ComputeError:  # broken UTF-8 somewhere: repair the few distinct values
         distinct = column.drop_nulls().unique()
-        mended = [bytes(value).decode("utf-8", "replace") for value in distinct]
-        return column.replace_strict(distinct, mended, default=None, return_dtype=pl.String)
+        repaired = [bytes(value).decode("utf-8", "replace") for value in distinct]
+        return column.replace_strict(distinct, repaired, default=None, return_dtype=pl.String)
 
 
 def undecoded(column: pl.Series) -> pl.Series:
-    """Bytes as Binary, none as null."""
+    """Bytes as Binary; empty values become null."""
     if column.is_empty():  # engines that infer types had nothing to infer from
         return pl.Series(column.name, [], dtype=pl.Binary)
     return column.set(column.bin.size() == 0, None)

@@ -2,7 +2,7 @@
 
 `conventions.toml` holds a row per framework and meaning; a user's own patterns beat them all.
 Patterns are evaluated on the distinct names only, by polars (Rust syntax: no look-around, and so
-no pattern that a hostile name could make slow).
+no pattern that a hostile name can make slow).
 """
 
 from rankscope.sources.conventions.kernels import with_operation

@@ -1,4 +1,4 @@
-"""Kernel names → what they communicate."""
+"""Kernel names → the collectives that they run."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def with_operation(device_work: pl.DataFrame) -> pl.DataFrame:
 
 @cache
 def _operations() -> pl.Series:
-    """The operations there are, after null for computation."""
+    """All operations, after null for computation."""
     every = dict.fromkeys(str(row["operation"]) for row in conventions()["kernel"])
     return pl.Series([None, *every], dtype=pl.Enum([*every]))
 
 
 def _look_up(names: pl.Series) -> Places:
-    """Places among the operations."""
+    """Indices into the operations."""
     places = {operation: place for place, operation in enumerate(_operations())}
     name = pl.col("name").cast(pl.String)
     found = names.to_frame("name").select(
@@ -48,14 +48,14 @@ def _look_up(names: pl.Series) -> Places:
 
 
 class _Memory:
-    """What names mean, looked up once, in the places that their categories' codes say."""
+    """Operations of names, looked up once, in an array indexed by the codes of their categories."""
 
     def __init__(self) -> None:
         self._places = np.empty(0, np.int16)
-        self._keeper: pl.Series | None = None  # of the categories, whose codes else mean others
+        self._keeper: pl.Series | None = None  # keeps the codes valid
 
     def of(self, names: pl.Series) -> Places:
-        """Places of some names among the operations."""
+        """Indices into the operations for some names."""
         codes = names.to_physical().to_numpy()
         more = int(codes.max(initial=0)) + 1 - self._places.size
         known = np.append(self._places, np.full(max(more, 0), UNSEEN, np.int16))

@@ -1,4 +1,4 @@
-"""What names mean, looked up once: ranks of a job name things alike, and patterns are dear."""
+"""Meanings of names, looked up once: ranks use the same names, and patterns are expensive."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable
 import polars as pl
 
 MOST_REMEMBERED = 50_000
-"""Names that are kept between reports."""
+"""Number of names that stay cached between reports."""
 
 
 class NameCache:
-    """A table of names and their meanings that grows with the names asked for."""
+    """A table of names and their meanings that grows with every lookup."""
 
     def __init__(self, key: list[str], look_up: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-        """Remember what `look_up` says of each distinct `key`, a frame with these columns."""
+        """Cache the result of `look_up` for each distinct `key`, a frame with these columns."""
         self._key = key
         self._look_up = look_up
         self._known: pl.DataFrame | None = None
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The distinct keys of a frame, in its order, with what they mean."""
+        """The distinct keys of a frame, in its order, with their meanings."""
         names = frame.select(self._key).unique(maintain_order=True)
         known = self._known
         if known is None:

@@ -18,7 +18,7 @@ from rankscope.model.schema import PHASES, conform
 from rankscope.sources.conventions.name_cache import NameCache
 
 OPERATORS = ("operator", "backward operator")
-"""What names of the framework's operators mean; there may be too many to hold."""
+"""Meanings of the framework's operators, of which there may be too many for memory."""
 
 MEANINGS = pl.Schema(
     {
@@ -37,7 +37,7 @@ SEPARATORS = r"[\s_\-:]+"
 NUMBER = r"\{?(\d+)\}?"
 
 ANY = "^"
-"""The pattern of conventions that hold for all names of a domain."""
+"""The pattern of conventions that apply to all names of a domain."""
 
 SQUASHED = pl.col("name").str.to_lowercase().str.replace_all(SEPARATORS, "").alias("squashed")
 
@@ -73,7 +73,7 @@ class Convention:
         return fit if self.domain is None else fit & (pl.col("domain") == self.domain)
 
     def tests(self) -> list[tuple[str, str]]:
-        """Columns, and patterns of which one must fit."""
+        """Pairs of column and pattern, of which one must fit."""
         return [
             *(("name", pattern) for pattern in self.patterns),
             *(("squashed", pattern) for pattern in self.squashed),
@@ -87,16 +87,16 @@ class Convention:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Rows in the order in which they are believed."""
+    """Conventions in order of precedence."""
 
     rows: tuple[Convention, ...]
 
     def meanings(self, ranges: pl.DataFrame) -> pl.DataFrame:
-        """What each distinct (domain, name) of `ranges` means: a frame of MEANINGS."""
+        """The meaning of each distinct (domain, name) of `ranges`: a frame of MEANINGS."""
         return _memory(self).of(ranges)
 
     def operators(self, names: pl.Series) -> pl.Series:
-        """Boolean: whether ranges of these names are operators, whatever their domain."""
+        """Boolean: whether ranges of these names are operators in every domain."""
         domains = pl.DataFrame({"domain": ["", *{row.domain for row in self.rows if row.domain}]})
         every = names.unique().alias("name").to_frame().join(domains, how="cross")
         surely = pl.col("means").is_in(OPERATORS).fill_null(False).all()
@@ -105,13 +105,13 @@ class Vocabulary:
         return asked.join(told, on="name", how="left", maintain_order="left")["means"]
 
     def tell(self, names: pl.Series) -> pl.Series:
-        """Boolean: whether these names mean something by themselves, in whatever domain."""
+        """Boolean: whether these names have a meaning in any domain."""
         by_name = [replace(row, domain=None) for row in self.rows if ANY not in row.patterns]
         frame = names.alias("name").to_frame().with_columns(SQUASHED)
         return frame.select(_fits_some(by_name)).to_series()
 
     def look_up(self, names: pl.DataFrame) -> pl.DataFrame:
-        """MEANINGS of distinct names, by trying every pattern on those that any may fit."""
+        """MEANINGS of distinct names: every pattern is tried on names that fit any of them."""
         names = names.with_columns(SQUASHED).with_columns(tells=_fits_some(self.rows))
         strangers = names.filter(~pl.col("tells"))
         names = names.filter("tells")
@@ -138,12 +138,12 @@ class Vocabulary:
         return pl.concat([conform(known, MEANINGS), conform(strangers, MEANINGS)])
 
     def framework(self, row: int) -> str:
-        """Where a convention comes from."""
+        """The framework that a convention comes from."""
         return self.rows[row].framework
 
 
 def _fits_some(rows: Iterable[Convention]) -> pl.Expr:
-    """Whether a name fits one of the rows; most are tried at once."""
+    """Whether a name fits one of the rows; most patterns are tried as one alternation."""
     tests: list[pl.Expr] = []
     at_once: dict[str, list[str]] = {}
     for row in rows:
@@ -165,7 +165,7 @@ def vocabulary(options: ShapingOptions) -> Vocabulary:
     """The conventions with the user's patterns in front.
 
     Raises:
-        UsageError: a pattern that is none, or a phase that does not exist.
+        UsageError: a pattern that is not valid, or a phase that does not exist.
     """
     own: list[Convention] = []
     if options.iteration is not None:
@@ -192,7 +192,7 @@ def _shipped() -> tuple[Convention, ...]:
 
 @cache
 def conventions() -> dict[str, Any]:
-    """The data file as it stands."""
+    """The data file, parsed."""
     return tomllib.loads(files(__package__).joinpath("conventions.toml").read_text("utf-8"))
 
 

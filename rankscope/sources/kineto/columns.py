@@ -1,7 +1,8 @@
-"""Batches of Kineto events → frames in whole nanoseconds, one per nature of event.
+"""Kineto events → frames in whole nanoseconds, one per nature of event.
 
-A category tells the nature and differs with the version (`Operator`, `cpu_op`). The copies of
-user annotations on the device (`gpu_user_annotation`) are none of ours: they would count twice.
+The category gives the nature; its spelling differs by version (`Operator`, `cpu_op`). The copies
+of user annotations on the device (`gpu_user_annotation`) are left out, since they would count
+twice.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ CATEGORIES = {
 """Lower-case categories → nature."""
 
 LAUNCHES = ("_runtime", "_driver")
-"""How the categories of API calls end, whoever's API it is."""
+"""Endings of the categories of API calls, of any API."""
 
 WINDOW_END = "Record Window End"
-"""An instant: when the profiler stopped."""
+"""Name of the instant event at which the profiler stopped."""
 
 OWNED = {"start": pl.Int64, "end": pl.Int64, "process": pl.Int64, "thread": pl.Int64}
 
@@ -64,8 +65,8 @@ SCHEMAS = {
     ),
     SPAN: pl.Schema({"start": pl.Int64, "end": pl.Int64}),
 }
-"""Nature → columns: times as the file counts them, and as in RANGES and DEVICE_WORK. `external`
-is the id of an operator, `correlation` ties work to its launch."""
+"""Nature → columns: times on the file's axis, the rest as in RANGES and DEVICE_WORK. `external`
+is the id of an operator; `correlation` links work to its launch."""
 
 NEEDED = {
     RANGE: ["start", "end", "process", "thread"],
@@ -84,7 +85,7 @@ ELEMENT_BYTES = {
 """Lower-case names of data types → bytes of an element."""
 
 LATEST_NS = 2**61
-"""In 2043. Differences and sums of times beyond could overflow."""
+"""In the year 2043; differences and sums of later times could overflow."""
 
 NOTHING = Args()
 
@@ -103,7 +104,7 @@ def frames(batch: Iterable[Event]) -> dict[str, pl.DataFrame]:
 
 @cache
 def _nature(category: str) -> str:
-    """Empty for what is not wanted."""
+    """The nature of a category; empty if its events are not used."""
     lower = category.lower()
     return LAUNCH if lower.endswith(LAUNCHES) else CATEGORIES.get(lower, "")
 
@@ -141,7 +142,7 @@ def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
 
 
 def _work(frame: pl.DataFrame, events: list[Event], args: list[Args]) -> pl.DataFrame:
-    """Kernels, copies and sets with what only they have."""
+    """Kernels, copies and sets with the columns that only they have."""
     category = pl.col("category").str.to_lowercase()
     is_kernel = category == "kernel"
     element = pl.Series([each.element for each in args], dtype=pl.String).str.to_lowercase()
@@ -183,16 +184,16 @@ def _communicator(args: list[Args]) -> pl.Series:
 
 
 def short_name() -> pl.Expr:
-    """A kernel's bare name, as nsys has it: without type, namespaces, template and arguments."""
+    """A kernel's short name, as in nsys: without type, namespaces, template and arguments."""
     plain = pl.col("name").str.replace_all(r"\(anonymous namespace\)::|<unnamed>::", "")
     head = plain.str.replace(r"^std::enable_if<.*?>::type ", "").str.extract(r"^([^<(]+)")
     return pl.coalesce(head.str.extract(r"([^\s:]+)\s*$"), "name")
 
 
 def times(raw: list[msgspec.Raw]) -> pl.Series:
-    """Microseconds as they stand in the file (numbers, or text) → nanoseconds; else null.
+    """Microseconds as written in the file (numbers, or text) → nanoseconds; else null.
 
-    As decimals: a float has no room for nanoseconds since 1970.
+    They are read as decimals: a float cannot hold nanoseconds since 1970.
     """
     text = pl.Series([b"\0".join(raw).decode("utf-8", "replace")]).str.split("\0").explode()
     exact = text.str.strip_chars('" ').cast(pl.Decimal(38, 3), strict=False)

@@ -1,8 +1,8 @@
 """Gloo's collectives in a Kineto trace: work of other threads → waits of the thread that called.
 
-gloo runs a collective on a thread of its own, while the caller goes on (DDP reduces gradients
-behind backward) until it needs the result; that wait has no range. What it shows is the rest of
-the collective after the caller's last operator.
+gloo runs a collective on a thread of its own. The caller continues (DDP reduces gradients during
+backward) until it needs the result, and that wait has no range. It is the rest of the collective
+after the caller's last operator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def waits_on_callers(ranges: pl.DataFrame) -> pl.DataFrame:
     """`ranges` with each gloo collective as a wait on the thread that called it.
 
     The waits of a thread are disjoint and in the order of the calls, which is the same on every
-    rank; one that is hidden wholly behind operators lasts a nanosecond.
+    rank; a collective that operators hide completely lasts 1 ns.
 
     Args:
         ranges: frame of SCHEMAS[RANGE].

@@ -1,8 +1,8 @@
-"""A PyTorch profiler (Kineto) file, decoded in pieces: batches of events, and what stands around.
+"""A PyTorch profiler (Kineto) file, decoded in chunks of events, and the facts around them.
 
-The file is read once, in chunks. A chunk is cut at a border between two events. That a border is
-one, and no text inside a name, is proven by decoding: with the wrong one, brackets or quotes stay
-open. Only the fields of `Event` and `About` become objects.
+The file is read once. A chunk is cut at a border between two events. Decoding proves that the
+border is not text inside a name: with a wrong border, brackets or quotes stay open. Only the
+fields of `Event` and `About` become objects.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from rankscope.errors import UnreadableReport
 
 CHUNK_BYTES = 2**22
 LARGEST_BYTES = 2**24
-"""No event, and nothing behind the events, is longer than this in a file that Kineto wrote."""
+"""Upper limit (bytes) of one event, and of the text after the events, in Kineto's files."""
 
 OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
 BORDER = re.compile(rb"\}\s*(,)\s*\{")
 TRIES = 3
-"""So many borders are tried before more of the file is read."""
+"""Number of borders that are tried before more of the file is read."""
 
 COPY_HINT = "was it still being written, or cut while copying? Copy it again"
-NAME_HINT = "name what torch.profiler wrote: prof.export_chrome_trace or tensorboard_trace_handler"
+NAME_HINT = "name a trace of torch.profiler: prof.export_chrome_trace or tensorboard_trace_handler"
 
 Number = int | float | str | bool | None
 """Numbers that some versions write as text."""
 
 FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises of bytes that are no JSON, or nested without end."""
+"""Errors of decoding bytes that are not JSON, or are nested too deeply."""
 
 T = TypeVar("T")
 
 
 class Args(msgspec.Struct, gc=False):
-    """What is wanted of an event's `args`."""
+    """The fields of an event's `args` that are used."""
 
     correlation: Number = None
     device: Number = None
@@ -60,7 +60,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event; `ts` and `dur` as they stand, for a float has no room for all their digits."""
+    """One event; `ts` and `dur` as written, since a float cannot hold all their digits."""
 
     ph: str = ""
     cat: str = ""
@@ -73,7 +73,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class About(msgspec.Struct):
-    """What stands beside the events; nothing else of it is ever kept."""
+    """The fields beside the events that are used; no other field is ever kept."""
 
     distributed: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="distributedInfo")
     base_time: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
@@ -99,11 +99,11 @@ ABOUT = msgspec.json.Decoder(About)
 
 
 class Malformed(Exception):
-    """Bytes that are no JSON, even when the faults that Kineto is known for are mended."""
+    """Bytes that are not JSON, even after Kineto's known faults are repaired."""
 
 
 class EventFile:
-    """Iterates over batches of events of a file; `about` and `broken` are right after the last."""
+    """Iterates over chunks of events of a file; `about` and `broken` are final after the last."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -112,16 +112,16 @@ class EventFile:
         self.broken = 0
 
     def head(self) -> list[About]:
-        """What stands before the events, read alone."""
+        """The fields before the events; the events are not read."""
         with _opened(self.path) as file:
             self._skip_head(self._read(file, CHUNK_BYTES))
         return self.about
 
     def __iter__(self) -> Iterator[list[Event]]:
-        """Batches, in the file's order.
+        """Chunks of events in the file's order.
 
         Raises:
-            UnreadableReport: no trace, or a truncated or damaged one.
+            UnreadableReport: it is truncated, damaged or not a trace.
         """
         with _opened(self.path) as file:
             pending = self._read(file, CHUNK_BYTES)
@@ -152,7 +152,7 @@ class EventFile:
             ) from error
 
     def _skip_head(self, data: bytes) -> tuple[bool, int]:
-        """Whether the file is a bare list, and where its events start; notes what stands before."""
+        """Whether the file is a bare list, and the offset of its events."""
         if not data.strip():
             raise UnreadableReport(f"{self.path}: is empty", hint=COPY_HINT)
         for found in islice(OPENING.finditer(data), TRIES):
@@ -170,24 +170,23 @@ class EventFile:
             return UnreadableReport(f"{self.path}: is not JSON", hint=NAME_HINT)
         if b'"nodes"' in data and b'"ctrl_deps"' in data:
             return UnreadableReport(
-                f"{self.path}: is a PyTorch execution trace, which says what depends on what, but "
-                "not when anything ran",
+                f"{self.path}: is a PyTorch execution trace, which has dependencies but no times",
                 hint="profile with torch.profiler.profile(...) and name the trace it exports",
             )
-        return UnreadableReport(f"{self.path}: is JSON, but no profiler trace", hint=NAME_HINT)
+        return UnreadableReport(f"{self.path}: is JSON, but not a profiler trace", hint=NAME_HINT)
 
     def _batch(self, data: bytes) -> tuple[list[Event] | None, bytes]:
-        """The whole events at the front of `data`, and the rest; None where no border is found."""
+        """The complete events at the front of `data`, and the rest; None without a border."""
         for nth, border in enumerate(_last_borders(data)):
             try:
-                events = self._events(b"[" + data[:border] + b"]", mend=nth == 0)
+                events = self._events(b"[" + data[:border] + b"]", repair=nth == 0)
                 return events, data[border + 1 :]
             except Malformed:
                 continue
         return None, data
 
     def _last(self, data: bytes, listed: bool) -> list[Event]:
-        """The events up to the end of the file, with what follows them."""
+        """The events up to the end of the file; keeps the fields after them."""
         if data.rstrip()[-1:] not in (b"]", b"}"):
             raise UnreadableReport(
                 f"{self.path}: is truncated: it ends in the middle of its events", hint=COPY_HINT
@@ -207,17 +206,17 @@ class EventFile:
         except (Malformed, msgspec.ValidationError) as error:
             raise self._damaged() from error
 
-    def _events(self, data: bytes, mend: bool = True) -> list[Event]:
+    def _events(self, data: bytes, repair: bool = True) -> list[Event]:
         try:
-            return _decoded(EVENTS, data, mend)
+            return _decoded(EVENTS, data, repair)
         except msgspec.ValidationError:
             try:
-                return self._one_by_one(_decoded(RAW_EVENTS, data, mend))
+                return self._one_by_one(_decoded(RAW_EVENTS, data, repair))
             except msgspec.ValidationError as error:
                 raise Malformed from error
 
     def _one_by_one(self, raw: list[msgspec.Raw]) -> list[Event]:
-        """Events of a batch in which some are none: those are left out and counted."""
+        """The valid events of a chunk; the others are left out and counted."""
         events: list[Event] = []
         for each in raw:
             try:
@@ -234,7 +233,7 @@ class EventFile:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """The file's bytes, unpacked if they are packed, whatever it is called."""
+    """The file's bytes, decompressed if they are gzip, for any file name."""
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
@@ -246,7 +245,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _last_borders(data: bytes) -> list[int]:
-    """Where the last commas between objects stand, the last one first."""
+    """Offsets of the last commas between objects, the last one first."""
     window = 2**16
     while True:
         found = [match.start(1) for match in BORDER.finditer(data, max(0, len(data) - window))]
@@ -255,17 +254,17 @@ def _last_borders(data: bytes) -> list[int]:
         window *= 16
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], data: bytes, mend: bool = True) -> T:
-    """Raises `Malformed`, or `ValidationError` where it is JSON of another shape."""
+def _decoded(decoder: msgspec.json.Decoder[T], data: bytes, repair: bool = True) -> T:
+    """Raises `Malformed`, or `ValidationError` if it is JSON of another shape."""
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:
         raise
     except FAULTS as error:
-        if not mend:
+        if not repair:
             raise Malformed from error
     try:
-        return decoder.decode(_mended(data))
+        return decoder.decode(_repaired(data))
     except msgspec.ValidationError:
         raise
     except FAULTS as error:
@@ -278,11 +277,11 @@ BACKSLASH = re.compile(rb'(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\')
 LAST_COMMA = re.compile(rb",(\s*\])")
 
 
-def _mended(data: bytes) -> bytes:
-    """`data` without the faults that Kineto's versions are known for.
+def _repaired(data: bytes) -> bytes:
+    """`data` without the known faults of Kineto's versions.
 
-    Control characters and lone backslashes in names, text that is not UTF-8, `inf` for a number,
-    a comma after the last event.
+    They are control characters and lone backslashes in names, text that is not UTF-8, `inf` for a
+    number, a comma after the last event.
     """
     data = NO_NUMBER.sub(rb"\1null", data.translate(CONTROL))
     data = BACKSLASH.sub(_escaped, data)

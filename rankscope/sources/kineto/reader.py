@@ -26,30 +26,30 @@ from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
 
 DISTRIBUTED_INFO = RankEvidence("distributedInfo", EvidenceKind.PROFILER, own=True)
-"""What the profiler writes about the job."""
+"""The profiler's own record of the job."""
 
 OLDEST_UTC_NS = 10**18
-"""Times before 2001 are no UTC: they count from the machine's start."""
+"""Times before 2001 are not UTC: they count from the start of the machine."""
 
 MOST_RANKS = 10**7
-"""Numbers that large are no ranks."""
+"""Numbers from this on are not ranks."""
 
 WORKER_NAME = re.compile(r"^(.{1,64})_(\d{1,8})\.\d{10,}\.pt\.trace\.json")
-"""How tensorboard_trace_handler names its files: host, pid, time."""
+"""File names of tensorboard_trace_handler: host, pid, time."""
 
 
 class Distributed(msgspec.Struct):
-    """What is kept of `distributedInfo`."""
+    """The fields of `distributedInfo` that are used."""
 
     rank: int | None = None
     world_size: int | None = None
 
 
 def facts(path: Path) -> CaptureFacts:
-    """Rank and host from what stands before the events; times are known once those are read.
+    """Rank and host from the fields before the events; times are unknown until those are read.
 
     Raises:
-        UnreadableReport: no trace.
+        UnreadableReport: it is not a trace.
     """
     return _facts(EventFile(path).head())
 
@@ -58,7 +58,7 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
     """The whole trace.
 
     Raises:
-        UnreadableReport: it is none, or truncated, damaged, or holds nothing of the profiler.
+        UnreadableReport: it is not a trace, is truncated or damaged, or holds no profiler events.
     """
     file = EventFile(path)
     parts: dict[str, list[pl.DataFrame]] = {
@@ -71,7 +71,7 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
     if every[RANGE].is_empty() and every[WORK].is_empty():
         raise UnreadableReport(
             f"{path}: holds {file.events:,} events, but none of the PyTorch profiler",
-            hint="name what torch.profiler wrote, with ProfilerActivity.CPU and .CUDA",
+            hint="name a trace of torch.profiler, recorded with ProfilerActivity.CPU and .CUDA",
         )
     whole = {nature: frame.drop_nulls(NEEDED[nature]) for nature, frame in every.items()}
     broken = sum(every[nature].height - whole[nature].height for nature in SCHEMAS)
@@ -103,7 +103,7 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
 
 
 def _facts(about: list[About]) -> CaptureFacts:
-    """Rank and host; nothing else of what stands beside the events is kept."""
+    """Rank and host; no other field beside the events is kept."""
     claims: list[Claim] = []
     for each in about:
         try:
@@ -124,7 +124,7 @@ def _facts(about: list[About]) -> CaptureFacts:
 
 
 def _host_in_name(path: Path, process: int) -> str | None:
-    """The host that the file's name tells, if it also tells the process that is in the file."""
+    """The host in the file's name, if the name also has the pid of the file's process."""
     found = WORKER_NAME.match(path.name)
     return first_printable([found[1]]) if found and int(found[2]) == process else None
 
@@ -137,7 +137,7 @@ def _utc(about: list[About], zero: int) -> int | None:
 
 
 def _process(ranges: pl.DataFrame, launches: pl.DataFrame) -> int:
-    """The process that the file is of: the one with the most host events."""
+    """The process of the file: the one with the most host events."""
     every = pl.concat([ranges["process"], launches["process"]]).value_counts()
     busiest = every.sort("count", "process", descending=True)["process"]
     return int(busiest[0]) if len(busiest) else 0

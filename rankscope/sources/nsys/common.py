@@ -1,4 +1,4 @@
-"""What the tables of every Nsight Systems export have in common."""
+"""Access to the tables of Nsight Systems exports, and conventions that all of them share."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ RANGE_TYPES = (PUSH_POP, START_END)
 
 
 class Columns(Protocol):
-    """Tables of one export, whatever file format holds them."""
+    """Tables of one export, in any file format."""
 
     path: Path
 
     @property
     def bytes(self) -> int:
-        """How large the export is."""
+        """The size of the export."""
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether the export has `table` with all of `columns`."""
@@ -61,20 +61,20 @@ class Columns(Protocol):
         raw: list[str] | None = None,
         chosen: Sequence[int] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """What `read` gives, piece by piece where the format can; at least one piece.
+        """The rows of `read` in chunks if the format has them; at least one chunk.
 
-        `chosen` are numbers, rising from 0, of the pieces to read of those that an earlier call
-        without it gave: whatever columns it was for, they hold the same rows.
+        `chosen` selects chunks by their numbers, ascending from 0. A chunk holds the same rows in
+        every call, for any columns.
         """
 
 
 def without_nulls(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """The rows that have all of some columns: nearly always every one, then nothing is copied."""
+    """The rows without nulls in some columns; if there are none, nothing is copied."""
     return rows.drop_nulls(columns) if any(rows[name].null_count() for name in columns) else rows
 
 
 def require(file: Columns, table: str, *columns: str) -> None:
-    """Raises where a table that is there is not as nsys writes it."""
+    """Raises `UnreadableReport` if an existing table lacks columns that nsys writes."""
     if not file.has(table, *columns):
         raise UnreadableReport(
             f"{file.path}: its table {table} lacks one of the columns {', '.join(columns)}",
@@ -83,20 +83,20 @@ def require(file: Columns, table: str, *columns: str) -> None:
 
 
 SPARSE = 4
-"""Ids up to so many times their number are looked up by place."""
+"""Ids up to this multiple of their count are looked up by index instead of by a join."""
 
 
 class Strings:
-    """The string pool of an export: looked up by id, never searched."""
+    """The string pool of an export: it is looked up by id, never searched."""
 
     def __init__(self, pool: pl.DataFrame, places: int | None = None) -> None:
         """Lay out a pool.
 
         Args:
             pool: id and value, each id once.
-            places: ids below it are looked up by place.
+            places: ids below this are looked up by index.
         """
-        # Ids are places in the pool, nearly: then looking up is no search.
+        # Ids are nearly row numbers of the pool, so that most lookups need no join.
         most = SPARSE * pool.height if places is None else places - 1
         ids = pool["id"].filter(pool["id"].is_between(0, most))
         end = int(ids.to_numpy().max(initial=-1)) + 1
@@ -114,7 +114,7 @@ class Strings:
         )
 
     def of(self, ids: pl.Series) -> pl.Series:
-        """Strings by their ids, null where there is none."""
+        """Strings by their ids; null for ids that the pool lacks."""
         if ids.null_count() == len(ids):
             return self._dense.clear(len(ids)).alias(ids.name)
         near = ids.is_between(0, len(self._dense) - 1)
@@ -127,7 +127,7 @@ class Strings:
         return pl.select(pl.coalesce(found, far["value"])).to_series()
 
     def categories(self, ids: pl.Series) -> Strings:
-        """Those of some ids as categories: all of a pool would be many."""
+        """The strings of some ids as categories; those of a whole pool would be too many."""
         some = ids.drop_nulls().unique()
         named = pl.DataFrame({"id": some, "value": self.of(some).cast(pl.Categorical)})
         return Strings(named.drop_nulls(), len(self._dense))

@@ -1,4 +1,4 @@
-"""Device work of Nsight Systems exports, with its launches and what NCCL tells of it."""
+"""Device work of Nsight Systems exports, with its launches and NCCL's description."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEVICE_TABLES = {
     "CUPTI_ACTIVITY_KIND_MEMSET": "set",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "graph",
 }
-"""Tables of device work → its kind; graphs traced as a whole are a row each, without names."""
+"""Tables of device work → its kind; a graph traced as a whole is one row without a name."""
 
 COLUMNS = ["start", "end", "deviceId", "streamId", "correlationId", "globalPid"]
 GRID = ["gridX", "gridY", "gridZ"]
@@ -32,10 +32,10 @@ EXTRA = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName", *GRI
 NAMES = ["shortName", "demangledName"]
 OWNERS = ["globalPid", "deviceId"]
 LOOKED_AT = ["start", "end", "streamId", *OWNERS, *NAMES]
-"""What tells whether rows are whole, and of which kind."""
+"""Columns that decide whether a row is valid, and its kind."""
 
 CALLS_OF_MANY = 4
-"""With so many times as many calls as operations can be held, these will be too many."""
+"""With more calls than this multiple of `MOST_HELD`, operations count as too many for memory."""
 
 PLACES = pl.Schema(
     {
@@ -57,7 +57,7 @@ Piece = tuple[str, int, pl.DataFrame]
 
 
 def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
-    """Operations of the device joined with their launches, held where they are few.
+    """Operations of the device joined with their launches, in memory if they are few.
 
     Args:
         file: the export.
@@ -84,12 +84,12 @@ def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
 
 
 class _StreamedWork:
-    """Work of the device that is read whenever it is gone through."""
+    """Work of the device that is read from the report for every iteration over it."""
 
     def __init__(
         self, file: Columns, tables: list[str], pool: Strings, launches: Launches, told: Nvtx
     ) -> None:
-        """Nothing is read, but where NCCL's kernels have to be found that something tells of."""
+        """Reads nothing, unless the export describes NCCL's kernels: then these are read."""
         self._file, self._tables, self._launches = file, tables, launches
         self._names = _Names(pool)
         self._seen: _Seen | None = None
@@ -101,7 +101,7 @@ class _StreamedWork:
 
     @property
     def whole(self) -> pl.DataFrame:
-        """All of it after all."""
+        """All of it, in memory."""
         return pl.concat(self.parts())
 
     @property
@@ -112,16 +112,16 @@ class _StreamedWork:
 
     @property
     def rows(self) -> int:
-        """How many rows were read, those of launches included."""
+        """The number of rows that were read, including those of launches."""
         return int(self._look.places["rows"].sum()) + self._launches.count
 
     @property
     def broken(self) -> int:
-        """How many were left out."""
+        """The number of rows left out."""
         return self._look.broken
 
     def first_look(self) -> Iterator[pl.DataFrame]:
-        """All of it, in the order of the tables where that spares a look."""
+        """All of it, in the order of the tables if that saves a scan."""
         if self._seen is not None:
             yield from self.parts()
             return
@@ -138,7 +138,7 @@ class _StreamedWork:
         return parts if self._described is None else _with(self._described, parts)
 
     def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> StreamedEvents:
-        """The rows changed whenever they are read."""
+        """The rows after `change`, which is applied at every read."""
         return StreamedEvents(lambda: map(change, self.parts()))
 
     @property
@@ -149,7 +149,7 @@ class _StreamedWork:
         return self._seen
 
     def _looked_at(self, columns: list[str]) -> Iterator[tuple[str, pl.DataFrame]]:
-        """Rows that are whole of each piece, with their table; then it is known what was seen."""
+        """Valid rows of each chunk, with their table; the last step stores the survey."""
         broken, kinds, places = 0, [KINDS.to_frame()], list[tuple[object, ...]]()
         for table, number, piece in _pieces(self._file, self._tables, columns):
             whole = _whole(piece)
@@ -165,7 +165,7 @@ class _StreamedWork:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What was seen of work in the report."""
+    """The survey of all work in the report."""
 
     kinds: pl.DataFrame  # KINDS; several rows may be alike
     places: pl.DataFrame  # PLACES
@@ -176,13 +176,13 @@ class _Names:
     """Names of operations by their ids, as categories."""
 
     def __init__(self, pool: Strings) -> None:
-        """None yet; `pool` has them."""
+        """No names yet; `pool` has the strings."""
         self._pool = pool
         self._ids = pl.Series(dtype=pl.Int64)
         self._names = pool.categories(self._ids)
 
     def learn(self, ids: pl.Series) -> None:
-        """Make sure to have those of some ids."""
+        """Make the names of some ids available."""
         some = ids.unique()
         fresh = some.filter(~some.is_in(self._ids.implode()))
         if not fresh.is_empty():
@@ -190,19 +190,19 @@ class _Names:
             self._names = self._pool.categories(self._ids)
 
     def of(self, ids: pl.Series) -> pl.Series:
-        """Names of ids that were learnt, "" where there is none."""
+        """Names of ids that were learnt; "" for ids without a name."""
         return self._names.of(ids).fill_null("")
 
 
 def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Piece]:
-    """Some columns of the tables, piece by piece."""
+    """Some columns of the tables, in chunks."""
     for table in tables:
         for number, piece in enumerate(file.pieces(table, columns)):
             yield table, number, piece
 
 
 def _few(file: Columns, tables: list[str]) -> list[Piece] | None:
-    """All pieces of the tables; None where that is too much to hold."""
+    """All chunks of the tables; None if they are too large for memory."""
     few, rows = list[Piece](), 0
     for each in _pieces(file, tables, COLUMNS + EXTRA):
         few.append(each)
@@ -215,7 +215,7 @@ def _few(file: Columns, tables: list[str]) -> list[Piece] | None:
 def _in_windows(file: Columns, names: _Names, spread: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Operations in the order of their starts, about `PART_ROWS` at once.
 
-    Where tables are not nearly in that order, as they mostly are, more of them are in memory.
+    Tables are mostly close to that order; the farther they are from it, the more is in memory.
     """
     before = pl.col("rows").cum_sum() - pl.col("rows")
     groups = spread.with_columns(nth=before // events.PART_ROWS).partition_by("nth")
@@ -239,13 +239,13 @@ def _in_windows(file: Columns, names: _Names, spread: pl.DataFrame) -> Iterator[
 
 
 def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:
-    """DEVICE_WORK of operations, which NCCL has told nothing of yet."""
+    """DEVICE_WORK of operations, without NCCL's description."""
     found = launches.of(operations.select("process", "correlationId"))
     return conform(operations.hstack(found), DEVICE_WORK)
 
 
 def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Parts of DEVICE_WORK with what NCCL told of its kernels, which come in the same order."""
+    """Chunks of DEVICE_WORK with NCCL's description of its kernels, which has the same order."""
     facts = ["communicator", "sequence", "bytes"]
     seen = 0
     for part in parts:
@@ -266,7 +266,7 @@ def _whole(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
-    """KINDS of rows that are whole."""
+    """KINDS of valid rows."""
     rows = whole.select("end", *OWNERS, id=pl.coalesce(NAMES))
     same = {  # grouping by these as well would cost more than all else
         name: pl.lit(rows[name][0], pl.Int64)
@@ -287,7 +287,7 @@ def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
 
 
 def _operations(whole: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:
-    """What DEVICE_WORK has of rows that are whole, and their correlation."""
+    """The columns of DEVICE_WORK that valid rows have themselves, and their correlation."""
     kind = DEVICE_TABLES[table]
     return whole.select(
         "start",

@@ -1,4 +1,4 @@
-"""`nsys export` of a report into the cache: never beside the user's files, never twice."""
+"""`nsys export` of a report into the cache: never into the user's folders, and only once."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.util.atomic_io import cache_home
 
 SOURCE = "source.json"
-"""In each entry of the cache: which report it is the export of."""
+"""File in each cache entry that names the exported report."""
 
 PARQUET, SQLITE = "export_pqtdir", "export.sqlite"
 
 BLOBS = "--include-blobs"
-"""Option without which nsys leaves out what NCCL tells of its calls; of 2026."""
+"""Option of nsys 2026 without which it leaves out NCCL's description of its calls."""
 
 LEAST_FREE = 2**20
-"""With less room than this left, a failed export failed for want of room."""
+"""If less disk space (bytes) than this is left, a failed export is reported as 'disk full'."""
 
 
 def exported(report: Path) -> Path:
-    """A folder of Parquet files, or a SQLite file, with what stands in `report`.
+    """A folder of Parquet files, or a SQLite file, with the contents of `report`.
 
     Raises:
         ToolError: nsys is missing, too old for the report, or out of room.
@@ -80,12 +80,12 @@ def find_nsys() -> str:
 
 
 def cache_folder() -> Path:
-    """Where exports are kept."""
+    """The folder of the cache."""
     return cache_home() / "exports"
 
 
 def cache_bytes() -> int:
-    """How much room the exports take."""
+    """The size of all exports, in bytes."""
     return sum(
         (Path(folder) / name).lstat().st_size
         for folder, _, names in os.walk(cache_folder())
@@ -123,7 +123,7 @@ def _source(report: Path) -> dict[str, object]:
 
 @cache
 def _knows(nsys: str, word: str) -> bool:
-    """Whether this nsys has a kind of export, or an option of it."""
+    """Whether the help of this nsys names an export type or option."""
     return word in _run([nsys, "export", "--help"]).stdout
 
 
@@ -145,12 +145,12 @@ def _export(nsys: str, report: Path, target: Path) -> None:
         )
     raise UnreadableReport(
         f"{report}: nsys cannot export it ({_reason(said)})",
-        hint="is it whole? Open it in the GUI, or copy it again from where it was captured",
+        hint="is it complete? Open it in the GUI, or copy it again from where it was captured",
     )
 
 
 def _is_whole(export: Path) -> bool:
-    """Whether the export can be read: on a full disk nsys writes half of it and is content."""
+    """Whether the export can be read: on a full disk nsys writes a part and reports success."""
     try:
         if export.name == SQLITE:
             SQLiteColumns(export).close()

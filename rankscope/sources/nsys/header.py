@@ -2,7 +2,7 @@
 
 A report starts with a line of text, then a protobuf message without schema: field 9 is the host,
 field 26 the launched process with repeated field 30 for its environment (1 name, 2 value). It
-ends with `[END]`. Undocumented, but alike in every version seen (2022.4 to 2023.4).
+ends with `[END]`. This is undocumented, but the same in every version seen (2022.4 to 2023.4).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rankscope.sources.environment import claims_of, local_rank_of
 MAGIC = b"NVIDIA Tegra Profiler Report "
 END = b"[END]"
 VERSION = re.compile(r"\d+(@\d+)+")
-"""2023.4 and later name themselves in the first line; older ones are all `1`."""
+"""2023.4 and later write their version in the first line; older ones write `1`."""
 
 HEAD_BYTES = 2**20
-"""Environments are large; the head is read this far."""
+"""The head is read up to this size, in bytes, since environments are large."""
 
 HOST, PROCESS, VARIABLE, NAME, VALUE = 9, 26, 30, 1, 2
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -33,7 +33,7 @@ def head_facts(path: Path) -> CaptureFacts:
     """Host and rank evidence; times are unknown until the report is exported.
 
     Raises:
-        UnreadableReport: no report, or a truncated one.
+        UnreadableReport: it is truncated or not a report.
     """
     version, head = _checked_head(path)
     host: str | None = None
@@ -54,7 +54,7 @@ def head_facts(path: Path) -> CaptureFacts:
 
 
 def _checked_head(path: Path) -> tuple[str | None, bytes]:
-    """The version in the first line, and what follows it; raises where the file is no report."""
+    """The version in the first line, and the bytes after it; raises `UnreadableReport`."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
@@ -86,7 +86,7 @@ def _variable(message: bytes) -> str:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Numbers and contents of the length-delimited fields, up to the first thing that is none."""
+    """Numbers and contents of the length-delimited fields, up to the first invalid byte."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

@@ -1,8 +1,8 @@
-"""Launches of Nsight Systems exports: which API call started an operation of the device.
+"""Launches of Nsight Systems exports: the API call that started each operation of the device.
 
 A process numbers its calls, and an operation has the number of the call that launched it. An
-export has more calls than anything else, so they are looked at piece by piece, and of each only
-its start and its thread are kept, in the place that its number says.
+export has more calls than anything else. They are therefore read in chunks, and only the start
+and the thread of each are kept, in arrays indexed by the call's number.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COLUMNS = ["start", "globalTid", "correlationId"]
 
 MOST_BYTES = 100 * 2**20
-"""What calls that are held may take; of more those that the last question was about."""
+"""Cache limit (bytes) for API calls; above it only chunks of the last lookup stay cached."""
 
 SPARSE = 2
-"""Calls have the places that their numbers say if these are up to so many times as many."""
+"""Calls are indexed by number if the range of numbers is below this multiple of their count."""
 
 UNKNOWN = -(2**63)
 NEVER = 2**63 - 1
@@ -94,10 +94,10 @@ class Calls:
 
 
 class Launches:
-    """The API calls of an export; where they are many, those are read that may be asked for."""
+    """The API calls of an export; if they are many, chunks are read when a lookup needs them."""
 
     def __init__(self, file: Columns) -> None:
-        """Look once at all calls of an export."""
+        """Read all calls of an export once."""
         self._file = file
         self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
         self.count = room = 0

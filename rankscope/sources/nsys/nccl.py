@@ -1,13 +1,13 @@
-"""What NCCL tells of its kernels in Nsight Systems exports: communicator, sequence number, size.
+"""NCCL's description of its kernels in Nsight Systems exports: communicator, sequence, size.
 
 NCCL describes its calls in payloads of its NVTX ranges (NVIDIA/nccl: src/collectives.cc and
 src/include/nvtx_payload_schemas.h, where the fields below have their names). Exports show them,
 if at all, in one of two ways: as JSON in `NVTX_EVENTS.jsonText`; or, since 2026 and only with
 `nsys export --include-blobs=true`, as bytes in `NVTX_EVENTS.binaryData`: a header of 32 bytes, then
 what `NVTX_PAYLOAD_SCHEMAS` and `NVTX_PAYLOAD_SCHEMA_ENTRIES` lay out (GindaChen/nsys-ai:
-nsys_ai/skills/builtins/nccl_payload_breakdown.py, of reports of nsys 2026.2).
+nsys_ai/skills/builtins/nccl_payload_breakdown.py, for reports of nsys 2026.2).
 
-`NCCL_GPU_OPERATIONS` is no table of the export itself: nsys's recipes make it of such events, with
+`NCCL_GPU_OPERATIONS` is not in exports themselves: nsys's recipes derive it from such events, with
 the columns that Nsight Systems' Analysis Guide gives ("Recipe Composite Tables").
 """
 
@@ -31,15 +31,15 @@ IDENTIFIER, MESSAGE = "NCCL communicator ID", "Message size [bytes]"
 """Fields of NCCL's payloads, 8 bytes each; the first is the same on every rank."""
 
 HEADER, SCHEMA_AT, SIZE_AT = 32, 8, 16
-"""Bytes before a payload; where in them its schema's id (4) and its own size (8) stand."""
+"""Bytes before a payload; offsets in them of the schema's id (4 bytes) and the size (8 bytes)."""
 
 LARGEST = 2**20
-"""Bytes of a payload, beyond which it is none of NCCL's."""
+"""A payload of more bytes is not NCCL's."""
 
 FACTS = {"communicator": pl.String, "sequence": pl.Int64, "message": pl.Int64}
-"""What NCCL may tell of a kernel."""
+"""Columns with which NCCL describes a kernel."""
 
-UNREAD = "what NCCL tells of its communicators is not laid out as known and not used: {}"
+UNREAD = "NCCL's description of its communicators has an unknown layout and is not used: {}"
 
 
 OF_NCCL = pl.col("name").cat.starts_with("nccl")
@@ -47,16 +47,16 @@ OF_NCCL = pl.col("name").cat.starts_with("nccl")
 
 
 def tells(file: Columns, nvtx: Nvtx) -> bool:
-    """Whether NCCL tells anything at all."""
+    """Whether the export holds any description by NCCL."""
     return file.has(TABLE) or not nvtx.of_nccl.is_empty()
 
 
 def with_nccl(
     file: Columns, work: pl.DataFrame, nvtx: Nvtx
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """DEVICE_WORK with what NCCL tells of its kernels, and what of that could not be read.
+    """DEVICE_WORK with NCCL's description of its kernels, and a message per unreadable source.
 
-    Nothing is guessed: a kernel of which nothing or nothing consistent is told stays as it is.
+    Nothing is guessed: a kernel without a consistent description stays as it is.
 
     Args:
         file: the export.

@@ -1,4 +1,4 @@
-"""NVTX events of Nsight Systems exports: ranges, names of threads, and what NCCL says in them."""
+"""NVTX events of Nsight Systems exports: ranges, names of threads, and NCCL's payloads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = ["start", "end", "eventType", "globalTid", "domainId", "textId", "json
 PAYLOADS = ["int64Value", "uint64Value", "int32Value", "uint32Value"]
 
 SAME_DOMAIN = ["process", "domainId"]
-"""Numbers of domains are private to a process."""
+"""Key of a domain, since its number is unique within its process only."""
 
 CALLS = pl.Schema(
     {
@@ -44,7 +44,7 @@ CALLS = pl.Schema(
         "binaryData": pl.Binary,
     }
 )
-"""Ranges named like functions of NCCL, with what describes the call."""
+"""Ranges named like functions of NCCL, with the payload that describes the call."""
 
 NAMES = pl.Schema(
     {"process": pl.Int64, "thread": pl.Int64, "domainId": pl.Int64, "name": pl.String}
@@ -52,7 +52,7 @@ NAMES = pl.Schema(
 """SIGNATURES before domains have names."""
 
 OF_DOMAIN = {"NCCL": "^nccl[A-Z]", "MPI": "^MPI_[A-Z]"}
-"""How all names of some domains begin."""
+"""Domain → pattern that all its names fit."""
 
 THREADS = pl.Schema({"globalTid": pl.Int64, "text": pl.String})
 """Names of threads."""
@@ -61,8 +61,8 @@ CREATED = pl.Schema({"process": pl.Int64, "domainId": pl.Int64, "domain": pl.Str
 """Domains created in the capture."""
 
 MOST_SIGNATURES = 100_000
-"""Where there are more, names that mean nothing and differ in numbers only are one in all of the
-report; where there are as many more even so, all that mean nothing are."""
+"""Above this many signatures, names without a meaning that differ only in digits are merged; above
+twice as many, all names without a meaning are."""
 
 IS_RANGE = (
     pl.col("eventType").is_in(RANGE_TYPES)
@@ -77,19 +77,19 @@ class Nvtx:
 
     ranges: Ranges
     thread_names: pl.DataFrame  # THREADS
-    of_nccl: pl.DataFrame  # CALLS, or none if nothing describes them
+    of_nccl: pl.DataFrame  # CALLS; empty if no payload describes them
     nccl_domains: pl.Series  # numbers of NCCL's domains
     events: int
     broken: int  # rows left out
 
 
 def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
-    """The NVTX events, held where they are few.
+    """The NVTX events, in memory if they are few.
 
     Args:
         file: the export.
         pool: its strings.
-        words: tells which ranges are operators; None: nothing is known of that.
+        words: the conventions that name operators; None: no range counts as an operator.
     """
     if not file.has(EVENTS):
         nowhere = pl.Series(dtype=pl.Int64)
@@ -106,8 +106,8 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
             ranges = look.ranges(nth, piece)
             if look.has_unnamed:
                 raise UnreadableReport(
-                    f"{file.path}: was changed while it was read",
-                    hint="ingest it again once it is written",
+                    f"{file.path}: changed while it was read",
+                    hint="ingest it again when it is completely written",
                 )
             yield _moments(ranges, look.payloads)
 
@@ -129,7 +129,7 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
 
 
 class _Look:
-    """What must be known of all events before any is a range: taken in piece by piece."""
+    """The survey of all events that ranges need, taken in chunk by chunk."""
 
     def __init__(self, pool: Strings, words: Vocabulary | None) -> None:
         self.events = self.broken = 0
@@ -146,7 +146,7 @@ class _Look:
         self._calls: list[pl.DataFrame] = []
 
     def at(self, nth: int, piece: pl.DataFrame, broken: int) -> pl.DataFrame:
-        """Take in the n-th piece of `_pieces`: its ranges, as `_moments` wants them."""
+        """Take in the n-th chunk of `_pieces`; returns its ranges, as `_moments` needs them."""
         self.events += piece.height
         self.broken += broken
         self.payloads = [name for name in PAYLOADS if name in self.payloads or _tells(piece, name)]
@@ -162,7 +162,7 @@ class _Look:
         return ranges.select("start", "end", "signature", *_present(ranges))
 
     def ranges(self, nth: int, piece: pl.DataFrame) -> pl.DataFrame:
-        """The push/pop and start/end ranges of the n-th piece, with their signatures' numbers."""
+        """The push/pop and start/end ranges of the n-th chunk, with their signatures' numbers."""
         ranges = piece.filter(IS_RANGE)
         full = sum(border <= nth for border in self._full)
         if full and self._words is not None:
@@ -171,7 +171,7 @@ class _Look:
         return ranges.with_columns(self._signatures.of(ranges))
 
     def of_note(self, ranges: pl.DataFrame) -> pl.DataFrame:
-        """Ranges but those known as operators; names are looked up when twice as many are."""
+        """Ranges except known operators; names are looked up when their number has doubled."""
         seen = len(self._operators)
         if self._words is not None and self.names.height > 2 * seen:
             fresh = self._words.operators(self.names["name"].slice(seen))
@@ -180,7 +180,7 @@ class _Look:
         return ranges.filter(~known.fill_null(False))
 
     def final_names(self) -> pl.DataFrame:
-        """NAMES, those that came before there were too many like those that came after."""
+        """NAMES, with the early names merged in the same way as the later ones."""
         if not self._full or self._words is None:
             return self.names
         name = _lumped(self.names["name"], self._words, len(self._full))
@@ -188,17 +188,17 @@ class _Look:
 
     @property
     def has_unnamed(self) -> bool:
-        """Whether there are signatures that no piece had when it was taken in."""
+        """Whether there are signatures that the survey did not see."""
         return not self._signatures.known(self.names.height).is_empty()
 
     def described(self) -> pl.DataFrame:
-        """CALLS if any of them is described."""
+        """CALLS, empty if no payload describes any of them."""
         calls = pl.concat(self._calls)
         told = pl.coalesce(pl.col("binaryData").bin.size(), pl.col("json").str.len_bytes()) > 0
         return calls if calls.select(told.any()).item() else calls.clear()
 
     def _take_names(self, events: pl.DataFrame) -> None:
-        """Take in what events call threads and domains."""
+        """Take in the names that events give threads and domains."""
         named = events.select(
             *("eventType", "globalTid", "domainId"),
             process=pl.col("globalTid") // PROCESS,
@@ -209,7 +209,7 @@ class _Look:
         self.domains.append(domains.select(*SAME_DOMAIN, domain="text"))
 
     def _take_signatures(self) -> None:
-        """Take in what the ranges of new signatures are called."""
+        """Take in the names of new signatures."""
         fresh = self._signatures.known(self.names.height)
         by_number = without_suffix(pl.lit(self._pool.of(fresh["textId"])))
         names = fresh.select(
@@ -230,14 +230,14 @@ class _Look:
 
 
 def _lumped(names: pl.Series, words: Vocabulary, full: int) -> pl.Series:
-    """Names, of those that mean nothing less: without their numbers, or none where `full` > 1."""
+    """Names; those without a meaning lose their digits, or become "" if `full` > 1."""
     tells = words.tell(names) | names.str.contains("|".join(OF_DOMAIN.values()))
     rough = names.str.replace_all(r"\d+", "#")
     return names.zip_with(tells.fill_null(False), rough if full == 1 else rough.set(~tells, ""))
 
 
 def _moments(ranges: pl.DataFrame, payloads: list[str]) -> pl.DataFrame:
-    """MOMENTS of ranges; `payloads`: the columns that tell something."""
+    """MOMENTS of ranges; `payloads`: the columns that have values."""
     values = [pl.col(name) for name in _present(ranges) if name in payloads]
     payload = pl.coalesce(*values, pl.lit(None, pl.Int64))
     return conform(ranges.with_columns(payload=payload), MOMENTS)
@@ -249,7 +249,7 @@ def _present(events: pl.DataFrame) -> list[str]:
 
 
 def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
-    """SIGNATURES; a domain that was created before the capture began is told by its ranges.
+    """SIGNATURES; a domain that was created before the capture is inferred from its ranges.
 
     Args:
         names: NAMES.
@@ -273,9 +273,9 @@ def _named_domains(names: pl.DataFrame, created: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Events, and how many rows were broken.
+    """Chunks of events, with the number of broken rows in each.
 
-    With what describes calls if `described`; without the payload columns that have no value.
+    They have the columns that describe calls if `described`, and no payload column without values.
     """
     kinds = ("eventType", [*RANGE_TYPES, THREAD_NAME, DOMAIN])
     columns, texts, raw = COLUMNS + PAYLOADS, ["text", "jsonText"], ["binaryData"]
@@ -291,5 +291,5 @@ def _pieces(file: Columns, described: bool = False) -> Iterator[tuple[pl.DataFra
 
 
 def _tells(part: pl.DataFrame, payload: str) -> bool:
-    """Whether a payload column has a value: the oldest exports write 0 throughout for "none"."""
+    """Whether a payload column has a value: the oldest exports write 0 in all rows for "none"."""
     return payload in part.columns and bool((part[payload] != 0).any())

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def facts(path: Path) -> NoReturn:
     """Raises `UnreadableReport`, with the way to convert it."""
     raise UnreadableReport(
-        f"{path}: is what nsys recorded, and no report was made of it (nsys was stopped, or the "
-        "disk was full)",
-        hint="make one: QdstrmImporter -i FILE.qdstrm, of the nsys that recorded it",
+        f"{path}: is a raw .qdstrm recording that was never converted to a report (nsys was "
+        "stopped, or the disk was full)",
+        hint="convert it: QdstrmImporter -i FILE.qdstrm, of the nsys version that recorded it",
     )
 
 

@@ -1,7 +1,7 @@
-"""Signatures of NVTX ranges: who opened one and what it says, numbered as they first come.
+"""Signatures of NVTX ranges: thread, domain and text, numbered in order of first appearance.
 
-Millions of ranges have some hundred signatures, once what torch's emit_nvtx makes unique to a
-call is left out; so all else is found out by signature.
+Millions of ranges have some hundred signatures, once the suffix that torch's emit_nvtx adds to
+each call is removed. Everything else is therefore looked up by signature.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 from rankscope.sources.columns.sqlite_pages.loader import compiled
 
 DETAILS = ("seq", "op_id", "sizes", "input_op_ids")
-"""What emit_nvtx writes behind a name: `, seq = 1`, and so on."""
+"""Fields that emit_nvtx appends to a name: `, seq = 1`, and so on."""
 
 WHO = ["globalTid", "domainId", "textId"]
 
@@ -25,14 +25,14 @@ VIEWS = pl.CompatLevel.newest()
 """Texts go to Arrow as they are."""
 
 NO_TEXT = -1
-"""In place of the `textId` of an event that has none."""
+"""The `textId` of events that have none."""
 
 
 class Signatures:
-    """Numbers of signatures; two may say the same, one by `text` and one by `textId`."""
+    """Numbers of signatures; two may have one meaning, one by `text` and one by `textId`."""
 
     def __init__(self) -> None:
-        """None has a number yet."""
+        """No signature has a number yet."""
         self._numbering: _Compiled | _Plain | None = None
 
     def of(self, events: pl.DataFrame) -> pl.Series:
@@ -44,7 +44,7 @@ class Signatures:
         return self._numbering.of(keys)
 
     def known(self, first: int = 0) -> pl.DataFrame:
-        """KEYS by number, from one on; texts without DETAILS, null for none."""
+        """KEYS by number from `first` on; texts without DETAILS, null if empty."""
         known = KEYS.to_frame() if self._numbering is None else self._numbering.known(first)
         text, number = pl.col("text"), pl.col("textId")
         return known.with_columns(

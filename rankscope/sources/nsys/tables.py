@@ -1,8 +1,8 @@
 """Tables of Nsight Systems exports (schemas 2.9 of 2020 to 3.25 of 2026) → `Trace`.
 
 Tables are found by name and column, since exports leave out empty tables and versions differ.
-Row order means nothing. The string pool holds environments of unrelated processes: only the
-strings that an event refers to are ever looked at.
+Row order has no meaning. The string pool holds environments of unrelated processes, so only the
+strings that events refer to are ever read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WARNING, ERROR = 2, 3
 """Severities of diagnostics (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
 
 LOST = r"(?i)\bnot all\b.*\bevents\b|\bdropped\b|\blost\b"
-"""How nsys puts it that events are missing."""
+"""Matches nsys's messages about missing events."""
 
 MOST_LOSSES, LONGEST_LOSS = 20, 200
 
@@ -39,10 +39,10 @@ MPI_TABLES = (
 )
 
 MPI_THREAD = r"^MPI Rank (\d{1,9})$"
-"""Names of threads by nsys's own MPI trace."""
+"""Names that nsys's own MPI trace gives threads."""
 
 JAX_THREAD = r"^XlaLauncher:#global=\d+,local=\d+,process=(\d{1,7}),"
-"""Names that XLA gives the threads which launch work, one a device.
+"""Names that XLA gives its launching threads, of which each device has one.
 
 openxla/xla: xla/pjrt/gpu/se_gpu_pjrt_client.cc, NameDeviceAndLauncherThread. NVIDIA/JAX-Toolbox
 looks for them in `ThreadNames` (nsys_jax/data_loaders.py and scripts/nsys_jax.py).
@@ -53,7 +53,7 @@ SIGNS = ("TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "StringIds", "NVTX_EVENTS
 
 
 def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
-    """The whole export as a trace; raises `UnreadableReport` where it is none."""
+    """The whole export as a trace; raises `UnreadableReport` if it is not a valid export."""
     known = facts(file)
     expect(file.bytes)
     pool = Strings.read(file)
@@ -72,7 +72,7 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
 
 
 def _together(ranges: Ranges, tables: list[pl.DataFrame]) -> Ranges:
-    """With RANGES of other tables; outer ones first where they are held."""
+    """Ranges together with RANGES of other tables, outer ranges first if they are in memory."""
     more = Ranges.of(pl.concat([empty(RANGES), *tables]))
     others = more.moments.whole.with_columns(pl.col("signature") + ranges.signatures.height)
     held = None
@@ -86,11 +86,11 @@ def _together(ranges: Ranges, tables: list[pl.DataFrame]) -> Ranges:
 
 
 def facts(file: Columns) -> CaptureFacts:
-    """Host, times and rank evidence; raises `UnreadableReport` where it is no export."""
+    """Host, times and rank evidence; raises `UnreadableReport` if it is not a valid export."""
     if not any(file.has(table) for table in SIGNS):
         raise UnreadableReport(
             f"{file.path}: holds tables, but is not an Nsight Systems export",
-            hint="name the reports themselves, or what `nsys export` wrote of them",
+            hint="name the reports themselves, or the files that `nsys export` wrote",
         )
     system = _pairs(file, "TARGET_INFO_SYSTEM_ENV")
     capture = _pairs(file, "META_DATA_CAPTURE")
@@ -113,7 +113,7 @@ def facts(file: Columns) -> CaptureFacts:
 
 
 def _losses(file: Columns) -> tuple[Loss, ...]:
-    """What nsys says it lost; what it says of anything else is not looked at."""
+    """nsys's messages about lost events; its other messages are not read."""
     if not file.has("DIAGNOSTIC_EVENT", "severity", "text"):
         return ()
     severe = ("severity", [WARNING, ERROR])
@@ -131,7 +131,7 @@ def _losses(file: Columns) -> tuple[Loss, ...]:
 
 
 def _pairs(file: Columns, table: str) -> dict[str, list[str]]:
-    """A table of names and values, values of one name in their order."""
+    """A table of names and values: name → its values in their order."""
     if not file.has(table, "name", "value"):
         return {}
     pairs: dict[str, list[str]] = {}
@@ -149,7 +149,7 @@ def _single(file: Columns, table: str, column: str) -> int | None:
 
 
 def _mpi(file: Columns, table: str, pool: Strings) -> pl.DataFrame:
-    """MPI calls of newer captures, as ranges of the domain `MPI` like older ones have them."""
+    """MPI calls of newer captures, as ranges of the domain `MPI`, as in older captures."""
     calls = file.read(table, ["start", "end", "globalTid", "textId"])
     whole = calls.drop_nulls(["start", "end", "globalTid"])
     ranges = whole.select(
@@ -173,9 +173,9 @@ def _mpi_ranks(file: Columns) -> dict[int, int]:
 
 
 def _told_by_threads(file: Columns, nvtx: Nvtx, pool: Strings, pattern: str) -> dict[int, int]:
-    """Process → number in its threads' names, where all that have one agree.
+    """Process → number in its threads' names, if all names with a number agree.
 
-    Names given through NVTX stand in events of their own, and among the system's names.
+    Names given through NVTX are in events of their own; the system's names are in a table.
     """
     names = nvtx.thread_names
     if file.has("ThreadNames", "globalTid", "nameId"):
