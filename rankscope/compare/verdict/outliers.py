@@ -128,6 +128,11 @@ def _beyond_noise() -> pl.Expr:
     return (sudden > little) & (sudden > CLEARLY * noise) & (noise < little)
 
 
+def summed(values: pl.Series) -> int:
+    """The sum, 0 of nothing."""
+    return int(values.sum() or 0)
+
+
 def lower_median(value: pl.Expr) -> pl.Expr:
     """The median; of an even count the lower of the middle two."""
     return value.quantile(0.5, "lower").cast(pl.Int64)

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.compare.verdict.outliers import LEAST_EXCESS, RESAMPLES
+from rankscope.model.kinds import VerdictKind
 
 PERSISTENT = 0.5
 """Share of the iterations in which a persistent straggler's excess matters."""
@@ -24,14 +25,14 @@ SHORTEST_BLOCK = 6
 class Pattern:
     """Class, iterations, the period of a periodic one, and since when a changed rank is slow."""
 
-    kind: str  # persistent | periodic | transient
+    kind: VerdictKind  # PERSISTENT, PERIODIC or TRANSIENT
     iterations: list[int]
     period: int | None = None
     since: int | None = None
 
 
 def pattern(mine: pl.DataFrame, numbers: list[int]) -> Pattern:
-    """The class of one accused rank.
+    """When a rank is slow.
 
     Small flags among large ones are noise beside the pattern: what counts for the class is at
     least half of the upper quartile of its flagged excess, or, where some of it is clear of noise,
@@ -49,17 +50,19 @@ def pattern(mine: pl.DataFrame, numbers: list[int]) -> Pattern:
     large = among.filter(pl.col(amount) >= limit / 2)["iteration"].sort().to_list()
     period = _period(large, len(numbers))
     if period is not None:
-        return Pattern("periodic", large, period)
+        return Pattern(VerdictKind.PERIODIC, large, period)
     matters = mine.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
     slow = matters["iteration"].sort().to_list()
     usual = mine["excess_ns"].median()
     little = not clear.is_empty() and isinstance(usual, float) and usual < limit / 2
     if len(slow) >= PERSISTENT * len(numbers) and not little:
-        return Pattern("persistent", slow, since=_since(slow, numbers))
+        return Pattern(VerdictKind.PERSISTENT, slow, since=_since(slow, numbers))
     since = _since(slow, numbers)
     if since is not None:
-        return Pattern("transient", [number for number in slow if number >= since], since=since)
-    return Pattern("transient", large)
+        return Pattern(
+            VerdictKind.TRANSIENT, [number for number in slow if number >= since], since=since
+        )
+    return Pattern(VerdictKind.TRANSIENT, large)
 
 
 def interval(share: pl.Series) -> tuple[float, float] | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import polars as pl
 import pytest
 
-from rankscope.compare.causes.activities import finding_sentence, findings
+from rankscope.compare.causes.registry import context_of, finding_sentence, findings
 from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES, conform
 from tests.support import MS, Stored
@@ -41,9 +41,11 @@ def found(rows: list[pl.DataFrame], roles: dict[int, str] = ALIKE) -> tuple[Find
     """Findings on rank 3, which needs 6 ms more in iterations 2 and 5."""
     flagged = pl.DataFrame({"rank": [3, 3], "iteration": [2, 5], "excess_ns": [6 * MS, 6 * MS]})
     every = pl.concat(rows)
-    return findings(
-        lambda numbers: every.filter(pl.col("iteration").is_in(numbers)), roles, flagged, "backward"
-    )
+
+    def table(name: str, numbers: Collection[int]) -> pl.DataFrame | None:
+        return every.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
+
+    return findings(context_of(table, roles, flagged, "backward"))
 
 
 def others(name: str = "gemm", total_ms: float = 10.0, **how: object) -> list[pl.DataFrame]:
