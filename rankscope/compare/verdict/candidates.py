@@ -1,4 +1,4 @@
-"""Which ranks hold more of the excess than chance gives a rank (method section 9)."""
+"""Candidates: ranks that hold more of the excess than chance explains. See METHOD.md#verdict."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
 
 APART = 0.075
-"""Mean excess, as a share of the iteration, that sets a rank apart: speeds drift by less …"""
+"""Mean excess, as a share of the iteration, that sets a rank apart if its modified z among the
+ranks also exceeds APART_Z: speeds drift by less."""
 
 APART_Z, FAR_Z = 2.0, 8.0
-"""… if its modified z among the ranks passes the first, or whatever it is if it passes the second:
-in a steady job a small excess is sure."""
+"""Modified z among the ranks that sets a rank apart, the second for any mean excess: in a steady
+job a small excess is certain."""
 
 MANY = 0.25
 """Share of the ranks from which on slow ranks are a group, not stragglers."""
@@ -43,13 +44,13 @@ MAJORITY = 0.5
 """A rank that holds this share of all flagged excess is not one of many."""
 
 LONE_SPIKE = 0.2
-"""An excess in a single iteration must be at least this share of it: noise spikes too."""
+"""An excess in a single iteration must be at least this share of it: noise has spikes, too."""
 
 STRONG = 0.10
-"""Flags that are usually weaker than this share of the iteration must be worth mending."""
+"""Where flags are usually weaker than this share of the iteration, fixing them must save time."""
 
 UNLIKELY = 0.001
-"""Chance of so many flags on one rank if they fell anywhere, over all ranks."""
+"""Probability, over all ranks, that this many flags fall on one rank by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +113,16 @@ def _flagged_ranks(inputs: VerdictInputs) -> list[int]:
 
 
 def steady(flags: pl.DataFrame) -> bool:
-    """Whether iterations vary so little that a large excess is more than the farthest of many."""
+    """Whether iterations vary so little that a large excess is no extreme of the noise."""
     off = (pl.col("sudden_ns") - pl.col("sudden_ns").median()).abs().median()
     noise = flags.select(ROBUST * off / pl.col("length_ns").median()).item()
     return noise is not None and noise < LEAST_EXCESS
 
 
 def _holders(flagged: pl.DataFrame, ranks: int, least: float, share: float | None) -> list[int]:
-    """Ranks with at least `least` of the flagged excess, and more of it than chance gives one.
+    """Ranks with at least `least` ns of the flagged excess, and more of it than chance explains.
 
-    That is `share` of it all, or too many of the flags.
+    That is a share of `share` of all flagged excess, or too many of the flags.
     """
     every = summed(flagged["excess_ns"])
     found = []
@@ -144,7 +145,10 @@ def _holders(flagged: pl.DataFrame, ranks: int, least: float, share: float | Non
 
 
 def _worth_it(inputs: VerdictInputs, rank: int) -> bool:
-    """Whether it is more than drifting speeds: little each time, and others nearly as slow then."""
+    """Whether a rank's flags are more than drifting speeds.
+
+    Drift is small each time, and other ranks are nearly as slow then.
+    """
     mine = inputs.flagged.filter(pl.col("rank") == rank)
     usual = mine.select((pl.col("excess_ns") / pl.col("length_ns")).median()).item()
     gain = inputs.gain_over_rest((rank,), mine["iteration"].to_list())
@@ -152,7 +156,7 @@ def _worth_it(inputs: VerdictInputs, rank: int) -> bool:
 
 
 def _always_slow(flags: pl.DataFrame, count: int) -> list[int]:
-    """Ranks that are surely slow on average, and slow in most iterations."""
+    """Ranks that are certainly slow on average, and slow in most iterations."""
     often = (
         flags.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
         .group_by("rank")
@@ -163,7 +167,7 @@ def _always_slow(flags: pl.DataFrame, count: int) -> list[int]:
 
 
 def _lying_apart(flags: pl.DataFrame, slow: list[int]) -> list[int]:
-    """Those of the surely slow ranks whose mean excess lies apart from the other ranks'."""
+    """The certainly slow ranks whose mean excess lies apart from that of the other ranks."""
     means = flags.group_by("rank").agg(
         excess=pl.col("excess_ns").mean(),
         share=(pl.col("excess_ns") / pl.col("length_ns")).mean(),
@@ -174,7 +178,7 @@ def _lying_apart(flags: pl.DataFrame, slow: list[int]) -> list[int]:
 
 
 def _tail(count: int, flags: int, ranks: int) -> float:
-    """Chance that at least `count` of `flags` fall on one given rank of `ranks` (normal tail)."""
+    """Probability that at least `count` of `flags` fall on one given rank (normal tail)."""
     mean = flags / ranks
     deviation = (mean * (1 - 1 / ranks)) ** 0.5
     return 1.0 if deviation == 0 else 1 - NormalDist(mean, deviation).cdf(count - 0.5)

@@ -174,8 +174,8 @@ def _balanced(verdict: Verdict, inputs: VerdictInputs) -> str:
 
 
 def _inconclusive(verdict: Verdict, inputs: VerdictInputs) -> str:
-    del inputs
-    raise LookupError(f"{verdict}: a rule without a conclusion says why: `inconclusive(reason, …)`")
+    """Each rule without a conclusion has a reason of its own: `preconditions.inconclusive`."""
+    raise LookupError(f"an inconclusive verdict of {inputs.run} needs a reason: {verdict.next}")
 
 
 SENTENCES: Mapping[VerdictKind, Sentence] = {
