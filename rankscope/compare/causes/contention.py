@@ -20,10 +20,7 @@ def _findings(context: CauseContext) -> list[Finding]:
 
 
 def _sentence(finding: Finding) -> str:
-    return (
-        f"{taking_longer(finding)}, beside collectives that overlap it: contention, no cause of "
-        "its own"
-    )
+    return f"{taking_longer(finding)} while collectives overlap: contention, not a cause by itself"
 
 
 DETECTOR = Detector(

@@ -20,7 +20,7 @@ def _findings(context: CauseContext) -> list[Finding]:
 
 
 def _sentence(finding: Finding) -> str:
-    return f"{taking_longer(finding)} for the same work: the device"
+    return f"{taking_longer(finding)} for the same work: the device is slow"
 
 
 DETECTOR = Detector(

@@ -48,12 +48,12 @@ def kernel_findings(context: CauseContext, cause: CauseKind, which: pl.Expr) -> 
     ).filter(which)
     together = float(small["excess_total_ns"].sum())
     if small.height > 1 and context.matters(together):
-        found.append(context.finding(cause, "kernels", f"{small.height} lesser kernels", together))
+        found.append(context.finding(cause, "kernels", f"{small.height} smaller kernels", together))
     return found
 
 
 def taking_longer(finding: Finding) -> str:
-    """`kernel gemm takes 6.0 ms longer`, `12 lesser kernels take 6.0 ms longer`."""
+    """`kernel gemm takes 6.0 ms longer`, `12 smaller kernels take 6.0 ms longer`."""
     name = sanitized(finding.name)
     subject = f"{name} take" if finding.kind == "kernels" else f"kernel {name} takes"
     return f"{subject} {ms(finding.excess_ns)} longer"

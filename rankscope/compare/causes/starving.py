@@ -16,7 +16,7 @@ def _findings(context: CauseContext) -> list[Finding]:
 
 
 def _sentence(finding: Finding) -> str:
-    return f"the device idles {ms(finding.excess_ns)} longer, for the host launches late"
+    return f"the device idles {ms(finding.excess_ns)} longer, because the host launches late"
 
 
 DETECTOR = Detector(

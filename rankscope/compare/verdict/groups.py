@@ -36,14 +36,14 @@ def slow_group(inputs: VerdictInputs) -> Verdict | None:
     typical = int(inputs.judged.select(lower_median(pl.col("length_ns"))).item())
     cause, share = largest_phase(theirs)
     hosts = whole_hosts(slow, inputs.hosts)
-    where = f", all those of {', '.join(hosts)}," if hosts else ""
+    where = f", all ranks of {', '.join(hosts)}," if hosts else ""
     return inconclusive(
         f"{len(slow)} of {len(inputs.ranks)} ranks ({listed(slow)}){where} need {ms(excess)} "
         f"more {inputs.metric} than the median rank, {excess / typical:.0%} of the median "
         f"iteration{'' if cause is None else f', {share:.0%} of it in {cause}'}: their host may be "
-        "slow, or their part of the job larger by design",
-        "if their part is larger by design, nobody is slow; if not, compare one of them with one "
-        "of the others: rankscope pick-reports --metric work; --roles tells what is by design",
+        "slow, or they may have more work by design",
+        "if they have more work by design, no rank is slow: say so with --roles; if not, compare "
+        "one of them with one of the others: rankscope pick-reports --metric work",
         hosts,
     )
 
@@ -67,7 +67,7 @@ def role_with_more_work(inputs: VerdictInputs) -> Verdict | None:
         excess=excess / typical if typical else None,
         iterations=tuple(hit["iteration"].sort().to_list()),
         iterations_share=hit.height / len(inputs.numbers),
-        next="balance what the roles are given: layers per stage, embedding and loss",
+        next="balance the work of the roles: layers per stage, embedding and loss",
         interval=interval(hit["excess_ns"] / typical) if typical else None,
     )
 
@@ -88,8 +88,8 @@ def rotating(inputs: VerdictInputs) -> Verdict | None:
         excess_ns=round(summed(flagged["excess_ns"]) / flagged.height),
         iterations=tuple(iterations),
         iterations_share=len(iterations) / len(inputs.numbers),
-        next="compare what the ranks are given: sequence lengths, batch contents, storage, other "
-        "load on their hosts",
+        next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
+        "storage, other load",
     )
 
 
@@ -108,5 +108,5 @@ def balanced(inputs: VerdictInputs) -> Verdict:
     del inputs
     return Verdict(
         kind=VerdictKind.BALANCED,
-        next="look for time that all ranks spend alike: rankscope imbalance --by phase",
+        next="look for time that all ranks lose in the same way: rankscope imbalance --by phase",
     )

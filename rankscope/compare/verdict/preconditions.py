@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rankscope.compare.verdict.phrases import plural
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 
@@ -33,7 +34,7 @@ def single_rank(inputs: VerdictInputs) -> Verdict | None:
     if inputs.run.ranks >= 2:
         return None
     return inconclusive(
-        "a single rank has nobody to be compared with",
+        "there is only one rank, so there is nothing to compare it with",
         "profile at least two ranks of the job and ingest their reports together",
     )
 
@@ -43,7 +44,7 @@ def no_communication(inputs: VerdictInputs) -> Verdict | None:
     if inputs.run.ranks - len(inputs.run.blind_ranks) >= 2:
         return None
     return inconclusive(
-        "no communication is visible, so waiting cannot be told from working",
+        "no communication is visible, so waiting cannot be distinguished from working",
         "annotate the all-reduce, or trace it: --trace=cuda,nvtx (NCCL) or mpi,nvtx",
     )
 
@@ -55,7 +56,7 @@ def too_few_iterations(inputs: VerdictInputs) -> Verdict | None:
         return None
     amount = "one iteration is" if count == 1 else f"{count} iterations are"
     return inconclusive(
-        f"{amount} too few to tell a pattern from an accident",
+        f"{amount} too few to distinguish a pattern from chance",
         "widen --iter-range, or capture ten iterations or more",
     )
 
@@ -65,7 +66,7 @@ def work_unknown(inputs: VerdictInputs) -> Verdict | None:
     if inputs.run.flag_metric is not None:
         return None
     return inconclusive(
-        "what the ranks needed themselves is unknown, for their waits hide in it",
+        "the work of the ranks is unknown, because their times include waits",
         "profile with device tables: nsys profile --trace=cuda,nvtx",
     )
 
@@ -75,7 +76,7 @@ def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
     if inputs.run.flag_metric == "work":
         return None
     return inconclusive(
-        "loading is balanced, but the waits of the later phases hide in them",
+        "loading is balanced, but the later phases are unknown, because their times include waits",
         "use --clock gpu, profile with --trace=cuda,nvtx, or annotate the all-reduce",
     )
 
@@ -85,9 +86,8 @@ def no_peers(inputs: VerdictInputs) -> Verdict | None:
     if inputs.run.roles != inputs.run.ranks:
         return None
     return inconclusive(
-        "every rank has a role of its own, and so nobody to be compared with",
-        "profile several replicas of the job, or see what --roles says of those that do the same "
-        "work",
+        "every rank has a role of its own, so no two ranks can be compared",
+        "profile several replicas of the job, or say with --roles which ranks do the same work",
     )
 
 
@@ -96,8 +96,9 @@ def ranks_missing(inputs: VerdictInputs) -> Verdict | None:
     if not inputs.run.missing_ranks:
         return None
     return inconclusive(
-        f"the {inputs.run.ranks} ranks at hand are alike, but {len(inputs.run.missing_ranks)} of "
-        "the job are missing",
+        f"the {inputs.run.ranks} ranks with a report are alike, but "
+        f"{plural(len(inputs.run.missing_ranks), 'rank')} of the job "
+        f"{'has' if len(inputs.run.missing_ranks) == 1 else 'have'} none",
         "ingest the reports of the missing ranks",
     )
 
@@ -107,7 +108,7 @@ def ranks_blind(inputs: VerdictInputs) -> Verdict | None:
     if not inputs.run.blind_ranks:
         return None
     return inconclusive(
-        f"the other ranks are alike, but {len(inputs.run.blind_ranks)} have no collectives in "
-        "their reports",
+        "the other ranks are alike, but there are no collectives in the reports of "
+        f"{plural(len(inputs.run.blind_ranks), 'rank')}",
         "export or capture those reports again, with the same --trace on every rank",
     )

@@ -76,7 +76,7 @@ def _when_exactly(verdict: Verdict, count: int) -> str:
     if verdict.kind == VerdictKind.PERIODIC:
         found = f"{when(verdict, count)} ({listed(hits)})"
     elif verdict.kind == VerdictKind.TRANSIENT:
-        found = f"in {plural(len(hits), 'iteration')} ({listed(hits)}) of {count}"
+        found = f"in {len(hits)} of {count} iterations ({listed(hits)})"
     else:
         found = f"in {len(hits)} of {count} iterations"
     return found if verdict.since is None else f"{found}, all since iteration {verdict.since}"
@@ -126,7 +126,11 @@ def _also(rank: int, iterations: list[int], excess: int, cause: str | None) -> s
 def _reservations(inputs: VerdictInputs) -> str:
     """What weakens the verdict."""
     ranks, missing = len(inputs.ranks), len(inputs.run.missing_ranks)
-    few = f" With {ranks} ranks a bootstrap over iterations decides." if ranks < FEW_RANKS else ""
+    few = (
+        f" With only {ranks} ranks, a bootstrap over the iterations decides."
+        if ranks < FEW_RANKS
+        else ""
+    )
     others = (
         f" {plural(missing, 'rank')} of the job have no report."
         if missing > 1
@@ -166,10 +170,11 @@ def _balanced(verdict: Verdict, inputs: VerdictInputs) -> str:
     rest = (
         "no rank stands out"
         if flagged.is_empty()
-        else f"no rank stands out but by {plural(flagged.height, 'lone excess', 'lone excesses')}, "
+        else "no rank stands out, apart from "
+        f"{plural(flagged.height, 'isolated excess', 'isolated excesses')}, "
         f"{share:.1%} of the time in all"
     )
-    few = ", by bootstrap since there are so few" if ranks < FEW_RANKS else ""
+    few = " (decided by bootstrap: there are only few ranks)" if ranks < FEW_RANKS else ""
     return f"Balanced: over {len(inputs.numbers)} iterations of {ranks} ranks {rest}{few}."
 
 

@@ -107,10 +107,11 @@ def contention(inputs: VerdictInputs) -> Verdict | None:
     contended = sum(each.share for each, blame in blames if blame is Blame.CONTENTION)
     if contended <= MAJORITY * sum(each.share for each in found.findings):
         return None
+    verb = "needs" if len(found.hosts or found.ranks) == 1 else "need"
     return inconclusive(
-        f"{who(found.ranks, inputs.hosts, found.hosts)} needs {ms(found.excess_ns)} more "
-        f"{inputs.metric} than the median rank, but in kernels that run slower only beside "
-        f"collectives ({found.findings[0].name}): they compete for the device",
+        f"{who(found.ranks, inputs.hosts, found.hosts)} {verb} {ms(found.excess_ns)} more "
+        f"{inputs.metric} than the median rank, but mainly in kernels that are slower only while "
+        f"collectives run ({found.findings[0].name}): they compete for the device",
         registry.detector_of(CauseKind.CONTENTION).remedy,
     )
 

@@ -128,10 +128,10 @@ def many(slow_ms: float, **how: float) -> tuple[Finding, ...]:
 
 def test_many_kernels_with_little_each_are_told_together() -> None:
     (one,) = many(1.5, clear=1.0)
-    assert (one.kind, one.name, one.suspect) == ("kernels", "12 lesser kernels", "device")
+    assert (one.kind, one.name, one.suspect) == ("kernels", "12 smaller kernels", "device")
     assert (one.excess_ns, one.share) == (6 * MS, pytest.approx(1))
     sentence = finding_sentence(one)
-    assert sentence.startswith("12 lesser kernels take 6.0 ms longer for the same work")
+    assert sentence.startswith("12 smaller kernels take 6.0 ms longer for the same work")
 
 
 def test_many_kernels_that_contend_are_contention() -> None:

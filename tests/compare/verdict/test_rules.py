@@ -164,7 +164,7 @@ def test_a_slow_host_is_not_one_of_its_ranks(stored: Callable[..., Stored]) -> N
     """Half of the ranks: the host is named, and none of its ranks."""
     verdict = stored("slow_host", ranks=8).analysis().verdict
     assert (verdict.hosts, verdict.ranks) == (("node1",), ())
-    assert "4 of 8 ranks (4, 5, 6, 7), all those of node1," in verdict.sentence
+    assert "4 of 8 ranks (4, 5, 6, 7), all ranks of node1," in verdict.sentence
 
 
 def test_a_single_rank_is_inconclusive(stored: Callable[..., Stored]) -> None:
