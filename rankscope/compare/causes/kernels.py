@@ -1,4 +1,4 @@
-"""Kernels that take longer, told apart for the three causes that speak about kernels."""
+"""Kernels that take longer, classified for the causes `device`, `data` and `contention`."""
 
 from __future__ import annotations
 

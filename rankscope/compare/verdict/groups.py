@@ -1,4 +1,4 @@
-"""Rules about verdicts that accuse no single rank: groups, roles, and excess that is everywhere."""
+"""Rules that name no rank: slow groups, roles with more work, and excess on changing ranks."""
 
 from __future__ import annotations
 

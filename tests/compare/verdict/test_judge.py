@@ -70,7 +70,7 @@ def test_a_slow_device() -> None:
     )
 
 
-def test_kernels_that_are_slow_only_beside_collectives_accuse_nobody() -> None:
+def test_kernels_that_are_slow_only_beside_collectives_name_no_rank() -> None:
     verdict = judge(inputs(20, clear_ns=20 * MS))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.INCONCLUSIVE, ())
     assert "Rank 3 (node0) needs 20.0 ms more work than the median rank" in verdict.sentence
@@ -107,7 +107,7 @@ AFTER = [
 
 
 @pytest.mark.parametrize(("summary", "reason", "settle"), [*BEFORE, *AFTER])
-def test_what_is_not_known_of_ranks_that_look_alike(
+def test_missing_evidence_about_ranks_that_look_alike(
     summary: dict[str, object], reason: str, settle: str
 ) -> None:
     verdict = judge(replace(inputs(), run=replace(SUMMARY, **summary)))  # type: ignore[arg-type]
@@ -128,6 +128,6 @@ def test_preconditions_come_before_the_flags(
 
 
 @pytest.mark.parametrize("summary", [{"roles": RANKS}, {"missing_ranks": (8,)}])
-def test_a_straggler_is_named_before_what_is_missing(summary: dict[str, object]) -> None:
+def test_a_straggler_is_named_before_missing_evidence(summary: dict[str, object]) -> None:
     verdict = judge(replace(inputs(20), run=replace(SUMMARY, **summary)))  # type: ignore[arg-type]
     assert (verdict.kind, verdict.ranks) == (VerdictKind.PERSISTENT, (3,))
