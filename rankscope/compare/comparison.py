@@ -239,7 +239,7 @@ class Analysis:
                 wide=self.chosen,
                 hosts=dict(self.frames.ranks.select("rank", "host").iter_rows()),
                 replicas=self.roles.replicas,
-                tables=tables_of(self.frames),
+                tables=tables_of(self.frames.some),
                 replayed=self._replayed_gain,
             )
         )
