@@ -25,6 +25,7 @@ from rankscope.compare.roles import Roles
 from rankscope.compare.selection import Selection, common_iterations, within
 from rankscope.compare.waits import WaitedCollectives
 from rankscope.errors import ReportError, UsageError
+from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
@@ -197,11 +198,13 @@ def _summary(told: dict[str, Any]) -> MetricSummary:
 
 
 def _verdict(told: dict[str, Any]) -> Verdict:
-    findings = tuple(Finding(**each) for each in told["findings"])
+    findings = tuple(
+        Finding(**(each | {"suspect": CauseKind(each["suspect"])})) for each in told["findings"]
+    )
     plain: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in told.items()
     }
-    return Verdict(**(plain | {"findings": findings}))
+    return Verdict(**(plain | {"kind": VerdictKind(told["kind"]), "findings": findings}))
 
 
 class Recalled(Analysis):

@@ -11,16 +11,16 @@ import polars as pl
 from rankscope.align.iteration_matching import pair_iterations, renumbered
 from rankscope.align.match import Matched, MatchSummary
 from rankscope.compare import scores as compare_scores
+from rankscope.compare.causes.registry import tables_of
 from rankscope.compare.communication import Communication
 from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import wide_of
 from rankscope.compare.roles import Roles, given_roles, inferred_roles
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
 from rankscope.compare.selection import Selection, choose_clock, select
-from rankscope.compare.verdict.inputs import Evidence
+from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.verdict.outliers import flag
-from rankscope.compare.verdict.preconditions import RunSummary, doubt, obstacle
-from rankscope.compare.verdict.rules import inconclusive, judge
+from rankscope.compare.verdict.rules import judge
 from rankscope.compare.waits import WaitedCollectives, Waits, shown_error
 from rankscope.compare.whatif.replay import Replay, Target
 from rankscope.compare.whatif.scenarios import scenarios
@@ -232,26 +232,17 @@ class Analysis:
     @cached_property
     def verdict(self) -> Verdict:
         """Who is slow, or why that cannot be said."""
-        hindrance = obstacle(self._standing)
-        if hindrance is not None:
-            return inconclusive(*hindrance)
-        assert self.flags is not None
-        assert self.flag_metric is not None
-        hosts = dict(self.frames.ranks.select("rank", "host").iter_rows())
-        verdict = judge(
-            Evidence(
-                self.flags,
-                self.chosen,
-                self.flag_metric,
-                hosts,
-                len(self.missing_ranks),
-                lambda numbers: self.frames.some("activities", iterations=numbers),
-                self.roles.replicas,
-                self._replayed_gain,
+        return judge(
+            VerdictInputs(
+                run=self._standing,
+                flags=self.flags if self.frames.ranks.height > 1 else None,
+                wide=self.chosen,
+                hosts=dict(self.frames.ranks.select("rank", "host").iter_rows()),
+                replicas=self.roles.replicas,
+                tables=tables_of(self.frames.some),
+                replayed=self._replayed_gain,
             )
         )
-        hesitation = doubt(self._standing) if verdict.kind == "balanced" else None
-        return verdict if hesitation is None else inconclusive(*hesitation)
 
     @cached_property
     def replay(self) -> Replay | None:

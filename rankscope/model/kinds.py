@@ -31,7 +31,11 @@ class Statistic(StrEnum):
 
 
 class VerdictKind(StrEnum):
-    """The class of a verdict."""
+    """The class of a verdict.
+
+    A new class needs a member here, a rule in `RULES` (compare/verdict/rules.py) and an entry in
+    `SENTENCES` (compare/verdict/sentences.py).
+    """
 
     BALANCED = "balanced"
     PERSISTENT = "persistent"
@@ -43,7 +47,10 @@ class VerdictKind(StrEnum):
 
 
 class CauseKind(StrEnum):
-    """What a finding says about the phase that made a rank slow."""
+    """What a finding says about the phase that made a rank slow.
+
+    A new cause needs a member here and a detector in `DETECTORS` (compare/causes/registry.py).
+    """
 
     DEVICE = "device"
     DATA = "data"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.reports import RunWarning
 
 if TYPE_CHECKING:
@@ -41,31 +42,36 @@ class MetricSummary:
 class Finding:
     """One thing that took longer than on the role's median rank, in the flagged iterations."""
 
-    kind: str  # kernel | kernels (several, each with little) | copy | set | idle | range
+    kind: str  # kernel | kernels (several small ones) | copy | set | idle | range
     name: str
     excess_ns: int  # mean per flagged iteration
     share: float  # of the rank's excess
-    suspect: str  # device | data | contention | starving | loader | copies | garbage collection | …
+    suspect: CauseKind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Who is slow, in what, when, and what it costs; `sentence` says it in words."""
+    """Who is slow, in what, when, and what it costs; `sentence` says it in words.
 
-    kind: str  # the contract's `class`
-    ranks: tuple[int, ...]
-    roles: tuple[str, ...]
-    hosts: tuple[str, ...]
-    cause: str | None
-    cause_share: float | None
-    excess_ns: int | None
-    excess: float | None
-    iterations: tuple[int, ...]
-    iterations_share: float | None
-    period: int | None
-    gain_ns: int | None
-    gain: float | None
-    sentence: str
+    Only `kind` and `next` are needed; the rest keeps its default where a class has nothing to say.
+    `cause` is the phase with most of the excess. `sentence` is written by `judge` from SENTENCES
+    where the rule left it empty.
+    """
+
+    kind: VerdictKind  # the contract's `class`
+    ranks: tuple[int, ...] = ()
+    roles: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    cause: str | None = None
+    cause_share: float | None = None
+    excess_ns: int | None = None
+    excess: float | None = None
+    iterations: tuple[int, ...] = ()
+    iterations_share: float | None = None
+    period: int | None = None
+    gain_ns: int | None = None
+    gain: float | None = None
+    sentence: str = ""
     next: str
     since: int | None = None  # the iteration from which on the rank is slow
     interval: tuple[float, float] | None = None  # 95 % bootstrap interval of `excess`

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
+from rankscope.model.kinds import VerdictKind
 from tests.forge import Job, scene
 
 WALK = 0.05
@@ -15,10 +16,10 @@ COMPUTE_MS = 33.0
 LEAST_EFFECT = 0.10
 """Of `ITERATION_MS`, which is as long as an iteration with a tenth more in it."""
 
-ACCUSED = ("persistent", "transient", "periodic")
+STRAGGLERS = (VerdictKind.PERSISTENT, VerdictKind.TRANSIENT, VerdictKind.PERIODIC)
 PHASES = ("load", "forward", "backward", "optimizer")
-INNOCENT = {"balanced": 10, "rotating": 5, "structural": 5}
-"""Runs of the classes that accuse nobody, per seed of a planted kind."""
+NO_STRAGGLER = {VerdictKind.BALANCED: 10, VerdictKind.ROTATING: 5, VerdictKind.STRUCTURAL: 5}
+"""Runs of the classes that name no rank, per seed of a planted kind."""
 
 SPREAD = {8: 0.6, 64: 0.3, 256: 0.1}
 """How those runs are spread over numbers of ranks."""
@@ -51,7 +52,7 @@ class Case:
     @property
     def culprits(self) -> tuple[int, ...]:
         """Whom a verdict must name."""
-        if self.kind not in (*ACCUSED, "pipeline"):
+        if self.kind not in (*STRAGGLERS, "pipeline"):
             return ()
         return (random.Random(f"{self.key}/culprit").randrange(self.ranks),)
 
@@ -59,8 +60,8 @@ class Case:
     def classes(self) -> tuple[str, ...]:
         """The classes that a verdict may give."""
         if self.where == "upper half":  # without roles nobody can tell whose design it is
-            return ("structural", "inconclusive")
-        return ("persistent",) if self.kind == "pipeline" else (self.kind,)
+            return (VerdictKind.STRUCTURAL, VerdictKind.INCONCLUSIVE)
+        return (VerdictKind.PERSISTENT,) if self.kind == "pipeline" else (self.kind,)
 
     @property
     def causes(self) -> tuple[str, ...]:
@@ -80,13 +81,13 @@ class Case:
         slower = 1 + extra_ms / COMPUTE_MS
         rank = self.culprits[0] if self.culprits else 0
         match self.kind, self.where:
-            case "balanced", _:
+            case VerdictKind.BALANCED, _:
                 return scene("plain", *size, **noise)
-            case "rotating", "sequence lengths":
+            case VerdictKind.ROTATING, "sequence lengths":
                 return scene("sequence_lengths", *size, **noise)
-            case "structural", "last stage":
+            case VerdictKind.STRUCTURAL, "last stage":
                 return scene("pipeline", *size, slow="stage", factor=1 + 2.5 * self.effect, **noise)
-            case "structural", _:
+            case VerdictKind.STRUCTURAL, _:
                 return scene("planted", *size, kind="structural", extra_ms=extra_ms, **noise)
             case "pipeline", where:
                 # Most of a pipeline's iteration is work of one micro-batch after another.
@@ -112,16 +113,16 @@ def cases(sizes: list[int], seeds: int, iterations: int, *, roles: bool) -> Iter
     for ranks in sorted(sizes):
         empty = Case("", "", ranks, 0, iterations)
         for seed in range(seeds):
-            for kind in ACCUSED:
+            for kind in STRAGGLERS:
                 for where in (*PHASES, "device"):
                     yield replace(empty, kind=kind, where=where, seed=seed)
             for where in ("forward", "device") if roles else ():
                 yield replace(empty, kind="pipeline", where=where, seed=seed)
-        for kind, runs in INNOCENT.items():
+        for kind, runs in NO_STRAGGLER.items():
             for seed in range(max(1, round(runs * seeds * shares[ranks] / whole))):
                 where = {
-                    "balanced": "nothing",
-                    "structural": stage,
-                    "rotating": (*PHASES, *["sequence lengths"] * 4)[seed % 8],
+                    VerdictKind.BALANCED: "nothing",
+                    VerdictKind.STRUCTURAL: stage,
+                    VerdictKind.ROTATING: (*PHASES, *["sequence lengths"] * 4)[seed % 8],
                 }[kind]
                 yield replace(empty, kind=kind, where=where, seed=seed)

@@ -19,11 +19,10 @@ import numpy as np
 import polars as pl
 
 from rankscope.align.match import match
-from rankscope.compare.verdict.inputs import Evidence
+from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.verdict.outliers import flag
 from rankscope.compare.verdict.rules import judge
 from rankscope.compare.waits import split, timed
-from rankscope.model.schema import ACTIVITIES
 from rankscope.store.tables import narrowed
 from tests.align.worlds import World, all_exposed, world
 
@@ -91,9 +90,16 @@ def main(arguments: list[str] | None = None) -> int:
     hosts: dict[int, str | None] = {
         rank: f"node{rank // RANKS_PER_HOST}" for rank in range(args.ranks)
     }
-    activities = pl.DataFrame(schema=ACTIVITIES)
-    evidence = Evidence(flags, wide, "work", hosts, 0, lambda _: activities, True, lambda *_: None)
-    verdict = step("verdict", lambda: judge(evidence))
+    inputs = VerdictInputs(
+        run=RunSummary(args.ranks, wide["iteration"].n_unique(), (), (), "work", 1),
+        flags=flags,
+        wide=wide,
+        hosts=hosts,
+        replicas=True,
+        tables=lambda *_: None,
+        replayed=lambda *_: None,
+    )
+    verdict = step("verdict", lambda: judge(inputs))
     line("together", time.perf_counter() - wall, time.process_time() - cpu)
     sys.stdout.write(f"{len(matched.clocks)} clocks; {verdict.sentence}\n")
     right = len(matched.clocks) == args.ranks and matched.unmatched.is_empty()

@@ -24,7 +24,7 @@ from typing import Any
 import rankscope
 from rankscope.ingestion.finalize import compare
 from rankscope.store import Database
-from tests.bench.cases import ACCUSED, INNOCENT, Case, cases
+from tests.bench.cases import NO_STRAGGLER, STRAGGLERS, Case, cases
 from tests.bench.tables import put
 from tests.forge import export, simulate
 
@@ -136,7 +136,7 @@ def _share(results: Iterable[Result]) -> str:
 
 def table(results: list[Result], command: str) -> str:
     """The results in Markdown: what was asked, a row a kind and size, and the sums."""
-    order = [*ACCUSED, "pipeline", *INNOCENT]
+    order = [*STRAGGLERS, "pipeline", *NO_STRAGGLER]
 
     def place(result: Result) -> tuple[int, str, int]:
         return order.index(result["kind"]), result["where"], result["ranks"]
@@ -155,7 +155,7 @@ def table(results: list[Result], command: str) -> str:
         lines.append(_row(f"{rows[0]['kind']}, {where}", ranks, rows))
     planted = [result for result in results if result["culprits"]]
     lines += ["", f"Class, ranks and phase all right where a rank is slow: {_share(planted)}."]
-    for kind in INNOCENT:
+    for kind in NO_STRAGGLER:
         runs = [result for result in results if result["kind"] == kind]
         accused = sum(result["accused"] for result in runs)
         lines.append(f"Wrongly accused in {kind} runs: {accused} of {len(runs)}.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankscope.model.kinds import VerdictKind
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
@@ -208,7 +209,7 @@ def _write_tables(
 
 def _gate(result: Imbalance, limit: float) -> None:
     """The exit code of `--fail-above`."""
-    if result.verdict.kind == "inconclusive":
+    if result.verdict.kind == VerdictKind.INCONCLUSIVE:
         console.error("--fail-above: the verdict is inconclusive", hint=result.verdict.next)
         raise typer.Exit(3)
     excess = (result.verdict.excess or 0.0) * 100

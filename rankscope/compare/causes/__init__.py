@@ -1,1 +1,4 @@
-"""What in a phase made a rank slow: evidence that explains an excess."""
+"""Causes: what in a phase made a rank slow. One detector per module, listed in `registry.py`.
+
+To add a cause: a member of `CauseKind`, a module here with a `DETECTOR`, a row in `DETECTORS`.
+"""

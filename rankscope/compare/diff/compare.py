@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.compare.diff import noise
 from rankscope.compare.diff.noise import Values
-from rankscope.compare.verdict.sentences import ms
+from rankscope.compare.verdict.phrases import ms
 from rankscope.model.reports import RunWarning
 
 FALSE_ALARM = 0.02

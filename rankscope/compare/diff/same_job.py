@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.compare.verdict.sentences import plural
+from rankscope.compare.verdict.phrases import plural
 from rankscope.model.metrics import PHASE_METRICS
 from rankscope.store.tables import RunTables
 

@@ -1,4 +1,4 @@
-"""Which rank stands out in which iteration, and in which phase (method section 9)."""
+"""Flags: which rank stands out in which iteration, and in which phase. See METHOD.md#verdict."""
 
 from __future__ import annotations
 
@@ -19,32 +19,34 @@ MAD_FLOOR = 0.005
 """The MAD counts as at least this share of the median: it can be 0."""
 
 AROUND = 7
-"""Iterations around one whose median tells what is usual there."""
+"""Length of the window, in iterations, over which the rank's usual excess is taken."""
 
 ROBUST = 1.4826
 """MAD → standard deviation of a normal distribution."""
 
 CLEARLY = 5.0
-"""Standard deviations of the noise that nothing exceeds by chance, however many ranks there are."""
+"""Standard deviations of the noise that no rank exceeds by chance, however many ranks there are."""
 
 FEW_RANKS = 4
-"""With fewer ranks of a role their spread says nothing; a bootstrap interval decides."""
+"""With fewer ranks of a role, their spread says nothing, and a bootstrap interval decides."""
 
 RESAMPLES = 1000
+"""Samples of a bootstrap."""
 
 
 def flag(wide: pl.DataFrame, metric: str, residual_ns: int = 0) -> pl.DataFrame:
-    """Every rank and iteration with its excess and whether it stands out.
+    """Every rank and iteration with its excess, and whether it stands out.
 
-    An excess over the role's median in that iteration counts where it passes 5 % of the
-    iteration and its modified z passes 3.5, against the rank's own history or against its role
-    in that iteration; in a role of fewer than 4 ranks, against its own history or where the
-    bootstrap interval of the rank's mean excess lies above 5 % of the iteration.
+    An excess over the role's median in that iteration is flagged where it exceeds 5 % of the
+    iteration and its modified z exceeds 3.5, against the rank's own history or against its role
+    in that iteration. In a role of fewer than 4 ranks it is flagged against its own history, or
+    where the bootstrap interval of the rank's mean excess lies above 5 % of the iteration. See
+    METHOD.md#verdict.
 
     Args:
         wide: rank, role, iteration, `<metric>_ns`.
         metric: `work`, or a phase where work is unknown.
-        residual_ns: of the clocks; a finer excess is no statement.
+        residual_ns: of the clocks; a smaller excess is not flagged.
 
     Returns:
         rank, role, iteration, excess_ns (null where unknown), sudden_ns (the excess over the
@@ -75,8 +77,8 @@ def flag(wide: pl.DataFrame, metric: str, residual_ns: int = 0) -> pl.DataFrame:
     stands_out = own | pl.when(pl.col("members") < FEW_RANKS).then(surely).otherwise(others)
     excesses = [pl.col(f"{name}_excess") for name in phases]
     largest = pl.max_horizontal(excesses)
-    # Where no phase is known all time is `other`, and that causes nothing.
-    told_apart = pl.any_horizontal(
+    # Where no phase is known, all time is `other`, and that is no cause.
+    phases_known = pl.any_horizontal(
         pl.col(f"{name}_ns").is_not_null() for name in phases if name != "other"
     )
     return (
@@ -85,7 +87,7 @@ def flag(wide: pl.DataFrame, metric: str, residual_ns: int = 0) -> pl.DataFrame:
         )
         .with_columns(
             clear=(pl.col("flagged") & _beyond_noise()).fill_null(False),
-            cause=pl.when(pl.col("flagged") & told_apart).then(
+            cause=pl.when(pl.col("flagged") & phases_known).then(
                 pl.coalesce(
                     pl.when(pl.col(f"{name}_excess") == largest).then(pl.lit(name))
                     for name in phases
@@ -110,12 +112,12 @@ def flag(wide: pl.DataFrame, metric: str, residual_ns: int = 0) -> pl.DataFrame:
 
 
 def _sudden(excess: pl.Expr) -> pl.Expr:
-    """The excess over the rank's running median: slow changes of speed do not count."""
+    """The excess over the rank's running median, which leaves slow changes of speed out."""
     return excess - excess.rolling_median(AROUND, min_samples=1, center=True)
 
 
 def _beyond_noise() -> pl.Expr:
-    """Whether a sudden excess is more than 5 % of the iteration and than noise makes it.
+    """Whether a sudden excess exceeds 5 % of the iteration and the noise.
 
     The noise is that of all ranks and iterations together.
     """
@@ -124,17 +126,22 @@ def _beyond_noise() -> pl.Expr:
         ROBUST * (sudden - sudden.median()).abs().median(), MAD_FLOOR * pl.col("length_ns")
     )
     little = LEAST_EXCESS * pl.col("length_ns")
-    # where all ranks vary much, the farthest of them prove nothing
+    # where all ranks vary much, the extreme ones prove nothing
     return (sudden > little) & (sudden > CLEARLY * noise) & (noise < little)
 
 
+def summed(values: pl.Series) -> int:
+    """The sum; 0 of an empty series."""
+    return int(values.sum() or 0)
+
+
 def lower_median(value: pl.Expr) -> pl.Expr:
-    """The median; of an even count the lower of the middle two."""
+    """The median; the lower of the middle two of an even count."""
     return value.quantile(0.5, "lower").cast(pl.Int64)
 
 
 def modified_z(value: pl.Expr, over: list[str]) -> pl.Expr:
-    """0.6745 (x - median) / MAD within groups, of all rows without one; MAD floored."""
+    """0.6745 (x - median) / MAD, within groups or over all rows; MAD_FLOOR limits the MAD."""
     middle = value.median().over(over) if over else value.median()
     off = (value - middle).abs().median()
     spread = off.over(over) if over else off
@@ -144,7 +151,7 @@ def modified_z(value: pl.Expr, over: list[str]) -> pl.Expr:
 def surely_slow(frame: pl.DataFrame) -> list[int]:
     """Ranks whose mean excess lies above 5 % of the iteration, ascending.
 
-    In 97.5 % of resamples, and by the normal bound that allows for having many ranks.
+    In 97.5 % of the bootstrap samples, and by the normal bound corrected for the number of ranks.
 
     Args:
         frame: rank, excess_ns, length_ns.

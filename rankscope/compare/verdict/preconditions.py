@@ -1,74 +1,114 @@
-"""Why nothing, or not much, can be said of a run: always with what would settle it."""
+"""Rules that find nothing conclusive in a run, each with what would settle it.
+
+Those before the judgement find that nothing can be said; those after it, that ranks which look
+alike may not be.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rankscope.compare.verdict.phrases import plural
+from rankscope.model.kinds import VerdictKind
+from rankscope.model.results import Verdict
+
+if TYPE_CHECKING:
+    from rankscope.compare.verdict.inputs import VerdictInputs
 
 LEAST_ITERATIONS = 5
 """Fewer than this carry no verdict."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """What is known of a run before its ranks are judged."""
-
-    ranks: int
-    iterations: int
-    missing_ranks: tuple[int, ...]
-    blind_ranks: tuple[int, ...]  # without the collectives that the others have
-    flag_metric: str | None  # what can be judged: work, load, or nothing
-    roles: int  # kinds of work that the ranks do
+def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdict:
+    """No verdict: why, and what would settle it."""
+    return Verdict(
+        kind=VerdictKind.INCONCLUSIVE,
+        hosts=hosts,
+        sentence=f"Inconclusive: {reason}.",
+        next=settle,
+    )
 
 
-def obstacle(run: RunSummary) -> tuple[str, str] | None:
-    """Why nothing can be said, and what would settle it; None where something can."""
-    if run.ranks < 2:
-        return (
-            "a single rank has nobody to be compared with",
-            "profile at least two ranks of the job and ingest their reports together",
-        )
-    if run.ranks - len(run.blind_ranks) < 2:
-        return (
-            "no communication is visible, so waiting cannot be told from working",
-            "annotate the all-reduce, or trace it: --trace=cuda,nvtx (NCCL) or mpi,nvtx",
-        )
-    if run.iterations < LEAST_ITERATIONS:
-        amount = "one iteration is" if run.iterations == 1 else f"{run.iterations} iterations are"
-        return (
-            f"{amount} too few to tell a pattern from an accident",
-            "widen --iter-range, or capture ten iterations or more",
-        )
-    if run.flag_metric is None:
-        return (
-            "what the ranks needed themselves is unknown, for their waits hide in it",
-            "profile with device tables: nsys profile --trace=cuda,nvtx",
-        )
-    return None
+def single_rank(inputs: VerdictInputs) -> Verdict | None:
+    """There is no second rank."""
+    if inputs.run.ranks >= 2:
+        return None
+    return inconclusive(
+        "there is only one rank, so there is nothing to compare it with",
+        "profile at least two ranks of the job and ingest their reports together",
+    )
 
 
-def doubt(run: RunSummary) -> tuple[str, str] | None:
-    """Why ranks that look alike may not be, and what would settle it; None without a doubt."""
-    if run.flag_metric != "work":
-        return (
-            "loading is balanced, but the waits of the later phases hide in them",
-            "use --clock gpu, profile with --trace=cuda,nvtx, or annotate the all-reduce",
-        )
-    if run.roles == run.ranks:
-        return (
-            "every rank has a role of its own, and so nobody to be compared with",
-            "profile several replicas of the job, or see what --roles says of those that do the "
-            "same work",
-        )
-    if run.missing_ranks:
-        return (
-            f"the {run.ranks} ranks at hand are alike, but {len(run.missing_ranks)} of the job "
-            "are missing",
-            "ingest the reports of the missing ranks",
-        )
-    if run.blind_ranks:
-        return (
-            f"the other ranks are alike, but {len(run.blind_ranks)} have no collectives in their "
-            "reports",
-            "export or capture those reports again, with the same --trace on every rank",
-        )
-    return None
+def no_communication(inputs: VerdictInputs) -> Verdict | None:
+    """Fewer than two ranks have collectives in their reports."""
+    if inputs.run.ranks - len(inputs.run.blind_ranks) >= 2:
+        return None
+    return inconclusive(
+        "no communication is visible, so waiting cannot be distinguished from working",
+        "annotate the all-reduce, or trace it: --trace=cuda,nvtx (NCCL) or mpi,nvtx",
+    )
+
+
+def too_few_iterations(inputs: VerdictInputs) -> Verdict | None:
+    """The selected iterations are too few."""
+    count = inputs.run.iterations
+    if count >= LEAST_ITERATIONS:
+        return None
+    amount = "one iteration is" if count == 1 else f"{count} iterations are"
+    return inconclusive(
+        f"{amount} too few to distinguish a pattern from chance",
+        "widen --iter-range, or capture ten iterations or more",
+    )
+
+
+def work_unknown(inputs: VerdictInputs) -> Verdict | None:
+    """No metric shows what a rank needed without its waits."""
+    if inputs.run.flag_metric is not None:
+        return None
+    return inconclusive(
+        "the work of the ranks is unknown, because their times include waits",
+        "profile with device tables: nsys profile --trace=cuda,nvtx",
+    )
+
+
+def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
+    """Only the load phase could be judged."""
+    if inputs.run.flag_metric == "work":
+        return None
+    return inconclusive(
+        "loading is balanced, but the later phases are unknown, because their times include waits",
+        "use --clock gpu, profile with --trace=cuda,nvtx, or annotate the all-reduce",
+    )
+
+
+def no_peers(inputs: VerdictInputs) -> Verdict | None:
+    """Every rank has a role of its own."""
+    if inputs.run.roles != inputs.run.ranks:
+        return None
+    return inconclusive(
+        "every rank has a role of its own, so no two ranks can be compared",
+        "profile several replicas of the job, or say with --roles which ranks do the same work",
+    )
+
+
+def ranks_missing(inputs: VerdictInputs) -> Verdict | None:
+    """Ranks of the job have no report."""
+    if not inputs.run.missing_ranks:
+        return None
+    return inconclusive(
+        f"the {inputs.run.ranks} ranks with a report are alike, but "
+        f"{plural(len(inputs.run.missing_ranks), 'rank')} of the job "
+        f"{'has' if len(inputs.run.missing_ranks) == 1 else 'have'} none",
+        "ingest the reports of the missing ranks",
+    )
+
+
+def ranks_blind(inputs: VerdictInputs) -> Verdict | None:
+    """Ranks have no collectives in their reports."""
+    if not inputs.run.blind_ranks:
+        return None
+    return inconclusive(
+        "the other ranks are alike, but there are no collectives in the reports of "
+        f"{plural(len(inputs.run.blind_ranks), 'rank')}",
+        "export or capture those reports again, with the same --trace on every rank",
+    )

@@ -1,4 +1,4 @@
-"""Groups before ranks: a slow host, or a role that has more to do by design."""
+"""Groups of ranks: hosts whose ranks are all slow, and a role that has more work by design."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import polars as pl
 
 from rankscope.compare.verdict.outliers import LEAST_EXCESS, lower_median
 from rankscope.compare.verdict.temporal import PERSISTENT
+from rankscope.model.metrics import PHASE_METRICS
 
 
 def whole_hosts(ranks: Collection[int], hosts: dict[int, str | None]) -> tuple[str, ...]:
-    """The hosts that `ranks` are all the ranks of, if there are no others among them.
+    """The hosts whose ranks, taken together, are exactly `ranks`; none if there are no other hosts.
 
-    A host with a single rank is that rank.
+    A host with a single rank does not count: the rank is named instead.
     """
     names = {hosts.get(rank) for rank in ranks}
     on_them = {rank for rank, host in hosts.items() if host in names}
@@ -25,13 +26,13 @@ def whole_hosts(ranks: Collection[int], hosts: dict[int, str | None]) -> tuple[s
 
 
 def heavy_role(wide: pl.DataFrame, metric: str) -> tuple[str, pl.DataFrame] | None:
-    """The role that always needs most, and its excess over the median role.
+    """The role that needs most in most iterations, and its excess over the median role.
 
-    It must exceed the others by 5 % of the iteration in most iterations.
+    The excess must be more than 5 % of the iteration in most iterations.
 
     Args:
         wide: rank, role, iteration, `<metric>_ns`, iteration_ns, and the phases.
-        metric: what is judged.
+        metric: the metric that is judged, as in `<metric>_ns`.
 
     Returns:
         The role, and a frame of iteration, excess_ns, length_ns and `<phase>_excess`; None where
@@ -39,12 +40,12 @@ def heavy_role(wide: pl.DataFrame, metric: str) -> tuple[str, pl.DataFrame] | No
     """
     if wide["role"].n_unique() < 2:
         return None
-    phases = [name for name in ("load", "forward", "backward", "optimizer", "other")]
+    phases = PHASE_METRICS
     columns = [f"{metric}_ns", "iteration_ns", *(f"{name}_ns" for name in phases)]
     by_role = (
         wide.group_by("role", "iteration")
         .agg(lower_median(pl.col(c)) for c in columns)
-        .sort("role", "iteration")  # a bootstrap draws by place: always the same ones
+        .sort("role", "iteration")  # a bootstrap draws by position: the same samples every time
     )
     value = pl.col(f"{metric}_ns")
     apart = by_role.with_columns(

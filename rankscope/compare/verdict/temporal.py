@@ -1,4 +1,4 @@
-"""When a rank is slow: always, in every k-th iteration, now and then, or since a moment."""
+"""When a rank is slow: always, in every k-th iteration, sometimes, or since an iteration."""
 
 from __future__ import annotations
 
@@ -9,37 +9,38 @@ import numpy as np
 import polars as pl
 
 from rankscope.compare.verdict.outliers import LEAST_EXCESS, RESAMPLES
+from rankscope.model.kinds import VerdictKind
 
 PERSISTENT = 0.5
 """Share of the iterations in which a persistent straggler's excess matters."""
 
 PERIOD_FIT = 0.8
-"""Share of a pattern's iterations that must fit it, either way."""
+"""Share of the slow iterations that must fit a pattern, and of the pattern's that must be slow."""
 
 SHORTEST_BLOCK = 6
-"""Iterations that a change for the worse must last to be told from an accident."""
+"""Iterations before and after a change that distinguish it from chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Class, iterations, the period of a periodic one, and since when a changed rank is slow."""
+    """When one rank is slow."""
 
-    kind: str  # persistent | periodic | transient
-    iterations: list[int]
-    period: int | None = None
-    since: int | None = None
+    kind: VerdictKind  # PERSISTENT, PERIODIC or TRANSIENT
+    iterations: list[int]  # in which it is slow, ascending
+    period: int | None = None  # k of a rank that is slow in every k-th iteration
+    since: int | None = None  # the iteration from which on a changed rank is slow
 
 
 def pattern(mine: pl.DataFrame, numbers: list[int]) -> Pattern:
-    """The class of one accused rank.
+    """When a rank is slow.
 
-    Small flags among large ones are noise beside the pattern: what counts for the class is at
-    least half of the upper quartile of its flagged excess, or, where some of it is clear of noise,
-    of its clear excess over its own usual.
+    Small flags among large ones are noise: an iteration counts where the excess is at least half of
+    the upper quartile of the rank's flagged excess or, where some of it is clear of noise, of its
+    clear excess over its usual one. See METHOD.md#verdict.
 
     Args:
-        mine: the rank's rows of `flags.flag`.
-        numbers: the chosen iterations, ascending.
+        mine: the rank's rows of `outliers.flag`.
+        numbers: the selected iterations, ascending.
     """
     clear = mine.filter("clear")
     amount = "excess_ns" if clear.is_empty() else "sudden_ns"
@@ -49,17 +50,19 @@ def pattern(mine: pl.DataFrame, numbers: list[int]) -> Pattern:
     large = among.filter(pl.col(amount) >= limit / 2)["iteration"].sort().to_list()
     period = _period(large, len(numbers))
     if period is not None:
-        return Pattern("periodic", large, period)
+        return Pattern(VerdictKind.PERIODIC, large, period)
     matters = mine.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
     slow = matters["iteration"].sort().to_list()
     usual = mine["excess_ns"].median()
     little = not clear.is_empty() and isinstance(usual, float) and usual < limit / 2
     if len(slow) >= PERSISTENT * len(numbers) and not little:
-        return Pattern("persistent", slow, since=_since(slow, numbers))
+        return Pattern(VerdictKind.PERSISTENT, slow, since=_since(slow, numbers))
     since = _since(slow, numbers)
     if since is not None:
-        return Pattern("transient", [number for number in slow if number >= since], since=since)
-    return Pattern("transient", large)
+        return Pattern(
+            VerdictKind.TRANSIENT, [number for number in slow if number >= since], since=since
+        )
+    return Pattern(VerdictKind.TRANSIENT, large)
 
 
 def interval(share: pl.Series) -> tuple[float, float] | None:
@@ -73,7 +76,7 @@ def interval(share: pl.Series) -> tuple[float, float] | None:
 
 
 def _period(iterations: list[int], count: int) -> int | None:
-    """k where the iterations are nearly all of every k-th, k ≥ 2, over most of the run."""
+    """k ≥ 2 where the iterations are nearly every k-th one over most of the run; else None."""
     if len(iterations) < 3:
         return None
     gaps = sorted(b - a for a, b in pairwise(iterations))
@@ -91,7 +94,7 @@ def _period(iterations: list[int], count: int) -> int | None:
 
 
 def _since(slow: list[int], numbers: list[int]) -> int | None:
-    """The iteration from which on nearly all to the end are slow, and before which few are."""
+    """The iteration from which on nearly all are slow, and before which few are; else None."""
     where = {number: index for index, number in enumerate(numbers)}
     hit = np.zeros(len(numbers), dtype=np.int64)
     hit[[where[number] for number in slow if number in where]] = 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from rankscope.compare.comparison import Analysis
-from rankscope.compare.verdict.sentences import ordinal, plural, who
+from rankscope.compare.verdict.phrases import plural, who
+from rankscope.compare.verdict.sentences import when
 from rankscope.model.results import Verdict
 from rankscope.output.plots.style import shown
 from rankscope.output.quantities import milliseconds
@@ -43,9 +44,8 @@ def finding(verdict: Verdict, count: int) -> str:
     one, many, where = VERBS.get(verdict.cause or "", ("works", "work", ""))
     share = verdict.cause_share if verdict.cause in VERBS else None
     excess = verdict.excess_ns * (1.0 if share is None else share)
-    return f"{name} {many if several else one} {milliseconds(excess)} ms longer{where} " + _when(
-        verdict, count
-    )
+    verb = many if several else one
+    return f"{name} {verb} {milliseconds(excess)} ms longer{where} {when(verdict, count)}"
 
 
 def _beginning(sentence: str) -> str:
@@ -55,19 +55,6 @@ def _beginning(sentence: str) -> str:
         return first
     ends = [found.start() for found in CLAUSE.finditer(first[:USUAL_TITLE]) if found.start() > 40]
     return first[: ends[-1]] if ends else first
-
-
-def _when(verdict: Verdict, count: int) -> str:
-    hits = verdict.iterations
-    if verdict.since is not None:
-        return f"from iteration {verdict.since} on"
-    if verdict.period:
-        return f"in every {ordinal(verdict.period)} iteration"
-    if len(hits) == count:
-        return "in every iteration"
-    if len(hits) == 1:
-        return f"in iteration {hits[0]}"
-    return f"in {len(hits)} of {plural(count, 'iteration')}"
 
 
 def verdict_title(analysis: Analysis) -> str:

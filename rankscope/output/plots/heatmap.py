@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from rankscope.compare.comparison import Analysis
 from rankscope.compare.roles import ALL
 from rankscope.compare.verdict.outliers import LEAST_EXCESS
-from rankscope.compare.verdict.sentences import plural
+from rankscope.compare.verdict.phrases import plural
 from rankscope.output.plots.captions import footer, verdict_title
 from rankscope.output.plots.grid import Grid, arrange, excesses, metric_of, worst_cells
 from rankscope.output.plots.options import View

@@ -1,4 +1,4 @@
-"""Groups before ranks: pipelines, hosts, batches of random length; and victims are not culprits."""
+"""Groups before ranks: pipelines, hosts, batches of random length; victims are not stragglers."""
 
 from __future__ import annotations
 

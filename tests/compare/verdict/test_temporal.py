@@ -13,7 +13,7 @@ LENGTH = 100 * MS
 NUMBERS = list(range(1, 41))
 
 
-def told(slow: dict[int, float], numbers: list[int] | None = None) -> Pattern:
+def pattern_of(slow: dict[int, float], numbers: list[int] | None = None) -> Pattern:
     """The pattern of one of eight ranks that needs more in `slow` (iteration → ms)."""
     numbers = numbers or NUMBERS
     rows = [
@@ -27,13 +27,13 @@ def told(slow: dict[int, float], numbers: list[int] | None = None) -> Pattern:
 
 
 def test_always() -> None:
-    found = told({i: 20 + i % 3 for i in NUMBERS})
+    found = pattern_of({i: 20 + i % 3 for i in NUMBERS})
     assert (found.kind, found.since, found.period) == ("persistent", None, None)
     assert found.iterations == NUMBERS
 
 
 def test_most_of_the_time() -> None:
-    found = told({i: 20 for i in NUMBERS if i % 10 not in (3, 4, 8)})
+    found = pattern_of({i: 20 for i in NUMBERS if i % 10 not in (3, 4, 8)})
     assert found.kind == "persistent"
     assert len(found.iterations) == 28
 
@@ -42,66 +42,66 @@ def test_most_of_the_time() -> None:
 @pytest.mark.parametrize("offset", [0, 1])
 def test_every_kth(every: int, offset: int) -> None:
     slow = {i: 20 for i in NUMBERS if i % every == offset}
-    found = told(slow)
+    found = pattern_of(slow)
     assert (found.kind, found.period, found.iterations) == ("periodic", every, [*slow])
 
 
 def test_every_kth_but_one() -> None:
     slow = {i: 20 for i in NUMBERS if i % 5 == 2 and i != 17}
-    assert (told(slow).kind, told(slow).period) == ("periodic", 5)
+    assert (pattern_of(slow).kind, pattern_of(slow).period) == ("periodic", 5)
 
 
 def test_a_period_starts_anywhere_and_in_any_window() -> None:
     numbers = list(range(1_003, 1_043))
-    found = told({i: 20 for i in numbers if i % 6 == 5}, numbers)
+    found = pattern_of({i: 20 for i in numbers if i % 6 == 5}, numbers)
     assert (found.kind, found.period) == ("periodic", 6)
 
 
 @pytest.mark.parametrize("slow", [[5], [5, 23], [3, 4, 5], [2, 9, 11, 30], [7, 8, 20, 21]])
 def test_now_and_then(slow: list[int]) -> None:
-    found = told(dict.fromkeys(slow, 20.0))
+    found = pattern_of(dict.fromkeys(slow, 20.0))
     assert (found.kind, found.iterations) == ("transient", slow)
     assert found.period is found.since is None
 
 
 def test_small_excess_beside_large_is_not_the_pattern() -> None:
     small = {i: 6 for i in (3, 6, 14, 21, 28, 33)}
-    found = told(small | {i: 40 for i in NUMBERS if i % 8 == 0})
+    found = pattern_of(small | {i: 40 for i in NUMBERS if i % 8 == 0})
     assert (found.kind, found.period) == ("periodic", 8)
 
 
 @pytest.mark.parametrize("begin", [7, 12, 20, 30, 35])
 def test_since_a_moment(begin: int) -> None:
     """A rank that gets slow and stays so: the first slow iteration is named."""
-    found = told({i: 20 for i in NUMBERS if i >= begin})
+    found = pattern_of({i: 20 for i in NUMBERS if i >= begin})
     assert found.since == begin
     assert found.iterations == [i for i in NUMBERS if i >= begin]
     assert found.kind == ("persistent" if 2 * (41 - begin) >= 40 else "transient")
 
 
 def test_one_quiet_iteration_does_not_end_a_change() -> None:
-    found = told({i: 20 for i in NUMBERS if i >= 20 and i != 29})
+    found = pattern_of({i: 20 for i in NUMBERS if i >= 20 and i != 29})
     assert found.since == 20
 
 
 def test_one_slow_iteration_before_a_change_does_not_move_it() -> None:
-    found = told({i: 20 for i in NUMBERS if i >= 25 or i == 9})
+    found = pattern_of({i: 20 for i in NUMBERS if i >= 25 or i == 9})
     assert found.since == 25
 
 
 def test_the_last_few_are_no_change() -> None:
-    found = told({i: 20 for i in NUMBERS if i > 35})
+    found = pattern_of({i: 20 for i in NUMBERS if i > 35})
     assert (found.kind, found.since) == ("transient", None)
 
 
 def test_what_ends_is_no_change_that_lasts() -> None:
-    found = told({i: 20 for i in NUMBERS if 10 <= i < 22})
+    found = pattern_of({i: 20 for i in NUMBERS if 10 <= i < 22})
     assert (found.kind, found.since) == ("transient", None)
 
 
 def test_iterations_may_be_missing() -> None:
     numbers = [i for i in NUMBERS if i not in (13, 14)]
-    found = told({i: 20 for i in numbers if i >= 18}, numbers)
+    found = pattern_of({i: 20 for i in numbers if i >= 18}, numbers)
     assert (found.kind, found.since) == ("persistent", 18)
 
 

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.compare.verdict.rules import inconclusive
+from rankscope.compare.verdict.preconditions import inconclusive
+from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.captions import finding
 from rankscope.output.plots.style import shown, text_width
 
 SLOW = replace(
     inconclusive("", ""),
-    kind="periodic",
+    kind=VerdictKind.PERIODIC,
     ranks=(2,),
     cause="load",
     cause_share=0.9,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import polars as pl
 import pytest
 
-from rankscope.compare.causes.activities import finding_sentence, findings
+from rankscope.compare.causes.registry import context_of, finding_sentence, findings
 from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES, conform
 from tests.support import MS, Stored
@@ -41,9 +41,11 @@ def found(rows: list[pl.DataFrame], roles: dict[int, str] = ALIKE) -> tuple[Find
     """Findings on rank 3, which needs 6 ms more in iterations 2 and 5."""
     flagged = pl.DataFrame({"rank": [3, 3], "iteration": [2, 5], "excess_ns": [6 * MS, 6 * MS]})
     every = pl.concat(rows)
-    return findings(
-        lambda numbers: every.filter(pl.col("iteration").is_in(numbers)), roles, flagged, "backward"
-    )
+
+    def table(name: str, numbers: Collection[int]) -> pl.DataFrame | None:
+        return every.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
+
+    return findings(context_of(table, roles, flagged, "backward"))
 
 
 def others(name: str = "gemm", total_ms: float = 10.0, **how: object) -> list[pl.DataFrame]:
@@ -74,7 +76,7 @@ def test_slower_only_beside_collectives_is_contention() -> None:
     assert found(also_alone)[0].suspect == "device"
 
 
-def test_idling_copies_and_ranges_are_told() -> None:
+def test_idling_copies_and_ranges_are_reported() -> None:
     (idle,) = found([*others("", 1, kind="idle"), activities(3, "", 7, kind="idle")])
     assert (idle.suspect, idle.excess_ns) == ("starving", 6 * MS)
     (copy,) = found([*others("", 1, kind="copy"), activities(3, "", 7, kind="copy")])
@@ -84,7 +86,7 @@ def test_idling_copies_and_ranges_are_told() -> None:
 
 
 @pytest.mark.parametrize("name", ["gc.collect", "GC: generation 2", "garbage collection"])
-def test_garbage_collection_is_told_first(name: str) -> None:
+def test_garbage_collection_is_reported_first(name: str) -> None:
     rows = [
         *others("", 1, kind="idle"), activities(3, "", 7, kind="idle"),
         activities(3, name, 5.9, kind="range"),
@@ -106,11 +108,11 @@ def test_little_explains_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["kernel", "range"])
-def test_what_was_lumped_has_no_name_to_tell(kind: str) -> None:
+def test_what_was_lumped_has_no_name_to_report(kind: str) -> None:
     assert found([*others("", kind=kind), activities(3, "", 16, kind=kind)]) == ()
 
 
-def test_at_most_three_are_told_the_largest_first() -> None:
+def test_at_most_three_are_reported_the_largest_first() -> None:
     names = {"a": 1.2, "b": 1.8, "c": 1.0, "d": 1.5}
     rows = [frame for name in names for frame in others(name)]
     rows += [activities(3, name, 10 + more) for name, more in names.items()]
@@ -124,12 +126,12 @@ def many(slow_ms: float, **how: float) -> tuple[Finding, ...]:
     return found([*rows, *(activities(3, name, slow_ms, **how) for name in names)])  # type: ignore[arg-type]
 
 
-def test_many_kernels_with_little_each_are_told_together() -> None:
+def test_many_kernels_with_little_each_are_reported_together() -> None:
     (one,) = many(1.5, clear=1.0)
-    assert (one.kind, one.name, one.suspect) == ("kernels", "12 lesser kernels", "device")
+    assert (one.kind, one.name, one.suspect) == ("kernels", "12 smaller kernels", "device")
     assert (one.excess_ns, one.share) == (6 * MS, pytest.approx(1))
     sentence = finding_sentence(one)
-    assert sentence.startswith("12 lesser kernels take 6.0 ms longer for the same work")
+    assert sentence.startswith("12 smaller kernels take 6.0 ms longer for the same work")
 
 
 def test_many_kernels_that_contend_are_contention() -> None:
@@ -166,19 +168,19 @@ def test_suspects_of_simulated_jobs(
         assert [each.name for each in verdict.findings] == ["ampere_sgemm_128x64_nt"]
 
 
-def test_a_pause_of_python_is_told(stored: Callable[..., Stored]) -> None:
+def test_a_pause_of_python_is_reported(stored: Callable[..., Stored]) -> None:
     verdict = stored("garbage").analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("transient", (2,), "forward")
     assert verdict.findings[0].suspect == "garbage collection"
     assert "garbage collection (gc.collect)" in verdict.sentence
 
 
-def test_a_loader_that_is_slow_is_told(stored: Callable[..., Stored]) -> None:
+def test_a_slow_loader_is_reported(stored: Callable[..., Stored]) -> None:
     assert suspects(stored("planted", where="load")) == {"loader"}
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_who_suffers_from_collectives_is_not_accused(
+def test_a_rank_that_suffers_from_collectives_is_not_named(
     stored: Callable[..., Stored], seed: int
 ) -> None:
     verdict = stored("contention", only=2, seed=seed).analysis().verdict

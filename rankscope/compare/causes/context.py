@@ -1,0 +1,76 @@
+"""What a detector may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import polars as pl
+
+from rankscope.compare.causes.excess import ACTIVITY_EXCESS, activity_excess
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+
+LEAST_SHARE = 0.15
+"""Share of the excess that a finding must explain to be reported."""
+
+
+@dataclass(frozen=True)
+class CauseContext:
+    """The slow ranks' flagged iterations, and the tables of the run in them."""
+
+    read: Callable[[str], pl.DataFrame | None]
+    """A table of the run: the rows of all ranks in the flagged iterations; None without it."""
+    roles: dict[int, str]
+    flagged: pl.DataFrame  # rank, iteration, excess_ns of the slow ranks
+    phase: str | None  # the phase with most of the excess; None: look at all phases
+    _tables: dict[str, pl.DataFrame | None] = field(default_factory=dict, repr=False)
+
+    def table(self, name: str) -> pl.DataFrame | None:
+        """A table by its name in the database, read once; None where it has no rows here."""
+        if name not in self._tables:
+            rows = self.read(name)
+            self._tables[name] = None if rows is None or rows.is_empty() else rows
+        return self._tables[name]
+
+    @cached_property
+    def total_ns(self) -> int:
+        """The slow ranks' excess in all flagged iterations."""
+        return int(self.flagged["excess_ns"].sum() or 0)
+
+    @cached_property
+    def activities(self) -> pl.DataFrame:
+        """`activity_excess` of the phase; no rows where the run has no activities in it."""
+        rows = self.table("activities")
+        if rows is not None and self.phase is not None:
+            rows = rows.filter(pl.col("phase") == self.phase)
+        if rows is None or rows.is_empty():
+            return pl.DataFrame(schema=ACTIVITY_EXCESS)
+        return activity_excess(rows, self.roles, self.flagged.select("rank", "iteration"))
+
+    def matters(self, excess_total_ns: float) -> bool:
+        """Whether so much, over all flagged iterations, explains enough to be reported."""
+        return excess_total_ns >= LEAST_SHARE * self.total_ns
+
+    def large(self, kinds: tuple[str, ...]) -> pl.DataFrame:
+        """Rows of `activities` of some kinds whose excess is large enough to be reported."""
+        large = pl.col("excess_total_ns") >= LEAST_SHARE * self.total_ns
+        return self.activities.filter(pl.col("kind").is_in(kinds) & large)
+
+    def finding(self, cause: CauseKind, kind: str, name: str, excess_total_ns: float) -> Finding:
+        """A finding: so much of the excess of all flagged iterations lies in one activity."""
+        return Finding(
+            kind=kind,
+            name=name,
+            excess_ns=round(excess_total_ns / self.flagged.height),
+            share=min(1.0, excess_total_ns / self.total_ns),
+            suspect=cause,
+        )
+
+    def findings(self, cause: CauseKind, rows: pl.DataFrame) -> list[Finding]:
+        """A finding for each row of `activities`."""
+        return [
+            self.finding(cause, *row)
+            for row in rows.select("kind", "name", "excess_total_ns").iter_rows()
+        ]

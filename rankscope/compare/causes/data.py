@@ -1,0 +1,26 @@
+"""Cause: the rank has more to compute than the others."""
+
+from __future__ import annotations
+
+from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.detector import Blame, Detector
+from rankscope.compare.causes.kernels import kernel_findings, more_work, taking_longer
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+
+
+def _findings(context: CauseContext) -> list[Finding]:
+    return kernel_findings(context, CauseKind.DATA, more_work())
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{taking_longer(finding)}, because the rank has more work"
+
+
+DETECTOR = Detector(
+    kind=CauseKind.DATA,
+    findings=_findings,
+    sentence=_sentence,
+    remedy="compare what the ranks are given: batch sizes, sequence lengths, layers, experts",
+    blame=Blame.WORK,
+)

@@ -1,0 +1,50 @@
+"""What a cause is: the row that a detector's module puts into the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum, IntEnum, auto
+
+from rankscope.compare.causes.context import CauseContext
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+
+ACTIVITIES_CAPTURE = "profile with device tables: nsys profile --trace=cuda,nvtx"
+"""How to capture the table `activities`."""
+
+
+class Blame(Enum):
+    """What a cause says about the slow rank."""
+
+    RANK = auto()  # the rank, its device or its host is slow
+    WORK = auto()  # the rank was given more work
+    CONTENTION = auto()  # the rank's kernels share the device with collectives
+
+
+class Precedence(IntEnum):
+    """Order in which findings are reported, before their size."""
+
+    EXPLANATION = 1  # says why; other findings measure its effect
+    ACTIVITY = 2
+    SURROUNDING = 3  # a range that contains the activities of other findings
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """One cause: how it is found in the tables of a run, and how it is reported.
+
+    A detector is silent where one of its tables is missing; `capture` then says how a run has to
+    be captured so that the detector can speak.
+    """
+
+    kind: CauseKind
+    findings: Callable[[CauseContext], Iterable[Finding]]
+    """The findings that explain at least LEAST_SHARE of the excess, in any order."""
+    sentence: Callable[[Finding], str]
+    """One finding as a clause of the verdict's sentence; names go through `sanitized`."""
+    remedy: str  # what to do next
+    tables: tuple[str, ...] = ("activities",)
+    capture: str = ACTIVITIES_CAPTURE
+    blame: Blame = Blame.RANK
+    precedence: Precedence = Precedence.ACTIVITY

@@ -1,0 +1,32 @@
+"""Cause: the device runs the same kernels more slowly."""
+
+from __future__ import annotations
+
+from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.detector import Detector
+from rankscope.compare.causes.kernels import (
+    kernel_findings,
+    more_work,
+    only_beside_collectives,
+    taking_longer,
+)
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+
+
+def _findings(context: CauseContext) -> list[Finding]:
+    which = ~more_work() & ~only_beside_collectives()
+    return kernel_findings(context, CauseKind.DEVICE, which)
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{taking_longer(finding)} for the same work: the device is slow"
+
+
+DETECTOR = Detector(
+    kind=CauseKind.DEVICE,
+    findings=_findings,
+    sentence=_sentence,
+    remedy="compare the clocks, temperature and power limit of this device with those of the "
+    "others: nvidia-smi -q -d CLOCK,TEMPERATURE,POWER,PERFORMANCE",
+)

@@ -1,0 +1,77 @@
+"""The comparison that the detectors share: a slow rank's activities against its role's median."""
+
+from __future__ import annotations
+
+import polars as pl
+
+AMOUNTS = ("total_ns", "count", "size")
+"""Columns of ACTIVITIES that are compared with the role's median."""
+
+ACTIVITY_EXCESS = pl.Schema(
+    {
+        "kind": pl.String,
+        "name": pl.String,
+        "excess_total_ns": pl.Float64,
+        "excess_count": pl.Float64,
+        "excess_size": pl.Float64,
+        "usual_count": pl.Float64,
+        "usual_size": pl.Float64,
+        "clear_excess_ns": pl.Float64,
+    }
+)
+"""What `activity_excess` gives."""
+
+
+def activity_excess(
+    activities: pl.DataFrame, roles: dict[int, str], slow: pl.DataFrame
+) -> pl.DataFrame:
+    """How much more of each activity the slow ranks have than their role, and what is usual.
+
+    The usual amount is the lower of the middle two in the role and iteration, as for the flags: of
+    two ranks the slow one is not half of the usual. A rank and iteration without the activity has 0
+    of it. Kernels and ranges without a name (many small ones in one row) are left out. See
+    METHOD.md#verdict.
+
+    Args:
+        activities: ACTIVITIES of all ranks in the flagged iterations.
+        roles: rank → role.
+        slow: rank, iteration of the slow ranks.
+
+    Returns:
+        ACTIVITY_EXCESS; the amounts are sums over the rows of `slow`, and clear_excess_ns is the
+        excess if all operations ran as those do that no collective runs beside (by time per block),
+        null where no such operation ran on both sides.
+    """
+    values = [*AMOUNTS, "clear_ns", "clear_size"]
+    key = ["rank", "iteration", "kind", "name"]
+    sums = activities.group_by(key).agg(pl.col(values).sum())
+    names = sums.select("kind", "name").unique()
+    # every rank and iteration that has activities at all, with every name: 0 where absent
+    every = sums.select("rank", "iteration").unique().join(names, how="cross")
+    role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
+    rate = pl.col("clear_ns") / pl.col("clear_size")
+
+    def usual(name: str) -> pl.Expr:
+        return pl.col(name).quantile(0.5, "lower").over(["role", "iteration", "kind", "name"])
+
+    nameless = pl.col("kind").is_in(["kernel", "range"]) & (pl.col("name") == "")
+    return (
+        every.join(sums, on=key, how="left")
+        .filter(~nameless)
+        .with_columns(pl.col(values).fill_null(0), role=role)
+        .with_columns(
+            *(usual(name).alias(f"usual_{name}") for name in AMOUNTS),
+            rate=pl.when(pl.col("clear_size") > 0).then(rate),
+        )
+        .with_columns(slower=pl.col("rate") - usual("rate"))
+        .join(slow, on=["rank", "iteration"], how="semi")
+        .group_by("kind", "name")
+        .agg(
+            *(
+                (pl.col(name) - pl.col(f"usual_{name}")).sum().alias(f"excess_{name}")
+                for name in AMOUNTS
+            ),
+            pl.col("usual_count", "usual_size").sum(),
+            clear_excess_ns=(pl.col("slower").mean() * pl.col("size").sum()),
+        )
+    )

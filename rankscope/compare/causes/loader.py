@@ -1,0 +1,28 @@
+"""Cause: the device idles in the load phase, because data come late."""
+
+from __future__ import annotations
+
+from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.detector import Detector
+from rankscope.compare.verdict.phrases import ms
+from rankscope.model.kinds import CauseKind, Phase
+from rankscope.model.results import Finding
+
+
+def _findings(context: CauseContext) -> list[Finding]:
+    if context.phase != Phase.LOAD:
+        return []
+    return context.findings(CauseKind.LOADER, context.large(("idle",)))
+
+
+def _sentence(finding: Finding) -> str:
+    return f"the device idles {ms(finding.excess_ns)} longer, waiting for data"
+
+
+DETECTOR = Detector(
+    kind=CauseKind.LOADER,
+    findings=_findings,
+    sentence=_sentence,
+    remedy="compare storage and CPU load of this rank's host with the others'; give the loader "
+    "more workers or a deeper prefetch queue",
+)

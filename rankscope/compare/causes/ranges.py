@@ -1,0 +1,30 @@
+"""Cause: a range of the program takes longer, whatever happens inside it."""
+
+from __future__ import annotations
+
+from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.detector import Detector, Precedence
+from rankscope.compare.causes.garbage_collection import is_garbage_collection
+from rankscope.compare.verdict.phrases import ms
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+from rankscope.util.sanitize import sanitized
+
+
+def _findings(context: CauseContext) -> list[Finding]:
+    rows = context.large(("range",)).filter(~is_garbage_collection())
+    return context.findings(CauseKind.RANGE, rows)
+
+
+def _sentence(finding: Finding) -> str:
+    return f"range {sanitized(finding.name)} takes {ms(finding.excess_ns)} longer"
+
+
+DETECTOR = Detector(
+    kind=CauseKind.RANGE,
+    findings=_findings,
+    sentence=_sentence,
+    remedy="look into this range on the timeline of the rank's report: rankscope pick-reports",
+    capture="annotate the program with NVTX ranges, and trace them: nsys profile --trace=cuda,nvtx",
+    precedence=Precedence.SURROUNDING,
+)

@@ -1,0 +1,113 @@
+"""All causes that can be found, and what they find in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import polars as pl
+
+from rankscope.compare.causes import (
+    contention,
+    copies,
+    data,
+    device,
+    garbage_collection,
+    loader,
+    ranges,
+    starving,
+)
+from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.detector import Detector
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+from rankscope.store.tables import TableReader
+from rankscope.store.writer import PER_RANK
+
+DETECTORS: tuple[Detector, ...] = (
+    garbage_collection.DETECTOR,
+    device.DETECTOR,
+    data.DETECTOR,
+    contention.DETECTOR,
+    starving.DETECTOR,
+    loader.DETECTOR,
+    copies.DETECTOR,
+    ranges.DETECTOR,
+)
+"""One per cause. The order does not matter: findings are sorted."""
+
+MOST_FINDINGS = 3
+
+ENOUGH = 50
+"""Flagged iterations that are looked into."""
+
+Tables = Callable[[str, Collection[int]], pl.DataFrame | None]
+"""Table and iterations → the rows of all ranks in them; None where the run has no such table."""
+
+
+def tables_of(read: TableReader) -> Tables:
+    """The tables of a stored run that have rows per rank and iteration."""
+
+    def table(name: str, iterations: Collection[int]) -> pl.DataFrame | None:
+        return read(name, iterations=iterations) if name in PER_RANK else None
+
+    return table
+
+
+def context_of(
+    tables: Tables, roles: dict[int, str], flagged: pl.DataFrame, phase: str | None
+) -> CauseContext:
+    """What detectors look at: an even sample of at most ENOUGH to 2 ENOUGH flagged iterations.
+
+    Args:
+        tables: of the run.
+        roles: rank → role.
+        flagged: rank, iteration, excess_ns of the slow ranks.
+        phase: the phase with most of the excess; None looks at all phases.
+    """
+    numbers = flagged["iteration"].unique().sort()
+    sample = numbers.gather_every(max(1, len(numbers) // ENOUGH))
+    return CauseContext(
+        read=lambda name: tables(name, sample.to_list()),
+        roles=roles,
+        flagged=flagged.filter(pl.col("iteration").is_in(sample.implode())),
+        phase=phase,
+    )
+
+
+def findings(context: CauseContext) -> tuple[Finding, ...]:
+    """What explains most of the slow ranks' excess, the largest first.
+
+    Each activity's time is compared with the role's median in the same iteration. See
+    METHOD.md#verdict.
+    """
+    if context.total_ns <= 0:
+        return ()
+    found = [
+        (detector.precedence, -each.excess_ns, each.name, each)
+        for detector in DETECTORS
+        if not _missing(detector, context)
+        for each in detector.findings(context)
+    ]
+    return tuple(each for *_, each in sorted(found, key=lambda row: row[:3])[:MOST_FINDINGS])
+
+
+def silent(context: CauseContext) -> list[Detector]:
+    """Detectors that cannot speak about this run; their `capture` says what it lacks."""
+    return [detector for detector in DETECTORS if _missing(detector, context)]
+
+
+def _missing(detector: Detector, context: CauseContext) -> bool:
+    return any(context.table(name) is None for name in detector.tables)
+
+
+def detector_of(cause: CauseKind) -> Detector:
+    """The detector of a cause."""
+    for detector in DETECTORS:
+        if detector.kind == cause:
+            return detector
+    raise LookupError(f"no detector for the cause {cause!r}: add it to DETECTORS in {__name__}")
+
+
+def finding_sentence(finding: Finding) -> str:
+    """A finding in words."""
+    return detector_of(finding.suspect).sentence(finding)

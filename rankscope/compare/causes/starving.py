@@ -1,0 +1,28 @@
+"""Cause: the device idles outside the load phase, because the host launches late."""
+
+from __future__ import annotations
+
+from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.detector import Detector
+from rankscope.compare.verdict.phrases import ms
+from rankscope.model.kinds import CauseKind, Phase
+from rankscope.model.results import Finding
+
+
+def _findings(context: CauseContext) -> list[Finding]:
+    if context.phase == Phase.LOAD:
+        return []
+    return context.findings(CauseKind.STARVING, context.large(("idle",)))
+
+
+def _sentence(finding: Finding) -> str:
+    return f"the device idles {ms(finding.excess_ns)} longer, because the host launches late"
+
+
+DETECTOR = Detector(
+    kind=CauseKind.STARVING,
+    findings=_findings,
+    sentence=_sentence,
+    remedy="look at the rank's host threads between the launches: Python work, synchronising "
+    "calls, other load on the cores",
+)

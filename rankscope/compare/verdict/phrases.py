@@ -1,0 +1,34 @@
+"""Short phrases that sentences are made of: amounts, ordinals, and who is meant."""
+
+from __future__ import annotations
+
+from rankscope.compare.warnings import listed
+
+
+def who(ranks: tuple[int, ...], hosts: dict[int, str | None], slow_hosts: tuple[str, ...]) -> str:
+    """`Rank 1 (node0)`, `Ranks 1, 2`, `Host node1 (ranks 4, 5, 6, 7)`."""
+    if slow_hosts:
+        word = "Host" if len(slow_hosts) == 1 else "Hosts"
+        return f"{word} {', '.join(slow_hosts)} (ranks {listed(list(ranks))})"
+    if len(ranks) > 1:
+        return f"Ranks {listed(list(ranks))}"
+    host = hosts.get(ranks[0])
+    return f"Rank {ranks[0]}" + ("" if host is None else f" ({host})")
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """`1 iteration`, `2 iterations`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `7th`."""
+    ending = (
+        "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number}{ending}"
+
+
+def ms(nanoseconds: int) -> str:
+    """`12.3 ms` of ns."""
+    return f"{nanoseconds / 1e6:.1f} ms"
