@@ -18,7 +18,7 @@ from rankscope.sources.nsys.report import read
 from tests.support import SAMPLE, SHARED
 
 needs_nsys = pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the captured reports are not here")
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the whole captures are not here")
 
 
 @pytest.fixture(autouse=True)
