@@ -13,6 +13,8 @@ import rankscope
 from tests.forge import forge, scene
 from tests.support import SAMPLE, Forged, Result, Stored
 
+pytest_plugins = ["tests.strict_skips"]
+
 
 @pytest.fixture(scope="session")
 def forged(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Forged]:

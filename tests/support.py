@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import lzma
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,10 @@ from tests.forge import Truth
 MS = 1_000_000
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "sample_reports" / "ddp_4ranks"
+CAPTURES = ROOT / "tests" / "captures"
 SHARED = ROOT.parent / "shared" / "reports"
-CAPTURED = SHARED / "captured"
+"""The whole captures, which few machines have; CAPTURES holds the reduced ones."""
+
 PART_COLUMNS = [f"{part}_ns" for part in PARTS]
 
 
@@ -81,21 +86,56 @@ class Result:
             assert str(word) in errors[0] + hints[0], self.err
 
 
-def captured(name: str) -> Path:
-    """A folder of real captures; the test is skipped where it is absent."""
-    folder = CAPTURED / name
-    if not folder.is_dir():
-        pytest.skip(f"no real captures here: {folder} is absent")
+@cache
+def capture(name: str) -> Path:
+    """A file or folder of the real captures in the repository, unpacked; never change its files.
+
+    Args:
+        name: path below `tests/captures`, of a file without `.xz`.
+    """
+    packed = CAPTURES / name
+    out = _unpacking() / name
+    if packed.is_dir():
+        return unpacked(packed, out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if packed.is_file():
+        shutil.copyfile(packed, out)
+    else:
+        out.write_bytes(lzma.decompress(packed.with_name(f"{packed.name}.xz").read_bytes()))
+    return out
+
+
+@cache
+def _unpacking() -> Path:
+    """A folder that goes when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="rankscope-captures-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
+def captured(name: str) -> Path:
+    """A folder (or file) of captures made for this project, reduced."""
+    return capture(f"captured/{name}")
+
+
+def public(name: str) -> Path:
+    """A report that others published: reduced, or whole; the test is skipped where it is absent."""
+    packed = CAPTURES / "public" / name
+    if packed.exists() or packed.with_name(f"{packed.name}.xz").exists():
+        return capture(f"public/{name}")
+    whole = SHARED / "public" / name
+    if not whole.exists():
+        pytest.skip(f"the whole public reports are not here: {name}")
+    return whole
+
+
 def unpacked(folder: Path, into: Path) -> Path:
-    """Exports of a folder, those in .xz unpacked, in another one."""
+    """Reports of a folder, those in .xz unpacked, in another one."""
     into.mkdir(parents=True, exist_ok=True)
     for path in sorted(folder.iterdir()):
         if path.suffix == ".xz":
             (into / path.stem).write_bytes(lzma.decompress(path.read_bytes()))
-        elif path.suffix == ".sqlite":
+        elif path.suffix in (".sqlite", ".gz"):
             shutil.copyfile(path, into / path.name)
     return into
 

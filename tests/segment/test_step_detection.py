@@ -21,7 +21,7 @@ from rankscope.sources.conventions import vocabulary
 from rankscope.sources.kineto import reader
 from rankscope.sources.nsys import sqlite
 from tests.forge import Markers, forge, scene
-from tests.support import SHARED, Forged, Result, Stored, captured, edit, unpacked
+from tests.support import Forged, Result, Stored, captured, edit, public, unpacked
 
 BARE = Markers(*[None] * 7)
 """No range at all."""
@@ -130,10 +130,7 @@ def test_real_jobs(tmp_path: Path, job: str) -> None:
 )
 def test_real_traces_of_pytorch(tmp_path: Path, name: str, steps: int) -> None:
     """Operators throughout: loading by name or not at all, and no phase but the optimizer."""
-    original = SHARED / "public/kineto" / name
-    if not original.exists():
-        pytest.skip(f"no public reports here: {original} is absent")
-    trace = reader.read(original)
+    trace = reader.read(public(f"kineto/{name}"))
     is_step = pl.col("name").str.starts_with("ProfilerStep#")
     marked = trace.ranges.whole.filter(is_step, domain="").unique("name").sort("start")["end"]
     named = trace.ranges.whole.filter(~is_step).join(
@@ -150,9 +147,7 @@ def test_real_traces_of_pytorch(tmp_path: Path, name: str, steps: int) -> None:
 
 
 def test_the_newest_export_without_any_step_ranges(tmp_path: Path) -> None:
-    report = SHARED / "public/nsys/mfu_2gpu_before.sqlite"
-    if not report.exists():
-        pytest.skip(f"no public reports here: {report} is absent")
+    report = public("nsys/mfu_2gpu_before.sqlite")
     run = rankscope.ingest([report], tmp_path / "run.duckdb", iteration="auto")
     lengths = run.sql("select rank, end_ns - start_ns as ns from iterations")
     assert {*lengths["rank"]} == {0, 1}

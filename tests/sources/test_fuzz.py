@@ -7,7 +7,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.support import ROOT
+
+pytestmark = pytest.mark.slow
 
 COUNT = os.environ.get("RANKSCOPE_FUZZ", "45")
 

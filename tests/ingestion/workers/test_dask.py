@@ -26,6 +26,8 @@ from tests.support import Forged, Result, copied
 
 distributed = pytest.importorskip("distributed")
 
+pytestmark = pytest.mark.slow
+
 TABLES = ("reports", "ranks", "iterations", "measures", "collectives", "exposed", "activities")
 
 

@@ -19,19 +19,10 @@ from rankscope.model.schema import DEVICE_WORK, RANGES
 from rankscope.sources.kineto import json_stream, reader
 from tests.forge import forge, scene, simulate
 from tests.forge.kineto_export import export_kineto
-from tests.support import SHARED, assert_adds_up
+from tests.support import assert_adds_up, public
 
-PUBLIC = SHARED / "public" / "kineto"
 ONE = {"ts": 1, "dur": 9}
 STEP = {"ph": "X", "cat": "user_annotation", "pid": 7, "tid": 7}
-
-
-def public(name: str) -> Path:
-    """A real trace; the test is skipped where it is absent."""
-    path = PUBLIC / name
-    if not path.exists():
-        pytest.skip(f"no real traces here: {path} is absent")
-    return path
 
 
 def written(path: Path, events: list[dict[str, Any]], **beside: Any) -> Path:
@@ -345,7 +336,7 @@ REAL = {
 @pytest.mark.parametrize("name", REAL)
 def test_real_traces_are_read_whole(name: str) -> None:
     ranges, work, claim = REAL[name]
-    trace = reader.read(public(f"{name}.json.gz"))
+    trace = reader.read(public(f"kineto/{name}.json.gz"))
     assert (trace.ranges.whole.height, trace.device_work.whole.height) == (ranges, work)
     assert trace.facts.environment == (() if claim is None else (claim,))
     assert trace.broken_rows == 0
@@ -356,7 +347,7 @@ def test_real_traces_are_read_whole(name: str) -> None:
 
 
 def test_process_groups_of_a_real_trace() -> None:
-    work = reader.read(public("hta_nccl_metadata_rank0.json.gz")).device_work.whole
+    work = reader.read(public("kineto/hta_nccl_metadata_rank0.json.gz")).device_work.whole
     nccl = work.filter(pl.col("name").cat.starts_with("nccl"))
     assert nccl["communicator"].unique().to_list() == ["0 [0,1]"]
     assert nccl["bytes"].null_count() == 0
@@ -364,7 +355,7 @@ def test_process_groups_of_a_real_trace() -> None:
 
 
 def test_a_real_trace_with_phases_adds_up(tmp_path: Path) -> None:
-    path = public("hta_nccl_metadata_rank0.json.gz")
+    path = public("kineto/hta_nccl_metadata_rank0.json.gz")
     run = rankscope.ingest([path], tmp_path / "run.duckdb")
     frame = run.iterations()
     assert frame["iteration"].to_list() == [4, 5, 6]
@@ -373,7 +364,7 @@ def test_a_real_trace_with_phases_adds_up(tmp_path: Path) -> None:
 
 
 def test_execution_traces_are_told_apart(tmp_path: Path, cli: Callable[..., Any]) -> None:
-    folder = public("astrasim_2ranks")
+    folder = public("kineto/astrasim_2ranks")
     cli("ingest", folder).refused(2, "no reports found", "traces of the PyTorch profiler")
     with pytest.raises(ReportError, match="execution trace"):
         rankscope.ingest([next(folder.iterdir())], tmp_path / "run.duckdb")

@@ -17,7 +17,7 @@ from rankscope.model.reports import Trace
 from rankscope.sources.discover import discover
 from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
 from tests.sources.exports import as_folder, as_of_2020
-from tests.support import SHARED, Forged, edit, sqlite_tables
+from tests.support import SHARED, Forged, edit, public, sqlite_tables
 
 READERS = {"parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
 
@@ -25,13 +25,6 @@ READERS = {"parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
 @pytest.fixture
 def report(forged: Callable[..., Forged], tmp_path: Path) -> Path:
     return Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
-
-
-def public(name: str) -> Path:
-    path = SHARED / "public" / name
-    if not path.exists():
-        pytest.skip(f"no public reports here: {path} is absent")
-    return path
 
 
 def assert_same_events(one: Trace, other: Trace) -> None:
@@ -56,7 +49,7 @@ def test_folders_hold_what_sqlite_holds(
 def test_a_real_arrowdir_and_parquetdir_agree() -> None:
     folder = SHARED / "captured/2023.4/export_dirs"
     if not folder.is_dir():
-        pytest.skip(f"no real captures here: {folder} is absent")
+        pytest.skip("the whole captures are not here: export_dirs")
     arrow = arrowdir.read(folder / "report_rank_0_arwdir")
     assert_same_events(arrow, parquetdir.read(folder / "report_rank_0_pqtdir"))
     assert arrow.ranges.whole.filter(pl.col("name").str.starts_with("Batch")).height == 40

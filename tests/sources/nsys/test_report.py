@@ -19,7 +19,7 @@ from rankscope.sources.nsys.report import read
 from tests.support import SAMPLE, SHARED
 
 needs_nsys = pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the captured reports are not here")
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the whole captures are not here")
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +77,7 @@ def test_damaged_heads_never_hang_or_crash(tmp_path: Path) -> None:
             continue
 
 
+@pytest.mark.slow
 @needs_nsys
 def test_reports_and_their_exports_give_the_same_numbers(reports: Path, tmp_path: Path) -> None:
     from_reports = rankscope.ingest([reports], tmp_path / "reports.duckdb")
@@ -88,6 +89,7 @@ def test_reports_and_their_exports_give_the_same_numbers(reports: Path, tmp_path
     )
 
 
+@pytest.mark.slow
 @needs_nsys
 def test_an_export_is_made_once(reports: Path) -> None:
     report = reports / "report_rank_0.nsys-rep"
@@ -102,6 +104,7 @@ def test_an_export_is_made_once(reports: Path) -> None:
     assert export.cache_bytes() == 0
 
 
+@pytest.mark.slow
 @needs_nsys
 def test_rebuild_clears_the_exports_of_its_reports(reports: Path, tmp_path: Path) -> None:
     rankscope.ingest([reports], tmp_path / "run.duckdb")
@@ -111,6 +114,7 @@ def test_rebuild_clears_the_exports_of_its_reports(reports: Path, tmp_path: Path
     assert all(path.stat().st_ctime_ns > made for path, made in entries.items())
 
 
+@pytest.mark.slow
 @needs_nsys
 def test_only_the_ranks_asked_for_are_exported(reports: Path, tmp_path: Path) -> None:
     run = rankscope.ingest([reports], tmp_path / "run.duckdb", ranks={0, 2})
@@ -126,6 +130,7 @@ def test_without_nsys(reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "run.duckdb").exists()
 
 
+@pytest.mark.slow
 @needs_nsys
 @needs_shared
 def test_a_report_newer_than_nsys(tmp_path: Path) -> None:
@@ -136,6 +141,7 @@ def test_a_report_newer_than_nsys(tmp_path: Path) -> None:
         read(tmp_path / "report_rank_0.nsys-rep")
 
 
+@pytest.mark.slow
 @needs_nsys
 def test_one_bad_report_among_good_ones(reports: Path, tmp_path: Path) -> None:
     bad = reports / "report_rank_1.nsys-rep"
@@ -148,6 +154,7 @@ def test_one_bad_report_among_good_ones(reports: Path, tmp_path: Path) -> None:
     assert run.analysis().missing_ranks == (1,)
 
 
+@pytest.mark.slow
 @needs_nsys
 def test_a_cache_that_cannot_be_written(
     reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
