@@ -66,12 +66,14 @@ def explain(term: str) -> Explanation:
     """The entries of a term: those named like it, else those whose name ends or begins with it.
 
     Case, `-`, `_` and spaces do not matter: `--clock gpu`, `clock gpu` and `gpu` name one entry.
+    A term with leading dashes names option values only.
 
     Raises:
         UsageError: no entry has such a name; the hint lists the nearest terms.
     """
     words = _words(term)
-    named = [(entry, _words(entry.term)) for entry in entries()]
+    option = "--" if term.startswith("--") else ""
+    named = [(each, _words(each.term)) for each in entries() if each.term.startswith(option)]
     alike = [
         [entry for entry, own in named if own == words],
         [entry for entry, own in named if own[-len(words) :] == words],
