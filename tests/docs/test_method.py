@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import rankscope
+from rankscope.model.kinds import CauseKind, VerdictKind
+from rankscope.model.metrics import METRICS
 
 PACKAGE = Path(rankscope.__file__).parent
 METHOD = (PACKAGE / "docs" / "METHOD.md").read_text("utf-8")
@@ -55,3 +58,17 @@ def test_every_constant_of_the_verdict_has_a_reason() -> None:
     }
     assert not missing
     assert len(given) > 40
+
+
+def section(anchor: str) -> str:
+    """The text of a section, from its anchor to the next one."""
+    return METHOD.split(f'<a id="{anchor}"></a>')[1].split('<a id="')[0]
+
+
+@pytest.mark.parametrize(
+    ("anchor", "names"), [("metrics", METRICS), ("verdict", VerdictKind), ("causes", CauseKind)]
+)
+def test_sections_name_all_metrics_classes_and_causes(anchor: str, names: Iterable[str]) -> None:
+    text = section(anchor)
+    missing = {str(name) for name in names if f"`{name}`" not in text}
+    assert not missing
