@@ -1,4 +1,4 @@
-"""The README tells the truth: its commands print what stands below them."""
+"""The README and the documents tell the truth: their commands print what stands below them."""
 
 from __future__ import annotations
 
@@ -8,36 +8,52 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.readme import ROOT, filled, steady
+from tests.readme import BLOCK, PAGES, README, ROOT, filled, steady
 
 PICTURES = ROOT / "sample_reports" / "pictures"
-README = (ROOT / "README.md").read_text("utf-8")
+TEXT = README.read_text("utf-8")
+
+MOST_WORDS = 1500
+"""Words of the README, console blocks included: longer texts are documents."""
+
+WITH_BLOCKS = [page for page in PAGES if BLOCK.search(page.read_text("utf-8"))]
 
 
-def test_console_blocks_show_what_the_commands_print() -> None:
-    assert README.count("```console") == 7
-    assert steady(filled(README)) == steady(README)
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.name)
+def test_console_blocks_show_what_the_commands_print(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert text.count("```console") == len(BLOCK.findall(text))
+    assert steady(filled(text)) == steady(text), "python -m tests.readme writes them"
 
 
 @pytest.mark.parametrize("picture", sorted(PICTURES.glob("*.png")), ids=lambda path: path.stem)
 def test_pictures_are_what_the_command_above_them_draws(picture: Path) -> None:
     with Image.open(picture) as image:
         said = image.info["Title"]
-    assert f"$ rankscope plot {picture.stem}\n{picture.name}: {said}\n" in README
-    assert f"]({picture.relative_to(ROOT)})" in README
+    page = (ROOT / "rankscope" / "docs" / "PICTURES.md").read_text("utf-8")
+    assert f"$ rankscope plot {picture.stem}\n{picture.name}: {said}\n" in page
+    assert f"/{picture.relative_to(ROOT)})" in page
     assert picture.stat().st_size < 150_000
 
 
-def test_the_map_of_the_house_names_every_room() -> None:
-    rooms = {
+def test_the_map_of_the_repository_names_every_package() -> None:
+    packages = {
         path.name
         for path in (ROOT / "rankscope").iterdir()
         if not path.name.startswith("_") and path.name != "py.typed"
     }
-    house = README[README.index("## The house") : README.index("## Tests")]
-    missing = {room for room in rooms if not re.search(rf"\b{re.escape(room)}\b", house)}
+    described = TEXT[TEXT.index("## Map of the repository") : TEXT.index("## Tests")]
+    missing = {each for each in packages if not re.search(rf"\b{re.escape(each)}\b", described)}
     assert not missing
 
 
-def test_test_command_stands_in_the_readme() -> None:
-    assert "pip install -e '.[test]' && pytest" in README
+def test_the_way_through_is_in_order() -> None:
+    titles = ["Capture", "Check", "Ingest", "Imbalance", "Pick reports"]
+    places = [TEXT.index(f"### {number}. {title}") for number, title in enumerate(titles, 1)]
+    assert places == sorted(places)
+
+
+def test_the_readme_is_short_and_has_the_main_commands() -> None:
+    assert len(TEXT.split()) <= MOST_WORDS
+    assert "pip install -e '.[test]' && pytest" in TEXT
+    assert "pip install . && rankscope ingest sample_reports/ddp_4ranks" in TEXT

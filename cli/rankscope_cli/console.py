@@ -73,6 +73,13 @@ def remark(text: str, remedy: str) -> None:
         print(part)
 
 
+def item(name: str, text: str, width: int) -> None:
+    """A name in a column `width` wide, and its text to the right of it."""
+    gap = " " * max(1, width - len(name))
+    for line in _folded(f"{name}{gap}{text}", sys.stdout, " " * width):
+        print(line)
+
+
 def headline(text: str) -> None:
     """The sentence that matters most."""
     for line in _folded(text, sys.stdout):

@@ -18,6 +18,7 @@ from rankscope_cli.commands import (
     capture,
     check,
     diff,
+    explain,
     export,
     imbalance,
     ingest,
@@ -49,6 +50,9 @@ app.command("export", cls=Command)(export.export)
 app.command("report", cls=Command)(report.report)
 app.command("check", cls=Command)(check.check)
 app.command("capture", cls=Command)(capture.capture)
+app.command("explain", cls=Command, context_settings={"ignore_unknown_options": True})(
+    explain.explain
+)
 
 
 @app.callback()

@@ -1,0 +1,119 @@
+"""`rankscope explain`: the meaning of any name that rankscope prints."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import Format, FormatOption, Quiet, Version
+
+if TYPE_CHECKING:
+    from rankscope.output.explain import Entry, Explanation
+
+TERM_WIDTH = 26
+"""Characters of the first column of the list."""
+
+
+def explain(
+    term: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TERM]",
+            help="A metric, verdict class, cause, warning code, exit code, option value, or word "
+            "of the glossary; else all are listed.",
+        ),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+    quiet: Quiet = False,
+    version: Version = False,
+) -> None:
+    """The meaning of a name that rankscope prints, its formula, and what to do.
+
+    Examples:
+
+      rankscope explain
+
+      rankscope explain exposed_communication
+
+      rankscope explain missing-ranks
+
+      rankscope explain exit 3
+
+      rankscope explain --clock gpu
+    """
+    from rankscope.output import explain as documents
+
+    wanted = " ".join(term or [])
+    found = documents.explain(wanted) if wanted else documents.Explanation(documents.entries())
+    if output is Format.JSON:
+        _write_json(wanted or None, found)
+    elif output is Format.CSV:
+        _write_csv(found.entries)
+    elif output is Format.MARKDOWN:
+        texts = (f"## {entry.term}\n\n{entry.markdown}" for entry in found.entries)
+        console.write("\n\n".join(texts))
+    elif wanted:
+        _show(found)
+    else:
+        _list(found.entries)
+        console.say(f"\nThe documents: {documents.FOLDER}", quiet)
+
+
+def _show(found: Explanation) -> None:
+    """Every entry in full."""
+    for number, entry in enumerate(found.entries):
+        if number:
+            console.write("")
+        console.headline(f"{entry.term} ({entry.group.lower()})")
+        for paragraph in entry.paragraphs:
+            console.prose(paragraph)
+    if found.related:
+        console.write("")
+        console.prose(f"See also: {', '.join(found.related)}")
+
+
+def _list(entries: tuple[Entry, ...]) -> None:
+    """All terms by group, each with its first sentence."""
+    for number, (group, members) in enumerate(groupby(entries, lambda entry: entry.group)):
+        if number:
+            console.write("")
+        console.headline(group)
+        for entry in members:
+            console.item(entry.term, entry.summary, TERM_WIDTH)
+
+
+def _write_json(term: str | None, found: Explanation) -> None:
+    import json
+
+    document = {
+        "format": "rankscope/explain/1",
+        "run": None,
+        "warnings": [],
+        "term": term,
+        "entries": [
+            {
+                "group": entry.group,
+                "term": entry.term,
+                "summary": entry.summary,
+                "text": "\n\n".join(entry.paragraphs),
+                "markdown": entry.markdown,
+            }
+            for entry in found.entries
+        ],
+        "related": list(found.related),
+    }
+    console.write(json.dumps(document, indent=1))
+
+
+def _write_csv(entries: tuple[Entry, ...]) -> None:
+    import csv
+    import io
+
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["group", "term", "text"])
+    rows.writerows([entry.group, entry.term, " ".join(entry.paragraphs)] for entry in entries)
+    console.write(text.getvalue().rstrip("\n"))

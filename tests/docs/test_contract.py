@@ -1,0 +1,104 @@
+"""CONTRACT.md has every option of every command, and every key of every JSON document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rankscope
+from rankscope.model.metrics import METRICS
+from tests.reference import commands, help_of
+from tests.support import SAMPLE, Result, Stored
+
+Cli = Callable[..., Result]
+
+CONTRACT = (Path(rankscope.__file__).parent / "docs" / "CONTRACT.md").read_text("utf-8")
+
+EVERYWHERE = {"--help", "--version"}
+
+OPAQUE = {"run.clocks.offsets_ns", "run.clocks.drift_ppm", "rows[]"}
+"""Objects whose keys are ranks, or the columns of any table."""
+
+
+def section(title: str) -> str:
+    """The text below a heading, up to the next heading."""
+    return re.split(r"^#+ ", CONTRACT.split(f"# {title}\n")[1], flags=re.MULTILINE)[0]
+
+
+def documented(title: str) -> set[str]:
+    """Keys in the first column of a section's table."""
+    rows = re.findall(r"^\| (`.+?`) \|", section(title), re.MULTILINE)
+    return {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
+
+
+def keys(value: Any, path: str = "") -> Iterator[str]:
+    """The paths of all values that are neither objects nor lists of objects."""
+    if isinstance(value, dict) and path not in OPAQUE:
+        for name, inner in value.items():
+            step = "<metric>" if path.endswith(("values_ns", ".z")) and name in METRICS else name
+            yield from keys(inner, f"{path}.{step}" if path else name)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for inner in value:
+            yield from keys(inner, f"{path}[]")
+    else:
+        yield path
+
+
+def test_options_are_those_of_the_commands() -> None:
+    given = {
+        option: {*of.split()}
+        for option, of in re.findall(r"^\| `(--[a-z-]+)` \| ([a-z -]+) \|", CONTRACT, re.MULTILINE)
+    }
+    there: dict[str, set[str]] = {}
+    for command in commands():
+        listed = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", help_of(command), re.MULTILINE)
+        for option in {*listed} - EVERYWHERE:
+            there.setdefault(option, set()).add(command)
+    assert given == there
+
+
+def test_commands_are_those_of_the_program() -> None:
+    table = section("Commands")
+    assert re.findall(r"^\| `rankscope ([a-z-]+)", table, re.MULTILINE) == commands()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "titles"),
+    [
+        (("imbalance", "--db", "DB"), ["imbalance"]),
+        (("pick-reports", "--db", "DB"), ["pick-reports"]),
+        (("check", SAMPLE), ["check"]),
+        (("ingest", SAMPLE, "--db", "new.duckdb"), ["ingest"]),
+        (("diff", "DB", "DB"), ["diff"]),
+        (("plot", "heatmap", "--db", "DB"), ["plot, export, report, explain"]),
+        (("export", "-o", "t.json", "--db", "DB"), ["plot, export, report, explain"]),
+        (("explain", "work"), ["plot, export, report, explain"]),
+    ],
+    ids=lambda each: str(each[0]),
+)
+def test_keys_of_json_are_documented(
+    cli: Cli, sample: Stored, arguments: tuple[object, ...], titles: list[str]
+) -> None:
+    given = [sample.db if each == "DB" else each for each in arguments]
+    document = cli(*given, "--format", "json").document
+    known = documented("All commands").union(*map(documented, titles))
+    emitted = {*keys(document)}
+    verdicts = {key for key in emitted if key.startswith("verdicts.")}
+    inner = {re.sub(r"^verdicts\.(before|after)", "verdict", key) for key in verdicts}
+    assert inner <= documented("imbalance") | {"verdict.findings", "verdict.findings[]"}
+    for key in emitted - verdicts:
+        empty = any(other.startswith(f"{key}[]") for other in known)  # a list without elements
+        assert key in known or empty, key
+
+
+def test_documented_keys_of_the_main_answers_exist(cli: Cli, sample: Stored) -> None:
+    document = cli("imbalance", "--db", sample.db, "--format", "json").document
+    emitted = {*keys(document)}
+    for key in documented("imbalance") | documented("All commands"):
+        parent = key.rpartition("[].")[0]
+        held = any(other.startswith(f"{key}.") for other in emitted)  # an object
+        assert key in emitted or parent in emitted or held, key

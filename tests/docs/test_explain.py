@@ -1,0 +1,167 @@
+"""Every name that rankscope prints has an entry in its documents, and no entry is orphaned."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from rankscope_cli import main
+
+import rankscope
+from rankscope.check import remedies, single_report
+from rankscope.errors import UsageError
+from rankscope.model.kinds import CauseKind, VerdictKind
+from rankscope.model.metrics import METRICS
+from rankscope.output.explain import entries, explain
+from tests.support import Result
+
+Cli = Callable[..., Result]
+
+PACKAGE = Path(rankscope.__file__).parent
+
+CODED = ("RunWarning", "CheckWarning", "fault")
+"""Calls whose first argument is the code of a warning."""
+
+GATE_EXIT, BUG_EXIT = 10, 1
+"""Exit codes that are not constants of `main`."""
+
+
+def terms(group: str) -> set[str]:
+    return {entry.term for entry in entries() if entry.group == group}
+
+
+def emitted_codes() -> set[str]:
+    """Codes of warnings, collected from the sources."""
+    found = {*remedies.REMEDIES, *single_report.CODES.values(), *single_report.OWN_HINTS}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "id", getattr(node.func, "attr", None))
+            keywords = {each.arg: each.value for each in node.keywords}
+            code = node.args[0] if node.args else keywords.get("code")
+            if name in CODED and isinstance(code, ast.Constant):
+                found.add(str(code.value))
+    return found
+
+
+def option_values() -> set[str]:
+    """`--option value` and `command value` of every closed set of values on the command line."""
+    found: set[str] = set()
+    for command in main.app.registered_commands:
+        assert command.callback is not None
+        hints = get_type_hints(command.callback, include_extras=True)
+        for name, parameter in inspect.signature(command.callback).parameters.items():
+            kind, declared = _declared(hints[name])
+            if declared is None:
+                continue
+            spelled = (declared.default, *(declared.param_decls or ()))
+            options = [each for each in spelled if str(each).startswith("--")]
+            values = [each.value for each in kind] if kind else _in_metavar(declared.metavar)
+            label = options[0] if options else str(command.name)
+            found |= {f"{label} {value}" for value in values}
+            assert parameter.name == name
+    return found
+
+
+def _declared(hint: Any) -> tuple[type[StrEnum] | None, Any]:
+    """The enum of a parameter, if it has one, and what typer is told of it."""
+    kind, *told = get_args(hint)
+    several = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    enums = [each for each in several if isinstance(each, type) and issubclass(each, StrEnum)]
+    return (enums[0] if enums else None), told[0]
+
+
+def _in_metavar(metavar: str | None) -> list[str]:
+    """Values that a metavar spells out: REGEX|auto|whole has two."""
+    parts = (metavar or "").split("|")
+    return [part for part in parts if part.islower()] if len(parts) > 1 else []
+
+
+def exit_codes() -> set[str]:
+    codes = {value for name, value in vars(main).items() if name.startswith("EXIT_")}
+    return {f"exit {code}" for code in codes | {0, BUG_EXIT, GATE_EXIT}}
+
+
+@pytest.mark.parametrize(
+    ("group", "names"),
+    [
+        ("Metrics", {*METRICS}),
+        ("Verdict classes", {*map(str, VerdictKind)}),
+        ("Causes", {*map(str, CauseKind)}),
+        ("Warning codes", emitted_codes()),
+        ("Exit codes", exit_codes()),
+        ("Option values", option_values()),
+    ],
+)
+def test_every_name_has_an_entry_and_no_entry_is_orphaned(group: str, names: set[str]) -> None:
+    assert terms(group) == names
+
+
+def test_the_lists_are_collected_at_all() -> None:
+    """What is compared with nothing proves nothing."""
+    assert {"missing-ranks", "no-utc", "rank-unknown"} <= emitted_codes()
+    assert {"--clock gpu", "--iteration auto", "plot heatmap", "capture slurm"} <= option_values()
+
+
+def test_entries_are_sentences_and_each_is_found_by_its_term() -> None:
+    for entry in entries():
+        assert entry.markdown, entry.term
+        assert entry.summary.endswith("."), entry.term
+        assert entry in explain(entry.term).entries
+
+
+def test_case_dashes_and_leading_words_do_not_matter() -> None:
+    by_name = explain("--clock gpu")
+    assert explain("CLOCK_GPU") == by_name
+    assert [entry.term for entry in explain("auto").entries] == ["--clock auto", "--iteration auto"]
+    assert len(explain("--by").entries) == 6
+    assert {entry.group for entry in explain("--clock").entries} == {"Option values"}
+    assert "--by iteration" in explain("iteration").related
+
+
+def test_the_beginning_of_a_term_names_it_and_unknown_terms_get_the_nearest() -> None:
+    assert explain("exposed").entries[0].term == "exposed_communication"
+    with pytest.raises(UsageError) as caught:
+        explain("missing-rank")
+    assert "missing-ranks" in caught.value.hint
+
+
+def test_command_prints_the_paragraph_and_the_list(cli: Cli) -> None:
+    assert "work = iteration - exposed_communication" in cli("explain", "work").out
+    every = cli("explain").out
+    assert all(entry.term in every for entry in entries())
+
+
+def test_command_writes_json_markdown_and_csv(cli: Cli) -> None:
+    document = json.loads(cli("explain", "gain", "--format", "json").out)
+    assert document["format"] == "rankscope/explain/1"
+    assert document["entries"][0]["term"] == "gain"
+    assert cli("explain", "gain", "--format", "markdown").out.startswith("## gain\n")
+    assert cli("explain", "gain", "--format", "csv").out.startswith("group,term,text\n")
+
+
+def test_unknown_term_exits_2_with_a_hint(cli: Cli) -> None:
+    cli("explain", "waitz").refused(2, "nearest: wait")
+
+
+def test_it_answers_without_heavy_libraries() -> None:
+    program = (
+        "import sys; from rankscope_cli.main import main\n"
+        "try: main(['explain', 'work'])\n"
+        "except SystemExit: print({'polars', 'duckdb', 'matplotlib', 'numpy', 'rich'} "
+        "& {*sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "set()"
