@@ -67,9 +67,7 @@ def find_steps(
     return best
 
 
-def _process(
-    named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | None
-) -> StepEvents:
+def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | None) -> StepEvents:
     work = with_operation(device_work).with_columns(
         pl.col("name").cast(pl.String),
         collective=pl.col("operation").is_not_null(),
