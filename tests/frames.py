@@ -41,7 +41,7 @@ def ranges(*rows: Range, domain: str = "", payload: int | None = None) -> pl.Dat
 
 def named(frame: pl.DataFrame, **options: object) -> LabelledRanges:
     """RANGES with their meanings."""
-    return with_meanings(Ranges.of(frame), vocabulary(ShapingOptions(**options)))  # type: ignore[arg-type]
+    return with_meanings(Ranges.of(frame), vocabulary(ShapingOptions(**options)))
 
 
 def trace(ranges: pl.DataFrame | None = None, work: pl.DataFrame | None = None) -> Trace:

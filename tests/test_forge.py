@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,13 @@ MS = 1_000_000
 SMALL = {"ranks": 4, "iterations": 8}
 EVERY_SCENE = sorted(set(SCENES) - {"large"})
 
+Scenes = dict[str, tuple[Truth, Path]]
+"""Scene → its truth and its folder."""
+
 
 @pytest.fixture(scope="module")
-def forged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Truth, Path]]:
-    """Every scene, small: its truth and its folder."""
+def forged(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
+    """Every scene, small."""
     made = {}
     for i, name in enumerate(EVERY_SCENE):
         folder = tmp_path_factory.mktemp(name)
@@ -37,7 +41,7 @@ def _reports(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", EVERY_SCENE)
-def test_phases_and_exposed_communication_add_up(forged, name: str) -> None:
+def test_phases_and_exposed_communication_add_up(forged: Scenes, name: str) -> None:
     truth, _ = forged[name]
     clocks = {"host", "gpu"} if truth.job.gpu else {"host"}
     assert {row["clock"] for row in truth.iterations} == clocks
@@ -56,9 +60,9 @@ def test_phases_and_exposed_communication_add_up(forged, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY_SCENE)
-def test_windows_follow_one_another(forged, name: str) -> None:
+def test_windows_follow_one_another(forged: Scenes, name: str) -> None:
     truth, _ = forged[name]
-    ends: dict[tuple, int] = {}
+    ends: dict[tuple, Any] = {}
     for row in truth.iterations:
         key = (row["rank"], row["clock"])
         assert row["window_start_ns"] == ends.get(key, row["window_start_ns"])
@@ -66,7 +70,7 @@ def test_windows_follow_one_another(forged, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY_SCENE)
-def test_members_leave_a_collective_together(forged, name: str) -> None:
+def test_members_leave_a_collective_together(forged: Scenes, name: str) -> None:
     truth, _ = forged[name]
     instances = defaultdict(list)
     for row in truth.collectives:
@@ -85,7 +89,7 @@ def test_members_leave_a_collective_together(forged, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY_SCENE)
-def test_device_obeys_launches_and_streams(forged, name: str) -> None:
+def test_device_obeys_launches_and_streams(forged: Scenes, name: str) -> None:
     truth, folder = forged[name]
     for path in _reports(folder) if truth.job.gpu else ():
         streams = defaultdict(list)
@@ -103,7 +107,7 @@ BEYOND_NAIVE |= {"host_only", "mpi_like", "late_capture"}  # no CUDA; no numbers
 
 
 @pytest.mark.parametrize("name", sorted(set(EVERY_SCENE) - BEYOND_NAIVE))
-def test_a_naive_reading_of_the_report_gives_the_truth(forged, name: str) -> None:
+def test_a_naive_reading_of_the_report_gives_the_truth(forged: Scenes, name: str) -> None:
     truth, folder = forged[name]
     told = {
         (row["rank"], row["iteration"]): row for row in truth.iterations if row["clock"] == "gpu"
@@ -120,7 +124,7 @@ def test_a_naive_reading_of_the_report_gives_the_truth(forged, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["plain", "buckets", "trailing_all_gather", "offsets"])
-def test_arrivals_can_be_read_from_the_report(forged, name: str) -> None:
+def test_arrivals_can_be_read_from_the_report(forged: Scenes, name: str) -> None:
     truth, folder = forged[name]
     for rank, path in enumerate(_reports(folder)):
         latest, arrivals = 0, []
@@ -206,7 +210,7 @@ def test_plants_hit_as_their_kind_says(tmp_path: Path) -> None:
     assert {rank for rank, _ in hits["rotating"]} == {0, 1, 2, 3}
 
 
-def test_background_work_belongs_to_no_phase(forged) -> None:
+def test_background_work_belongs_to_no_phase(forged: Scenes) -> None:
     truth, folder = forged["dali"]
     assert truth.iterations == forged["plain"][0].iterations
     path = _reports(folder)[0]
@@ -216,19 +220,19 @@ def test_background_work_belongs_to_no_phase(forged) -> None:
     assert any(start < border < end for start, end in loader for border in borders[:-1])
 
 
-def test_iterations_without_reduction_have_no_time_to_it(forged) -> None:
+def test_iterations_without_reduction_have_no_time_to_it(forged: Scenes) -> None:
     for row in forged["no_sync"][0].iterations:
         if row["clock"] == "gpu":
             assert (row["time_to_all_reduce_ns"] is None) == (row["iteration"] % 4 != 3)
 
 
-def test_only_gradients_count_as_reductions(forged) -> None:
+def test_only_gradients_count_as_reductions(forged: Scenes) -> None:
     for row in forged["loss_all_reduce"][0].iterations:
         if row["clock"] == "gpu":
             assert row["time_to_all_reduce_ns"] < row["work_ns"] - 2 * MS
 
 
-def test_backward_is_launched_by_another_thread(forged) -> None:
+def test_backward_is_launched_by_another_thread(forged: Scenes) -> None:
     path = _reports(forged["autograd"][1])[0]
     [(main_thread,)] = rows_of(path, "SELECT DISTINCT globalTid FROM NVTX_EVENTS")
     names = "CUPTI_ACTIVITY_KIND_RUNTIME JOIN StringIds ON id = nameId"
@@ -237,14 +241,14 @@ def test_backward_is_launched_by_another_thread(forged) -> None:
     assert rows_of(path, f"{count} = {main_thread}") == [(8 * 15,)]
 
 
-def test_a_graph_is_one_launch(forged) -> None:
+def test_a_graph_is_one_launch(forged: Scenes) -> None:
     path = _reports(forged["cuda_graph"][1])[0]
     sql = "SELECT correlationId, COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE graphNodeId > 0"
     groups = rows_of(path, f"{sql} GROUP BY 1")
     assert [count for _, count in groups] == [10 + 15 + 5] * 8
 
 
-def test_unrecorded_launches_are_told(forged) -> None:
+def test_unrecorded_launches_are_told(forged: Scenes) -> None:
     truth, folder = forged["no_launch_record"]
     path = _reports(folder)[0]
     [(lost,)] = rows_of(
@@ -256,7 +260,7 @@ def test_unrecorded_launches_are_told(forged) -> None:
     assert lost == told > 0
 
 
-def test_mpi_calls_stand_in_a_domain_of_their_own(forged) -> None:
+def test_mpi_calls_stand_in_a_domain_of_their_own(forged: Scenes) -> None:
     path = _reports(forged["mpi_like"][1])[1]
     meta = "SELECT eventType, text, domainId FROM NVTX_EVENTS WHERE eventType IN (39, 75)"
     assert sorted(rows_of(path, meta)) == [(39, "MPI Rank 1", 0), (75, "MPI", 1)]
@@ -268,7 +272,7 @@ def test_mpi_calls_stand_in_a_domain_of_their_own(forged) -> None:
     assert all(a < b < c <= d for (a, d), (b, c) in zip(outer, calls, strict=True))
 
 
-def test_a_late_capture_lacks_its_first_iterations(forged) -> None:
+def test_a_late_capture_lacks_its_first_iterations(forged: Scenes) -> None:
     counts = [
         rows_of(path, "SELECT COUNT(*) FROM NVTX_EVENTS WHERE text = 'train_step'")[0][0]
         for path in _reports(forged["late_capture"][1])
@@ -276,7 +280,7 @@ def test_a_late_capture_lacks_its_first_iterations(forged) -> None:
     assert counts == [8, 8, 8, 6]
 
 
-def test_clocks_err_as_planted(forged, tmp_path: Path) -> None:
+def test_clocks_err_as_planted(forged: Scenes, tmp_path: Path) -> None:
     clocks = (Clock(3_000_000_000, 40.0), Clock(-2_000_000_000, -40.0))
     truth = forge(Job(ranks=2, iterations=4, clocks=clocks), tmp_path)
     origin = min(row["end_utc_ns"] for row in truth.collectives)

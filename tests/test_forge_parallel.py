@@ -89,7 +89,7 @@ def test_stages_send_to_their_neighbours_and_reduce_among_themselves() -> None:
     groups = {tuple(members) for members in truth.job.groups().values()}
     pairs = {(first + s, first + s + 1) for first in (0, 4) for s in range(3)}
     assert groups == pairs | {(s, s + 4) for s in range(4)}
-    count = defaultdict(int)
+    count: dict[Any, int] = defaultdict(int)
     for row in truth.collectives:
         count[row["op"], row["iteration"], row["rank"]] += 1
     for rank in range(8):
@@ -214,7 +214,7 @@ def test_corrections_bring_every_clock_to_the_lowest_rank(scattered: tuple[Truth
     told = json.loads((folder / "truth.json").read_text())
     middle = told["middle_utc_ns"]
     epochs = [clock["believed_session_start_utc_ns"] for clock in told["clocks"]]
-    instances = defaultdict(dict)
+    instances: dict[Any, dict[Any, Any]] = defaultdict(dict)
     for row in truth.collectives:
         key = (row["communicator"], row["op"], row["iteration"], row["ordinal"])
         at = row["end_utc_ns"]

@@ -124,7 +124,7 @@ def world(
 def plain(instances: pl.DataFrame) -> pl.DataFrame:
     """Matched instances in the types of COLLECTIVES, with `duration_ns`."""
     dtypes = {name: COLLECTIVES[name] for name in instances.columns if name in COLLECTIVES}
-    return instances.cast(dtypes).with_columns(  # type: ignore[arg-type]
+    return instances.cast(dtypes).with_columns(
         pl.col("instance").cast(pl.Int64), duration_ns=pl.col("end_ns") - pl.col("arrival_ns")
     )
 

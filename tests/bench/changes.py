@@ -64,8 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
         where = PHASES[number % len(PHASES)]
         slow = random.Random(number).randrange(args.ranks)
         for rank, kind in ((slow, "straggler"), (None, "slower phase")):
-            pair = [runs[number % len(runs)], planted(size, where, rank)]
-            found = diff_runs(*pair[:: (-1) ** number], METRICS, args.statistic)  # new, mended
+            one, other = runs[number % len(runs)], planted(size, where, rank)
+            before, after = (one, other) if number % 2 == 0 else (other, one)  # new, repaired
+            found = diff_runs(before, after, METRICS, args.statistic)
             rows = found.metrics if rank is None else found.ranks
             told = [each for each in rows if each.certain and each.metric in PHASES]
             count[f"{kind} found"] += (where, rank) in {(each.metric, each.rank) for each in told}

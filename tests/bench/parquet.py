@@ -47,8 +47,8 @@ def _export(report: Path, folder: Path) -> None:
                 _write(frame, folder / f"{table}.parquet")
     for table in EMPTY:
         if not (path := folder / f"{table}.parquet").exists():
-            names = COLUMNS["CUPTI_ACTIVITY_KIND_MEMCPY"]
-            _write(pl.DataFrame(schema=dict.fromkeys(names, pl.Int64)), path)
+            columns = COLUMNS["CUPTI_ACTIVITY_KIND_MEMCPY"]
+            _write(pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64)), path)
 
 
 def _write(frame: pl.DataFrame, path: Path) -> None:

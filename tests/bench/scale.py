@@ -38,7 +38,7 @@ def measures(made: World, ranks: int, iterations: int) -> pl.DataFrame:
     shares = {"load": 4e6, "forward": 10e6, "backward": 20e6, "optimizer": 3e6, "other": 1e5}
     parts = {name: ns * rng.lognormal(0, 0.03, shape) for name, ns in shares.items()}
     parts["backward"][SLOW] += 6e6
-    work = sum(parts.values())
+    work = np.sum([*parts.values()], axis=0)
     length = work.max(axis=0) + 2e6
     columns = {f"{name}_ns": values for name, values in parts.items()}
     columns |= {"work_ns": work, "iteration_ns": np.broadcast_to(length, shape)}

@@ -140,6 +140,7 @@ def test_files_of_any_name(cli: Cli, tmp_path: Path, name: str) -> None:
     harmless(refused)
 
 
+@pytest.mark.slow
 def test_hostile_names_in_every_command(
     cli: Cli, forged: Callable[..., Forged], tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ def matched(
 
 
 def waits(calls: list[Call], **how: object) -> tuple[pl.DataFrame, Waits]:
-    found, starts = matched(calls, **how)  # type: ignore[arg-type]
+    found, starts = matched(calls, **how)
     waited = timed(found, starts)
     either = both_ways(found, starts).select("by_duration", "by_arrival")
     told = split(waited, all_exposed(waited.instances), ("device",))

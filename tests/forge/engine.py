@@ -65,7 +65,7 @@ class Op:
 
     def needed(self) -> int:
         """How long this operation runs from its start, its rivals' times being known."""
-        at, left = self.start, float(self.duration)
+        at, left = float(self.start), float(self.duration)
         for start, end in sorted((r.start, r.end) for r in self.rivals if r.end > self.start):
             alone = min(max(0, start - at), left)
             at, left = at + alone, left - alone

@@ -125,8 +125,8 @@ def _take(
     if captured:
         for op in host.background:
             _store(record, op, local(op.start), local(op.end))
-        record.calls += [(local(a), local(b), *rest) for a, b, *rest in host.calls]  # type: ignore[misc]
-        record.ranges += [(local(a), local(b), *rest) for a, b, *rest in host.ranges]  # type: ignore[misc]
+        record.calls += [(local(a), local(b), *rest) for a, b, *rest in host.calls]
+        record.ranges += [(local(a), local(b), *rest) for a, b, *rest in host.ranges]
     segments = [(phase, local(a), local(b)) for phase, a, b in host.segments]
     span = (local(host.span[0]), local(host.span[1]))
     account.add(

@@ -74,7 +74,7 @@ def export(job: Job, record: RankRecord, folder: Path) -> Path:
         if options.shuffle_rows:
             rng.shuffle(rows)
         else:
-            rows.sort(key=lambda row: row[0])  # type: ignore[return-value, arg-type]
+            rows.sort(key=lambda row: row[0])  # type: ignore[return-value]
     tables |= events
     tables["StringIds"] = [(i, text) for text, i in pool.ids.items()]
     connection = sqlite3.connect(path)

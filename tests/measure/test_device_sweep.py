@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -111,7 +112,9 @@ def test_every_instant_has_the_owner_that_the_method_says(
     told = account.timeline()
 
     operations = [*pl.concat(attributed.parts()).iter_rows(named=True)]
-    labels, usage, idling = {}, [], Counter()
+    labels: dict[int, tuple[int, Any]] = {}
+    usage = []
+    idling: dict[Any, Any] = Counter()
     for window, low, high in told.windows.drop_nulls().iter_rows():
         instants = range(low, high)
         owners = [_owner(operations, host, blocking, moment) for moment in instants]

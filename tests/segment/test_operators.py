@@ -24,8 +24,8 @@ OPTIMIZER = [(60, 64, "aten::add_"), (65, 69, "aten::mul_")]
 
 
 def marks(*rows: tuple[object, ...]) -> tuple[list[tuple[object, ...]], frozenset[str]]:
-    frame = named(ranges(*rows))  # type: ignore[arg-type]
-    result = find_marks(PROCESS, frame, found(*rows), device_communicates=lambda: True)  # type: ignore[arg-type]
+    frame = named(ranges(*rows))
+    result = find_marks(PROCESS, frame, found(*rows), device_communicates=lambda: True)
     return result.frame.select("label", "start", "end").sort("start").rows(), result.derived
 
 

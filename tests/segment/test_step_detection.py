@@ -32,7 +32,7 @@ WITHIN = 0.01
 
 def unmarked(tmp_path: Path, name: str, bare: bool, **parameters: object) -> Path:
     """A forged job of four ranks without iteration ranges, or without any."""
-    job = scene(name, ranks=4, **parameters)  # type: ignore[arg-type]
+    job = scene(name, ranks=4, **parameters)
     markers = BARE if bare else replace(job.markers, iteration=None)
     forge(replace(job, markers=markers), tmp_path / "unmarked")
     return tmp_path / "unmarked"

@@ -49,7 +49,7 @@ def found(rows: list[pl.DataFrame], roles: dict[int, str] = ALIKE) -> tuple[Find
 
 
 def others(name: str = "gemm", total_ms: float = 10.0, **how: object) -> list[pl.DataFrame]:
-    return [activities(rank, name, total_ms, **how) for rank in range(3)]  # type: ignore[arg-type]
+    return [activities(rank, name, total_ms, **how) for rank in range(3)]
 
 
 def test_the_same_work_slower_is_the_device() -> None:
@@ -62,7 +62,7 @@ def test_the_same_work_slower_is_the_device() -> None:
 
 @pytest.mark.parametrize("more", [{"count": 16}, {"size": 1_600}])
 def test_other_work_is_the_data(more: dict[str, int]) -> None:
-    (one,) = found([*others(), activities(3, "gemm", 16, **more)])  # type: ignore[arg-type]
+    (one,) = found([*others(), activities(3, "gemm", 16, **more)])
     assert one.suspect == "data"
     (new,) = found([*others(), activities(3, "gemm", 10), activities(3, "embedding", 6)])
     assert (new.name, new.suspect) == ("embedding", "data")
@@ -123,7 +123,7 @@ def many(slow_ms: float, **how: float) -> tuple[Finding, ...]:
     """Twelve kernels of 1 ms, each of which takes longer on rank 3."""
     names = [f"kernel {number}" for number in range(12)]
     rows = [frame for name in names for frame in others(name, 1, **{"clear": how["clear"]})]
-    return found([*rows, *(activities(3, name, slow_ms, **how) for name in names)])  # type: ignore[arg-type]
+    return found([*rows, *(activities(3, name, slow_ms, **how) for name in names)])
 
 
 def test_many_kernels_with_little_each_are_reported_together() -> None:

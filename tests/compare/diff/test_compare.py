@@ -24,7 +24,7 @@ def measured(
     seed: int, *, name: str = "plain", ranks: int = 4, **parameters: object
 ) -> pl.DataFrame:
     """What the simulator knows of a job's iterations after the first, on the gpu clock."""
-    job = scene(name, ranks=ranks, seed=seed, **parameters)  # type: ignore[arg-type]
+    job = scene(name, ranks=ranks, seed=seed, **parameters)
     frame = pl.DataFrame(simulate(job).truth.iterations, infer_schema_length=None)
     return frame.filter(pl.col("iteration") > 0, clock="gpu")
 
@@ -108,7 +108,7 @@ def test_half_of_the_ranks_may_have_changed() -> None:
     before, after = 100 * MS * (1 + rng.normal(0, 0.01, (2, 8, 40)))
     after[4:] *= 1.1
     runs = [table(values).with_columns(work_ns="iteration_ns") for values in (before, after)]
-    found = diff_runs(*runs, ["work"], "mean")
+    found = diff_runs(runs[0], runs[1], ["work"], "mean")
     assert [of(found, "work", rank).certain for rank in range(8)] == [False] * 4 + [True] * 4
 
 
@@ -170,7 +170,7 @@ def test_intervals_hold_the_truth() -> None:
         for level in (100.0, 108.0):
             values = level * MS * (1 + rng.normal(0, 0.03, (4, 40)))
             runs.append(table(values))
-        whole = diff_runs(*runs, ["iteration"], "mean").iteration
+        whole = diff_runs(runs[0], runs[1], ["iteration"], "mean").iteration
         assert whole.low is not None
         assert whole.high is not None
         held.append(whole.low - 0.005 <= 0.08 <= whole.high + 0.005)
@@ -214,7 +214,7 @@ def test_ranks_of_one_run_alone_are_left_out_and_told() -> None:
     (problem,) = found.problems
     assert (problem.code, problem.ranks) == ("ranks-differ", (2, 4, 5, 6, 7))
     assert of(found, "iteration").before_ns == round(
-        before.filter(pl.col("rank") != 2)["iteration_ns"].mean()  # type: ignore[arg-type]
+        before.filter(pl.col("rank") != 2)["iteration_ns"].mean()
     )
 
 

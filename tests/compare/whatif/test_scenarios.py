@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import polars as pl
 import pytest
 
 from rankscope.compare.whatif import replay as replay_module
-from rankscope.compare.whatif.scenarios import Target
+from rankscope.compare.whatif.replay import Target
 from tests.forge import Truth, simulate, without_plants
 from tests.support import Stored
 
@@ -16,7 +17,7 @@ PLANTED = [
     ("persistent", "load"), ("persistent", "backward"), ("persistent", "device"),
     ("transient", "forward"), ("periodic", "forward"), ("periodic", "device"),
 ]  # fmt: skip
-CASES = [
+CASES: list[tuple[str, dict[str, Any], str | None]] = [
     *(("planted", {"kind": kind, "where": where}, None) for kind, where in PLANTED),
     ("tensor_parallel", {"ranks": 8}, None),
     ("buckets", {}, None),

@@ -43,7 +43,7 @@ def thousand(job: Stored) -> Analysis:
 
 def picture(job: Stored, kind: str, **options: object) -> Figure:
     analysis = job.analysis()
-    view = view_of(kind, analysis, options.pop("metric", None), **options)  # type: ignore[arg-type]
+    view = view_of(kind, analysis, options.pop("metric", None), **options)
     return draw(kind, analysis, view)
 
 
@@ -172,7 +172,7 @@ def test_phases_stack_up_to_work_and_apart_from_it_to_communication(job: Stored)
     ), "most work first"
     names = [label.get_text() for label in work.get_yticklabels()]
     assert names[0] == "rank 7 · node1"
-    assert [label.get_weight() for label in work.get_yticklabels()][:2] == ["bold", "normal"]
+    assert [label.get_fontweight() for label in work.get_yticklabels()][:2] == ["bold", "normal"]
     median = found["total_ns"].sort()[3] / MS
     [line] = work.findobj(LineCollection)
     assert {round(segment[0][0], 6) for segment in line.get_segments()} == {round(median, 6)}
@@ -250,7 +250,7 @@ def test_timeline_draws_the_late_arrival(job: Stored) -> None:
     found = job.run.timeline([rank for rank, _ in view.ranks], [iteration])
     [line] = [each for each in axes.lines if each.get_gid() == "last arrival"]
     mine = found.collectives.filter(rank=7)
-    drawn = round(line.get_xdata()[0] * MS)  # type: ignore[index]
+    drawn = round(line.get_xdata()[0] * MS)
     assert drawn in mine["arrival_ns"].to_list()
     said = [text.get_text() for text in axes.texts]
     assert "rank 7 arrives last" in said

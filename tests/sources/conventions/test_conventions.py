@@ -17,7 +17,7 @@ STRANGE = ("", "request 17 of user 9", "my logging", "validation", "sample #", "
 
 
 def meaning(name: str, domain: str = "", **options: object) -> dict[str, object]:
-    words = vocabulary(ShapingOptions(**options))  # type: ignore[arg-type]
+    words = vocabulary(ShapingOptions(**options))
     frame = words.meanings(ranges((0, 1, name), domain=domain))
     assert frame.schema == MEANINGS
     return frame.row(0, named=True)
@@ -105,7 +105,7 @@ def test_the_users_patterns_come_first() -> None:
 )
 def test_patterns_that_are_none_are_refused(options: dict[str, object], named: str) -> None:
     with pytest.raises(UsageError, match=named) as refused:
-        vocabulary(ShapingOptions(**options))  # type: ignore[arg-type]
+        vocabulary(ShapingOptions(**options))
     assert refused.value.hint
 
 

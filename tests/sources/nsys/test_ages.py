@@ -111,7 +111,9 @@ def test_payloads_of_zero_count_where_others_differ(report: Path) -> None:
     assert {0, 1, 2} <= {*sqlite.read(report).ranges.whole["payload"]}
 
 
-def test_a_domain_named_before_the_capture_began(forged: Callable[..., Forged], tmp_path: Path):
+def test_a_domain_named_before_the_capture_began(
+    forged: Callable[..., Forged], tmp_path: Path
+) -> None:
     path = Path(shutil.copy(forged("mpi_like").reports[0], tmp_path / "r.sqlite"))
     before = sqlite.read(path)
     edit(path, "delete from NVTX_EVENTS where eventType = 75")

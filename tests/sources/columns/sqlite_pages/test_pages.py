@@ -6,7 +6,7 @@ import random
 import sqlite3
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
 
@@ -264,6 +264,7 @@ def test_who_stops_reading_leaves_no_thread_behind(
         pieces = f.pieces("t", ["a"], ["b"])
         next(pieces)
         assert threading.active_count() > before  # it reads ahead
+        assert isinstance(pieces, Generator)
         pieces.close()
     assert threading.active_count() == before
 
