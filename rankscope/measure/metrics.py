@@ -10,6 +10,7 @@ import polars as pl
 from rankscope.measure.device import DeviceTimeline
 from rankscope.measure.host import merged
 from rankscope.model.intervals import length_before
+from rankscope.model.metrics import column_of
 from rankscope.model.schema import MEASURES, PARTS, PHASES, conform
 
 UNPHASED_LIMIT = 0.05
@@ -54,7 +55,7 @@ def host_numbers(
     if not waits_visible:
         unknown.append("exposed_communication")
     frame = _without_first_load(frame).with_columns(
-        pl.lit(None, pl.Int64).alias(f"{part}_ns") for part in unknown
+        pl.lit(None, pl.Int64).alias(column_of(part)) for part in unknown
     )
     exposed = _exposed(segments, iterations, "host")
     return Numbers(_finish(frame, exposed, collectives, "host"), exposed)
@@ -79,13 +80,15 @@ def gpu_numbers(
         .rename({"window_start": "window_start_ns", "window_end": "end"})
         .with_columns(iteration_ns=pl.col("end") - pl.col("window_start_ns"))
         .join(device.usage.lazy(), on="window", how="left")
-        .rename({name: f"{name}_ns" for name in ("compute", "communication", "idle")})
+        .rename({name: column_of(name) for name in ("compute", "communication", "idle")})
         .join(device.unphased.lazy(), on="window", how="left")
         .sort("window")
         .collect()
         .pipe(_without_first_load)
         .with_columns(
-            pl.when(launched, told, pl.lit(phase in known)).then(f"{phase}_ns").alias(f"{phase}_ns")
+            pl.when(launched, told, pl.lit(phase in known))
+            .then(column_of(phase))
+            .alias(column_of(phase))
             for phase in PHASES
             if phase != "other"
         )
@@ -137,7 +140,7 @@ def _parts(segments: pl.DataFrame, windows: int) -> pl.DataFrame:
     part = segments["label"].cast(pl.Enum(PARTS)).to_physical().to_numpy()
     length = segments["end"] - segments["start"]
     np.add.at(lengths, (part, segments["window"].to_numpy()), length.to_numpy())
-    return pl.DataFrame({f"{name}_ns": row for name, row in zip(PARTS, lengths, strict=True)})
+    return pl.DataFrame({column_of(name): row for name, row in zip(PARTS, lengths, strict=True)})
 
 
 def _without_first_load(frame: pl.DataFrame) -> pl.DataFrame:

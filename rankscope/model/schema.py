@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import polars as pl
 
-PHASES = ("load", "forward", "backward", "optimizer", "other")
+from rankscope.model.kinds import Phase
+from rankscope.model.metrics import Metric, measured_metrics
+
+PHASES = tuple(phase.value for phase in Phase)
 """The phases of an iteration (the rest of its window is exposed communication)."""
 
 PARTS = (*PHASES, "exposed_communication")
 """What a window is made of; their lengths add up to it."""
+
+
+def dtype_of(metric: Metric) -> pl.DataType:
+    """The dtype of a metric's values in one iteration."""
+    return pl.Int64() if metric.unit.is_whole else pl.Float64()
+
 
 RANGES = pl.Schema(
     {
@@ -122,22 +131,15 @@ SEGMENTS = pl.Schema(
 """A timeline cut into disjoint pieces with one owner each; `window` = row of ITERATIONS."""
 
 MEASURES = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "iteration": pl.Int64,
-        "clock": pl.String,  # host | gpu
-        "window_start_ns": pl.Int64,
-        "iteration_ns": pl.Int64,
-        **{f"{part}_ns": pl.Int64 for part in PARTS},
-        "work_ns": pl.Int64,
-        "time_to_all_reduce_ns": pl.Int64,
-        "time_to_first_all_reduce_ns": pl.Int64,
-        "compute_ns": pl.Int64,
-        "communication_ns": pl.Int64,
-        "idle_ns": pl.Int64,
-    }
+    [
+        ("rank", pl.Int64()),
+        ("iteration", pl.Int64()),
+        ("clock", pl.String()),  # host | gpu
+        ("window_start_ns", pl.Int64()),
+        *((each.column, dtype_of(each)) for each in measured_metrics()),
+    ]
 )
-"""Numbers of method section 5 that need no other rank, a row per rank, iteration and clock."""
+"""The metrics that need no other rank, a row per rank, iteration and clock."""
 
 COLLECTIVES = pl.Schema(
     {

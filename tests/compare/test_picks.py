@@ -65,7 +65,7 @@ def labels(picks: Picks) -> list[tuple[str, int]]:
 def test_lowest_median_highest() -> None:
     told = picked({0: [5], 1: [9], 2: [1], 3: [4], 4: [7]})
     assert labels(told) == [("min", 2), ("median", 0), ("max", 1)]
-    assert [each.value_ns for each in told.picks] == [1, 5, 9]
+    assert [each.value for each in told.picks] == [1, 5, 9]
     assert [each.pid for each in told.picks] == [52, 50, 51]
 
 
