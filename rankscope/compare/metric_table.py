@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.model.metrics import METRICS, Scope, columns_of, compared_metrics
-from rankscope.model.schema import dtype_of
+from rankscope.model.tables import metric_dtype
 
 
 def wide_of(
@@ -33,7 +33,7 @@ def wide_of(
     )
     if waits is None:
         frame = frame.with_columns(
-            pl.lit(None, dtype_of(each)).alias(each.column) for each in compared_metrics()
+            pl.lit(None, metric_dtype(each)).alias(each.column) for each in compared_metrics()
         )
     else:
         exposed = pl.col("exposed_communication_ns")

@@ -11,7 +11,7 @@ To add a metric:
 2. Compute it.
    - A metric of one rank (`Scope.RANK` or `Scope.COLLECTIVES`): write a function in `measure/` and
      add it to `FUNCTIONS` of `measure/metrics.py` under the metric's name. The value is stored in
-     the table `measures`. `python -m rankscope.store.ddl` writes the new column into `schema.sql`.
+     the table `measures`. `python -m tests.store.schema_file` writes its column to `schema.sql`.
      In a database that was written before, the metric is unknown (null) until its reports are
      ingested again with `--rebuild`.
    - A metric that needs other ranks (`Scope.PEERS`): return its column from

@@ -10,19 +10,13 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.model.kinds import Phase
-from rankscope.model.metrics import Metric, measured_metrics
+from rankscope.model.tables import TABLES
 
 PHASES = tuple(phase.value for phase in Phase)
 """The phases of an iteration (the rest of its window is exposed communication)."""
 
 PARTS = (*PHASES, "exposed_communication")
 """What a window is made of; their lengths add up to it."""
-
-
-def dtype_of(metric: Metric) -> pl.DataType:
-    """The dtype of a metric's values in one iteration."""
-    return pl.Int64() if metric.unit.is_whole else pl.Float64()
-
 
 RANGES = pl.Schema(
     {
@@ -130,74 +124,19 @@ SEGMENTS = pl.Schema(
 )
 """A timeline cut into disjoint pieces with one owner each; `window` = row of ITERATIONS."""
 
-MEASURES = pl.Schema(
-    [
-        ("rank", pl.Int64()),
-        ("iteration", pl.Int64()),
-        ("clock", pl.String()),  # host | gpu
-        ("window_start_ns", pl.Int64()),
-        *((each.column, dtype_of(each)) for each in measured_metrics()),
-    ]
-)
+MEASURES = TABLES["measures"].schema
 """The metrics that need no other rank, a row per rank, iteration and clock."""
 
-COLLECTIVES = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "iteration": pl.Int64,
-        "place": pl.String,  # host | device: where it runs, and so on which clock it is timed
-        "communicator": pl.String,  # private to the rank until matched
-        "operation": pl.String,
-        "ordinal": pl.Int64,  # among its like in the iteration
-        "gradient": pl.Boolean,  # a gradient reduction
-        "arrival_ns": pl.Int64,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "bytes": pl.Int64,
-    }
-)
+COLLECTIVES = TABLES["collectives"].schema
 """Collectives of the chosen windows, a row per rank and instance."""
 
-EXPOSED = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "iteration": pl.Int64,
-        "clock": pl.String,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-    }
-)
+EXPOSED = TABLES["exposed"].schema
 """Intervals of exposed communication, disjoint per rank and clock."""
 
-ACTIVITIES = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "iteration": pl.Int64,
-        "phase": pl.String,
-        "kind": pl.String,  # kernel | copy | set | idle | range
-        "name": pl.String,  # "" for those without one, and for the lump of lesser ones
-        "count": pl.Int64,
-        "total_ns": pl.Int64,
-        "size": pl.Int64,  # blocks of kernels, bytes of copies and sets, else 0
-        "clear_ns": pl.Int64,  # part of total_ns in operations that no collective ran beside
-        "clear_size": pl.Int64,  # their blocks or bytes; both null for ranges and idling
-    }
-)
+ACTIVITIES = TABLES["activities"].schema
 """What phases are spent on, a row per rank, iteration, phase, kind and name."""
 
-RANK_ITERATIONS = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "iteration": pl.Int64,
-        "epoch": pl.Int64,
-        "number": pl.Int64,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "view_start_ns": pl.Int64,
-        "view_end_ns": pl.Int64,
-        "complete": pl.Boolean,
-    }
-)
+RANK_ITERATIONS = TABLES["iterations"].schema
 """Iterations as stored: the range itself, and the stretch to look at in the GUI."""
 
 
