@@ -202,7 +202,7 @@ def _finish(inputs: MetricInputs) -> pl.DataFrame:
                 )
             unknown = pl.lit(None, metric_dtype(metric)).alias(metric.column)
             frame = frame.with_columns(unknown)
-    return conform(frame, MEASURES).drop("rank")
+    return conform(frame, MEASURES, optional=("rank",), drop_others=True).drop("rank")
 
 
 def _work(inputs: MetricInputs) -> pl.Series:

@@ -7,6 +7,8 @@ within a report. Frames of one stage are checked against these with `conform`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import polars as pl
 
 from rankscope.model.kinds import Phase
@@ -219,9 +221,32 @@ def ordered(frame: pl.DataFrame, column: str) -> pl.DataFrame:
     return frame if in_order else frame.sort(column, maintain_order=True)
 
 
-def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
-    """`frame` with the columns of `schema`, in its order and dtypes; missing ones are null."""
+def conform(
+    frame: pl.DataFrame,
+    schema: pl.Schema,
+    *,
+    optional: Collection[str] = (),
+    drop_others: bool = False,
+) -> pl.DataFrame:
+    """The frame with the columns of a schema, in its order and dtypes.
+
+    Args:
+        frame: what a stage computed.
+        schema: a constant of this module.
+        optional: columns that may be missing; they become null, that is unknown.
+        drop_others: leave out columns that the schema does not have.
+
+    Raises:
+        ValueError: a column is missing that is not optional, or there is one too many. Both are
+            bugs of the stage, such as a misspelt name.
+    """
     have = frame.schema
+    missing = [name for name in schema if name not in have and name not in optional]
+    others = [name for name in have if name not in schema]
+    if missing or (others and not drop_others):
+        wrong = [f"{name} is missing" for name in missing]
+        wrong += [] if drop_others else [f"{name} is not in the schema" for name in others]
+        raise ValueError(f"a frame does not conform to its schema: {', '.join(wrong)}")
     return frame.select(
         pl.col(name)
         if have.get(name) == dtype
