@@ -16,7 +16,7 @@ from rankscope.compare.picks import Picks, pick
 from rankscope.compare.run_facts import identities_of
 from rankscope.errors import DatabaseError, ReportError, UsageError
 from rankscope.ingestion.job import Ingested, Progress, Started, ingest_reports
-from rankscope.model.metrics import check_metrics
+from rankscope.model.metrics import check_metrics, column_of
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, Timeline
 from rankscope.model.schema import PARTS
@@ -155,7 +155,7 @@ def picks_of(analysis: Analysis, metric: str | None) -> Picks:
     else:
         ranked = analysis.scores([*DEFAULT_METRICS])
         metric = next(
-            (name for name in DEFAULT_METRICS if ranked[f"{name}_ns"].is_not_null().any()),
+            (name for name in DEFAULT_METRICS if ranked[column_of(name)].is_not_null().any()),
             "iteration",
         )
     return pick(

@@ -17,12 +17,18 @@ from rankscope.sources.conventions import vocabulary
 
 PROCESS, THREAD, AUTOGRAD, LOADER = 1, 10, 11, 12
 
+
+def filled(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """A frame of a test as one of `schema`: what the test does not say is null."""
+    return conform(frame, schema, optional=schema.names(), drop_others=True)
+
+
 Range = tuple[int, int, str] | tuple[int, int, str, int]
 
 
 def ranges(*rows: Range, domain: str = "", payload: int | None = None) -> pl.DataFrame:
     """(start, end, name[, thread]) as RANGES."""
-    return conform(
+    return filled(
         pl.DataFrame(
             {
                 "start": [row[0] for row in rows],
@@ -64,7 +70,7 @@ def found(*rows: Range, duration_ns: int | None = None, **options: object) -> It
 def windows(*edges: int) -> pl.DataFrame:
     """ITERATIONS whose ranges touch at the given borders."""
     pairs = list(pairwise(edges))
-    return conform(
+    return filled(
         pl.DataFrame(
             {
                 "iteration": range(len(pairs)),
@@ -84,7 +90,7 @@ def windows(*edges: int) -> pl.DataFrame:
 def device_work(rows: Iterable[tuple[int, int, int | None, str, int, int]]) -> pl.DataFrame:
     """(start, end, launch, name, stream, thread) as DEVICE_WORK; a name of "" is a copy."""
     listed = list(rows)
-    return conform(
+    return filled(
         pl.DataFrame(
             {
                 "start": [row[0] for row in listed],

@@ -70,7 +70,7 @@ def _metrics() -> list[tuple[str, str]]:
     """For completion: the metrics, and what they mean."""
     from rankscope.model.metrics import METRICS
 
-    return [*METRICS.items()]
+    return [(name, metric.meaning) for name, metric in METRICS.items()]
 
 
 Version = Annotated[

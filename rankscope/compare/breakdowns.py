@@ -7,6 +7,7 @@ from collections.abc import Collection
 import polars as pl
 
 from rankscope.compare.waits import WaitedCollectives
+from rankscope.model.metrics import column_of
 from rankscope.model.schema import PARTS
 
 
@@ -17,7 +18,7 @@ def by_host(wide: pl.DataFrame) -> pl.DataFrame:
         wide.group_by("host")
         .agg(
             pl.col("rank").unique().sort().alias("ranks"),
-            *(_mean(f"{name}_ns") for name in names),
+            *(_mean(column_of(name)) for name in names),
         )
         .sort("work_ns", "host", descending=[True, False], nulls_last=True)
     )
@@ -28,7 +29,7 @@ def by_phase(wide: pl.DataFrame) -> pl.DataFrame:
     total = wide["iteration_ns"].mean()
     rows = []
     for name in PARTS:
-        column = f"{name}_ns"
+        column = column_of(name)
         ranked = wide.group_by("rank").agg(_mean(column)).drop_nulls().sort(column, "rank")
         if ranked.is_empty():
             continue

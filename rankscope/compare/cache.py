@@ -26,7 +26,7 @@ from rankscope.compare.selection import Selection, common_iterations, within
 from rankscope.compare.waits import WaitedCollectives
 from rankscope.errors import ReportError, UsageError
 from rankscope.model.kinds import CauseKind, VerdictKind
-from rankscope.model.metrics import METRICS
+from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import Efficiency, Finding, MetricSummary, Score, Verdict
@@ -36,6 +36,9 @@ Tables = dict[str, pl.DataFrame]
 """What is kept, as tables of the database: those of `store.derived`."""
 
 USUAL = Options()
+
+VERSION = f"{__version__}/2"
+"""Of the stored answers: to be raised with every change of their form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Kept:
         """As tables, from which `kept` makes it again."""
         solved = self.met.solved
         answers = {
-            "version": __version__,
+            "version": VERSION,
             "clock": self.clock,
             "shifts": [*self.shifts.items()],
             "pairing": [asdict(each) for each in self.pairing],
@@ -145,7 +148,7 @@ def kept(load: Callable[[str], pl.DataFrame | None]) -> Kept | None:
     if answers is None:
         return None
     told: dict[str, Any] = {name: json.loads(value) for name, value in answers.iter_rows()}
-    if told.get("version") != __version__:
+    if told.get("version") != VERSION:
         return None
     clocks, groups, unmatched, scores, iterations, what_if = (
         load(name)
@@ -299,7 +302,7 @@ class Recalled(Analysis):
         """What is kept, where it is the same."""
         if not self._is_wide_kept:
             return super().wide
-        names = ["epoch", "number", *(f"{name}_ns" for name in METRICS)]
+        names = ["epoch", "number", *columns_of(METRICS)]
         order = ["rank", "iteration", "epoch", "number", "host", "role"]
         return self._stored(names).select(*order, *names[2:])
 
@@ -308,7 +311,7 @@ class Recalled(Analysis):
         """Of what is kept no more than is asked for."""
         if "wide" in self.__dict__ or not self._is_wide_kept or self._ranged is None:
             return super().chosen
-        names = ["epoch", "number", *(f"{name}_ns" for name in METRICS)]
+        names = ["epoch", "number", *columns_of(METRICS)]
         order = ["rank", "iteration", "epoch", "number", "host", "role"]
         return self._stored(names, iterations=self._ranged).select(*order, *names[2:])
 
@@ -335,12 +338,12 @@ class Recalled(Analysis):
         """What is kept, where the same is judged."""
         if not self._alike:
             return super().judged(metrics)
-        names = [*(f"{name}_ns" for name in metrics), "flagged", "cause"]
+        names = [*columns_of(metrics), "flagged", "cause"]
         return self._stored(names).select("rank", "iteration", "host", "role", *names)
 
     def knows(self, metric: str) -> bool:
         """As the scores tell, where the same are kept."""
-        scored = self._alike and self._known.scores[f"{metric}_ns"].is_not_null().any()
+        scored = self._alike and self._known.scores[column_of(metric)].is_not_null().any()
         return bool(scored) or super().knows(metric)
 
     @cached_property
@@ -376,7 +379,7 @@ class Recalled(Analysis):
         """What is kept, where the same is scored in the same way."""
         if not self._same_scores:
             return super().scores(names)
-        return self._known.scores.select("rank", *(f"{name}_ns" for name in names))
+        return self._known.scores.select("rank", *columns_of(names))
 
     def summaries(self, names: list[str]) -> tuple[MetricSummary, ...]:
         """What is kept, where the same is scored in the same way."""

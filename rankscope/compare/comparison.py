@@ -25,7 +25,7 @@ from rankscope.compare.waits import WaitedCollectives, Waits, shown_error
 from rankscope.compare.whatif.replay import Replay, Target
 from rankscope.compare.whatif.scenarios import scenarios
 from rankscope.errors import ReportError, UsageError
-from rankscope.model.metrics import METRICS
+from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
@@ -193,7 +193,7 @@ class Analysis:
         self, metrics: Sequence[str], ranks: Sequence[int] | None = None, *, all_of: bool = False
     ) -> pl.DataFrame:
         """rank, iteration, host, role and `<metric>_ns` of `chosen`, or with `all_of` of `wide`."""
-        frame = self._part([f"{name}_ns" for name in metrics], ranks)
+        frame = self._part(columns_of(metrics), ranks)
         if all_of:
             return frame
         return frame.filter(pl.col("iteration").is_in(self.selection.numbers))
@@ -227,7 +227,7 @@ class Analysis:
 
     def knows(self, metric: str) -> bool:
         """Whether a metric is known anywhere in the chosen iterations."""
-        return bool(self.part([metric])[f"{metric}_ns"].is_not_null().any())
+        return bool(self.part([metric])[column_of(metric)].is_not_null().any())
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -371,7 +371,7 @@ class Analysis:
 
     def rank_iterations(self) -> pl.DataFrame:
         """`wide` without warm-up's flags: the columns that contract and database promise."""
-        columns = ["rank", "iteration", "epoch", "number", *(f"{name}_ns" for name in METRICS)]
+        columns = ["rank", "iteration", "epoch", "number", *columns_of(METRICS)]
         flags = None
         with suppress(UsageError, ReportError):  # nothing to compare
             flags = self.flags if self.frames.ranks.height > 1 else None

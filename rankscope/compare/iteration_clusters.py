@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.compare.verdict.outliers import LEAST_EXCESS, LEAST_Z, lower_median, modified_z
+from rankscope.model.metrics import METRICS, column_of
 from rankscope.model.schema import PARTS
 
 NORMAL = "normal"
@@ -25,16 +26,17 @@ def by_iteration(
         metric: whose spread is shown.
 
     Returns:
-        iteration, iteration_ns (the median rank's), spread_ns, slowest_rank, cause (phase of the
+        iteration, iteration_ns (the median rank's), spread_ns (`spread` unless the metric is a
+        time), slowest_rank, cause (phase of the
         largest flagged excess), flagged_ranks, cluster.
     """
-    value = pl.col(f"{metric}_ns")
+    value = pl.col(column_of(metric))
     spread = (
-        chosen.drop_nulls(f"{metric}_ns")
+        chosen.drop_nulls(column_of(metric))
         .sort("rank")
         .group_by("iteration")
         .agg(
-            spread_ns=value.max() - value.min(),
+            (value.max() - value.min()).alias(METRICS[metric].key("spread")),
             slowest_rank=pl.col("rank").gather(value.arg_max()).first(),
         )
     )
@@ -84,7 +86,7 @@ def _clusters(chosen: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
         .then(pl.col("wait_ns"))
         .alias("waiting"),
         pl.coalesce(pl.col("exposed_communication_ns") - pl.col("wait_ns"), 0).alias("transfer"),
-        *(pl.col(f"{part}_ns").alias(part) for part in PARTS if part != "exposed_communication"),
+        *(pl.col(column_of(part)).alias(part) for part in PARTS if part != "exposed_communication"),
     ]
     names = ["waiting", "transfer", *(part for part in PARTS if part != "exposed_communication")]
     medians = (

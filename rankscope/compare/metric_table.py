@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.model.metrics import METRICS
-
-PARTNERS = ("wait_ns", "collective_wait_ns", "collective_transfer_ns")
-"""What only the other ranks tell."""
-
-SEEN = ("exposed_communication", "work", "wait", "collective_wait")
-"""What only collectives tell."""
+from rankscope.model.metrics import METRICS, Scope, columns_of, compared_metrics
+from rankscope.model.tables import metric_dtype
 
 
 def wide_of(
@@ -20,7 +15,7 @@ def wide_of(
     waits: pl.DataFrame | None,
     blind: tuple[int, ...],
 ) -> pl.DataFrame:
-    """rank, iteration, epoch, number, host, role and `<metric>_ns` for every metric.
+    """rank, iteration, epoch, number, host, role and the column of every metric.
 
     A row per rank and complete iteration; null is unknown.
 
@@ -37,7 +32,9 @@ def wide_of(
         .join(measures, on=["rank", "iteration"], how="left")
     )
     if waits is None:
-        frame = frame.with_columns(pl.lit(None, pl.Int64).alias(name) for name in PARTNERS)
+        frame = frame.with_columns(
+            pl.lit(None, metric_dtype(each)).alias(each.column) for each in compared_metrics()
+        )
     else:
         exposed = pl.col("exposed_communication_ns")
         frame = frame.join(waits, on=["rank", "iteration"], how="left").with_columns(
@@ -49,8 +46,15 @@ def wide_of(
         )
     if blind:
         frame = frame.with_columns(
-            pl.when(~pl.col("rank").is_in(blind)).then(f"{name}_ns").alias(f"{name}_ns")
-            for name in SEEN
+            pl.when(~pl.col("rank").is_in(blind)).then(each.column).alias(each.column)
+            for each in METRICS.values()
+            if each.scope is not Scope.RANK
         )
+    for each in METRICS.values():
+        if each.column not in frame.columns:
+            raise ValueError(
+                f"metric {each.name}: nothing computes its column {each.column}; the docstring of "
+                "rankscope/model/metrics.py says where to"
+            )
     order = ["rank", "iteration", "epoch", "number", "host", "role"]
-    return frame.select(*order, *(f"{name}_ns" for name in METRICS)).sort("rank", "iteration")
+    return frame.select(*order, *columns_of(METRICS)).sort("rank", "iteration")

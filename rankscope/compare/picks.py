@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.model.metrics import column_of
 from rankscope.model.reports import RankIdentity
 from rankscope.model.results import Pick, Window
 from rankscope.sources import formats
@@ -89,7 +90,7 @@ def pick(
     Raises:
         UsageError: no rank has the metric.
     """
-    column = f"{metric}_ns"
+    column = column_of(metric)
     ranked = ranked.select("rank", column).drop_nulls().sort(column, "rank")
     if ranked.is_empty():
         raise UsageError(
@@ -114,7 +115,7 @@ def pick(
             file=openable_report(who[rank][1]),
             host=who[rank][0].host,
             pid=who[rank][0].pid,
-            value_ns=values.get(rank),
+            value=values.get(rank),
             worst=window(rank, worst),
             typical=window(rank, typical),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.compare.verdict.outliers import modified_z
+from rankscope.model.metrics import METRICS, column_of
 from rankscope.model.results import Efficiency, MetricSummary, Score
 
 STATISTICS = ("mean", "median", "p95")
@@ -24,23 +25,25 @@ LEAST_KNOWN = 0.5
 """Share of the chosen iterations in which a rank must have a metric to have a score."""
 
 
-def score(column: str, statistic: str) -> pl.Expr:
-    """A rank's score from its iterations, whole ns."""
+def score(column: str, statistic: str, *, is_time: bool = True) -> pl.Expr:
+    """A rank's score from its iterations: whole ns of times, Float64 of other units."""
     values = pl.col(column)
     by_name = {
         "mean": values.mean(),
         "median": values.quantile(0.5, "lower"),
         "p95": values.quantile(0.95, "higher"),
     }
+    value = by_name[statistic]
+    value = value.round().cast(pl.Int64) if is_time else value.cast(pl.Float64)
     known = values.count() >= LEAST_KNOWN * pl.len()
-    return pl.when(known).then(by_name[statistic].round().cast(pl.Int64)).alias(column)
+    return pl.when(known).then(value).alias(column)
 
 
 def scores(wide: pl.DataFrame, metrics: list[str], statistic: str) -> pl.DataFrame:
-    """Each rank's scores: rank and `<metric>_ns`, null where it mostly lacks the metric."""
-    return (
-        wide.group_by("rank").agg(score(f"{name}_ns", statistic) for name in metrics).sort("rank")
-    )
+    """Each rank's scores: rank and the metrics' columns, null where it mostly lacks the metric."""
+    found = [METRICS[name] for name in metrics]
+    values = (score(each.column, statistic, is_time=each.is_time) for each in found)
+    return wide.group_by("rank").agg(values).sort("rank")
 
 
 def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSummary:
@@ -51,7 +54,7 @@ def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSu
         ranked: what `scores` returned.
         metric: its name.
     """
-    column = f"{metric}_ns"
+    column = column_of(metric)
     if ranked.is_empty() or ranked[column].null_count():
         return MetricSummary(metric, None, None, None, None, None, None)
     order = ranked.sort(column, "rank").select("rank", column).rows()
@@ -69,8 +72,8 @@ def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSu
         min=low,
         median=middle,
         max=high,
-        imbalance=high.value_ns / mean - 1 if mean and several else None,
-        lost_ns=int(lost.item()) if several else None,
+        imbalance=high.value / mean - 1 if mean and several else None,
+        lost=lost.item() if several else None,
     )
 
 
@@ -105,6 +108,6 @@ def by_rank(scored: pl.DataFrame, waits: pl.DataFrame, names: list[str]) -> pl.D
 
 def role_z(metric: str) -> pl.Expr:
     """`<metric>_z`: the modified z of the scores within `role`; null where all are 0."""
-    value = pl.col(f"{metric}_ns")
+    value = pl.col(column_of(metric))
     z = modified_z(value.cast(pl.Float64), ["role"])
     return pl.when(value.median().over("role").is_not_null()).then(z).alias(f"{metric}_z")

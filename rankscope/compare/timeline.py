@@ -136,7 +136,7 @@ def _windows(analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...
     known = every.drop_nulls(["window_start_ns", "iteration_ns"])
     start = pl.col("window_start_ns")
     spans = known.with_columns(start_ns=start, end_ns=start + pl.col("iteration_ns"))
-    return conform(spans, TIMELINE_WINDOWS)
+    return conform(spans, TIMELINE_WINDOWS, drop_others=True)
 
 
 def _phases(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
@@ -152,7 +152,7 @@ def _phases(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
         for clock, frame in clocks.items()
     )
     named = segments.with_columns(rank=pl.lit(rank), start_ns="start", end_ns="end", phase="label")
-    return conform(named, TIMELINE_PHASES)
+    return conform(named, TIMELINE_PHASES, drop_others=True)
 
 
 def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
@@ -170,7 +170,7 @@ def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
         name=pl.when(name == "").then(kind).otherwise(name),
         phase=pl.when("training").then("phase"),
     )
-    return conform(named, TIMELINE_OPERATIONS)
+    return conform(named, TIMELINE_OPERATIONS, drop_others=True)
 
 
 def _collectives(
@@ -189,7 +189,9 @@ def _collectives(
     own = analysis.frames.some("collectives", None, ranks, numbers)
     every = own.join(known, on=COLLECTIVE_KEY, how="left")
     return conform(
-        every.with_columns(communicator=pl.coalesce("label", "communicator")), TIMELINE_COLLECTIVES
+        every.with_columns(communicator=pl.coalesce("label", "communicator")),
+        TIMELINE_COLLECTIVES,
+        drop_others=True,
     )
 
 
@@ -246,7 +248,8 @@ def _ranks(analysis: Analysis, axes: dict[int, str]) -> pl.DataFrame:
         },
         schema={name: TIMELINE_RANKS[name] for name in ("rank", "axis", "residual_ns")},
     )
-    return conform(told.join(analysis.frames.ranks, on="rank", how="left"), TIMELINE_RANKS)
+    ranks = told.join(analysis.frames.ranks, on="rank", how="left")
+    return conform(ranks, TIMELINE_RANKS, drop_others=True)
 
 
 def _problems(analysis: Analysis, axes: dict[int, str]) -> tuple[RunWarning, ...]:

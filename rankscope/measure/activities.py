@@ -95,8 +95,10 @@ def activities(
     """
     number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
     kinds = [sums.frame, _ranges(host, marks), idle]
-    frame = pl.concat([conform(each, _KEYED) for each in kinds]).join(number, on="window")
-    return conform(frame.sort("window", "phase", "kind", "name"), ACTIVITIES).drop("rank")
+    of_work = ("size", "clear_ns", "clear_size")  # idling has neither size nor company
+    frame = pl.concat([conform(each, _KEYED, optional=of_work) for each in kinds])
+    frame = frame.join(number, on="window").sort("window", "phase", "kind", "name")
+    return conform(frame, ACTIVITIES, optional=("rank",), drop_others=True).drop("rank")
 
 
 def _codes(columns: pl.DataFrame) -> Times:

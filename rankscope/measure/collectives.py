@@ -176,4 +176,7 @@ def _finish(placed: pl.DataFrame, backward: Times, optimizer: Times) -> pl.DataF
     window, launch = in_order["window"].to_numpy(), in_order["launch"].to_numpy()
     between = (launch >= backward[window]) & (launch < optimizer[window])
     gradient = pl.col("operation").is_in(REDUCTIONS) & pl.Series(between) & ~pl.col("forward_too")
-    return conform(in_order.with_columns(gradient=gradient), COLLECTIVES)
+    optional = ("rank", "bytes")  # the caller knows the rank; blocking calls do not say their size
+    return conform(
+        in_order.with_columns(gradient=gradient), COLLECTIVES, optional=optional, drop_others=True
+    )

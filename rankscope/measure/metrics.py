@@ -1,8 +1,16 @@
-"""Timelines → numbers, a row per iteration and clock. See METHOD.md#metrics."""
+"""Timelines → the metrics of one rank, a row per iteration and clock. See METHOD.md#metrics.
+
+Most metrics come out of one sweep over a timeline: lengths of phases (SEGMENTS), and the columns of
+`DeviceTimeline.usage`, which bear the names of metrics. The others have a function each in
+`FUNCTIONS`: that is where a new metric goes. Every metric of `measured_metrics()` must come from
+one of these, on the host clock only those that need no device work.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -10,7 +18,10 @@ import polars as pl
 from rankscope.measure.device import DeviceTimeline
 from rankscope.measure.host import merged
 from rankscope.model.intervals import length_before
+from rankscope.model.kinds import Clock
+from rankscope.model.metrics import METRICS, Need, column_of, measured_metrics
 from rankscope.model.schema import MEASURES, PARTS, PHASES, conform
+from rankscope.model.tables import metric_dtype
 
 UNPHASED_LIMIT = 0.05
 """Share of an iteration's computing time that may lack a phase before its phases are unknown."""
@@ -22,6 +33,20 @@ class Numbers:
 
     measures: pl.DataFrame  # MEASURES without `rank`
     exposed: pl.DataFrame  # EXPOSED without `rank`
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInputs:
+    """What a metric of one rank and clock can be computed from."""
+
+    clock: Clock
+    windows: pl.DataFrame  # iteration, window_start_ns and the metrics of the sweep, a row each
+    exposed: pl.DataFrame  # EXPOSED without `rank`
+    collectives: pl.DataFrame  # COLLECTIVES of the rank
+
+
+MetricFunction = Callable[[MetricInputs], pl.Series]
+"""A metric's values in the order of `MetricInputs.windows`; null is unknown."""
 
 
 def host_numbers(
@@ -54,10 +79,10 @@ def host_numbers(
     if not waits_visible:
         unknown.append("exposed_communication")
     frame = _without_first_load(frame).with_columns(
-        pl.lit(None, pl.Int64).alias(f"{part}_ns") for part in unknown
+        pl.lit(None, pl.Int64).alias(column_of(part)) for part in unknown
     )
     exposed = _exposed(segments, iterations, "host")
-    return Numbers(_finish(frame, exposed, collectives, "host"), exposed)
+    return Numbers(_finish(MetricInputs(Clock.HOST, frame, exposed, collectives)), exposed)
 
 
 def gpu_numbers(
@@ -79,13 +104,15 @@ def gpu_numbers(
         .rename({"window_start": "window_start_ns", "window_end": "end"})
         .with_columns(iteration_ns=pl.col("end") - pl.col("window_start_ns"))
         .join(device.usage.lazy(), on="window", how="left")
-        .rename({name: f"{name}_ns" for name in ("compute", "communication", "idle")})
+        .rename({name: column_of(name) for name in device.usage.columns if name != "window"})
         .join(device.unphased.lazy(), on="window", how="left")
         .sort("window")
         .collect()
         .pipe(_without_first_load)
         .with_columns(
-            pl.when(launched, told, pl.lit(phase in known)).then(f"{phase}_ns").alias(f"{phase}_ns")
+            pl.when(launched, told, pl.lit(phase in known))
+            .then(column_of(phase))
+            .alias(column_of(phase))
             for phase in PHASES
             if phase != "other"
         )
@@ -95,7 +122,7 @@ def gpu_numbers(
         )
     )
     exposed = _exposed(device.segments, iterations, "gpu")
-    return Numbers(_finish(frame, exposed, collectives, "gpu"), exposed)
+    return Numbers(_finish(MetricInputs(Clock.GPU, frame, exposed, collectives)), exposed)
 
 
 def host_segments(segments: pl.DataFrame, waits_visible: bool) -> pl.DataFrame:
@@ -137,7 +164,7 @@ def _parts(segments: pl.DataFrame, windows: int) -> pl.DataFrame:
     part = segments["label"].cast(pl.Enum(PARTS)).to_physical().to_numpy()
     length = segments["end"] - segments["start"]
     np.add.at(lengths, (part, segments["window"].to_numpy()), length.to_numpy())
-    return pl.DataFrame({f"{name}_ns": row for name, row in zip(PARTS, lengths, strict=True)})
+    return pl.DataFrame({column_of(name): row for name, row in zip(PARTS, lengths, strict=True)})
 
 
 def _without_first_load(frame: pl.DataFrame) -> pl.DataFrame:
@@ -156,39 +183,55 @@ def _exposed(segments: pl.DataFrame, iterations: pl.DataFrame, clock: str) -> pl
     )
 
 
-def _finish(
-    frame: pl.DataFrame, exposed: pl.DataFrame, collectives: pl.DataFrame, clock: str
-) -> pl.DataFrame:
-    """Work, and the times to the first and last gradient reduction."""
-    arrivals = (
-        collectives.filter("gradient")
-        .group_by("iteration")
-        .agg(first=pl.col("arrival_ns").min(), last=pl.col("arrival_ns").max())
-    )
-    frame = frame.join(arrivals, on="iteration", how="left", maintain_order="left")
-    known = (
-        pl.col("window_start_ns").is_not_null() & pl.col("exposed_communication_ns").is_not_null()
-    )
-    frame = frame.with_columns(
-        work_ns=pl.col("iteration_ns") - pl.col("exposed_communication_ns"),
-        clock=pl.lit(clock),
-        time_to_all_reduce_ns=pl.when(known, pl.col("last").is_not_null()).then(
-            _ready_time(frame, exposed, "last")
-        ),
-        time_to_first_all_reduce_ns=pl.when(known, pl.col("first").is_not_null()).then(
-            _ready_time(frame, exposed, "first")
-        ),
-    )
-    return conform(frame, MEASURES).drop("rank")
+def _finish(inputs: MetricInputs) -> pl.DataFrame:
+    """MEASURES without `rank`: the metrics of the sweep and those of `FUNCTIONS`.
 
-
-def _ready_time(frame: pl.DataFrame, exposed: pl.DataFrame, arrival: str) -> pl.Series:
-    """From the window's start to `arrival`, less exposed communication in between.
-
-    Undefined where one of them is unknown.
+    Raises:
+        ValueError: nothing computes a metric of the registry.
     """
+    own = [(METRICS[name], function) for name, function in FUNCTIONS.items()]
+    frame = inputs.windows.with_columns(
+        function(inputs).cast(metric_dtype(metric)).alias(metric.column) for metric, function in own
+    ).with_columns(clock=pl.lit(inputs.clock.value))
+    for metric in measured_metrics():
+        if metric.column not in frame.columns:
+            if inputs.clock is Clock.GPU or metric.needs is not Need.DEVICE_WORK:
+                raise ValueError(
+                    f"metric {metric.name}: nothing computes its column {metric.column}; the "
+                    "docstring of rankscope/model/metrics.py says where to"
+                )
+            unknown = pl.lit(None, metric_dtype(metric)).alias(metric.column)
+            frame = frame.with_columns(unknown)
+    return conform(frame, MEASURES, optional=("rank",), drop_others=True).drop("rank")
+
+
+def _work(inputs: MetricInputs) -> pl.Series:
+    """The window's length less exposed communication."""
+    return inputs.windows["iteration_ns"] - inputs.windows["exposed_communication_ns"]
+
+
+def _ready_time(inputs: MetricInputs, which: str) -> pl.Series:
+    """From the window's start to the first or last gradient reduction, less communication.
+
+    The time is that to the arrival; exposed communication before it is subtracted. Null where the
+    window, its exposed communication or the reduction is unknown.
+    """
+    moments = pl.col("arrival_ns").min() if which == "first" else pl.col("arrival_ns").max()
+    arrivals = inputs.collectives.filter("gradient").group_by("iteration").agg(arrival=moments)
+    frame = inputs.windows.join(arrivals, on="iteration", how="left", maintain_order="left")
     begin = frame["window_start_ns"].fill_null(0).to_numpy()
-    moment = np.maximum(frame[arrival].fill_null(0).to_numpy(), begin)
-    start, end = exposed["start_ns"].to_numpy(), exposed["end_ns"].to_numpy()
+    moment = np.maximum(frame["arrival"].fill_null(0).to_numpy(), begin)
+    start, end = inputs.exposed["start_ns"].to_numpy(), inputs.exposed["end_ns"].to_numpy()
     between = length_before(start, end, moment) - length_before(start, end, begin)
-    return pl.Series(moment - begin - between)
+    is_known = pl.all_horizontal(
+        pl.col("window_start_ns", "exposed_communication_ns", "arrival").is_not_null()
+    )
+    return frame.select(pl.when(is_known).then(pl.Series(moment - begin - between))).to_series()
+
+
+FUNCTIONS: dict[str, MetricFunction] = {
+    "work": _work,
+    "time_to_all_reduce": partial(_ready_time, which="last"),
+    "time_to_first_all_reduce": partial(_ready_time, which="first"),
+}
+"""Metric → the function that computes it."""

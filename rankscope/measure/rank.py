@@ -152,7 +152,7 @@ def measure_rank(identity: RankIdentity, detail: RankDetail, words: Vocabulary) 
         ),
         iterations=_views(found.frame, marks, survey)
         .with_columns(rank)
-        .pipe(conform, RANK_ITERATIONS),
+        .pipe(conform, RANK_ITERATIONS, drop_others=True),
         measures=conform(
             pl.concat([each.measures for each in numbers]).with_columns(rank), MEASURES
         ),

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A rank and its score."""
+    """A rank and its score, in the metric's unit."""
 
     rank: int
-    value_ns: int
+    value: float  # an integer of ns, see `Metric.is_time`
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class MetricSummary:
     median: Score | None
     max: Score | None
     imbalance: float | None  # max / mean - 1
-    lost_ns: int | None  # sum over ranks and iterations of (max - x)
+    lost: float | None  # sum over ranks and iterations of (max - x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Pick:
     file: Path | None  # what the GUI opens of it
     host: str | None
     pid: int
-    value_ns: int | None
+    value: float | None  # of the metric that ranked it, in its unit
     worst: Window
     typical: Window
 

@@ -7,9 +7,14 @@ within a report. Frames of one stage are checked against these with `conform`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import polars as pl
 
-PHASES = ("load", "forward", "backward", "optimizer", "other")
+from rankscope.model.kinds import Phase
+from rankscope.model.tables import TABLES
+
+PHASES = tuple(phase.value for phase in Phase)
 """The phases of an iteration (the rest of its window is exposed communication)."""
 
 PARTS = (*PHASES, "exposed_communication")
@@ -121,81 +126,19 @@ SEGMENTS = pl.Schema(
 )
 """A timeline cut into disjoint pieces with one owner each; `window` = row of ITERATIONS."""
 
-MEASURES = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "iteration": pl.Int64,
-        "clock": pl.String,  # host | gpu
-        "window_start_ns": pl.Int64,
-        "iteration_ns": pl.Int64,
-        **{f"{part}_ns": pl.Int64 for part in PARTS},
-        "work_ns": pl.Int64,
-        "time_to_all_reduce_ns": pl.Int64,
-        "time_to_first_all_reduce_ns": pl.Int64,
-        "compute_ns": pl.Int64,
-        "communication_ns": pl.Int64,
-        "idle_ns": pl.Int64,
-    }
-)
-"""Numbers of method section 5 that need no other rank, a row per rank, iteration and clock."""
+MEASURES = TABLES["measures"].schema
+"""The metrics that need no other rank, a row per rank, iteration and clock."""
 
-COLLECTIVES = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "iteration": pl.Int64,
-        "place": pl.String,  # host | device: where it runs, and so on which clock it is timed
-        "communicator": pl.String,  # private to the rank until matched
-        "operation": pl.String,
-        "ordinal": pl.Int64,  # among its like in the iteration
-        "gradient": pl.Boolean,  # a gradient reduction
-        "arrival_ns": pl.Int64,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "bytes": pl.Int64,
-    }
-)
+COLLECTIVES = TABLES["collectives"].schema
 """Collectives of the chosen windows, a row per rank and instance."""
 
-EXPOSED = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "iteration": pl.Int64,
-        "clock": pl.String,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-    }
-)
+EXPOSED = TABLES["exposed"].schema
 """Intervals of exposed communication, disjoint per rank and clock."""
 
-ACTIVITIES = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "iteration": pl.Int64,
-        "phase": pl.String,
-        "kind": pl.String,  # kernel | copy | set | idle | range
-        "name": pl.String,  # "" for those without one, and for the lump of lesser ones
-        "count": pl.Int64,
-        "total_ns": pl.Int64,
-        "size": pl.Int64,  # blocks of kernels, bytes of copies and sets, else 0
-        "clear_ns": pl.Int64,  # part of total_ns in operations that no collective ran beside
-        "clear_size": pl.Int64,  # their blocks or bytes; both null for ranges and idling
-    }
-)
+ACTIVITIES = TABLES["activities"].schema
 """What phases are spent on, a row per rank, iteration, phase, kind and name."""
 
-RANK_ITERATIONS = pl.Schema(
-    {
-        "rank": pl.Int64,
-        "iteration": pl.Int64,
-        "epoch": pl.Int64,
-        "number": pl.Int64,
-        "start_ns": pl.Int64,
-        "end_ns": pl.Int64,
-        "view_start_ns": pl.Int64,
-        "view_end_ns": pl.Int64,
-        "complete": pl.Boolean,
-    }
-)
+RANK_ITERATIONS = TABLES["iterations"].schema
 """Iterations as stored: the range itself, and the stretch to look at in the GUI."""
 
 
@@ -278,9 +221,32 @@ def ordered(frame: pl.DataFrame, column: str) -> pl.DataFrame:
     return frame if in_order else frame.sort(column, maintain_order=True)
 
 
-def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
-    """`frame` with the columns of `schema`, in its order and dtypes; missing ones are null."""
+def conform(
+    frame: pl.DataFrame,
+    schema: pl.Schema,
+    *,
+    optional: Collection[str] = (),
+    drop_others: bool = False,
+) -> pl.DataFrame:
+    """The frame with the columns of a schema, in its order and dtypes.
+
+    Args:
+        frame: what a stage computed.
+        schema: a constant of this module.
+        optional: columns that may be missing; they become null, that is unknown.
+        drop_others: leave out columns that the schema does not have.
+
+    Raises:
+        ValueError: a column is missing that is not optional, or there is one too many. Both are
+            bugs of the stage, such as a misspelt name.
+    """
     have = frame.schema
+    missing = [name for name in schema if name not in have and name not in optional]
+    others = [name for name in have if name not in schema]
+    if missing or (others and not drop_others):
+        wrong = [f"{name} is missing" for name in missing]
+        wrong += [] if drop_others else [f"{name} is not in the schema" for name in others]
+        raise ValueError(f"a frame does not conform to its schema: {', '.join(wrong)}")
     return frame.select(
         pl.col(name)
         if have.get(name) == dtype

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.output.quantities import UNKNOWN, milliseconds, percent, short_path, span
+from rankscope.model.metrics import Unit, metric_in
+from rankscope.output.quantities import UNKNOWN, in_unit, percent, short_path, span
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
 
@@ -68,6 +69,8 @@ def rows_table(frame: pl.DataFrame, title: str) -> Table:
         if unit == "rank" and not values.keys().isdisjoint((f"{what}_ns", f"{what}_share")):
             continue
         heading = HEADINGS.get(name, (what if unit in ("ns", "share") else name).replace("_", " "))
+        if (metric := metric_in(name)) and not metric.is_time:
+            heading = f"{metric.label} ({metric.unit})"
         cells = [_cell(name, value) for value in column]
         if paired in values:
             cells = [
@@ -90,8 +93,9 @@ def _cell(name: str, value: object) -> str:
     if value is None:
         return UNKNOWN
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if name.endswith("_ns"):
-            return milliseconds(value)
+        metric = metric_in(name)
+        if metric is not None or name.endswith("_ns"):
+            return in_unit(value, Unit.NS if metric is None else metric.unit)
         if name.endswith("_share"):
             return percent(value)
         if name.endswith("_bandwidth"):

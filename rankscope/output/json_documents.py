@@ -12,6 +12,7 @@ import polars as pl
 
 from rankscope.compare.diff.compare import Change, RunDiff
 from rankscope.compare.picks import Picks
+from rankscope.model.metrics import METRICS, Metric
 from rankscope.model.reports import ReportOutcome, RunWarning
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts, Score, Verdict
 
@@ -80,20 +81,24 @@ def metrics(summaries: tuple[MetricSummary, ...]) -> list[Document]:
     return [
         {
             "metric": each.metric,
-            "unit": "ns",
+            "unit": metric.unit.value,
             "mean": each.mean,
-            "min": _score(each.min),
-            "median": _score(each.median),
-            "max": _score(each.max),
+            "min": _score(metric, each.min),
+            "median": _score(metric, each.median),
+            "max": _score(metric, each.max),
             "imbalance": each.imbalance,
-            "lost_ns": each.lost_ns,
+            metric.key("lost"): each.lost,
         }
-        for each in summaries
+        for each, metric in ((each, METRICS[each.metric]) for each in summaries)
     ]
 
 
-def _score(score: Score | None) -> Document:
-    return {"rank": None, "value_ns": None} if score is None else asdict(score)
+def _score(metric: Metric, score: Score | None) -> Document:
+    """A rank and its score; both null where it is unknown."""
+    return {
+        "rank": None if score is None else score.rank,
+        metric.key("value"): None if score is None else score.value,
+    }
 
 
 def ranks(result: Imbalance) -> list[Document]:
@@ -105,7 +110,7 @@ def ranks(result: Imbalance) -> list[Document]:
             "host": row["host"],
             "role": row["role"],
             "report": row["report"],
-            "values_ns": {name: row[f"{name}_ns"] for name in names},
+            **_values(row, names),
             "z": {name: row[f"{name}_z"] for name in names},
             "last_arriver_share": row["last_arriver_share"],
             "cost_ns": row["cost_ns"],
@@ -113,6 +118,15 @@ def ranks(result: Imbalance) -> list[Document]:
         }
         for row in result.ranks.iter_rows(named=True)
     ]
+
+
+def _values(row: Document, names: list[str]) -> Document:
+    """A rank's scores: times under `values_ns`, those in other units under `values`."""
+    found: Document = {"values_ns": {}}
+    for name in names:
+        metric = METRICS[name]
+        found.setdefault(metric.key("values"), {})[name] = row[metric.column]
+    return found
 
 
 def verdict(given: Verdict) -> Document:
@@ -149,7 +163,11 @@ def verdicts(before: Verdict, after: Verdict) -> Document:
 def _change(given: Change) -> Document:
     fields = asdict(given)
     fields.pop("rank")
-    return fields
+    key = METRICS[given.metric].key
+    return {
+        key(name.removesuffix("_ns")) if name in ("before_ns", "after_ns") else name: value
+        for name, value in fields.items()
+    }
 
 
 def rows(frame: pl.DataFrame) -> list[Document]:
@@ -175,7 +193,7 @@ def picks(given: Picks, command: str | None, view: Path | None, rsync: str | Non
                 "report": str(each.report),
                 "host": each.host,
                 "pid": each.pid,
-                "value_ns": each.value_ns,
+                METRICS[given.metric].key("value"): each.value,
                 "windows": {"worst": asdict(each.worst), "typical": asdict(each.typical)},
             }
             for each in given.picks

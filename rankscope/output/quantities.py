@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from rankscope.model.metrics import Unit
 from rankscope.util.sanitize import sanitized
 
 UNKNOWN = "–"
@@ -28,6 +29,22 @@ def beyond_error(nanoseconds: float | None, error: int | None) -> str:
     if nanoseconds is None or error is None or nanoseconds >= error or error < SHOWN_NS:
         return milliseconds(nanoseconds)
     return f"< {milliseconds(error)}"
+
+
+def shown_unit(unit: Unit) -> str:
+    """The unit of what `in_unit` writes: ms of times, nothing of bytes, which carry their own."""
+    return {Unit.NS: "ms", Unit.BYTES: "size"}.get(unit, unit.value)
+
+
+def in_unit(value: float | None, unit: Unit) -> str:
+    """A metric's value as text: `12.3` (ms) of ns, `1,234` of a count, `2.1 MB` of bytes."""
+    if value is None or unit is Unit.NS:
+        return milliseconds(value)
+    if unit is Unit.BYTES:
+        return size(round(value))
+    if unit is Unit.RATIO:
+        return f"{value:.3g}"
+    return f"{value:,.{0 if float(value).is_integer() else 1}f}"
 
 
 def percent(share: float | None) -> str:

@@ -10,14 +10,17 @@ import polars as pl
 
 from rankscope.compare.diff.compare import Change
 from rankscope.compare.picks import Picks
+from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
 from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score
 from rankscope.output.quantities import (
     UNKNOWN,
     beyond_error,
+    in_unit,
     milliseconds,
     percent,
     seconds,
     short_path,
+    shown_unit,
     span,
 )
 from rankscope.output.sparklines import bars, sparklines
@@ -27,21 +30,7 @@ from rankscope.util.sanitize import sanitized
 LEAST_GAIN = 0.005
 """Share of the time that a what-if must save to be shown."""
 
-WAITS = ("wait", "collective_wait")
-"""Metrics that are no finer than the error of waits."""
-
 SCENARIOS = 8
-
-LEADING = ("work", "load", "forward", "backward", "optimizer", "wait", "time_to_all_reduce")
-"""Metrics that a table of ranks shows unless others are asked for."""
-
-DETAILS = frozenset(
-    ("time_to_first_all_reduce", "communication", "collective_wait", "collective_transfer")
-)
-"""Metrics that are like others, and shown only when asked for."""
-
-SHORT = {"time_to_all_reduce": "to all-reduce", "exposed_communication": "exposed comm."}
-"""Column headings where the metric's name is too long."""
 
 ABOVE, COURSE = "above", "by iteration"
 """Headings of the bars and the sparklines."""
@@ -64,11 +53,8 @@ def run_line(facts: RunFacts) -> str:
 def metrics_table(result: Imbalance, every: bool) -> Table:
     """Each metric across ranks; unknown ones and details only where `every` is to be shown."""
 
-    def who(metric: str, score: Score | None) -> str:
-        if score is None:
-            return UNKNOWN
-        error = result.wait_error_ns if metric in WAITS else None
-        return f"{beyond_error(score.value_ns, error)} ({score.rank})"
+    def who(metric: Metric, score: Score | None) -> str:
+        return UNKNOWN if score is None else f"{_value(result, metric, score.value)} ({score.rank})"
 
     return Table(
         title=f"Across ranks ({result.statistic} of the iterations, ms; rank in brackets)",
@@ -81,17 +67,24 @@ def metrics_table(result: Imbalance, every: bool) -> Table:
         ),
         rows=tuple(
             (
-                each.metric,
-                who(each.metric, each.min),
-                who(each.metric, each.median),
-                who(each.metric, each.max),
+                each.metric if metric.is_time else f"{each.metric} ({metric.unit})",
+                who(metric, each.min),
+                who(metric, each.median),
+                who(metric, each.max),
                 percent(each.imbalance),
-                milliseconds(each.lost_ns),
+                in_unit(each.lost, metric.unit),
             )
-            for each in result.metrics
-            if every or (each.mean is not None and each.metric not in DETAILS)
+            for each, metric in ((each, METRICS[each.metric]) for each in result.metrics)
+            if every or (each.mean is not None and metric.display is not Display.ON_REQUEST)
         ),
     )
+
+
+def _value(result: Imbalance, metric: Metric, value: float | None) -> str:
+    """A value in its unit; of a wait, no finer than the error of waits."""
+    if metric.limited_by_wait_error:
+        return beyond_error(value, result.wait_error_ns)
+    return in_unit(value, metric.unit)
 
 
 def efficiency_line(given: Efficiency) -> str:
@@ -165,9 +158,10 @@ def movers_table(changes: tuple[Change, ...], every: bool) -> Table:
 def _before_after(each: Change) -> tuple[str, ...]:
     signed = "–" if each.change is None else f"{each.change:+.1%}"
     span = "–" if each.low is None else f"{each.low:+.1%} to {each.high or 0:+.1%}"
+    unit = METRICS[each.metric].unit
     return (
-        milliseconds(each.before_ns),
-        milliseconds(each.after_ns),
+        in_unit(each.before_ns, unit),
+        in_unit(each.after_ns, unit),
         signed,
         span,
         "yes" if each.certain else "no",
@@ -182,10 +176,12 @@ def cost_note(result: Imbalance) -> str:
 
 def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
     """A row per rank, most of the first known metric (else work) first."""
-    names = metrics or [name for name in LEADING if f"{name}_ns" in result.ranks.columns]
-    known = [name for name in names if result.ranks[f"{name}_ns"].is_not_null().any()]
-    headings = [SHORT.get(name, name) for name in known]
-    ranks = result.ranks.sort(f"{known[0]}_ns" if known else "rank", descending=known != [])
+    names = [
+        name for name in metrics or leading_metrics() if metrics or column_of(name) in result.ranks
+    ]
+    known = [METRICS[name] for name in names if result.ranks[column_of(name)].is_not_null().any()]
+    headings = [metric.heading for metric in known]
+    ranks = result.ranks.sort(known[0].column if known else "rank", descending=known != [])
     columns = {
         "rank": list(map(str, ranks["rank"])),
         "host": [UNKNOWN if host is None else sanitized(host, 40) for host in ranks["host"]],
@@ -193,15 +189,14 @@ def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
     }
     if ranks["role"].n_unique() < 2:
         del columns["role"]
-    for name, heading in zip(known, headings, strict=True):
-        error = result.wait_error_ns if name in WAITS else None
-        columns[heading] = [beyond_error(value, error) for value in ranks[f"{name}_ns"]]
+    for metric in known:
+        columns[metric.heading] = [_value(result, metric, value) for value in ranks[metric.column]]
     numeric = frozenset(("rank", *headings, "last", "cost"))
     columns["last"] = [percent(share) for share in ranks["last_arriver_share"]]
     columns["cost"] = [beyond_error(cost, result.wait_error_ns) for cost in ranks["cost_ns"]]
     if known:
         columns[ABOVE] = bars(_excess(ranks, known[0]))
-        course = _course(result.course(known[0]), ranks["rank"].to_numpy(), known[0])
+        course = _course(result.course(known[0].name), ranks["rank"].to_numpy(), known[0])
         columns[COURSE] = sparklines(course)
     return Table(
         title=f"By rank ({result.statistic} of the iterations, ms)",
@@ -214,21 +209,21 @@ def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
         notes=(
             ("last", "share of collectives it came last to"),
             ("cost", cost_note(result)),
-            (ABOVE, f"{known[0]} over the median" if known else ""),
-            (COURSE, f"{known[0]} from the first to the last" if known else ""),
+            (ABOVE, f"{known[0].name} over the median" if known else ""),
+            (COURSE, f"{known[0].name} from the first to the last" if known else ""),
         ),
         rows=tuple(zip(*columns.values(), strict=True)),
     )  # fmt: skip
 
 
-def _excess(ranks: pl.DataFrame, metric: str) -> npt.NDArray[np.float64]:
+def _excess(ranks: pl.DataFrame, metric: Metric) -> npt.NDArray[np.float64]:
     """How far each rank is above its role's median."""
-    value = pl.col(f"{metric}_ns").cast(pl.Float64)
+    value = pl.col(metric.column).cast(pl.Float64)
     return ranks.select(value - value.median().over("role")).to_series().to_numpy()
 
 
 def _course(
-    course: pl.DataFrame, ranks: npt.NDArray[np.int64], metric: str
+    course: pl.DataFrame, ranks: npt.NDArray[np.int64], metric: Metric
 ) -> npt.NDArray[np.float64]:
     """A metric by rank (in the order of `ranks`) and iteration."""
     numbers = course["iteration"].unique().sort().to_numpy()
@@ -238,16 +233,18 @@ def _course(
         order[np.searchsorted(ranks[order], course["rank"].to_numpy())],
         np.searchsorted(numbers, course["iteration"].to_numpy()),
     )
-    found[at] = course[f"{metric}_ns"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    found[at] = course[metric.column].cast(pl.Float64).fill_null(np.nan).to_numpy()
     return found
 
 
 def iterations_table(result: Imbalance, metric: str) -> Table:
     """A row per iteration; of many, those in which ranks are furthest apart."""
     frame = result.iterations
-    spread = frame["spread_ns"]
+    unit, key = METRICS[metric].unit, METRICS[metric].key("spread")
+    spread = frame[key]
     return Table(
-        title=f"By iteration (ms; spread: of {metric} between ranks)",
+        title=f"By iteration (ms; spread: of {metric} between ranks"
+        f"{'' if unit is Unit.NS else f', {unit}'})",
         columns=("iteration", "time", "spread", ABOVE, "slowest rank", "flagged ranks", "cluster"),
         spare=("flagged ranks", ABOVE, "time", "cluster"),
         numeric=frozenset(("iteration", "time", "spread", "slowest rank")),
@@ -259,7 +256,7 @@ def iterations_table(result: Imbalance, metric: str) -> Table:
             (
                 str(row["iteration"]),
                 milliseconds(row["iteration_ns"]),
-                milliseconds(row["spread_ns"]),
+                in_unit(row[key], unit),
                 bar,
                 UNKNOWN if row["slowest_rank"] is None else str(row["slowest_rank"]),
                 span(sorted(row["flagged_ranks"] or [])),
@@ -276,10 +273,12 @@ def iterations_table(result: Imbalance, metric: str) -> Table:
 
 def picks_table(picks: Picks) -> Table:
     """The picked ranks."""
+    unit = METRICS[picks.metric].unit
+    unit_shown = shown_unit(unit)
     return Table(
-        title=f"Reports to open side by side, picked by {picks.metric} (ms)",
-        columns=("pick", "rank", "host", "pid", "ms", "report"),
-        numeric=frozenset(("rank", "pid", "ms")),
+        title=f"Reports to open side by side, picked by {picks.metric} ({unit_shown})",
+        columns=("pick", "rank", "host", "pid", unit_shown, "report"),
+        numeric=frozenset(("rank", "pid", unit_shown)),
         spare=("pid", "host"),
         cut=frozenset(("host", "report")),
         rows=tuple(
@@ -288,7 +287,7 @@ def picks_table(picks: Picks) -> Table:
                 str(each.rank),
                 UNKNOWN if each.host is None else sanitized(each.host, 40),
                 str(each.pid),
-                milliseconds(each.value_ns),
+                in_unit(each.value, unit),
                 short_path(each.report),
             )
             for each in picks.picks

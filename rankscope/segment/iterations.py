@@ -109,4 +109,4 @@ def _windows(ranges: pl.DataFrame, numbered: bool, duration_ns: int | None) -> p
     frame = frame.join(before, on="epoch").with_columns(
         iteration=pl.col("number") + pl.col("offset")
     )
-    return conform(frame.sort("start"), ITERATIONS)
+    return conform(frame.sort("start"), ITERATIONS, drop_others=True)

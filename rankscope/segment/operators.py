@@ -7,7 +7,7 @@ import polars as pl
 
 from rankscope.model.events import Events
 from rankscope.model.intervals import Flags, Times, union
-from rankscope.model.schema import MARKS, conform
+from rankscope.model.schema import MARKS, conform, empty
 from rankscope.segment.iterations import IterationRanges
 
 LEAST = 2
@@ -40,7 +40,7 @@ def operator_phases(
         )
     ).whole.sort("start")
     if not operators["backward"].any():
-        return conform(operators.clear(), MARKS)
+        return empty(MARKS)
     start = operators["start"].to_numpy()
     held = _inside(start, *_spans(explicit))
     within = _inside(start, *_spans(operators.filter("backward")))  # called by backward operators
@@ -66,7 +66,9 @@ def operator_phases(
         .filter(pl.col("followed"), pl.col("operators") >= LEAST)
     )
     label = pl.when("backward").then(pl.lit("backward")).otherwise(pl.lit("forward"))
-    return conform(runs.with_columns(label=label, fetch=False), MARKS)
+    of_collectives = ("operation", "source")
+    marks = runs.with_columns(label=label, fetch=False)
+    return conform(marks, MARKS, optional=of_collectives, drop_others=True)
 
 
 def _spans(frame: pl.DataFrame) -> tuple[Times, Times]:

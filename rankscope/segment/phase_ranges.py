@@ -62,7 +62,7 @@ def find_marks(
         .then(pl.lit("mpi"))
         .otherwise(pl.lit("annotation")),
     )
-    marks = _calls_once(conform(marks, MARKS))
+    marks = _calls_once(conform(marks, MARKS, drop_others=True))
     unnamed = {"forward", "backward"} - {*marks["label"].unique()}
     derived = marks.clear()
     if unnamed:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,23 +14,34 @@ import polars as pl
 
 from rankscope.errors import DatabaseError, UsageError
 from rankscope.store.comparison_tables import replace_derived
+from rankscope.store.connection import (
+    DAMAGE,
+    NOT_OURS,
+    REBUILD_HINT,
+    connect,
+    disk_full,
+    first_line,
+)
+from rankscope.store.ddl import ddl
+from rankscope.store.migrations import (
+    SCHEMA_VERSION,
+    IncompleteDatabase,
+    add_columns,
+    migrate,
+    missing_columns,
+    needs_reports,
+    show_columns,
+)
 from rankscope.store.reader import read_table
-
-SCHEMA_VERSION = 2
-
-IN_USE = "is in use by another process"
-NOT_OURS = "is no rankscope database"
-
-MAGIC, MAGIC_AT = b"DUCK", 8
-"""What stands where in every DuckDB file."""
-
-LEAST_FREE = 2**20
-"""With less room than this left, what failed failed for want of room."""
+from rankscope.util.sanitize import sanitized
 
 LEAST_MEMORY = "256MB"
 """What DuckDB works in where memory is wanted for other things."""
 
-REBUILD_HINT = "ingest the reports again with --rebuild"
+LONGEST_PATH = 300
+
+NAMED_REPORTS = 3
+"""At most this many reports are named in an error."""
 
 
 class Database:
@@ -54,8 +62,12 @@ class Database:
             raise DatabaseError(
                 f"{path}: no such database", hint="make it: rankscope ingest PROFILES --db FILE"
             )
-        database = cls(path, _connect(path, read_only=not write))
-        database._check_version()
+        database = cls(path, connect(path, read_only=not write))
+        try:
+            database._bring_up_to_date(write)
+        except BaseException:
+            database.close()
+            raise
         return database
 
     @classmethod
@@ -67,12 +79,11 @@ class Database:
         """
         making = path.with_name(f"{path.name}.{os.getpid()}.new")
         making.unlink(missing_ok=True)
-        schema = files(__package__).joinpath("schema.sql").read_text("utf-8")
         try:
-            database = cls(making, _connect(making, read_only=False))
+            database = cls(making, connect(making, read_only=False))
             with database:
                 with database.transaction():
-                    database._connection.execute(schema)
+                    database._connection.execute(ddl())
                     database._connection.execute(
                         "insert into meta values ('schema_version', ?)", [str(SCHEMA_VERSION)]
                     )
@@ -92,7 +103,7 @@ class Database:
         if not path.exists() or (path.is_file() and not path.stat().st_size):
             return
         try:
-            with cls(path, _connect(path, read_only=False)) as database:
+            with cls(path, connect(path, read_only=False)) as database:
                 tables = database._tables()
         except DatabaseError as error:
             if error.hint == REBUILD_HINT:
@@ -164,7 +175,7 @@ class Database:
         """A table of the schema, or a part of it: a `frames.Source`."""
         try:
             return read_table(self._connection, table, columns, ranks, iterations, narrow)
-        except duckdb.Error as error:
+        except DAMAGE as error:
             raise self._damaged(error) from error
 
     def meta(self) -> dict[str, str]:
@@ -235,7 +246,7 @@ class Database:
             frame: pl.DataFrame = pl.DataFrame() if relation is None else relation.pl()
         except duckdb.Error as error:
             raise UsageError(
-                f"query failed: {_first_line(error)}",
+                f"query failed: {first_line(error)}",
                 hint="tables: " + ", ".join(self._tables()),
             ) from error
         return frame
@@ -268,85 +279,59 @@ class Database:
         self._connection.execute(f"insert into {table} by name select * from incoming")
         self._connection.unregister("incoming")
 
-    def _check_version(self) -> None:
+    def _bring_up_to_date(self, write: bool) -> None:
+        """Make an older schema look like the present one, or refuse it. See `migrations`."""
         try:
-            version = self.meta().get("schema_version")
-        except DatabaseError:
-            self._connection.close()
-            raise
-        if version != str(SCHEMA_VERSION):
-            self._connection.close()
-            newer = version is not None and version.isdigit() and int(version) > SCHEMA_VERSION
+            if "meta" not in self._tables():
+                raise DatabaseError(f"{self.path}: {NOT_OURS}", hint=REBUILD_HINT)
+            version = self.meta().get("schema_version") or ""
+            if version != str(SCHEMA_VERSION):
+                self._migrate(version, write)
+            missing = missing_columns(self._connection)
+            if missing and write:
+                with self.transaction():
+                    add_columns(self._connection, missing)
+            elif missing:
+                show_columns(self._connection, missing)
+        except IncompleteDatabase as error:
             raise DatabaseError(
-                f"{self.path}: has schema version {version}, this rankscope uses {SCHEMA_VERSION}",
-                hint="use a newer rankscope" if newer else REBUILD_HINT,
-            )
+                f"{self.path}: is damaged ({error} is missing)", hint=REBUILD_HINT
+            ) from error
+        except DAMAGE as error:
+            raise self._damaged(error) from error
+
+    def _migrate(self, version: str, write: bool) -> None:
+        """Bring the file to the present version.
+
+        Raises:
+            DatabaseError: it is newer, its reports must be read again, or it is opened for reading.
+        """
+        told = f"{self.path}: has schema version {version}, this rankscope uses {SCHEMA_VERSION}"
+        known = int(version) if version.isdigit() else 0
+        if known > SCHEMA_VERSION:
+            raise DatabaseError(told, hint="use a newer rankscope")
+        if known < 1 or needs_reports(known):
+            raise DatabaseError(f"{told}{self._reports_to_read()}", hint=REBUILD_HINT)
+        if not write:
+            raise DatabaseError(told, hint="rankscope ingest with any report of it upgrades it")
+        with self.transaction():
+            migrate(self._connection, known)
+
+    def _reports_to_read(self) -> str:
+        """Which reports an older database was made from, for an error."""
+        if "reports" not in self._tables():
+            return ""
+        rows = self._connection.execute("select path from reports order by path").fetchall()
+        named = ", ".join(sanitized(str(path), LONGEST_PATH) for (path,) in rows[:NAMED_REPORTS])
+        more = f" and {len(rows) - NAMED_REPORTS} more" if len(rows) > NAMED_REPORTS else ""
+        return f"; its reports must be read again: {named}{more}" if rows else ""
 
     def _unwritten(self, error: duckdb.Error) -> Exception:
         """A full disk in our words; anything else is a bug and stays as it is."""
-        return _full(self.path, error) or error
+        return disk_full(self.path, error) or error
 
     def _damaged(self, error: duckdb.Error) -> DatabaseError:
         return DatabaseError(
-            f"{self.path}: is damaged or no rankscope database ({_first_line(error)})",
+            f"{self.path}: is damaged or no rankscope database ({first_line(error)})",
             hint=REBUILD_HINT,
         )
-
-
-def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    if path.is_dir():
-        raise DatabaseError(f"{path}: is a folder", hint="name a file with --db")
-    if path.exists() and not os.access(path, os.R_OK):
-        raise DatabaseError(f"{path}: may not be read", hint="check its permissions")
-    if path.exists() and not _looks_like_duckdb(path):
-        ours = path.suffix in (".duckdb", ".rebuild")  # by its name: damaged beyond its first bytes
-        hint = REBUILD_HINT if ours else "name another file with --db"
-        raise DatabaseError(f"{path}: {NOT_OURS}", hint=hint)
-    try:
-        return duckdb.connect(os.fspath(path), read_only=read_only)
-    except duckdb.Error as error:
-        raise _translated(path, error) from error
-
-
-def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
-    """What DuckDB says when it cannot open a file, in our words."""
-    text = str(error)
-    if re.search(r"\block\b", text, re.IGNORECASE):
-        return DatabaseError(
-            f"{path}: {IN_USE}", hint="wait until it is done, or name another --db"
-        )
-    if not path.parent.is_dir():
-        return DatabaseError(
-            f"{path}: cannot be created, for there is no folder {path.parent}",
-            hint="make the folder, or name another file with --db",
-        )
-    if full := _full(path, error):
-        return full
-    if "newer" in text or "version number" in text:
-        return DatabaseError(f"{path}: was written by another version of DuckDB", hint=REBUILD_HINT)
-    if not path.exists():
-        return DatabaseError(
-            f"{path}: cannot be created ({_first_line(error)})",
-            hint="may you write to its folder?",
-        )
-    return DatabaseError(f"{path}: is damaged", hint=REBUILD_HINT)
-
-
-def _full(path: Path, error: duckdb.Error) -> DatabaseError | None:
-    """The error for a full disk, if that is what it was."""
-    if "No space left" not in str(error) and shutil.disk_usage(path.parent).free > LEAST_FREE:
-        return None
-    return DatabaseError(
-        f"{path}: cannot be written, for the disk is full",
-        hint="make room or name a --db elsewhere; what was ingested before is intact",
-    )
-
-
-def _looks_like_duckdb(path: Path) -> bool:
-    with path.open("rb") as file:
-        head = file.read(len(MAGIC) + MAGIC_AT)
-    return head[MAGIC_AT:] == MAGIC
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0][:200]

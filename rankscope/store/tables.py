@@ -103,11 +103,12 @@ def measured(
     Args:
         frames: the run.
         clock: host or gpu.
-        columns: their names, all of them numbers.
+        columns: their names, none of text.
         numbers: iterations.
     """
     rows = frames.some("measures", [*columns, "clock"], None, numbers, narrow=True)
-    return rows.filter(clock=clock).select(pl.col(columns).cast(pl.Int64))
+    wide = [name for name in ("rank", "iteration") if name in columns]
+    return rows.filter(clock=clock).select(columns).with_columns(pl.col(wide).cast(pl.Int64))
 
 
 def columns_by_rank(

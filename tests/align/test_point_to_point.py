@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 from rankscope.align.point_to_point import OPERATION, pair_peers
-from rankscope.model.schema import COLLECTIVES, conform
+from rankscope.model.schema import COLLECTIVES
 from tests.align.worlds import plain
+from tests.frames import filled
 from tests.support import Stored
 
 STAGES = 4
@@ -58,7 +59,7 @@ def transfers(rank: int, stream: str, ends: list[int]) -> pl.DataFrame:
         operation=pl.lit(OPERATION), start_ns=pl.col("end_ns") - 500_000,
         arrival_ns=pl.col("end_ns") - 500_000,
     )  # fmt: skip
-    return conform(frame, COLLECTIVES)
+    return filled(frame, COLLECTIVES)
 
 
 def moments(count: int, step: int, wobble: int) -> list[int]:

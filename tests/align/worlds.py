@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from rankscope.align.match import Matched, slices
 from rankscope.compare.waits import Exposed, by_arrival, by_duration
-from rankscope.model.schema import COLLECTIVES, conform
+from rankscope.model.schema import COLLECTIVES
+from tests.frames import filled
 
 EPOCH_NS = 1_795_249_000_000_000_000
 COMPUTE_NS = 4_000_000
@@ -112,7 +113,7 @@ def world(
         }
     )
     return World(
-        conform(rows.join(table, on="call", maintain_order="left"), COLLECTIVES),
+        filled(rows.join(table, on="call", maintain_order="left"), COLLECTIVES),
         {rank: EPOCH_NS + round(offsets[rank]) for rank in range(ranks)},
         offsets,
         drifts,

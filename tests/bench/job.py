@@ -29,9 +29,9 @@ from rankscope.model.schema import (
     EXPOSED,
     MEASURES,
     RANK_ITERATIONS,
-    conform,
 )
 from rankscope.sources.environment import TORCHRUN
+from tests.frames import filled
 
 SLOW = 5
 SLOWER_NS = 6_000_000
@@ -175,10 +175,10 @@ def _report(job: Job, rank: int, folder: Path) -> ReportRows:
     facts = CaptureFacts(host, start, int(end[-1]), (), rank % RANKS_PER_HOST, None)
     part = RankRows(
         record,
-        conform(iterations, RANK_ITERATIONS),
-        conform(pl.concat(clocks), MEASURES),
-        conform(rows, COLLECTIVES),
-        conform(rows.with_columns(start_ns="arrival_ns"), EXPOSED),
+        filled(iterations, RANK_ITERATIONS),
+        filled(pl.concat(clocks), MEASURES),
+        filled(rows, COLLECTIVES),
+        filled(rows.with_columns(start_ns="arrival_ns"), EXPOSED),
         _activities(gpu),
         (),
     )
@@ -210,4 +210,4 @@ def _activities(gpu: pl.DataFrame) -> pl.DataFrame:
             )
     idle = gpu.select("rank", "iteration", phase=pl.lit("load"), kind=pl.lit("idle"),
                       name=pl.lit(""), count=1, total_ns="load_ns", size=0)  # fmt: skip
-    return pl.concat(conform(frame, ACTIVITIES) for frame in [*frames, idle])
+    return pl.concat(filled(frame, ACTIVITIES) for frame in [*frames, idle])

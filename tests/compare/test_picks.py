@@ -13,9 +13,10 @@ from rankscope.compare.picks import Picks, openable_report, pick
 from rankscope.compare.scores import scores
 from rankscope.errors import UsageError
 from rankscope.model.reports import RankIdentity
-from rankscope.model.schema import RANK_ITERATIONS, conform
+from rankscope.model.schema import RANK_ITERATIONS
 from rankscope.output.nsys_view import open_command
 from rankscope.sources.identify import FILE_NAME, MPI_TRACE
+from tests.frames import filled
 from tests.support import Stored
 
 MS = 1_000_000
@@ -37,7 +38,7 @@ def picked(values: dict[int, list[int | None]], *culprits: int, folder: Path = P
         for rank in values
     }
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
-    return picked_from(wide, conform(views, RANK_ITERATIONS), who, starts, culprits)
+    return picked_from(wide, filled(views, RANK_ITERATIONS), who, starts, culprits)
 
 
 def picked_from(
@@ -65,7 +66,7 @@ def labels(picks: Picks) -> list[tuple[str, int]]:
 def test_lowest_median_highest() -> None:
     told = picked({0: [5], 1: [9], 2: [1], 3: [4], 4: [7]})
     assert labels(told) == [("min", 2), ("median", 0), ("max", 1)]
-    assert [each.value_ns for each in told.picks] == [1, 5, 9]
+    assert [each.value for each in told.picks] == [1, 5, 9]
     assert [each.pid for each in told.picks] == [52, 50, 51]
 
 
@@ -128,7 +129,7 @@ def test_older_reports_are_opened_too(tmp_path: Path) -> None:
 def test_one_report_of_several_ranks_is_opened_once(tmp_path: Path) -> None:
     (tmp_path / "all.nsys-rep").write_bytes(b"r" * 7)
     wide = pl.DataFrame({"rank": [0, 1, 2], "iteration": [0] * 3, "work_ns": [1, 2, 3]})
-    views = conform(wide.with_columns(view_start_ns=1, view_end_ns=2), RANK_ITERATIONS)
+    views = filled(wide.with_columns(view_start_ns=1, view_end_ns=2), RANK_ITERATIONS)
     report = tmp_path / "all.sqlite"
     who = {r: (RankIdentity(r, 40 + r, None, None, None, MPI_TRACE), report) for r in range(3)}
     told = picked_from(wide, views, who, {}, ())

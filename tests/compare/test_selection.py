@@ -7,7 +7,8 @@ import pytest
 
 from rankscope.compare.selection import common_iterations, parse_range, select
 from rankscope.errors import ReportError, UsageError
-from rankscope.model.schema import RANK_ITERATIONS, conform
+from rankscope.model.schema import RANK_ITERATIONS
+from tests.frames import filled
 
 MS = 1_000_000
 
@@ -17,7 +18,7 @@ def iterations(*spans: range, missing: tuple[tuple[int, int], ...] = ()) -> pl.D
     rows = [(rank, i) for rank, span in enumerate(spans) for i in span]
     frame = pl.DataFrame(rows, schema=["rank", "iteration"], orient="row")
     complete = [row not in missing for row in rows]
-    return conform(frame.with_columns(complete=pl.Series(complete)), RANK_ITERATIONS)
+    return filled(frame.with_columns(complete=pl.Series(complete)), RANK_ITERATIONS)
 
 
 def lengths(frame: pl.DataFrame, slow: dict[int, int] | None = None) -> pl.DataFrame:

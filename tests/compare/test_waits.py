@@ -9,8 +9,9 @@ import pytest
 from rankscope.align.match import Matched, match
 from rankscope.compare.waits import Waits, split, timed
 from rankscope.compare.warnings import communication_problems
-from rankscope.model.schema import COLLECTIVES, conform
+from rankscope.model.schema import COLLECTIVES
 from tests.align.worlds import all_exposed, both_ways, plain
+from tests.frames import filled
 
 US, MS = 1_000, 1_000_000
 PERIOD = 50 * MS
@@ -39,7 +40,7 @@ def matched(
     starts: dict[int, int | None] = {
         rank: 10**18 + (offsets[rank] if offsets else 0) for rank in range(ranks)
     }
-    return match(conform(frame, COLLECTIVES), starts), starts
+    return match(filled(frame, COLLECTIVES), starts), starts
 
 
 def waits(calls: list[Call], **how: object) -> tuple[pl.DataFrame, Waits]:
@@ -79,7 +80,7 @@ def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, told: bo
     rows = found.instances.with_columns(
         end_ns=pl.col("end_ns") + pl.Series(jitter), start_ns="arrival_ns"
     )
-    either = timed(match(conform(rows, COLLECTIVES), starts), starts)
+    either = timed(match(filled(rows, COLLECTIVES), starts), starts)
     assert either.groups["ends_error_ns"][0] == pytest.approx(100 * US, rel=0.3)
     last = either.instances.unique("instance")["last"]
     if told:
@@ -125,7 +126,7 @@ def test_both_ways_are_kept_where_they_disagree() -> None:
     rows = found.instances.with_columns(
         end_ns=pl.col("end_ns") + pl.when(late).then(9 * MS).otherwise(0), start_ns="arrival_ns"
     )
-    again = match(conform(rows, COLLECTIVES), starts)
+    again = match(filled(rows, COLLECTIVES), starts)
     groups = timed(again, starts).groups
     assert groups["clock_error_ns"][0] == pytest.approx(0, abs=US)
     own = both_ways(again, starts).filter(pl.col("iteration") % 3 == 0, rank=2)

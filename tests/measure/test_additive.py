@@ -16,7 +16,7 @@ from rankscope.measure.rank import detail_ranks, measure_rank
 from rankscope.model.events import InMemoryEvents
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import RankIdentity
-from rankscope.model.schema import MARKS, PHASES, conform
+from rankscope.model.schema import MARKS, PHASES
 from rankscope.segment import PhaseRanges
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.identify import FILE_NAME
@@ -26,6 +26,7 @@ from tests.frames import (
     PROCESS,
     THREAD,
     device_work,
+    filled,
     found,
     named,
     ranges,
@@ -81,7 +82,7 @@ def marks_of(rows: list[tuple], fetches: bool = True) -> PhaseRanges:
     )
     phases = frozenset(frame["label"]) - {"exposed_communication"}
     foreign = InMemoryEvents(pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64}))
-    return PhaseRanges(conform(frame, MARKS), foreign, phases, fetches, False)
+    return PhaseRanges(filled(frame, MARKS), foreign, phases, fetches, False)
 
 
 def painted(segments: pl.DataFrame, length: int) -> list[str | None]:

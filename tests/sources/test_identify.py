@@ -10,7 +10,7 @@ import pytest
 
 from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
 from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, Trace
-from rankscope.model.schema import DEVICE_WORK, conform
+from rankscope.model.schema import DEVICE_WORK
 from rankscope.sources.environment import OPEN_MPI, SLURM, TORCHRUN
 from rankscope.sources.identify import (
     DEVICE,
@@ -28,7 +28,7 @@ from rankscope.sources.identify import (
     process_ranks,
 )
 from rankscope.sources.kineto.reader import DISTRIBUTED_INFO
-from tests.frames import trace
+from tests.frames import filled, trace
 
 PROCESS, PID_OF_PROCESS = 1 << 24 | 77, 77
 HOUR = 3600 * 10**9
@@ -221,7 +221,7 @@ def trace_of(devices: dict[int, list[int]]) -> Trace:
         schema={"process": pl.Int64, "device": pl.Int64, "kind": pl.String},
         orient="row",
     )
-    return trace(work=conform(work, DEVICE_WORK))
+    return trace(work=filled(work, DEVICE_WORK))
 
 
 @pytest.mark.parametrize(

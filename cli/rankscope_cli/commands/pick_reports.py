@@ -232,6 +232,8 @@ def _frame(picks: Picks) -> pl.DataFrame:
     """A row per pick."""
     import polars as pl
 
+    from rankscope.model.metrics import METRICS
+
     return pl.DataFrame(
         [
             {
@@ -240,7 +242,7 @@ def _frame(picks: Picks) -> pl.DataFrame:
                 "report": str(each.report),
                 "host": each.host,
                 "pid": each.pid,
-                "value_ns": each.value_ns,
+                METRICS[picks.metric].key("value"): each.value,
                 **{
                     f"{name}_{part}": getattr(moment, part)
                     for name, moment in (("worst", each.worst), ("typical", each.typical))

@@ -10,6 +10,7 @@ import polars as pl
 from rankscope.compare.diff import noise
 from rankscope.compare.diff.noise import Values
 from rankscope.compare.verdict.phrases import ms
+from rankscope.model.metrics import column_of
 from rankscope.model.reports import RunWarning
 
 FALSE_ALARM = 0.02
@@ -188,8 +189,8 @@ def _values(frame: pl.DataFrame, ranks: list[int], names: list[str]) -> dict[str
     rows = frame.filter(pl.col("rank").is_in(ranks)).sort("rank", "iteration")
     shape = len(ranks), rows["iteration"].n_unique()
     return {
-        name: rows[f"{name}_ns"].cast(pl.Float64).to_numpy().reshape(shape)
-        if f"{name}_ns" in rows.columns
+        name: rows[column_of(name)].cast(pl.Float64).to_numpy().reshape(shape)
+        if column_of(name) in rows.columns
         else np.full(shape, np.nan)
         for name in names
     }

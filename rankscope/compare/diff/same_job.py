@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.compare.verdict.phrases import plural
-from rankscope.model.metrics import PHASE_METRICS
+from rankscope.model.metrics import PHASE_METRICS, column_of
 from rankscope.store.tables import RunTables
 
 TIMES_AS_LONG = 5.0
@@ -54,7 +54,9 @@ def _phases(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
         {
             name
             for name in PHASE_METRICS
-            if name != "other" and f"{name}_ns" in run.columns and (run[f"{name}_ns"] > 0).any()
+            if name != "other"
+            and column_of(name) in run.columns
+            and (run[column_of(name)] > 0).any()
         }
         for run in (old, new)
     )

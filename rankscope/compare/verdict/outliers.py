@@ -7,7 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import polars as pl
 
-from rankscope.model.metrics import PHASE_METRICS
+from rankscope.model.metrics import PHASE_METRICS, column_of
 
 LEAST_EXCESS = 0.05
 """Share of the iteration that an excess must pass to matter."""
@@ -54,15 +54,16 @@ def flag(wide: pl.DataFrame, metric: str, residual_ns: int = 0) -> pl.DataFrame:
         clear (flagged for a sudden excess that noise does not explain), cause (phase with the
         largest excess, where flagged) and cause_excess_ns.
     """
-    phases = [name for name in PHASE_METRICS if f"{name}_ns" in wide.columns]
+    phases = [name for name in PHASE_METRICS if column_of(name) in wide.columns]
     role = ["role", "iteration"]
-    value = pl.col(f"{metric}_ns")
+    value = pl.col(column_of(metric))
     frame = wide.sort("rank", "iteration").with_columns(
         excess_ns=value - lower_median(value).over(role),
         length_ns=lower_median(pl.col("iteration_ns")).over(role),
         members=value.count().over(role),
         **{
-            f"{name}_excess": pl.col(f"{name}_ns") - lower_median(pl.col(f"{name}_ns")).over(role)
+            f"{name}_excess": pl.col(column_of(name))
+            - lower_median(pl.col(column_of(name))).over(role)
             for name in phases
         },
     )
@@ -79,7 +80,7 @@ def flag(wide: pl.DataFrame, metric: str, residual_ns: int = 0) -> pl.DataFrame:
     largest = pl.max_horizontal(excesses)
     # Where no phase is known, all time is `other`, and that is no cause.
     phases_known = pl.any_horizontal(
-        pl.col(f"{name}_ns").is_not_null() for name in phases if name != "other"
+        pl.col(column_of(name)).is_not_null() for name in phases if name != "other"
     )
     return (
         frame.with_columns(

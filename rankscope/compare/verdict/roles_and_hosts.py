@@ -8,7 +8,7 @@ import polars as pl
 
 from rankscope.compare.verdict.outliers import LEAST_EXCESS, lower_median
 from rankscope.compare.verdict.temporal import PERSISTENT
-from rankscope.model.metrics import PHASE_METRICS
+from rankscope.model.metrics import PHASE_METRICS, column_of, columns_of
 
 
 def whole_hosts(ranks: Collection[int], hosts: dict[int, str | None]) -> tuple[str, ...]:
@@ -41,19 +41,19 @@ def heavy_role(wide: pl.DataFrame, metric: str) -> tuple[str, pl.DataFrame] | No
     if wide["role"].n_unique() < 2:
         return None
     phases = PHASE_METRICS
-    columns = [f"{metric}_ns", "iteration_ns", *(f"{name}_ns" for name in phases)]
+    columns = [column_of(metric), "iteration_ns", *columns_of(phases)]
     by_role = (
         wide.group_by("role", "iteration")
         .agg(lower_median(pl.col(c)) for c in columns)
         .sort("role", "iteration")  # a bootstrap draws by position: the same samples every time
     )
-    value = pl.col(f"{metric}_ns")
+    value = pl.col(column_of(metric))
     apart = by_role.with_columns(
         excess_ns=value - lower_median(value).over("iteration"),
         length_ns=pl.col("iteration_ns").max().over("iteration"),
         **{
-            f"{name}_excess": pl.col(f"{name}_ns")
-            - lower_median(pl.col(f"{name}_ns")).over("iteration")
+            f"{name}_excess": pl.col(column_of(name))
+            - lower_median(pl.col(column_of(name))).over("iteration")
             for name in phases
         },
     )

@@ -25,6 +25,7 @@ from rankscope.compare.whatif.replay_inputs import (
     blocked_intervals,
     replay_input,
 )
+from rankscope.model.metrics import column_of
 from rankscope.store.tables import columns_by_rank
 
 ORDER = ("load", "forward", "backward", "optimizer", "other")
@@ -222,7 +223,7 @@ class Replay:
             .alias(phase)
             for phase in ORDER
         ).to_numpy()
-        lengths = self._windows.select(f"{phase}_ns" for phase in ORDER).fill_null(0).to_numpy()
+        lengths = self._windows.select(column_of(phase) for phase in ORDER).fill_null(0).to_numpy()
         begin = self._windows["own_begin"].to_numpy().astype(np.float64)
         edges = np.append(self._windows["rank"].search_sorted(self._ranks).to_numpy(), len(begin))
         mapping: list[tuple[Floats, Floats] | None] = []

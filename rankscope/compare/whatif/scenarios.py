@@ -9,6 +9,7 @@ import polars as pl
 from rankscope.compare.verdict.outliers import lower_median
 from rankscope.compare.warnings import listed
 from rankscope.compare.whatif.replay import ORDER, Replay, Target
+from rankscope.model.metrics import column_of, columns_of
 from rankscope.model.results import Verdict
 
 MOST_ROWS = 500_000
@@ -42,7 +43,7 @@ def scenarios(
         name = f"{many} {listed(verdict.ranks)} in those iterations"
         targets.append(("verdict", name, Target(verdict.ranks, None, verdict.iterations)))
     if replay.size <= MOST_ROWS:
-        phases = [phase for phase in ORDER if chosen[f"{phase}_ns"].is_not_null().any()]
+        phases = [phase for phase in ORDER if chosen[column_of(phase)].is_not_null().any()]
         targets += [("phase", phase, Target(phases=(phase,))) for phase in phases]
         slowest = (
             chosen.with_columns(
@@ -88,9 +89,9 @@ def windows_of(
         wide: rank, role, iteration and `<phase>_ns`.
         aligned: the aligned time of a column of times.
     """
-    usual = {phase: lower_median(pl.col(f"{phase}_ns")) for phase in ORDER}
+    usual = {phase: lower_median(pl.col(column_of(phase))) for phase in ORDER}
     excesses = [
-        (pl.col(f"{phase}_ns") - usual[phase].over("role", "iteration"))
+        (pl.col(column_of(phase)) - usual[phase].over("role", "iteration"))
         .clip(0)
         .alias(f"{phase}_excess_ns")
         for phase in ORDER
@@ -100,15 +101,15 @@ def windows_of(
         "role",
         "iteration",
         *(
-            (pl.col(f"{phase}_ns") - usual[phase].over("iteration"))
+            (pl.col(column_of(phase)) - usual[phase].over("iteration"))
             .clip(0)
             .alias(f"{phase}_role_excess_ns")
             for phase in ORDER
         ),
     )
-    phases = wide.select(
-        "rank", "role", "iteration", *(f"{phase}_ns" for phase in ORDER), *excesses
-    ).join(heavier, on=["role", "iteration"])
+    phases = wide.select("rank", "role", "iteration", *columns_of(ORDER), *excesses).join(
+        heavier, on=["role", "iteration"]
+    )
     return (
         measures.filter(pl.col("window_start_ns").is_not_null())
         .with_columns(end_ns=pl.col("window_start_ns") + pl.col("iteration_ns"))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from rankscope.model.metrics import METRICS
 from rankscope.output.json_documents import Document
 
 UNKNOWN = -(2**31)
@@ -38,13 +39,21 @@ def unit_of(lengths: pl.Series) -> int:
     return max(1, math.floor(wanted / MICROSECOND), math.ceil(least / MICROSECOND)) * MICROSECOND
 
 
-def packed(values: pl.Series, unit_ns: int) -> str:
-    """A column of times as base64 of deflated int32 in `unit_ns`, byte planes one after another.
+def step_of(values: pl.Series) -> float:
+    """The step in which values that are not times are packed: 1, or what makes them fit int32."""
+    largest = values.cast(pl.Float64).abs().max()
+    if values.dtype.is_integer() and isinstance(largest, float) and largest < -UNKNOWN:
+        return 1.0
+    return (largest if isinstance(largest, float) and largest > 0 else 1.0) / -(UNKNOWN + 1)
+
+
+def packed(values: pl.Series, unit: float) -> str:
+    """A column as base64 of deflated int32 in `unit` (ns of times), byte planes in succession.
 
     Neighbouring high bytes are alike, so that planes deflate to about the noise in the numbers.
     Null is `UNKNOWN`.
     """
-    rounded = (values / unit_ns).round().fill_null(UNKNOWN).to_numpy().astype("<i4")
+    rounded = (values / unit).round().fill_null(UNKNOWN).to_numpy().astype("<i4")
     planes = np.ascontiguousarray(rounded).view(np.uint8).reshape(-1, 4).T
     return base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode("ascii")
 
@@ -55,14 +64,14 @@ def cells(
     """Every known metric of every rank and iteration, rank by rank; equal columns once.
 
     Args:
-        wide: rank, iteration and `<metric>_ns`.
+        wide: rank, iteration and the metrics' columns.
         ranks: rows of the map.
         iterations: its columns.
         metrics: what to take, where it is known at all.
 
     Returns:
         `ranks`, `iterations`, `unit_ns`, `median_ns` (the iterations' length), `columns` (metric →
-        index) and `packed`.
+        index), `steps` (metric that is not a time → what 1 stands for) and `packed`.
     """
     grid = pl.DataFrame({"rank": list(ranks)}, schema={"rank": pl.Int64}).join(
         pl.DataFrame({"iteration": list(iterations)}, schema={"iteration": pl.Int64}), how="cross"
@@ -71,15 +80,20 @@ def cells(
     unit = unit_of(full["iteration_ns"])
     places: dict[str, int] = {}
     columns: dict[str, int] = {}
+    steps: dict[str, float] = {}
     for name in metrics:
-        column = full[f"{name}_ns"]
-        if column.null_count() < column.len():
-            columns[name] = places.setdefault(packed(column, unit), len(places))
+        column = full[METRICS[name].column]
+        if column.null_count() == column.len():
+            continue
+        if not METRICS[name].is_time:
+            steps[name] = step_of(column)
+        columns[name] = places.setdefault(packed(column, steps.get(name, unit)), len(places))
     return {
         "ranks": list(ranks),
         "iterations": list(iterations),
         "unit_ns": unit,
         "median_ns": full["iteration_ns"].median(),
         "columns": columns,
+        "steps": steps,
         "packed": list(places),
     }

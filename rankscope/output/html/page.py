@@ -24,6 +24,7 @@ from rankscope.output.html import columns, page_text, tables
 from rankscope.output.html.lanes import Detail, lanes
 from rankscope.output.html.page_text import Origin
 from rankscope.output.json_documents import Document
+from rankscope.output.quantities import shown_unit
 from rankscope.output.text_tables import run_line
 from rankscope.util.sanitize import sanitized
 
@@ -87,7 +88,15 @@ def content(
         "facts": run_line(facts),
         "figures": page_text.figures(result),
         "quality": page_text.quality(analysis, facts, cells["unit_ns"], found.height),
-        "meanings": METRICS,
+        "metrics": {
+            each.name: {
+                "name": each.label,
+                "meaning": each.meaning,
+                "unit": shown_unit(each.unit),
+                "column": each.column,
+            }
+            for each in METRICS.values()
+        },
         "metric": next(name for name in FIRST_METRICS if name in cells["columns"]),
         "first": _first(analysis, result, picks),
         "flagged": {

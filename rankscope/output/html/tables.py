@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.compare import breakdowns
 from rankscope.compare.comparison import Analysis
-from rankscope.model.metrics import METRICS
+from rankscope.model.metrics import METRICS, Unit, metric_in
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts
 from rankscope.output.json_documents import Document
 from rankscope.output.quantities import span
@@ -20,7 +20,6 @@ MOST_ROWS = 1000
 """Rows of a table of cells or collectives; those that matter least are left out, and it says so."""
 
 MEANINGS = {
-    **METRICS,
     "z": "modified z of the score among its role's",
     "last_arriver_share": "share of its collectives that it came to last",
     "cost": "what the others waited for it, in all",
@@ -33,6 +32,7 @@ MEANINGS = {
     "drift_ppm": "µs by which the offset grows per second",
     "evidence": "what says that the report is this rank's",
 }
+"""Column, without its unit → meaning, where it is not a metric's."""
 
 
 def table(
@@ -73,6 +73,10 @@ def table(
 
 def _column(name: str, dtype: pl.DataType, labels: Mapping[str, str]) -> Document:
     bare = name.removesuffix("_ns")
+    metric = metric_in(name)
+    if metric is not None and not metric.is_time:
+        label = labels.get(name, f"{metric.label} ({metric.unit})")
+        return {"name": name, "label": label, "kind": "number", "meaning": metric.meaning}
     if name.endswith("_ns"):
         kind = "ms"
     elif name.endswith(SHARES):
@@ -82,7 +86,8 @@ def _column(name: str, dtype: pl.DataType, labels: Mapping[str, str]) -> Documen
     else:
         kind = "number" if dtype.is_numeric() else "text"
     label = labels.get(name, bare.replace("_", " "))
-    return {"name": name, "label": label, "kind": kind, "meaning": MEANINGS.get(bare)}
+    meaning = METRICS[bare].meaning if bare in METRICS else MEANINGS.get(bare)
+    return {"name": name, "label": label, "kind": kind, "meaning": meaning}
 
 
 def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
@@ -94,13 +99,7 @@ def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
     collectives = breakdowns.by_collective(analysis.timed_in(chosen), chosen)
     several = analysis.frames.ranks["host"].n_unique() > 1
     return [
-        table(
-            "metrics",
-            "Across ranks",
-            _metrics(result.metrics),
-            note=_scores(result),
-            labels=dict.fromkeys(("min_rank", "median_rank", "max_rank"), "rank"),
-        ),
+        *_metrics(result),
         table(
             "ranks",
             "Ranks",
@@ -185,23 +184,31 @@ def _known(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.drop(set(empty) - {"host", "role"})
 
 
-def _metrics(summaries: tuple[MetricSummary, ...]) -> pl.DataFrame:
-    rows = [
-        {
-            "metric": each.metric.replace("_", " "),
-            "mean_ns": None if each.mean is None else round(each.mean),
-            **{
-                key: value
-                for end, score in (("min", each.min), ("median", each.median), ("max", each.max))
-                for key, value in (
-                    (f"{end}_ns", score and score.value_ns),
-                    (f"{end}_rank", score and score.rank),
-                )
-            },
-            "imbalance": each.imbalance,
-            "lost_ns": each.lost_ns,
-        }
-        for each in summaries
-        if each.mean is not None
+def _metrics(result: Imbalance) -> list[Document]:
+    """Metrics across ranks: one table of the times, and one for each other unit."""
+    known = [each for each in result.metrics if each.mean is not None]
+    units = dict.fromkeys(METRICS[each.metric].unit for each in known)
+    return [
+        table(
+            "metrics" if unit is Unit.NS else f"metrics-{unit.lower()}",
+            "Across ranks" if unit is Unit.NS else f"Across ranks, {unit}",
+            _summaries([each for each in known if METRICS[each.metric].unit is unit]),
+            note=_scores(result),
+            labels=dict.fromkeys(("min_rank", "median_rank", "max_rank"), "rank"),
+        )
+        for unit in units
     ]
+
+
+def _summaries(summaries: list[MetricSummary]) -> pl.DataFrame:
+    """Metrics of one unit: mean, lowest, middle and highest rank, imbalance."""
+    rows: list[Document] = []
+    for each in summaries:
+        metric = METRICS[each.metric]
+        row: Document = {"metric": each.metric.replace("_", " ")}
+        row[metric.key("mean")] = round(each.mean or 0) if metric.is_time else each.mean
+        for end, score in (("min", each.min), ("median", each.median), ("max", each.max)):
+            row[metric.key(end)] = score and score.value
+            row[f"{end}_rank"] = score and score.rank
+        rows.append({**row, "imbalance": each.imbalance, metric.key("lost"): each.lost})
     return pl.DataFrame(rows, infer_schema_length=None)

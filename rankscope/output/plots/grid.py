@@ -11,6 +11,7 @@ import polars as pl
 from rankscope.compare.comparison import Analysis
 from rankscope.compare.verdict.outliers import LEAST_EXCESS, MAD_FLOOR, lower_median
 from rankscope.errors import UsageError
+from rankscope.model.metrics import column_of
 from rankscope.model.schema import PHASES
 
 Values = npt.NDArray[np.float64]
@@ -75,7 +76,7 @@ def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
     inside = ~pl.col("iteration").is_in([0, *analysis.selection.warmup])
     if analysis.options.iter_range is not None:
         inside &= pl.col("iteration").is_between(numbers[0], numbers[-1])
-    value = pl.col(f"{metric}_ns")
+    value = pl.col(column_of(metric))
     judged = analysis.judged(sorted({metric, "iteration"}))
     several = judged["role"].n_unique() > 1
     role = ["role", "iteration"] if several else ["iteration"]  # one is found sooner than both

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from rankscope.compare.comparison import Analysis
-from rankscope.compare.scores import scores
+from rankscope.compare.scores import score
 from rankscope.compare.verdict.outliers import lower_median
 from rankscope.errors import UsageError
 from rankscope.model.schema import PHASES
@@ -65,7 +65,8 @@ def parts(analysis: Analysis) -> PhaseShares:
     chosen = analysis.chosen.with_columns(
         transfer_ns=pl.col("exposed_communication_ns") - pl.col("wait_ns")
     )
-    ranked = scores(chosen, [*PHASES, *APART], "mean")
+    values = (score(f"{name}_ns", "mean") for name in (*PHASES, *APART))
+    ranked = chosen.group_by("rank").agg(values).sort("rank")
     phases = [f"{name}_ns" for name in PHASES]
     if all(ranked[name].is_null().all() for name in phases):
         raise UsageError(

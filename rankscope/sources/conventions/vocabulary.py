@@ -135,7 +135,13 @@ class Vocabulary:
             if row.means == "iteration"
         ]
         known = names.with_columns(number=pl.coalesce(numbers)).join(table, on="row", how="left")
-        return pl.concat([conform(known, MEANINGS), conform(strangers, MEANINGS)])
+        no_meaning = [name for name in MEANINGS if name not in strangers.columns]
+        return pl.concat(
+            [
+                conform(known, MEANINGS, drop_others=True),
+                conform(strangers, MEANINGS, optional=no_meaning, drop_others=True),
+            ]
+        )
 
     def framework(self, row: int) -> str:
         """The framework that a convention comes from."""

@@ -94,7 +94,12 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
             duration_ns=span.select(pl.col("end").max()).item(),
         ),
         ranges=Ranges.of(
-            conform(waits_on_callers(ranges).sort("start", "end", descending=[False, True]), RANGES)
+            conform(
+                waits_on_callers(ranges).sort("start", "end", descending=[False, True]),
+                RANGES,
+                optional=("payload",),  # ranges of PyTorch carry a name alone
+                drop_others=True,
+            )
         ),
         device_work=InMemoryWork(device_work),
         host_events=sum(frame.height for frame in every.values()),
@@ -170,4 +175,4 @@ def _device_work(
             launch_thread=pl.when(unlaunched).then("by").otherwise("launch_thread"),
         )
     )
-    return conform(joined.sort("start"), DEVICE_WORK)
+    return conform(joined.sort("start"), DEVICE_WORK, drop_others=True)

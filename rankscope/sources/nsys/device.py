@@ -241,7 +241,8 @@ def _in_windows(file: Columns, names: _Names, spread: pl.DataFrame) -> Iterator[
 def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:
     """DEVICE_WORK of operations, without NCCL's description."""
     found = launches.of(operations.select("process", "correlationId"))
-    return conform(operations.hstack(found), DEVICE_WORK)
+    later = ("communicator", "sequence")  # `_with` adds what NCCL told
+    return conform(operations.hstack(found), DEVICE_WORK, optional=later, drop_others=True)
 
 
 def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -255,7 +256,7 @@ def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl
         seen += own.height
         joined = rows.drop(facts[:2]).join(told, on="row", how="left", suffix="_told")
         size = pl.coalesce("bytes_told", "bytes")
-        yield conform(joined.sort("row").with_columns(bytes=size), DEVICE_WORK)
+        yield conform(joined.sort("row").with_columns(bytes=size), DEVICE_WORK, drop_others=True)
 
 
 def _whole(rows: pl.DataFrame) -> pl.DataFrame:

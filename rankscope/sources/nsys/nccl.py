@@ -83,7 +83,7 @@ def with_nccl(
                 .select("row", *DEVICE_WORK)
             )
     unread = tuple(UNREAD.format(where) for where, facts in told.items() if facts is None)
-    return conform(described, DEVICE_WORK), unread
+    return conform(described.drop("row"), DEVICE_WORK), unread
 
 
 def _nothing() -> pl.DataFrame:

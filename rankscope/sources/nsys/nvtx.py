@@ -226,7 +226,9 @@ class _Look:
         calls = ranges.filter(by_nccl.gather(ranges["signature"]))
         json = pl.coalesce("jsonText", self._pool.of(calls["jsonTextId"]))
         name = self.names["name"].gather(calls["signature"])
-        self._calls.append(conform(calls.with_columns(json=json, name=name), CALLS))
+        whole = calls.with_columns(json=json, name=name)
+        described = ("binaryData",)  # a column that not every export has
+        self._calls.append(conform(whole, CALLS, optional=described, drop_others=True))
 
 
 def _lumped(names: pl.Series, words: Vocabulary, full: int) -> pl.Series:
@@ -240,7 +242,7 @@ def _moments(ranges: pl.DataFrame, payloads: list[str]) -> pl.DataFrame:
     """MOMENTS of ranges; `payloads`: the columns that have values."""
     values = [pl.col(name) for name in _present(ranges) if name in payloads]
     payload = pl.coalesce(*values, pl.lit(None, pl.Int64))
-    return conform(ranges.with_columns(payload=payload), MOMENTS)
+    return conform(ranges.with_columns(payload=payload), MOMENTS, drop_others=True)
 
 
 def _present(events: pl.DataFrame) -> list[str]:

@@ -160,7 +160,7 @@ def _mpi(file: Columns, table: str, pool: Strings) -> pl.DataFrame:
         domain=pl.lit("MPI"),
         name=pool.of(whole["textId"]).fill_null(""),
     )
-    return conform(ranges, RANGES)
+    return conform(ranges, RANGES, optional=("payload",))  # calls of MPI have none
 
 
 def _mpi_ranks(file: Columns) -> dict[int, int]:

@@ -9,7 +9,8 @@ import pytest
 
 from rankscope.compare.causes.registry import context_of, finding_sentence, findings
 from rankscope.model.results import Finding
-from rankscope.model.schema import ACTIVITIES, conform
+from rankscope.model.schema import ACTIVITIES
+from tests.frames import filled
 from tests.support import MS, Stored
 
 ALIKE = dict.fromkeys(range(4), "all")
@@ -34,7 +35,7 @@ def activities(
         "clear_ns": round((total_ms * clear if clear_ms is None else clear_ms) * MS),
     }  # fmt: skip
     frame = numbers.with_columns(**{key: pl.lit(value) for key, value in columns.items()})
-    return conform(frame, ACTIVITIES)
+    return filled(frame, ACTIVITIES)
 
 
 def found(rows: list[pl.DataFrame], roles: dict[int, str] = ALIKE) -> tuple[Finding, ...]:

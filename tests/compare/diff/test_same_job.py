@@ -6,8 +6,9 @@ import polars as pl
 import pytest
 
 from rankscope.compare.diff.same_job import differences
-from rankscope.model.schema import ACTIVITIES, conform
+from rankscope.model.schema import ACTIVITIES
 from rankscope.store.tables import RunTables, reader_of
+from tests.frames import filled
 
 PHASES = ("load", "forward", "backward", "optimizer", "other")
 
@@ -23,7 +24,7 @@ def run(ranks: int = 4, kernels: tuple[str, ...] = ("gemm", "norm")) -> RunTable
 
 
 def of(ranks: pl.DataFrame, activities: pl.DataFrame) -> RunTables:
-    tables = {"ranks": ranks, "activities": conform(activities, ACTIVITIES)}
+    tables = {"ranks": ranks, "activities": filled(activities, ACTIVITIES)}
     return RunTables("run", reader_of(tables))
 
 

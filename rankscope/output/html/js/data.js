@@ -11,8 +11,13 @@ const MS = cells.unit_ns / 1e6;
 
 const PHASES = ["load", "forward", "backward", "optimizer", "other"];
 const STACK = [...PHASES, "wait", "transfer", "exposed_communication"];
-const NAMES = { wait: "waiting for others", background: "background threads", time_to_all_reduce: "time to all-reduce" };
-const named = (metric) => NAMES[metric] || metric.replaceAll("_", " ");
+const LANES = { background: "background threads" }; // rows of the timeline that are not metrics
+const named = (name) => page.metrics[name]?.name ?? LANES[name] ?? name.replaceAll("_", " ");
+const meaningOf = (metric) => page.metrics[metric].meaning;
+const unitOf = (metric) => page.metrics[metric].unit;
+const columnOf = (metric) => page.metrics[metric].column;
+/** What 1 in a packed column stands for, in the unit that is shown. */
+const scaleOf = (metric) => cells.steps[metric] ?? MS;
 
 const rankTable = page.tables.find((table) => table.id === "ranks");
 const rankColumn = (name) => rankTable.values[rankTable.columns.findIndex((each) => each.name === name)];
@@ -96,3 +101,4 @@ const signed = (value) => (value > 0 ? "+" : "") + ms(value).replace("-", "−")
 const percent = (share) =>
   Number.isFinite(share) ? `${digits[Math.abs(share) < 0.0995 ? 1 : 0].format(share * 100)} %` : UNKNOWN;
 const inMs = (value) => (value === NONE ? NaN : value * MS);
+const scaled = (metric, value) => (value === NONE ? NaN : value * scaleOf(metric));

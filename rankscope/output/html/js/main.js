@@ -17,7 +17,7 @@ function say() {
 
 function offerMetrics() {
   const select = byId("metric");
-  for (const name of known) select.append(make("option", { value: name, title: page.meanings[name] }, named(name)));
+  for (const name of known) select.append(make("option", { value: name, title: meaningOf(name) }, named(name)));
   select.value = page.metric;
   const offered = { host: new Set(hosts).size > 1, role: several };
   for (const option of byId("order").querySelectorAll("option")) option.hidden = option.disabled = offered[option.value] === false;

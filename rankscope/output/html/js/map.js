@@ -11,7 +11,7 @@ const byNumber = (low, high) => low - high;
 const ORDERS = {
   rank: () => byNumber,
   score: () => {
-    const score = rankColumn(`${byId("metric").value}_ns`) || [];
+    const score = rankColumn(columnOf(byId("metric").value)) || [];
     return (a, b) => (score[b] ?? -1) - (score[a] ?? -1) || a - b;
   },
   host: () => (a, b) => (hosts[a] || "").localeCompare(hosts[b] || "", "en", { numeric: true }) || a - b,
@@ -41,6 +41,7 @@ function blocks(excess) {
   const z = Array.from({ length: rows }, () => new Float64Array(columns).fill(NaN));
   const from = new Int32Array(rows * columns).fill(-1);
   const width = iterations.length;
+  const factor = scaleOf(byId("metric").value);
   for (let row = y0; row <= bottom; row++) {
     const rank = shown.order[row];
     const line = z[Math.floor((row - y0) / down)];
@@ -51,7 +52,7 @@ function blocks(excess) {
       const block = Math.floor((i - x0) / across);
       if (from[start + block] < 0) from[start + block] = rank * width + i;
       if (raw === NONE) continue;
-      const value = (excess ? raw - middle[i] : raw) * MS;
+      const value = (excess ? raw - middle[i] : raw) * factor;
       const there = line[block];
       if (Number.isNaN(there) || (excess ? Math.abs(value) > Math.abs(there) : value > there)) {
         line[block] = value;
@@ -70,10 +71,11 @@ function quantiles(numbers) {
 /** Where the colours end: at what is flagged, so that noise stays pale, and no less than a flag needs. */
 function limits(excess) {
   const width = iterations.length;
+  const metric = byId("metric").value;
   const at = (place) => {
     const raw = shown.values[place];
     const middle = shown.middle[roleIndex[Math.floor(place / width)]][place % width];
-    return raw === NONE ? NaN : (excess ? Math.abs(raw - middle) : raw) * MS;
+    return raw === NONE ? NaN : (excess ? Math.abs(raw - middle) : raw) * scaleOf(metric);
   };
   const step = Math.max(1, Math.floor(shown.values.length / 50021));
   const sample = [];
@@ -81,7 +83,8 @@ function limits(excess) {
   const all = quantiles(sample);
   if (!excess) return [all(0.005), Math.max(all(0.995), all(0.005) + 1e-3)];
   const flagged = quantiles([...flags.keys()].map(at))(0.5);
-  const end = Math.max(all(0.995), flagged, (LEAST_LIMIT * cells.median_ns) / 1e6, 1e-3);
+  const least = metric in cells.steps ? 0 : (LEAST_LIMIT * cells.median_ns) / 1e6;
+  const end = Math.max(all(0.995), flagged, least, 1e-3);
   return [-end, end];
 }
 
@@ -146,7 +149,7 @@ function drawMap() {
   const [zmin, zmax] = shown.limits;
   const bar = {
     orientation: "h", x: 0, xanchor: "left", xpad: 0, ypad: 4, y: 1.01, yanchor: "bottom", thickness: 10, len: 0.6, outlinewidth: 0, nticks: heat.clientWidth < 560 ? 4 : 8,
-    title: { text: excess ? `ms of ${named(metric)} over the median; gray: unknown` : `ms of ${named(metric)}; gray: unknown`, side: "top", font: { size: 12 } },
+    title: { text: `${unitOf(metric)} of ${named(metric)}${excess ? " over the median" : ""}; gray: unknown`, side: "top", font: { size: 12 } },
   };
   const map = {
     type: "heatmap", z, x0, dx: across, y0, dy: down, zmin, zmax, zsmooth: false, hoverinfo: "none",
@@ -168,7 +171,7 @@ async function showMap() {
   [shown.values, shown.middle] = [await column(metric), await medians(metric)];
   shown.limits = limits(excess);
   sortRanks();
-  byId("map-meaning").textContent = `${named(metric)}: ${page.meanings[metric]}.`;
+  byId("map-meaning").textContent = `${named(metric)}: ${meaningOf(metric)}.`;
   drawMap();
 }
 
@@ -258,15 +261,15 @@ function tabulateMap() {
   };
   const rows = span(shown.rowOf[picked.rank], ranks.length);
   const columns = span(picked.iteration, iterations.length);
-  const metric = named(byId("metric").value);
-  const table = make("table", {}, make("caption", {}, `${metric}, ms${excess ? " over the role’s median" : ""}; bold is flagged`));
+  const metric = byId("metric").value;
+  const table = make("table", {}, make("caption", {}, `${named(metric)}, ${unitOf(metric)}${excess ? " over the role’s median" : ""}; bold is flagged`));
   table.append(make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "rank \\ iteration"), ...columns.map((i) => make("th", { scope: "col", class: "number" }, iterations[i])))));
   const body = make("tbody");
   for (const row of rows) {
     const rank = shown.order[row];
     const line = columns.map((i) => {
       const at = rank * iterations.length + i;
-      const value = inMs(shown.values[at]) - (excess ? inMs(shown.middle[roleIndex[rank]][i]) : 0);
+      const value = scaled(metric, shown.values[at]) - (excess ? scaled(metric, shown.middle[roleIndex[rank]][i]) : 0);
       const here = rank === picked.rank && i === picked.iteration;
       const classes = `number${flags.has(at) ? " flagged" : ""}${here ? " picked-cell" : ""}`;
       return make("td", { class: classes }, excess ? signed(value) : ms(value));

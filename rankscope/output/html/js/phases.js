@@ -6,7 +6,7 @@ const stack = { parts: [], order: [], median: -1 };
 
 async function partsOfRanks() {
   if (byId("phases-of").value === "mean") {
-    return ranks.map((_, rank) => parts((name) => ((rankColumn(`${name}_ns`) ?? [])[rank] ?? NaN) / 1e6));
+    return ranks.map((_, rank) => parts((name) => ((rankColumn(columnOf(name)) ?? [])[rank] ?? NaN) / 1e6));
   }
   const columns = new Map();
   for (const name of [...PHASES, "exposed_communication", "wait"]) {

@@ -15,15 +15,15 @@ async function pick(rank, iteration) {
 /** What a cell is, in a few lines. */
 async function describe(rank, iteration, metric) {
   const at = rank * iterations.length + iteration;
-  const value = inMs((await column(metric))[at]);
-  const middle = inMs(lowerMedian(await column(metric), roleIndex[rank], iteration));
+  const value = scaled(metric, (await column(metric))[at]);
+  const middle = scaled(metric, lowerMedian(await column(metric), roleIndex[rank], iteration));
   const who = `Rank ${ranks[rank]}${hosts[rank] ? ` (${short(hosts[rank], 60)})` : ""}, iteration ${iterations[iteration]}`;
   const off = value - middle;
   const than = several ? `its role’s median (${short(roleOf[rank], 30)})` : "the median rank";
   return {
     who,
-    value: `${named(metric)} ${Number.isFinite(value) ? `${ms(value)} ms` : "unknown"}`,
-    off: Number.isFinite(off) ? `${signed(off)} ms against ${than}` : "",
+    value: `${named(metric)} ${Number.isFinite(value) ? `${ms(value)} ${unitOf(metric)}` : "unknown"}`,
+    off: Number.isFinite(off) ? `${signed(off)} ${unitOf(metric)} against ${than}` : "",
     flag: flags.has(at) ? `flagged${flags.get(at) ? `: ${named(flags.get(at))}` : ""}` : "",
   };
 }
@@ -49,9 +49,9 @@ async function tellCell() {
   const columns = new Map();
   for (const name of known) columns.set(name, await column(name));
   const width = iterations.length;
-  const cell = (r) => (name) => (columns.has(name) ? inMs(columns.get(name)[r * width + iteration]) : NaN);
-  const middle = (name) => inMs(lowerMedian(columns.get(name), roleIndex[rank], iteration));
-  const own = (name) => (rankColumn(`${name}_ns`) ?? [])[rank] / 1e6;
+  const cell = (r) => (name) => (columns.has(name) ? scaled(name, columns.get(name)[r * width + iteration]) : NaN);
+  const middle = (name) => scaled(name, lowerMedian(columns.get(name), roleIndex[rank], iteration));
+  const own = (name) => (rankColumn(columnOf(name)) ?? [])[rank] / (name in cells.steps ? 1 : 1e6);
   tabulateCell(cell(rank), middle, own);
   drawCell(cell, own, await medianRank(iteration, rank));
 }
@@ -72,7 +72,7 @@ function tabulateCell(cell, middle, own) {
   const body = make("tbody");
   for (const name of known) {
     const numbers = [ms(cell(name)), ms(middle(name)), signed(cell(name) - middle(name)), ms(own(name) ?? NaN)];
-    body.append(make("tr", {}, make("th", { scope: "row", title: page.meanings[name] }, named(name)), ...numbers.map((text) => make("td", { class: "number" }, text))));
+    body.append(make("tr", {}, make("th", { scope: "row", title: meaningOf(name) }, unitOf(name) === "ms" ? named(name) : `${named(name)} (${unitOf(name)})`), ...numbers.map((text) => make("td", { class: "number" }, text))));
   }
   table.append(body);
   byId("cell-table").replaceChildren(table);

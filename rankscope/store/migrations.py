@@ -1,0 +1,91 @@
+"""Databases of older schemas.
+
+Two kinds of change:
+
+- A nullable column is added to a stored table (a new metric, say). The schema version stays. A
+  process that writes adds the column to the file. A process that only reads sees a temporary view
+  in which the column is null; the file is not touched.
+- Anything else raises `SCHEMA_VERSION` and adds a row to `MIGRATIONS`: the statements that turn the
+  older version into the next one, or None where that needs the reports. Only a process that writes
+  runs them; a process that only reads asks for one (any `rankscope ingest` of this run).
+
+A database whose reports must be read again is refused with an error that names them.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import duckdb
+
+from rankscope.model.tables import TABLES
+from rankscope.store.ddl import SQL_TYPES, add_column
+
+SCHEMA_VERSION = 2
+"""The version that this rankscope writes. 2: `activities` are stored."""
+
+MIGRATIONS: dict[int, tuple[str, ...] | None] = {1: None}
+"""Version → the statements that make it the next version; None: the reports must be read again."""
+
+LOG = logging.getLogger("rankscope.store")
+
+
+class IncompleteDatabase(Exception):
+    """The file lacks what every rankscope database has; the text names it."""
+
+
+def needs_reports(version: int) -> bool:
+    """Whether some step from a version to the present one needs the reports."""
+    steps = [MIGRATIONS.get(each) for each in range(version, SCHEMA_VERSION)]
+    return any(step is None for step in steps)
+
+
+def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
+    """Bring the file from an older version to the present one, in the caller's transaction."""
+    for each in range(version, SCHEMA_VERSION):
+        for statement in MIGRATIONS[each] or ():
+            connection.execute(statement)
+    connection.execute(
+        "update meta set value = ? where key = 'schema_version'", [str(SCHEMA_VERSION)]
+    )
+    LOG.info("the database was upgraded from schema version %d to %d", version, SCHEMA_VERSION)
+
+
+def missing_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
+    """Table → columns of the schema that the file lacks.
+
+    Raises:
+        IncompleteDatabase: the file lacks a table, or a column that may not be null.
+    """
+    rows = connection.execute(
+        "select table_name, column_name from duckdb_columns() where not internal"
+    ).fetchall()
+    present = {(str(table), str(column)) for table, column in rows}
+    missing: dict[str, list[str]] = {}
+    for name, table in TABLES.items():
+        for column, described in table.columns.items():
+            if (name, column) not in present:
+                if not described.is_nullable:
+                    raise IncompleteDatabase(f"{name}.{column}")
+                missing.setdefault(name, []).append(column)
+    return missing
+
+
+def add_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[str]]) -> None:
+    """Add columns to the file; they are null in the rows that are there."""
+    for table, columns in missing.items():
+        for name in columns:
+            connection.execute(add_column(table, name, TABLES[table].columns[name]))
+            LOG.info("column %s.%s is new: null for reports ingested before", table, name)
+
+
+def show_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[str]]) -> None:
+    """Let queries see columns as null that a file, opened for reading, lacks."""
+    [catalog] = connection.execute("select current_database()").fetchone() or [""]
+    file = '"' + str(catalog).replace('"', '""') + '"'  # else a view would find itself
+    for table, columns in missing.items():
+        nulls = ", ".join(
+            f'null::{SQL_TYPES[TABLES[table].columns[name].dtype]} as "{name}"' for name in columns
+        )
+        source = f"select *, {nulls} from {file}.main.{table}"
+        connection.execute(f"create temp view {table} as {source}")

@@ -1,0 +1,171 @@
+"""The metric registry: one row and one function make a metric that is seen everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rankscope_cli.options import _metrics
+
+import rankscope
+from rankscope.errors import UsageError
+from rankscope.measure.metrics import FUNCTIONS, MetricInputs
+from rankscope.model.availability import SOURCES, availability_table
+from rankscope.model.metrics import (
+    METRICS,
+    Display,
+    Metric,
+    Need,
+    Scope,
+    Unit,
+    check_metrics,
+    leading_metrics,
+    metric_in,
+)
+from rankscope.model.schema import MEASURES
+from rankscope.model.tables import TABLES, Column, metric_dtype
+from tests.output.test_html import Page, unpacked
+from tests.support import Forged, Result
+
+CALLS = Metric(
+    "calls",
+    "collective calls of the rank",
+    Need.COMMUNICATION,
+    unit=Unit.COUNT,
+    scope=Scope.COLLECTIVES,
+    display=Display.LEADING,
+)
+
+
+def calls(inputs: MetricInputs) -> pl.Series:
+    """How many collectives the rank calls in each iteration."""
+    counts = inputs.collectives.group_by("iteration").len("count")
+    joined = inputs.windows.join(counts, on="iteration", how="left", maintain_order="left")
+    return joined["count"]
+
+
+@pytest.fixture
+def metric(monkeypatch: pytest.MonkeyPatch) -> Metric:
+    """A metric that is a count, registered for one test."""
+    dtype = metric_dtype(CALLS)
+    monkeypatch.setitem(METRICS, CALLS.name, CALLS)
+    monkeypatch.setitem(MEASURES, CALLS.column, dtype)
+    column = Column(dtype, CALLS.comment, is_nullable=True)
+    monkeypatch.setitem(TABLES["measures"].columns, CALLS.column, column)
+    monkeypatch.setitem(FUNCTIONS, CALLS.name, calls)
+    return CALLS
+
+
+@pytest.fixture
+def run(metric: Metric, forged: Callable[..., Forged], tmp_path: Path) -> rankscope.Run:
+    """A run that was ingested with the metric."""
+    return rankscope.ingest(forged("plain", iterations=12).reports, tmp_path / "run.duckdb", jobs=1)
+
+
+def test_a_metric_of_another_unit_is_stored_and_explained(
+    run: rankscope.Run, metric: Metric
+) -> None:
+    counted = run.sql(
+        "select rank, iteration, count(*) as n from collectives group by all order by all"
+    )
+    stored = run.sql("select rank, iteration, calls_count as n from rank_iterations order by all")
+    assert stored["n"].min() > 0
+    assert stored.equals(counted)
+    told = run.sql("select comment from duckdb_columns() where column_name = 'calls_count'")
+    assert {*told["comment"]} == {"Collective calls of the rank, count"}
+
+
+def test_a_metric_of_another_unit_is_seen_by_every_command(
+    run: rankscope.Run, metric: Metric, cli: Callable[..., Result]
+) -> None:
+    count = run.iterations()["calls_count"].unique().item()  # every rank calls the same
+    text = cli("imbalance", "--db", run.db).out
+    assert f"calls (count) {count} (0)" in " ".join(text.split())
+    assert text.count("calls (count)") == 2, "in the table of metrics and in that of ranks"
+    document = cli("imbalance", "--db", run.db, "--format", "json").document
+    [shown] = [each for each in document["metrics"] if each["metric"] == metric.name]
+    assert shown["unit"] == "count"
+    assert shown["max"] == {"rank": 0, "value": count}
+    assert shown["lost"] == 0
+    assert "lost_ns" not in shown
+    assert [each["values"] for each in document["ranks"]] == [{"calls": count}] * 4
+    assert all("calls" not in each["values_ns"] for each in document["ranks"])
+    picks = cli("pick-reports", "--db", run.db, "--metric", "calls", "--format", "json").document
+    assert {each["value"] for each in picks["picks"]} == {count}
+    by_iteration = cli("imbalance", "--db", run.db, "--metric", "calls", "--by", "iteration")
+    assert by_iteration.code == 0, by_iteration.err
+    same = cli("diff", run.db, run.db, "--metric", "calls", "--format", "json").document
+    assert {
+        (each["before"], each["after"]) for each in same["metrics"][1:] if "before" in each
+    } <= {(count, count)}
+
+
+def test_a_metric_of_another_unit_is_on_the_page(
+    run: rankscope.Run, metric: Metric, cli: Callable[..., Result]
+) -> None:
+    assert cli("report", "--db", run.db, "-o", "page.html").code == 0
+    page = Page(Path("page.html").read_text("utf-8")).data
+    assert page["metrics"]["calls"] == {
+        "name": "calls", "meaning": metric.meaning, "unit": "count", "column": "calls_count",
+    }  # fmt: skip
+    step = page["cells"]["steps"]["calls"]
+    cells = unpacked(page["cells"]["packed"][page["cells"]["columns"]["calls"]])
+    count = run.iterations()["calls_count"].unique().item()
+    assert {None if cell is None else cell * step for cell in cells} == {count}
+    tables = {each["id"]: each for each in page["tables"]}
+    assert tables["metrics-count"]["values"][0] == ["calls"]
+    headings = {each["name"]: each for each in tables["ranks"]["columns"]}
+    assert headings["calls_count"]["label"] == "calls (count)"
+    assert headings["calls_count"]["meaning"] == metric.meaning
+
+
+def test_completion_and_errors_know_a_new_metric(metric: Metric) -> None:
+    assert ("calls", metric.meaning) in _metrics()
+    assert check_metrics(["calls"]) == ["calls"]
+    with pytest.raises(UsageError) as refused:
+        check_metrics(["cals"])
+    assert "calls" in refused.value.hint
+    assert "`calls`" in availability_table()
+    assert leading_metrics()[-1] == "calls"
+
+
+def test_a_metric_that_nobody_computes_is_a_clear_error(
+    metric: Metric,
+    forged: Callable[..., Forged],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(FUNCTIONS, metric.name)
+    with pytest.raises(ValueError, match=r"metric calls: nothing computes.*model/metrics\.py"):
+        rankscope.ingest(forged("plain", iterations=12).reports, tmp_path / "r.duckdb", jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("unit", "column", "key"),
+    [
+        (Unit.NS, "x_ns", "value_ns"),
+        (Unit.COUNT, "x_count", "value"),
+        (Unit.BYTES, "x_bytes", "value"),
+        (Unit.RATIO, "x_ratio", "value"),
+        (Unit.MHZ, "x_mhz", "value"),
+    ],
+)
+def test_columns_and_keys_say_the_unit(unit: Unit, column: str, key: str) -> None:
+    metric = Metric("x", "an example", Need.PHASES, unit=unit)
+    assert metric.column == column
+    assert metric.key("value") == key
+
+
+def test_columns_lead_back_to_their_metrics() -> None:
+    assert [metric_in(each.column) for each in METRICS.values()] == [*METRICS.values()]
+    assert metric_in("start_ns") is None
+
+
+def test_the_table_of_sources_is_whole() -> None:
+    lines = availability_table().splitlines()
+    assert len(lines) == 2 + len(SOURCES)
+    assert len({line.count("|") for line in lines}) == 1
+    for name in METRICS:
+        assert lines[0].count(f"`{name}`") == 1

@@ -1,0 +1,38 @@
+"""The stored tables: one description each, in SQL and in frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rankscope.model.metrics import measured_metrics
+from rankscope.model.tables import TABLES, compared_meaning
+from rankscope.store import Database
+from rankscope.store.ddl import ddl
+from tests.store.schema_file import FILE
+
+
+def test_schema_sql_is_what_databases_are_made_of() -> None:
+    assert FILE.read_text("utf-8") == ddl(), "python -m tests.store.schema_file writes it"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_new_database_has_the_described_columns(name: str, tmp_path: Path) -> None:
+    with Database.create(tmp_path / "run.duckdb") as database:
+        assert database.table(name).schema == TABLES[name].schema
+        told = database.query(
+            f"select column_name, comment from duckdb_columns() where table_name = '{name}'"
+        )
+    assert dict(told.iter_rows()) == {
+        column: described.meaning for column, described in TABLES[name].columns.items()
+    }
+
+
+def test_every_metric_of_one_rank_is_stored() -> None:
+    assert {each.column for each in measured_metrics()} <= {*TABLES["measures"].columns}
+
+
+def test_a_column_that_nobody_described_is_an_error() -> None:
+    with pytest.raises(KeyError, match="nonsense_ns"):
+        compared_meaning("nonsense_ns")

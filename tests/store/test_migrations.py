@@ -1,0 +1,123 @@
+"""Databases of older schemas: what can be kept opens, what cannot is refused by name.
+
+`data/schema_2.duckdb.xz` holds `sample_reports/ddp_4ranks` as the first rankscope of schema 2
+ingested it. It must open for as long as the schema version can be migrated.
+"""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.errors import DatabaseError
+from rankscope.model.tables import TABLES, Column
+from rankscope.store import Database, migrations
+from tests.support import SAMPLE, Stored
+
+OLD = Path(__file__).parent / "data" / "schema_2.duckdb.xz"
+NEW = Column(pl.Int64(), "A column that databases did not have", is_nullable=True)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A database as an older rankscope wrote it."""
+    path = tmp_path / "old.duckdb"
+    path.write_bytes(lzma.decompress(OLD.read_bytes()))
+    return path
+
+
+def test_an_older_database_opens_and_answers_as_a_new_one(old: Path, sample: Stored) -> None:
+    content = old.read_bytes()
+    run = rankscope.open_run(old)
+    assert run.imbalance().verdict == sample.run.imbalance().verdict
+    assert run.imbalance().metrics == sample.run.imbalance().metrics
+    assert run.iterations().equals(sample.run.iterations())
+    assert old.read_bytes() == content, "reading leaves the file as it is"
+
+
+def test_an_older_database_takes_new_reports(old: Path, sample: Stored) -> None:
+    """The reports of the test lie elsewhere, so they are other reports of the same ranks."""
+    with duckdb.connect(str(old)) as connection:
+        for table in ("reports", "ranks", "problems"):
+            connection.execute(
+                f"update {table} set path = replace(path, '/profiles', ?)", [str(SAMPLE.resolve())]
+            )
+    run = rankscope.ingest([SAMPLE], old)
+    assert run.iterations().equals(sample.run.iterations())
+
+
+def test_a_new_column_is_null_for_readers_and_added_by_writers(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLES["measures"].columns, "new_count", NEW)
+    content = old.read_bytes()
+    with Database.open(old) as database:
+        rows = database.some("measures", ["rank", "new_count"], ranks=[1])
+        assert rows.height
+        assert rows["new_count"].is_null().all()
+        assert database.query("select new_count from measures")["new_count"].is_null().all()
+    assert old.read_bytes() == content
+    Database.open(old, write=True).close()
+    with duckdb.connect(str(old)) as connection:
+        told = connection.execute(
+            "select data_type, comment from duckdb_columns() where column_name = 'new_count'"
+        ).fetchall()
+        assert told == [("BIGINT", NEW.meaning)]
+
+
+def test_a_required_column_that_is_missing_is_damage(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    required = Column(pl.Int64(), NEW.meaning)
+    monkeypatch.setitem(TABLES["measures"].columns, "new_count", required)
+    with pytest.raises(DatabaseError, match=r"old\.duckdb.*measures\.new_count") as refused:
+        Database.open(old)
+    assert "--rebuild" in refused.value.hint
+
+
+def test_a_version_is_migrated_by_a_writer_only(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", 3)
+    monkeypatch.setattr("rankscope.store.database.SCHEMA_VERSION", 3)
+    renamed = "update reports set kind = 'renamed'"
+    monkeypatch.setitem(migrations.MIGRATIONS, 2, (renamed,))
+    with pytest.raises(DatabaseError, match=r"schema version 2.* 3") as refused:
+        Database.open(old)
+    assert "rankscope ingest" in refused.value.hint
+    Database.open(old, write=True).close()
+    with Database.open(old) as database:
+        assert database.meta()["schema_version"] == "3"
+        assert {*database.table("reports")["kind"]} == {"renamed"}
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "SCHEMA_VERSION", 3)
+    monkeypatch.setattr("rankscope.store.database.SCHEMA_VERSION", 3)
+    statements = ("update reports set kind = 'renamed'", "select nonsense")
+    monkeypatch.setitem(migrations.MIGRATIONS, 2, statements)
+    with pytest.raises(duckdb.BinderException):
+        Database.open(old, write=True)
+    with duckdb.connect(str(old)) as connection:
+        assert connection.execute("select distinct kind from reports").fetchall() != [("renamed",)]
+
+
+def test_where_reports_must_be_read_again_they_are_named(old: Path) -> None:
+    with duckdb.connect(str(old)) as connection:
+        connection.execute("update meta set value = '1' where key = 'schema_version'")
+    with pytest.raises(DatabaseError, match=r"old\.duckdb.*version 1") as refused:
+        rankscope.open_run(old)
+    for rank in range(3):
+        assert f"/profiles/report_rank_{rank}.sqlite" in refused.value.message
+    assert "1 more" in refused.value.message
+    assert "--rebuild" in refused.value.hint
+
+
+def test_a_wrong_query_of_our_own_is_a_bug_and_no_damage(old: Path) -> None:
+    with Database.open(old) as database, pytest.raises(duckdb.BinderException):
+        database.some("measures", ["nonsense"])
