@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.forge import SCENES, Clock, Export, Job, Noise, Plant, Truth, forge, scene, simulate
-from tests.forge.__main__ import main
+from tests.forge import SCENES, Clock, Job, Noise, Plant, Truth, forge, scene, simulate
 from tests.forge.naive import device_accounts, device_ops, rows_of
 from tests.forge.ownership import EXPOSED, PHASES
 
@@ -36,7 +35,7 @@ def forged(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
     return made
 
 
-def _reports(folder: Path) -> list[Path]:
+def reports_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("report_rank_*.sqlite"))
 
 
@@ -91,7 +90,7 @@ def test_members_leave_a_collective_together(forged: Scenes, name: str) -> None:
 @pytest.mark.parametrize("name", EVERY_SCENE)
 def test_device_obeys_launches_and_streams(forged: Scenes, name: str) -> None:
     truth, folder = forged[name]
-    for path in _reports(folder) if truth.job.gpu else ():
+    for path in reports_in(folder) if truth.job.gpu else ():
         streams = defaultdict(list)
         for start, end, launch, stream, *_ in device_ops(path):
             assert launch < start < end
@@ -112,7 +111,7 @@ def test_a_naive_reading_of_the_report_gives_the_truth(forged: Scenes, name: str
     told = {
         (row["rank"], row["iteration"]): row for row in truth.iterations if row["clock"] == "gpu"
     }
-    for rank, path in enumerate(_reports(folder)[:2]):
+    for rank, path in enumerate(reports_in(folder)[:2]):
         for i, shares in device_accounts(path):
             row = told[rank, i]
             wrong = {
@@ -126,7 +125,7 @@ def test_a_naive_reading_of_the_report_gives_the_truth(forged: Scenes, name: str
 @pytest.mark.parametrize("name", ["plain", "buckets", "trailing_all_gather", "offsets"])
 def test_arrivals_can_be_read_from_the_report(forged: Scenes, name: str) -> None:
     truth, folder = forged[name]
-    for rank, path in enumerate(_reports(folder)):
+    for rank, path in enumerate(reports_in(folder)):
         latest, arrivals = 0, []
         for start, end, launch, _, _, nccl in device_ops(path):
             if nccl:
@@ -213,7 +212,7 @@ def test_plants_hit_as_their_kind_says(tmp_path: Path) -> None:
 def test_background_work_belongs_to_no_phase(forged: Scenes) -> None:
     truth, folder = forged["dali"]
     assert truth.iterations == forged["plain"][0].iterations
-    path = _reports(folder)[0]
+    path = reports_in(folder)[0]
     ranges = rows_of(path, 'SELECT start, "end", text FROM NVTX_EVENTS')
     borders = [end for _, end, name in ranges if name.startswith("step")]
     loader = [(start, end) for start, end, name in ranges if "DALI" in name]
@@ -233,7 +232,7 @@ def test_only_gradients_count_as_reductions(forged: Scenes) -> None:
 
 
 def test_backward_is_launched_by_another_thread(forged: Scenes) -> None:
-    path = _reports(forged["autograd"][1])[0]
+    path = reports_in(forged["autograd"][1])[0]
     [(main_thread,)] = rows_of(path, "SELECT DISTINCT globalTid FROM NVTX_EVENTS")
     names = "CUPTI_ACTIVITY_KIND_RUNTIME JOIN StringIds ON id = nameId"
     count = f"SELECT COUNT(*) FROM {names} WHERE value LIKE 'cudaLaunch%' AND globalTid"
@@ -242,7 +241,7 @@ def test_backward_is_launched_by_another_thread(forged: Scenes) -> None:
 
 
 def test_a_graph_is_one_launch(forged: Scenes) -> None:
-    path = _reports(forged["cuda_graph"][1])[0]
+    path = reports_in(forged["cuda_graph"][1])[0]
     sql = "SELECT correlationId, COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE graphNodeId > 0"
     groups = rows_of(path, f"{sql} GROUP BY 1")
     assert [count for _, count in groups] == [10 + 15 + 5] * 8
@@ -250,7 +249,7 @@ def test_a_graph_is_one_launch(forged: Scenes) -> None:
 
 def test_unrecorded_launches_are_told(forged: Scenes) -> None:
     truth, folder = forged["no_launch_record"]
-    path = _reports(folder)[0]
+    path = reports_in(folder)[0]
     [(lost,)] = rows_of(
         path,
         'SELECT SUM("end" - start) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE correlationId NOT IN '
@@ -261,7 +260,7 @@ def test_unrecorded_launches_are_told(forged: Scenes) -> None:
 
 
 def test_mpi_calls_stand_in_a_domain_of_their_own(forged: Scenes) -> None:
-    path = _reports(forged["mpi_like"][1])[1]
+    path = reports_in(forged["mpi_like"][1])[1]
     meta = "SELECT eventType, text, domainId FROM NVTX_EVENTS WHERE eventType IN (39, 75)"
     assert sorted(rows_of(path, meta)) == [(39, "MPI Rank 1", 0), (75, "MPI", 1)]
     assert not rows_of(path, "SELECT 1 FROM sqlite_master WHERE name LIKE 'CUPTI%'")
@@ -275,7 +274,7 @@ def test_mpi_calls_stand_in_a_domain_of_their_own(forged: Scenes) -> None:
 def test_a_late_capture_lacks_its_first_iterations(forged: Scenes) -> None:
     counts = [
         rows_of(path, "SELECT COUNT(*) FROM NVTX_EVENTS WHERE text = 'train_step'")[0][0]
-        for path in _reports(forged["late_capture"][1])
+        for path in reports_in(forged["late_capture"][1])
     ]
     assert counts == [8, 8, 8, 6]
 
@@ -284,7 +283,7 @@ def test_clocks_err_as_planted(forged: Scenes, tmp_path: Path) -> None:
     clocks = (Clock(3_000_000_000, 40.0), Clock(-2_000_000_000, -40.0))
     truth = forge(Job(ranks=2, iterations=4, clocks=clocks), tmp_path)
     origin = min(row["end_utc_ns"] for row in truth.collectives)
-    for rank, path in enumerate(_reports(tmp_path)):
+    for rank, path in enumerate(reports_in(tmp_path)):
         [(epoch,)] = rows_of(path, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")
         errors = [
             (row["end_utc_ns"] - origin, epoch + row["end_ns"] - row["end_utc_ns"])
@@ -294,81 +293,6 @@ def test_clocks_err_as_planted(forged: Scenes, tmp_path: Path) -> None:
         (t0, e0), (t1, e1) = errors[0], errors[-1]
         assert e0 == pytest.approx(clocks[rank].offset_ns, abs=1 * MS)
         assert (e1 - e0) / (t1 - t0) == pytest.approx(clocks[rank].drift_ppm * 1e-6, rel=1e-3)
-
-
-COLUMNS = {
-    "NVTX_EVENTS": "start end eventType rangeId category color text globalTid endGlobalTid textId "
-    "domainId uint64Value int64Value doubleValue uint32Value int32Value floatValue jsonTextId "
-    "jsonText",
-    "CUPTI_ACTIVITY_KIND_RUNTIME": "start end eventClass globalTid correlationId nameId "
-    "returnValue callchainId",
-    "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId contextId greenContextId streamId "
-    "correlationId globalPid demangledName shortName mangledName launchType cacheConfig "
-    "registersPerThread gridX gridY gridZ blockX blockY blockZ staticSharedMemory "
-    "dynamicSharedMemory localMemoryPerThread localMemoryTotal gridId sharedMemoryExecuted "
-    "graphNodeId sharedMemoryLimitConfig",
-    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId contextId greenContextId streamId "
-    "correlationId globalPid bytes copyKind deprecatedSrcId srcKind dstKind srcDeviceId "
-    "srcContextId dstDeviceId dstContextId migrationCause graphNodeId virtualAddress",
-    "StringIds": "id value",
-    "TARGET_INFO_SYSTEM_ENV": "globalVid devStateName name nameEnum value",
-}
-
-
-@pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
-def test_tables_are_those_of_the_exporter(tmp_path: Path, schema: str) -> None:
-    forge(scene("plain", ranks=2, iterations=2, schema=schema), tmp_path)
-    path = _reports(tmp_path)[1]
-    tables = {name for (name,) in rows_of(path, "SELECT name FROM sqlite_master")}
-    older = schema == "2022.4"
-    assert ("EXPORT_META_DATA" in tables) == older
-    assert ({"META_DATA_CAPTURE", "META_DATA_EXPORT"} <= tables) != older
-    assert ("ENUM_CUDA_KRENEL_LAUNCH_TYPE" in tables) == older
-    for table, names in COLUMNS.items():
-        expected = [n for n in names.split() if not (older and n == "greenContextId")]
-        assert [row[1] for row in rows_of(path, f"PRAGMA table_info({table})")] == expected
-    for table in tables:
-        assert rows_of(path, f"SELECT COUNT(*) FROM {table}") != [(0,)]
-    meta = "EXPORT_META_DATA" if older else "META_DATA_EXPORT"
-    version = f"SELECT value FROM {meta} WHERE name = 'EXPORT_SCHEMA_VERSION'"
-    assert rows_of(path, version) == [("3.0.0" if older else "3.7.2",)]
-    env = "SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'DeviceEnvironment'"
-    [(joined,)] = rows_of(path, env)
-    assert joined.split("\0" if older else ";") == ["RANK=1", "LOCAL_RANK=1", "WORLD_SIZE=2"]
-    if not older:
-        captured = rows_of(path, "SELECT value FROM META_DATA_CAPTURE WHERE value LIKE 'RANK=%'")
-        assert captured == [('RANK="1"',)]
-
-
-def test_the_rank_can_be_anywhere_or_nowhere(tmp_path: Path) -> None:
-    export = Export(file_name="{host}.{pid}.sqlite", rank_in_environment=False)
-    forge(Job(ranks=6, iterations=1, export=export), tmp_path)
-    paths = sorted(tmp_path.glob("*.sqlite"))
-    assert [path.name.split(".")[0] for path in paths] == ["node0"] * 4 + ["node1"] * 2
-    for path in paths:
-        assert not rows_of(path, "SELECT 1 FROM META_DATA_CAPTURE WHERE value LIKE '%RANK%'")
-        env = "SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'DeviceEnvironment'"
-        assert rows_of(path, env) == [("",)]
-
-
-def test_same_seed_same_files_other_seed_other_times(tmp_path: Path) -> None:
-    for folder, seed in (("a", 3), ("b", 3), ("c", 4)):
-        forge(scene("shuffled", ranks=2, iterations=3, seed=seed), tmp_path / folder)
-    for path in sorted((tmp_path / "a").iterdir()):
-        same, other = (tmp_path / folder / path.name for folder in ("b", "c"))
-        assert path.read_bytes() == same.read_bytes() != other.read_bytes()
-
-
-def test_shuffling_changes_order_alone(tmp_path: Path) -> None:
-    job = scene("shuffled", ranks=1, iterations=3)
-    forge(job, tmp_path / "shuffled")
-    forge(replace(job, export=replace(job.export, shuffle_rows=False)), tmp_path / "sorted")
-    sql = "SELECT * FROM CUPTI_ACTIVITY_KIND_RUNTIME"
-    mixed, ordered = (
-        rows_of(tmp_path / folder / "report_rank_0.sqlite", sql)
-        for folder in ("shuffled", "sorted")
-    )
-    assert mixed != ordered == sorted(mixed)
 
 
 def test_a_slow_walk_and_gaussian_noise_stay_in_bounds() -> None:
@@ -388,17 +312,3 @@ def test_two_plants_add_up() -> None:
     rows = [r for r in simulate(job).truth.iterations if r["clock"] == "gpu"]
     forward = [round((r["forward_ns"] / MS) - 10) for r in rows]
     assert forward == [0, 2, 0, 2, 4, 6, 4, 6]
-
-
-def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list"]) == 0
-    listed = capsys.readouterr().out
-    assert all(name in listed for name in SCENES)
-    sizes = ["--ranks", "2", "--iterations", "3", "--seed", "5"]
-    options = ["--set", "where=load", "--schema", "2022.4"]
-    assert main(["planted", str(tmp_path), *sizes, *options]) == 0
-    assert len(_reports(tmp_path)) == 2
-    truth = json.loads((tmp_path / "truth.json").read_text())
-    assert (truth["seed"], truth["plants"][0]["where"]) == (5, "load")
-    with (tmp_path / "truth_iterations.csv").open() as file:
-        assert len(file.readlines()) == 1 + 2 * 3 * 2
