@@ -43,6 +43,9 @@ DETAILS = frozenset(
 SHORT = {"time_to_all_reduce": "to all-reduce", "exposed_communication": "exposed comm."}
 """Column headings where the metric's name is too long."""
 
+LOST_NOTE = "idle rank-time, Σ over ranks and iterations of (slowest − own)"
+"""Meaning of the column `lost`."""
+
 ABOVE, COURSE = "above", "by iteration"
 """Headings of the bars and the sparklines."""
 
@@ -77,7 +80,7 @@ def metrics_table(result: Imbalance, every: bool) -> Table:
         spare=("lost", "imbalance", "median"),
         notes=(
             ("imbalance", "max / mean - 1"),
-            ("lost", "what ranks were faster than the slowest, summed over them and iterations"),
+            ("lost", LOST_NOTE),
         ),
         rows=tuple(
             (

@@ -27,7 +27,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     from rankscope.compare.comparison import Analysis
     from rankscope.compare.picks import Picks
-    from rankscope.output.html.lanes import Detail
+    from rankscope.output.html.lanes import PicksTimeline
 
 ENDINGS = (".html", ".htm")
 
@@ -63,7 +63,7 @@ def report(
     from rankscope.api import open_run, picks_of
     from rankscope.errors import UsageError
     from rankscope.output import frame_table, json_documents, markdown_csv, text_tables
-    from rankscope.output.html.page import page
+    from rankscope.output.html.page import render_page
     from rankscope.output.html.page_text import Origin
     from rankscope.output.quantities import short_path, size
     from rankscope.util.atomic_io import check_writable, write_whole
@@ -79,7 +79,8 @@ def report(
     )
     result, picks = analysis.imbalance(), picks_of(analysis, None)
     detail = _detail(analysis, picks)
-    content = page(analysis, result, picks, detail, Origin(db, target, f"rankscope {__version__}"))
+    origin = Origin(db, target, f"rankscope {__version__}")
+    content = render_page(analysis, result, picks, detail, origin)
     write_whole(target, content)
     told = {"output": str(target), "bytes": len(content), "timeline": detail.timeline is not None}
     if output is Format.JSON:
@@ -99,14 +100,14 @@ def report(
         console.say(f"rankscope: {text_tables.run_line(analysis.facts)}")
 
 
-def _detail(analysis: Analysis, picks: Picks) -> Detail:
+def _detail(analysis: Analysis, picks: Picks) -> PicksTimeline:
     """The picked ranks in their worst iteration; without their reports, why not."""
     from rankscope.compare.timeline import timeline
     from rankscope.errors import RankscopeError
-    from rankscope.output.html.lanes import Detail
+    from rankscope.output.html.lanes import PicksTimeline
 
     ranks = [each.rank for each in picks.picks]
     try:
-        return Detail(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
+        return PicksTimeline(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
     except RankscopeError as error:
-        return Detail(None, error.message)
+        return PicksTimeline(None, error.message)

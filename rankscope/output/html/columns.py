@@ -1,4 +1,4 @@
-"""Numbers → text for a page, small and whole: columns, not row objects."""
+"""Numbers of a page as compact text: packed columns instead of row objects."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ import polars as pl
 from rankscope.output.json_documents import Document
 
 UNKNOWN = -(2**31)
-"""What stands for null among packed int32."""
+"""The packed int32 that means null."""
 
 MICROSECOND = 1000
+"""ns per µs."""
 
 EXACT_CELLS = 100_000
-"""Up to so many cells are packed in µs, more of them coarser."""
+"""Up to this many cells, the unit of packed times is 1 µs; with more cells it is coarser."""
 
 COARSE = 5000
-"""Of many cells times are told to this fraction of the median iteration: finer than any pixel."""
+"""With more cells the unit is 1/COARSE of the median iteration, which is finer than a pixel."""
 
 
 def unit_of(lengths: pl.Series) -> int:
-    """The unit, in ns, in which the cells of a map are packed: whole µs.
+    """The unit of the packed times in ns; a multiple of 1 µs.
 
     Args:
         lengths: `iteration_ns` of all cells.
@@ -33,16 +34,16 @@ def unit_of(lengths: pl.Series) -> int:
     middle, longest = lengths.median(), lengths.max()
     if not isinstance(middle, int | float) or not isinstance(longest, int):
         return MICROSECOND
-    wanted = middle / COARSE if len(lengths) > EXACT_CELLS else MICROSECOND
-    least = longest / -(UNKNOWN + 1)
-    return max(1, math.floor(wanted / MICROSECOND), math.ceil(least / MICROSECOND)) * MICROSECOND
+    target = middle / COARSE if len(lengths) > EXACT_CELLS else MICROSECOND
+    least = longest / -(UNKNOWN + 1)  # the longest iteration fits into an int32
+    return max(1, math.floor(target / MICROSECOND), math.ceil(least / MICROSECOND)) * MICROSECOND
 
 
 def packed(values: pl.Series, unit_ns: int) -> str:
-    """A column of times as base64 of deflated int32 in `unit_ns`, byte planes one after another.
+    """A column of times as base64 of deflated int32 byte planes, in multiples of `unit_ns`.
 
-    Neighbouring high bytes are alike, so that planes deflate to about the noise in the numbers.
-    Null is `UNKNOWN`.
+    The lowest bytes of all values come first, then the second lowest, and so on: neighbouring
+    high bytes are equal, so the planes compress well. Null is `UNKNOWN`.
     """
     rounded = (values / unit_ns).round().fill_null(UNKNOWN).to_numpy().astype("<i4")
     planes = np.ascontiguousarray(rounded).view(np.uint8).reshape(-1, 4).T
@@ -52,17 +53,18 @@ def packed(values: pl.Series, unit_ns: int) -> str:
 def cells(
     wide: pl.DataFrame, ranks: Sequence[int], iterations: Sequence[int], metrics: Sequence[str]
 ) -> Document:
-    """Every known metric of every rank and iteration, rank by rank; equal columns once.
+    """The cells of the map: every known metric of every rank and iteration.
 
     Args:
-        wide: rank, iteration and `<metric>_ns`.
-        ranks: rows of the map.
-        iterations: its columns.
-        metrics: what to take, where it is known at all.
+        wide: a row per rank and iteration: rank, iteration and `<metric>_ns`.
+        ranks: the ranks, which are the rows of the map.
+        iterations: the iterations, which are the columns of the map.
+        metrics: names of metrics; those that are unknown in all cells are left out.
 
     Returns:
-        `ranks`, `iterations`, `unit_ns`, `median_ns` (the iterations' length), `columns` (metric →
-        index) and `packed`.
+        `ranks`, `iterations`, `unit_ns`, `median_ns` (of the iterations' lengths), `packed` (one
+        text per distinct column, rank by rank, see `packed`) and `columns` (metric → index into
+        `packed`).
     """
     grid = pl.DataFrame({"rank": list(ranks)}, schema={"rank": pl.Int64}).join(
         pl.DataFrame({"iteration": list(iterations)}, schema={"iteration": pl.Int64}), how="cross"
