@@ -1,4 +1,4 @@
-"""`rankscope report`: one page with everything."""
+"""`rankscope report`: one page with all results."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rankscope.output.html.lanes import PicksTimeline
 
 ENDINGS = (".html", ".htm")
+"""Endings of the name of a page."""
 
 
 def report(
@@ -47,9 +48,9 @@ def report(
     verbose: Verbose = False,
     version: Version = False,
 ) -> None:
-    """One self-contained page with everything: verdict, map, phases, timeline, tables.
+    """Write one self-contained page: verdict, heat map, phases, timeline and tables.
 
-    It opens from disk in any browser, and loads nothing.
+    It opens from disk in any browser and loads nothing from the network.
 
     Examples:
 
@@ -71,7 +72,8 @@ def report(
 
     if target.suffix.lower() not in ENDINGS:
         raise UsageError(
-            f"-o {target}: a page's name ends in .html", hint=f"-o {target.with_suffix('.html')}"
+            f"-o {target}: the name of a page must end in .html",
+            hint=f"-o {target.with_suffix('.html')}",
         )
     check_writable(target)
     analysis = open_run(db).analysis(
@@ -82,9 +84,9 @@ def report(
     origin = Origin(db, target, f"rankscope {__version__}")
     content = render_page(analysis, result, picks, detail, origin)
     write_whole(target, content)
-    told = {"output": str(target), "bytes": len(content), "timeline": detail.timeline is not None}
+    facts = {"output": str(target), "bytes": len(content), "timeline": detail.timeline is not None}
     if output is Format.JSON:
-        whole = json_documents.document("report", db, analysis.facts, analysis.problems, told)
+        whole = json_documents.document("report", db, analysis.facts, analysis.problems, facts)
         console.write(json_documents.dumps(whole))
         return
     if detail.reason:
@@ -93,15 +95,15 @@ def report(
     if output is Format.TABLE:
         console.write(f"{short_path(target)}: {size(len(content))}; open it in any browser")
     else:
-        frame = pl.DataFrame([told])
-        markdown = markdown_csv.markdown(frame_table.rows_table(frame, "Page"))
+        frame = pl.DataFrame([facts])
+        markdown = markdown_csv.markdown(frame_table.generic_table(frame, "Page"))
         console.write(markdown_csv.csv(frame) if output is Format.CSV else markdown)
     if verbose:
         console.say(f"rankscope: {text_tables.run_line(analysis.facts)}")
 
 
 def _detail(analysis: Analysis, picks: Picks) -> PicksTimeline:
-    """The picked ranks in their worst iteration; without their reports, why not."""
+    """The timeline of the picked ranks in their worst iteration, or why there is none."""
     from rankscope.compare.timeline import timeline
     from rankscope.errors import RankscopeError
     from rankscope.output.html.lanes import PicksTimeline
