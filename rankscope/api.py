@@ -20,7 +20,7 @@ from rankscope.model.metrics import check_metrics, column_of
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, Timeline
 from rankscope.model.schema import PARTS
-from rankscope.output.plots import PICKING, View, draw, format_of, save
+from rankscope.output.plots import PICKING, PlotOptions, draw, format_of, save
 from rankscope.store import Database
 from rankscope.store.tables import RunTables
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
@@ -207,13 +207,13 @@ def view_of(
     metric: str | None,
     iteration: int | None = None,
     theme: str = "light",
-) -> View:
+) -> PlotOptions:
     """What pictures show unless told otherwise: the picked ranks, in their worst iteration."""
     if kind not in PICKING:
         check_metrics([] if metric is None else [metric])
-        return View(metric=metric, theme=theme)
+        return PlotOptions(metric=metric, theme=theme)
     picks = picks_of(analysis, metric).picks
-    return View(
+    return PlotOptions(
         metric=metric,
         iteration=picks[0].worst.iteration if iteration is None else iteration,
         ranks=tuple((pick.rank, pick.label) for pick in picks),

@@ -1,4 +1,4 @@
-"""Picked reports → in front of the user: copied, put on one timeline, opened in the GUI."""
+"""Picked reports in the Nsight Systems GUI: copied, put on one timeline, opened."""
 
 from __future__ import annotations
 
@@ -15,23 +15,33 @@ from rankscope.output.nsys_view import view_document
 from rankscope.util.atomic_io import write_whole
 
 FIRST_WITH_VIEWS = 2023
-"""The 2022.4 GUI hangs on a view document on its command line; 2023.4 opens it."""
+"""First year of a GUI that opens a view document from its command line; 2022.4 hangs on it."""
 
 FIRST_SECONDS = 3
-"""A GUI that is still there after this is taken to be starting."""
+"""A GUI that still runs after this time (s) has started."""
 
 _STARTED: list[subprocess.Popen[bytes]] = []
-"""GUIs left running: Python complains of forgetting a process that runs."""
+"""GUIs that are running; without a reference Python warns about them."""
 
 VERSION = re.compile(r"\b(20\d\d)\.\d")
+"""A version of Nsight Systems; the group is the year."""
+
 LAUNCHER_BYTES = 2**16
+"""Number of bytes of the launcher in which a version is searched."""
 
 
 def copy_reports(picks: Picks, folder: Path) -> tuple[Path, ...]:
-    """Copies of the picked reports in `folder`, which is made; names that clash get the rank.
+    """Copy the picked reports into a folder.
+
+    Args:
+        picks: the picks.
+        folder: the folder, which is created if necessary.
+
+    Returns:
+        The copies. Copies of reports with the same name have the rank in front of it.
 
     Raises:
-        ToolError: there is no room, or no permission.
+        ToolError: there is not enough space, or no permission.
     """
     names = [file.name for file in picks.files]
     copies: list[Path] = []
@@ -51,21 +61,21 @@ def copy_reports(picks: Picks, folder: Path) -> tuple[Path, ...]:
             copies.append(target)
     except OSError as error:
         raise ToolError(
-            f"{folder}: reports cannot be copied there ({error.strerror})",
-            hint="name another folder with --copy-to; it needs room for all picked reports",
+            f"{folder}: cannot copy reports to this folder ({error.strerror})",
+            hint="name another folder with --copy-to; it needs space for all picked reports",
         ) from error
     return tuple(copies)
 
 
 def write_view(files: Sequence[Path], target: Path) -> None:
-    """Write the document that puts `files` on one timeline.
+    """Write the document that shows `files` on one timeline.
 
     Raises:
-        UsageError: a name that the GUI would not take, or a folder that cannot be written to.
+        UsageError: the GUI does not open files of this name, or the folder cannot be written to.
     """
     if target.suffix != ".nsys-view":
         raise UsageError(
-            f"--view {target}: the GUI opens only files that end in .nsys-view",
+            f"--view {target}: the name of a view document must end in .nsys-view",
             hint=f"--view {target.with_suffix('.nsys-view')}",
         )
     write_whole(target, view_document(files, target.parent).encode())
@@ -75,16 +85,16 @@ def open_gui(files: Sequence[Path]) -> str:
     """Start the GUI with reports or a view document, and leave it running.
 
     Returns:
-        What became of it, in words.
+        The result as a clause: `the GUI is starting`.
 
     Raises:
-        ToolError: there is no GUI, no display for it, or it fails at once.
+        ToolError: there is no GUI or no display, or the GUI fails at once.
     """
     command = [_gui(), *map(str, files)]
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise ToolError(
             "--open: there is no display for the GUI",
-            hint="--copy-to DIR gathers the reports to open them on your own machine",
+            hint="use --copy-to DIR, and open the reports on another machine",
         )
     try:
         process = subprocess.Popen(
@@ -106,16 +116,16 @@ def open_gui(files: Sequence[Path]) -> str:
     if code:
         raise ToolError(
             f"{command[0]}: ended at once with exit code {code}",
-            hint="run it by hand to see why; --copy-to DIR gathers the reports to open elsewhere",
+            hint="run it by hand to see why, or use --copy-to DIR and another machine",
         )
-    return "the GUI ended at once: one that runs already takes over the reports of every start"
+    return "the GUI process ended at once: a GUI that already runs has opened the reports"
 
 
 def gui_takes_views() -> bool:
-    """Whether the GUI opens a view document from its command line; False where none is here.
+    """Whether the GUI opens a view document from its command line; False if there is no GUI.
 
-    Its version stands in the path of the launcher or in its text; failing both it is that of the
-    nsys on PATH.
+    The version is found in the path or the text of the launcher, else it is that of the nsys on
+    the PATH.
     """
     found = shutil.which(_gui_name())
     if found is None:
@@ -125,10 +135,10 @@ def gui_takes_views() -> bool:
     try:
         text += launcher.read_bytes()[:LAUNCHER_BYTES].decode("utf-8", "replace")
         if not VERSION.search(text):
-            said = subprocess.run(
+            answer = subprocess.run(
                 ["nsys", "--version"], capture_output=True, text=True, check=False
             )
-            text = said.stdout
+            text = answer.stdout
     except OSError:
         pass
     year = VERSION.search(text)
@@ -143,7 +153,7 @@ def _gui() -> str:
     found = shutil.which(_gui_name())
     if found is None:
         raise ToolError(
-            f"{_gui_name()}: not found, and it is the GUI",
-            hint="set RANKSCOPE_NSYS_UI to its command, or use --copy-to and open it elsewhere",
+            f"{_gui_name()}: the GUI is not found",
+            hint="set RANKSCOPE_NSYS_UI to its command, or use --copy-to DIR and another machine",
         )
     return found

@@ -1,6 +1,7 @@
-"""cli/REFERENCE.md: what `--help` of every command says.
+"""cli/REFERENCE.md: the `--help` of every command.
 
-`python -m tests.readme` writes it anew; a test compares.
+`python -m tests.reference` writes the file, `python -m tests.readme` writes it and the README's
+console blocks. A test compares the file with the commands.
 """
 
 from __future__ import annotations
@@ -44,3 +45,7 @@ def reference() -> str:
     pages = [("rankscope", help_of())]
     pages += [(f"rankscope {name}", help_of(name)) for name in commands()]
     return "\n".join([HEAD, *(f"## {name}\n\n```text\n{page}\n```\n" for name, page in pages)])
+
+
+if __name__ == "__main__":
+    FILE.write_text(reference(), "utf-8")

@@ -45,7 +45,7 @@ def test_copies_open_where_they_lie(sample: Stored, tmp_path: Path) -> None:
     for copy, file in zip(copies, picks.files, strict=True):
         assert copy.read_bytes() == file.read_bytes()
     assert not [*(tmp_path / "picks").glob("*.partial")]
-    with pytest.raises(ToolError, match="cannot be copied"):
+    with pytest.raises(ToolError, match="cannot copy reports"):
         copy_reports(picks, SAMPLE / "README.md")
 
 
@@ -90,7 +90,7 @@ def test_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "starting" in open_gui(files)
     assert (tmp_path / "told").read_text().strip() == str(files[0])
     launcher(tmp_path, "exit 0")
-    assert "takes over" in open_gui(files)
+    assert "already runs" in open_gui(files)
     launcher(tmp_path, "exit 7")
     with pytest.raises(ToolError, match="exit code 7"):
         open_gui(files)

@@ -6,6 +6,9 @@ import inspect
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
+from enum import Enum
+from importlib import import_module
 
 import pytest
 
@@ -67,10 +70,53 @@ def test_an_error_needs_a_hint() -> None:
         RankscopeError("file: broken")  # type: ignore[call-arg]
 
 
-def test_defaults_are_those_of_the_command_line() -> None:
-    assert Options() == Options(
-        iter_range=None, clock="auto", statistic="mean", include_warmup=False
-    )
+def declared_defaults(function: Callable[..., object]) -> dict[str, object]:
+    """Parameter → default, with the enums of the command line as text."""
+    return {
+        name: each.default.value if isinstance(each.default, Enum) else each.default
+        for name, each in inspect.signature(function).parameters.items()
+        if each.default is not inspect.Parameter.empty
+    }
+
+
+COMPARING = ("imbalance", "pick_reports", "plot", "export", "report", "diff")
+"""Commands that compare ranks."""
+
+
+@pytest.mark.parametrize("name", COMPARING)
+def test_defaults_are_those_of_the_command_line(name: str) -> None:
+    command = getattr(import_module(f"rankscope_cli.commands.{name}"), name)
+    of_command, of_library = declared_defaults(command), declared_defaults(Options)
+    shared = of_command.keys() & of_library.keys()
+    assert shared >= {"iter_range", "clock", "include_warmup"}
+    assert {each: of_command[each] for each in shared} == {
+        each: of_library[each] for each in shared
+    }
+
+
+def test_every_option_of_a_comparison_is_one_of_the_command_line() -> None:
+    from rankscope_cli.commands.imbalance import imbalance
+
+    assert declared_defaults(Options).keys() <= declared_defaults(imbalance).keys()
+
+
+def test_defaults_of_ingest_are_those_of_the_command_line() -> None:
+    from rankscope_cli.commands.ingest import ingest
+
+    of_command, of_library = declared_defaults(ingest), declared_defaults(rankscope.ingest)
+    renamed = {"phases": "phase"}
+    callbacks = {"started", "progress"}
+    compared = of_library.keys() - callbacks
+    assert compared >= {"db", "iteration", "phases", "jobs", "scheduler", "on_error", "rebuild"}
+    for each in compared:
+        default = of_command[renamed.get(each, each)]
+        assert default == of_library[each] or str(default) == str(of_library[each]), each
+
+
+def test_the_theme_of_pictures_is_that_of_the_command_line() -> None:
+    from rankscope_cli.commands.plot import plot
+
+    assert declared_defaults(plot)["theme"] == declared_defaults(rankscope.Run.plot)["theme"]
 
 
 @pytest.mark.parametrize(

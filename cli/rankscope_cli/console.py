@@ -1,4 +1,4 @@
-"""The only file that prints: data to stdout, everything else to stderr."""
+"""The only module that prints: data to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -9,68 +9,119 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    import logging
+
     from rankscope.model.reports import ReportFile, RunWarning
     from rankscope.output.table_layout import Table
 
 PIPED_WIDTH = 10_000
+"""Width of tables for pipes and files, in characters: they are never folded."""
+
+LOGGER = "rankscope"
+"""Parent of the library's loggers, one per package."""
 
 
 def write(text: str) -> None:
-    """A line of data, as it is."""
+    """Print a line of data, unchanged."""
     print(text)
 
 
 def prose(text: str) -> None:
-    """A sentence, folded to the terminal."""
+    """Print a sentence, folded to the width of the terminal."""
     for line in _folded(text, sys.stdout):
         print(line)
 
 
 def error(message: str, hint: str) -> None:
-    """What went wrong, and what to do."""
-    _tell(f"rankscope: error: {_plain(message)}")
-    _tell(f"hint: {_plain(hint)}")
+    """Print an error and its remedy to stderr."""
+    _to_stderr(f"rankscope: error: {_sanitized(message)}")
+    _to_stderr(f"hint: {_sanitized(hint)}")
 
 
 def warn(problems: Iterable[RunWarning], quiet: bool) -> None:
-    """What a reader must know beside the numbers."""
+    """Print warnings to stderr, unless `quiet`."""
     if not quiet:
         for problem in problems:
-            _tell(f"rankscope: warning: {_plain(problem.message)}")
+            _to_stderr(f"rankscope: warning: {_sanitized(problem.message)}")
 
 
 def say(text: str, quiet: bool = False) -> None:
-    """A remark."""
+    """Print a message to stderr, unless `quiet`."""
     if not quiet:
-        _tell(text)
+        _to_stderr(text)
+
+
+def start_log() -> None:
+    """Print the library's log records from level INFO on to stderr, until `stop_log`."""
+    import logging
+
+    logger = logging.getLogger(LOGGER)
+    if _log_handler(logger) is None:
+        logger.addHandler(_new_log_handler())
+        logger.setLevel(logging.INFO)
+
+
+def stop_log() -> None:
+    """Undo `start_log`."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return
+    logger = logging.getLogger(LOGGER)
+    handler = _log_handler(logger)
+    if handler is not None:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+
+def _log_handler(logger: logging.Logger) -> logging.Handler | None:
+    """The handler that `start_log` added."""
+    return next((each for each in logger.handlers if each.get_name() == __name__), None)
+
+
+def _new_log_handler() -> logging.Handler:
+    import logging
+
+    class StderrHandler(logging.Handler):
+        """Prints records as lines `rankscope: …`."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            try:
+                _to_stderr(f"rankscope: {_sanitized(record.getMessage())}")
+            except Exception:  # as the handlers of the standard library
+                self.handleError(record)
+
+    handler = StderrHandler()
+    handler.set_name(__name__)
+    return handler
 
 
 def show(table: Table, every: bool = False) -> None:
-    """A table that fits the terminal; of many rows those that tell most, unless `every`.
+    """Print a table that fits the terminal.
 
-    When piped it is for other programs: whole, and without bars.
+    If it has many rows, the most relevant ones are printed, unless `every`. A pipe or file gets
+    the whole table without bars, because it is for other programs.
     """
     if not sys.stdout.isatty():
-        whole = table.without(table.drawn)
+        whole = table.without(table.graphic)
         _table(whole, whole.lines(PIPED_WIDTH))
         return
     width = _width(sys.stdout)
-    part, gap = (table, 0) if every else table.shortened()
-    fitted, dropped = part.fitted(width)
-    more = f"… {len(table.rows) - len(part.rows)} more: --all" if gap else ""
+    shortened, gap = (table, 0) if every else table.shortened()
+    fitted, dropped = shortened.fitted(width)
+    more = f"… {len(table.rows) - len(shortened.rows)} more: --all" if gap else ""
     _table(fitted, fitted.lines(width, gap, more))
-    left_out = [name for name in dropped if name not in table.drawn]
+    left_out = [name for name in dropped if name not in table.graphic]
     if left_out:
-        prose(f"(too narrow here for: {', '.join(left_out)})")
+        prose(f"(columns that do not fit: {', '.join(left_out)})")
 
 
-def remark(text: str, remedy: str) -> None:
-    """What is wrong, and below it what to do."""
+def problem(text: str, remedy: str) -> None:
+    """Print a problem, and its remedy below it."""
     for line in text.splitlines():
-        for part in _folded(line, sys.stdout, "  "):
-            print(part)
-    for part in _folded(f"  → {remedy}", sys.stdout, "    "):
-        print(part)
+        for folded in _folded(line, sys.stdout, "  "):
+            print(folded)
+    for folded in _folded(f"  → {remedy}", sys.stdout, "    "):
+        print(folded)
 
 
 def item(name: str, text: str, width: int) -> None:
@@ -81,7 +132,7 @@ def item(name: str, text: str, width: int) -> None:
 
 
 def headline(text: str) -> None:
-    """The sentence that matters most."""
+    """Print the most important sentence, in bold."""
     for line in _folded(text, sys.stdout):
         print(_bold(line))
 
@@ -98,19 +149,19 @@ def _table(table: Table, lines: list[str]) -> None:
         prose(table.note)
 
 
-def _plain(text: str) -> str:
+def _sanitized(text: str) -> str:
     from rankscope.util.sanitize import sanitized
 
     return sanitized(text, 2000)
 
 
-def _tell(text: str) -> None:
+def _to_stderr(text: str) -> None:
     for line in _folded(text, sys.stderr, "  "):
         print(line, file=sys.stderr)
 
 
 def _folded(text: str, stream: TextIO, indent: str = "") -> list[str]:
-    """Lines for a terminal; one line for anything else."""
+    """A text as lines for a terminal, or as one line for a pipe or file."""
     if not stream.isatty():
         return [text]
     from rankscope.output.table_layout import fold
@@ -119,17 +170,17 @@ def _folded(text: str, stream: TextIO, indent: str = "") -> list[str]:
 
 
 def _width(stream: TextIO) -> int:
-    """How wide a terminal is; COLUMNS says it where it cannot."""
+    """The width of a terminal in characters; COLUMNS if it does not say, else 80."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except OSError:
         columns = 0
-    told = os.environ.get("COLUMNS", "")
-    return columns or (int(told) if told.isdecimal() else 0) or 80
+    given = os.environ.get("COLUMNS", "")
+    return columns or (int(given) if given.isdecimal() else 0) or 80
 
 
 def _bold(text: str) -> str:
-    """`text` in bold where a terminal shows it and NO_COLOR does not forbid it."""
+    """`text` in bold if stdout is a terminal that can show it, and NO_COLOR is not set."""
     able = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     return f"\x1b[1m{text}\x1b[0m" if able and not os.environ.get("NO_COLOR") else text
 
@@ -138,7 +189,11 @@ def _bold(text: str) -> str:
 def progress(
     quiet: bool,
 ) -> Iterator[tuple[Callable[[list[ReportFile]], None], Callable[[ReportFile, int], None]]]:
-    """A bar over the bytes of the reports, with rate and time left; nothing when piped."""
+    """A progress bar over the bytes of the reports, with rate and time left, on a terminal.
+
+    Yields:
+        A function to call with all reports, and one to call after each report.
+    """
     if quiet or not sys.stderr.isatty():
         yield (lambda _: None), (lambda *_: None)
         return

@@ -1,6 +1,6 @@
-"""The pages of `--help`: plain text with options in groups and examples as they are typed.
+"""The pages of `--help`: plain text, with groups of options, and with examples unchanged.
 
-They need no rich, which takes longer to import than the rest of the command line.
+They do not use rich, which takes longer to import than the rest of the command line.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
 
 OUTPUT = "Output"
-"""The group of options that say how the result is told."""
+"""The group of options for the format of the result and for messages."""
 
-CHOICE = "What to look at"
-"""The group of options that choose ranks, iterations and metrics, and how to compare them."""
+CHOICE = "Selection and comparison"
+"""The group of options that select ranks, iterations and metrics, and how to compare them."""
 
 NAMES = "Names in the reports"
-"""The group of options that say what ranges and files are called."""
+"""The group of options for the names of ranges and files."""
 
 LONGEST_NAME = 26
-"""Longer options have their meaning on the next line."""
+"""The meaning of a longer option starts on the next line."""
 
 
 class Command(TyperCommand):
-    """A command whose help shows its options by group."""
+    """A command whose help shows its options in groups."""
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
-        """Arguments as their meaning names them."""
+        """The arguments by their metavars."""
         given = [param.metavar for param in self.params if param.param_type_name == "argument"]
         return ["[OPTIONS]", *(name for name in given if name)]
 
     def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Paragraphs are folded; what is indented (examples) stays."""
+        """Write the help text; paragraphs are folded, indented examples stay unchanged."""
         formatter.write("\n")
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
         for before, paragraph in zip(["", *paragraphs], paragraphs, strict=False):
@@ -45,19 +45,19 @@ class Command(TyperCommand):
             formatter.write(f"{paragraph.rstrip()}\n") if typed else formatter.write_text(paragraph)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Arguments, then the command's own options, then the groups."""
+        """Write the arguments, then the command's own options, then the groups."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for group in (CHOICE, NAMES, OUTPUT):
             groups[group] = []
         for param in self.get_params(ctx):
-            told = param.get_help_record(ctx)
-            if told is None:
+            record = param.get_help_record(ctx)
+            if record is None:
                 continue
             if param.param_type_name == "argument":
-                groups["Arguments"].append((param.metavar or told[0], told[1]))
+                groups["Arguments"].append((param.metavar or record[0], record[1]))
             else:
-                plain = OUTPUT if param.name == "help" else "Options"
-                groups[getattr(param, "rich_help_panel", None) or plain].append(told)
+                default = OUTPUT if param.name == "help" else "Options"
+                groups[getattr(param, "rich_help_panel", None) or default].append(record)
         for group, rows in groups.items():
             if rows:
                 with formatter.section(group):
@@ -65,10 +65,10 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The program, whose help shows every command by its first line."""
+    """The program; its help shows the first sentence of every command's help."""
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """A line or two a command, whole."""
+        """Write the first paragraph of every command's help."""
         rows = [
             (name, inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " "))
             for name, command in self.commands.items()

@@ -1,4 +1,4 @@
-"""The command `rankscope`: its commands assembled, errors turned into exit codes."""
+"""The program `rankscope`: its commands, and the exit codes of errors."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from rankscope_cli.help import Command, Group
 from rankscope_cli.options import Version
 
 EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
+"""Exit codes, see CONTRACT.md."""
 
 app = typer.Typer(
     name="rankscope",
-    help="Which rank of a distributed training job is slow, in which iterations, in which phase, "
-    "what it costs, and which reports to open side by side.",
+    help="Find the slow rank of a distributed training job in per-rank profiler reports: its "
+    "iterations, its phase, its cost, and the reports to open side by side.",
     no_args_is_help=True,
     cls=Group,
     rich_markup_mode=None,
@@ -61,13 +62,17 @@ def _shared(version: Version = False) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with the contract's code."""
+    """Run the command line and exit with a code of CONTRACT.md."""
     if sys.stdout is None:  # closed by the caller (>&-)
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # what the locale cannot write is no reason to fail
+        if isinstance(stream, TextIOWrapper):  # do not fail on characters outside the locale
             stream.reconfigure(errors="replace")
-    sys.exit(_run(arguments))
+    try:
+        code = _run(arguments)
+    finally:
+        console.stop_log()
+    sys.exit(code)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -75,21 +80,21 @@ def _run(arguments: Sequence[str] | None) -> int:
         try:
             code = app(arguments, standalone_mode=False, prog_name="rankscope")
             sys.stdout.flush()
-        except SystemExit:  # how rich and typer end when the reader of a pipe has gone
+        except SystemExit:  # rich and typer end like this when the reader of a pipe is gone
             return 0
         except (Exception, KeyboardInterrupt) as error:
             meant = isinstance(error, (KeyboardInterrupt, typer.Abort))
             if not meant and not interrupted.is_set():
                 return _failed(error)
             code = EXIT_INTERRUPTED
-    if code == EXIT_INTERRUPTED:  # as typer returns it
-        console.error("interrupted", "the same command goes on from here")
+    if code == EXIT_INTERRUPTED:  # typer returns this code, too
+        console.error("interrupted", "run the same command again to resume")
     return code if isinstance(code, int) else 0
 
 
 @contextmanager
 def _noticing_interrupts() -> Iterator[Event]:
-    """Whether there was one: DuckDB, and whoever loses a worker by it, tell of another error."""
+    """An event that is set by an interrupt, because DuckDB and workers raise other errors then."""
     interrupted = Event()
 
     def interrupt(*_: object) -> None:
@@ -97,7 +102,7 @@ def _noticing_interrupts() -> Iterator[Event]:
         raise KeyboardInterrupt
 
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # those who ignore them (nohup) have a reason
+    if before is not signal.default_int_handler:  # ignored on purpose, for example by nohup
         yield interrupted
         return
     signal.signal(signal.SIGINT, interrupt)
@@ -108,7 +113,7 @@ def _noticing_interrupts() -> Iterator[Event]:
 
 
 def _failed(error: BaseException) -> int:
-    """The exit code of an error that the user can mend, told; others are raised."""
+    """Print an error that the user can fix, and give its exit code; raise other errors again."""
     from rankscope.errors import RankscopeError
 
     if isinstance(error, RankscopeError):
@@ -122,13 +127,13 @@ def _failed(error: BaseException) -> int:
 
 
 def _output_failed(error: OSError) -> int:
-    """The reader of a pipe (head, less) has seen enough, or the disk is full."""
+    """The exit code after a failed write: the reader of a pipe is gone, or the disk is full."""
     if error.errno not in (errno.EPIPE, errno.ENOSPC):
         raise error
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that flushing at exit works
     if error.errno == errno.EPIPE:
         return 0
-    console.error("the output cannot be written (no space left)", "write it elsewhere")
+    console.error("cannot write the output (no space left)", "write it to another disk")
     return EXIT_TOOL
 
 
@@ -147,7 +152,7 @@ def _exit_code(error: Exception) -> int:
 
 
 def _usage(error: typer.TyperException) -> int:
-    """A wrong option or argument, in our own two lines."""
+    """Print what is wrong with an option or argument in two lines, and give the exit code."""
     context = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "rankscope")
     message = " ".join(error.format_message().split()).replace("Value error, ", "")

@@ -1,4 +1,4 @@
-"""Options that commands share, declared once."""
+"""The options that several commands share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How a result is written."""
+    """The format of a result."""
 
     TABLE = "table"
     JSON = "json"
@@ -25,7 +25,7 @@ class Format(StrEnum):
 
 
 class Clock(StrEnum):
-    """Which clock times are taken from."""
+    """The clock of the times; `auto` selects gpu if all ranks have enough device work."""
 
     AUTO = "auto"
     GPU = "gpu"
@@ -33,7 +33,7 @@ class Clock(StrEnum):
 
 
 class Statistic(StrEnum):
-    """How a rank's iterations become its score."""
+    """The statistic that makes a rank's score from its iterations."""
 
     MEAN = "mean"
     MEDIAN = "median"
@@ -41,14 +41,14 @@ class Statistic(StrEnum):
 
 
 class OnError(StrEnum):
-    """What a bad report does."""
+    """The reaction to a report that cannot be read."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class By(StrEnum):
-    """Rows of the imbalance table."""
+    """The rows of the imbalance table."""
 
     RANK = "rank"
     HOST = "host"
@@ -58,16 +58,22 @@ class By(StrEnum):
     KERNEL = "kernel"
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(given: bool) -> None:
+    if given:
         from rankscope import __version__
 
         console.write(f"rankscope {__version__}")
         raise typer.Exit
 
 
+def _start_log(given: bool) -> bool:
+    if given:
+        console.start_log()
+    return given
+
+
 def _metrics() -> list[tuple[str, str]]:
-    """For completion: the metrics, and what they mean."""
+    """Metrics and their meanings, for completion in a shell."""
     from rankscope.model.metrics import METRICS
 
     return [(name, metric.meaning) for name, metric in METRICS.items()]
@@ -89,46 +95,59 @@ Db = Annotated[
         "--db",
         envvar="RANKSCOPE_DB",
         metavar="FILE",
-        readable=False,  # whether it is readable is the database's to say
+        readable=False,  # the database has a better message for this
         help="Database of the run.",
     ),
 ]
 Paths = Annotated[
-    list[str], typer.Argument(metavar="PATH...", help="Reports, folders of them, globs.")
+    list[str],
+    typer.Argument(
+        metavar="PATH...", help="Reports, folders (searched recursively) or glob patterns."
+    ),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", min=1, metavar="N", help="Worker processes; else one a core."),
+    typer.Option(
+        "--jobs",
+        min=1,
+        metavar="N",
+        help="Number of worker processes. Default: one per core that this process may use.",
+    ),
 ]
 All = Annotated[
     bool,
-    typer.Option(
-        "--all", help="Every row of the tables, and every metric.", rich_help_panel=OUTPUT
-    ),
+    typer.Option("--all", help="Show all rows and all metrics.", rich_help_panel=OUTPUT),
 ]
 FormatOption = Annotated[
     Format,
     typer.Option(
         "--format",
         metavar="|".join(Format),
-        help="How to write the result.",
+        help="Format of the result.",
         rich_help_panel=OUTPUT,
     ),
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="No progress, no warnings.", rich_help_panel=OUTPUT),
+    typer.Option("--quiet", "-q", help="Show no progress and no warnings.", rich_help_panel=OUTPUT),
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Say more on stderr.", rich_help_panel=OUTPUT)
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        callback=_start_log,
+        help="Log to stderr which readers, cached results and clocks are used.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 IterRange = Annotated[
     str | None,
     typer.Option(
         "--iter-range",
         metavar="A:B",
-        help="Iterations to look at, like a Python slice of their numbers: 10:50, 10:, -20:; "
-        "else all.",
+        help="Iterations to compare, as a Python slice of their numbers: 10:50 (10 to 49), 10:, "
+        "or -20: (the last 20). Default: all.",
         rich_help_panel=CHOICE,
     ),
 ]
@@ -137,7 +156,8 @@ MetricsOption = Annotated[
     typer.Option(
         "--metric",
         metavar="NAME",
-        help="Only this metric, such as load, work or time_to_all_reduce; repeatable.",
+        help="Compare only this metric, for example load, work or time_to_all_reduce "
+        "(repeatable). Default: all.",
         autocompletion=_metrics,
         rich_help_panel=CHOICE,
     ),
@@ -147,7 +167,7 @@ PickMetric = Annotated[
     typer.Option(
         "--metric",
         metavar="NAME",
-        help="What ranks are picked by; else time_to_all_reduce.",
+        help="Metric that picks the ranks. Default: time_to_all_reduce, or work if it is unknown.",
         autocompletion=_metrics,
         rich_help_panel=CHOICE,
     ),
@@ -157,7 +177,8 @@ DrawnMetric = Annotated[
     typer.Option(
         "--metric",
         metavar="NAME",
-        help="What a heat map shows (else work), and what ranks are picked by.",
+        help="Metric of a heat map (default: work), or metric that picks the ranks of the other "
+        "kinds.",
         autocompletion=_metrics,
         rich_help_panel=CHOICE,
     ),
@@ -167,7 +188,8 @@ ClockOption = Annotated[
     typer.Option(
         "--clock",
         metavar="|".join(Clock),
-        help="Time by the device's work or by the host's ranges.",
+        help="Take times from the device's work (gpu) or from the host's ranges (host); auto: "
+        "gpu if at least 90 % of the iterations of every rank have device work.",
         rich_help_panel=CHOICE,
     ),
 ]
@@ -176,7 +198,7 @@ StatisticOption = Annotated[
     typer.Option(
         "--statistic",
         metavar="|".join(Statistic),
-        help="How a rank's iterations become its score.",
+        help="Statistic over the iterations of a rank that is its score.",
         rich_help_panel=CHOICE,
     ),
 ]
@@ -184,7 +206,7 @@ IncludeWarmup = Annotated[
     bool,
     typer.Option(
         "--include-warmup",
-        help="Keep the first iterations, which are left out until times settle.",
+        help="Include the first iterations, which are left out until their times are stable.",
         rich_help_panel=CHOICE,
     ),
 ]
@@ -193,7 +215,8 @@ RolesOption = Annotated[
     typer.Option(
         "--roles",
         metavar="SPEC",
-        help="What ranks do by design: tp=2,pp=4,dp=8 (fastest-varying first), or a CSV rank,role.",
+        help="Ranks are compared within roles: tp=2,pp=4,dp=8 (the fastest-varying first), or a "
+        "CSV file with the columns rank,role. Default: detected.",
         rich_help_panel=CHOICE,
     ),
 ]
@@ -202,8 +225,8 @@ IterationOption = Annotated[
     typer.Option(
         "--iteration",
         metavar="REGEX|auto|whole",
-        help="Names of the iteration ranges; a first group is the number. "
-        "'auto': steps are found in what repeats; 'whole': each capture is one.",
+        help="Pattern of the names of iteration ranges; its first group is the number. 'auto': "
+        "find steps in repeating events; 'whole': each capture is one iteration.",
         rich_help_panel=NAMES,
     ),
 ]
@@ -212,7 +235,8 @@ PhaseOption = Annotated[
     typer.Option(
         "--phase",
         metavar="NAME=REGEX",
-        help="Names of a phase's ranges (load, forward, backward, optimizer, other); repeatable.",
+        help="Pattern of the names of a phase's ranges (repeatable). Phases: load, forward, "
+        "backward, optimizer, other.",
         rich_help_panel=NAMES,
     ),
 ]
@@ -221,7 +245,7 @@ RankPattern = Annotated[
     typer.Option(
         "--rank-pattern",
         metavar="REGEX",
-        help="Rank from the report's path: group 'rank'.",
+        help="Pattern that finds the rank in the path of a report, as group 'rank'.",
         rich_help_panel=NAMES,
     ),
 ]
@@ -234,7 +258,7 @@ def analysis_options(
     include_warmup: bool,
     roles: str | None = None,
 ) -> Options:
-    """How to look at a run, as the options of a command say."""
+    """The options of a comparison, from those of a command."""
     from rankscope.compare.selection import parse_range
     from rankscope.model.options import Options
 
@@ -248,25 +272,33 @@ def analysis_options(
 
 
 def numbers(option: str, text: str) -> set[int]:
-    """`0,7,100:120` as numbers; the end of a range is not in it, as in Python."""
+    """`0,7,100:120` as a set of numbers; as in Python, a range does not contain its end.
+
+    Raises:
+        UsageError: the text is not a list of numbers and ranges.
+    """
     from rankscope.errors import UsageError
 
     found: set[int] = set()
     try:
-        for part in text.split(","):
-            begin, colon, end = part.partition(":")
+        for item in text.split(","):
+            begin, colon, end = item.partition(":")
             found |= {*range(int(begin), int(end))} if colon else {int(begin)}
         if not found:
             raise ValueError(text)
     except ValueError as error:
         raise UsageError(
-            f"{option} {text!r} is not a list of ranks", hint="like 0,7,100:120"
+            f"{option} {text!r} is not a list of ranks", hint=f"for example {option} 0,7,100:120"
         ) from error
     return found
 
 
 def phases(given: list[str]) -> dict[str, str]:
-    """`NAME=REGEX` each as phase → pattern; several of one phase are alternatives."""
+    """Phase → pattern, from texts `NAME=REGEX`; several patterns of a phase are alternatives.
+
+    Raises:
+        UsageError: a text has another form.
+    """
     from rankscope.errors import UsageError
 
     found: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""Results → text and bytes. Nothing here computes, prints or opens a file."""
+"""Results as text, pages, pictures and traces. Nothing here computes across ranks or prints."""

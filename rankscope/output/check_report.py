@@ -1,4 +1,4 @@
-"""Checked reports → tables, and the document of the contract."""
+"""The results of `check` as tables and as the JSON of CONTRACT.md."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
 
 ABILITIES = tuple(field.name for field in fields(Abilities))
+"""Names of what a report can provide."""
 
 MOST_LINES = 20
-"""More reports than this are shown by what they have in common."""
+"""Above this number of reports, the table has a row per group of similar reports."""
 
 MOST_ALIKE = 3
-"""Of more lines or names that are alike the rest is counted."""
+"""Above this number of similar lines or names, the rest is only counted."""
 
 LONGEST_PATH = 200
+"""Most characters of a path."""
 
 
 def document(reports: tuple[CheckedReport, ...]) -> dict[str, Any]:
-    """The own keys of check."""
+    """The keys of the JSON of `check`: reports and usable."""
     return {
         "reports": [
             {
@@ -44,7 +46,7 @@ def document(reports: tuple[CheckedReport, ...]) -> dict[str, Any]:
 
 
 def warnings(reports: tuple[CheckedReport, ...]) -> list[RunWarning]:
-    """Each problem once, with the ranks that have it."""
+    """Each problem once, as a warning for the ranks that have it."""
     ranks: dict[tuple[str, str], set[int]] = {}
     for report in reports:
         for problem in report.problems:
@@ -52,8 +54,13 @@ def warnings(reports: tuple[CheckedReport, ...]) -> list[RunWarning]:
     return [RunWarning(code, text, tuple(sorted(who))) for (code, text), who in ranks.items()]
 
 
-def frame(reports: tuple[CheckedReport, ...]) -> pl.DataFrame:
-    """A row per report: path, ranks, usable, iterations, the other abilities, codes of problems."""
+def reports_frame(reports: tuple[CheckedReport, ...]) -> pl.DataFrame:
+    """A row per report.
+
+    Returns:
+        path, ranks (list), usable, iterations (their number), a Boolean column per other member
+        of `ABILITIES`, problems (list of codes).
+    """
     return pl.DataFrame(
         [
             {
@@ -71,19 +78,24 @@ def frame(reports: tuple[CheckedReport, ...]) -> pl.DataFrame:
 
 
 def sentence(reports: tuple[CheckedReport, ...]) -> str:
-    """How many of the reports can be used, of which ranks, and what they lack."""
+    """The number of usable reports, their ranks, and what some of them lack."""
     usable = [report for report in reports if report.usable]
     if not usable:
         some = "The report" if len(reports) == 1 else f"None of the {len(reports)} reports"
         return f"{some} can{'not' if len(reports) == 1 else ''} be used."
     many = "report" if len(reports) == 1 else "reports"
     lacking = [name for name in ABILITIES if not all(getattr(each.can, name) for each in usable)]
-    rest = f"; not there: {', '.join(lacking)}" if lacking else ""
+    rest = f"; missing: {', '.join(lacking)}" if lacking else ""
     return f"{len(usable)} of {len(reports)} {many} can be used ({_ranks(usable)}){rest}."
 
 
-def table(reports: tuple[CheckedReport, ...], every: bool) -> Table:
-    """A row per report; of many, a row per group of reports that are alike."""
+def reports_table(reports: tuple[CheckedReport, ...], every: bool) -> Table:
+    """A row per report, or per group of similar reports if there are many.
+
+    Args:
+        reports: the checked reports.
+        every: a row per report, however many there are.
+    """
     folder = _folder(reports)
     if every or len(reports) <= MOST_LINES:
         rows = [(_name(report, folder), *_answers([report])) for report in reports]
@@ -100,33 +112,37 @@ def table(reports: tuple[CheckedReport, ...], every: bool) -> Table:
         ]
     return Table(
         title=f"In {sanitized(folder, LONGEST_PATH)} (✗: cannot be used)",
-        columns=("report", "ranks", "iterations", "lacks"),
+        columns=("report", "ranks", "iterations", "missing"),
         rows=tuple(rows),
         numeric=frozenset(("iterations",)),
     )
 
 
-def problems(reports: tuple[CheckedReport, ...]) -> list[tuple[str, str]]:
-    """What is wrong, worst first: lines of who has what, and what to do about them."""
+def problem_texts(reports: tuple[CheckedReport, ...]) -> list[tuple[str, str]]:
+    """Problems and their remedies, the worst first.
+
+    Returns:
+        Per remedy: the lines that name the reports or ranks and their problem, and the remedy.
+    """
     folder = _folder(reports)
     alike: dict[tuple[bool, str], dict[str, list[CheckedReport]]] = {}
     for report in reports:
         for problem in dict.fromkeys(report.problems):
             remedy = alike.setdefault((not problem.fatal, problem.hint), {})
             remedy.setdefault(problem.message, []).append(report)
-    told: list[tuple[str, str]] = []
+    texts: list[tuple[str, str]] = []
     for (is_warning, hint), messages in sorted(alike.items(), key=lambda each: each[0][0]):
         lines = [
             f"{_ranks(who) if is_warning else _names(who, folder)}: {sanitized(message, 1000)}"
             for message, who in messages.items()
         ]
         more = [f"and {len(lines) - MOST_ALIKE} more like these"] if lines[MOST_ALIKE:] else []
-        told.append(("\n".join([*lines[:MOST_ALIKE], *more]), sanitized(hint, 1000)))
-    return told
+        texts.append(("\n".join([*lines[:MOST_ALIKE], *more]), sanitized(hint, 1000)))
+    return texts
 
 
 def _folder(reports: tuple[CheckedReport, ...]) -> str:
-    """The folder that all of them lie in."""
+    """The deepest folder that contains all reports."""
     parents = [report.path.parent for report in reports]
     if len({parent.is_absolute() for parent in parents}) > 1:
         parents = [parent.absolute() for parent in parents]
@@ -139,20 +155,20 @@ def _name(report: CheckedReport, folder: str) -> str:
 
 
 def _names(reports: list[CheckedReport], folder: str) -> str:
-    """Paths of reports that cannot be used: ranks would not tell them from others."""
+    """Paths of unusable reports, whose ranks may be unknown or shared with other reports."""
     names = [sanitized(os.path.relpath(report.path, folder), LONGEST_PATH) for report in reports]
     more = len(names) - MOST_ALIKE
     return ", ".join(names[:MOST_ALIKE]) + (f" and {more} more" if more > 0 else "")
 
 
 def _answers(reports: list[CheckedReport]) -> tuple[str, str, str]:
-    """Ranks, iterations, and what is not there, of reports that are alike."""
+    """Ranks, number of iterations and missing abilities of similar reports."""
     first = reports[0]
-    lacks = [name for name in ABILITIES if not getattr(first.can, name)]
+    missing = [name for name in ABILITIES if not getattr(first.can, name)]
     return (
         span(sorted({rank for report in reports for rank in report.ranks})) or UNKNOWN,
         str(first.iterations) if first.can.iterations else UNKNOWN,
-        "everything" if lacks == list(ABILITIES) else ", ".join(lacks),
+        "everything" if missing == list(ABILITIES) else ", ".join(missing),
     )
 
 

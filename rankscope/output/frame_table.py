@@ -1,4 +1,4 @@
-"""Frames → tables of text, named and rounded by what their columns' names say."""
+"""Frames as text tables; the names of columns determine headings, units and rounding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADINGS = {
     "algorithm_bandwidth": "algorithm GB/s",
     "bus_bandwidth": "bus GB/s",
 }
-"""Column headings that the name of a frame's column does not make."""
+"""Column → heading, if it differs from the column's name without its unit."""
 
 BY = {
     "host": (
@@ -35,40 +35,55 @@ BY = {
         "By collective (ms per rank and call; rank in brackets)",
         ("bytes", "algorithm GB/s", "bus GB/s", "ranks", "count", "communicator", "last"),
         (
-            ("ordinal", "which of its like in the iteration"),
-            ("last", "share of calls that the rank came last to"),
+            ("ordinal", "position among the calls of this operation in the iteration"),
+            ("last", "share of calls at which the rank arrived last"),
         ),
     ),
     "kernel": (
-        "By kernel, copy or idling (ms per rank and iteration; rank in brackets)",
+        "By kernel, copy or idle time (ms per rank and iteration; rank in brackets)",
         ("alone", "count", "mean", "slowest", "kind", "phase"),
         (
-            ("excess", "of the slowest rank over its role's median"),
-            ("alone", "share of its time beside which no collective ran"),
+            ("excess", "time of the slowest rank above its role's median"),
+            ("alone", "share of its time during which no collective ran"),
         ),
     ),
 }
-"""--by → title, columns that go first where it is narrow, and what columns mean."""
+"""Value of `--by` → title, columns to drop first in narrow terminals, meanings of columns."""
 
 
 def by_table(by: str, frame: pl.DataFrame) -> Table:
-    """A frame of `--by` host, phase, collective or kernel."""
-    title, spare, notes = BY[by]
-    table = rows_table(frame, title)
-    return replace(table, spare=spare, notes=notes, cut=frozenset(("host", "name", "communicator")))
+    """The table of `--by` host, phase, collective or kernel.
+
+    Args:
+        by: a key of `BY`.
+        frame: what the function of `compare.breakdowns` for it returned.
+    """
+    title, drop_first, notes = BY[by]
+    return replace(
+        generic_table(frame, title),
+        drop_first=drop_first,
+        notes=notes,
+        shorten=frozenset(("host", "name", "communicator")),
+    )
 
 
-def rows_table(frame: pl.DataFrame, title: str) -> Table:
-    """Any frame: times in ms, shares in percent, a `…_rank` in brackets behind its value."""
+def generic_table(frame: pl.DataFrame, title: str) -> Table:
+    """Any frame as a table.
+
+    Args:
+        frame: `_ns` columns become ms, `_share` columns percent, `_bandwidth` columns GB/s; a
+            column `X_rank` is put in brackets behind the value of `X_ns` or `X_share`.
+        title: the title of the table.
+    """
     values = {name: frame[name].to_list() for name in frame.columns}
     columns: dict[str, list[str]] = {}
     numeric: set[str] = set()
     for name, column in values.items():
-        what, _, unit = name.rpartition("_")
-        paired = f"{what}_rank" if unit in ("ns", "share") else ""
-        if unit == "rank" and not values.keys().isdisjoint((f"{what}_ns", f"{what}_share")):
+        stem, _, unit = name.rpartition("_")
+        paired = f"{stem}_rank" if unit in ("ns", "share") else ""
+        if unit == "rank" and not values.keys().isdisjoint((f"{stem}_ns", f"{stem}_share")):
             continue
-        heading = HEADINGS.get(name, (what if unit in ("ns", "share") else name).replace("_", " "))
+        heading = HEADINGS.get(name, (stem if unit in ("ns", "share") else name).replace("_", " "))
         if (metric := metric_in(name)) and not metric.is_time:
             heading = f"{metric.label} ({metric.unit})"
         cells = [_cell(name, value) for value in column]
@@ -83,7 +98,7 @@ def rows_table(frame: pl.DataFrame, title: str) -> Table:
     return Table(
         title=title,
         columns=tuple(columns),
-        spare=tuple(columns)[:1:-1],
+        drop_first=tuple(columns)[:1:-1],
         numeric=frozenset(numeric),
         rows=tuple(zip(*columns.values(), strict=True)),
     )

@@ -1,4 +1,4 @@
-"""Results → the JSON documents of the contract. Times are integers of ns, unknown is null."""
+"""Results as the JSON documents of CONTRACT.md. Times are integers in ns, unknown is null."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from rankscope.model.reports import ReportOutcome, RunWarning
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts, Score, Verdict
 
 Document = dict[str, Any]
+"""A JSON object."""
 
 
 def dumps(document: Document) -> str:
-    """As text: ASCII, so that no terminal can be hurt by a name."""
+    """The document as JSON text, in ASCII, so that names cannot control a terminal."""
     return json.dumps(document, indent=1, allow_nan=False)
 
 
@@ -31,7 +32,15 @@ def document(
     problems: Iterable[RunWarning],
     own: Document,
 ) -> Document:
-    """A whole document: format, run, warnings, and the command's own keys."""
+    """A whole document: format, run, warnings, and the keys of the command.
+
+    Args:
+        name: the command.
+        db: the database.
+        facts: the facts of the run; None makes `run` null.
+        problems: the warnings.
+        own: the keys of the command.
+    """
     return {
         "format": f"rankscope/{name}/1",
         "run": None if facts is None else _run(db, facts),
@@ -72,12 +81,12 @@ def _run(db: Path | None, facts: RunFacts) -> Document:
 
 
 def outcomes(reports: tuple[ReportOutcome, ...]) -> list[Document]:
-    """`reports` of ingest."""
+    """`reports` of `ingest`."""
     return [{**asdict(each), "path": str(each.path), "ranks": list(each.ranks)} for each in reports]
 
 
 def metrics(summaries: tuple[MetricSummary, ...]) -> list[Document]:
-    """`metrics` of imbalance."""
+    """`metrics` of `imbalance`."""
     return [
         {
             "metric": each.metric,
@@ -102,7 +111,7 @@ def _score(metric: Metric, score: Score | None) -> Document:
 
 
 def ranks(result: Imbalance) -> list[Document]:
-    """`ranks` of imbalance."""
+    """`ranks` of `imbalance`."""
     names = [name.removesuffix("_z") for name in result.ranks.columns if name.endswith("_z")]
     return [
         {
@@ -130,7 +139,7 @@ def _values(row: Document, names: list[str]) -> Document:
 
 
 def verdict(given: Verdict) -> Document:
-    """`verdict` of imbalance."""
+    """`verdict` of `imbalance`."""
     fields = asdict(given)
     return {
         "class": fields.pop("kind"),
@@ -142,12 +151,12 @@ def verdict(given: Verdict) -> Document:
 
 
 def efficiency(given: Imbalance) -> Document | None:
-    """`efficiency` of imbalance: POP's, of work instead of useful computation."""
+    """`efficiency` of `imbalance`: POP's efficiencies, of work instead of useful computation."""
     return None if given.efficiency is None else asdict(given.efficiency)
 
 
-def comparison(given: RunDiff) -> Document:
-    """The own keys of diff, but for the verdicts."""
+def run_diff(given: RunDiff) -> Document:
+    """The keys of `diff`, except for the verdicts."""
     return {
         "sentence": given.sentence,
         "metrics": [_change(each) for each in given.metrics],
@@ -156,7 +165,7 @@ def comparison(given: RunDiff) -> Document:
 
 
 def verdicts(before: Verdict, after: Verdict) -> Document:
-    """`verdicts` of diff."""
+    """`verdicts` of `diff`."""
     return {"verdicts": {"before": verdict(before), "after": verdict(after)}}
 
 
@@ -171,18 +180,18 @@ def _change(given: Change) -> Document:
 
 
 def rows(frame: pl.DataFrame) -> list[Document]:
-    """Any frame."""
+    """A frame as a list of objects, one per row."""
     return frame.to_dicts()
 
 
 def picks(given: Picks, command: str | None, view: Path | None, rsync: str | None) -> Document:
-    """The own keys of pick-reports.
+    """The keys of `pick-reports`.
 
     Args:
         given: the picks.
-        command: the shell line that opens them.
-        view: the view document that was written.
-        rsync: the shell line that fetches the copies that were made.
+        command: the shell line that opens their reports, or None.
+        view: the view document that was written, or None.
+        rsync: the shell line that fetches the copies of the reports, or None.
     """
     return {
         "metric": given.metric,

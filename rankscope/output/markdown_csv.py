@@ -1,4 +1,4 @@
-"""Tables and frames → Markdown and CSV."""
+"""Tables as Markdown, frames as CSV."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from rankscope.output.table_layout import Table
 
 
 def markdown(table: Table) -> str:
-    """A GitHub table under its title."""
+    """The title and the table in GitHub Markdown, followed by the note."""
 
     def line(cells: tuple[str, ...]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
-    table = table.without(table.drawn)
+    table = table.without(table.graphic)
     rule = tuple("--:" if name in table.numeric else "---" for name in table.columns)
     body = [line(table.columns), line(rule), *map(line, table.rows)]
     title = [f"**{table.title}**", ""] if table.title else []
@@ -21,7 +21,7 @@ def markdown(table: Table) -> str:
 
 
 def csv(frame: pl.DataFrame) -> str:
-    """Comma-separated, with a heading line; lists are joined by spaces, unknown is empty."""
+    """CSV with a line of headings; lists are joined by spaces, unknown is empty."""
     flat = frame.with_columns(
         pl.col(name).cast(pl.List(pl.String)).list.join(" ")
         for name, dtype in frame.schema.items()

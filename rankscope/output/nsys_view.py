@@ -1,4 +1,4 @@
-"""The multi-report document of the Nsight Systems GUI, and the commands that open reports."""
+"""The multi-report document of the Nsight Systems GUI, and shell lines that open reports."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 VERSION = "1.0"
+"""Version of the format of view documents."""
 
 
-def view_document(files: Sequence[Path], beside: Path) -> str:
-    """A `.nsys-view`: reports on one timeline, by paths relative to the document.
+def view_document(files: Sequence[Path], folder: Path) -> str:
+    """A `.nsys-view` document, which shows reports on one timeline.
 
     Args:
-        files: the reports; the time axis is the first one's.
-        beside: the folder that the document goes into.
+        files: the reports. The first one determines the time axis.
+        folder: the folder of the document; its paths are relative to it.
     """
-    names = [os.path.relpath(file.resolve(), beside.resolve()) for file in files]
+    names = [os.path.relpath(file.resolve(), folder.resolve()) for file in files]
     return json.dumps({"extension": "nsys-view", "files": names, "version": VERSION})
 
 
 def open_command(files: Sequence[Path]) -> str:
-    """The shell line that opens reports (several of them as tabs) or a view document."""
+    """The shell line that opens reports, each in a tab, or a view document."""
     return shlex.join(["nsys-ui", *map(str, files)])
 
 
 def rsync_command(folder: Path, host: str) -> str:
-    """The shell line that fetches a folder to where the GUI runs."""
+    """The shell line that copies a folder to the machine where the GUI runs."""
     return shlex.join(["rsync", "-av", f"{host}:{folder.resolve()}/", f"{folder.name}/"])

@@ -1,11 +1,14 @@
-"""A timeline → a trace in Chrome's JSON format, for ui.perfetto.dev and chrome://tracing.
+"""A timeline as a trace in Chrome's JSON format, for ui.perfetto.dev and chrome://tracing.
 
-Ranks are processes. Their tracks are the phases on either clock inside their iterations, waits,
-collectives, and the device's streams; an arrow leads from what a rank was at when it came last to
-a collective, to those who waited. Viewers drop an event that overlaps another of its track
-without lying inside it, so tracks whose events do are split into lanes.
+Ranks are processes. Their tracks are: the phases inside their iterations, on either clock; waits;
+collectives; and the streams of the device. When a rank arrives last at a collective, arrows lead
+from its phase at that moment to the ranks that waited. An instant event marks the last arrival
+that cost most (`timeline_views.last_arrival`).
 
-Times are µs from the timeline's 0, with three decimals: whole ns.
+Viewers drop an event that overlaps another event of its track without lying inside it. So tracks
+with such events are split into lanes.
+
+Times are µs since the timeline's 0, with three decimals: whole ns.
 """
 
 from __future__ import annotations
@@ -17,13 +20,16 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from rankscope.model.intervals import lanes
+from rankscope.model.kinds import Clock
 from rankscope.model.results import Timeline
+from rankscope.output.timeline_views import LastArrival, last_arrival, named_streams
 from rankscope.util.sanitize import sanitized
 
 TRACK = ["rank", "order", "track", "lane"]
+"""Columns that identify a track, in the order from top to bottom."""
 
 LONGEST_NAME = 300
-"""Kernel names are templates of templates; what tells them apart comes first."""
+"""Most characters of a name; in long kernel names, the beginning tells them apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +39,16 @@ class _Slices:
     category: str
     frame: pl.DataFrame
     arguments: tuple[str, ...]
-    nested: bool = False  # its events lie inside one another or apart, never across
+    nested: bool = False  # events are disjoint or inside each other; none overlaps in part
 
 
 def trace(timeline: Timeline, about: Mapping[str, object], labels: Mapping[int, str]) -> bytes:
-    """The trace as JSON.
+    """The trace as JSON, in UTF-8.
 
     Args:
-        timeline: what to show.
-        about: facts for the trace's metadata.
-        labels: rank → why it is shown.
+        timeline: the timeline to show.
+        about: facts for the metadata of the trace.
+        labels: rank → the reason why it is shown.
     """
     kinds = [
         _Slices("phase", _spans(timeline), ("iteration",), nested=True),
@@ -68,20 +74,21 @@ def trace(timeline: Timeline, about: Mapping[str, object], labels: Mapping[int, 
     late = collectives.frame.filter(pl.col("rank") == pl.col("last_rank"))
     events = [
         *_processes(timeline, labels),
-        *_names_of(threads),
+        *_thread_names(threads),
         *(
             line
             for each in (spans, waits, collectives, transfers, operations)
             for line in _complete(each)
         ),
         *_arrows(spans, transfers, late, timeline),
+        *_mark(last_arrival(timeline), collectives),
     ]
     head = {"displayTimeUnit": "ms", "otherData": dict(about)}
     return (json.dumps(head)[:-1] + ', "traceEvents": [\n' + ",\n".join(events) + "\n]}\n").encode()
 
 
 def _spans(timeline: Timeline) -> pl.DataFrame:
-    """Iterations, and the phases inside them: the outer first."""
+    """Iterations, and the phases inside them; the outer event comes first."""
     order = (pl.col("clock") != timeline.clock).cast(pl.Int64)
     windows = timeline.windows.with_columns(
         name=pl.format("iteration {}", "iteration"), depth=pl.lit(0)
@@ -95,7 +102,7 @@ def _spans(timeline: Timeline) -> pl.DataFrame:
 
 
 def _waits(timeline: Timeline) -> pl.DataFrame:
-    """Waiting for collectives; where waits overlap it is for the one arrived at first."""
+    """Waiting for collectives; where waits overlap, the first arrival counts."""
     until = pl.col("arrival_ns") + pl.col("wait_ns")
     return (
         timeline.collectives.drop_nulls("wait_ns")
@@ -123,21 +130,14 @@ def _collectives(timeline: Timeline) -> pl.DataFrame:
 
 
 def _operations(timeline: Timeline) -> pl.DataFrame:
-    """Device work; contexts and devices are named only where there are several."""
-    several = timeline.operations.group_by("rank").agg(
-        contexts=pl.col("context").n_unique() > 1, devices=pl.col("device").n_unique() > 1
-    )
-    context = pl.when("contexts").then(pl.format(" of context {}", "context")).otherwise(pl.lit(""))
-    device = pl.when("devices").then(pl.format(" on device {}", "device")).otherwise(pl.lit(""))
-    return timeline.operations.join(several, on="rank").with_columns(
-        order=pl.col("stream") + 4, track=pl.format("stream {}{}{}", "stream", context, device)
-    )
+    """Device work, a track per stream."""
+    return named_streams(timeline).with_columns(order=pl.col("stream") + 4, track="stream_name")
 
 
 def _laid_out(slices: _Slices) -> _Slices:
-    """The events with harmless names and tracks, and the `lane` of its track that each is in."""
+    """The events with sanitized names and tracks, and the `lane` of each in its track."""
     frame = slices.frame.with_columns(
-        _harmless(slices.frame, name) for name in ("name", "track")
+        _sanitized(slices.frame, name) for name in ("name", "track")
     ).sort("rank", "order", "track", maintain_order=True)
     if slices.nested or frame.is_empty():
         return replace(slices, frame=frame.with_columns(lane=pl.lit(0, pl.Int64)))
@@ -150,17 +150,17 @@ def _laid_out(slices: _Slices) -> _Slices:
     return replace(slices, frame=placed)
 
 
-def _harmless(frame: pl.DataFrame, column: str) -> pl.Series:
-    """Names as text that no viewer can take for anything else; each distinct one looked at once."""
+def _sanitized(frame: pl.DataFrame, column: str) -> pl.Series:
+    """A column of names, sanitized; each distinct name is handled once."""
     distinct = frame[column].drop_nulls().unique()
     shown = {name: sanitized(name, LONGEST_NAME) for name in distinct}
     return frame[column].replace_strict(shown, default=None, return_dtype=pl.String)
 
 
 def _threads(kinds: Iterable[_Slices]) -> pl.DataFrame:
-    """The tracks of every rank from top to bottom, with their numbers: TRACK, tid.
+    """The tracks of every rank from top to bottom, with their numbers: TRACK and tid.
 
-    None has its rank's number: viewers take that one for the main thread, and put it first.
+    No tid equals its rank: viewers take such a track for the main thread and put it first.
     """
     every = pl.concat(each.frame.select(TRACK) for each in kinds)
     place = pl.int_range(1, pl.len() + 1).over("rank")
@@ -169,12 +169,12 @@ def _threads(kinds: Iterable[_Slices]) -> pl.DataFrame:
 
 
 def _numbered(slices: _Slices, threads: pl.DataFrame) -> _Slices:
-    """The events with their track's number."""
+    """The events with `tid`, the number of their track."""
     return replace(slices, frame=slices.frame.join(threads, on=TRACK, maintain_order="left"))
 
 
 def _complete(slices: _Slices) -> list[str]:
-    """Complete events: a start and a duration."""
+    """Complete events, which have a start and a duration."""
     frame = slices.frame
     return _lines(
         frame,
@@ -190,7 +190,7 @@ def _complete(slices: _Slices) -> list[str]:
 
 
 def _transfers(collectives: _Slices) -> _Slices:
-    """What is left of a collective once all have come, inside the slice of one who waited."""
+    """The transfers: what follows the wait, inside the slice of a collective of a waiting rank."""
     free = pl.max_horizontal("start_ns", pl.col("arrival_ns") + pl.col("wait_ns"))
     waited = collectives.frame.filter(pl.col("wait_ns") > 0)
     inner = waited.with_columns(name=pl.lit("transfer"), start_ns=free)
@@ -200,23 +200,25 @@ def _transfers(collectives: _Slices) -> _Slices:
 def _arrows(
     spans: _Slices, transfers: _Slices, late: pl.DataFrame, timeline: Timeline
 ) -> list[str]:
-    """From what a rank was at when it came last, to the transfers of those that waited for it.
+    """Arrows from the phase of the rank that came last to the transfers of the waiting ranks.
 
-    Only between aligned ranks, and not where their clocks agree too poorly to tell cause and
-    effect. Perfetto turns an arrow round whose first slice starts later than its second: so it
-    leads from the phase before the arrival, not from the collective after it.
+    Only aligned ranks have arrows, and only if their clocks agree well enough to order cause and
+    effect. Perfetto reverses an arrow whose first slice starts later than its second slice. So
+    the arrow starts in the phase before the arrival, not in the collective after it.
 
     Args:
         spans: the phases, with TRACK and tid.
-        transfers: those of all ranks, with TRACK and tid.
-        late: the collectives of the ranks that came last to them.
-        timeline: whose ranks say how they are aligned.
+        transfers: the transfers of all ranks, with TRACK and tid.
+        late: the collectives of the ranks that came last to them, with TRACK and tid.
+        timeline: the timeline, whose ranks say how they are aligned.
     """
     aligned = timeline.ranks.filter(pl.col("axis") == "aligned")["rank"].implode()
     before = (
         late.filter(pl.col("rank").is_in(aligned))
         .with_columns(
-            clock=pl.when(pl.col("place") == "device").then(pl.lit("gpu")).otherwise("place"),
+            clock=pl.when(pl.col("place") == "device")
+            .then(pl.lit(Clock.GPU.value))
+            .otherwise("place"),
             late_ns=pl.col("arrival_ns") - 1,
         )
         .sort("late_ns")
@@ -228,7 +230,7 @@ def _arrows(
             right_on="since",
             by=["rank", "clock"],
             strategy="backward",
-            check_sortedness=False,  # it cannot be checked by group; both are sorted
+            check_sortedness=False,  # polars cannot check it per group; both sides are sorted
         )
         .filter(pl.col("late_ns") < pl.col("until"))
         .select("instance", "late_ns", "since", "late_tid")
@@ -253,7 +255,7 @@ def _arrows(
     ends = _lines(
         pairs,
         ph=pl.lit("f"),
-        bp=pl.lit("e"),  # to the slice around it, not to the next
+        bp=pl.lit("e"),  # binds to the slice around it, not to the next one
         cat=pl.lit("arrival"),
         name=pl.lit("came last"),
         id="id",
@@ -264,42 +266,72 @@ def _arrows(
     return starts + ends
 
 
+def _mark(late: LastArrival | None, collectives: _Slices) -> list[str]:
+    """An instant event at the last arrival that cost most.
+
+    It lies on the track of the collective of that rank. If the trace does not hold the rank, it
+    lies on the track of the first rank that waited, and its name says so.
+    """
+    if late is None:
+        return []
+    instance = late.calls["instance"][0]
+    calls = collectives.frame.filter(instance=instance).sort("rank")
+    own = calls.filter(rank=late.rank)
+    track = own if own.height else calls.filter(pl.col("wait_ns") > 0)
+    elsewhere = "" if late.shown else " (not in this trace)"
+    return [
+        json.dumps(
+            {
+                "ph": "i",
+                "s": "t",
+                "cat": "arrival",
+                "name": f"rank {late.rank}{elsewhere} arrives last",
+                "pid": track["rank"][0],
+                "tid": track["tid"][0],
+                "ts": late.moment_ns / 1000,
+                "args": {"longest_wait_ns": late.longest_wait_ns},
+            }
+        )
+    ]
+
+
 def _microseconds(times: pl.Series) -> pl.Series:
-    """Whole ns as µs, each the nearest number to its three decimals (polars' quotient is not)."""
+    """Whole ns as µs, each the float nearest to its three decimals (division in polars is not)."""
     return pl.Series(times.to_numpy() / 1000, dtype=pl.Float64)
 
 
 def _lines(frame: pl.DataFrame, **fields: pl.Expr | pl.Series | str) -> list[str]:
-    """A JSON object per row; a string names a column."""
+    """A JSON object per row. A field given as a string is the name of a column."""
     objects = frame.select(**fields).select(pl.struct(pl.all()).struct.json_encode().alias("line"))
     return objects["line"].to_list()
 
 
 def _processes(timeline: Timeline, labels: Mapping[int, str]) -> list[str]:
-    """Names of the ranks, in their order."""
+    """Metadata events with the name, position and labels of each rank."""
     events: list[str] = []
     for rank, host, axis in timeline.ranks.select("rank", "host", "axis").sort("rank").iter_rows():
         name = f"rank {rank}" + (f" ({sanitized(host)})" if host else "")
-        told = [labels.get(rank, ""), "" if axis == "aligned" else "clock not aligned"]
+        texts = [labels.get(rank, ""), "" if axis == "aligned" else "clock not aligned"]
         events += [
-            _told(rank, 0, "process_name", name=name),
-            _told(rank, 0, "process_sort_index", sort_index=rank),
-            _told(rank, 0, "process_labels", labels=", ".join(filter(None, told))),
+            _metadata(rank, 0, "process_name", name=name),
+            _metadata(rank, 0, "process_sort_index", sort_index=rank),
+            _metadata(rank, 0, "process_labels", labels=", ".join(filter(None, texts))),
         ]
     return events
 
 
-def _names_of(threads: pl.DataFrame) -> list[str]:
+def _thread_names(threads: pl.DataFrame) -> list[str]:
+    """Metadata events with the name and position of each track."""
     events: list[str] = []
     for row in threads.iter_rows(named=True):
         more = f", {row['lane'] + 1}" if row["lane"] else ""
         events += [
-            _told(row["rank"], row["tid"], "thread_name", name=row["track"] + more),
-            _told(row["rank"], row["tid"], "thread_sort_index", sort_index=row["tid"]),
+            _metadata(row["rank"], row["tid"], "thread_name", name=row["track"] + more),
+            _metadata(row["rank"], row["tid"], "thread_sort_index", sort_index=row["tid"]),
         ]
     return events
 
 
-def _told(pid: int, tid: int, what: str, **args: object) -> str:
+def _metadata(pid: int, tid: int, kind: str, **args: object) -> str:
     """A metadata event."""
-    return json.dumps({"ph": "M", "pid": pid, "tid": tid, "name": what, "args": args})
+    return json.dumps({"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args})

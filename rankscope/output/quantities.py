@@ -1,4 +1,4 @@
-"""Numbers and paths as people read them."""
+"""Numbers and paths as readers see them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rankscope.model.metrics import Unit
 from rankscope.util.sanitize import sanitized
 
 UNKNOWN = "–"
-"""What stands for a number that is not known."""
+"""The text for an unknown number."""
 
 
 def milliseconds(nanoseconds: float | None) -> str:
-    """`12.3` of ns; three digits that matter below 10 ms."""
+    """A time in ms without its unit: `12.3`, below 10 ms `1.23`."""
     if nanoseconds is None:
         return UNKNOWN
     value = nanoseconds / 1e6
@@ -21,11 +21,16 @@ def milliseconds(nanoseconds: float | None) -> str:
 
 
 SHOWN_NS = 5_000
-"""What two decimals of a millisecond can show."""
+"""Half of the last digit of `milliseconds`: smaller errors are invisible in it."""
 
 
 def beyond_error(nanoseconds: float | None, error: int | None) -> str:
-    """`12.3` of ns, or `< 0.70` where it is finer than its error: then it may as well be 0."""
+    """A time in ms as `12.3`, or `< 0.70` if it is below its error, as it may then be 0.
+
+    Args:
+        nanoseconds: the time.
+        error: its error in ns; None: exact.
+    """
     if nanoseconds is None or error is None or nanoseconds >= error or error < SHOWN_NS:
         return milliseconds(nanoseconds)
     return f"< {milliseconds(error)}"
@@ -48,17 +53,17 @@ def in_unit(value: float | None, unit: Unit) -> str:
 
 
 def percent(share: float | None) -> str:
-    """`12 %` of a fraction of 1."""
+    """A fraction of 1 as `12 %`, below 10 % as `1.2 %`."""
     return UNKNOWN if share is None else f"{share * 100:.{1 if abs(share) < 0.0995 else 0}f} %"
 
 
 def seconds(nanoseconds: int) -> str:
-    """A moment on a report's axis, as the GUI shows it: `10.687 s`."""
+    """A moment on the axis of a report as the GUI shows it: `10.6872 s`."""
     return f"{nanoseconds / 1e9:.4f} s"
 
 
 def size(count: int) -> str:
-    """`2.1 MB` of bytes."""
+    """A number of bytes as `2.1 MB`."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
@@ -68,7 +73,7 @@ def size(count: int) -> str:
 
 
 def span(numbers: tuple[int, ...] | list[int]) -> str:
-    """`0-3, 7` of ascending numbers."""
+    """Ascending numbers as `0-3, 7`."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:
@@ -79,7 +84,7 @@ def span(numbers: tuple[int, ...] | list[int]) -> str:
 
 
 def short_path(path: Path) -> str:
-    """Relative where that is shorter than absolute and does not climb."""
+    """A path relative to the working folder if it lies inside, else the absolute path."""
     absolute = str(path)
     relative = os.path.relpath(absolute)
     return sanitized(absolute if relative.startswith("..") else relative, 500)

@@ -1,4 +1,4 @@
-"""Numbers as small pictures of text: bars, and lines of a cell's height."""
+"""Numbers as small graphics made of characters: bars and sparklines."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import numpy as np
 import numpy.typing as npt
 
 BAR = 8
-"""Cells of the longest bar."""
+"""Length of the longest bar in characters."""
 
 MOST_POINTS = 20
-"""Cells of a sparkline; of more points each cell shows the highest of some."""
+"""Most characters of a sparkline; of more points, each character shows the highest of a chunk."""
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
+"""Characters that are filled by 0 to 8 eighths of their width."""
+
 LEVELS = "▁▂▃▄▅▆▇█"
+"""Characters that are filled by 1 to 8 eighths of their height."""
 
 
 def bars(values: npt.NDArray[np.float64]) -> list[str]:
-    """A bar per value, the highest BAR cells long; none of what is unknown (nan) or below 0."""
+    """A bar per value; the highest is `BAR` characters long.
+
+    Args:
+        values: of any unit; NaN (unknown) and negative values have an empty bar.
+    """
     known = np.clip(np.nan_to_num(values), 0, None)
     most = known.max(initial=0)
     eighths = np.round(known / most * BAR * 8).astype(int) if most else np.zeros(len(known), int)
@@ -24,7 +31,11 @@ def bars(values: npt.NDArray[np.float64]) -> list[str]:
 
 
 def sparklines(values: npt.NDArray[np.float64]) -> list[str]:
-    """A line per row, all on one scale from the lowest to the highest value; unknown is blank."""
+    """A sparkline per row, on one scale from the lowest to the highest value of all rows.
+
+    Args:
+        values: (rows, points), of any unit; NaN (unknown) is blank.
+    """
     rows, points = values.shape
     if not np.isfinite(values).any():
         return [""] * rows

@@ -1,4 +1,4 @@
-"""Tables of text, and how they are laid out in a width: numbers whole, columns or names cut."""
+"""Text tables, and their layout in a given width: columns or names are cut, numbers never."""
 
 from __future__ import annotations
 
@@ -6,39 +6,48 @@ from dataclasses import dataclass, replace
 from textwrap import wrap
 
 GAP = 3
-"""Blanks between two columns."""
+"""Number of blanks between two columns."""
 
 MOST_ROWS, LAST_ROWS = 20, 5
-"""Rows of a table before its middle is left out, and how many of them are its last."""
+"""Most rows of a shortened table, and how many of them are its last rows."""
 
 LEAST_NAME, LEAST_TEXT = 24, 14
-"""Columns of names, and of text that is folded, are not made narrower than this."""
+"""Least width of columns of names, and of columns of folded text, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text; `numeric` columns are set right.
+    """Rows of text.
 
-    Where a table is wider than the terminal, columns go in the order of `spare`; then names in
-    the columns of `cut` lose their middle, and other text is folded; numbers are never cut.
-    `drawn` columns (bars) are for terminals alone. `notes` say what columns mean, and go with
-    them. Of many rows those of `telling` are shown (indices, what tells most first), or else the
-    first and the last.
+    If a table is wider than the terminal, it loses the columns of `drop_first`; then names in the
+    columns of `shorten` lose their middle, and other text is folded. Numbers are never cut.
+
+    Attributes:
+        title: the headline.
+        columns: the headings.
+        rows: the cells, as wide as `columns`.
+        numeric: columns that are aligned right.
+        drop_first: columns that may be dropped, in this order.
+        shorten: columns of names, of which the middle may be replaced by an ellipsis.
+        graphic: columns of bars and sparklines, which only terminals show.
+        notes: columns and their meanings; a meaning is shown if its column is.
+        most_relevant: indices of the rows to show if there are too many, the most relevant row
+            first; without it the first and the last rows are shown.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[str] = frozenset()
-    spare: tuple[str, ...] = ()
-    cut: frozenset[str] = frozenset()
-    drawn: frozenset[str] = frozenset()
+    drop_first: tuple[str, ...] = ()
+    shorten: frozenset[str] = frozenset()
+    graphic: frozenset[str] = frozenset()
     notes: tuple[tuple[str, str], ...] = ()
-    telling: tuple[int, ...] = ()
+    most_relevant: tuple[int, ...] = ()
 
     @property
     def note(self) -> str:
-        """What the columns that are here mean; empty: nothing to say."""
+        """The meanings of the columns of this table on one line; may be empty."""
         return " · ".join(f"{name}: {text}" for name, text in self.notes if name in self.columns)
 
     def without(self, columns: frozenset[str]) -> Table:
@@ -51,34 +60,40 @@ class Table:
         )
 
     def shortened(self) -> tuple[Table, int]:
-        """The table with at most MOST_ROWS rows, and after which of them some are left out."""
+        """The table with at most MOST_ROWS rows, and the number of rows before the gap.
+
+        The number is 0 if no row is left out.
+        """
         if len(self.rows) <= MOST_ROWS:
             return self, 0
-        if self.telling:
-            chosen, gap = sorted(self.telling[:MOST_ROWS]), MOST_ROWS
+        if self.most_relevant:
+            selected, gap = sorted(self.most_relevant[:MOST_ROWS]), MOST_ROWS
         else:
             gap = MOST_ROWS - LAST_ROWS
-            chosen = [*range(gap), *range(len(self.rows) - LAST_ROWS, len(self.rows))]
-        return replace(self, rows=tuple(self.rows[index] for index in chosen)), gap
+            selected = [*range(gap), *range(len(self.rows) - LAST_ROWS, len(self.rows))]
+        return replace(self, rows=tuple(self.rows[index] for index in selected)), gap
 
     def fitted(self, width: int) -> tuple[Table, tuple[str, ...]]:
-        """The table without the columns that do not fit into `width`, and which those are."""
+        """The table without the columns that do not fit into `width`, and those columns."""
         dropped: list[str] = []
-        for name in self.spare:
+        for name in self.drop_first:
             if self.without(frozenset(dropped))._least_width() <= width:
                 break
             if name in self.columns and name not in dropped:
                 dropped.append(name)
-        for name in reversed(dropped[:-1]):  # what went before a wide column may fit now
+        for name in reversed(dropped[:-1]):  # columns dropped before a wide one may fit again
             rest = [each for each in dropped if each != name]
             if self.without(frozenset(rest))._least_width() <= width:
                 dropped = rest
         return self.without(frozenset(dropped)), tuple(dropped)
 
     def lines(self, width: int, gap: int = 0, more: str = "") -> list[str]:
-        """The heading, a rule and the rows, at most `width` wide unless numbers need more.
+        """The headings, a rule and the rows as lines.
 
-        Behind `gap` rows (0: nowhere) stands the line `more`.
+        Args:
+            width: most characters of a line; numbers may exceed it.
+            gap: the number of rows before the line `more`; 0: there is no such line.
+            more: text in place of the rows left out.
         """
         widths = self._widths(width)
         rows = [self._laid(row, widths) for row in self.rows]
@@ -88,18 +103,21 @@ class Table:
         return [*self._laid(self.columns, widths), rule, *(line for row in rows for line in row)]
 
     def _natural(self) -> list[int]:
-        """How wide each column is in full."""
+        """The full width of each column."""
         return [
-            max(map(cells, (name, *(row[index] for row in self.rows))))
+            max(map(display_width, (name, *(row[index] for row in self.rows))))
             for index, name in enumerate(self.columns)
         ]
 
     def _least(self) -> list[int]:
-        """How narrow each column may become."""
+        """The least width of each column."""
         return [
             most
-            if name in self.numeric or name in self.drawn
-            else min(most, max(LEAST_NAME if name in self.cut else LEAST_TEXT, cells(name)))
+            if name in self.numeric or name in self.graphic
+            else min(
+                most,
+                max(LEAST_NAME if name in self.shorten else LEAST_TEXT, display_width(name)),
+            )
             for name, most in zip(self.columns, self._natural(), strict=True)
         ]
 
@@ -107,23 +125,23 @@ class Table:
         return sum(self._least()) + GAP * (len(self.columns) - 1)
 
     def _widths(self, width: int) -> list[int]:
-        """What columns take: the widest text gives first."""
+        """The width of each column in a table of `width`; the widest text is narrowed first."""
         widths, least = self._natural(), self._least()
         room = width - GAP * (len(widths) - 1)
         while sum(widths) > room:
-            spare = [index for index, each in enumerate(widths) if each > least[index]]
-            if not spare:
+            wider = [index for index, each in enumerate(widths) if each > least[index]]
+            if not wider:
                 break
-            widths[max(spare, key=lambda index: widths[index])] -= 1
+            widths[max(wider, key=lambda index: widths[index])] -= 1
         return widths
 
     def _laid(self, row: tuple[str, ...], widths: list[int]) -> list[str]:
-        """A row as lines: several where text is folded."""
+        """A row as lines; it has several lines if text is folded."""
         folded = [
             [cell]
-            if cells(cell) <= width
+            if display_width(cell) <= width
             else [middle_out(cell, width)]
-            if name in self.cut
+            if name in self.shorten
             else fold(cell, width)
             for name, cell, width in zip(self.columns, row, widths, strict=True)
         ]
@@ -138,8 +156,8 @@ class Table:
         ]
 
 
-def cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+def display_width(text: str) -> int:
+    """The number of terminal columns that a text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -148,22 +166,33 @@ def cells(text: str) -> int:
 
 
 def middle_out(name: str, width: int) -> str:
-    """`gpu-a1…-node7`: a name cut to `width`; names of a kind differ at their ends."""
-    if cells(name) <= width:
+    """A name without its middle: `gpu-a1…-node7`. Similar names differ at their ends.
+
+    Args:
+        name: the name.
+        width: the most terminal columns that it may take.
+    """
+    if display_width(name) <= width:
         return name
     first, last = name[: (width - 1) // 2], name[-(width // 2) :]
-    while cells(first) + 1 + cells(last) > width and first:
+    while display_width(first) + 1 + display_width(last) > width and first:
         first, last = first[:-1], last[1:]
     return f"{first}…{last}"
 
 
 def fold(text: str, width: int, indent: str = "") -> list[str]:
-    """`text` in lines of at most `width`, later ones indented; words are broken only if longer."""
-    if cells(text) != len(text):  # wide characters: half as many fit
+    """A text as lines; a word is broken only if it is longer than a line.
+
+    Args:
+        text: the text.
+        width: the most terminal columns of a line.
+        indent: put in front of all lines but the first.
+    """
+    if display_width(text) != len(text):  # wide characters take two columns
         width = max(width // 2, 1)
     return wrap(text, max(width, 2), subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
 def _padded(text: str, width: int, right: bool) -> str:
-    blanks = " " * (width - cells(text))
+    blanks = " " * (width - display_width(text))
     return blanks + text if right else text + blanks

@@ -1,4 +1,4 @@
-"""Results → tables of text, for terminals and Markdown."""
+"""Results as text tables, for terminals and Markdown."""
 
 from __future__ import annotations
 
@@ -28,16 +28,20 @@ from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
 
 LEAST_GAIN = 0.005
-"""Share of the time that a what-if must save to be shown."""
+"""Least share of the time that a what-if scenario must save to be shown."""
 
 SCENARIOS = 8
+"""Most what-if scenarios in the table."""
+
+LOST_NOTE = "idle rank-time, Σ over ranks and iterations of (slowest − own)"
+"""Meaning of the column `lost`."""
 
 ABOVE, COURSE = "above", "by iteration"
 """Headings of the bars and the sparklines."""
 
 
 def run_line(facts: RunFacts) -> str:
-    """One line of what stands above every number."""
+    """The ranks, iterations and clock of a run, on one line."""
     chosen = facts.iterations
     world = f" of {facts.world_size}" if facts.world_size else ""
     left_out = facts.warmup
@@ -51,7 +55,12 @@ def run_line(facts: RunFacts) -> str:
 
 
 def metrics_table(result: Imbalance, every: bool) -> Table:
-    """Each metric across ranks; unknown ones and details only where `every` is to be shown."""
+    """Each metric across ranks: lowest, median and highest rank, imbalance and lost time.
+
+    Args:
+        result: the imbalance.
+        every: show unknown metrics and details, too.
+    """
 
     def who(metric: Metric, score: Score | None) -> str:
         return UNKNOWN if score is None else f"{_value(result, metric, score.value)} ({score.rank})"
@@ -60,10 +69,10 @@ def metrics_table(result: Imbalance, every: bool) -> Table:
         title=f"Across ranks ({result.statistic} of the iterations, ms; rank in brackets)",
         columns=("metric", "min", "median", "max", "imbalance", "lost"),
         numeric=frozenset(("min", "median", "max", "imbalance", "lost")),
-        spare=("lost", "imbalance", "median"),
+        drop_first=("lost", "imbalance", "median"),
         notes=(
             ("imbalance", "max / mean - 1"),
-            ("lost", "what ranks were faster than the slowest, summed over them and iterations"),
+            ("lost", LOST_NOTE),
         ),
         rows=tuple(
             (
@@ -88,7 +97,7 @@ def _value(result: Imbalance, metric: Metric, value: float | None) -> str:
 
 
 def efficiency_line(given: Efficiency) -> str:
-    """POP's efficiencies in a line."""
+    """POP's efficiencies, on one line."""
     return (
         f"Parallel efficiency {percent(given.parallel)} = load balance "
         f"{percent(given.load_balance)} · communication {percent(given.communication)} "
@@ -97,7 +106,7 @@ def efficiency_line(given: Efficiency) -> str:
 
 
 def what_if_table(result: Imbalance) -> Table | None:
-    """What putting one thing at its role's median would save; None where nothing would."""
+    """The time saved if one thing took as long as its role's median; None if nothing saves time."""
     if result.what_if is None:
         return None
     rows = result.what_if.filter(pl.col("gain") >= LEAST_GAIN)
@@ -106,10 +115,10 @@ def what_if_table(result: Imbalance) -> Table | None:
     whole = result.what_if.select(pl.col("time_ns") + pl.col("gain_ns")).to_series()[0]
     ideal = result.what_if.filter(kind="all")["time_ns"][0]
     return Table(
-        title="What it would save to bring one thing to its role's median (replayed; the run took "
-        f"{whole / ideal:.2f} times what it would with every rank there)",
+        title="Time saved if one thing took as long as its role's median (replayed; the run took "
+        f"{whole / ideal:.2f} times as long as with every rank at its median)",
         columns=("what", "which", "saves ms", "of the time"),
-        spare=("what",),
+        drop_first=("what",),
         numeric=frozenset(("saves ms", "of the time")),
         rows=tuple(
             (
@@ -124,18 +133,18 @@ def what_if_table(result: Imbalance) -> Table | None:
 
 
 def changes_frame(changes: tuple[Change, ...]) -> pl.DataFrame:
-    """Changes as a frame: rank (null: the mean over ranks), metric, before_ns, after_ns, …."""
+    """Changes as a frame with a column per field of `Change`; rank is null for means over ranks."""
     return pl.DataFrame([asdict(each) for each in changes], infer_schema_length=None)
 
 
 def changes_table(changes: tuple[Change, ...]) -> Table:
-    """Each metric before and after."""
+    """Each metric of two runs, before and after."""
     return Table(
         title="Before and after (mean over ranks, ms)",
-        columns=("metric", "before", "after", "change", "95 % interval", "sure"),
+        columns=("metric", "before", "after", "change", "95 % interval", "certain"),
         numeric=frozenset(("before", "after", "change", "95 % interval")),
-        spare=("95 % interval",),
-        notes=(("sure", "beyond noise and 1 % of the iteration"),),
+        drop_first=("95 % interval",),
+        notes=(("certain", "beyond noise and 1 % of the iteration"),),
         rows=tuple(
             (each.metric, *_before_after(each)) for each in changes if each.before_ns is not None
         ),
@@ -143,14 +152,19 @@ def changes_table(changes: tuple[Change, ...]) -> Table:
 
 
 def movers_table(changes: tuple[Change, ...], every: bool) -> Table:
-    """The ranks and metrics that changed surely, most first; all with `every`."""
+    """The ranks and metrics that certainly changed, the largest change first.
+
+    Args:
+        changes: changes of single ranks.
+        every: show all changes.
+    """
     moved = [each for each in changes if each.before_ns is not None and (every or each.certain)]
     moved.sort(key=lambda each: -abs((each.after_ns or 0) - (each.before_ns or 0)))
     return Table(
         title="Ranks that changed" if moved else "No rank changed beyond noise",
-        columns=("rank", "metric", "before", "after", "change", "95 % interval", "sure"),
+        columns=("rank", "metric", "before", "after", "change", "95 % interval", "certain"),
         numeric=frozenset(("rank", "before", "after", "change", "95 % interval")),
-        spare=("95 % interval",),
+        drop_first=("95 % interval",),
         rows=tuple((str(each.rank), each.metric, *_before_after(each)) for each in moved),
     )
 
@@ -169,13 +183,18 @@ def _before_after(each: Change) -> tuple[str, ...]:
 
 
 def cost_note(result: Imbalance) -> str:
-    """What `cost` means: arrivals tell, not work, so that links of a chain may be victims."""
-    chain = "; it may itself have waited before, for a rank in another group: see work"
-    return "what others waited for it, in all" + (chain if result.chained else "")
+    """The meaning of `cost`, which is attributed to the last arrival, whatever made it late."""
+    chain = "; the rank may itself have waited before, for a rank in another group: see work"
+    return "time that other ranks waited for it, in total" + (chain if result.chained else "")
 
 
 def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
-    """A row per rank, most of the first known metric (else work) first."""
+    """A row per rank, sorted by the first known metric, the highest first.
+
+    Args:
+        result: the imbalance.
+        metrics: the metrics to show; None: the usual ones.
+    """
     names = [
         name for name in metrics or leading_metrics() if metrics or column_of(name) in result.ranks
     ]
@@ -201,23 +220,23 @@ def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
     return Table(
         title=f"By rank ({result.statistic} of the iterations, ms)",
         columns=tuple(columns),
-        spare=("last", "to all-reduce", "optimizer", "wait", "cost", COURSE, "host",
+        drop_first=("last", "to all-reduce", "optimizer", "wait", "cost", COURSE, "host",
                *headings[:0:-1], "role", ABOVE),
         numeric=numeric,
-        cut=frozenset(("host", "role")),
-        drawn=frozenset((ABOVE, COURSE)),
+        shorten=frozenset(("host", "role")),
+        graphic=frozenset((ABOVE, COURSE)),
         notes=(
-            ("last", "share of collectives it came last to"),
+            ("last", "share of collectives at which it arrived last"),
             ("cost", cost_note(result)),
-            (ABOVE, f"{known[0].name} over the median" if known else ""),
-            (COURSE, f"{known[0].name} from the first to the last" if known else ""),
+            (ABOVE, f"{known[0].name} above the median" if known else ""),
+            (COURSE, f"{known[0].name}, from the first iteration to the last" if known else ""),
         ),
         rows=tuple(zip(*columns.values(), strict=True)),
     )  # fmt: skip
 
 
 def _excess(ranks: pl.DataFrame, metric: Metric) -> npt.NDArray[np.float64]:
-    """How far each rank is above its role's median."""
+    """The excess of each rank over its role's median, in the unit of the metric."""
     value = pl.col(metric.column).cast(pl.Float64)
     return ranks.select(value - value.median().over("role")).to_series().to_numpy()
 
@@ -225,7 +244,7 @@ def _excess(ranks: pl.DataFrame, metric: Metric) -> npt.NDArray[np.float64]:
 def _course(
     course: pl.DataFrame, ranks: npt.NDArray[np.int64], metric: Metric
 ) -> npt.NDArray[np.float64]:
-    """A metric by rank (in the order of `ranks`) and iteration."""
+    """A metric as (ranks, iterations), in ns, in the order of `ranks`; NaN is unknown."""
     numbers = course["iteration"].unique().sort().to_numpy()
     found = np.full((len(ranks), len(numbers)), np.nan)
     order = np.argsort(ranks)
@@ -238,20 +257,25 @@ def _course(
 
 
 def iterations_table(result: Imbalance, metric: str) -> Table:
-    """A row per iteration; of many, those in which ranks are furthest apart."""
+    """A row per iteration; of many iterations, those with the largest spread are shown.
+
+    Args:
+        result: the imbalance.
+        metric: the metric whose spread the result contains.
+    """
     frame = result.iterations
     unit, key = METRICS[metric].unit, METRICS[metric].key("spread")
     spread = frame[key]
     return Table(
-        title=f"By iteration (ms; spread: of {metric} between ranks"
+        title=f"By iteration (ms; spread: of {metric} across ranks"
         f"{'' if unit is Unit.NS else f', {unit}'})",
         columns=("iteration", "time", "spread", ABOVE, "slowest rank", "flagged ranks", "cluster"),
-        spare=("flagged ranks", ABOVE, "time", "cluster"),
+        drop_first=("flagged ranks", ABOVE, "time", "cluster"),
         numeric=frozenset(("iteration", "time", "spread", "slowest rank")),
-        cut=frozenset(("flagged ranks",)),
-        drawn=frozenset((ABOVE,)),
-        notes=((ABOVE, "spread over the median iteration's"),),
-        telling=tuple(spread.fill_null(-1).arg_sort(descending=True)),
+        shorten=frozenset(("flagged ranks",)),
+        graphic=frozenset((ABOVE,)),
+        notes=((ABOVE, "spread above that of the median iteration"),),
+        most_relevant=tuple(spread.fill_null(-1).arg_sort(descending=True)),
         rows=tuple(
             (
                 str(row["iteration"]),
@@ -272,15 +296,15 @@ def iterations_table(result: Imbalance, metric: str) -> Table:
 
 
 def picks_table(picks: Picks) -> Table:
-    """The picked ranks."""
+    """A row per pick: the rank, its host, pid, value and report."""
     unit = METRICS[picks.metric].unit
     unit_shown = shown_unit(unit)
     return Table(
         title=f"Reports to open side by side, picked by {picks.metric} ({unit_shown})",
         columns=("pick", "rank", "host", "pid", unit_shown, "report"),
         numeric=frozenset(("rank", "pid", unit_shown)),
-        spare=("pid", "host"),
-        cut=frozenset(("host", "report")),
+        drop_first=("pid", "host"),
+        shorten=frozenset(("host", "report")),
         rows=tuple(
             (
                 each.label,
@@ -296,9 +320,13 @@ def picks_table(picks: Picks) -> Table:
 
 
 def windows_table(picks: Picks, which: str) -> Table:
-    """Where to look: the `worst` or the `typical` iteration on each axis.
+    """Where to look in the picked reports, on their own axes and on the shared one.
 
-    A timeline of several reports has the axis of the first; its rows are named by host and pid.
+    The axis of a timeline of several reports is that of the first report.
+
+    Args:
+        picks: the picks.
+        which: the iteration: `worst` or `typical`.
     """
     moments = [getattr(each, which) for each in picks.picks]
     shared = f"on one timeline (axis of rank {picks.picks[0].rank})"
@@ -306,19 +334,19 @@ def windows_table(picks: Picks, which: str) -> Table:
         title=f"Where to look: {which} iteration, {moments[0].iteration}",
         columns=("rank", "in its own report", shared),
         numeric=frozenset(("rank",)),
-        spare=(shared,),
+        drop_first=(shared,),
         rows=tuple(
             (
                 str(each.rank),
-                _stretch(moment.start_ns, moment.end_ns),
+                _interval(moment.start_ns, moment.end_ns),
                 UNKNOWN
                 if moment.shared_start_ns is None
-                else _stretch(moment.shared_start_ns, moment.shared_end_ns),
+                else _interval(moment.shared_start_ns, moment.shared_end_ns),
             )
             for each, moment in zip(picks.picks, moments, strict=True)
         ),
     )
 
 
-def _stretch(start_ns: int, end_ns: int) -> str:
+def _interval(start_ns: int, end_ns: int) -> str:
     return f"{seconds(start_ns)} – {seconds(end_ns)}"

@@ -96,7 +96,7 @@ def test_exports_without_reports_cannot_be_opened_and_it_says_so(
     text = cli("pick-reports", "--db", job.db)
     assert "nsys-ui" not in text.out
     assert text.err.count("rankscope: warning: ") == 1
-    assert "and 2 more: no .nsys-rep lies beside them" in text.err
+    assert "and 2 more: there is no .nsys-rep file beside them" in text.err
 
 
 def test_the_culprit_is_labelled(cli: Cli, stored: Callable[..., Stored]) -> None:

@@ -103,13 +103,13 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
         each.rank for each in picks.picks
     }
     lines = dict(told["commands"])
-    assert lines["This page"] == f"rankscope report --db {sample.db} -o page.html"
+    assert lines["Make this page"] == f"rankscope report --db {sample.db} -o page.html"
 
 
 def test_options_are_looked_through_and_told(cli: Cli, sample: Stored) -> None:
     told = Page(made(cli, sample.db, "--iter-range", "5:15", "--clock", "host")).data
     assert told["cells"]["iterations"] == [*range(5, 15)]
-    line = dict(told["commands"])["The verdict in the terminal"]
+    line = dict(told["commands"])["Show the verdict in the terminal"]
     assert line == f"rankscope imbalance --db {sample.db} --iter-range=5:15 --clock host"
     shown = cli(*line.split()[1:])
     assert shown.out.startswith(told["verdict"]["sentence"])
@@ -169,7 +169,7 @@ def test_reports_that_are_gone_cost_only_the_timeline(cli: Cli, tmp_path: Path) 
     assert "no timeline" in result.err
     told = Page(Path("page.html").read_text("utf-8")).data
     assert told["timeline"]["lanes"] == []
-    assert "is gone" in told["timeline"]["words"]
+    assert "is gone" in told["timeline"]["caption"]
 
 
 @pytest.mark.parametrize("target", ["page.txt", "page", "nowhere/page.html"])

@@ -14,8 +14,8 @@ import pytest
 import rankscope
 from rankscope.api import picks_of
 from rankscope.compare.timeline import timeline
-from rankscope.output.html.lanes import Detail
-from rankscope.output.html.page import page
+from rankscope.output.html.lanes import PicksTimeline
+from rankscope.output.html.page import render_page
 from rankscope.output.html.page_text import Origin
 from tests.support import ROOT, Stored, copied, edit
 
@@ -106,9 +106,9 @@ def written(run: rankscope.Run, path: Path, **options: Any) -> Path:
     analysis = run.analysis(rankscope.Options(**options))
     picks = picks_of(analysis, None)
     ranks = [each.rank for each in picks.picks]
-    detail = Detail(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
+    detail = PicksTimeline(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
     origin = Origin(run.db, path, "rankscope")
-    path.write_bytes(page(analysis, analysis.imbalance(), picks, detail, origin))
+    path.write_bytes(render_page(analysis, analysis.imbalance(), picks, detail, origin))
     return path
 
 

@@ -85,6 +85,8 @@ def assert_imported_whole(events: list[Event]) -> None:
         elif event["ph"] == "s":
             assert stack, f"starts nowhere: {event}"
             begun[event["id"]] += 1
+        elif event["ph"] == "i":
+            assert event["s"] == "t", "marks lie on a track"
         else:
             assert (event["ph"], event["bp"]) == ("f", "e")
             assert stack, f"ends nowhere: {event}"

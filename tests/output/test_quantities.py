@@ -8,7 +8,7 @@ import io
 import polars as pl
 import pytest
 
-from rankscope.output.frame_table import rows_table
+from rankscope.output.frame_table import generic_table
 from rankscope.output.markdown_csv import csv, markdown
 from rankscope.output.quantities import beyond_error, milliseconds, percent, seconds, size, span
 from rankscope.output.table_layout import Table
@@ -76,7 +76,7 @@ def test_any_frame_as_a_table() -> None:
     frame = pl.DataFrame(
         {"host": ["\x1bn0", None], "work_ns": [2_500_000, None], "last_share": [0.25, None]}
     )
-    table = rows_table(frame, "By host")
+    table = generic_table(frame, "By host")
     assert table.columns == ("host", "work", "last")
     assert table.rows == (("<U+001B>n0", "2.50", "25 %"), ("–", "–", "–"))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rankscope.output.sparklines import BAR, MOST_POINTS, bars, sparklines
-from rankscope.output.table_layout import MOST_ROWS, Table, cells, middle_out
+from rankscope.output.table_layout import MOST_ROWS, Table, display_width, middle_out
 
 WIDE = Table(
     "T",
@@ -14,9 +14,9 @@ WIDE = Table(
     tuple((str(rank), f"gpu-a100-rack7-slot{rank}-node{rank}.cluster", "1,234,567.8",
            "slow in some iterations, not in others", "98.7") for rank in range(100)),
     numeric=frozenset(("rank", "work", "cost")),
-    spare=("cost", "note", "host"),
-    cut=frozenset(("host",)),
-    drawn=frozenset(("note",)),
+    drop_first=("cost", "note", "host"),
+    shorten=frozenset(("host",)),
+    graphic=frozenset(("note",)),
     notes=(("cost", "what it cost"),),
 )  # fmt: skip
 
@@ -25,7 +25,7 @@ WIDE = Table(
 def test_numbers_are_never_cut_and_lines_fit(width: int) -> None:
     table, dropped = WIDE.fitted(width)
     lines = table.lines(width)
-    assert all(cells(line) <= width for line in lines)
+    assert all(display_width(line) <= width for line in lines)
     assert all("1,234,567.8" in line for line in lines[2:])
     assert {*table.columns} | {*dropped} == {*WIDE.columns}
     assert bool(table.note) == ("cost" in table.columns), "notes go with their columns"
@@ -38,8 +38,8 @@ def test_numbers_stay_whole_where_nothing_fits() -> None:
 
 
 def test_a_narrow_column_comes_back_when_a_wide_one_went() -> None:
-    table = Table("", ("a", "b", "c"), (("1", "x" * 40, "2"),), spare=("a", "b"),
-                  drawn=frozenset(("b",)))  # fmt: skip
+    table = Table("", ("a", "b", "c"), (("1", "x" * 40, "2"),), drop_first=("a", "b"),
+                  graphic=frozenset(("b",)))  # fmt: skip
     assert table.fitted(20)[1] == ("b",)
 
 
@@ -49,15 +49,15 @@ def test_of_many_rows_the_middle_goes_or_what_tells_least() -> None:
     assert [row[0] for row in part.rows][gap - 1 : gap + 1] == ["14", "95"]
     lines = part.lines(200, gap, "… 80 more: --all")
     assert lines[2 + gap] == "… 80 more: --all"
-    telling = Table("", ("n",), tuple((str(n),) for n in range(100)),
-                    telling=tuple(range(99, -1, -1)))  # fmt: skip
-    assert [row[0] for row in telling.shortened()[0].rows] == [str(n) for n in range(80, 100)]
+    shortened = Table("", ("n",), tuple((str(n),) for n in range(100)),
+                    most_relevant=tuple(range(99, -1, -1)))  # fmt: skip
+    assert [row[0] for row in shortened.shortened()[0].rows] == [str(n) for n in range(80, 100)]
 
 
 def test_names_keep_both_ends() -> None:
     assert middle_out("gpu-a100-rack1-node15", 15) == "gpu-a10…-node15"
     assert middle_out("short", 15) == "short"
-    assert cells(middle_out("漢字" * 20, 15)) <= 15
+    assert display_width(middle_out("漢字" * 20, 15)) <= 15
 
 
 def test_bars() -> None:

@@ -1,4 +1,4 @@
-"""`rankscope capture`: the launch wrapper that makes the next profile right."""
+"""`rankscope capture`: the launch wrapper for the next profile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Scheduler(StrEnum):
-    """What starts the ranks."""
+    """The program that starts the ranks."""
 
     SLURM = "slurm"
     PBS = "pbs"
@@ -35,12 +35,16 @@ def capture(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write the script there; else print."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="File of the script. Default: print it."
+        ),
     ] = None,
     local_ranks: Annotated[
         str | None,
         typer.Option(
-            "--local-ranks", metavar="0,4", help="Profile only these ranks of each node; else all."
+            "--local-ranks",
+            metavar="0,4",
+            help="Profile only these local ranks of each node. Default: all.",
         ),
     ] = None,
     nodes: Annotated[
@@ -52,23 +56,26 @@ def capture(
         typer.Option(
             "--capture-range",
             metavar="cudaProfilerApi",
-            help="Record from torch.cuda.profiler.start() to .stop(), the same steps on all ranks.",
+            help="Record from torch.cuda.profiler.start() to .stop(), which is the same steps on "
+            "all ranks.",
         ),
     ] = None,
     delay: Annotated[
         int | None,
-        typer.Option("--delay", min=0, metavar="S", help="Start recording S seconds after nsys."),
+        typer.Option("--delay", min=0, metavar="S", help="Start recording after S seconds."),
     ] = None,
     duration: Annotated[
         int | None,
-        typer.Option("--duration", min=1, metavar="S", help="Record S seconds; training goes on."),
+        typer.Option(
+            "--duration", min=1, metavar="S", help="Record S seconds; training continues."
+        ),
     ] = None,
     trace: Annotated[
         str | None,
         typer.Option(
             "--trace",
             metavar="LIST",
-            help="What nsys traces; else cuda,nvtx, and mpi where MPI starts the ranks.",
+            help="APIs that nsys traces. Default: cuda,nvtx, and mpi if MPI starts the ranks.",
         ),
     ] = None,
     functions: Annotated[
@@ -76,13 +83,14 @@ def capture(
         typer.Option(
             "--python-functions-trace",
             metavar="FILE.json",
-            help="For code that cannot be edited: nsys annotates PyTorch's DataLoader, forward, "
-            "backward and optimizer as the file says, which is written unless it is there.",
+            help="For code that cannot be edited: nsys annotates DataLoader, forward, backward "
+            "and optimizer of PyTorch, as this file says. If the file does not exist, it is "
+            "written.",
         ),
     ] = None,
     metrics: Annotated[
         bool,
-        typer.Option("--metrics", help="Also sample the GPUs' counters, once a node."),
+        typer.Option("--metrics", help="Also sample GPU metrics, on one rank per node."),
     ] = False,
     graph_nodes: Annotated[
         bool,
@@ -90,25 +98,27 @@ def capture(
     ] = False,
     nsys: Annotated[
         list[str] | None,
-        typer.Option("--nsys", metavar="OPTION", help="An option for nsys profile; repeatable."),
+        typer.Option(
+            "--nsys", metavar="OPTION", help="Further option of nsys profile (repeatable)."
+        ),
     ] = None,
     reports: Annotated[
         str,
-        typer.Option("--reports", metavar="DIR", help="Folder for reports that all nodes share."),
+        typer.Option("--reports", metavar="DIR", help="Shared folder for the reports."),
     ] = "profiles",
     tmpdir: Annotated[
-        str, typer.Option("--tmpdir", metavar="DIR", help="Folder on each node's own disk.")
+        str, typer.Option("--tmpdir", metavar="DIR", help="Folder on the local disk of each node.")
     ] = "/tmp",
     snippet: Annotated[
         bool,
-        typer.Option("--snippet", help="Print NVTX ranges for a training loop that can be edited."),
+        typer.Option("--snippet", help="Print NVTX ranges to add to a training loop."),
     ] = False,
     quiet: Quiet = False,
     version: Version = False,
 ) -> None:
-    """Print the wrapper that goes between launcher and training command.
+    """Print a wrapper script to put between the launcher and the training command.
 
-    Every rank then writes a report that is named by its rank.
+    With it, every rank writes a report whose name contains the rank.
 
     Examples:
 
@@ -129,9 +139,7 @@ def capture(
         console.write(recipes.snippet().rstrip("\n"))
         return
     if scheduler is None:
-        raise UsageError(
-            "which scheduler starts the ranks?", hint=f"rankscope capture {'|'.join(Scheduler)}"
-        )
+        raise UsageError("no scheduler is given", hint=f"rankscope capture {'|'.join(Scheduler)}")
     wish = recipes.CaptureConfig(
         local_ranks=tuple(sorted(numbers("--local-ranks", local_ranks))) if local_ranks else (),
         nodes=nodes,
@@ -152,7 +160,7 @@ def capture(
 def _write(
     scheduler: str, wish: CaptureConfig, output: Path | None, functions: Path | None, quiet: bool
 ) -> None:
-    """The script to stdout or its file, and the functions trace beside it."""
+    """Write the script to stdout or its file, and the functions trace to its file."""
     from rankscope import capture as recipes
 
     name = "./profile.sh" if output is None else str(output)
@@ -164,5 +172,5 @@ def _write(
         console.write(script.rstrip("\n"))
         return
     recipes.save(output, script)
-    console.say(f"rankscope: wrote {output}; start the job with", quiet)
+    console.say(f"rankscope: wrote {output}; start the job with:", quiet)
     console.say(f"  {recipes.usage(scheduler, name)}", quiet)

@@ -1,4 +1,4 @@
-"""`rankscope check`: can these reports answer the question, and how to capture better ones."""
+"""`rankscope check`: whether reports are sufficient, and how to capture better ones."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def check(
     verbose: Verbose = False,
     version: Version = False,
 ) -> None:
-    """Can these reports answer the question? What is missing, and how to capture it.
+    """Check whether reports are sufficient, what is missing, and how to capture it.
 
-    Exits 0 if all can be used, 3 if some cannot. Stores nothing.
+    Stores nothing. The exit code is 0 if all reports can be used, 3 if some cannot.
 
     Examples:
 
@@ -69,12 +69,12 @@ def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> No
         )
         return
     if output is Format.CSV:
-        console.write(markdown_csv.csv(check_report.frame(reports)))
+        console.write(markdown_csv.csv(check_report.reports_frame(reports)))
         return
-    table = check_report.table(reports, every or output is Format.MARKDOWN)
-    problems = check_report.problems(reports)
+    table = check_report.reports_table(reports, every or output is Format.MARKDOWN)
+    problems = check_report.problem_texts(reports)
     if output is Format.MARKDOWN:
-        items = [f"- {what}\n  - {remedy}" for what, remedy in problems]
+        items = [f"- {text}\n  - {remedy}" for text, remedy in problems]
         console.write(
             "\n\n".join([check_report.sentence(reports), markdown_csv.markdown(table), *items])
         )
@@ -82,6 +82,6 @@ def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> No
     console.headline(check_report.sentence(reports))
     console.write("")
     console.show(table, every)
-    for what, remedy in problems:
+    for text, remedy in problems:
         console.write("")
-        console.remark(what, remedy)
+        console.problem(text, remedy)

@@ -1,4 +1,4 @@
-"""`rankscope diff`: did a change help, rank by rank and phase by phase?"""
+"""`rankscope diff`: the effect of a change, rank by rank and phase by phase."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Database of the one run.")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Database of the other.")],
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Database of the first run.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Database of the second run.")],
     iter_range: IterRange = None,
     metric: MetricsOption = None,
     statistic: StatisticOption = Statistic.MEAN,
@@ -46,7 +46,8 @@ def diff(
             "--fail-above",
             metavar="PERCENT",
             min=0,
-            help="Exit 10 if the iterations got slower by more, 3 if that cannot be told.",
+            help="Exit with code 10 if iterations became slower by more than PERCENT, with 3 if "
+            "that is uncertain.",
         ),
     ] = None,
     output: FormatOption = Format.TABLE,
@@ -54,7 +55,7 @@ def diff(
     verbose: Verbose = False,
     version: Version = False,
 ) -> None:
-    """Did a change help? Two runs, rank by rank and phase by phase, beyond noise.
+    """Compare two runs: which ranks and phases changed beyond noise?
 
     Examples:
 
@@ -73,7 +74,7 @@ def diff(
     problems = (*result.problems, *new.problems)
     if output is Format.JSON:
         own = {
-            **json_documents.comparison(result),
+            **json_documents.run_diff(result),
             **json_documents.verdicts(old.verdict, new.verdict),
         }
         console.write(
@@ -107,12 +108,12 @@ def diff(
 
 
 def _gate(result: RunDiff, limit: float) -> None:
-    """The exit code of `--fail-above`."""
+    """Exit as `--fail-above` requires."""
     change = result.iteration
     if change.change is None or result.sentence.startswith("Inconclusive"):
         console.error(
-            "--fail-above: whether iterations got slower cannot be told",
-            hint="compare two runs of one job, of the same ranks, over more iterations",
+            "--fail-above: it is uncertain whether iterations became slower",
+            hint="compare two runs of one job, with the same ranks, over more iterations",
         )
         raise typer.Exit(3)
     if change.change * 100 <= limit:
@@ -124,7 +125,7 @@ def _gate(result: RunDiff, limit: float) -> None:
         )
         raise typer.Exit(3)
     console.error(
-        f"--fail-above {limit:g}: iterations got {change.change * 100:.1f} % slower",
-        hint="rankscope imbalance on both databases tells where",
+        f"--fail-above {limit:g}: iterations became {change.change * 100:.1f} % slower",
+        hint="run rankscope imbalance on both databases to see where",
     )
     raise typer.Exit(10)

@@ -1,4 +1,4 @@
-"""`rankscope export`: the picked ranks as a trace for Perfetto, or tables for other programs."""
+"""`rankscope export`: the picked ranks as a Perfetto trace, or tables for other programs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ if TYPE_CHECKING:
 
 TRACES = (".json", ".json.gz")
 TABLES = (".parquet", ".csv")
+"""Endings of the names of traces and tables."""
 
 VIEWER = "https://ui.perfetto.dev"
+"""A viewer of traces, which keeps them on the user's machine."""
 
 
 class ExportTable(StrEnum):
-    """Which table is written."""
+    """A table to write."""
 
     RANK_ITERATIONS = "rank_iterations"
     WINDOWS = "windows"
@@ -58,7 +60,7 @@ def export(
             "--output",
             "-o",
             metavar="FILE",
-            help="A trace (.json, .json.gz) or a table (.parquet, .csv).",
+            help="File of the trace (.json, .json.gz) or table (.parquet, .csv).",
         ),
     ],
     db: Db = Path("rankscope.duckdb"),
@@ -67,7 +69,8 @@ def export(
         typer.Option(
             "--ranks",
             metavar="0,7,100:120",
-            help="These ranks instead of the picks.",
+            help="Ranks to export; the end of a range is excluded. Default: the picked ranks "
+            "(rank_iterations: all ranks).",
             rich_help_panel=CHOICE,
         ),
     ] = None,
@@ -78,7 +81,8 @@ def export(
         typer.Option(
             "--table",
             metavar="|".join(ExportTable),
-            help="Which table to write: every rank's iterations, or the shown ranks in detail.",
+            help="Table to write. rank_iterations (default) holds the metrics of all ranks, the "
+            "other tables the picked ranks in detail.",
         ),
     ] = None,
     clock: ClockOption = Clock.AUTO,
@@ -88,10 +92,10 @@ def export(
     verbose: Verbose = False,
     version: Version = False,
 ) -> None:
-    """The picked ranks on one aligned clock as a Chrome/Perfetto trace, or tables as files.
+    """Export the picked ranks on one clock as a Chrome/Perfetto trace, or a table.
 
-    A trace holds the iterations around the worst and the typical one, or those of --iter-range.
-    The reports of its ranks are read again.
+    A trace contains the iterations around the worst and the typical one, or those of
+    --iter-range. The reports of its ranks are read again.
 
     Examples:
 
@@ -111,12 +115,12 @@ def export(
     analysis = open_run(db).analysis(
         analysis_options(iter_range, clock, Statistic.MEAN, include_warmup)
     )
-    wanted = None if ranks is None else sorted(numbers("--ranks", ranks))
+    selected = None if ranks is None else sorted(numbers("--ranks", ranks))
     limited = iter_range is not None
     if ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS):
-        done = _rank_iterations(analysis, wanted, limited, ending)
+        done = _rank_iterations(analysis, selected, limited, ending)
     else:
-        done = _detail(analysis, wanted, limited, metric, ending, table)
+        done = _detail(analysis, selected, limited, metric, ending, table)
     write_whole(target, done.content)
     _say(target, db, analysis, done, output, quiet)
     if verbose:
@@ -127,31 +131,36 @@ def export(
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What goes into the file."""
+    """The content of the file, and facts about it."""
 
     content: bytes
-    kind: str  # trace, or the table's name
-    rows: int  # of the table; phases, collectives and device operations of the trace
+    kind: str  # trace, or the name of the table
+    rows: int  # of the table; of a trace: its phases, collectives and device operations
     ranks: tuple[int, ...]
     iterations: tuple[int, ...]
     problems: tuple[RunWarning, ...] = ()
 
 
 def _ending(target: Path, table: ExportTable | None) -> str:
-    """What the file's name says it is to be."""
+    """The ending of the file's name, which selects a trace or a table.
+
+    Raises:
+        UsageError: another ending, or `--table` with the name of a trace.
+    """
     from rankscope.errors import UsageError
 
     endings = (*TRACES, *TABLES)
     ending = next((each for each in endings if target.name.lower().endswith(each)), None)
     if ending is None:
         raise UsageError(
-            f"-o {target}: its name must say what it is to be",
-            hint=f"a trace ends in {' or '.join(TRACES)}, a table in {' or '.join(TABLES)}",
+            f"-o {target}: unknown file name ending",
+            hint=f"end the name of a trace in {' or '.join(TRACES)}, of a table in "
+            f"{' or '.join(TABLES)}",
         )
     if table is not None and ending in TRACES:
         raise UsageError(
-            f"--table {table.value}: {target} is to be a trace",
-            hint=f"tables end in {' or '.join(TABLES)}",
+            f"--table {table.value}: the name of {target} is that of a trace",
+            hint=f"end the name of a table in {' or '.join(TABLES)}",
         )
     return ending
 
@@ -159,7 +168,7 @@ def _ending(target: Path, table: ExportTable | None) -> str:
 def _rank_iterations(
     analysis: Analysis, ranks: list[int] | None, limited: bool, ending: str
 ) -> Exported:
-    """Every metric of every rank and iteration, as `select * from rank_iterations` gives it."""
+    """Every metric of every rank and iteration, as in `select * from rank_iterations`."""
     import polars as pl
 
     from rankscope.errors import UsageError
@@ -193,7 +202,7 @@ def _detail(
     ending: str,
     table: ExportTable | None,
 ) -> Exported:
-    """The picks, or the ranks asked for, from their reports."""
+    """A trace or table of the picked or selected ranks, read from their reports."""
     from rankscope.api import picks_of
     from rankscope.compare.timeline import timeline
 
@@ -235,7 +244,7 @@ def _trace(analysis: Analysis, shown: Timeline, labels: dict[int, str], ending: 
 
 
 def _encoded(frame: pl.DataFrame, ending: str) -> bytes:
-    """A table as a file's content."""
+    """The content of the file of a table."""
     from io import BytesIO
 
     from rankscope.output.markdown_csv import csv
@@ -250,14 +259,14 @@ def _encoded(frame: pl.DataFrame, ending: str) -> bytes:
 def _say(
     target: Path, db: Path, analysis: Analysis, done: Exported, output: Format, quiet: bool
 ) -> None:
-    """What was written, and what opens it."""
+    """Print what was written, and how to open it."""
     import polars as pl
 
     from rankscope.output import frame_table, json_documents, markdown_csv
     from rankscope.output.quantities import short_path, size, span
 
     problems = [*analysis.problems, *done.problems]
-    told = {
+    facts = {
         "output": str(target),
         "kind": done.kind,
         "rows": done.rows,
@@ -266,16 +275,16 @@ def _say(
         "iterations": list(done.iterations),
     }
     if output is Format.JSON:
-        whole = json_documents.document("export", db, analysis.facts, problems, told)
+        whole = json_documents.document("export", db, analysis.facts, problems, facts)
         console.write(json_documents.dumps(whole))
         return
     console.warn(problems, quiet)
     if output is Format.CSV:
-        console.write(markdown_csv.csv(pl.DataFrame([told])))
+        console.write(markdown_csv.csv(pl.DataFrame([facts])))
         return
     if output is Format.MARKDOWN:
         console.write(
-            markdown_csv.markdown(frame_table.rows_table(pl.DataFrame([told]), "Exported"))
+            markdown_csv.markdown(frame_table.generic_table(pl.DataFrame([facts]), "Exported"))
         )
         return
     unit = "events" if done.kind == "trace" else f"rows of {done.kind}"
@@ -284,4 +293,4 @@ def _say(
         f"{span(done.ranks)}, iterations {span(done.iterations)}"
     )
     if done.kind == "trace":
-        console.write(f"Open it in {VIEWER} (nothing is uploaded) or chrome://tracing.")
+        console.write(f"Open it in {VIEWER} (uploads nothing) or chrome://tracing.")

@@ -1,4 +1,4 @@
-"""`rankscope imbalance`: who is slow, in what, when, what it costs."""
+"""`rankscope imbalance`: slow ranks, their iterations and phases, and what they cost."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 WHY_EMPTY = {
     By.KERNEL: (
-        "No kernels to show: the reports hold no work of the GPU",
-        "record it, as rankscope capture does (nsys --trace=cuda,nvtx); what the host does shows "
-        "--by phase",
+        "No kernels to show: the reports contain no device work",
+        "record it, as rankscope capture does (nsys --trace=cuda,nvtx); --by phase shows the work "
+        "of the host",
     ),
     By.COLLECTIVE: (
-        "No collectives to show: none was found in several ranks' reports",
-        "record them on every rank, as rankscope capture does; rankscope check says what is "
+        "No collectives to show: none was found in the reports of several ranks",
+        "record them on every rank, as rankscope capture does; rankscope check names what is "
         "missing",
     ),
 }
-"""Tables that may have no rows → why, and what to do."""
+"""Value of `--by` whose table may be empty → the reason and the remedy."""
 
 
 def imbalance(
@@ -73,7 +73,8 @@ def imbalance(
             "--fail-above",
             metavar="PERCENT",
             min=0,
-            help="Exit 10 if the verdict's excess is above it, 3 if inconclusive.",
+            help="Exit with code 10 if the verdict's excess is above PERCENT of the median "
+            "iteration, with 3 if the verdict is inconclusive.",
         ),
     ] = None,
     output: FormatOption = Format.TABLE,
@@ -81,7 +82,7 @@ def imbalance(
     verbose: Verbose = False,
     version: Version = False,
 ) -> None:
-    """Who is slow, in which iterations and phase, and what it costs: verdict first.
+    """Show which ranks are slow, in which iterations and phases, and what it costs.
 
     Examples:
 
@@ -117,7 +118,7 @@ def imbalance(
 
 
 def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
-    """The frame of `--by`."""
+    """The rows that `--by` selects."""
     from rankscope.compare import breakdowns
 
     numbers = analysis.selection.numbers
@@ -204,11 +205,11 @@ def _write_tables(
         console.show(table, every)
     if not shown:
         console.write("")
-        console.remark(*WHY_EMPTY[by])
+        console.problem(*WHY_EMPTY[by])
 
 
 def _gate(result: Imbalance, limit: float) -> None:
-    """The exit code of `--fail-above`."""
+    """Exit as `--fail-above` requires."""
     if result.verdict.kind == VerdictKind.INCONCLUSIVE:
         console.error("--fail-above: the verdict is inconclusive", hint=result.verdict.next)
         raise typer.Exit(3)
@@ -216,6 +217,6 @@ def _gate(result: Imbalance, limit: float) -> None:
     if excess > limit:
         console.error(
             f"--fail-above {limit:g}: the excess is {excess:.1f} % of the median iteration",
-            hint="rankscope pick-reports names the reports to open",
+            hint="run rankscope pick-reports to see which reports to open",
         )
         raise typer.Exit(10)

@@ -1,7 +1,8 @@
-"""`rankscope ingest`: reports → one database."""
+"""`rankscope ingest`: the reports of a run into one database."""
 
 from __future__ import annotations
 
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +53,8 @@ def ingest(
         typer.Option(
             "--scheduler",
             metavar="ADDRESS|FILE",
-            help="Read on an existing Dask cluster: its address, or its scheduler file.",
+            help="Address or scheduler file of a Dask cluster that reads the reports instead of "
+            "local processes.",
         ),
     ] = None,
     on_error: Annotated[
@@ -60,16 +62,16 @@ def ingest(
         typer.Option(
             "--on-error",
             metavar="|".join(OnError),
-            help="A bad report stops everything, or is left out.",
+            help="Bad reports: stop (fail), or leave them out and list them (skip).",
         ),
     ] = OnError.FAIL,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Start the database over.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Replace the database.")] = False,
     ranks: Annotated[
         str | None,
         typer.Option(
             "--ranks",
             metavar="0,7,100:120",
-            help="Only these ranks; the reports of others are neither exported nor read.",
+            help="Read only these ranks; the end of a range is excluded. Default: all.",
         ),
     ] = None,
     output: FormatOption = Format.TABLE,
@@ -77,7 +79,11 @@ def ingest(
     verbose: Verbose = False,
     version: Version = False,
 ) -> None:
-    """Read the reports of a run, one or several ranks each, into one database."""
+    """Read the profiler reports of a run into one database.
+
+    Unchanged reports that the database already contains are not read again. An interrupted
+    ingest resumes if it is started again.
+    """
     from rankscope.ingestion.job import ingest_reports
 
     with console.progress(quiet) as (started, advance):
@@ -100,7 +106,7 @@ def ingest(
     _show(open_run(db), done, output, quiet, verbose)
 
 
-ingest.__doc__ = f"{ingest.__doc__}\n{EXAMPLES}"
+ingest.__doc__ = f"{cleandoc(ingest.__doc__ or '')}\n{EXAMPLES}"
 
 
 def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) -> None:
@@ -132,10 +138,10 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
         console.write(markdown_csv.csv(frame))
         return
     if output is Format.MARKDOWN:
-        console.write(markdown_csv.markdown(frame_table.rows_table(frame, "Reports")))
+        console.write(markdown_csv.markdown(frame_table.generic_table(frame, "Reports")))
         return
     if verbose:
-        console.show(frame_table.rows_table(frame, "Reports"), every=True)
+        console.show(frame_table.generic_table(frame, "Reports"), every=True)
     for outcome in done.outcomes:
         if outcome.status == "skipped":
             console.say(f"rankscope: skipped: {outcome.reason}")
@@ -144,7 +150,7 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
         status: sum(outcome.status == status for outcome in done.outcomes)
         for status in ("read", "unchanged", "skipped")
     }
-    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    statuses = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     ranks = sorted(analysis.frames.ranks["rank"])
     world = f" of {analysis.world_size}" if analysis.world_size else ""
     many = "report" if len(done.outcomes) == 1 else "reports"
@@ -154,12 +160,12 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
     kinds = [formats.find(outcome.kind) for outcome in done.outcomes]
     if any(kind is not None and kind.exported for kind in kinds):
         console.say(
-            f"rankscope: exports take {size(formats.exports_bytes())} in "
+            f"rankscope: nsys exports use {size(formats.exports_bytes())} in "
             f"{formats.exports_folder()}; "
-            "--rebuild clears those of its reports",
+            "--rebuild deletes those of its reports",
             quiet,
         )
     console.write(
-        f"{len(done.outcomes)} {many} ({told}; {size(total)}, {done.events:,} events) in "
+        f"{len(done.outcomes)} {many} ({statuses}; {size(total)}, {done.events:,} events) in "
         f"{done.seconds:.1f} s: ranks {span(ranks)}{world} in {short_path(run.db)}"
     )

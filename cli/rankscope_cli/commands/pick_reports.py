@@ -1,4 +1,4 @@
-"""`rankscope pick-reports`: the reports to open side by side, and where to look."""
+"""`rankscope pick-reports`: the reports to open side by side, and where to look in them."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ if TYPE_CHECKING:
     from rankscope.model.reports import RunWarning
 
 
-WINDOW_PARTS = ("iteration", "start_ns", "end_ns", "shared_start_ns", "shared_end_ns")
+WINDOW_FIELDS = ("iteration", "start_ns", "end_ns", "shared_start_ns", "shared_end_ns")
+"""Fields of a window in the CSV."""
 
 LARGE_GUI_BYTES = 16 * 10**9
-"""What a workstation has to spare; picks that need more are warned of."""
+"""Above this memory in the GUI (bytes) there is a warning: few workstations have more to spare."""
 
 VIEWERS = "https://ui.perfetto.dev or chrome://tracing"
-"""What opens traces of the PyTorch profiler; either keeps them on the user's machine."""
+"""Viewers of traces of the PyTorch profiler; both keep the traces on the user's machine."""
 
 LONGEST_COMMAND = 20_000
-"""Paths are long, and half a command is none."""
+"""Most characters of a command, which is useless if it is cut."""
 
 
 def pick_reports(
@@ -59,7 +60,7 @@ def pick_reports(
         typer.Option(
             "--view",
             metavar="FILE.nsys-view",
-            help="Write the document that shows them on one timeline of the GUI.",
+            help="Write a document that shows the reports on one timeline of the GUI.",
         ),
     ] = None,
     open_them: Annotated[
@@ -70,7 +71,8 @@ def pick_reports(
         typer.Option(
             "--copy-to",
             metavar="DIR",
-            help="Copy them there, with their view document: login nodes have no GUI.",
+            help="Copy the reports and a view document to this folder, to open them on a machine "
+            "with a GUI.",
         ),
     ] = None,
     output: FormatOption = Format.TABLE,
@@ -78,7 +80,7 @@ def pick_reports(
     verbose: Verbose = False,
     version: Version = False,
 ) -> None:
-    """The min / median / max reports to open side by side, and where to look in them.
+    """Name the min, median and max reports to open side by side, and where to look.
 
     Examples:
 
@@ -118,7 +120,7 @@ def pick_reports(
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What was done with the picked reports, and how to open them."""
+    """The result of copying and opening the picked reports, and commands for further steps."""
 
     command: str | None
     view: Path | None
@@ -127,7 +129,7 @@ class Shown:
 
 
 def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool) -> Shown:
-    """Copy, write the view document, start the GUI, as asked."""
+    """Copy the reports, write the view document and start the GUI, as the options require."""
     import socket
 
     from rankscope import gui
@@ -137,13 +139,14 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
     files = picks.files
     if (view or copy_to or open_them) and picks.unopenable:
         raise ReportError(
-            f"{picks.unopenable[0]}: no .nsys-rep lies beside it, and the GUI opens only those",
+            f"{picks.unopenable[0]}: there is no .nsys-rep file beside it, and the GUI opens "
+            "nothing else",
             hint="put the reports beside their exports, or ingest the reports themselves",
         )
     if picks.in_browser and (view or open_them):
         raise UsageError(
             f"{'--view' if view else '--open'}: the Nsight Systems GUI does not open {files[0]}",
-            hint=f"open each in a tab of {VIEWERS}; pick-reports says where to look",
+            hint=f"open each trace in a tab of {VIEWERS}; pick-reports says where to look",
         )
     if copy_to is not None:
         files = gui.copy_reports(picks, copy_to)
@@ -155,7 +158,7 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
         together = view is not None and gui.gui_takes_views()
         opened = gui.open_gui((view,) if view is not None and together else files)
         if not together and len(files) > 1:
-            opened += ", each report in a tab of its own"
+            opened += ", with each report in a tab of its own"
     return Shown(
         command=open_command(files if view is None else (view,))
         if files and not picks.unopenable and not picks.in_browser
@@ -173,15 +176,19 @@ def _problems(picks: Picks) -> list[RunWarning]:
     missing = []
     if picks.unopenable:
         first, more = short_path(picks.unopenable[0]), len(picks.unopenable) - 1
-        whose = f"{first} and {more} more: no .nsys-rep lies beside them" if more else (
-            f"{first}: no .nsys-rep lies beside it"
-        )  # fmt: skip
-        missing.append(RunWarning("report-missing", f"{whose}, and the GUI opens only those"))
+        names, them = (f"{first} and {more} more", "them") if more else (str(first), "it")
+        missing.append(
+            RunWarning(
+                "report-missing",
+                f"{names}: there is no .nsys-rep file beside {them}, and the GUI opens nothing "
+                "else",
+            )
+        )
     if picks.in_browser or picks.gui_bytes <= LARGE_GUI_BYTES:
         return missing
     large = RunWarning(
         "picks-large",
-        f"the picked reports together need at least {size(picks.gui_bytes)} of memory in the GUI; "
+        f"the GUI needs at least {size(picks.gui_bytes)} of memory for all picked reports; "
         "open two of them, or capture fewer iterations",
     )
     return [*missing, large]
@@ -214,8 +221,8 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
         console.write(f"Open them on one timeline ({cost}), then click Apply:")
         console.write(f"  {sanitized(shown.command, LONGEST_COMMAND)}")
         console.write(
-            f"  (2022.4 hangs on that line: there File > Open {short_path(shown.view)}). Rows are "
-            "named by host and pid, and stand in that order."
+            f"  (2022.4 hangs on this command; there use File > Open {short_path(shown.view)}.) "
+            "The names of rows are host and pid, in the order of the table."
         )
     if picks.in_browser:
         console.write(f"Open each in a tab of {VIEWERS} ({size(picks.total_bytes)}):")
@@ -224,7 +231,7 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
     if shown.opened is not None:
         console.write(shown.opened[:1].upper() + shown.opened[1:] + ".")
     if shown.rsync is not None:
-        console.write("Fetch them to where the GUI runs:")
+        console.write("Copy them to the machine where the GUI runs:")
         console.write(f"  {sanitized(shown.rsync, LONGEST_COMMAND)}")
 
 
@@ -246,7 +253,7 @@ def _frame(picks: Picks) -> pl.DataFrame:
                 **{
                     f"{name}_{part}": getattr(moment, part)
                     for name, moment in (("worst", each.worst), ("typical", each.typical))
-                    for part in WINDOW_PARTS
+                    for part in WINDOW_FIELDS
                 },
             }
             for each in picks.picks

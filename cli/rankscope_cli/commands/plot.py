@@ -40,7 +40,7 @@ Examples:
 
 
 class Theme(StrEnum):
-    """What page a picture is for."""
+    """The colours of a picture."""
 
     LIGHT = "light"
     DARK = "dark"
@@ -52,12 +52,15 @@ def _kinds() -> list[str]:
 
 def plot(
     kind: Annotated[
-        str, typer.Argument(metavar="|".join(KINDS), help="What to draw.", autocompletion=_kinds)
+        str, typer.Argument(metavar="|".join(KINDS), help="Kind of plot.", autocompletion=_kinds)
     ],
     target: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Picture: .png, .svg or .pdf; else KIND.png."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Picture file: .png, .svg or .pdf. Default: KIND.png.",
         ),
     ] = None,
     db: Db = Path("rankscope.duckdb"),
@@ -68,7 +71,7 @@ def plot(
         typer.Option(
             "--iteration-number",
             metavar="N",
-            help="The iteration of a timeline; else the worst of the picked ranks.",
+            help="Iteration of a timeline. Default: the worst one of the picked ranks.",
             rich_help_panel=CHOICE,
         ),
     ] = None,
@@ -76,14 +79,14 @@ def plot(
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
     theme: Annotated[
-        Theme, typer.Option("--theme", metavar="|".join(Theme), help="Colours of the page.")
+        Theme, typer.Option("--theme", metavar="|".join(Theme), help="Colours of the picture.")
     ] = Theme.LIGHT,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
     version: Version = False,
 ) -> None:
-    """A picture of the run; its title says what was found."""
+    """Draw a picture of the run; its title is the finding."""
     from rankscope.api import open_run, view_of
     from rankscope.output.plots import draw, format_of, save, title_of
     from rankscope.util.atomic_io import check_writable
@@ -96,17 +99,17 @@ def plot(
     analysis = open_run(db).analysis(options)
     figure = draw(kind, analysis, view_of(kind, analysis, metric, iteration, theme.value))
     save(figure, path, theme.value)
-    told = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
+    facts = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
     if output is Format.JSON:
         from rankscope.output import json_documents
 
         console.write(
             json_documents.dumps(
-                json_documents.document("plot", db, analysis.facts, analysis.problems, {**told})
+                json_documents.document("plot", db, analysis.facts, analysis.problems, {**facts})
             )
         )
         return
-    _say(told, output)
+    _write(facts, output)
     console.warn(analysis.problems, quiet)
     if verbose:
         from rankscope.output.text_tables import run_line
@@ -123,20 +126,20 @@ plot.__doc__ = "\n\n".join(
 )
 
 
-def _say(told: dict[str, str], output: Format) -> None:
-    """Where the picture is, and what it says."""
+def _write(facts: dict[str, str], output: Format) -> None:
+    """Print the name of the picture's file and its title."""
     from rankscope.output.quantities import short_path
     from rankscope.util.sanitize import sanitized
 
     if output is Format.TABLE:
-        console.write(f"{short_path(Path(told['file']))}: {sanitized(told['title'], 300)}")
+        console.write(f"{short_path(Path(facts['file']))}: {sanitized(facts['title'], 300)}")
         return
     import polars as pl
 
     from rankscope.output import frame_table, markdown_csv
 
-    frame = pl.DataFrame([told])
+    frame = pl.DataFrame([facts])
     if output is Format.CSV:
         console.write(markdown_csv.csv(frame))
     else:
-        console.write(markdown_csv.markdown(frame_table.rows_table(frame, "Picture")))
+        console.write(markdown_csv.markdown(frame_table.generic_table(frame, "Picture")))

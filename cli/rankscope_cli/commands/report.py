@@ -1,4 +1,4 @@
-"""`rankscope report`: one page with everything."""
+"""`rankscope report`: one page with all results."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     from rankscope.compare.comparison import Analysis
     from rankscope.compare.picks import Picks
-    from rankscope.output.html.lanes import Detail
+    from rankscope.output.html.lanes import PicksTimeline
 
 ENDINGS = (".html", ".htm")
+"""Endings of the name of a page."""
 
 
 def report(
@@ -47,9 +48,9 @@ def report(
     verbose: Verbose = False,
     version: Version = False,
 ) -> None:
-    """One self-contained page with everything: verdict, map, phases, timeline, tables.
+    """Write one self-contained page: verdict, heat map, phases, timeline and tables.
 
-    It opens from disk in any browser, and loads nothing.
+    It opens from disk in any browser and loads nothing from the network.
 
     Examples:
 
@@ -63,7 +64,7 @@ def report(
     from rankscope.api import open_run, picks_of
     from rankscope.errors import UsageError
     from rankscope.output import frame_table, json_documents, markdown_csv, text_tables
-    from rankscope.output.html.page import page
+    from rankscope.output.html.page import render_page
     from rankscope.output.html.page_text import Origin
     from rankscope.output.quantities import short_path, size
     from rankscope.util.atomic_io import check_writable, write_whole
@@ -71,7 +72,8 @@ def report(
 
     if target.suffix.lower() not in ENDINGS:
         raise UsageError(
-            f"-o {target}: a page's name ends in .html", hint=f"-o {target.with_suffix('.html')}"
+            f"-o {target}: the name of a page must end in .html",
+            hint=f"-o {target.with_suffix('.html')}",
         )
     check_writable(target)
     analysis = open_run(db).analysis(
@@ -79,11 +81,12 @@ def report(
     )
     result, picks = analysis.imbalance(), picks_of(analysis, None)
     detail = _detail(analysis, picks)
-    content = page(analysis, result, picks, detail, Origin(db, target, f"rankscope {__version__}"))
+    origin = Origin(db, target, f"rankscope {__version__}")
+    content = render_page(analysis, result, picks, detail, origin)
     write_whole(target, content)
-    told = {"output": str(target), "bytes": len(content), "timeline": detail.timeline is not None}
+    facts = {"output": str(target), "bytes": len(content), "timeline": detail.timeline is not None}
     if output is Format.JSON:
-        whole = json_documents.document("report", db, analysis.facts, analysis.problems, told)
+        whole = json_documents.document("report", db, analysis.facts, analysis.problems, facts)
         console.write(json_documents.dumps(whole))
         return
     if detail.reason:
@@ -92,21 +95,21 @@ def report(
     if output is Format.TABLE:
         console.write(f"{short_path(target)}: {size(len(content))}; open it in any browser")
     else:
-        frame = pl.DataFrame([told])
-        markdown = markdown_csv.markdown(frame_table.rows_table(frame, "Page"))
+        frame = pl.DataFrame([facts])
+        markdown = markdown_csv.markdown(frame_table.generic_table(frame, "Page"))
         console.write(markdown_csv.csv(frame) if output is Format.CSV else markdown)
     if verbose:
         console.say(f"rankscope: {text_tables.run_line(analysis.facts)}")
 
 
-def _detail(analysis: Analysis, picks: Picks) -> Detail:
-    """The picked ranks in their worst iteration; without their reports, why not."""
+def _detail(analysis: Analysis, picks: Picks) -> PicksTimeline:
+    """The timeline of the picked ranks in their worst iteration, or why there is none."""
     from rankscope.compare.timeline import timeline
     from rankscope.errors import RankscopeError
-    from rankscope.output.html.lanes import Detail
+    from rankscope.output.html.lanes import PicksTimeline
 
     ranks = [each.rank for each in picks.picks]
     try:
-        return Detail(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
+        return PicksTimeline(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
     except RankscopeError as error:
-        return Detail(None, error.message)
+        return PicksTimeline(None, error.message)

@@ -1,1 +1,1 @@
-"""One self-contained page: what a browser shows of a run, from disk and without a network."""
+"""A run as one self-contained page, which a browser opens from disk without a network."""

@@ -1,4 +1,4 @@
-"""Numbers → text for a page, small and whole: columns, not row objects."""
+"""Numbers of a page as compact text: packed columns instead of row objects."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from rankscope.model.metrics import METRICS
 from rankscope.output.json_documents import Document
 
 UNKNOWN = -(2**31)
-"""What stands for null among packed int32."""
+"""The packed int32 that means null."""
 
 MICROSECOND = 1000
+"""ns per µs."""
 
 EXACT_CELLS = 100_000
-"""Up to so many cells are packed in µs, more of them coarser."""
+"""Up to this many cells, the unit of packed times is 1 µs; with more cells it is coarser."""
 
 COARSE = 5000
-"""Of many cells times are told to this fraction of the median iteration: finer than any pixel."""
+"""With more cells the unit is 1/COARSE of the median iteration, which is finer than a pixel."""
 
 
 def unit_of(lengths: pl.Series) -> int:
-    """The unit, in ns, in which the cells of a map are packed: whole µs.
+    """The unit of the packed times in ns; a multiple of 1 µs.
 
     Args:
         lengths: `iteration_ns` of all cells.
@@ -34,13 +35,13 @@ def unit_of(lengths: pl.Series) -> int:
     middle, longest = lengths.median(), lengths.max()
     if not isinstance(middle, int | float) or not isinstance(longest, int):
         return MICROSECOND
-    wanted = middle / COARSE if len(lengths) > EXACT_CELLS else MICROSECOND
-    least = longest / -(UNKNOWN + 1)
-    return max(1, math.floor(wanted / MICROSECOND), math.ceil(least / MICROSECOND)) * MICROSECOND
+    target = middle / COARSE if len(lengths) > EXACT_CELLS else MICROSECOND
+    least = longest / -(UNKNOWN + 1)  # the longest iteration fits into an int32
+    return max(1, math.floor(target / MICROSECOND), math.ceil(least / MICROSECOND)) * MICROSECOND
 
 
 def step_of(values: pl.Series) -> float:
-    """The step in which values that are not times are packed: 1, or what makes them fit int32."""
+    """The packing step of values that are not times: 1, or more where int32 is too small."""
     largest = values.cast(pl.Float64).abs().max()
     if values.dtype.is_integer() and isinstance(largest, float) and largest < -UNKNOWN:
         return 1.0
@@ -48,10 +49,11 @@ def step_of(values: pl.Series) -> float:
 
 
 def packed(values: pl.Series, unit: float) -> str:
-    """A column as base64 of deflated int32 in `unit` (ns of times), byte planes in succession.
+    """A column as base64 of deflated int32 byte planes, in multiples of `unit` (ns for times).
 
-    Neighbouring high bytes are alike, so that planes deflate to about the noise in the numbers.
-    Null is `UNKNOWN`.
+
+    The lowest bytes of all values come first, then the second lowest, and so on: neighbouring
+    high bytes are equal, so the planes compress well. Null is `UNKNOWN`.
     """
     rounded = (values / unit).round().fill_null(UNKNOWN).to_numpy().astype("<i4")
     planes = np.ascontiguousarray(rounded).view(np.uint8).reshape(-1, 4).T
@@ -61,17 +63,18 @@ def packed(values: pl.Series, unit: float) -> str:
 def cells(
     wide: pl.DataFrame, ranks: Sequence[int], iterations: Sequence[int], metrics: Sequence[str]
 ) -> Document:
-    """Every known metric of every rank and iteration, rank by rank; equal columns once.
+    """The cells of the map: every known metric of every rank and iteration.
 
     Args:
-        wide: rank, iteration and the metrics' columns.
-        ranks: rows of the map.
-        iterations: its columns.
-        metrics: what to take, where it is known at all.
+        wide: a row per rank and iteration: rank, iteration and the columns of the metrics.
+        ranks: the ranks, which are the rows of the map.
+        iterations: the iterations, which are the columns of the map.
+        metrics: names of metrics; those that are unknown in all cells are left out.
 
     Returns:
-        `ranks`, `iterations`, `unit_ns`, `median_ns` (the iterations' length), `columns` (metric →
-        index), `steps` (metric that is not a time → what 1 stands for) and `packed`.
+        `ranks`, `iterations`, `unit_ns`, `median_ns` (of the iterations' lengths), `packed` (one
+        text per distinct column, rank by rank, see `packed`), `columns` (metric → index into
+        `packed`) and `steps` (metric that is not a time → the value of 1 in its packed column).
     """
     grid = pl.DataFrame({"rank": list(ranks)}, schema={"rank": pl.Int64}).join(
         pl.DataFrame({"iteration": list(iterations)}, schema={"iteration": pl.Int64}), how="cross"

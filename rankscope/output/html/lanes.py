@@ -1,4 +1,4 @@
-"""The picked ranks in one iteration → lanes of bars under each other."""
+"""The picked ranks in one iteration, as lanes of bars below each other."""
 
 from __future__ import annotations
 
@@ -7,112 +7,128 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.compare.picks import Picks
+from rankscope.model.kinds import Phase
 from rankscope.model.results import Timeline
-from rankscope.output.html.page_text import brief
-from rankscope.output.html.tables import table
+from rankscope.output.html.page_text import precision
+from rankscope.output.html.tables import sortable_table
 from rankscope.output.json_documents import Document
+from rankscope.output.timeline_views import (
+    busiest_streams,
+    collective_parts,
+    last_arrival,
+    stream_work,
+)
 
 MOST_STREAMS = 3
-"""Streams of a rank that are shown: those that are busiest."""
+"""Most streams of a rank; the busiest ones are shown."""
 
 FINEST = 2000
-"""Bars of a lane that are closer than the window's length over this are drawn as one."""
+"""Bars of a lane that are closer than 1/FINEST of the longest window are merged into one."""
+
+MOST_ROWS = 1000
+"""Most rows of the table of collectives."""
 
 BAR = {"lane": pl.Int64, "start": pl.Int64, "end": pl.Int64, "part": pl.String, "text": pl.String}
+"""Columns of the bars: lane (index), start and end (ns), part (sets the colour), text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Detail:
-    """The picks' timeline, or why there is none."""
+class PicksTimeline:
+    """The timeline of the picks, or the reason why there is none."""
 
     timeline: Timeline | None
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
-    """What the page's timeline section shows."""
+class TimelineSection:
+    """The data of the page's timeline section."""
 
     chart: Document
     tables: tuple[Document, ...] = ()
 
 
-def lanes(detail: Detail, picks: Picks) -> Lanes:
-    """Lanes of each picked rank: its phases, its busiest streams, its collectives.
+def timeline_section(detail: PicksTimeline, picks: Picks) -> TimelineSection:
+    """Lanes of each picked rank: its phases, its busiest streams and its collectives.
 
-    Times are ns since the earliest window; bars are columns.
+    Args:
+        detail: the timeline of the picks.
+        picks: their labels.
+
+    Returns:
+        `chart` has the keys caption, lanes (rank, pick, name), bars (columns of BAR;
+        times in ns since the earliest window) and late (at most one: at, rank).
     """
     timeline = detail.timeline
     if timeline is None:
-        return Lanes(
+        return TimelineSection(
             {
-                "words": f"There is no timeline: {detail.reason}.",
+                "caption": f"There is no timeline: {detail.reason}.",
                 "lanes": [],
                 "bars": [],
                 "late": [],
             }
         )
     labels = {each.rank: each.label for each in picks.picks}
-    named: list[Document] = []
+    work = stream_work(timeline)
+    lanes: list[Document] = []
     bars: list[pl.DataFrame] = []
     for rank in timeline.ranks["rank"]:
-        for name, frame in _of_rank(timeline, rank):
-            bars.append(frame.with_columns(lane=pl.lit(len(named), pl.Int64)))
-            named.append({"rank": rank, "pick": labels.get(rank, ""), "name": name})
+        for name, frame in _rank_lanes(timeline, work, rank):
+            bars.append(frame.with_columns(lane=pl.lit(len(lanes), pl.Int64)))
+            lanes.append({"rank": rank, "pick": labels.get(rank, ""), "name": name})
     drawn = pl.concat(bars).select(pl.col(name).cast(dtype) for name, dtype in BAR.items())
-    return Lanes(
+    late = last_arrival(timeline)
+    return TimelineSection(
         chart={
-            "words": _words(timeline),
-            "lanes": named,
+            "caption": _caption(timeline),
+            "lanes": lanes,
             "bars": [drawn[name].to_list() for name in BAR],
-            "late": _late(timeline),
+            "late": [] if late is None else [{"rank": late.rank, "at": late.moment_ns}],
         },
-        tables=(_collectives(timeline),),
+        tables=(_collectives_table(timeline),),
     )
 
 
-def _of_rank(timeline: Timeline, rank: int) -> list[tuple[str, pl.DataFrame]]:
+def _rank_lanes(
+    timeline: Timeline, work: pl.DataFrame, rank: int
+) -> list[tuple[str, pl.DataFrame]]:
     """Name and bars of each lane of a rank."""
-    mine = pl.col("rank") == rank
-    phases = timeline.phases.filter(mine, pl.col("clock") == timeline.clock)
+    phases = timeline.phases.filter(rank=rank, clock=timeline.clock)
     length = timeline.windows["end_ns"].max() or 1
     assert isinstance(length, int)
     gap = length // FINEST
-    named = [(f"{timeline.clock} phases", _joined(phases.select(*_span, part="phase"), gap))]
-    work = timeline.operations.filter(mine, pl.col("kind") != "collective")
-    busy = (
-        work.group_by("stream")
-        .agg(time=(pl.col("end_ns") - pl.col("start_ns")).sum())
-        .sort("time", descending=True)["stream"]
-        .head(MOST_STREAMS)
-    )
-    for stream in busy.sort():
-        bars = work.filter(pl.col("stream") == stream).select(
+    text = pl.lit(None, pl.String).alias("text")
+    lanes = [(f"{timeline.clock} phases", _merged(phases.select(*_span, text, part="phase"), gap))]
+    for stream in sorted(busiest_streams(work, rank, MOST_STREAMS)):
+        bars = work.filter(rank=rank, stream_name=stream).select(
             *_span,
             part=pl.when("training")
-            .then(pl.col("phase").fill_null("other"))
+            .then(pl.col("phase").fill_null(Phase.OTHER.value))
             .otherwise(pl.lit("background")),
             text="name",
         )
-        named.append((f"stream {stream}", _joined(bars, gap)))
-    calls = timeline.collectives.filter(mine)
+        lanes.append((stream, _merged(bars, gap)))
+    calls = timeline.collectives.filter(rank=rank)
     if calls.height:
-        named.append(("collectives", _waits(calls)))
-    return named
+        lanes.append(("collectives", _collective_bars(calls)))
+    return lanes
 
 
 _span = (pl.col("start_ns").alias("start"), pl.col("end_ns").alias("end"))
 
 
-def _joined(bars: pl.DataFrame, gap: int) -> pl.DataFrame:
-    """Bars of one kind that nearly touch as one; the text of the longest, and how many they are."""
-    named = bars if "text" in bars.columns else bars.with_columns(text=pl.lit(None, pl.String))
-    ordered = named.sort("start", "end")
+def _merged(bars: pl.DataFrame, gap: int) -> pl.DataFrame:
+    """Bars, with neighbours of the same part merged if they are at most `gap` ns apart.
+
+    The text of a merged bar is the count of its operations and the text of the longest one.
+    """
     until = pl.col("end").cum_max().shift()
-    fresh = (pl.col("part").ne_missing(pl.col("part").shift())) | (pl.col("start") - until > gap)
+    starts = (pl.col("part").ne_missing(pl.col("part").shift())) | (pl.col("start") - until > gap)
     longest = (pl.col("end") - pl.col("start")).arg_max()
     return (
-        ordered.with_columns(run=fresh.fill_null(True).cum_sum())
+        bars.sort("start", "end")
+        .with_columns(run=starts.fill_null(True).cum_sum())
         .group_by("run", maintain_order=True)
         .agg(
             pl.col("start").min(),
@@ -130,52 +146,37 @@ def _joined(bars: pl.DataFrame, gap: int) -> pl.DataFrame:
     )
 
 
-def _waits(calls: pl.DataFrame) -> pl.DataFrame:
-    """Collectives from arrival to end: waiting first, then what is left."""
-    until = pl.min_horizontal(
-        "end_ns", pl.col("arrival_ns") + pl.col("wait_ns").fill_null(0).clip(0)
-    )
-    late = pl.format("; rank {} came last", "last_rank")
-    text = pl.col("operation") + pl.when(pl.col("last_rank").is_null()).then(pl.lit("")).otherwise(
-        late
-    )
-    waits = calls.select(start="arrival_ns", end=until, part=pl.lit("wait"), text=text).filter(
-        pl.col("end") > pl.col("start")
-    )
-    rest = calls.select(start=until, end="end_ns", part=pl.lit("transfer"), text=text)
-    return pl.concat([waits, rest])
+def _collective_bars(calls: pl.DataFrame) -> pl.DataFrame:
+    """Bars of collectives from arrival to end: waiting, then transfer."""
+    last = pl.format("; rank {} came last", "last_rank")
+    known = pl.col("last_rank").is_not_null()
+    text = pl.col("operation") + pl.when(known).then(last).otherwise(pl.lit(""))
+    return collective_parts(calls).select(*_span, "part", text=text)
 
 
-def _late(timeline: Timeline) -> list[Document]:
-    """at, rank: the arrival of who came last to the collective that cost the picks most."""
-    instance = ["operation", "communicator", "place", "iteration", "ordinal"]
-    calls = timeline.collectives.with_columns(cost=pl.col("wait_ns").sum().over(instance))
-    last = calls.filter(pl.col("rank") == pl.col("last_rank"), pl.col("cost") > 0)
-    worst = last.sort("cost", descending=True).head(1)
-    return worst.select("rank", at="arrival_ns").to_dicts()
-
-
-def _words(timeline: Timeline) -> str:
-    """Which iteration, on what axis, and what to beware of."""
+def _caption(timeline: Timeline) -> str:
+    """The iteration, the lanes, the precision of the clocks, and warnings."""
     residuals = timeline.ranks.filter(pl.col("axis") == "aligned")["residual_ns"].drop_nulls()
-    finest = residuals.max()
-    aligned = f" Their clocks are aligned to {brief(finest)}." if isinstance(finest, int) else ""
-    warned = "".join(f" {each.message}." for each in timeline.problems)
+    largest = residuals.max()
+    aligned = (
+        f" Their clocks are aligned to {precision(largest)}." if isinstance(largest, int) else ""
+    )
+    warnings = "".join(f" {each.message}." for each in timeline.problems)
     which = ", ".join(map(str, timeline.iterations))
     return (
-        f"Iteration {which}, in which they differ most: phases, what ran on the device, and "
-        f"collectives from the arrival on, waiting hatched.{aligned}{warned}"
+        f"Iteration {which}, in which these ranks differ most: phases, device work, and "
+        f"collectives from arrival to end, with waiting hatched.{aligned}{warnings}"
     )
 
 
-def _collectives(timeline: Timeline) -> Document:
+def _collectives_table(timeline: Timeline) -> Document:
     columns = ["rank", "operation", "ordinal", "arrival_ns", "end_ns", "wait_ns", "last_rank"]
     frame = timeline.collectives.select(columns).sort("operation", "ordinal", "rank")
-    return table(
+    return sortable_table(
         "calls",
         "Collectives of the picked ranks",
-        frame.head(1000),
+        frame.head(MOST_ROWS),
         "timeline",
-        note="ms since the first of these ranks' windows opened",
+        note="times in ms since the start of the first window of these ranks",
         labels={"last_rank": "came last"},
     )

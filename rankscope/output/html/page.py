@@ -1,8 +1,8 @@
-"""A run → one page that opens from disk.
+"""A run as one page that opens from disk.
 
-Names in it come from reports and are text: every one is made plain, the data stands in the page as
-JSON without a `<`, scripts put it there as text alone, and the page's policy lets nothing run but
-the scripts it was made with, and nothing load at all.
+Names in the page come from reports and must remain text. So every name is sanitized, the data is
+JSON without `<`, `>` and `&`, the scripts insert it only as text nodes, and the page's
+Content-Security-Policy allows its own scripts only and forbids to load anything.
 """
 
 from __future__ import annotations
@@ -17,70 +17,78 @@ from importlib.resources import files
 
 from rankscope.compare.comparison import Analysis
 from rankscope.compare.picks import Picks
+from rankscope.model.kinds import Phase
 from rankscope.model.metrics import METRICS
 from rankscope.model.results import Imbalance
 from rankscope.output import json_documents
 from rankscope.output.html import columns, page_text, tables
-from rankscope.output.html.lanes import Detail, lanes
+from rankscope.output.html.lanes import PicksTimeline, timeline_section
 from rankscope.output.html.page_text import Origin
 from rankscope.output.json_documents import Document
+from rankscope.output.palette import COMMUNICATION_PARTS, THEMES
 from rankscope.output.quantities import shown_unit
 from rankscope.output.text_tables import run_line
 from rankscope.util.sanitize import sanitized
 
 SCRIPTS = ("data", "look", "picked", "map", "phases", "timeline", "tables", "main")
-"""The page's own scripts, in their order; they share one scope."""
+"""The page's own scripts in the order in which they run; they share one scope."""
 
 CHARTS = "vendor/plotly-cartesian.min.js"
+"""The library that draws the charts."""
 
 LONGEST = 500
+"""Most characters of a name."""
+
 LONGEST_LINE = 20_000
-"""Of a command: half of one is none."""
+"""Most characters of a command, which is useless if it is cut."""
 
 ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
-"""So that data can end no script and open no comment (what is not ASCII is escaped anyway)."""
+"""So that data cannot end a script or open a comment; `json.dumps` escapes non-ASCII itself."""
 
 FIRST_METRICS = ("work", "load", "iteration")
-"""What the map shows at first: the first of these that is known."""
+"""The map starts with the first of these metrics that is known."""
 
 
-def page(
-    analysis: Analysis, result: Imbalance, picks: Picks, detail: Detail, origin: Origin
+def render_page(
+    analysis: Analysis, result: Imbalance, picks: Picks, detail: PicksTimeline, origin: Origin
 ) -> bytes:
-    """The whole page, UTF-8.
+    """The whole page as UTF-8.
 
     Args:
-        analysis: the run, and how to look at it.
-        result: its imbalance, all metrics.
-        picks: the ranks of the timeline.
-        detail: their timeline, or why there is none.
-        origin: what the page is made from, and by.
+        analysis: the comparison of the run.
+        result: its imbalance, with all metrics.
+        picks: the picked ranks, which the timeline shows.
+        detail: their timeline, or the reason why there is none.
+        origin: the database, the file and the program, for the texts of the page.
     """
-    told = content(analysis, result, picks, detail, origin)
-    own = "\n".join(_part(f"js/{name}.js") for name in SCRIPTS)
-    scripts = {"vendor": _part(CHARTS), "script": f'"use strict";\n(() => {{\n{own}\n}})();'}
-    sentence = told["verdict"]["sentence"]
-    parts = {
+    data = page_data(analysis, result, picks, detail, origin)
+    own = "\n".join(_package_text(f"js/{name}.js") for name in SCRIPTS)
+    scripts = {
+        "vendor": _package_text(CHARTS),
+        "script": f'"use strict";\n(() => {{\n{own}\n}})();',
+    }
+    blocks = {
         **scripts,
         "policy": html.escape(_policy(scripts.values())),
-        "title": html.escape(f"{told['run']['name']} – rankscope"),
-        "style": _part("page.css"),
-        "sentence": html.escape(sentence),
-        "next": html.escape(told["next"]),
-        "facts": html.escape(told["facts"]),
-        "data": json.dumps(told, separators=(",", ":"), allow_nan=False).translate(ESCAPES),
+        "title": html.escape(f"{data['run']['name']} – rankscope"),
+        "style": f"{_palette()}\n{_package_text('page.css')}",
+        "sentence": html.escape(data["verdict"]["sentence"]),
+        "next": html.escape(data["next"]),
+        "facts": html.escape(data["facts"]),
+        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES),
     }
-    text = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _part("template.html"))
+    template = _package_text("template.html")
+    text = re.sub(r"\{\{(\w+)\}\}", lambda found: blocks[found[1]], template)
     return text.encode("utf-8", "replace")
 
 
-def content(
-    analysis: Analysis, result: Imbalance, picks: Picks, detail: Detail, origin: Origin
+def page_data(
+    analysis: Analysis, result: Imbalance, picks: Picks, detail: PicksTimeline, origin: Origin
 ) -> Document:
-    """Everything that the page's scripts show."""
+    """The data that the page's scripts show, as one JSON document."""
     facts = analysis.facts
     found = tables.flagged(analysis)
-    timeline = lanes(detail, picks)
+    timeline = timeline_section(detail, picks)
     cells = columns.cells(analysis.chosen, facts.ranks, facts.iterations, tuple(METRICS))
     own = {
         "verdict": json_documents.verdict(result.verdict),
@@ -98,33 +106,35 @@ def content(
             for each in METRICS.values()
         },
         "metric": next(name for name in FIRST_METRICS if name in cells["columns"]),
-        "first": _first(analysis, result, picks),
+        "phases": [phase.value for phase in Phase],
+        "communication": list(COMMUNICATION_PARTS),
+        "first": _first_cell(analysis, result, picks),
         "flagged": {
             "columns": ["rank", "iteration", "cause"],
             "values": [found[name].to_list() for name in ("rank", "iteration", "cause")],
         },
         "timeline": timeline.chart,
         "tables": [
-            *tables.numbers(analysis, result),
+            *tables.number_tables(analysis, result),
             *timeline.tables,
-            *tables.quality(analysis, facts),
+            *tables.quality_tables(analysis, facts),
         ],
-        "made": f"Made by {origin.program}. This page holds all its data and loads nothing.",
+        "made": f"Made by {origin.program}. The page contains all its data and loads nothing.",
     }
     document = _safe(json_documents.document("page", origin.db, facts, analysis.problems, own))
     document["cells"] = cells
     document["commands"] = [
-        (what, sanitized(line, LONGEST_LINE))
-        for what, line in page_text.commands(analysis, picks, origin)
+        (purpose, sanitized(line, LONGEST_LINE))
+        for purpose, line in page_text.commands(analysis, picks, origin)
     ]
     return document
 
 
-def _first(analysis: Analysis, result: Imbalance, picks: Picks) -> Document:
-    """The cell that is picked at first: the accused's largest excess, or where the picks differ."""
+def _first_cell(analysis: Analysis, result: Imbalance, picks: Picks) -> Document:
+    """The cell that is picked first: the largest excess, of a straggler if there is one."""
     found = tables.flagged(analysis)
-    accused = found.filter(found["rank"].is_in(result.verdict.ranks))
-    rows = accused if accused.height else found
+    stragglers = found.filter(found["rank"].is_in(result.verdict.ranks))
+    rows = stragglers if stragglers.height else found
     if rows.height:
         return rows.select("rank", "iteration").row(0, named=True)
     slowest = next((each for each in picks.picks if each.label == "max"), picks.picks[0])
@@ -132,7 +142,7 @@ def _first(analysis: Analysis, result: Imbalance, picks: Picks) -> Document:
 
 
 def _safe(value: Document) -> Document:
-    """With every text in it harmless."""
+    """The document with every text sanitized and cut to LONGEST."""
 
     def safe(each: object) -> object:
         if isinstance(each, str):
@@ -145,9 +155,9 @@ def _safe(value: Document) -> Document:
 
 
 def _policy(scripts: Iterable[str]) -> str:
-    """Content-Security-Policy: these scripts, styles of the page itself, and nothing from outside.
+    """The Content-Security-Policy: these scripts, inline styles, and nothing from outside.
 
-    The charts set styles of their own, so styles cannot be held to one text.
+    The chart library sets styles itself, so inline styles cannot be limited by a hash.
     """
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'"
@@ -159,6 +169,15 @@ def _policy(scripts: Iterable[str]) -> str:
     )
 
 
-def _part(name: str) -> str:
-    """A file of this room."""
+def _palette() -> str:
+    """The colours as CSS variables, which pages and pictures share."""
+    light, dark = THEMES["light"].css, THEMES["dark"].css
+    return (
+        f":root {{ {light} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root:not(.paper) {{ {dark} }} }}"
+    )
+
+
+def _package_text(name: str) -> str:
+    """A text file of this package."""
     return files(__package__).joinpath(name).read_text("utf-8")

@@ -1,4 +1,4 @@
-"""What a page says of a run beside its charts: figures, data quality, commands."""
+"""Texts of a page beside its charts: key figures, data quality, commands."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Figure = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a page is made from and by, as its commands name them."""
+    """The source of a page, for the commands and the last line of its text."""
 
-    db: Path
-    target: Path
+    db: Path  # the database
+    target: Path  # the file of the page
     program: str  # name and version
 
 
-def brief(nanoseconds: int) -> str:
-    """`0.68 ms`, `2 µs` of ns: a precision, which is never shown as nothing."""
+def precision(nanoseconds: int) -> str:
+    """A precision as `0.68 ms` or `2 µs`, so that it is never rounded to 0."""
     return (
         f"{milliseconds(nanoseconds)} ms"
         if nanoseconds >= 100_000
@@ -39,7 +39,7 @@ def brief(nanoseconds: int) -> str:
 
 
 def figures(result: Imbalance) -> list[Figure]:
-    """The verdict's evidence in a few large numbers."""
+    """Key figures: the numbers of the verdict, and means of the main metrics."""
     verdict, count = result.verdict, result.iterations.height
     known = {each.metric: each for each in result.metrics}
     found: list[Figure] = []
@@ -73,15 +73,23 @@ def figures(result: Imbalance) -> list[Figure]:
 
 
 def quality(analysis: Analysis, facts: RunFacts, unit_ns: int, flagged: int) -> list[Figure]:
-    """What the numbers rest on; notes are empty."""
+    """Facts about the quality of the data; notes are empty.
+
+    Args:
+        analysis: the comparison of the run.
+        facts: its facts.
+        unit_ns: the resolution of the cells, in ns.
+        flagged: the number of flagged cells.
+    """
     world = f" of {facts.world_size}" if facts.world_size else ""
     missing = span(facts.missing_ranks) if facts.missing_ranks else "none"
     warmup = f"{span(facts.warmup)} (warm-up)" if facts.warmup else "none"
     residual = facts.residual_ns
-    tied = (
-        f"aligned ({facts.clock_method}), to {brief(residual)}: nothing finer is told between ranks"
+    alignment = (
+        f"aligned ({facts.clock_method}) to {precision(residual)}; smaller differences between "
+        "ranks are not meaningful"
         if facts.clocks_aligned and residual is not None
-        else f"not all tied together ({facts.clock_method})"
+        else f"not all aligned ({facts.clock_method})"
     )
     met = analysis.met
     unmatched = int(met.unmatched["count"].sum())
@@ -89,44 +97,40 @@ def quality(analysis: Analysis, facts: RunFacts, unit_ns: int, flagged: int) -> 
         ("Ranks", f"{len(facts.ranks)}{world}, from {plural(facts.reports, 'report')}", ""),
         ("Ranks without a report", missing, ""),
         ("Iterations", f"{len(facts.iterations)}: {span(facts.iterations)}", ""),
-        ("Left out", warmup, ""),
+        ("Iterations left out", warmup, ""),
         ("Roles", facts.roles, ""),
-        ("Matched across ranks by", facts.matched_by, ""),
-        ("Times are by", f"{facts.clock} clock ({facts.clock_reason})", ""),
-        ("Clocks of the ranks", tied, ""),
-        (
-            "Collectives",
-            f"{met.calls:,} calls matched, {unmatched:,} not",
-            "",
-        ),
+        ("Iterations matched by", facts.matched_by, ""),
+        ("Clock of the times", f"{facts.clock} clock ({facts.clock_reason})", ""),
+        ("Clocks of the ranks", alignment, ""),
+        ("Collectives", f"{met.calls:,} calls matched, {unmatched:,} not matched", ""),
         (
             "Flagged",
             f"{plural(flagged, 'cell')} of {len(facts.ranks) * len(facts.iterations):,}",
             "",
         ),
-        ("Cells are told to", brief(unit_ns), ""),
+        ("Resolution of the cells", precision(unit_ns), ""),
     ]
 
 
 def commands(analysis: Analysis, picks: Picks, origin: Origin) -> list[tuple[str, str]]:
-    """What leads here from the reports, and on from here: what it does, and the shell line."""
-    how = _options(analysis.options)
+    """Commands that make this page from the reports, and further ones: purpose and shell line."""
+    how = _option_arguments(analysis.options)
     db = str(origin.db)
     which = ["--db", db, *how]
     lines = [
-        ("Read the reports", ["rankscope", "ingest", *_ingest(analysis), "--db", db]),
-        ("The verdict in the terminal", ["rankscope", "imbalance", *which]),
-        ("The reports to open side by side", ["rankscope", "pick-reports", *which]),
-        ("This page", ["rankscope", "report", *which, "-o", str(origin.target)]),
+        ("Read the reports", ["rankscope", "ingest", *_ingest_arguments(analysis), "--db", db]),
+        ("Show the verdict in the terminal", ["rankscope", "imbalance", *which]),
+        ("Name the reports to open side by side", ["rankscope", "pick-reports", *which]),
+        ("Make this page", ["rankscope", "report", *which, "-o", str(origin.target)]),
     ]
-    told = [(what, shlex.join(line)) for what, line in lines]
+    found = [(purpose, shlex.join(line)) for purpose, line in lines]
     if picks.files and not picks.unopenable:
-        told.append(("The picked reports in the GUI", open_command(picks.files)))
-    return told
+        found.append(("Open the picked reports in the GUI", open_command(picks.files)))
+    return found
 
 
-def _options(options: Options) -> list[str]:
-    """Options of the command line that look at a run the same way."""
+def _option_arguments(options: Options) -> list[str]:
+    """The options of the command line that correspond to `options`."""
     words: list[str] = []
     if options.iter_range is not None:
         low, high = options.iter_range.start, options.iter_range.stop
@@ -141,8 +145,8 @@ def _options(options: Options) -> list[str]:
     return words
 
 
-def _ingest(analysis: Analysis) -> list[str]:
-    """The folder of all reports, and the options that shaped them where they are the same."""
+def _ingest_arguments(analysis: Analysis) -> list[str]:
+    """The folder of all reports, and the options of ingest if all reports have the same."""
     reports = analysis.frames.reports
     words = [os.path.commonpath([str(Path(path).parent) for path in reports["path"]])]
     if reports["options"].n_unique() == 1:

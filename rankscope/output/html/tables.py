@@ -1,4 +1,4 @@
-"""Frames → the page's sortable tables: columns of raw numbers, each with its kind and meaning."""
+"""Frames as the page's sortable tables: columns of raw numbers, each with its kind and meaning."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from rankscope.model.metrics import METRICS, Unit, metric_in
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts
 from rankscope.output.json_documents import Document
 from rankscope.output.quantities import span
-from rankscope.output.text_tables import cost_note
+from rankscope.output.text_tables import LOST_NOTE, cost_note
 
 SHARES = ("imbalance", "share")
+"""Endings of the names of columns that hold fractions of 1."""
+
 MOST_ROWS = 1000
-"""Rows of a table of cells or collectives; those that matter least are left out, and it says so."""
+"""Most rows of a table of cells or collectives; the least important rows are left out."""
 
 MEANINGS = {
-    "z": "modified z of the score among its role's",
-    "last_arriver_share": "share of its collectives that it came to last",
-    "cost": "what the others waited for it, in all",
-    "gain": "what mending it alone would save, in all",
+    "z": "modified z-score of the rank among the ranks of its role",
+    "last_arriver_share": "share of its collectives at which the rank arrived last",
+    "cost": "time that other ranks waited for this rank, summed over ranks and iterations",
+    "gain": "time that fixing this rank alone would save, summed over the iterations",
     "imbalance": "max / mean - 1 over the ranks",
-    "lost": "sum over ranks and iterations of what each was faster than the slowest",
-    "spread": "between the most and the least work of a rank",
-    "excess": "over the role's median in that iteration",
-    "offset": "to be added to this rank's UTC to get the lowest rank's, at the middle of the run",
-    "drift_ppm": "µs by which the offset grows per second",
-    "evidence": "what says that the report is this rank's",
+    "lost": LOST_NOTE,
+    "spread": "largest minus smallest value of a rank",
+    "excess": "time above the role's median in the same iteration",
+    "offset": "add it to this rank's UTC to get the UTC of the lowest rank, at mid-run",
+    "drift_ppm": "growth of the offset, in µs per second",
+    "evidence": "how the rank of the report was determined",
 }
-"""Column, without its unit → meaning, where it is not a metric's."""
+"""Meaning of each column that is not a metric, without its unit; shown as a tooltip."""
 
 
-def table(
+def sortable_table(
     name: str,
     title: str,
     frame: pl.DataFrame,
@@ -44,16 +46,17 @@ def table(
     labels: Mapping[str, str] | None = None,
     sorted_by: str | None = None,
 ) -> Document:
-    """One table, column-wise.
+    """A table of the page, column by column.
 
     Args:
-        name: its id.
-        title: its caption.
-        frame: `_ns` columns are times, `_share` and `imbalance` shares; lists become text.
-        place: the section it belongs to.
-        note: a sentence under the title.
-        labels: headings where they are not the columns' names.
-        sorted_by: the column it is sorted by at first.
+        name: the id of the table.
+        title: the caption.
+        frame: the rows. Columns ending in `_ns` are times, those ending in `SHARES` fractions of
+            1; lists become text.
+        place: the section of the page.
+        note: text below the caption.
+        labels: column → heading; the default heading is the column's name.
+        sorted_by: the column that sorts the table at first.
     """
     flat = frame.with_columns(
         pl.col(column).map_elements(lambda each: span(sorted(each)), pl.String)
@@ -90,8 +93,8 @@ def _column(name: str, dtype: pl.DataType, labels: Mapping[str, str]) -> Documen
     return {"name": name, "label": label, "kind": kind, "meaning": meaning}
 
 
-def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
-    """Across ranks, by rank, iteration, host and collective, and what is flagged."""
+def number_tables(analysis: Analysis, result: Imbalance) -> list[Document]:
+    """Tables across ranks, by rank, iteration, host and collective, and of flagged cells."""
     ranks = result.ranks.select(
         pl.exclude("^.*_z$", "report"), *(["work_z"] if "work_z" in result.ranks.columns else [])
     )
@@ -100,43 +103,47 @@ def numbers(analysis: Analysis, result: Imbalance) -> list[Document]:
     several = analysis.frames.ranks["host"].n_unique() > 1
     return [
         *_metrics(result),
-        table(
+        sortable_table(
             "ranks",
             "Ranks",
             _known(ranks),
-            note=f"{_scores(result)}; cost: {cost_note(result)}; gain: what mending it alone would"
-            " save",
+            note=f"{_scores(result)}; cost: {cost_note(result)}; gain: time that fixing the rank "
+            "alone would save",
             labels={"last_arriver_share": "came last", "work_z": "z of work"},
             sorted_by="work_ns",
         ),
         _flagged(analysis),
         *_findings(result),
-        table(
+        sortable_table(
             "iterations",
             "Iterations",
             result.iterations,
-            note="length on the median rank, spread of work between the ranks",
+            note="length on the median rank; spread of work across ranks",
             labels={"iteration_ns": "length"},
         ),
-        *([table("hosts", "Hosts", breakdowns.by_host(analysis.chosen))] if several else []),
-        table(
+        *(
+            [sortable_table("hosts", "Hosts", breakdowns.by_host(analysis.chosen))]
+            if several
+            else []
+        ),
+        sortable_table(
             "collectives",
             "Collectives",
             collectives.head(MOST_ROWS),
-            note="transfer and wait: means per rank and call",
-            labels={"last_rank": "mostly last", "last_share": "how often"},
+            note="transfer and wait: mean per rank and call",
+            labels={"last_rank": "most often last", "last_share": "how often"},
         ),
     ]
 
 
-def quality(analysis: Analysis, facts: RunFacts) -> list[Document]:
-    """Clocks, and where each rank's numbers come from."""
+def quality_tables(analysis: Analysis, facts: RunFacts) -> list[Document]:
+    """Tables of the ranks' clocks and of the reports."""
     clocks = analysis.frames.ranks.select("rank", "host").sort("rank")
     drift = {rank: round(ppm, 4) for rank, ppm in facts.drift_ppm.items()}
     reports = analysis.frames.ranks.select(
         "rank", "host", "pid", "evidence", "convention", report="path"
     )
-    tables = [table("reports", "Reports", reports.sort("rank"), "quality")]
+    tables = [sortable_table("reports", "Reports", reports.sort("rank"), "quality")]
     if facts.offsets_ns:
         fitted = clocks.with_columns(
             offset_ns=pl.col("rank").replace_strict(
@@ -144,12 +151,12 @@ def quality(analysis: Analysis, facts: RunFacts) -> list[Document]:
             ),
             drift_ppm=pl.col("rank").replace_strict(drift, default=None, return_dtype=pl.Float64),
         )
-        tables.insert(0, table("clocks", "Clocks", fitted, "quality"))
+        tables.insert(0, sortable_table("clocks", "Clocks", fitted, "quality"))
     return tables
 
 
 def flagged(analysis: Analysis) -> pl.DataFrame:
-    """rank, iteration, cause, excess_ns of what stands out, largest excess first."""
+    """The flagged cells, largest excess first: rank, iteration, cause, excess_ns."""
     schema = {"rank": pl.Int64, "iteration": pl.Int64, "cause": pl.String, "excess_ns": pl.Int64}
     if analysis.flags is None:
         return pl.DataFrame(schema=schema)
@@ -162,16 +169,17 @@ def _flagged(analysis: Analysis) -> Document:
     found = flagged(analysis)
     most = found.height > MOST_ROWS
     note = f"the {MOST_ROWS:,} largest of {found.height:,}" if most else ""
-    return table("flagged", "What stands out", found.head(MOST_ROWS), note=note)
+    return sortable_table("flagged", "Flagged cells", found.head(MOST_ROWS), note=note)
 
 
 def _findings(result: Imbalance) -> list[Document]:
-    """What the accused ranks' excess is made of, where that is known."""
+    """The table of what the stragglers' excess consists of, if that is known."""
     rows = [asdict(each) for each in result.verdict.findings]
     if not rows:
         return []
-    title = "What is in the excess"
-    return [table("findings", title, pl.DataFrame(rows), note="mean per flagged iteration")]
+    title = "Contents of the excess"
+    note = "mean per flagged iteration"
+    return [sortable_table("findings", title, pl.DataFrame(rows), note=note)]
 
 
 def _scores(result: Imbalance) -> str:
@@ -179,7 +187,7 @@ def _scores(result: Imbalance) -> str:
 
 
 def _known(frame: pl.DataFrame) -> pl.DataFrame:
-    """Without columns that nothing is known of."""
+    """The frame without columns that are unknown in all rows, except host and role."""
     empty = [name for name in frame.columns if frame[name].null_count() == frame.height]
     return frame.drop(set(empty) - {"host", "role"})
 
@@ -189,7 +197,7 @@ def _metrics(result: Imbalance) -> list[Document]:
     known = [each for each in result.metrics if each.mean is not None]
     units = dict.fromkeys(METRICS[each.metric].unit for each in known)
     return [
-        table(
+        sortable_table(
             "metrics" if unit is Unit.NS else f"metrics-{unit.lower()}",
             "Across ranks" if unit is Unit.NS else f"Across ranks, {unit}",
             _summaries([each for each in known if METRICS[each.metric].unit is unit]),

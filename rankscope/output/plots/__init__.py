@@ -1,8 +1,10 @@
-"""Comparisons → pictures: one module a kind, each knowing no other.
+"""Pictures of a comparison: one module per kind of plot; the modules do not import each other.
 
-A kind's module has `draw(analysis, view) -> Figure`: it takes frames from the analysis, brings
-them into the form that is drawn, and draws them with matplotlib's objects (no pyplot, no global
-state). A new kind is a module and a row of `KINDS`. matplotlib loads when a picture is drawn.
+To add a kind, write a module with `draw(analysis, options) -> Figure` (see `PlotModule`) and add
+a row to `KINDS`. The module draws with matplotlib's objects, without pyplot and global state.
+Its figure has the verdict as its title (`captions.verdict_title`) unless it shows a single
+iteration, units in its axis labels, and `captions.footer` below. matplotlib is imported when the
+first picture is drawn: it takes 1.5 s.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from rankscope.errors import UsageError
-from rankscope.output.plots.options import View
+from rankscope.output.palette import THEMES
+from rankscope.output.plots.options import PlotOptions
 from rankscope.util.atomic_io import write_whole
 
 if TYPE_CHECKING:
@@ -21,60 +24,74 @@ if TYPE_CHECKING:
 
     from rankscope.compare.comparison import Analysis
 
-__all__ = ["FORMATS", "KINDS", "PICKING", "THEMES", "View", "draw", "format_of", "save", "title_of"]
+__all__ = [
+    "FORMATS",
+    "KINDS",
+    "PICKING",
+    "THEMES",
+    "PlotOptions",
+    "draw",
+    "format_of",
+    "save",
+    "title_of",
+]
 
 KINDS = {
-    "heatmap": "ranks × iterations: how much longer than the role's median each one took",
-    "phases": "what each rank's iteration is made of, waiting apart from work",
-    "timeline": "the picked ranks in one iteration, on one clock, and who arrives late",
-    "arrivals": "how late each rank comes to the collectives, as distributions",
+    "heatmap": "ranks × iterations: excess over the median of the role",
+    "phases": "phases of each rank's iteration; waiting is shown beside the work",
+    "timeline": "the picked ranks in one iteration on one clock, with the last arrival",
+    "arrivals": "how late each rank arrives at the collectives, as distributions",
 }
-"""Name → what it shows."""
+"""Name of each kind of plot → what it shows."""
 
 PICKING = ("phases", "timeline", "arrivals")
 """Kinds that show the picked ranks."""
 
 FORMATS = ("png", "svg", "pdf")
-
-THEMES = ("light", "dark")
+"""Formats of picture files, which are also the endings of their names."""
 
 DOTS_PER_INCH = 150
+"""Resolution of PNG files, and of images inside SVG and PDF files."""
 
 
-class Kind(Protocol):
-    """What a kind's module offers."""
+class PlotModule(Protocol):
+    """The interface of a module that draws one kind of plot."""
 
-    def draw(self, analysis: Analysis, view: View) -> Figure: ...
+    def draw(self, analysis: Analysis, options: PlotOptions) -> Figure:
+        """The figure, with a caption."""
+        ...
 
 
-def draw(kind: str, analysis: Analysis, view: View | None = None) -> Figure:
-    """A matplotlib figure of one kind, to be saved or worked on.
+def draw(kind: str, analysis: Analysis, options: PlotOptions | None = None) -> Figure:
+    """A matplotlib figure of one kind of plot, which can be changed before it is saved.
 
     Args:
         kind: one of `KINDS`.
-        analysis: the run and the way of looking at it.
-        view: what of it to draw, and how.
+        analysis: the comparison to draw.
+        options: what to show, and the theme.
 
     Raises:
-        UsageError: an unknown kind or theme, or nothing to draw.
+        UsageError: the kind or the theme does not exist, or there is nothing to draw.
     """
-    view = view or View()
+    options = options or PlotOptions()
     if kind not in KINDS:
         raise UsageError(f"plot {kind}: there is no such kind", hint=f"one of {', '.join(KINDS)}")
-    if view.theme not in THEMES:
-        raise UsageError(f"--theme {view.theme}", hint=f"one of {', '.join(THEMES)}")
+    if options.theme not in THEMES:
+        raise UsageError(
+            f"--theme {options.theme}: there is no such theme", hint=f"one of {', '.join(THEMES)}"
+        )
     from rankscope.output.plots.style import styled
 
-    module = cast(Kind, import_module(f"rankscope.output.plots.{kind}"))
-    with styled(view.theme):
-        return module.draw(analysis, view)
+    module = cast(PlotModule, import_module(f"rankscope.output.plots.{kind}"))
+    with styled(options.theme):
+        return module.draw(analysis, options)
 
 
 def save(figure: Figure, path: Path, theme: str = "light") -> None:
-    """Write a figure as PNG, SVG or PDF, by the name of the file.
+    """Write a figure as PNG, SVG or PDF; the ending of the file name selects the format.
 
     Raises:
-        UsageError: another ending, or a file that cannot be written.
+        UsageError: the ending is not one of `FORMATS`, or the file cannot be written.
     """
     from rankscope.output.plots.style import styled
 
@@ -88,15 +105,15 @@ def save(figure: Figure, path: Path, theme: str = "light") -> None:
 
 
 def title_of(figure: Figure) -> str:
-    """What a figure says, in one line."""
+    """The title of a figure, on one line."""
     return " ".join(figure.get_suptitle().split())
 
 
 def format_of(path: Path) -> str:
-    """The format that a file's name asks for.
+    """The picture format that the ending of a file name selects.
 
     Raises:
-        UsageError: none of `FORMATS`.
+        UsageError: the ending is not one of `FORMATS`.
     """
     ending = path.suffix.lower().removeprefix(".")
     if ending not in FORMATS:

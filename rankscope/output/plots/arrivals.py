@@ -1,4 +1,4 @@
-"""How late each rank comes to the collectives, as distributions."""
+"""How late each rank arrives at the collectives, as distributions."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from rankscope.compare.comparison import Analysis
 from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
+from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots.captions import footer, verdict_title
-from rankscope.output.plots.options import View
-from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
-from rankscope.output.plots.style import SMALL, THEMES, Caption, Theme, page
+from rankscope.output.plots.options import PlotOptions
+from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
+from rankscope.output.plots.style import SMALL, Caption, new_sheet
 from rankscope.output.quantities import milliseconds, percent
 
 WIDTH, PANEL = 10.0, 6.4
-"""Inches: the page, the distributions."""
+"""Widths in inches: of the sheet, and of the distributions."""
 
 ROW, LEAST_HEIGHT, OVERVIEW = 0.3, 1.2, 1.9
-"""Inches of a row, of the fewest rows, of the panel of all ranks."""
+"""Heights in inches: of a row, of the panel at least, and of the panel of all ranks."""
 
 MOST_POINTS = 6_000
-"""More points than these would be a smear; then only those beyond the 95th percentile are drawn."""
+"""Above this number of collectives, only those beyond the 95th percentile are drawn as points."""
 
 GOLDEN = 0.618034
-"""Multiples of it spread evenly, so that points side by side do not cover each other."""
+"""Fractional part of the golden ratio: its multiples spread evenly, so points overlap little."""
 
-MARKS = (0, 0.1, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5)
-"""Where a square-root axis in ms may have its marks."""
+TICKS = (0, 0.1, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5)
+"""Positions of the ticks on a square-root axis, in ms."""
 
 
 def lateness(analysis: Analysis) -> pl.DataFrame:
-    """How long after the first of the ranks each one arrived, at each collective.
+    """The delay of each rank behind the first rank, at each collective.
 
-    Who comes later waits less: a rank came (longest wait of the collective - own wait) after the
-    first. The waits are those of `waits.timed`, by duration or by arrival, whichever errs less;
-    by duration no common clock is needed. Collectives that were matched on all ranks of their
-    group, in the chosen iterations.
+    A rank that arrives later waits less, so its delay is the longest wait at the collective minus
+    its own wait. Waits are measured by duration or by arrival, whichever has the smaller error;
+    by duration they need no common clock. See METHOD.md#waits. Only collectives that were matched
+    on all ranks of their group, in the selected iterations, are included.
 
     Returns:
-        rank, iteration, instance, late_ns.
+        A row per rank and collective: rank, iteration, instance (of the collective), late_ns.
 
     Raises:
         UsageError: no collective has counterparts on other ranks.
@@ -67,7 +68,12 @@ def lateness(analysis: Analysis) -> pl.DataFrame:
 
 
 def distributions(late: pl.DataFrame) -> pl.DataFrame:
-    """rank, count, mean_ns, p5_ns … p95_ns, max_ns of `lateness`; latest on average first."""
+    """Statistics of `lateness` per rank.
+
+    Returns:
+        A row per rank, the latest on average first: rank, count, mean_ns, p5_ns, p25_ns, p50_ns,
+        p75_ns, p95_ns, max_ns.
+    """
     value = pl.col("late_ns")
     return (
         late.group_by("rank")
@@ -84,39 +90,39 @@ def distributions(late: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def draw(analysis: Analysis, view: View) -> Figure:
-    """Boxes of lateness per rank (quartiles; whiskers 5 to 95 %) with its single values, in ms.
+def draw(analysis: Analysis, options: PlotOptions) -> Figure:
+    """Box plots of lateness per rank in ms: quartiles, 5th and 95th percentile, single values.
 
-    Of many ranks the latest, the earliest, the middle and the picks have boxes, and below them
-    are bands of all ranks.
+    If there are many ranks, only the latest, the earliest, the middle and the picks have boxes,
+    and bands below show all ranks.
     """
     late = lateness(analysis)
     frame = distributions(late)
-    theme = THEMES[view.theme]
+    theme = THEMES[options.theme]
     order = frame["rank"].to_list()
-    rows = spaced(order, chosen_rows(order, [*dict(view.ranks), *analysis.verdict.ranks]))
+    rows = spaced(order, selected_rows(order, [*dict(options.ranks), *analysis.verdict.ranks]))
     many = len(order) > MOST_ROWS
     height = max((rows[-1].place + 1) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.8 if many else 0.0
-    sheet = page(
+    sheet = new_sheet(
         WIDTH,
         0.45 + below + height + 0.1,
         Caption(
             verdict_title(analysis),
-            "how much later than the first rank each one came to a collective: quartiles, 5th "
-            "and 95th percentile, and single collectives",
+            "arrival of each rank at the collectives, after the first rank: quartiles, 5th and "
+            "95th percentile, and single collectives",
             footer(analysis, *_notes(analysis, order)),
         ),
         theme,
     )
     axes = sheet.axes(LABELS, below + 0.45, PANEL, height)
-    who = dict(analysis.frames.ranks.select("rank", "host").iter_rows())
+    hosts = dict(analysis.frames.ranks.select("rank", "host").iter_rows())
     _boxes(axes, frame, late, rows, theme)
-    row_labels(axes, rows, [who.get(row.rank) for row in rows], analysis.verdict.ranks, theme)
+    row_labels(axes, rows, [hosts.get(row.rank) for row in rows], analysis.verdict.ranks, theme)
     _root_scale(axes, "x", frame["max_ns"].max())
     axes.set_xlabel("lateness (ms, square-root scale)")
     axes.grid(axis="x")
-    _numbers(axes, frame, rows, analysis, theme)
+    _columns_of_numbers(axes, frame, rows, analysis, theme)
     if many:
         _overview(sheet.axes(LABELS, 0.35, PANEL, OVERVIEW), frame, theme)
     return sheet.figure
@@ -127,9 +133,11 @@ def _notes(analysis: Analysis, known: Sequence[int]) -> list[str]:
     notes = []
     if unknown:
         many = "ranks" if len(unknown) > 1 else "rank"
-        notes.append(f"unknown for {many} {listed(unknown)}: no collective matches others'")
+        notes.append(
+            f"unknown for {many} {listed(unknown)}: no collective matches those of other ranks"
+        )
     if analysis.missing_ranks:
-        notes.append("the first of the ranks at hand: those without a report may come earlier")
+        notes.append("after the first rank with a report: ranks without one may arrive earlier")
     return notes
 
 
@@ -163,10 +171,10 @@ def _boxes(
     axes.tick_params(length=2, pad=2)
 
 
-def _numbers(
+def _columns_of_numbers(
     axes: Axes, frame: pl.DataFrame, rows: Sequence[Row], analysis: Analysis, theme: Theme
 ) -> None:
-    """Mean lateness, and how often the rank came last, beside its row."""
+    """Write the mean lateness, and how often the rank came last, beside its row."""
     means = dict(frame.select("rank", "mean_ns").iter_rows())
     shares = dict(analysis.waits.select("rank", "last_arriver_share").iter_rows())
     if analysis.missing_ranks:  # one of them may have come last
@@ -189,7 +197,7 @@ def _numbers(
 
 
 def _overview(axes: Axes, frame: pl.DataFrame, theme: Theme) -> None:
-    """Bands of quantiles over all ranks, latest on average first."""
+    """Draw bands of quantiles over all ranks, the latest on average first."""
     ms = {
         name: frame[f"{name}_ns"].to_numpy() / 1e6
         for name in ("p5", "p25", "p50", "p75", "p95", "max")
@@ -215,7 +223,7 @@ def _overview(axes: Axes, frame: pl.DataFrame, theme: Theme) -> None:
 
 
 def _root_scale(axes: Axes, which: str, highest: object) -> None:
-    """A square-root axis from 0: the usual and the extreme are both to be seen."""
+    """Set a square-root axis from 0, on which both typical and extreme values are visible."""
     top = float(highest) / 1e6 * 1.08 if isinstance(highest, int) and highest else 1.0
     scale, limits, axis = (
         (axes.set_xscale, axes.set_xlim, axes.xaxis)
@@ -224,8 +232,7 @@ def _root_scale(axes: Axes, which: str, highest: object) -> None:
     )
     scale("function", functions=(lambda x: np.sqrt(np.maximum(x, 0)), np.square))
     limits(0, top)
-    marks = [mark for mark in MARKS if mark <= top]
-    apart = [mark for mark in marks if mark == 0 or mark >= top / 400]
-    axis.set_major_locator(FixedLocator(apart))
+    ticks = [tick for tick in TICKS if tick == 0 or top / 400 <= tick <= top]
+    axis.set_major_locator(FixedLocator(ticks))
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_locator(NullLocator())

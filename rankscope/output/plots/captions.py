@@ -1,4 +1,4 @@
-"""The words of pictures: what was found, and what stands behind it."""
+"""Titles and footers of pictures: the finding, and the data behind it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from rankscope.compare.comparison import Analysis
 from rankscope.compare.verdict.phrases import plural, who
 from rankscope.compare.verdict.sentences import when
 from rankscope.model.results import Verdict
-from rankscope.output.plots.style import shown
+from rankscope.output.plots.style import drawable
 from rankscope.output.quantities import milliseconds
 from rankscope.output.text_tables import run_line
 
 LONGEST_TITLE, USUAL_TITLE = 160, 110
-"""Letters; a longer one ends with its last whole clause."""
+"""Most characters of a title. A longer sentence is cut after a whole clause, at `USUAL_TITLE`."""
 
 LONGEST_NAME = 60
+"""Most characters of the ranks or hosts in a title."""
 
 CLAUSE = re.compile(r"[,;:] ")
+"""The end of a clause."""
 
 LONGEST_FOOTER = 600
+"""Most characters of each line of the footer, before it is wrapped."""
 
 VERBS = {
     "load": ("loads", "load", ""),
@@ -27,20 +30,20 @@ VERBS = {
     "backward": ("takes", "take", " in backward"),
     "optimizer": ("takes", "take", " in the optimizer"),
 }
-"""Cause → what one rank does, what several do, and in what."""
+"""Cause → verb for one rank, verb for several ranks, and the phase in words."""
 
 
 def finding(verdict: Verdict, count: int) -> str:
-    """The verdict as a title: who is slow, by how much, in what, when.
+    """The verdict as a title: the slow ranks, their excess, its phase and its iterations.
 
     Args:
-        verdict: of the run.
-        count: how many iterations it is about.
+        verdict: the verdict of the run.
+        count: the number of iterations that were compared.
     """
     if not verdict.ranks or verdict.excess_ns is None:
-        return shown(_beginning(verdict.sentence), LONGEST_TITLE)
+        return drawable(_beginning(verdict.sentence), LONGEST_TITLE)
     several = len(verdict.hosts or verdict.ranks) > 1
-    name = shown(who(verdict.ranks, {}, verdict.hosts), LONGEST_NAME)
+    name = drawable(who(verdict.ranks, {}, verdict.hosts), LONGEST_NAME)
     one, many, where = VERBS.get(verdict.cause or "", ("works", "work", ""))
     share = verdict.cause_share if verdict.cause in VERBS else None
     excess = verdict.excess_ns * (1.0 if share is None else share)
@@ -49,7 +52,7 @@ def finding(verdict: Verdict, count: int) -> str:
 
 
 def _beginning(sentence: str) -> str:
-    """As many clauses of a sentence as a title may have."""
+    """The first clauses of a sentence, as many as fit into a title."""
     first = sentence.partition("; ")[0].rstrip(".")
     if len(first) <= USUAL_TITLE:
         return first
@@ -58,20 +61,21 @@ def _beginning(sentence: str) -> str:
 
 
 def verdict_title(analysis: Analysis) -> str:
-    """The title of a picture that is about the whole run."""
+    """The title of a picture of the whole run: its finding."""
     return finding(analysis.verdict, len(analysis.selection.numbers))
 
 
 def footer(analysis: Analysis, *notes: str) -> str:
-    """Run, ranks, iterations and clock; then what a reader must know beside the picture.
+    """The run, its ranks, iterations and clock; below them notes and warnings.
 
     Args:
-        analysis: what is drawn.
-        notes: what the picture itself leaves out or sums up.
+        analysis: the comparison that is drawn.
+        notes: what the picture leaves out or summarises.
     """
     facts = analysis.facts
-    first = shown(f"{facts.name} · {run_line(facts)}", LONGEST_FOOTER)
+    first = drawable(f"{facts.name} · {run_line(facts)}", LONGEST_FOOTER)
     warnings = [problem.message for problem in analysis.problems]
     more = [] if len(warnings) < 3 else [f"and {plural(len(warnings) - 2, 'more warning')}"]
-    told = [*notes, *(f"warning: {text}" for text in warnings[:2]), *more]
-    return "\n".join([first, *([shown(" · ".join(told), LONGEST_FOOTER)] if told else [])])
+    remarks = [*notes, *(f"warning: {text}" for text in warnings[:2]), *more]
+    second = [drawable(" · ".join(remarks), LONGEST_FOOTER)] if remarks else []
+    return "\n".join([first, *second])

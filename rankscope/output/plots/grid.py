@@ -1,4 +1,4 @@
-"""Ranks by iterations of one metric, brought to a size that a picture can show."""
+"""One metric as a grid of ranks by iterations, reduced to a size that a picture can show."""
 
 from __future__ import annotations
 
@@ -17,60 +17,63 @@ from rankscope.model.schema import PHASES
 Values = npt.NDArray[np.float64]
 
 MOST_ROWS, MOST_COLUMNS = 400, 600
-"""Rows and columns that are still told apart on a page."""
+"""Most rows and columns that a reader can tell apart on a page; more are merged into blocks."""
 
 DENSE = 0.5
-"""Share of the iterations between first and last from which on gaps are drawn as gaps."""
+"""If this share of the iterations between first and last is known, the others are drawn as gaps."""
 
 SPIKE = 10
-"""Medians of the large excesses from which on one of them is a spike."""
+"""An excess above this multiple of the median large excess counts as a spike."""
 
 DEFAULTS = ("work", "load", "iteration")
+"""Metrics of a heat map without `--metric`: the first known one is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Excess over the role's median, a row per rank and a column per iteration.
 
-    Where there are more than a page can show, `per_row` ranks and `per_column` iterations share a
-    cell, which holds the one furthest from the median, so that no outlier is lost.
+    If there are more ranks or iterations than a page can show, `per_row` ranks and `per_column`
+    iterations share a cell. The cell holds the value furthest from the median, so that no outlier
+    is lost.
     """
 
     values: Values  # (rows, columns), ns; NaN is unknown
     flagged: npt.NDArray[np.bool_]  # (rows, columns)
-    ranks: tuple[int, ...]  # in the order of rows, per_row to a row
-    roles: tuple[str | None, ...]  # of them
-    hosts: tuple[str | None, ...]
-    iterations: tuple[int, ...]  # in the order of columns, per_column to a column
+    ranks: tuple[int, ...]  # in the order of the rows, per_row to a row
+    roles: tuple[str | None, ...]  # in the order of `ranks`
+    hosts: tuple[str | None, ...]  # in the order of `ranks`
+    iterations: tuple[int, ...]  # in the order of the columns, per_column to a column
     per_row: int
     per_column: int
-    limit: float  # where the colour scale ends, ns
+    limit: float  # end of the colour scale, ns
 
 
 def metric_of(analysis: Analysis, metric: str | None, defaults: tuple[str, ...] = DEFAULTS) -> str:
-    """`metric`, or the first of the defaults that is known.
+    """`metric`, or without one the first known default.
 
     Raises:
-        UsageError: no rank has it.
+        UsageError: the metric is unknown on every rank.
     """
     known = [name for name in ([metric] if metric else defaults) if analysis.knows(name)]
     if not known:
         raise UsageError(
             f"--metric {metric or defaults[0]}: unknown on every rank of this run",
-            hint="rankscope imbalance shows which metrics there are",
+            hint="rankscope imbalance shows which metrics are known",
         )
     return known[0]
 
 
 def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
-    """How far each rank is from its role's median, in each iteration.
+    """The excess of each rank over its role's median, in each iteration.
 
-    Iterations that some rank lacks (its capture ended early, say) are among them, warm-up and
-    what `--iter-range` leaves out are not.
+    Iterations that some ranks lack (for example because a capture ended early) are included.
+    Warm-up and iterations outside `--iter-range` are not.
 
     Returns:
-        rank, iteration, role, host, value_ns, excess_ns (null is unknown), length_ns (the role's
-        median iteration), flagged (for this phase, if the metric is one), cause.
+        A row per rank and iteration: rank, iteration, role, host, value_ns, excess_ns (null:
+        unknown), length_ns (the median iteration of the role), flagged (if the metric is a phase:
+        flagged for this phase), cause.
     """
     numbers = analysis.selection.numbers
     inside = ~pl.col("iteration").is_in([0, *analysis.selection.warmup])
@@ -79,7 +82,7 @@ def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
     value = pl.col(column_of(metric))
     judged = analysis.judged(sorted({metric, "iteration"}))
     several = judged["role"].n_unique() > 1
-    role = ["role", "iteration"] if several else ["iteration"]  # one is found sooner than both
+    role = ["role", "iteration"] if several else ["iteration"]  # grouping by one column is faster
     flagged = pl.col("flagged").fill_null(False)
     if metric in PHASES:
         flagged &= pl.col("cause").eq_missing(metric)
@@ -97,11 +100,11 @@ def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
 
 
 def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
-    """`excesses` as a grid: ranks of a role, then of a host, side by side.
+    """`excesses` as a grid; the ranks of a role, and in it of a host, are side by side.
 
     Args:
         frame: what `excesses` returned.
-        missing: ranks without a report; they get empty rows unless they are the majority.
+        missing: ranks without a report. They have empty rows unless they are the majority.
     """
     ranks = _rows(frame, missing)
     iterations = _columns(frame)
@@ -135,7 +138,7 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
 
 
 def worst_cells(frame: pl.DataFrame, most: int = 4, per_rank: int = 2) -> pl.DataFrame:
-    """The cells of `excesses` that matter most, no more than `per_rank` of one rank."""
+    """The rows of `excesses` with the largest excess, at most `per_rank` of one rank."""
     matters = pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns")
     return (
         frame.filter(matters)
@@ -146,7 +149,7 @@ def worst_cells(frame: pl.DataFrame, most: int = 4, per_rank: int = 2) -> pl.Dat
 
 
 def _rows(frame: pl.DataFrame, missing: tuple[int, ...]) -> pl.DataFrame:
-    """rank, role, host in the order of rows."""
+    """rank, role and host, in the order of the rows."""
     present = frame.group_by("rank").agg(pl.col("role", "host").first())
     if len(missing) <= present.height:
         nobody = pl.DataFrame(
@@ -165,18 +168,18 @@ def _rows(frame: pl.DataFrame, missing: tuple[int, ...]) -> pl.DataFrame:
 
 
 def _columns(frame: pl.DataFrame) -> list[int]:
-    """Iterations in order; those between them that no rank has, where they are few."""
+    """Iterations in order, with those that no rank has if they are few."""
     numbers = frame["iteration"].unique().sort().to_list()
     whole = range(numbers[0], numbers[-1] + 1)
     return [*whole] if len(numbers) >= DENSE * len(whole) else numbers
 
 
 def _limit(known: pl.DataFrame) -> float:
-    """Where the colours end: a typical excess of those that cost most, so that noise stays pale.
+    """The end of the colour scale, in ns: a typical large excess, so that noise stays pale.
 
-    The median of what exceeds 5 % of the iteration, weighted by its square (as if no cell were
-    above `SPIKE` medians, so that one spike does not wash out the rest); where nothing does, the
-    99th percentile, for then small differences are all there is to see.
+    This is the median of the excesses above 5 % of the iteration, weighted by their squares. Each
+    is limited to `SPIKE` medians, so that one spike does not wash out the rest. Without such an
+    excess it is the 99th percentile, because then there are only small differences to see.
     """
     size = known["excess_ns"].abs().cast(pl.Float64)
     large = np.sort(size.filter(size > LEAST_EXCESS * known["length_ns"]).to_numpy())
@@ -189,7 +192,7 @@ def _limit(known: pl.DataFrame) -> float:
 
 
 def _blocks(values: Values, per_row: int, per_column: int) -> Values:
-    """`values` with blocks of cells replaced by the one furthest from 0 in each."""
+    """`values` reduced to blocks; each block holds its value furthest from 0."""
     most, least = values, values
     for axis, per in enumerate((per_row, per_column)):
         starts = np.arange(0, values.shape[axis], per)

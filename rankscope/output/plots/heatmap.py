@@ -1,4 +1,4 @@
-"""Ranks by iterations: how much longer than its role's median each rank took in each iteration."""
+"""The heat map: excess of each rank over its role's median, per iteration."""
 
 from __future__ import annotations
 
@@ -17,53 +17,61 @@ from rankscope.compare.comparison import Analysis
 from rankscope.compare.roles import ALL
 from rankscope.compare.verdict.outliers import LEAST_EXCESS
 from rankscope.compare.verdict.phrases import plural
+from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots.captions import footer, verdict_title
 from rankscope.output.plots.grid import Grid, arrange, excesses, metric_of, worst_cells
-from rankscope.output.plots.options import View
-from rankscope.output.plots.rows import Run, bracket, bracket_width, heading, rank_ticks, runs
+from rankscope.output.plots.options import PlotOptions
+from rankscope.output.plots.rows import (
+    RowGroup,
+    bracket,
+    bracket_width,
+    heading,
+    rank_ticks,
+    row_groups,
+)
 from rankscope.output.plots.style import (
     BODY,
     HATCH,
     MARGIN,
     SMALL,
-    THEMES,
     Caption,
-    Theme,
-    page,
+    excess_colors,
+    new_sheet,
     text_width,
     with_sign,
 )
 from rankscope.output.quantities import milliseconds, percent, span
 
 ROW, COLUMN = 0.3, 0.26
-"""Inches of a cell where there are few."""
+"""Height and width of a cell in inches, within the limits of the whole map."""
 
 LEAST_HEIGHT, MOST_HEIGHT = 1.5, 6.0
 LEAST_WIDTH, MOST_WIDTH = 6.2, 8.5
+"""Limits of the size of the whole map, in inches."""
 
 TICKS, BAR = 0.42, 0.55
-"""Inches that the ranks' numbers and the bars of flags take."""
+"""Width of the rank numbers and of the bars of flags, in inches."""
 
 KEY_LINE = 0.2
-"""Inches of a line of the key to the letters."""
+"""Height of a line of the key to the letters, in inches."""
 
 DOTTED = 0.07
-"""Inches that a cell must measure for a dot in it to be seen."""
+"""Least size of a cell, in inches, in which a dot is visible."""
 
 VECTOR_CELLS = 20_000
-"""More cells than these become an image inside SVG and PDF."""
+"""Above this number of cells, the map is an image inside SVG and PDF files."""
 
 
-def draw(analysis: Analysis, view: View) -> Figure:
-    """The heat map of `view.metric` (default: work, or what there is of it).
+def draw(analysis: Analysis, options: PlotOptions) -> Figure:
+    """The heat map of `options.metric` (default: work, or the first known default).
 
-    Colour is the excess over the role's median in that iteration, in ms; a dot marks a flagged
-    cell, a letter the worst ones, hatching what is unknown.
+    Colour is the excess over the role's median in the same iteration, in ms. A dot marks a
+    flagged cell, a letter one of the worst cells, and hatching an unknown value.
     """
-    metric = metric_of(analysis, view.metric)
+    metric = metric_of(analysis, options.metric)
     frame = excesses(analysis, metric)
     grid = arrange(frame, analysis.missing_ranks)
-    theme = THEMES[view.theme]
+    theme = THEMES[options.theme]
     worst = worst_cells(frame.filter(pl.col("iteration").is_in(analysis.selection.numbers)))
     rows, columns = grid.values.shape
     height = min(max(rows * ROW, LEAST_HEIGHT), MOST_HEIGHT)
@@ -73,7 +81,7 @@ def draw(analysis: Analysis, view: View) -> Figure:
     left = MARGIN + sum(map(bracket_width, sides.values())) + TICKS
     key = _key(worst)
     under = 0.5 + KEY_LINE * -(-len(key) // 2)
-    sheet = page(
+    sheet = new_sheet(
         left + width + BAR + 1.1,
         height + under,
         Caption(
@@ -87,31 +95,31 @@ def draw(analysis: Analysis, view: View) -> Figure:
     axes = sheet.axes(left, under, width, height)
     mesh = _cells(axes, grid, theme)
     _ticks(axes, grid, cell[1])
-    marked = _dots(axes, grid, cell, theme)
+    has_dots = _dots(axes, grid, cell, theme)
     _letters(axes, grid, worst, cell, theme)
     place = MARGIN
-    for what, side in sides.items():
-        beside = sheet.axes(place, under, bracket_width(side), height)
+    for name, groups in sides.items():
+        beside = sheet.axes(place, under, bracket_width(groups), height)
         beside.set_ylim(axes.get_ylim())
-        bracket(beside, what, side, cell[1], theme)
-        place += bracket_width(side)
+        bracket(beside, name, groups, cell[1], theme)
+        place += bracket_width(groups)
     if grid.flagged.any():
         bars = sheet.axes(left + width + 0.08, under, BAR - 0.08, height)
         bars.set_ylim(axes.get_ylim())
         _flag_bars(bars, grid, theme)
     scale = sheet.axes(left + width + BAR + 0.2, under, 0.14, height)
     _scale(sheet.figure, scale, mesh)
-    _legend(axes, marked, grid, theme)
+    _legend(axes, has_dots, grid, theme)
     column = max((text_width(text, BODY) for text in key), default=0.0) + 0.2
     for line, text in enumerate(key):
         sheet.text(left + (line % 2) * column, under - 0.56 - KEY_LINE * (line // 2), text)
     return sheet.figure
 
 
-def _sides(grid: Grid) -> dict[str, list[Run]]:
-    """What is bracketed beside the rows: roles if there are several, hosts if they are known."""
+def _sides(grid: Grid) -> dict[str, list[RowGroup]]:
+    """Groups to bracket beside the rows: roles if there are several, hosts if they are known."""
     every = {"role": grid.roles, "host": grid.hosts}
-    found = {heading: runs(names[:: grid.per_row]) for heading, names in every.items()}
+    found = {heading: row_groups(names[:: grid.per_row]) for heading, names in every.items()}
     return {
         heading: groups
         for heading, groups in found.items()
@@ -124,7 +132,7 @@ def _one_role(grid: Grid) -> bool:
 
 
 def _title(analysis: Analysis, frame: pl.DataFrame, metric: str) -> str:
-    """The verdict where the picture shows it, else who has most of the metric."""
+    """The verdict if the picture shows its metric, else the rank with the most of the metric."""
     if metric in ("work", analysis.flag_metric, analysis.verdict.cause, "iteration"):
         return verdict_title(analysis)
     means = frame.group_by("rank").agg(pl.col("excess_ns").mean()).drop_nulls()
@@ -140,12 +148,12 @@ def _notes(grid: Grid, worst: pl.DataFrame, analysis: Analysis) -> list[str]:
     if grid.per_row > 1 or grid.per_column > 1:
         notes.append(
             f"a cell stands for {plural(grid.per_row, 'rank')} and "
-            f"{plural(grid.per_column, 'iteration')}, and shows what is furthest from the median"
+            f"{plural(grid.per_column, 'iteration')}, and shows the value furthest from the median"
         )
     if worst.is_empty() and analysis.frames.ranks.height > 1:
         notes.append(f"no excess reaches {percent(LEAST_EXCESS)} of an iteration")
     if partial := sorted({*grid.iterations} - {*analysis.selection.numbers}):
-        notes.append(f"not complete on every rank, and not compared: {span(partial)}")
+        notes.append(f"not complete on every rank, so not compared: {span(partial)}")
     unseen = {*analysis.missing_ranks} - {*grid.ranks}
     if unseen:
         notes.append(f"{plural(len(unseen), 'missing rank')} without a row")
@@ -158,16 +166,16 @@ def _cells(axes: Axes, grid: Grid, theme: Theme) -> QuadMesh:
         spine.set_visible(False)
     rows, columns = grid.values.shape
     limit = grid.limit / 1e6
-    few = max(rows, columns) <= 64
+    separated = max(rows, columns) <= 64
     return axes.pcolormesh(
         np.arange(columns + 1) - 0.5,
         np.arange(rows + 1) - 0.5,
         np.ma.masked_invalid(grid.values / 1e6),
-        cmap=theme.map,
+        cmap=excess_colors(theme),
         norm=Normalize(-limit, limit),
         rasterized=rows * columns > VECTOR_CELLS,
-        edgecolors=theme.page if few else "none",
-        linewidth=0.8 if few else 0,
+        edgecolors=theme.page if separated else "none",
+        linewidth=0.8 if separated else 0,
     )
 
 
@@ -178,7 +186,7 @@ def _ticks(axes: Axes, grid: Grid, row_height: float) -> None:
     rank_ticks(axes, [str(rank) for rank in grid.ranks[:: grid.per_row]], row_height)
     numbers = grid.iterations[:: grid.per_column]
     places = [int(place) for place in MaxNLocator(14, integer=True).tick_values(0, columns - 1)]
-    if grid.per_column == 1 and numbers[-1] - numbers[0] == columns - 1:  # numbers in a row
+    if grid.per_column == 1 and numbers[-1] - numbers[0] == columns - 1:  # consecutive numbers
         round_ones = MaxNLocator(14, integer=True).tick_values(numbers[0], numbers[-1])
         places = [int(number) - numbers[0] for number in round_ones]
     places = [place for place in places if 0 <= place < columns]
@@ -189,7 +197,7 @@ def _ticks(axes: Axes, grid: Grid, row_height: float) -> None:
 
 
 def _dots(axes: Axes, grid: Grid, cell: tuple[float, float], theme: Theme) -> bool:
-    """Mark the flagged cells; False where there are none, or cells too small for it."""
+    """Mark the flagged cells with dots; False if there are none, or if cells are too small."""
     if min(cell) < DOTTED or not grid.flagged.any():
         return False
     row, column = np.nonzero(grid.flagged)
@@ -203,7 +211,7 @@ def _dots(axes: Axes, grid: Grid, cell: tuple[float, float], theme: Theme) -> bo
 def _letters(
     axes: Axes, grid: Grid, worst: pl.DataFrame, cell: tuple[float, float], theme: Theme
 ) -> None:
-    """Frame the worst cells and put their letters on them, or beside them where they are small."""
+    """Frame the worst cells and write their letters on them, or beside them if they are small."""
     large = min(cell) >= 1.4 * BODY / 72
     columns = grid.values.shape[1]
     for letter, (rank, iteration) in zip(
@@ -244,7 +252,7 @@ def _letters(
 
 
 def _key(worst: pl.DataFrame) -> list[str]:
-    """What the letters stand for."""
+    """The meaning of each letter, a line each."""
     return [
         f"{letter}  rank {row['rank']}, iteration {row['iteration']}: "
         f"+{milliseconds(row['excess_ns'])} ms" + (f", in {row['cause']}" if row["cause"] else "")
@@ -253,7 +261,7 @@ def _key(worst: pl.DataFrame) -> list[str]:
 
 
 def _flag_bars(axes: Axes, grid: Grid, theme: Theme) -> None:
-    """How often each row is flagged, all bars as one artist: of many each would take its time."""
+    """Bars of how often each row is flagged; one artist, because one per bar would be slow."""
     share = grid.flagged.mean(axis=1)
     low, high = (np.arange(len(share)) + edge for edge in (-0.4, 0.4))
     corners = ((low, 0 * share), (low, share), (high, share), (high, 0 * share))
@@ -277,10 +285,10 @@ def _scale(figure: Figure, axes: Axes, mesh: QuadMesh) -> None:
     bar.set_label("excess (ms)", labelpad=6)
 
 
-def _legend(axes: Axes, marked: bool, grid: Grid, theme: Theme) -> None:
-    """What dots and hatching mean, above the right end of the cells."""
+def _legend(axes: Axes, has_dots: bool, grid: Grid, theme: Theme) -> None:
+    """The meaning of dots and hatching, above the right end of the cells."""
     handles: list[Artist] = []
-    if marked:
+    if has_dots:
         dot = Line2D([], [], linestyle="", marker="o", markersize=4, label="flagged")
         dot.set(markerfacecolor=theme.page, markeredgecolor=theme.ink)
         handles.append(dot)

@@ -1,4 +1,4 @@
-"""What of an analysis to draw, and how."""
+"""Options of a picture."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What to draw; a kind uses what concerns it.
+class PlotOptions:
+    """What a picture shows, and its theme. Each kind of plot uses the fields that concern it.
 
-    `ranks` are those to show whatever the number of ranks (the picks), each with its label.
+    Attributes:
+        metric: the metric of a heat map; None: `work`, or the first known default.
+        iteration: the number of the iteration of a timeline.
+        ranks: ranks that are shown in any case, each with its label (the picks).
+        theme: `light` or `dark`.
     """
 
     metric: str | None = None

@@ -1,10 +1,9 @@
-"""What each rank's iteration is made of, waiting apart from work."""
+"""The phases of each rank's iteration as bars, with waiting and transfer beside the work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,47 +16,49 @@ from rankscope.compare.scores import score
 from rankscope.compare.verdict.outliers import lower_median
 from rankscope.errors import UsageError
 from rankscope.model.schema import PHASES
+from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme
 from rankscope.output.plots.captions import footer, verdict_title
-from rankscope.output.plots.options import View
-from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, chosen_rows, row_labels, spaced
-from rankscope.output.plots.style import HATCH, SMALL, THEMES, Caption, Theme, page, signed_ms
+from rankscope.output.plots.options import PlotOptions
+from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
+from rankscope.output.plots.style import SMALL, Caption, new_sheet, part_look, signed_ms
 
 WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55
-"""Inches: the page, both panels together, between them."""
+"""Widths in inches: of the sheet, of both panels together, and between the panels."""
 
 ROW, LEAST_HEIGHT, OVERVIEW = 0.24, 1.2, 1.7
-"""Inches of a row, of the fewest rows, of the panel of all ranks."""
-
-APART = ("wait", "transfer", "exposed_communication")
-"""Parts of the iteration that are no work; the last where the first two are unknown."""
+"""Heights in inches: of a row, of the panels at least, and of the panel of all ranks."""
 
 LEAST_PANEL = 0.22
-"""Share of the width that each panel has at least."""
+"""Least share of the width for each of the two panels."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseShares:
-    """Mean lengths per rank, those furthest above their role's median first.
+    """Mean phase lengths per rank.
 
-    `frame`: rank, role, host, `<part>_ns` of phases and of `APART` (null is unknown), total_ns
-    (of the phases), median_ns (the role's median total).
+    Attributes:
+        frame: a row per rank, those furthest above their role's median first: rank, role, host,
+            `<part>_ns` for phases and `COMMUNICATION_PARTS` (null: unknown), total_ns (sum of
+            the phases), median_ns (median total of the role).
     """
 
     frame: pl.DataFrame
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """Which phases are known."""
+        """The known phases."""
         return tuple(name for name in PHASES if self.frame[f"{name}_ns"].is_not_null().any())
 
     @property
-    def apart(self) -> tuple[str, ...]:
-        """Which of `APART` are known."""
-        return tuple(name for name in APART if self.frame[f"{name}_ns"].is_not_null().any())
+    def communication(self) -> tuple[str, ...]:
+        """The known members of `COMMUNICATION_PARTS`."""
+        return tuple(
+            name for name in COMMUNICATION_PARTS if self.frame[f"{name}_ns"].is_not_null().any()
+        )
 
 
-def parts(analysis: Analysis) -> PhaseShares:
-    """What the chosen iterations are made of, on average.
+def phase_shares(analysis: Analysis) -> PhaseShares:
+    """The mean length of each part of the selected iterations, per rank.
 
     Raises:
         UsageError: no phase is known on any rank.
@@ -65,13 +66,13 @@ def parts(analysis: Analysis) -> PhaseShares:
     chosen = analysis.chosen.with_columns(
         transfer_ns=pl.col("exposed_communication_ns") - pl.col("wait_ns")
     )
-    values = (score(f"{name}_ns", "mean") for name in (*PHASES, *APART))
+    values = (score(f"{name}_ns", "mean") for name in (*PHASES, *COMMUNICATION_PARTS))
     ranked = chosen.group_by("rank").agg(values).sort("rank")
     phases = [f"{name}_ns" for name in PHASES]
     if all(ranked[name].is_null().all() for name in phases):
         raise UsageError(
             "plot phases: the phases are unknown on every rank of this run",
-            hint="rankscope ingest --phase NAME=REGEX says which ranges they are",
+            hint="name the ranges of phases with rankscope ingest --phase NAME=REGEX",
         )
     unsplit = pl.col("wait_ns").is_null()
     who = chosen.group_by("rank").agg(pl.col("role", "host").first())
@@ -87,82 +88,77 @@ def parts(analysis: Analysis) -> PhaseShares:
     )
 
 
-def draw(analysis: Analysis, view: View) -> Figure:
+def draw(analysis: Analysis, options: PlotOptions) -> Figure:
     """Stacked bars of the phases per rank, and beside them waiting and transfer, in ms.
 
-    A line marks the median rank of the role. Of many ranks those at both ends, the middle and
-    the picks have bars, and below them is a panel of all.
+    A line marks the median rank of the role. If there are many ranks, only both ends, the middle
+    and the picks have bars, and a panel below shows all ranks.
     """
-    found = parts(analysis)
-    theme = THEMES[view.theme]
-    order = found.frame["rank"].to_list()
-    rows = spaced(order, chosen_rows(order, [*dict(view.ranks), *analysis.verdict.ranks]))
+    shares = phase_shares(analysis)
+    theme = THEMES[options.theme]
+    order = shares.frame["rank"].to_list()
+    rows = spaced(order, selected_rows(order, [*dict(options.ranks), *analysis.verdict.ranks]))
     many = len(order) > MOST_ROWS
     height = max(rows[-1].place + 1, 3) * ROW if many else max(len(rows) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.75 if many else 0.0
-    sheet = page(
+    sheet = new_sheet(
         WIDTH,
         0.45 + below + height + 0.2,
         Caption(
             verdict_title(analysis),
-            "what an iteration is made of, per rank: work, and apart from it communication that "
-            f"no work covers; mean over {len(analysis.selection.numbers)} iterations",
-            footer(analysis, *_notes(found)),
+            "phases of an iteration, per rank: work on the left, communication that no work hides "
+            f"on the right; mean over {len(analysis.selection.numbers)} iterations",
+            footer(analysis, *_notes(shares)),
         ),
         theme,
     )
     bottom = below + 0.45
-    work_width, apart_width, highest = _widths(found)
+    work_width, other_width, highest = _widths(shares)
     work = sheet.axes(LABELS, bottom, work_width, height)
-    apart = sheet.axes(LABELS + work_width + BETWEEN, bottom, apart_width, height)
-    shown_frame = pl.DataFrame({"rank": [row.rank for row in rows]}).join(
-        found.frame, on="rank", how="left", maintain_order="left"
+    communication = sheet.axes(LABELS + work_width + BETWEEN, bottom, other_width, height)
+    frame = pl.DataFrame({"rank": [row.rank for row in rows]}).join(
+        shares.frame, on="rank", how="left", maintain_order="left"
     )
-    _bars(work, shown_frame, rows, found.phases, theme)
-    _bars(apart, shown_frame, rows, found.apart, theme)
-    _medians(work, shown_frame, rows, theme)
-    who = "host" if found.frame["role"].n_unique() == 1 else "role"
-    row_labels(work, rows, shown_frame[who].to_list(), analysis.verdict.ranks, theme)
-    apart.set_yticks([])
+    _bars(work, frame, rows, shares.phases, theme)
+    _bars(communication, frame, rows, shares.communication, theme)
+    _medians(work, frame, rows, theme)
+    grouping = "host" if shares.frame["role"].n_unique() == 1 else "role"
+    row_labels(work, rows, frame[grouping].to_list(), analysis.verdict.ranks, theme)
+    communication.set_yticks([])
     work.set_xlim(0, highest[0])
-    apart.set_xlim(0, highest[1])
+    communication.set_xlim(0, highest[1])
     work.set_xlabel("work (ms)")
-    apart.set_xlabel("exposed communication (ms)")
-    _legend(work, found.phases, theme)
-    _legend(apart, found.apart, theme)
+    communication.set_xlabel("exposed communication (ms)")
+    _legend(work, shares.phases, theme)
+    _legend(communication, shares.communication, theme)
     if many:
-        _overview(sheet.axes(LABELS, 0.5, PANELS + BETWEEN, OVERVIEW), found, theme)
+        _overview(sheet.axes(LABELS, 0.5, PANELS + BETWEEN, OVERVIEW), shares, theme)
     return sheet.figure
 
 
-def _notes(found: PhaseShares) -> list[str]:
-    unknown = found.frame.filter(
+def _notes(shares: PhaseShares) -> list[str]:
+    unknown = shares.frame.filter(
         pl.col("wait_ns").is_null() & pl.col("exposed_communication_ns").is_null()
     )
-    hidden = [name for name in PHASES if name not in found.phases]
+    hidden = [name for name in PHASES if name not in shares.phases]
     notes = [f"unknown: {', '.join(hidden)}"] if hidden else []
-    if "exposed_communication" in found.apart:
-        notes.append("how much of the communication is waiting is unknown")
+    if "exposed_communication" in shares.communication:
+        notes.append("the share of waiting in the communication is unknown")
     if unknown.height:
         notes.append(f"communication unknown on {unknown.height} ranks")
     return notes
 
 
-def _widths(found: PhaseShares) -> tuple[float, float, tuple[float, float]]:
-    """Inches of both panels, and where their axes end; a ms is equally long in both."""
-    work = float(np.max(found.frame["total_ns"].to_numpy())) / 1e6 * 1.14
-    apart = found.frame.select(pl.sum_horizontal(f"{name}_ns" for name in APART).max()).item()
-    other = max((apart or 0) / 1e6 * 1.05, 1e-3)
+def _widths(shares: PhaseShares) -> tuple[float, float, tuple[float, float]]:
+    """Widths of both panels in inches, and the ends of their axes in ms, on one scale."""
+    work = float(np.max(shares.frame["total_ns"].to_numpy())) / 1e6 * 1.14
+    longest = shares.frame.select(
+        pl.sum_horizontal(f"{name}_ns" for name in COMMUNICATION_PARTS).max()
+    ).item()
+    other = max((longest or 0) / 1e6 * 1.05, 1e-3)
     share = min(max(work / (work + other), LEAST_PANEL), 1 - LEAST_PANEL)
-    scale = max(work / share, other / (1 - share))  # ms over the whole width
+    scale = max(work / share, other / (1 - share))  # ms over the width of both panels
     return PANELS * share, PANELS * (1 - share), (scale * share, scale * (1 - share))
-
-
-def _look(name: str, theme: Theme) -> dict[str, Any]:
-    """Colour and hatching of a part."""
-    if name != "wait":
-        return {"facecolor": theme.parts[name], "edgecolor": theme.page, "linewidth": 0.5}
-    return {"facecolor": theme.wait, "edgecolor": theme.muted, "hatch": HATCH, "linewidth": 0.0}
 
 
 def _bars(
@@ -172,7 +168,7 @@ def _bars(
     left = np.zeros(len(rows))
     for name in names:
         length = frame[f"{name}_ns"].fill_null(0).to_numpy() / 1e6
-        axes.barh(places, length, left=left, height=0.78, gid=name, **_look(name, theme))
+        axes.barh(places, length, left=left, height=0.78, gid=name, **part_look(name, theme))
         left += length
     axes.set_ylim(max(places) + 0.6, -0.6)
     axes.spines["left"].set_visible(False)
@@ -181,7 +177,7 @@ def _bars(
 
 
 def _medians(axes: Axes, frame: pl.DataFrame, rows: Sequence[Row], theme: Theme) -> None:
-    """The role's median as a line through its rows, and how far each rank is from it."""
+    """Draw the role's median as a line through its rows, and write each rank's distance to it."""
     places = np.array([row.place for row in rows])
     median = frame["median_ns"].to_numpy() / 1e6
     axes.vlines(median, places - 0.6, places + 0.6, color=theme.ink, linewidth=1.3)
@@ -200,7 +196,7 @@ def _medians(axes: Axes, frame: pl.DataFrame, rows: Sequence[Row], theme: Theme)
 
 def _legend(axes: Axes, names: Sequence[str], theme: Theme) -> None:
     axes.legend(
-        handles=[Patch(label=name.replace("_", " "), **_look(name, theme)) for name in names],
+        handles=[Patch(label=name.replace("_", " "), **part_look(name, theme)) for name in names],
         loc="lower left",
         bbox_to_anchor=(0, 1),
         ncols=len(names),
@@ -212,15 +208,15 @@ def _legend(axes: Axes, names: Sequence[str], theme: Theme) -> None:
     )
 
 
-def _overview(axes: Axes, found: PhaseShares, theme: Theme) -> None:
-    """All ranks, most work first: phases upwards, communication downwards."""
-    frame = found.frame.sort("total_ns", "rank", descending=[True, False])
+def _overview(axes: Axes, shares: PhaseShares, theme: Theme) -> None:
+    """Draw all ranks, most work first: phases upwards, communication downwards."""
+    frame = shares.frame.sort("total_ns", "rank", descending=[True, False])
     edges = np.arange(frame.height + 1)
-    for names, sign in ((found.phases, 1), (found.apart, -1)):
+    for names, sign in ((shares.phases, 1), (shares.communication, -1)):
         base = np.zeros(frame.height)
         for name in names:
             top = base + sign * frame[f"{name}_ns"].fill_null(0).to_numpy() / 1e6
-            look = _look(name, theme) | {"linewidth": 0.0}
+            look = part_look(name, theme) | {"linewidth": 0.0}
             axes.stairs(top, edges, baseline=base, fill=True, **look)
             base = top
     axes.axhline(0, color=theme.ink, linewidth=0.8)

@@ -1,4 +1,4 @@
-"""Ranks as rows of a picture: which to show, and brackets around those that belong together."""
+"""Ranks as rows of a picture: which ones to show, their labels, and brackets around groups."""
 
 from __future__ import annotations
 
@@ -9,61 +9,62 @@ from itertools import groupby
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from rankscope.output.plots.style import SMALL, Theme, shown, text_width
+from rankscope.output.palette import Theme
+from rankscope.output.plots.style import SMALL, drawable, text_width
 
 MOST_ROWS = 24
-"""More ranks than these are shown as a band over all, with only some as rows of their own."""
+"""Up to this many ranks, each has a row; of more ranks some have rows, and a band shows all."""
 
 HIGHEST, LOWEST = 8, 4
-"""Rows of their own at either end of many ranks."""
+"""If there are more ranks than rows: the number of rows for the highest and the lowest ranks."""
 
 GAP = 0.7
-"""Rows that a gap takes where ranks are left out."""
+"""Height of the gap for left-out ranks, in rows."""
 
 LEAST_HEIGHT = 0.14
-"""Inches between two lines of small text."""
+"""Least distance between two lines of small text, in inches."""
 
 LONGEST_LABEL = 14
-"""Letters of a host's or role's name."""
+"""Most characters of the name of a host or role."""
 
 LABELS = 2.0
-"""Inches that the names of rows take."""
+"""Width of the row labels, in inches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A rank and where its row is, downwards, in rows."""
+    """A rank and the position of its row."""
 
     rank: int
-    place: float
-    skipped: int  # ranks left out above it
+    place: float  # rows from the top
+    skipped: int  # number of ranks left out above it
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Neighbouring rows with the same name."""
+class RowGroup:
+    """Neighbouring rows of one host or role."""
 
     first: int
     last: int
     name: str
 
 
-def chosen_rows(order: Sequence[int], keep: Sequence[int]) -> list[int]:
-    """The ranks that get rows of their own: all, or both ends, the middle and `keep`.
+def selected_rows(order: Sequence[int], keep: Sequence[int]) -> list[int]:
+    """The ranks that have rows: all, or both ends, the middle and `keep`.
 
     Args:
-        order: all ranks, highest first.
-        keep: those to show in any case; of many only the first ones.
+        order: all ranks, the highest value first.
+        keep: ranks to show in any case; only the first `HIGHEST` of them count.
     """
     if len(order) <= MOST_ROWS:
         return list(order)
     middle = order[len(order) // 2]
-    wanted = {*order[:HIGHEST], *order[-LOWEST:], middle, *keep[:HIGHEST]}
-    return [rank for rank in order if rank in wanted]
+    selected = {*order[:HIGHEST], *order[-LOWEST:], middle, *keep[:HIGHEST]}
+    return [rank for rank in order if rank in selected]
 
 
 def spaced(order: Sequence[int], shown_ranks: Sequence[int]) -> list[Row]:
-    """Rows for `shown_ranks`, with a gap where ranks of `order` between them are left out."""
+    """Rows for `shown_ranks`, with a gap wherever ranks of `order` are left out between them."""
     rows: list[Row] = []
     place, before = 0.0, -1
     for rank in shown_ranks:
@@ -79,18 +80,18 @@ def row_labels(
     axes: Axes,
     rows: Sequence[Row],
     groups: Sequence[str | None],
-    accused: Sequence[int],
+    stragglers: Sequence[int],
     theme: Theme,
 ) -> None:
-    """Name the rows by rank and group, the accused ones in bold, and say what gaps leave out."""
+    """Label the rows with rank and group, stragglers in bold, and gaps with the ranks left out."""
     names = [
-        f"rank {row.rank}" + ("" if group is None else f" · {shown(group, LONGEST_LABEL)}")
+        f"rank {row.rank}" + ("" if group is None else f" · {drawable(group, LONGEST_LABEL)}")
         for row, group in zip(rows, groups, strict=True)
     ]
     axes.set_yticks([row.place for row in rows], labels=names)
     axes.tick_params(axis="y", length=0)
     for row, label in zip(rows, axes.get_yticklabels(), strict=True):
-        if row.rank in accused:
+        if row.rank in stragglers:
             label.set(weight="bold", color=theme.ink)
         if row.skipped:
             axes.annotate(
@@ -106,39 +107,41 @@ def row_labels(
             )
 
 
-def runs(names: Sequence[str | None]) -> list[Run]:
-    """Neighbours with the same name; those without one are in none."""
+def row_groups(names: Sequence[str | None]) -> list[RowGroup]:
+    """Groups of neighbouring rows with the same name; rows without a name are in no group."""
     found = []
     for name, places in groupby(range(len(names)), key=lambda place: names[place]):
         members = list(places)
         if name is not None:
-            found.append(Run(members[0], members[-1], name))
+            found.append(RowGroup(members[0], members[-1], name))
     return found
 
 
-def bracket_width(groups: Sequence[Run]) -> float:
-    """Inches that the brackets and names of groups take."""
-    names = {shown(group.name, LONGEST_LABEL) for group in groups}
+def bracket_width(groups: Sequence[RowGroup]) -> float:
+    """Width of the brackets and names of groups, in inches."""
+    names = {drawable(group.name, LONGEST_LABEL) for group in groups}
     return max(text_width(name, SMALL) for name in names) + 0.25
 
 
 def heading(axes: Axes, text: str, points: float) -> None:
-    """A word above the left edge of rows, its end so many points right of the edge."""
+    """Write a word above the left edge of the rows; it ends `points` to the right of the edge."""
     axes.annotate(
         text, (0, 1), xytext=(points, 4), xycoords="axes fraction", textcoords="offset points",
         ha="right", va="bottom", size=SMALL,
     )  # fmt: skip
 
 
-def bracket(axes: Axes, name: str, groups: Sequence[Run], row_height: float, theme: Theme) -> None:
+def bracket(
+    axes: Axes, name: str, groups: Sequence[RowGroup], row_height: float, theme: Theme
+) -> None:
     """Draw brackets for groups beside the rows.
 
     Args:
-        axes: `bracket_width` wide, with the rows' y axis.
-        name: what the groups are.
-        groups: runs of rows.
-        row_height: inches of a row.
-        theme: colours.
+        axes: axes of width `bracket_width`, with the y axis of the rows.
+        name: the heading: `host` or `role`.
+        groups: the groups to draw.
+        row_height: height of a row in inches.
+        theme: the colours.
     """
     axes.set_axis_off()
     wide = bracket_width(groups)
@@ -156,8 +159,8 @@ def bracket(axes: Axes, name: str, groups: Sequence[Run], row_height: float, the
             continue
         room = middle * row_height + LEAST_HEIGHT
         axes.text(
-            -0.12, middle, shown(group.name, LONGEST_LABEL), ha="right", va="center", size=SMALL,
-            color=theme.ink,
+            -0.12, middle, drawable(group.name, LONGEST_LABEL), ha="right", va="center",
+            size=SMALL, color=theme.ink,
         )  # fmt: skip
     axes.add_collection(
         LineCollection(lines, colors=theme.muted, linewidths=0.9, clip_on=False, joinstyle="miter"),
@@ -166,7 +169,7 @@ def bracket(axes: Axes, name: str, groups: Sequence[Run], row_height: float, the
 
 
 def rank_ticks(axes: Axes, labels: Sequence[str], row_height: float) -> None:
-    """Label the rows of `axes`, as many of them as there is room for."""
+    """Label as many rows of `axes` as there is room for."""
     step = next(
         size
         for size in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2**20)

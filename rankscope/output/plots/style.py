@@ -1,9 +1,4 @@
-"""How pictures look: colours for light and dark pages, and a page with title and footer.
-
-Phases have the colours of Okabe and Ito, which people with any of the usual kinds of colour
-blindness tell apart; excess runs from blue (less) over the page's colour to orange (more).
-Waiting is hatched: it is time in which nothing is done.
-"""
+"""How pictures look: matplotlib's settings, and a sheet with title, subtitle and footer."""
 
 from __future__ import annotations
 
@@ -21,78 +16,48 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import FT2Font
 
+from rankscope.output.palette import THEMES, Theme
 from rankscope.util.sanitize import sanitized
 
 FONT = "DejaVu Sans"
-"""Comes with matplotlib, so that a picture looks the same everywhere."""
+"""The font of all text. It comes with matplotlib, so pictures look the same everywhere."""
 
 MARGIN = 0.25
-"""Inches around everything."""
+"""Inches between the edge of the sheet and everything on it."""
 
 TITLE, SUBTITLE, BODY, SMALL = 13.0, 9.5, 9.0, 7.5
 """Sizes of text in points."""
 
 LINE = 1.35
-"""Height of a line as a share of the text's size."""
+"""Height of a line, as a multiple of the text's size."""
 
 HATCH = "/////"
-"""For what is not there: unknown cells, and time spent waiting."""
+"""Hatching of unknown cells and of time spent waiting."""
 
-PHASE_COLORS = {
-    "load": "#E69F00",
-    "forward": "#0072B2",
-    "backward": "#56B4E9",
-    "optimizer": "#009E73",
-    "other": "#8C8C8C",
-}
+UNSPLIT_HATCH = "\\\\\\"
+"""Hatching of communication that is not split into waiting and transfer."""
+
+HATCHES = {"wait": HATCH, "exposed_communication": UNSPLIT_HATCH}
+"""Hatching of parts of an iteration; the other parts are plain."""
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
-    """Colours of one kind of page."""
-
-    page: str
-    ink: str
-    muted: str
-    faint: str
-    wait: str
-    transfer: str
-    late: str
-    excess: tuple[str, ...]  # least to most
-
-    @property
-    def map(self) -> LinearSegmentedColormap:
-        """The diverging scale of excess."""
-        return LinearSegmentedColormap.from_list("excess", self.excess)
-
-    @property
-    def parts(self) -> dict[str, str]:
-        """Colour of each part of an iteration, in the order they are stacked."""
-        return {
-            **PHASE_COLORS,
-            "wait": self.wait,
-            "transfer": self.transfer,
-            "exposed_communication": self.transfer,
-        }
+def excess_colors(theme: Theme) -> LinearSegmentedColormap:
+    """The diverging colour scale of excess."""
+    return LinearSegmentedColormap.from_list("excess", theme.excess)
 
 
-THEMES = {
-    "light": Theme(
-        page="#FFFFFF", ink="#1B1F24", muted="#57606A", faint="#D5DAE0", wait="#E3E6EA",
-        transfer="#CC79A7", late="#D55E00",
-        excess=("#08306B", "#3F8FC5", "#A9CFE5", "#F4F4F2", "#F6B26B", "#DD6B20", "#8A2D04"),
-    ),
-    "dark": Theme(
-        page="#14171C", ink="#E8EBEF", muted="#A3ACB8", faint="#3A424D", wait="#343B45",
-        transfer="#CC79A7", late="#FF8A3D",
-        excess=("#A8D4FF", "#4A9BE0", "#2A5F8F", "#22272E", "#9A5420", "#E8853A", "#FFD0A3"),
-    ),
-}  # fmt: skip
+def part_look(part: str, theme: Theme) -> dict[str, Any]:
+    """Colour and hatching of a part of an iteration, as arguments of a matplotlib patch."""
+    color = theme.parts[part]
+    hatch = HATCHES.get(part)
+    if hatch is not None:
+        return {"facecolor": color, "edgecolor": theme.muted, "hatch": hatch, "linewidth": 0.0}
+    return {"facecolor": color, "edgecolor": theme.page, "linewidth": 0.5}
 
 
 @contextmanager
 def styled(theme: str) -> Iterator[Theme]:
-    """matplotlib set for one theme, whatever the user's own settings are."""
+    """Set matplotlib for one theme; the user's own settings do not matter and stay unchanged."""
     colors = THEMES[theme]
     with rc_context():
         rcdefaults()
@@ -106,9 +71,9 @@ def _settings(theme: Theme) -> dict[str, object]:
     return {
         "font.family": [FONT],
         "font.size": BODY,
-        "text.parse_math": False,  # a `$` in a host's name is a dollar
-        "svg.fonttype": "none",  # text stays text: small, searchable, read aloud
-        "svg.hashsalt": "rankscope",  # the same picture is the same file
+        "text.parse_math": False,  # a `$` in the name of a host is a dollar sign
+        "svg.fonttype": "none",  # text stays text: small, searchable, readable by screen readers
+        "svg.hashsalt": "rankscope",  # equal pictures give equal files
         "pdf.fonttype": 42,
         "figure.facecolor": theme.page,
         "savefig.facecolor": theme.page,
@@ -133,38 +98,38 @@ def _settings(theme: Theme) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """What a picture says in words."""
+    """The texts of a picture."""
 
     title: str  # the finding
-    subtitle: str  # what is drawn
-    footer: str  # run, clock, iterations, ranks, what is missing
+    subtitle: str  # the quantity drawn
+    footer: str  # run, clock, iterations, ranks, missing data
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """A figure with its words on it, and room for axes between them."""
+class Sheet:
+    """A figure with its caption, and room for axes between title and footer."""
 
     figure: Figure
-    floor: float  # inches from the lower edge to the body
+    floor: float  # inches from the lower edge of the sheet to the body
 
     def axes(self, left: float, bottom: float, width: float, height: float) -> Axes:
-        """Axes at a place of the body, all in inches from its lower left corner."""
+        """Axes inside the body; all arguments are inches from its lower left corner."""
         wide, high = self.figure.get_size_inches()
         return self.figure.add_axes(
             (left / wide, (bottom + self.floor) / high, width / wide, height / high)
         )
 
     def text(self, left: float, bottom: float, text: str) -> None:
-        """A line of small text at a place of the body."""
+        """Write a line of small text inside the body; the position is in inches."""
         wide, high = self.figure.get_size_inches()
         self.figure.text(left / wide, (bottom + self.floor) / high, text, size=BODY - 0.5)
 
 
-def page(width: float, height: float, caption: Caption, theme: Theme) -> Page:
-    """A page whose body is `width` by `height` inches, as high as its words need."""
-    title = _lines(caption.title, TITLE, width, "bold")
-    subtitle = _lines(caption.subtitle, SUBTITLE, width)
-    footer = _lines(caption.footer, SMALL, width)
+def new_sheet(width: float, height: float, caption: Caption, theme: Theme) -> Sheet:
+    """A sheet with its caption; the body is `width` by `height` inches."""
+    title = _wrapped(caption.title, TITLE, width, "bold")
+    subtitle = _wrapped(caption.subtitle, SUBTITLE, width)
+    footer = _wrapped(caption.footer, SMALL, width)
     head = (len(title) * TITLE + len(subtitle) * SUBTITLE) * LINE / 72 + MARGIN + 0.25
     floor = len(footer) * SMALL * LINE / 72 + MARGIN + 0.1
     total = head + height + floor
@@ -181,12 +146,12 @@ def page(width: float, height: float, caption: Caption, theme: Theme) -> Page:
     figure.text(
         left, MARGIN * 0.7 / total, "\n".join(footer), size=SMALL, color=theme.muted, va="bottom"
     )
-    return Page(figure, floor)
+    return Sheet(figure, floor)
 
 
 @cache
 def text_width(text: str, size: float, weight: str = "normal") -> float:
-    """Inches that a line of text takes."""
+    """Width of a line of text in inches."""
     font = _font(weight)
     font.set_size(size, 72)
     font.set_text(text)
@@ -194,19 +159,19 @@ def text_width(text: str, size: float, weight: str = "normal") -> float:
 
 
 def with_sign(value: float) -> str:
-    """`+1.5`, `0`: a difference on an axis."""
+    """A difference as the label of a tick: `+1.5`, `0`."""
     return f"{value:+g}".replace("-", "−") if value else "0"
 
 
 def signed_ms(milliseconds: float) -> str:
-    """`+1.50`, `+12.3`: a difference in ms, with the digits that matter."""
+    """A difference in ms: `+1.50` below 10 ms, `+12.3` above."""
     return f"{milliseconds:+.{2 if abs(milliseconds) < 9.995 else 1}f}".replace("-", "−")
 
 
-def shown(text: str, longest: int = 80) -> str:
-    """A name that came from a report, as far as the font can show it.
+def drawable(text: str, longest: int = 80) -> str:
+    """A name from a report, safe to draw, cut to `longest` characters.
 
-    Control characters, and what the font has no letters for, become visible code points.
+    Control characters and characters that the font lacks become visible code points.
     """
     letters = _letters()
     written = "".join(
@@ -218,7 +183,7 @@ def shown(text: str, longest: int = 80) -> str:
 
 @cache
 def _letters() -> frozenset[int]:
-    """Code points that the font can draw."""
+    """Code points of the characters that the font can draw."""
     return frozenset(_font("normal").get_charmap())
 
 
@@ -227,8 +192,8 @@ def _font(weight: str) -> FT2Font:
     return get_font(findfont(FontProperties(family=FONT, weight=weight)))
 
 
-def _lines(text: str, size: float, width: float, weight: str = "normal") -> list[str]:
-    """`text` in lines that fit a page of so many inches."""
+def _wrapped(text: str, size: float, width: float, weight: str = "normal") -> list[str]:
+    """`text` as lines that fit on a sheet `width` inches wide."""
     found: list[str] = []
     for part in text.splitlines():
         letter = text_width(part, size, weight) / max(len(part), 1)

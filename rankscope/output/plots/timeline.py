@@ -1,4 +1,4 @@
-"""The picked ranks in one iteration, on one clock, and who arrives late."""
+"""The picked ranks in one iteration on one clock, with the last arrival."""
 
 from __future__ import annotations
 
@@ -18,290 +18,233 @@ from rankscope.compare.timeline import timeline
 from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
 from rankscope.model.results import Timeline
-from rankscope.model.schema import PHASES
+from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots.captions import footer
-from rankscope.output.plots.options import View
+from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LONGEST_LABEL
 from rankscope.output.plots.style import (
     BODY,
-    HATCH,
+    HATCHES,
     SMALL,
-    THEMES,
     Caption,
-    Theme,
-    page,
-    shown,
+    drawable,
+    new_sheet,
+    part_look,
     text_width,
 )
 from rankscope.output.quantities import milliseconds
+from rankscope.output.timeline_views import (
+    LastArrival,
+    busiest_streams,
+    collective_parts,
+    last_arrival,
+    stream_work,
+)
 
-WIDTH, NAMES, LANES, PANEL = 10.5, 1.1, 0.95, 8.1
-"""Inches: the page, the ranks' names, the lanes' names, the time axis."""
+NAMES, LANES, PANEL, RIGHT = 1.1, 0.95, 8.1, 0.35
+"""Widths in inches: of the rank names, of the lane names at least, of the time axis, and right."""
 
 PHASE_LANE, STREAM_LANE, COLLECTIVE_LANE, BETWEEN = 0.26, 0.16, 0.24, 0.26
-"""Inches of the lanes of a rank, and between two ranks."""
+"""Heights in inches: of the lanes of a rank, and between two ranks."""
 
 MOST_RANKS, MOST_STREAMS = 8, 4
-"""More ranks or streams than these are left out, and the picture says so."""
+"""Most ranks, and most streams per rank; the footer says how many more there are."""
 
 VECTOR_SHAPES = 4_000
-"""More rectangles than these become an image inside SVG and PDF."""
-
-
-@dataclass(frozen=True, slots=True)
-class LastArrival:
-    """The collective that kept the shown ranks waiting longest, and its last arrival."""
-
-    rows: pl.DataFrame  # TIMELINE_COLLECTIVES of the shown ranks that are on one clock
-    rank: int | None  # who came last, of all ranks
-    moment_ns: int  # when
-
-    @property
-    def longest_ns(self) -> int:
-        """The longest wait of a shown rank."""
-        return int(self.rows["wait_ns"].to_numpy().max())
+"""Above this number of rectangles, a lane is an image inside SVG and PDF files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row of the picture: what it is called, and where it is, inches from the top."""
+    """A lane of the picture; its position is in inches from the top."""
 
     name: str
     top: float
     height: float
 
 
-def latest(found: Timeline) -> LastArrival | None:
-    """The late arrival that cost the shown ranks most; None where nobody clearly came last.
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A timeline, prepared for drawing."""
 
-    Those of shown ranks count double, for the others' reasons cannot be seen. Only ranks that
-    collectives tie to one clock can be seen waiting for each other.
-    """
-    aligned = found.ranks.filter(axis="aligned")["rank"].to_list()
-    rows = found.collectives.filter(
-        pl.col("rank").is_in(aligned),
-        pl.col("wait_ns").is_not_null(),
-        pl.col("last_rank").is_not_null(),
-    )
-    if rows.is_empty():
-        return None
-    seen_ones = pl.col("last_rank").is_in(found.ranks["rank"].to_list())
-    costs = (
-        rows.group_by("instance")
-        .agg(cost=pl.col("wait_ns").sum() * pl.when(seen_ones.first()).then(2).otherwise(1))
-        .sort("cost", "instance")
-        .tail(1)
-    )
-    worst = rows.join(costs, on="instance", how="semi")
-    rank = worst["last_rank"][0]
-    own = worst.filter(rank=rank)["arrival_ns"]
-    seen = (worst["arrival_ns"] + worst["wait_ns"]).median()
-    assert isinstance(seen, float | int)
-    return LastArrival(worst, rank, int(own[0]) if len(own) else round(seen))
+    timeline: Timeline
+    work: pl.DataFrame  # what `stream_work` returned
+    lanes: dict[int, list[Lane]]  # rank → its lanes, from top to bottom
+    height: float  # of all lanes, inches
+    names_width: float  # of the lane names, inches
+    theme: Theme
 
 
-def draw(analysis: Analysis, view: View) -> Figure:
-    """Phases, device streams and collectives of `view.ranks` in `view.iteration`, in ms.
+def draw(analysis: Analysis, options: PlotOptions) -> Figure:
+    """Phases, device streams and collectives of some ranks in one iteration, in ms.
 
-    Waiting is hatched; a line marks the last arrival at the collective that kept the others
-    waiting longest.
+    Waiting is hatched. A line marks the last arrival at the collective that cost the shown ranks
+    most (`timeline_views.last_arrival`).
+
+    Args:
+        analysis: the comparison to draw.
+        options: its `ranks` and `iteration` are required.
 
     Raises:
         UsageError: no ranks or no iteration to show.
-        ReportError: a report is gone, or not the one that was ingested.
+        ReportError: a report is gone, or has changed since it was ingested.
     """
-    if not view.ranks or view.iteration is None:
+    if not options.ranks or options.iteration is None:
         raise UsageError(
-            "plot timeline: which ranks, and which iteration?",
-            hint="give View(ranks=…, iteration=…), or use Run.plot, which picks them",
+            "plot timeline: ranks or iteration are not given",
+            hint="give PlotOptions(ranks=…, iteration=…), or use Run.plot, which picks them",
         )
-    labels = dict(view.ranks[:MOST_RANKS])
-    found = timeline(analysis, list(labels), [view.iteration])
-    theme = THEMES[view.theme]
-    late = latest(found)
-    lanes, height = _lanes(found, [*labels])
-    sheet = page(
-        WIDTH,
-        height + 0.5 + 0.2,
+    labels = dict(options.ranks[:MOST_RANKS])
+    shown = timeline(analysis, list(labels), [options.iteration])
+    picture = _prepared(shown, [*labels], THEMES[options.theme])
+    late = last_arrival(shown)
+    left = NAMES + picture.names_width
+    sheet = new_sheet(
+        left + PANEL + RIGHT,
+        picture.height + 0.5 + 0.2,
         Caption(
-            _title(view.iteration, late, labels),
-            f"phases on the {found.clock} clock, "
-            + ("" if _device_work(found).is_empty() else "device work by the phase it belongs to, ")
+            _title(options.iteration, late, labels),
+            f"phases on the {shown.clock} clock, "
+            + ("" if picture.work.is_empty() else "device work in the colour of its phase, ")
             + "collectives from arrival to end"
-            + (", on one clock" if _together(found) else ""),
-            footer(analysis, *_notes(found, view, late, analysis.verdict.ranks)),
+            + (", on one clock" if shown.ranks["axis"].eq("aligned").all() else ""),
+            footer(analysis, *_notes(picture, options, late, analysis.verdict.ranks)),
         ),
-        theme,
+        picture.theme,
     )
-    axes = sheet.axes(NAMES + LANES, 0.5, PANEL, height)
-    _time_axis(axes, found, height)
-    for rank, mine in lanes.items():
-        _name(axes, rank, labels[rank], found, mine, theme)
-        for lane in mine:
-            _fill(axes, found, rank, lane, theme)
+    axes = sheet.axes(left, 0.5, PANEL, picture.height)
+    _time_axis(axes, picture)
+    for rank, label in labels.items():
+        _rank_names(axes, picture, rank, label)
+        for lane in picture.lanes[rank]:
+            _fill(axes, picture, rank, lane)
     if late is not None:
-        _mark(axes, late, lanes, theme)
-    _legend(axes, theme)
+        _mark(axes, late, picture)
+    _legend(axes, picture.theme)
     return sheet.figure
-
-
-def _together(found: Timeline) -> bool:
-    return found.ranks["axis"].eq("aligned").all()
 
 
 def _title(iteration: int, late: LastArrival | None, labels: dict[int, str]) -> str:
     if len(labels) == 1:
         return f"Iteration {iteration} of rank {min(labels)}"
-    if late is None or late.longest_ns < 1000:
+    if late is None:
         return f"Iteration {iteration}: no rank keeps the others waiting"
-    operation = str(late.rows["operation"][0]).replace("_", "-")
-    elsewhere = "" if late.rank in labels else ", which is not shown,"
+    operation = str(late.calls["operation"][0]).replace("_", "-")
+    elsewhere = "" if late.shown else ", which is not shown,"
     return (
         f"Iteration {iteration}: rank {late.rank}{elsewhere} comes last to the {operation}, "
-        f"and others wait up to {milliseconds(late.longest_ns)} ms"
+        f"and others wait up to {milliseconds(late.longest_wait_ns)} ms"
     )
 
 
 def _notes(
-    found: Timeline, view: View, late: LastArrival | None, accused: tuple[int, ...]
+    picture: Picture, options: PlotOptions, late: LastArrival | None, stragglers: tuple[int, ...]
 ) -> list[str]:
-    notes = [problem.message for problem in found.problems]
-    if late is not None and accused and late.rank not in accused:
+    notes = [problem.message for problem in picture.timeline.problems]
+    if late is not None and stragglers and late.rank not in stragglers:
         notes.append(
             f"rank {late.rank} may be late because it waited elsewhere: over the run "
-            f"the verdict names {listed(accused)}"
+            f"the verdict names {listed(stragglers)}"
         )
-    residual = found.ranks["residual_ns"].max()
+    residual = picture.timeline.ranks["residual_ns"].max()
     if isinstance(residual, int) and residual:
         notes.append(f"clocks agree to {max(residual / 1e3, 1):,.0f} µs")
-    if len(view.ranks) > MOST_RANKS:
-        notes.append(f"{len(view.ranks) - MOST_RANKS} more picked ranks are not shown")
-    streams = _device_work(found).group_by("rank").agg(pl.col("lane").n_unique())
-    hidden = streams["lane"].max()
-    if isinstance(hidden, int) and hidden > MOST_STREAMS:
-        notes.append(f"the {MOST_STREAMS} busiest streams of up to {hidden}")
+    if len(options.ranks) > MOST_RANKS:
+        notes.append(f"{len(options.ranks) - MOST_RANKS} more picked ranks are not shown")
+    streams = picture.work.group_by("rank").agg(pl.col("stream_name").n_unique())
+    most = streams["stream_name"].max()
+    if isinstance(most, int) and most > MOST_STREAMS:
+        notes.append(f"the {MOST_STREAMS} busiest of up to {most} streams are shown")
     return notes
 
 
-def _device_work(found: Timeline) -> pl.DataFrame:
-    """Operations that are no collectives, with `lane`, the stream's name."""
-    several = found.operations.select("context", "device").unique().height > found.ranks.height
-    name = pl.format("stream {}", "stream")
-    return found.operations.filter(pl.col("kind") != "collective").with_columns(
-        lane=pl.format("{}.{}.{}", "device", "context", "stream") if several else name
-    )
-
-
-def _lanes(found: Timeline, ranks: Sequence[int]) -> tuple[dict[int, list[Lane]], float]:
-    """Lanes of each rank, and how high all are together."""
-    work = _device_work(found).with_columns(busy=pl.col("end_ns") - pl.col("start_ns"))
+def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture:
+    """The lanes of each rank, and the room that they take."""
+    work = stream_work(timeline)
     lanes: dict[int, list[Lane]] = {}
     top = 0.0
     for rank in ranks:
-        streams = (
-            work.filter(rank=rank)
-            .group_by("lane")
-            .agg(pl.col("busy").sum())
-            .sort("busy", "lane", descending=[True, False])["lane"]
-            .head(MOST_STREAMS)
-            .to_list()
-        )
-        kinds = [
+        heights = [
             ("phases", PHASE_LANE),
-            *((stream, STREAM_LANE) for stream in streams),
+            *((name, STREAM_LANE) for name in busiest_streams(work, rank, MOST_STREAMS)),
             ("collectives", COLLECTIVE_LANE),
         ]
-        mine = []
-        for name, height in kinds:
-            mine.append(Lane(name, top, height))
+        lanes[rank] = []
+        for name, height in heights:
+            lanes[rank].append(Lane(name, top, height))
             top += height + 0.03
-        lanes[rank] = mine
         top += BETWEEN
-    return lanes, top - BETWEEN
+    widest = max(text_width(lane.name, SMALL) for mine in lanes.values() for lane in mine)
+    return Picture(timeline, work, lanes, top - BETWEEN, max(LANES, widest + 0.2), theme)
 
 
-def _time_axis(axes: Axes, found: Timeline, height: float) -> None:
-    clock = pl.col("clock") == found.clock
+def _time_axis(axes: Axes, picture: Picture) -> None:
+    shown = picture.timeline
+    clock = pl.col("clock") == shown.clock
     edges = ["start_ns", "end_ns"]
-    frames = (found.windows.filter(clock), found.phases.filter(clock), found.collectives)
+    frames = (shown.windows.filter(clock), shown.phases.filter(clock), shown.collectives)
     spans = pl.concat(frame.select(edges) for frame in frames)
     low, high = spans["start_ns"].to_numpy().min() / 1e6, spans["end_ns"].to_numpy().max() / 1e6
     room = 0.01 * (high - low)
     axes.set_xlim(low - room, high + room)
-    axes.set_ylim(height + 0.04, -0.04)
+    axes.set_ylim(picture.height + 0.04, -0.04)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
     axes.tick_params(length=2, pad=2)
-    axes.set_xlabel("time since the first of the windows began (ms)")
+    axes.set_xlabel("time since the start of the first window (ms)")
 
 
-def _name(
-    axes: Axes, rank: int, label: str, found: Timeline, lanes: Sequence[Lane], theme: Theme
-) -> None:
-    """The rank's name beside its lanes, and theirs."""
-    host = found.ranks.filter(rank=rank)["host"][0]
-    lines = [label, *([] if host is None else [shown(host, LONGEST_LABEL)])]
+def _rank_names(axes: Axes, picture: Picture, rank: int, label: str) -> None:
+    """Write the rank, its label and its host beside its lanes, and the names of the lanes."""
+    lanes, muted = picture.lanes[rank], picture.theme.muted
+    host = picture.timeline.ranks.filter(rank=rank)["host"][0]
+    lines = [label, *([] if host is None else [drawable(host, LONGEST_LABEL)])]
     middle = (lanes[0].top + lanes[-1].top + lanes[-1].height) / 2
     look: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    left = -72 * (NAMES + LANES - 0.25)
+    left = -72 * (NAMES + picture.names_width - 0.25)
     axes.annotate(
         f"rank {rank}", (0, middle), xytext=(left, 2), va="bottom", size=BODY, weight="bold", **look
     )
     axes.annotate(
-        "\n".join(lines), (0, middle), xytext=(left, 0), va="top", size=SMALL, color=theme.muted,
-        **look,
-    )  # fmt: skip
+        "\n".join(lines), (0, middle), xytext=(left, 0), va="top", size=SMALL, color=muted, **look
+    )
     for lane in lanes:
         axes.annotate(
             lane.name, (0, lane.top + lane.height / 2), xytext=(-5, 0), ha="right", va="center",
-            size=SMALL, color=theme.muted, **look,
+            size=SMALL, color=muted, **look,
         )  # fmt: skip
 
 
-def _fill(axes: Axes, found: Timeline, rank: int, lane: Lane, theme: Theme) -> None:
-    """Draw what happened in one lane of one rank."""
+def _fill(axes: Axes, picture: Picture, rank: int, lane: Lane) -> None:
+    """Draw one lane of one rank."""
+    shown, theme = picture.timeline, picture.theme
     if lane.name == "phases":
-        mine = found.phases.filter(rank=rank, clock=found.clock)
-        colors = theme.parts | {"exposed_communication": theme.wait}
-        _rectangles(axes, mine, "phase", colors, lane, theme)
+        mine = shown.phases.filter(rank=rank, clock=shown.clock).with_columns(part="phase")
     elif lane.name == "collectives":
-        mine = found.collectives.filter(rank=rank)
-        split = mine.drop_nulls("wait_ns").with_columns(
-            waited=pl.col("arrival_ns") + pl.col("wait_ns")
-        )
-        whole = mine.filter(pl.col("wait_ns").is_null()).with_columns(start_ns="arrival_ns")
-        _rectangles(axes, whole, None, {"": theme.wait}, lane, theme)
-        waits = split.select(start_ns="arrival_ns", end_ns="waited")
-        drawn = _rectangles(axes, waits, None, {"": theme.wait}, lane, theme)
-        drawn.set(hatch=HATCH, edgecolor=theme.muted, linewidth=0)
-        moves = split.select("end_ns", start_ns="waited")
-        _rectangles(axes, moves, None, {"": theme.transfer}, lane, theme)
+        mine = collective_parts(shown.collectives.filter(rank=rank))
     else:
-        mine = _device_work(found).filter(rank=rank, lane=lane.name)
-        _rectangles(axes, mine, "phase", theme.parts, lane, theme)
+        mine = picture.work.filter(rank=rank, stream_name=lane.name).with_columns(part="phase")
+    _rectangles(axes, mine, lane, theme)
+    for part, hatch in HATCHES.items():
+        hatched = mine.filter(part=part)
+        if hatched.height:
+            shapes = _rectangles(axes, hatched, lane, theme)
+            shapes.set(hatch=hatch, edgecolor=theme.muted, linewidth=0)
 
 
-def _rectangles(
-    axes: Axes,
-    frame: pl.DataFrame,
-    by: str | None,
-    colors: dict[str, str],
-    lane: Lane,
-    theme: Theme,
-) -> PolyCollection:
-    """A rectangle per row from start to end, coloured by a column; none too thin to be seen."""
+def _rectangles(axes: Axes, frame: pl.DataFrame, lane: Lane, theme: Theme) -> PolyCollection:
+    """Draw a rectangle per row from start to end in the colour of `part`, always visible."""
     start, end = (frame[name].to_numpy() / 1e6 for name in ("start_ns", "end_ns"))
     top, bottom = np.full_like(start, lane.top), np.full_like(start, lane.top + lane.height)
     x = np.stack([start, end, end, start], axis=1)
     y = np.stack([top, top, bottom, bottom], axis=1)
-    named = frame.select(pl.lit("", pl.String) if by is None else pl.col(by)).to_series()
-    faces = named.replace_strict(colors, default=theme.parts["other"]).to_list()
+    faces = frame["part"].replace_strict(theme.parts, default=theme.parts["other"]).to_list()
     shapes = PolyCollection(
         list(np.stack([x, y], axis=2)),
         facecolors=faces,
         edgecolors=faces,
-        linewidths=0.3,
+        linewidths=0.3,  # so that no rectangle is too thin to be visible
         zorder=2,
         rasterized=frame.height > VECTOR_SHAPES,
         gid=lane.name,
@@ -310,8 +253,9 @@ def _rectangles(
     return shapes
 
 
-def _mark(axes: Axes, late: LastArrival, lanes: dict[int, list[Lane]], theme: Theme) -> None:
-    """A line at the last arrival, and how long each of the others waited for it."""
+def _mark(axes: Axes, late: LastArrival, picture: Picture) -> None:
+    """Draw a line at the last arrival, and write how long the other ranks waited for it."""
+    theme, lanes = picture.theme, picture.lanes
     moment = late.moment_ns / 1e6
     axes.axvline(moment, color=theme.late, linewidth=1.2, zorder=4, gid="last arrival")
     low, high = axes.get_xlim()
@@ -329,7 +273,7 @@ def _mark(axes: Axes, late: LastArrival, lanes: dict[int, list[Lane]], theme: Th
         ha="left" if left else "right", va="center", size=BODY - 0.5, color=theme.late,
         weight="bold", annotation_clip=False, zorder=5,
     )  # fmt: skip
-    for row in late.rows.iter_rows(named=True):
+    for row in late.calls.iter_rows(named=True):
         lane = lanes[row["rank"]][-1]
         wait = row["wait_ns"] / 1e6
         text = f"waits {milliseconds(row['wait_ns'])} ms"
@@ -341,8 +285,8 @@ def _mark(axes: Axes, late: LastArrival, lanes: dict[int, list[Lane]], theme: Th
             )  # fmt: skip
 
 
-def _gap(rank: int | None, lanes: dict[int, list[Lane]]) -> float:
-    """Where words about a rank have room: in the gap above its lanes, below those of the first."""
+def _gap(rank: int, lanes: dict[int, list[Lane]]) -> float:
+    """Where there is room for text about a rank: above its lanes, for the first rank below them."""
     tops = [mine[0].top for mine in lanes.values()]
     place = [*lanes].index(rank) if rank in lanes else 0
     if len(tops) == 1:
@@ -351,13 +295,10 @@ def _gap(rank: int | None, lanes: dict[int, list[Lane]]) -> float:
 
 
 def _legend(axes: Axes, theme: Theme) -> None:
-    phases = [Patch(label=name, facecolor=theme.parts[name]) for name in PHASES]
-    plain_wait = Patch(label="exposed communication", facecolor=theme.wait)
-    wait = Patch(
-        label="wait", facecolor=theme.wait, edgecolor=theme.muted, hatch=HATCH, linewidth=0
-    )
     axes.legend(
-        handles=[*phases, plain_wait, wait, Patch(label="transfer", facecolor=theme.transfer)],
+        handles=[
+            Patch(label=part.replace("_", " "), **part_look(part, theme)) for part in theme.parts
+        ],
         loc="lower left", bbox_to_anchor=(0, 1), ncols=8, borderpad=0, borderaxespad=0.4,
         handlelength=1.1, handletextpad=0.4, columnspacing=1.0,
     )  # fmt: skip

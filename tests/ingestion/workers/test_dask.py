@@ -142,7 +142,7 @@ def test_interrupt_leaves_nothing_on_the_cluster(two: Cluster, job: Forged, tmp_
     assert process.returncode == 130, said
     assert said.splitlines() == [
         "rankscope: error: interrupted",
-        "hint: the same command goes on from here",
+        "hint: run the same command again to resume",
     ]
     until(lambda: two.tasks() == 0)
 

@@ -10,7 +10,7 @@ from rankscope.compare.verdict.preconditions import inconclusive
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.captions import finding
-from rankscope.output.plots.style import shown, text_width
+from rankscope.output.plots.style import drawable, text_width
 
 SLOW = replace(
     inconclusive("", ""),
@@ -66,7 +66,7 @@ def test_titles(verdict: Verdict, title: str) -> None:
     ],
 )
 def test_names_are_shown_as_far_as_the_font_has_letters(name: str, label: str) -> None:
-    assert shown(name, 20) == label
+    assert drawable(name, 20) == label
 
 
 def test_text_is_measured() -> None:

@@ -20,9 +20,9 @@ import rankscope
 from rankscope.api import view_of
 from rankscope.compare.comparison import Analysis
 from rankscope.errors import UsageError
-from rankscope.output.plots import KINDS, THEMES, View, draw, title_of
+from rankscope.output.plots import KINDS, THEMES, PlotOptions, draw, title_of
 from rankscope.output.plots.arrivals import distributions, lateness
-from rankscope.output.plots.phases import parts
+from rankscope.output.plots.phases import phase_shares
 from tests.output.plots.big import multiplied
 from tests.support import MS, Stored, copied
 
@@ -133,7 +133,7 @@ def test_iterations_that_a_rank_lacks_are_hatched_and_named(stored: Callable[...
     figure = picture(late, "heatmap")
     mask = np.ma.getmaskarray(one(figure.axes[0], QuadMesh).get_array())  # type: ignore[attr-defined]
     assert np.argwhere(mask).tolist() == [[7, 0], [7, 1]]
-    assert "not complete on every rank, and not compared: 1-2" in words(figure)
+    assert "not complete on every rank, so not compared: 1-2" in words(figure)
 
 
 def test_ranks_without_reports_are_hatched(job: Stored, tmp_path: Path) -> None:
@@ -146,13 +146,13 @@ def test_ranks_without_reports_are_hatched(job: Stored, tmp_path: Path) -> None:
     said = words(figure)
     assert "unknown" in said
     assert "warning: 3 of 8 ranks have no report (1, 4, 5)" in said
-    assert "how much of the communication is waiting is unknown" in words(picture(some, "phases"))
+    assert "the share of waiting in the communication is unknown" in words(picture(some, "phases"))
     assert "waits are lower bounds" in words(picture(some, "timeline"))
-    assert "those without a report may come earlier" in words(picture(some, "arrivals"))
+    assert "ranks without one may arrive earlier" in words(picture(some, "arrivals"))
 
 
 def test_phases_stack_up_to_work_and_apart_from_it_to_communication(job: Stored) -> None:
-    found = parts(job.analysis()).frame
+    found = phase_shares(job.analysis()).frame
     chosen = (
         job.analysis()
         .chosen.group_by("rank")
@@ -274,7 +274,7 @@ def test_timeline_says_when_who_is_last_is_not_the_culprit(stored: Callable[...,
 
 @pytest.mark.parametrize("kind", ["heatmap", "phases", "arrivals"])
 def test_a_thousand_ranks_are_readable(thousand: Analysis, kind: str) -> None:
-    figure = draw(kind, thousand, View(ranks=((700, "median"),)))
+    figure = draw(kind, thousand, PlotOptions(ranks=((700, "median"),)))
     figure.draw_without_rendering()
     assert figure.get_figheight() < 13
     labels = [
@@ -296,8 +296,8 @@ def test_what_cannot_be_drawn_is_refused(job: Stored) -> None:
     with pytest.raises(UsageError, match="no such kind"):
         draw("pie", analysis)
     with pytest.raises(UsageError, match="--theme pink"):
-        draw("heatmap", analysis, View(theme="pink"))
-    with pytest.raises(UsageError, match="which ranks"):
+        draw("heatmap", analysis, PlotOptions(theme="pink"))
+    with pytest.raises(UsageError, match="ranks or iteration are not given"):
         draw("timeline", analysis)
     with pytest.raises(UsageError, match="iteration 999"):
         job.run.plot("timeline", iteration=999)

@@ -1,22 +1,22 @@
-// The page's data: columns of numbers, unpacked when they are asked for.
+// The page's data: columns of numbers, which are unpacked on first use.
 
 const byId = (id) => document.getElementById(id);
 const page = JSON.parse(byId("data").textContent);
 const cells = page.cells;
 const ranks = cells.ranks;
 const iterations = cells.iterations;
-const known = Object.keys(cells.columns);
-const NONE = -(2 ** 31);
-const MS = cells.unit_ns / 1e6;
+const known = Object.keys(cells.columns); // metrics
+const NONE = -(2 ** 31); // the packed number that means unknown
+const MS = cells.unit_ns / 1e6; // ms per unit of the packed numbers
 
-const PHASES = ["load", "forward", "backward", "optimizer", "other"];
-const STACK = [...PHASES, "wait", "transfer", "exposed_communication"];
+const PHASES = page.phases;
+const STACK = [...PHASES, ...page.communication]; // parts of an iteration, in the order of stacked bars
 const LANES = { background: "background threads" }; // rows of the timeline that are not metrics
 const named = (name) => page.metrics[name]?.name ?? LANES[name] ?? name.replaceAll("_", " ");
 const meaningOf = (metric) => page.metrics[metric].meaning;
 const unitOf = (metric) => page.metrics[metric].unit;
 const columnOf = (metric) => page.metrics[metric].column;
-/** What 1 in a packed column stands for, in the unit that is shown. */
+/** The value of 1 in a packed column, in the unit that is shown. */
 const scaleOf = (metric) => cells.steps[metric] ?? MS;
 
 const rankTable = page.tables.find((table) => table.id === "ranks");
@@ -29,6 +29,7 @@ const several = roles.length > 1;
 const placeOfRank = new Map(ranks.map((rank, place) => [rank, place]));
 const placeOfIteration = new Map(iterations.map((number, place) => [number, place]));
 
+/** The numbers of a packed column: base64 of deflated byte planes, the lowest bytes of all numbers first. */
 async function unpack(text) {
   const letters = atob(text);
   const packed = new Uint8Array(letters.length);
@@ -45,7 +46,7 @@ async function unpack(text) {
 }
 
 const unpacked = new Map();
-/** A metric of every cell, rank by rank, in the page's unit; NONE is unknown. */
+/** A metric of all cells, rank by rank, in the unit of the page; NONE is unknown. */
 async function column(metric) {
   const place = cells.columns[metric];
   if (!unpacked.has(place)) {
@@ -56,7 +57,7 @@ async function column(metric) {
 }
 
 const middles = new Map();
-/** The lower median of a metric in each iteration, for each role. */
+/** The lower medians of a metric: for each role, one per iteration. */
 async function medians(metric) {
   const place = cells.columns[metric];
   if (!middles.has(place)) middles.set(place, lowerMedians(await column(metric)));
@@ -70,7 +71,7 @@ function lowerMedians(values) {
 const members = roles.map((_, role) => ranks.map((_, rank) => rank).filter((rank) => roleIndex[rank] === role));
 const seen = new Int32Array(ranks.length);
 
-/** The lower median of a role's ranks in one iteration. */
+/** The lower median over the ranks of a role in one iteration; NONE if all are unknown. */
 function lowerMedian(values, role, iteration) {
   let count = 0;
   for (const rank of members[role]) {
@@ -80,7 +81,7 @@ function lowerMedian(values, role, iteration) {
   return count ? seen.subarray(0, count).sort()[(count - 1) >> 1] : NONE;
 }
 
-const flags = new Map();
+const flags = new Map(); // cell → phase that is the cause, or ""
 {
   const place = (name) => page.flagged.columns.indexOf(name);
   const [rank, iteration, cause] = ["rank", "iteration", "cause"].map((name) => page.flagged.values[place(name)]);
@@ -90,7 +91,7 @@ const flags = new Map();
   });
 }
 
-// Numbers as the command line writes them.
+// Numbers, formatted as on the command line.
 
 const UNKNOWN = "–";
 const digits = [0, 1, 2, 3].map(

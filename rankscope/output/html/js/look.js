@@ -1,4 +1,4 @@
-// How charts look: the page's own colours, light, dark or printed.
+// How charts look: the page's colours, for screen (light or dark) and print.
 
 const root = document.documentElement;
 const PRINT_WIDTH = 680;
@@ -7,7 +7,7 @@ const printing = () => root.classList.contains("paper");
 const color = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
 const scale = (name) => color(name).split(" ").map((each, k, all) => [k / (all.length - 1), each]);
 
-/** Text that a chart shows as it stands: the library takes some tags in labels for markup. */
+/** Text that the chart library shows unchanged; it interprets some tags in labels as markup. */
 const literal = (text) =>
   String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 const short = (text, most = 18) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
@@ -31,22 +31,22 @@ function layout(height, more = {}) {
 
 const CONFIG = { displaylogo: false, displayModeBar: false, responsive: true, doubleClick: false };
 
-/** The colours of a part of an iteration; waiting is hatched, for nothing is done in it. */
+/** Colour and hatching of a part of an iteration; waiting is hatched. */
 function paint(part) {
   const hatch = (shape, fgcolor, bgcolor) => ({ shape, size: 5, solidity: 0.25, fgcolor, bgcolor, fillmode: "replace" });
   const patterns = {
     wait: () => hatch("/", color("muted"), color("wait")),
-    exposed_communication: () => hatch("\\", color("page"), color("transfer")),
+    exposed_communication: () => hatch("\\", color("muted"), color("transfer")),
   };
-  return { color: color(SHADES[part] ?? part), pattern: patterns[part]?.(), line: { width: 0 } };
+  return { color: color(COLOR_NAMES[part] ?? part), pattern: patterns[part]?.(), line: { width: 0 } };
 }
-const SHADES = { exposed_communication: "transfer", background: "faint" };
+const COLOR_NAMES = { background: "faint" }; // parts whose colour has another name
 
-/** What the colours of a chart mean, beside it. */
-function explain(chart, shown, text) {
-  const items = shown.map((part) => {
+/** Fill the legend of a chart. */
+function showLegend(chart, parts, text) {
+  const items = parts.map((part) => {
     const swatch = make("i", { class: part });
-    swatch.style.setProperty("--swatch", `var(--${SHADES[part] ?? part})`);
+    swatch.style.setProperty("--swatch", `var(--${COLOR_NAMES[part] ?? part})`);
     return make("li", {}, swatch, text(part));
   });
   document.querySelector(`[data-legend="${chart}"]`).replaceChildren(...items);
@@ -64,7 +64,7 @@ function showTip(event, lines) {
 }
 const hideTip = () => (tip.hidden = true);
 
-/** An element with attributes, and children that are nodes or text; names from reports go no other way. */
+/** An element with attributes and children (nodes or text). Names from reports enter the page only here and as textContent. */
 function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -73,4 +73,5 @@ function make(tag, attributes = {}, ...children) {
   node.append(...children.map((child) => (child instanceof Node ? child : String(child))));
   return node;
 }
-const fill = (name) => document.querySelector(`[data-fill="${name}"]`);
+/** The element of the template that a text belongs into. */
+const slot = (name) => document.querySelector(`[data-fill="${name}"]`);

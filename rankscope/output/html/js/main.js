@@ -1,18 +1,18 @@
-// The page, from top to bottom: the words at once, then the map, then the rest.
+// The page from top to bottom: first the texts, then the map, then the rest.
 
-function say() {
-  const { verdict, run } = page;
-  const badge = fill("class");
+function showTexts() {
+  const { verdict } = page;
+  const badge = slot("class");
   badge.textContent = verdict.class;
   badge.dataset.class = verdict.class;
   for (const [term, value, note] of page.figures) {
-    fill("figures").append(make("div", {}, make("dt", {}, term), make("dd", {}, value, ...(note ? [make("small", {}, note)] : []))));
+    slot("figures").append(make("div", {}, make("dt", {}, term), make("dd", {}, value, ...(note ? [make("small", {}, note)] : []))));
   }
-  for (const warning of page.warnings) fill("warnings").append(make("li", {}, warning.message));
+  for (const warning of page.warnings) slot("warnings").append(make("li", {}, warning.message));
   byId("limits").hidden = !page.warnings.length;
-  for (const [term, text] of page.quality) fill("quality").append(make("dt", {}, term), make("dd", {}, text));
-  for (const [what, line] of page.commands) fill("commands").append(make("dt", {}, what), make("dd", {}, make("code", {}, line)));
-  fill("made").textContent = page.made;
+  for (const [term, text] of page.quality) slot("quality").append(make("dt", {}, term), make("dd", {}, text));
+  for (const [purpose, line] of page.commands) slot("commands").append(make("dt", {}, purpose), make("dd", {}, make("code", {}, line)));
+  slot("made").textContent = page.made;
 }
 
 function offerMetrics() {
@@ -23,52 +23,52 @@ function offerMetrics() {
   for (const option of byId("order").querySelectorAll("option")) option.hidden = option.disabled = offered[option.value] === false;
 }
 
-/** Let the browser paint, and react, before the next piece. */
-const breath = () => new Promise((resolve) => setTimeout(resolve));
+/** Let the browser paint and handle events before the next step. */
+const nextTask = () => new Promise((resolve) => setTimeout(resolve));
 
 async function drawAll() {
   drawMap();
-  await tellCell();
+  await showCell();
   await drawPhases();
   drawTimeline();
 }
 
 async function start() {
-  say();
+  showTexts();
   offerMetrics();
   Object.assign(picked, { rank: placeOfRank.get(page.first.rank) ?? 0, iteration: placeOfIteration.get(page.first.iteration) ?? 0 });
   await showMap();
   listenToMap();
   root.dataset.interactive = Math.round(performance.now());
-  await breath();
+  await nextTask();
   await pick(picked.rank, picked.iteration);
   onPick(() => {
     if (follow()) drawMap();
     else Plotly.relayout(heat, { shapes: crosshair() });
     tabulateMap();
-    return tellCell();
+    return showCell();
   });
   onPick(() => (byId("phases-of").value === "picked" ? drawPhases() : null));
-  await tellCell();
-  await breath();
+  await showCell();
+  await nextTask();
   await drawPhases();
   listenToPhases();
-  await breath();
+  await nextTask();
   drawTimeline();
-  await breath();
+  await nextTask();
   showTables();
   listenToControls();
   root.dataset.complete = Math.round(performance.now());
 }
 
 function listenToControls() {
-  const anew = async () => {
+  const redraw = async () => {
     await showMap();
     tabulateMap();
     await drawPhases();
-    await tellCell();
+    await showCell();
   };
-  for (const id of ["metric", "mode", "order"]) byId(id).addEventListener("change", anew);
+  for (const id of ["metric", "mode", "order"]) byId(id).addEventListener("change", redraw);
   byId("marks").addEventListener("change", drawMap);
   byId("phases-of").addEventListener("change", drawPhases);
   byId("map-table").addEventListener("toggle", tabulateMap);
@@ -81,6 +81,6 @@ function listenToControls() {
 
 start().catch((error) => {
   byId("failed").hidden = false;
-  byId("failed").textContent = `The charts could not be drawn: ${error.message}. A current browser is needed.`;
+  byId("failed").textContent = `The charts could not be drawn (${error.message}). Use a current version of the browser.`;
   console.error(error);
 });

@@ -1,8 +1,8 @@
-// The map of ranks × iterations. Where there are more cells than pixels, a block shows the cell furthest from the median.
+// The map of ranks × iterations. If there are more cells than pixels, each block shows its cell furthest from the median.
 
 const heat = byId("heat");
-const FLAGS_SHOWN = 400;
-const LEAST_LIMIT = 0.05; // of the median iteration: what a flag needs at least
+const FLAGS_SHOWN = 400; // most circles, so that drawing stays fast
+const LEAST_LIMIT = 0.05; // least end of the colour scale, as a share of the median iteration: no smaller excess is flagged
 const shown = { order: ranks.map((_, place) => place), rowOf: [], values: null, middle: null, blocks: null, limits: [0, 1] };
 const full = () => ({ x: [-0.5, iterations.length - 0.5], y: [ranks.length - 0.5, -0.5] });
 const view = full();
@@ -28,7 +28,7 @@ function heatHeight() {
   return Math.min(660, ranks.length * Math.max(14, Math.min(32, 240 / ranks.length)) + 120);
 }
 
-/** Cells in sight, as blocks of rows × columns that a screen can show. */
+/** The visible cells, merged into as many blocks of rows × columns as the screen can show. */
 function blocks(excess) {
   const area = heat.clientWidth - 70;
   const [left, right] = [Math.max(0, Math.ceil(view.x[0])), Math.min(iterations.length - 1, Math.floor(view.x[1]))];
@@ -68,7 +68,7 @@ function quantiles(numbers) {
   return (share) => sorted[Math.round((sorted.length - 1) * share)] ?? 0;
 }
 
-/** Where the colours end: at what is flagged, so that noise stays pale, and no less than a flag needs. */
+/** The ends of the colour scale in ms: the median flagged excess, so that noise stays pale, but at least LEAST_LIMIT. */
 function limits(excess) {
   const width = iterations.length;
   const metric = byId("metric").value;
@@ -77,7 +77,7 @@ function limits(excess) {
     const middle = shown.middle[roleIndex[Math.floor(place / width)]][place % width];
     return raw === NONE ? NaN : (excess ? Math.abs(raw - middle) : raw) * scaleOf(metric);
   };
-  const step = Math.max(1, Math.floor(shown.values.length / 50021));
+  const step = Math.max(1, Math.floor(shown.values.length / 50021)); // a prime: samples all columns
   const sample = [];
   for (let place = 0; place < shown.values.length; place += step) sample.push(at(place));
   const all = quantiles(sample);
@@ -88,7 +88,7 @@ function limits(excess) {
   return [-end, end];
 }
 
-/** Places and texts of ticks: round numbers where labels ascend, else evenly spread. */
+/** Positions and texts of ticks: round numbers if the labels ascend, else evenly spaced. */
 function ticks([low, high], labels, room, text = String) {
   const [first, last] = [Math.max(0, Math.ceil(Math.min(low, high))), Math.min(labels.length - 1, Math.floor(Math.max(low, high)))];
   const least = (last - first + 1) / Math.max(1, room);
@@ -130,7 +130,7 @@ function circles() {
   return trace;
 }
 
-/** Lines through the picked cell, and a frame around it. */
+/** Lines through the picked cell and a frame around it. */
 function crosshair() {
   const [x, y] = [picked.iteration, shown.rowOf[picked.rank]];
   const line = { color: color("muted"), width: 1, dash: "dot" };
@@ -149,7 +149,7 @@ function drawMap() {
   const [zmin, zmax] = shown.limits;
   const bar = {
     orientation: "h", x: 0, xanchor: "left", xpad: 0, ypad: 4, y: 1.01, yanchor: "bottom", thickness: 10, len: 0.6, outlinewidth: 0, nticks: heat.clientWidth < 560 ? 4 : 8,
-    title: { text: `${unitOf(metric)} of ${named(metric)}${excess ? " over the median" : ""}; gray: unknown`, side: "top", font: { size: 12 } },
+    title: { text: excess ? `${named(metric)} above the median (${unitOf(metric)}); gray: unknown` : `${named(metric)} (${unitOf(metric)}); gray: unknown`, side: "top", font: { size: 12 } },
   };
   const map = {
     type: "heatmap", z, x0, dx: across, y0, dy: down, zmin, zmax, zsmooth: false, hoverinfo: "none",
@@ -175,22 +175,22 @@ async function showMap() {
   drawMap();
 }
 
-function look(x, y) {
+function setView(x, y) {
   Object.assign(view, { x, y });
   drawMap();
 }
 
-/** Zoom about the picked cell. */
+/** Zoom around the picked cell. */
 function zoom(factor) {
   const about = ([low, high], centre, least, most) => {
     const half = Math.max(2, (Math.abs(high - low) * factor) / 2);
     return [Math.max(least, centre - half), Math.min(most, centre + half)];
   };
   const [high, low] = about(view.y, shown.rowOf[picked.rank], -0.5, ranks.length - 0.5);
-  look(about(view.x, picked.iteration, -0.5, iterations.length - 0.5), [low, high]);
+  setView(about(view.x, picked.iteration, -0.5, iterations.length - 0.5), [low, high]);
 }
 
-/** Make the picked cell visible where a zoom hides it; whether that moved the view. */
+/** Move the view so that the picked cell is visible; true if the view moved. */
 function follow() {
   const [x, y] = [picked.iteration, shown.rowOf[picked.rank]];
   const moved = ([low, high], at) => {
@@ -216,18 +216,19 @@ function listenToMap() {
   });
   heat.on("plotly_hover", async ({ points: [point], event }) => {
     const at = cellAt(point);
-    const told = await describe(Math.floor(at / width), at % width, byId("metric").value);
+    const cell = await describe(Math.floor(at / width), at % width, byId("metric").value);
     const many = shown.blocks.across * shown.blocks.down;
-    showTip(event, [told.who, told.value, told.off, told.flag, many > 1 ? `(furthest of the ${many} cells here; zoom in)` : ""]);
+    const block = many > 1 ? `(of ${many} cells here, the one furthest from the median; zoom in)` : "";
+    showTip(event, [cell.who, cell.value, cell.off, cell.flag, block]);
   });
   heat.on("plotly_unhover", hideTip);
-  heat.on("plotly_doubleclick", () => look(full().x, full().y));
+  heat.on("plotly_doubleclick", () => setView(full().x, full().y));
   heat.on("plotly_relayout", (change) => {
     if (!Object.keys(change).some((key) => key.startsWith("xaxis.") || key.startsWith("yaxis."))) return;
     const x = heat.layout.xaxis.range;
     const y = heat.layout.yaxis.range;
     const inside = (value, most) => Math.max(-0.5, Math.min(most - 0.5, value));
-    look(x.map((each) => inside(each, width)), y.map((each) => inside(each, ranks.length)));
+    setView(x.map((each) => inside(each, width)), y.map((each) => inside(each, ranks.length)));
   });
   heat.addEventListener("keydown", pressed);
 }
@@ -244,14 +245,14 @@ function pressed(event) {
   else if (event.key === "End") go(row, iterations.length - 1);
   else if (event.key === "+" || event.key === "=") zoom(0.5);
   else if (event.key === "-") zoom(2);
-  else if (event.key === "0" || event.key === "Escape") look(full().x, full().y);
+  else if (event.key === "0" || event.key === "Escape") setView(full().x, full().y);
   else return;
   event.preventDefault();
 }
 
-const AROUND = 8;
+const AROUND = 8; // rows and columns of the table on each side of the picked cell
 
-/** The same cells as a table, for those who cannot see the map. */
+/** The same cells as a table, for readers who cannot see the map. */
 function tabulateMap() {
   if (!byId("map-table").open) return;
   const excess = byId("mode").value === "excess";
@@ -262,7 +263,7 @@ function tabulateMap() {
   const rows = span(shown.rowOf[picked.rank], ranks.length);
   const columns = span(picked.iteration, iterations.length);
   const metric = byId("metric").value;
-  const table = make("table", {}, make("caption", {}, `${named(metric)}, ${unitOf(metric)}${excess ? " over the role’s median" : ""}; bold is flagged`));
+  const table = make("table", {}, make("caption", {}, `${named(metric)}, ${unitOf(metric)}${excess ? " above the role’s median" : ""}; bold: flagged`));
   table.append(make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "rank \\ iteration"), ...columns.map((i) => make("th", { scope: "col", class: "number" }, iterations[i])))));
   const body = make("tbody");
   for (const row of rows) {

@@ -1,7 +1,7 @@
-// Phases of every rank, stacked: of all iterations, or of the picked one.
+// The phases of every rank as stacked bars: the mean of all iterations, or the picked iteration.
 
 const phasesChart = byId("phases-chart");
-const MOST_BARS = 160; // more of them are drawn as areas: as many bars as ranks would take seconds
+const MOST_BARS = 160; // more ranks are drawn as areas, because that many bars take seconds
 const stack = { parts: [], order: [], median: -1 };
 
 async function partsOfRanks() {
@@ -27,7 +27,7 @@ async function drawPhases() {
   const beside = Math.max(1, Math.round(ranks.length * 0.03));
   stack.beside = ranks.length > 2 ? -1 - beside : null;
   const shownParts = STACK.filter((part) => stack.parts.some((each) => each.has(part)));
-  explain("phases", shownParts, named);
+  showLegend("phases", shownParts, named);
   const traces = shownParts.flatMap((part) => tracesOf(part, beside));
   const room = Math.max(2, (phasesChart.clientWidth - 70) / 46);
   const marks = ticks([0, ranks.length - 1], stack.order.map((place) => ranks[place]), room);
@@ -49,7 +49,7 @@ function tracesOf(part, beside) {
   const all = many
     ? { ...common, type: "scatter", mode: "lines", stackgroup: "ranks", x, y, line: { width: 0, shape: "hvh" }, fillcolor: color(part), customdata: stack.order }
     : { ...common, type: "bar", x, y, customdata: stack.order };
-  return stack.beside === null ? [all] : [all, { ...median}];
+  return stack.beside === null ? [all] : [all, median];
 }
 
 function listenToPhases() {
@@ -57,7 +57,7 @@ function listenToPhases() {
   phasesChart.on("plotly_hover", ({ points: [point], event }) => {
     const rank = point.customdata;
     const each = stack.parts[rank];
-    const who = `Rank ${ranks[rank]}${hosts[rank] ? ` (${short(hosts[rank], 60)})` : ""}${rank === stack.median ? ", the median by work" : ""}`;
+    const who = `Rank ${ranks[rank]}${hosts[rank] ? ` (${short(hosts[rank], 60)})` : ""}${rank === stack.median ? ", median by work" : ""}`;
     showTip(event, [who, ...[...each].map(([part, value]) => `${named(part)} ${ms(value)} ms`)]);
   });
   phasesChart.on("plotly_unhover", hideTip);

@@ -1,10 +1,10 @@
-// The picked cell: which it is, and what it is made of.
+// The picked cell: its rank and iteration, and its phases.
 
-const picked = { rank: 0, iteration: 0 };
+const picked = { rank: 0, iteration: 0 }; // indices, not numbers
 const listeners = [];
 const onPick = (listener) => listeners.push(listener);
 
-/** Pick a cell by its places among ranks and iterations. */
+/** Pick a cell by the indices of its rank and iteration. */
 async function pick(rank, iteration) {
   picked.rank = Math.max(0, Math.min(ranks.length - 1, rank));
   picked.iteration = Math.max(0, Math.min(iterations.length - 1, iteration));
@@ -12,7 +12,7 @@ async function pick(rank, iteration) {
   for (const listener of listeners) await listener();
 }
 
-/** What a cell is, in a few lines. */
+/** A cell in words: who, value, off (difference to the median) and flag. */
 async function describe(rank, iteration, metric) {
   const at = rank * iterations.length + iteration;
   const value = scaled(metric, (await column(metric))[at]);
@@ -23,12 +23,12 @@ async function describe(rank, iteration, metric) {
   return {
     who,
     value: `${named(metric)} ${Number.isFinite(value) ? `${ms(value)} ${unitOf(metric)}` : "unknown"}`,
-    off: Number.isFinite(off) ? `${signed(off)} ${unitOf(metric)} against ${than}` : "",
+    off: Number.isFinite(off) ? `${signed(off)} ${unitOf(metric)} compared with ${than}` : "",
     flag: flags.has(at) ? `flagged${flags.get(at) ? `: ${named(flags.get(at))}` : ""}` : "",
   };
 }
 
-/** Known parts of a window as [name, ms]; waiting apart from transfer where it is known. */
+/** The known parts of a window, name → ms; communication is split into waiting and transfer if the wait is known. */
 function parts(get) {
   const exposed = get("exposed_communication");
   const wait = get("wait");
@@ -38,14 +38,13 @@ function parts(get) {
   return new Map(found.filter(([, value]) => Number.isFinite(value)));
 }
 
-
-async function tellCell() {
+async function showCell() {
   const { rank, iteration } = picked;
   byId("cell-rank").value = ranks[rank];
   byId("cell-iteration").value = iterations[iteration];
-  const told = await describe(rank, iteration, byId("metric").value);
-  byId("cell-title").textContent = told.who;
-  byId("cell-words").textContent = [told.value, told.off, told.flag].filter(Boolean).join(" · ");
+  const words = await describe(rank, iteration, byId("metric").value);
+  byId("cell-title").textContent = words.who;
+  byId("cell-words").textContent = [words.value, words.off, words.flag].filter(Boolean).join(" · ");
   const columns = new Map();
   for (const name of known) columns.set(name, await column(name));
   const width = iterations.length;
@@ -56,7 +55,7 @@ async function tellCell() {
   drawCell(cell, own, await medianRank(iteration, rank));
 }
 
-/** The rank of the same role whose work is its median in an iteration. */
+/** The index of the rank whose work is the median of the same role in an iteration. */
 async function medianRank(iteration, rank) {
   const metric = ["work", "iteration"].find((name) => known.includes(name));
   const values = await column(metric);
@@ -66,8 +65,8 @@ async function medianRank(iteration, rank) {
 }
 
 function tabulateCell(cell, middle, own) {
-  const head = ["ms", "this cell", "median here", "over it", "rank’s mean"];
-  const table = make("table", {}, make("caption", {}, "In numbers"));
+  const head = ["ms", "this cell", "median rank", "difference", "rank’s mean"];
+  const table = make("table", {}, make("caption", {}, "Numbers of the cell"));
   table.append(make("thead", {}, make("tr", {}, ...head.map((text, k) => make("th", { scope: "col", class: k ? "number" : null }, text)))));
   const body = make("tbody");
   for (const name of known) {
@@ -81,15 +80,15 @@ function tabulateCell(cell, middle, own) {
 function drawCell(cell, own, median) {
   const rank = picked.rank;
   const rows = [[`rank ${ranks[rank]}`, parts(cell(rank))]];
-  if (median >= 0 && median !== rank) rows.push([`rank ${ranks[median]}, the median here`, parts(cell(median))]);
-  rows.push([`rank ${ranks[rank]}, mean of all`, parts(own)]);
-  const shown = STACK.filter((part) => rows.some(([, each]) => each.has(part)));
-  const traces = shown.map((part) => ({
+  if (median >= 0 && median !== rank) rows.push([`rank ${ranks[median]} (median)`, parts(cell(median))]);
+  rows.push([`rank ${ranks[rank]}, mean`, parts(own)]);
+  const present = STACK.filter((part) => rows.some(([, each]) => each.has(part)));
+  const traces = present.map((part) => ({
     type: "bar", orientation: "h", name: named(part), marker: paint(part), hoverinfo: "none",
     y: rows.map(([name]) => name), x: rows.map(([, each]) => each.get(part) ?? 0),
   }));
   const chart = byId("cell-chart");
-  explain("cell", shown, named);
+  showLegend("cell", present, named);
   const more = { xaxis: axis("ms"), yaxis: axis("", { autorange: "reversed", ticks: "" }), bargap: 0.3 };
   Plotly.react(chart, traces, layout(70 + 52 * rows.length, more), CONFIG);
   chart.removeAllListeners("plotly_hover");
@@ -103,6 +102,6 @@ byId("cell-controls").addEventListener("submit", (event) => {
   const rank = placeOfRank.get(Number(byId("cell-rank").value));
   const iteration = placeOfIteration.get(Number(byId("cell-iteration").value));
   if (rank === undefined || iteration === undefined) {
-    byId("cell-words").textContent = rank === undefined ? "This page has no such rank." : "This page has no such iteration.";
+    byId("cell-words").textContent = rank === undefined ? "This rank is not on the page." : "This iteration is not on the page.";
   } else pick(rank, iteration);
 });

@@ -1,4 +1,4 @@
-// Tables that sort by any column; the first rows of long ones.
+// Tables that sort by any column; long tables show their first rows.
 
 const FIRST_ROWS = 12;
 const KINDS = { ms: (value) => ms(value === null ? NaN : value / 1e6), share: (value) => percent(value ?? NaN) };
@@ -10,7 +10,7 @@ function write(kind, value) {
   return typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
 }
 
-/** A cell that picks its rank or iteration, if the map has it. */
+/** The content of a cell: text, or a button that picks its rank or iteration if the map has it. */
 function cellOf(kind, value, rowPick) {
   const text = write(kind, value);
   const can = (kind === "rank" && placeOfRank.has(value)) || (kind === "iteration" && placeOfIteration.has(value));
@@ -50,7 +50,7 @@ class SortedTable {
     return make("div", {}, make("div", { class: "wide", role: "region", "aria-label": title, tabindex: "0" }, table), this.more);
   }
 
-  /** Numbers fall first, texts rise first; unknown is always last. */
+  /** Sort by a column: at first numbers descend, and texts, ranks and iterations ascend; unknown is always last. */
   sort(place) {
     const first = NUMERIC.has(this.kinds[place]) && this.kinds[place] !== "rank" && this.kinds[place] !== "iteration" ? -1 : 1;
     this.by = this.by?.place === place ? { place, way: -this.by.way } : { place, way: first };

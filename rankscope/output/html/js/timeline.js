@@ -1,8 +1,8 @@
-// The picked ranks in one iteration: lanes of bars on one clock.
+// The picked ranks in one iteration, as lanes of bars on one clock.
 
 const timelineChart = byId("timeline-chart");
 
-/** Where the last of a collective's ranks arrives. */
+/** A line at the last arrival, which kept the picked ranks waiting longest. */
 const lateLine = ({ at }) => ({
   type: "line", xref: "x", x0: at / 1e6, x1: at / 1e6, yref: "paper", y0: 0, y1: 1,
   line: { color: color("late"), width: 1.5, dash: "dash" },
@@ -13,8 +13,8 @@ const lateWords = ({ at, rank }) => ({
 });
 
 function drawTimeline() {
-  const { words, lanes, bars, late } = page.timeline;
-  fill("timeline").textContent = words;
+  const { caption, lanes, bars, late } = page.timeline;
+  slot("timeline").textContent = caption;
   timelineChart.hidden = !lanes.length;
   if (!lanes.length) return;
   const [lane, start, end, part, text] = bars;
@@ -22,7 +22,7 @@ function drawTimeline() {
   let sum = 0;
   const place = lanes.map((_, k) => k + 0.6 * (sum += gaps[k]));
   const order = [...STACK, "background"].filter((name) => part.includes(name));
-  explain("timeline", order, named);
+  showLegend("timeline", order, named);
   const traces = order.map((name) => {
     const mine = part.map((_, k) => k).filter((k) => part[k] === name);
     return {
@@ -40,7 +40,7 @@ function drawTimeline() {
   });
   const lines = lanes.flatMap((_, k) => (gaps[k] ? [{ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: place[k] - 0.8, y1: place[k] - 0.8, line: { color: color("faint"), width: 1 } }] : []));
   const more = {
-    xaxis: axis("ms since the first window opened", { fixedrange: false, range: whole() }), barmode: "overlay",
+    xaxis: axis("time since the start of the first window (ms)", { fixedrange: false, range: whole() }), barmode: "overlay",
     yaxis: axis("", { range: [place.at(-1) + 0.6, -0.6], tickvals: place, ticktext: texts, ticks: "", showgrid: false, zeroline: false }),
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", shapes: [...lines, ...late.map(lateLine)], annotations: late.map(lateWords),
     margin: { l: 48, r: 12, t: late.length ? 26 : 8, b: 44 },

@@ -1,0 +1,76 @@
+"""Colours of pictures and of the page: one per phase, part of communication, and mark.
+
+Phases have the colours of Okabe and Ito, which remain distinct with the usual kinds of colour
+blindness. Excess runs from blue (less) over the page's colour to orange (more). Waiting and
+communication that is not split into waiting and transfer are hatched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankscope.model.kinds import Phase
+
+PHASE_COLORS: dict[Phase, str] = {
+    Phase.LOAD: "#E69F00",
+    Phase.FORWARD: "#0072B2",
+    Phase.BACKWARD: "#56B4E9",
+    Phase.OPTIMIZER: "#009E73",
+    Phase.OTHER: "#8C8C8C",
+}
+"""Colour of each phase, on light and on dark pages."""
+
+COMMUNICATION_PARTS = ("wait", "transfer", "exposed_communication")
+"""Parts of an iteration that are not work; the last one if it is not split into the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Colours of one kind of page."""
+
+    page: str
+    ink: str
+    muted: str
+    faint: str
+    wait: str
+    transfer: str
+    late: str
+    excess: tuple[str, ...]  # from the least to the most
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Colour of each part of an iteration, in the order in which bars stack them."""
+        return {
+            **{phase.value: color for phase, color in PHASE_COLORS.items()},
+            "wait": self.wait,
+            "transfer": self.transfer,
+            "exposed_communication": self.transfer,
+        }
+
+    @property
+    def css(self) -> str:
+        """The colours as CSS variables: `--page: #FFFFFF; …`."""
+        named = {
+            "page": self.page,
+            "ink": self.ink,
+            "muted": self.muted,
+            "faint": self.faint,
+            "late": self.late,
+            **self.parts,
+            "excess": " ".join(self.excess),
+        }
+        return " ".join(f"--{name}: {color};" for name, color in named.items())
+
+
+THEMES = {
+    "light": Theme(
+        page="#FFFFFF", ink="#1B1F24", muted="#57606A", faint="#D5DAE0", wait="#C9CED6",
+        transfer="#CC79A7", late="#D55E00",
+        excess=("#08306B", "#3F8FC5", "#A9CFE5", "#F4F4F2", "#F6B26B", "#DD6B20", "#8A2D04"),
+    ),
+    "dark": Theme(
+        page="#14171C", ink="#E8EBEF", muted="#A3ACB8", faint="#3A424D", wait="#4B5563",
+        transfer="#CC79A7", late="#FF8A3D",
+        excess=("#A8D4FF", "#4A9BE0", "#2A5F8F", "#22272E", "#9A5420", "#E8853A", "#FFD0A3"),
+    ),
+}  # fmt: skip

@@ -1,0 +1,152 @@
+"""Facts that the picture, the page and the Perfetto trace show alike of one timeline.
+
+Each of the three draws in its own way; which arrival they mark, how they name streams and how
+they split a collective into waiting and transfer is decided here, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from rankscope.model.results import Timeline
+
+LEAST_WAIT_NS = 1_000
+"""If no shown rank waits longer than this for a collective, no arrival is marked."""
+
+SHOWN_WEIGHT = 2
+"""Factor on the cost of an arrival whose rank is shown: only then is its reason visible, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastArrival:
+    """The collective that kept the shown ranks waiting longest, and its last arrival.
+
+    Attributes:
+        calls: TIMELINE_COLLECTIVES, the calls of the shown ranks that share one clock.
+        rank: the rank that arrived last, among all ranks of the run.
+        moment_ns: its arrival, on the axis of the timeline.
+        shown: whether the timeline holds this rank.
+    """
+
+    calls: pl.DataFrame
+    rank: int
+    moment_ns: int
+    shown: bool
+
+    @property
+    def longest_wait_ns(self) -> int:
+        """The longest wait of a shown rank."""
+        return int(self.calls["wait_ns"].to_numpy().max())
+
+
+def last_arrival(timeline: Timeline) -> LastArrival | None:
+    """The late arrival that cost the shown ranks most, or None if no rank clearly came last.
+
+    The cost of an arrival is the sum of the waits of the shown ranks at that collective,
+    multiplied by `SHOWN_WEIGHT` if the rank that came last is shown. Only ranks on the common
+    clock count: the others cannot be seen waiting for each other.
+    """
+    aligned = timeline.ranks.filter(axis="aligned")["rank"].to_list()
+    calls = timeline.collectives.filter(pl.col("rank").is_in(aligned)).drop_nulls(
+        ["wait_ns", "last_rank"]
+    )
+    shown = pl.col("last_rank").is_in(timeline.ranks["rank"].to_list())
+    costs = (
+        calls.group_by("instance")
+        .agg(
+            cost=pl.col("wait_ns").sum() * pl.when(shown.first()).then(SHOWN_WEIGHT).otherwise(1),
+            longest=pl.col("wait_ns").max(),
+        )
+        .filter(pl.col("longest") >= LEAST_WAIT_NS)
+        .sort("cost", "instance")
+        .tail(1)
+    )
+    if costs.is_empty():
+        return None
+    worst = calls.join(costs, on="instance", how="semi")
+    rank = int(worst["last_rank"][0])
+    own = worst.filter(rank=rank)["arrival_ns"]
+    # The waits of the others end when it arrives.
+    estimated = (worst["arrival_ns"] + worst["wait_ns"]).median()
+    assert isinstance(estimated, float | int)
+    return LastArrival(
+        calls=worst,
+        rank=rank,
+        moment_ns=int(own[0]) if len(own) else round(estimated),
+        shown=rank in timeline.ranks["rank"],
+    )
+
+
+def named_streams(timeline: Timeline) -> pl.DataFrame:
+    """Device operations with the name of their stream.
+
+    Streams of different contexts or devices may have the same number. The name says the context
+    and the device where a rank has several.
+
+    Returns:
+        TIMELINE_OPERATIONS and stream_name (String): `stream 7`, `stream 7 of context 2`,
+        `stream 7 of context 2 on device 1`.
+    """
+    several = timeline.operations.group_by("rank").agg(
+        contexts=pl.col("context").n_unique() > 1, devices=pl.col("device").n_unique() > 1
+    )
+    context = pl.when("contexts").then(pl.format(" of context {}", "context")).otherwise(pl.lit(""))
+    device = pl.when("devices").then(pl.format(" on device {}", "device")).otherwise(pl.lit(""))
+    return (
+        timeline.operations.join(several, on="rank", maintain_order="left")
+        .with_columns(stream_name=pl.format("stream {}{}{}", "stream", context, device))
+        .drop("contexts", "devices")
+    )
+
+
+def stream_work(timeline: Timeline) -> pl.DataFrame:
+    """Device operations except collectives, which have a lane of their own.
+
+    Returns:
+        TIMELINE_OPERATIONS and stream_name (String), see `named_streams`.
+    """
+    return named_streams(timeline).filter(pl.col("kind") != "collective")
+
+
+def busiest_streams(work: pl.DataFrame, rank: int, count: int) -> list[str]:
+    """Names of the `count` streams of a rank with the longest device time, busiest first.
+
+    Args:
+        work: what `stream_work` returned.
+        rank: the rank.
+        count: the most names to return.
+    """
+    return (
+        work.filter(rank=rank)
+        .group_by("stream_name")
+        .agg(busy=(pl.col("end_ns") - pl.col("start_ns")).sum())
+        .sort("busy", "stream_name", descending=[True, False])["stream_name"]
+        .head(count)
+        .to_list()
+    )
+
+
+def collective_parts(calls: pl.DataFrame) -> pl.DataFrame:
+    """Collectives split into waiting for the last rank and the transfer after it.
+
+    Args:
+        calls: TIMELINE_COLLECTIVES.
+
+    Returns:
+        The columns of `calls`, with start_ns and end_ns (ns, of the part) and part: `wait` or
+        `transfer`; `exposed_communication`, whole, where the wait is unknown. Parts without
+        length are left out, except for the transfer.
+    """
+    waited = (pl.col("arrival_ns") + pl.col("wait_ns").clip(0)).clip(upper_bound="end_ns")
+    matched = calls.filter(pl.col("wait_ns").is_not_null())
+    unmatched = calls.filter(pl.col("wait_ns").is_null())
+    waits = matched.with_columns(start_ns="arrival_ns", end_ns=waited, part=pl.lit("wait"))
+    return pl.concat(
+        [
+            waits.filter(pl.col("end_ns") > pl.col("start_ns")),
+            matched.with_columns(start_ns=waited, part=pl.lit("transfer")),
+            unmatched.with_columns(start_ns="arrival_ns", part=pl.lit("exposed_communication")),
+        ]
+    )

@@ -1,0 +1,159 @@
+"""The picture, the page and the Perfetto trace show the same of one timeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+
+from rankscope.api import picks_of
+from rankscope.model.kinds import Phase
+from rankscope.model.results import Timeline
+from rankscope.output.html.lanes import PicksTimeline, timeline_section
+from rankscope.output.palette import PHASE_COLORS, THEMES
+from rankscope.output.perfetto import trace
+from rankscope.output.plots import PlotOptions, draw
+from rankscope.output.timeline_views import LEAST_WAIT_NS, last_arrival
+from tests.support import MS, Stored
+
+PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
+
+
+@pytest.fixture(scope="module")
+def job(stored: Callable[..., Stored]) -> Stored:
+    """Rank 7 of 8 loads 8 ms longer in every fifth iteration."""
+    return stored("planted", **PERIODIC)
+
+
+class Views:
+    """One timeline in all three views."""
+
+    def __init__(self, job: Stored, timeline: Timeline, patch: pytest.MonkeyPatch) -> None:
+        analysis = job.analysis()
+        patch.setattr("rankscope.output.plots.timeline.timeline", lambda *_: timeline)
+        ranks = tuple((rank, "") for rank in timeline.ranks["rank"])
+        options = PlotOptions(iteration=timeline.iterations[0], ranks=ranks)
+        self.picture: Figure = draw("timeline", analysis, options)
+        picks = picks_of(analysis, None)
+        self.page: dict[str, Any] = timeline_section(PicksTimeline(timeline), picks).chart
+        self.events: list[dict[str, Any]] = json.loads(trace(timeline, {}, {}))["traceEvents"]
+
+    def marks(self) -> list[list[tuple[int, int]]]:
+        """Rank and moment (ns) of each mark, in the picture, on the page and in the trace."""
+        axes = self.picture.axes[0]
+        lines = [line for line in axes.lines if line.get_gid() == "last arrival"]
+        drawn = [round(line.get_xdata()[0] * MS) for line in lines]
+        texts = [text.get_text() for text in axes.texts]
+        named = [int(text.split()[1]) for text in texts if text.endswith(" arrives last")]
+        instants = [event for event in self.events if event["ph"] == "i"]
+        return [
+            list(zip(named, drawn, strict=True)),
+            [(each["rank"], each["at"]) for each in self.page["late"]],
+            [(int(e["name"].split()[1]), round(e["ts"] * 1000)) for e in instants],
+        ]
+
+    def streams(self) -> list[set[str]]:
+        """Names of streams in the picture, on the page and in the trace."""
+        shapes = self.picture.axes[0].findobj(PolyCollection)
+        threads = [e["args"]["name"] for e in self.events if e["name"] == "thread_name"]
+        every = (
+            [str(shape.get_gid()) for shape in shapes],
+            [lane["name"] for lane in self.page["lanes"]],
+            threads,
+        )
+        return [{name for name in names if name.startswith("stream ")} for names in every]
+
+
+def slow_iteration(job: Stored) -> int:
+    return job.analysis().verdict.iterations[1]
+
+
+@pytest.mark.parametrize("ranks", [(0, 3, 7), (0, 1, 2), (7, 0)])
+def test_all_views_mark_the_same_arrival(
+    job: Stored, ranks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 7 is late, whether or not it is shown."""
+    timeline = job.run.timeline(ranks, [slow_iteration(job)])
+    marks = Views(job, timeline, monkeypatch).marks()
+    assert marks[0] == marks[1] == marks[2]
+    [(rank, moment)] = marks[0]
+    assert rank == 7
+    late = last_arrival(timeline)
+    assert late is not None
+    assert late.shown == (7 in ranks)
+    assert late.longest_wait_ns > 7 * MS
+    if late.shown:
+        whole = timeline.collectives.filter(rank=7)
+        assert moment in whole["arrival_ns"].to_list()
+
+
+def test_a_rank_on_another_clock_does_not_decide(
+    job: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = job.run.timeline([0, 1, 7], [slow_iteration(job)])
+    first = timeline.collectives["instance"].drop_nulls().min()
+    loose = replace(
+        timeline,
+        ranks=timeline.ranks.with_columns(
+            axis=pl.when(rank=1).then(pl.lit("own")).otherwise("axis")
+        ),
+        collectives=timeline.collectives.with_columns(
+            wait_ns=pl.when(rank=1, instance=first).then(10**12).otherwise("wait_ns")
+        ),
+    )
+    marks = Views(job, loose, monkeypatch).marks()
+    assert marks[0] == marks[1] == marks[2]
+    assert [rank for rank, _ in marks[0]] == [7]
+
+
+def test_no_view_marks_an_arrival_if_nobody_waits(
+    job: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = job.run.timeline([0, 1], [slow_iteration(job)])
+    short = timeline.collectives.with_columns(wait_ns=pl.lit(LEAST_WAIT_NS - 1, pl.Int64))
+    quiet = replace(timeline, collectives=short)
+    assert Views(job, quiet, monkeypatch).marks() == [[], [], []]
+
+
+def test_streams_of_other_contexts_and_devices_have_lanes_of_their_own(
+    job: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = job.run.timeline([0, 1], [slow_iteration(job)])
+    kernels = timeline.operations.filter(pl.col("kind") != "collective")  # they have stream 24
+    timeline = replace(timeline, operations=kernels)
+    other = pl.int_range(pl.len()) % 2
+    mixed = replace(timeline, operations=timeline.operations.with_columns(context=1 + other))
+    for names in Views(job, mixed, monkeypatch).streams():
+        assert names == {"stream 7 of context 1", "stream 7 of context 2"}
+    mixed = replace(timeline, operations=timeline.operations.with_columns(device=other))
+    for names in Views(job, mixed, monkeypatch).streams():
+        assert names == {"stream 7 on device 0", "stream 7 on device 1"}
+    for names in Views(job, timeline, monkeypatch).streams():
+        assert names == {"stream 7"}
+
+
+def test_a_collective_with_unknown_wait_is_not_called_a_transfer(
+    job: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = job.run.timeline([0], [slow_iteration(job)])
+    unknown = timeline.collectives.with_columns(wait_ns=pl.lit(None, pl.Int64))
+    views = Views(job, replace(timeline, collectives=unknown), monkeypatch)
+    lane = [each["name"] for each in views.page["lanes"]].index("collectives")
+    lanes, _, _, parts, _ = views.page["bars"]
+    assert {part for at, part in zip(lanes, parts, strict=True) if at == lane} == {
+        "exposed_communication"
+    }
+
+
+def test_phases_have_one_colour_each() -> None:
+    assert [*PHASE_COLORS] == [*Phase]
+    for theme in THEMES.values():
+        assert [*theme.parts][: len(Phase)] == [phase.value for phase in Phase]
+        assert all(f"--{phase}: {theme.parts[phase]};" in theme.css for phase in Phase)
+        assert len({*PHASE_COLORS.values(), theme.wait, theme.transfer}) == len(Phase) + 2
