@@ -26,7 +26,6 @@ def compiled(name: str) -> ModuleType | None:
 @cache
 def _loaded(name: str) -> ModuleType | None:
     try:
-        usable = import_module(f"{__package__}.intrinsics").USABLE
-        return import_module(f"{__package__}.{name}") if usable else None
+        return import_module(f"{__package__}.{name}")
     except Exception:  # numba, the disk, or what another version of numba left there
         return None
