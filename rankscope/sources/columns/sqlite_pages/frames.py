@@ -242,9 +242,7 @@ def _integers(name: str, values: Integers, missing: int) -> pl.Series:
     import pyarrow as pa
 
     valid = _bits(values != MISSING) if missing else None
-    return pl.Series(
-        name, pa.Array.from_buffers(pa.int64(), len(values), [valid, _copied(values)])
-    )
+    return pl.Series(name, pa.Array.from_buffers(pa.int64(), len(values), [valid, _copied(values)]))
 
 
 def _texts(name: str, views: Integers, content: NDArray[np.uint8], missing: int) -> pl.Series:

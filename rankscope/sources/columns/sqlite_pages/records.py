@@ -124,6 +124,14 @@ def int64_before(pages: Bytes, end: int) -> int:
 
 
 @inlined
+def write_int64(content: Bytes, begin: int, value: int) -> None:
+    """Write an integer as eight big-endian bytes; LLVM makes one store of them."""
+    start, rest = np.uint64(begin), np.uint64(value)
+    for i in range(8):
+        content[start + np.uint64(i)] = np.uint8(rest >> np.uint64(56 - 8 * i))
+
+
+@inlined
 def byteswapped(value: int) -> int:
     """An integer with its eight bytes in reverse order."""
     rest, result = np.uint64(value), np.uint64(0)
@@ -350,8 +358,9 @@ def copy_text(
     first = last = np.int64(0)
     if length > INLINE:
         first = byteswapped(int64_before(pages, begin + 8))
-        for i in range(length):
-            content[used + i] = pages[begin + i]
+        for i in range(8, length, 8):
+            write_int64(content, used + i - 8, int64_before(pages, begin + i))
+        write_int64(content, used + length - 8, int64_before(pages, begin + length))
         views[2 * row] = length | first << 32
         views[2 * row + 1] = used << 32
         return used + length
@@ -409,9 +418,7 @@ def copy_rows(
     """
     for output in range(outputs.defaults.size):
         is_integer = output < outputs.integers
-        column = (
-            target.values[output] if is_integer else target.views[output - outputs.integers]
-        )
+        column = target.values[output] if is_integer else target.views[output - outputs.integers]
         if output == outputs.rowid:
             for row in range(rows):
                 column[kept + row] = target.rows[ROWID, row]
@@ -452,9 +459,8 @@ def decode(pages: Bytes, outputs: Outputs, shapes: Shapes, target: Target) -> in
         end = base + outputs.page_size
         count = np.int64(pages[base + 3]) << 8 | np.int64(pages[base + 4])
         lowest = base + 8 + 2 * count
-        if pages[base] != LEAF or lowest > end:
-            return UNUSUAL
-        if count > target.rows.shape[1] or kept + count > room:
+        fits = lowest <= end and count <= target.rows.shape[1] and kept + count <= room
+        if pages[base] != LEAF or not fits:
             return UNUSUAL
         rows = present = 0
         for pointer in range(base + 8, lowest, 2):
