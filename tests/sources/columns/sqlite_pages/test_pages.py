@@ -198,6 +198,15 @@ def _indexed(path: Path) -> Path:
     return edit(path, "create index i on t (a, b)")
 
 
+def _unique(path: Path) -> Path:
+    return edit(
+        path,
+        "alter table t rename to old",
+        "create table t (a integer unique, b text)",
+        "insert into t select * from old",
+    )
+
+
 def _without_rowid(path: Path) -> Path:
     return edit(
         path,
@@ -230,6 +239,7 @@ def _number_as_text(path: Path) -> Path:
         _in_wal_mode,
         _utf16,
         _indexed,
+        _unique,
         _without_rowid,
         _generated,
         _long_text,
