@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import pickle
 import sys
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +17,9 @@ from rankscope.util.atomic_io import cache_home
 
 WORTH_BYTES = 32 * 2**20
 """Minimum total size of reports (bytes) for which loading the compiled reader pays off."""
+
+COMPILED = ("records.py", "shapes.py")
+"""The modules of which numba makes machine code."""
 
 SWITCH = "RANKSCOPE_COMPILED"
 """Environment variable: 0 turns the compiled reader off."""
@@ -74,9 +79,10 @@ def _imported() -> ModuleType:
         raise _NotUsed("NUMBA_DISABLE_JIT is set")
     # numba chooses the folder of a function's cache when it meets the decorator, which is within
     # this import. All other functions of the process keep theirs.
+    # It looks for changes in the file of the function alone, so the folder depends on all of them.
     before = config.CACHE_DIR
-    if not before:
-        config.CACHE_DIR = str(cache_home() / "compiled")
+    parent = Path(before) if before else cache_home() / "compiled"
+    config.CACHE_DIR = str(parent / _sources())
     try:
         return import_module(f"{__package__}.records")
     except (NumbaError, ImportError, RuntimeError) as error:
@@ -88,6 +94,12 @@ def _imported() -> ModuleType:
         ) from error
     finally:
         config.CACHE_DIR = before
+
+
+def _sources() -> str:
+    """A hash of the compiled modules' source."""
+    files = (Path(__file__).with_name(name) for name in COMPILED)
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def _test(records: ModuleType) -> None:
