@@ -22,7 +22,7 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.sources.columns.request import ColumnRequest
-from rankscope.sources.columns.sqlite_pages.frames import Layout, Unusual
+from rankscope.sources.columns.sqlite_pages.frames import TableLayout, Unusual
 from rankscope.sources.columns.sqlite_pages.loader import compiled
 from rankscope.sources.columns.sqlite_pages.pages import PagedFile
 from rankscope.sources.columns.text import decoded, undecoded
@@ -38,6 +38,16 @@ MARK = "(to keep)"
 
 MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
+
+LAYOUTS = """
+select cast(m.name as blob) as "table", cast(c.name as blob) as "column",
+    m.rootpage, c.cid, cast(c.type as blob) as declared, c.pk, c.hidden,
+    c.dflt_value is not null as has_default
+from sqlite_master m, pragma_table_list(m.name) l, pragma_table_xinfo(m.name) c
+where m.type = 'table' and l.schema = 'main' and l.type = 'table' and not l.wr
+    and not exists (select 1 from pragma_index_list(m.name))
+"""
+"""The columns of all ordinary tables that have no index."""
 
 HINT = "is it complete? export it again: nsys export -t sqlite REPORT.nsys-rep"
 
@@ -75,7 +85,7 @@ class SQLiteColumns:
         # Without a journal beside it nobody is writing, and `immutable` spares file locks,
         # which shared file systems answer slowly or not at all.
         self._quiet = quiet = not any(Path(f"{path}{end}").exists() for end in ("-wal", "-journal"))
-        self._layouts: dict[str, Layout] | None = None
+        self._layouts: dict[str, TableLayout] | None = None
         self._pages: PagedFile | None = None
         self._borders: dict[str, _Borders] = {}
         uri = f"file:{quote(os.fsencode(path.resolve()))}?mode=ro{'&immutable=1' if quiet else ''}"
@@ -222,36 +232,34 @@ class SQLiteColumns:
 
         Raises `Unusual` where the library has to read them.
         """
-        cells = compiled("records") if self._quiet else None
-        if cells is None:
-            raise Unusual
+        records = compiled() if self._quiet else None
+        if records is None:
+            raise Unusual("the compiled reader is not used")
         if self._layouts is None:
             self._layouts = self._read_layouts()
         if table not in self._layouts:
-            raise Unusual
+            raise Unusual("it has an index, no rowid or generated columns")
         if self._pages is None:
             self._pages = PagedFile(self.path)
-        yield from self._pages.pieces(cells, self._layouts[table], wanted, chosen)
+        yield from self._pages.pieces(records, self._layouts[table], wanted, chosen)
 
-    def _read_layouts(self) -> dict[str, Layout]:
-        """Layouts of the tables without an index: one may change what SQLite reads in which order.
+    def _read_layouts(self) -> dict[str, TableLayout]:
+        """Layouts of the tables that the page reader can read; none where SQLite cannot say.
 
-        Raises `UnreadableReport`.
+        An index may change the order of the rows, WITHOUT ROWID tables are stored otherwise, and
+        the values of generated columns are not stored: all these are left to SQLite.
         """
-        frame = self._query(
-            "select cast(m.name as blob) as t, cast(p.name as blob) as c, m.rootpage, p.cid, "
-            "cast(p.type as blob) as declared, p.pk, p.dflt_value is not null as filled, "
-            "p.hidden from sqlite_master m, pragma_table_xinfo(m.name) p where m.type = 'table' "
-            "and not exists (select 1 from sqlite_master i where i.type = 'index' "
-            "and i.tbl_name = m.name collate nocase)"
+        try:
+            frame = self._query(LAYOUTS)
+        except UnreadableReport:  # before SQLite 3.37, or damage that the library has to report
+            return {}
+        layouts: dict[str, TableLayout] = {}
+        names = frame.with_columns(
+            decoded(frame[name]).fill_null("") for name in ("table", "column", "declared")
         )
-        layouts: dict[str, Layout] = {}
-        parts = frame.with_columns(
-            decoded(frame[name]).fill_null("") for name in ("t", "c", "declared")
-        )
-        for (table,), columns in parts.partition_by("t", as_dict=True).items():
+        for (table,), columns in names.partition_by("table", as_dict=True).items():
             if columns["hidden"].max() == 0 and columns["rootpage"].n_unique() == 1:
-                layouts[str(table)] = Layout.of(columns)
+                layouts[str(table)] = TableLayout.of(columns)
         return layouts
 
     def _from_library(self, table: str, wanted: ColumnRequest, mark: bool = False) -> pl.DataFrame:

@@ -13,6 +13,8 @@ from rankscope.sources.columns.sqlite import SQLiteColumns
 
 BIG = 2**63 - 1
 
+pytestmark = pytest.mark.usefixtures("reader")
+
 
 def made(path: Path, rows: list[tuple[object, ...]]) -> Path:
     connection = sqlite3.connect(path)

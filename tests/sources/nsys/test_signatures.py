@@ -1,14 +1,13 @@
-"""Signatures of NVTX ranges: the compiled numbering tells the same of any events as polars."""
+"""Signatures of NVTX ranges have the numbers that one gives them event by event."""
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
-from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.nsys.signatures import KEYS, Signatures
 
 DETAILED = [
@@ -31,30 +30,35 @@ TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
     st.lists(st.sampled_from(["é" * 7, ", seq = ", "\n", ",", ", input_op_ids = "])).map("".join),
 )
+SUFFIX = re.compile(r", (seq|op_id|sizes|input_op_ids) = [^\n]*\Z")
+
 EVENTS = st.lists(st.tuples(*[st.integers(-1, 2)] * 2, st.none() | st.integers(0, 2), TEXTS))
+
+
+def expected(pieces: list[list[tuple[object, ...]]]) -> tuple[list[list[int]], list[object]]:
+    """Numbers and signatures, one event after the other."""
+    known: dict[tuple[object, ...], int] = {}
+    numbers = []
+    for rows in pieces:
+        keys = [(*who, SUFFIX.sub("", text or "") or None) for *who, text in rows]
+        numbers.append([known.setdefault(key, len(known)) for key in keys])
+    return numbers, [*known]
 
 
 @settings(deadline=None)
 @given(st.lists(EVENTS, max_size=4))
-def test_compiled_or_not_the_numbers_are_the_same(pieces: list[list[tuple[object, ...]]]) -> None:
-    numbers, known = [], []
-    for least in (0, 10**18):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loader, "WORTH_BYTES", least)
-            signatures = Signatures()
-            frames = [pl.DataFrame(rows, KEYS, orient="row") for rows in pieces]
-            numbers.append([signatures.of(frame).to_list() for frame in frames])
-            known.append((signatures.known(), signatures.known(2)))
-    assert numbers[0] == numbers[1]
-    for one, other in zip(*known, strict=True):
-        assert_frame_equal(one, other)
-
-
-@pytest.mark.parametrize("least", [0, 10**18])
-def test_many_signatures_and_texts_of_any_length(
-    least: int, monkeypatch: pytest.MonkeyPatch
+def test_signatures_are_numbered_as_they_first_come(
+    pieces: list[list[tuple[object, ...]]],
 ) -> None:
-    monkeypatch.setattr(loader, "WORTH_BYTES", least)
+    signatures = Signatures()
+    frames = [pl.DataFrame(rows, KEYS, orient="row") for rows in pieces]
+    numbers, known = expected(pieces)
+    assert [signatures.of(frame).to_list() for frame in frames] == numbers
+    assert signatures.known().rows() == known
+    assert signatures.known(2).rows() == known[2:]
+
+
+def test_many_signatures_and_texts_of_any_length() -> None:
     texts = [f"{'x' * (number % 37)} {number % 5000}" for number in range(20_000)]
     events = pl.DataFrame(
         {"globalTid": 1, "domainId": 0, "textId": None, "text": texts}, {**KEYS}, strict=False
@@ -62,7 +66,7 @@ def test_many_signatures_and_texts_of_any_length(
     signatures = Signatures()
     seen: list[int] = []
     for piece in (events.slice(first, 3_000) for first in range(0, 20_000, 3_000)):
-        seen.extend(signatures.of(piece))  # a slice: its texts begin inside Arrow's buffers
+        seen.extend(signatures.of(piece))
     known = signatures.known()
     assert known["text"].gather(seen).to_list() == texts
     assert known.height == len({*texts})

@@ -1,6 +1,6 @@
-"""Frames out of leaf pages of a SQLite table: which of its columns, and what they become.
+"""Frames from leaf pages of a SQLite table: which columns to read, and Arrow buffers of them.
 
-The rows themselves are decoded by `sqlite_cells`, straight into the buffers that Arrow keeps.
+`records.decode` reads the rows themselves, into arrays that this module allocates.
 """
 
 from __future__ import annotations
@@ -20,47 +20,64 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MISSING = -(2**63)
-"""Stands for what is no integer, as in `sqlite_cells`."""
+"""Stands for NULL and for a value that is not an integer, as in `records`."""
 
-NUMBERS = ("INT", "CHAR", "CLOB", "TEXT", "BLOB", "REAL", "FLOA", "DOUB")
-"""What SQLite looks for in a declared type, in its order; the first three groups keep integers."""
+AFFINITIES = ("INT", "CHAR", "CLOB", "TEXT", "BLOB", "REAL", "FLOA", "DOUB")
+"""Substrings of a declared type by which SQLite finds a column's affinity, in its order."""
+
+KEEP_INTEGERS = ("INT", "BLOB", "")
+"""Those of AFFINITIES ("": none of them) whose columns return an integer as an integer."""
 
 Integers = NDArray[np.int64]
 
 
 class Unusual(Exception):
-    """Nothing for this reader."""
+    """SQLite has to read this; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How a column of a table is declared."""
+    """How a column of a table is declared.
 
-    place: int
-    keeps_integers: bool  # not turned into reals
-    rowid: bool
-    filled: bool  # rows that were there before it have a value
+    Attributes:
+        position: Its number in the table, from 0.
+        keeps_integers: Integers are returned as integers, not as reals or texts.
+        is_rowid: It is an alias of the rowid (INTEGER PRIMARY KEY).
+        has_default: Rows older than the column have a value in it.
+    """
+
+    position: int
+    keeps_integers: bool
+    is_rowid: bool
+    has_default: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Where a table begins, and its columns by name."""
+class TableLayout:
+    """The number of a table's root page, and its columns by name."""
 
     root: int
     columns: dict[str, Column]
 
     @classmethod
-    def of(cls, declared: pl.DataFrame) -> Layout:
-        """The layout of a table by what SQLite says of its columns (`pragma table_xinfo`)."""
-        alias = declared["pk"].sum() == 1
+    def of(cls, declared: pl.DataFrame) -> TableLayout:
+        """The layout of a table by what SQLite says of its columns.
+
+        Args:
+            declared: `pragma table_xinfo`, a row per column: column, rootpage, cid, declared (its
+                type), pk, has_default.
+        """
+        single_key = declared["pk"].sum() == 1
         return cls(
             root=int(declared["rootpage"][0]),
             columns={
-                row["c"]: Column(
-                    place=row["cid"],
+                row["column"]: Column(
+                    position=row["cid"],
                     keeps_integers=_keeps_integers(row["declared"]),
-                    rowid=bool(alias and row["pk"] and row["declared"].upper() == "INTEGER"),
-                    filled=bool(row["filled"]),
+                    is_rowid=bool(
+                        single_key and row["pk"] and row["declared"].upper() == "INTEGER"
+                    ),
+                    has_default=bool(row["has_default"]),
                 )
                 for row in declared.iter_rows(named=True)
             },
@@ -69,159 +86,179 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What goes where while rows are decoded; a slot is a column that is wanted."""
+    """The outputs of a read, integers first; the numbers are those of `records.Outputs`.
 
-    names: list[str]  # of slots
-    integers: int  # of them, first
-    unwanted: set[str]  # needed to decide only
+    Attributes:
+        names: Of the columns.
+        integers: How many of them are integers.
+        helping: Names of columns that only decide which rows are kept.
+        raw: Names of columns that are read as bytes.
+        of_column: For each column of the table up to the last selected its output, or -1.
+        rowid: The output that gets the rowid, or -1.
+        defaults: Per output whether older rows have a value.
+        deciding: The output that decides which rows are kept, or -1.
+        kept_values: Its values in rows to keep.
+    """
+
+    names: list[str]
+    integers: int
+    helping: set[str]
     raw: set[str]
-    slots: Integers
-    rowid_slot: int
-    filled: NDArray[np.bool_]
-    only_slot: int
-    only: Integers
+    of_column: Integers
+    rowid: int
+    defaults: NDArray[np.bool_]
+    deciding: int
+    kept_values: Integers
 
     @classmethod
-    def of(cls, table: Layout, wanted: ColumnRequest) -> Plan:
-        """The plan for some columns of a table; raises `Unusual` for what only SQLite can do."""
-        only, integers = wanted.only, wanted.integers
+    def of(cls, table: TableLayout, request: ColumnRequest) -> Plan:
+        """The plan of a request; raises `Unusual` for what only SQLite can do."""
+        only, integers = request.only, request.integers
         extra = [only[0]] if only is not None and only[0] not in integers else []
         numbers = [*integers, *extra]
-        names = [*numbers, *wanted.text, *wanted.raw]
-        if not names or not table.columns.keys() >= {*names}:
-            raise Unusual
+        names = [*numbers, *request.text, *request.raw]
+        if not names or not table.columns.keys() >= {*names} or len({*names}) < len(names):
+            raise Unusual("no column, an unknown column or one column twice is selected")
         columns = [table.columns[name] for name in names]
-        places = [column.place for column in columns]
-        if len({*names}) < len(names) or (only is not None and MISSING in only[1]):
-            raise Unusual
-        if not all(table.columns[name].keeps_integers for name in numbers):
-            raise Unusual
-        if any(column.rowid for column in columns[len(numbers) :]):
-            raise Unusual
-        only_slot = -1 if only is None else names.index(only[0])
-        rowid_slot = next((slot for slot, each in enumerate(columns) if each.rowid), -1)
-        if only_slot >= 0 and only_slot == rowid_slot:
-            raise Unusual
-        slots = np.full(max(places, default=-1) + 1, -1, np.int64)
-        slots[places] = np.arange(len(places))
+        if not all(column.keeps_integers for column in columns[: len(numbers)]):
+            raise Unusual("a column does not return integers as integers")
+        if any(column.is_rowid for column in columns[len(numbers) :]):
+            raise Unusual("the rowid is selected as text")
+        deciding = -1 if only is None else names.index(only[0])
+        rowid = next((output for output, each in enumerate(columns) if each.is_rowid), -1)
+        if only is not None and (MISSING in only[1] or deciding == rowid):
+            raise Unusual("rows are selected by the rowid or by the value that stands for NULL")
+        positions = [column.position for column in columns]
+        of_column = np.full(max(positions) + 1, -1, np.int64)
+        of_column[positions] = np.arange(len(positions))
         return cls(
             names=names,
             integers=len(numbers),
-            unwanted={*extra},
-            raw={*wanted.raw},
-            slots=slots,
-            rowid_slot=rowid_slot,
-            filled=np.array([column.filled for column in columns], np.bool_),
-            only_slot=only_slot,
-            only=np.array([] if only is None else only[1], np.int64),
+            helping={*extra},
+            raw={*request.raw},
+            of_column=of_column,
+            rowid=rowid,
+            defaults=np.array([column.has_default for column in columns], np.bool_),
+            deciding=deciding,
+            kept_values=np.array([] if only is None else only[1], np.int64),
         )
 
 
 class Decoder:
-    """Makes frames of pages of a table; what it learned of its rows it knows for the next."""
+    """Makes frames of leaf pages of one table; shapes of records stay cached between calls."""
 
-    def __init__(self, cells: ModuleType, plan: Plan, page_size: int, most: int) -> None:
-        """Frames of at most so many bytes of pages."""
+    def __init__(self, records: ModuleType, plan: Plan, page_size: int, most: int) -> None:
+        """A decoder of at most this many bytes of pages at once; `records` is the module."""
         count = len(plan.names)
-        if count > cells.MOST_SLOTS:
-            raise Unusual
-        self._cells, self._plan, self._page_size = cells, plan, page_size
-        self._slots = cells.Slots(
+        if count > records.MOST_OUTPUTS:
+            raise Unusual("too many columns are selected")
+        self._records, self._plan, self._page_size = records, plan, page_size
+        self._outputs = records.Outputs(
             page_size,
-            plan.slots,
+            plan.of_column,
             plan.integers,
-            plan.filled,
-            plan.rowid_slot,
-            plan.only_slot,
-            plan.only,
+            plan.defaults,
+            plan.rowid,
+            plan.deciding,
+            plan.kept_values,
         )
-        self._forms = cells.Forms.none(count)
-        self._contents = np.empty((count, most), np.uint8)  # of which only what is used takes room
-        self._target = cells.Target(
-            columns=np.zeros(count, np.int64),
-            contents=self._contents.ctypes.data + most * np.arange(count),
-            used=np.zeros(count, np.int64),
+        texts = count - plan.integers
+        self._shapes = records.Shapes.empty(plan.integers, texts)
+        # Large arrays take memory only where they are written to.
+        self._target = records.Target(
+            values=np.empty((plan.integers, 0), np.int64),
+            views=np.empty((texts, 0), np.int64),
+            contents=np.empty((texts, most), np.uint8),
+            used=np.zeros(texts, np.int64),
             missing=np.zeros(count, np.int64),
-            most=most,
-            cells=np.empty((3, page_size // 6), np.int64),
+            rows=np.empty((3, most_cells(page_size)), np.int64),
         )
 
     def rows(self, pages: NDArray[np.uint8], alone: bool) -> tuple[int, pl.DataFrame]:
-        """How many rows leaf pages hold, and those to keep; only one `alone` may be empty."""
-        import pyarrow as pa
+        """The number of rows of some leaf pages, and the columns of those to keep.
 
+        Raises:
+            Unusual: SQLite has to read them; also an empty page, unless it is `alone` in its table.
+        """
         by_page = pages.reshape(-1, self._page_size)
         counts = by_page[:, 3].astype(np.int64) << 8 | by_page[:, 4]
-        if counts.max() > self._page_size // 6 or (counts.min() == 0 and not alone):
-            raise Unusual
-        plan, target, height = self._plan, self._target, int(counts.sum())
-        buffers = [
-            pa.allocate_buffer(height * (8 if slot < plan.integers else 16))
-            for slot in range(len(plan.names))
-        ]
-        target.columns[:] = [buffer.address for buffer in buffers]
-        kept = self._cells.decode(pages, self._slots, self._forms, target)
+        if counts.max() > most_cells(self._page_size) or (counts.min() == 0 and not alone):
+            raise Unusual("a page has too many cells or none")
+        height = int(counts.sum())
+        self._make_room(height)
+        target = self._target
+        kept = int(self._records.decode(pages, self._outputs, self._shapes, target))
         if kept < 0:
-            raise Unusual
-        columns = []
-        for slot, (name, buffer) in enumerate(zip(plan.names, buffers, strict=True)):
-            missing, content = target.missing[slot], self._contents[slot, : target.used[slot]]
-            if name in plan.unwanted:
-                continue
-            if missing == kept:
-                kind = pl.Int64 if slot < plan.integers else pl.Binary
-                column = pl.Series(name, [None], kind).new_from_index(0, kept)
-            elif slot < plan.integers:
-                column = _numbers(name, buffer, kept, missing)
-            else:
-                column = _texts(name, buffer, content, kept, missing)
-            text = slot >= plan.integers and name not in plan.raw
-            columns.append(strings(column) if text else column)
+            raise Unusual("a page is damaged, or a record has something that is not supported")
+        columns = [
+            self._column(output, kept)
+            for output, name in enumerate(self._plan.names)
+            if name not in self._plan.helping
+        ]
         return height, pl.DataFrame(columns)
+
+    def _make_room(self, rows: int) -> None:
+        """Have room for this many rows."""
+        target = self._target
+        if rows > target.values.shape[1] or 2 * rows > target.views.shape[1]:
+            self._target = target._replace(
+                values=np.empty((len(target.values), rows), np.int64),
+                views=np.empty((len(target.views), 2 * rows), np.int64),
+            )
+
+    def _column(self, output: int, rows: int) -> pl.Series:
+        """A decoded output of this many rows."""
+        plan, target = self._plan, self._target
+        name, missing = plan.names[output], int(target.missing[output])
+        if output < plan.integers:
+            if missing == rows:  # nothing was written
+                return pl.Series(name, [None], pl.Int64).new_from_index(0, rows)
+            return _integers(name, target.values[output, :rows], missing)
+        text = output - plan.integers
+        if missing == rows:
+            column = pl.Series(name, [None], pl.Binary).new_from_index(0, rows)
+        else:
+            content = target.contents[text, : target.used[text]]
+            column = _texts(name, target.views[text, : 2 * rows], content, missing)
+        return column if name in plan.raw else strings(column)
+
+
+def most_cells(page_size: int) -> int:
+    """Most cells of a page: each has 4 bytes and a pointer of 2, behind a page header of 8."""
+    return (page_size - 8) // 6
 
 
 def _keeps_integers(declared: str) -> bool:
-    """Whether integers in a column declared so are told as integers, and compare as such.
+    """Whether integers in a column of this declared type are returned and compared as integers.
 
-    A column of reals tells them as reals, one of text compares them as text
+    A column of reals returns them as reals, one of text compares them as text
     (https://www.sqlite.org/datatype3.html, 3.1).
     """
-    found = next((word for word in NUMBERS if word in declared.upper()), "")
-    return found in ("INT", "BLOB", "")
+    found = next((word for word in AFFINITIES if word in declared.upper()), "")
+    return found in KEEP_INTEGERS
 
 
-def _numbers(name: str, buffer: pa.Buffer, rows: int, missing: int) -> pl.Series:
+def _integers(name: str, values: Integers, missing: int) -> pl.Series:
     import pyarrow as pa
 
-    values = np.frombuffer(buffer, np.int64, rows)
-    known = _bits(values != MISSING) if missing else None
-    return pl.Series(
-        name, pa.Array.from_buffers(pa.int64(), rows, [known, _fitting(values, buffer)])
-    )
+    valid = _bits(values != MISSING) if missing else None
+    return pl.Series(name, pa.Array.from_buffers(pa.int64(), len(values), [valid, _copied(values)]))
 
 
-def _texts(
-    name: str, buffer: pa.Buffer, content: NDArray[np.uint8], rows: int, missing: int
-) -> pl.Series:
+def _texts(name: str, views: Integers, content: NDArray[np.uint8], missing: int) -> pl.Series:
     import pyarrow as pa
 
-    views = np.frombuffer(buffer, np.int64, 2 * rows)
-    known = _bits(views[::2] != 0) if missing else None
-    parts = [known, _fitting(views, buffer), _lasting(content)]
-    return pl.Series(name, pa.Array.from_buffers(pa.binary_view(), rows, parts))
+    valid = _bits(views[::2] != 0) if missing else None
+    buffers = [valid, _copied(views), _copied(content)]
+    return pl.Series(name, pa.Array.from_buffers(pa.binary_view(), len(views) // 2, buffers))
 
 
-def _bits(known: NDArray[np.bool_]) -> pa.Buffer:
-    return _lasting(np.packbits(known, bitorder="little"))
+def _bits(valid: NDArray[np.bool_]) -> pa.Buffer:
+    return _copied(np.packbits(valid, bitorder="little"))
 
 
-def _fitting(values: Integers, buffer: pa.Buffer) -> pa.Buffer:
-    """The buffer of some values, or a smaller one if they leave most of it empty."""
-    return buffer if 2 * values.nbytes > buffer.size else _lasting(values)
-
-
-def _lasting(values: NDArray[Any]) -> pa.Buffer:
-    """A copy where Arrow keeps its own: between numpy's short-lived ones it would scatter them."""
+def _copied(values: NDArray[Any]) -> pa.Buffer:
+    """A copy in memory of Arrow: the decoder overwrites its arrays with the next pages."""
     import pyarrow as pa
 
     buffer = pa.allocate_buffer(values.nbytes)

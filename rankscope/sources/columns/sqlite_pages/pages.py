@@ -20,7 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.sources.columns.request import ColumnRequest
-from rankscope.sources.columns.sqlite_pages.frames import Decoder, Layout, Plan, Unusual
+from rankscope.sources.columns.sqlite_pages.frames import Decoder, Plan, TableLayout, Unusual
 
 PIECE_BYTES = 2**24
 """How much is read and decoded at once."""
@@ -73,15 +73,15 @@ class PagedFile:
 
     def pieces(
         self,
-        cells: ModuleType,
-        table: Layout,
+        records: ModuleType,
+        table: TableLayout,
         wanted: ColumnRequest,
         chosen: Sequence[int] | None = None,
     ) -> Iterator[tuple[int, pl.DataFrame]]:
         """Some columns piece by piece, a piece being some pages in the order of the rows.
 
         With each comes how many rows its pages hold. There is at least one; only pages of those
-        `chosen` by their numbers from 0 are read. `cells` is the module that decodes them.
+        `chosen` by their numbers from 0 are read. `records` is the module that decodes them.
         """
         plan = Plan.of(table, wanted)
         if table.root not in self._known:
@@ -89,7 +89,7 @@ class PagedFile:
         leaves = self._known[table.root]
         most = max(1, PIECE_BYTES // self._page_size)
         buffer = np.empty(min(most, leaves.size) * self._page_size, np.uint8)
-        decoder = Decoder(cells, plan, self._page_size, buffer.size)
+        decoder = Decoder(records, plan, self._page_size, buffer.size)
         firsts = range(0, leaves.size, most)
 
         def piece(number: int) -> tuple[int, pl.DataFrame]:

@@ -198,6 +198,15 @@ def _indexed(path: Path) -> Path:
     return edit(path, "create index i on t (a, b)")
 
 
+def _unique(path: Path) -> Path:
+    return edit(
+        path,
+        "alter table t rename to old",
+        "create table t (a integer unique, b text)",
+        "insert into t select * from old",
+    )
+
+
 def _without_rowid(path: Path) -> Path:
     return edit(
         path,
@@ -230,6 +239,7 @@ def _number_as_text(path: Path) -> Path:
         _in_wal_mode,
         _utf16,
         _indexed,
+        _unique,
         _without_rowid,
         _generated,
         _long_text,
@@ -248,7 +258,7 @@ def test_what_is_unusual_is_left_to_the_library(
 def test_without_the_compiled_part_the_library_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "compiled", lambda name: None)
+    monkeypatch.setattr(sqlite, "compiled", lambda: None)
     paged, library = both(made(tmp_path / "a", [(1, "x")]), ["a"], ["b"])
     assert paged is None
     assert library is not None
@@ -292,7 +302,7 @@ def test_the_compiled_part_is_loaded_once_there_is_enough_to_read(
     traces, loaded = [], []
     for _ in range(3):
         traces.append(formats.read(report))
-        loaded.append(loader.compiled("records") is not None)
+        loaded.append(loader.compiled() is not None)
     assert loaded == [False, False, True]
     library, _, pages = traces
     assert library.ranges.whole.equals(pages.ranges.whole)

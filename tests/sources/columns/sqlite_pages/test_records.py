@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.sources.columns.sqlite_pages import loader, pages
+from rankscope.sources.columns.sqlite_pages.frames import most_cells
 from tests.sources.tables import PAGES, Row, both, made
 
 
@@ -67,6 +68,21 @@ def test_texts_of_any_length(tmp_path: Path) -> None:
     assert paged is not None
     assert library is not None
     assert paged.equals(library)
+
+
+def test_a_page_of_as_many_rows_as_it_can_hold(tmp_path: Path) -> None:
+    most = most_cells(512)
+    path = made(tmp_path / "a", [(None,)] * most, 512, "a integer")
+    content = bytearray(path.read_bytes())
+    assert len(content) == 2 * 512, "one page of rows, behind that of the schema"
+    paged, library = both(path, ["a"], [])
+    assert paged is not None
+    assert library is not None
+    assert paged.equals(library)
+    assert paged.height == most == 84
+    content[512 + 3 : 512 + 5] = (most + 1).to_bytes(2)
+    path.write_bytes(content)
+    assert both(path, ["a"], [])[0] is None
 
 
 def test_very_many_columns_are_left_to_the_library(tmp_path: Path) -> None:
