@@ -20,9 +20,7 @@ from tests.forge.ownership import EXPOSED, PHASES
 MS = 1_000_000
 SMALL = {"ranks": 4, "iterations": 8}
 EVERY_SCENE = sorted(set(SCENES) - {"large"})
-
-Scenes = dict[str, tuple[Truth, Path]]
-"""Scene → its truth and its folder."""
+Scenes = dict[str, tuple[Truth, Path]]  # scene → its truth and its folder
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +29,8 @@ def forged(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
     made = {}
     for i, name in enumerate(EVERY_SCENE):
         folder = tmp_path_factory.mktemp(name)
-        schema = ("2022.4", "2023.4")[i % 2]
-        made[name] = forge(scene(name, **SMALL, schema=schema), folder), folder
+        job = scene(name, **SMALL, schema=("2022.4", "2023.4")[i % 2])
+        made[name] = (forge(job, folder), folder)
     return made
 
 
@@ -213,8 +211,7 @@ def test_plants_hit_as_their_kind_says(tmp_path: Path) -> None:
 def test_background_work_belongs_to_no_phase(forged: Scenes) -> None:
     truth, folder = forged["dali"]
     assert truth.iterations == forged["plain"][0].iterations
-    path = _reports(folder)[0]
-    ranges = rows_of(path, 'SELECT start, "end", text FROM NVTX_EVENTS')
+    ranges = rows_of(_reports(folder)[0], 'SELECT start, "end", text FROM NVTX_EVENTS')
     borders = [end for _, end, name in ranges if name.startswith("step")]
     loader = [(start, end) for start, end, name in ranges if "DALI" in name]
     assert any(start < border < end for start, end in loader for border in borders[:-1])
@@ -250,9 +247,8 @@ def test_a_graph_is_one_launch(forged: Scenes) -> None:
 
 def test_unrecorded_launches_are_told(forged: Scenes) -> None:
     truth, folder = forged["no_launch_record"]
-    path = _reports(folder)[0]
     [(lost,)] = rows_of(
-        path,
+        _reports(folder)[0],
         'SELECT SUM("end" - start) FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE correlationId NOT IN '
         "(SELECT correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME)",
     )

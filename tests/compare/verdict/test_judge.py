@@ -110,7 +110,7 @@ AFTER = [
 def test_missing_evidence_about_ranks_that_look_alike(
     summary: dict[str, object], reason: str, settle: str
 ) -> None:
-    verdict = judge(replace(inputs(), run=replace(SUMMARY, **summary)))  # type: ignore[arg-type]
+    verdict = judge(replace(inputs(), run=replace(SUMMARY, **summary)))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.INCONCLUSIVE, ())
     assert reason in verdict.sentence
     assert settle in verdict.next
@@ -121,7 +121,7 @@ def test_preconditions_come_before_the_flags(
     summary: dict[str, object], reason: str, settle: str
 ) -> None:
     """Nothing is judged then: the flags are not even there."""
-    given = replace(inputs(20), run=replace(SUMMARY, **summary), flags=None)  # type: ignore[arg-type]
+    given = replace(inputs(20), run=replace(SUMMARY, **summary), flags=None)
     verdict = judge(given)
     assert reason in verdict.sentence
     assert settle in verdict.next
@@ -129,5 +129,5 @@ def test_preconditions_come_before_the_flags(
 
 @pytest.mark.parametrize("summary", [{"roles": RANKS}, {"missing_ranks": (8,)}])
 def test_a_straggler_is_named_before_missing_evidence(summary: dict[str, object]) -> None:
-    verdict = judge(replace(inputs(20), run=replace(SUMMARY, **summary)))  # type: ignore[arg-type]
+    verdict = judge(replace(inputs(20), run=replace(SUMMARY, **summary)))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.PERSISTENT, (3,))
