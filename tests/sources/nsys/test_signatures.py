@@ -40,7 +40,7 @@ def expected(pieces: list[list[tuple[object, ...]]]) -> tuple[list[list[int]], l
     known: dict[tuple[object, ...], int] = {}
     numbers = []
     for rows in pieces:
-        keys = [(*who, SUFFIX.sub("", text or "") or None) for *who, text in rows]
+        keys = [(*who, SUFFIX.sub("", str(text or "")) or None) for *who, text in rows]
         numbers.append([known.setdefault(key, len(known)) for key in keys])
     return numbers, [*known]
 

@@ -132,7 +132,7 @@ def test_the_self_test_finds_what_is_wrong() -> None:
 
 
 def test_the_self_test_without_a_place_for_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(self_test.tempfile, "TemporaryDirectory", _raise_os)
+    monkeypatch.setattr("tempfile.TemporaryDirectory", _raise_os)
     assert "no table to test it with" in str(self_test.failure(records))
 
 
