@@ -15,6 +15,8 @@ from rankscope._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from rankscope.api import Run, diff, ingest, open_run
+    from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary
+    from rankscope.compare.diff.compare import Change, RunDiff
     from rankscope.compare.picks import Picks
     from rankscope.errors import (
         DatabaseError,
@@ -23,20 +25,49 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
+    from rankscope.ingestion.job import Ingested
     from rankscope.model.options import Options
-    from rankscope.model.results import Imbalance, Verdict
+    from rankscope.model.reports import RunWarning
+    from rankscope.model.results import (
+        Efficiency,
+        Finding,
+        Imbalance,
+        MetricSummary,
+        Pick,
+        RunFacts,
+        Score,
+        Timeline,
+        Verdict,
+        Window,
+    )
 
 __all__ = [
+    "Change",
+    "Comparison",
     "DatabaseError",
+    "Efficiency",
+    "Finding",
     "Imbalance",
+    "Ingested",
+    "MetricSummary",
     "Options",
+    "Outliers",
+    "Pick",
     "Picks",
     "RankscopeError",
     "ReportError",
     "Run",
+    "RunDiff",
+    "RunFacts",
+    "RunWarning",
+    "Score",
+    "Stage",
+    "Summary",
+    "Timeline",
     "ToolError",
     "UsageError",
     "Verdict",
+    "Window",
     "diff",
     "ingest",
     "open_run",
@@ -44,10 +75,25 @@ __all__ = [
 
 _HOMES = {
     "api": ("Run", "diff", "ingest", "open_run"),
+    "compare.comparison": ("Comparison", "Outliers", "Stage", "Summary"),
+    "compare.diff.compare": ("Change", "RunDiff"),
     "compare.picks": ("Picks",),
-    "model.results": ("Imbalance", "Verdict"),
-    "model.options": ("Options",),
     "errors": ("DatabaseError", "RankscopeError", "ReportError", "ToolError", "UsageError"),
+    "ingestion.job": ("Ingested",),
+    "model.options": ("Options",),
+    "model.reports": ("RunWarning",),
+    "model.results": (
+        "Efficiency",
+        "Finding",
+        "Imbalance",
+        "MetricSummary",
+        "Pick",
+        "RunFacts",
+        "Score",
+        "Timeline",
+        "Verdict",
+        "Window",
+    ),
 }
 
 

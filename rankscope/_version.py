@@ -1,7 +1,3 @@
-"""Which rankscope this is.
-
-To be raised with every change of what comparing says: databases keep answers, and those of another
-version are computed anew.
-"""
+"""The version of rankscope."""
 
 __version__ = "0.1.0"

@@ -1,32 +1,44 @@
-"""The public interface: ingest reports, open a run, ask it, compare two of them."""
+"""The public interface: ingest reports, open a run, ask it, compare two of them.
+
+All answers take the same keyword parameters, which are the options of the command line:
+
+    iter_range: slice of iteration numbers; negative ones count from the end.
+    clock: `gpu`, `host`, or `auto`, which takes gpu if all ranks have device work.
+    statistic: how a rank's iterations become its score: `mean`, `median` or `p95`.
+    include_warmup: compare the iterations of the warm-up as well.
+    roles: which ranks do the same work, like `tp=2,pp=4`, or a CSV file with rank,role.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
-from rankscope.compare.cache import Kept, Recalled, kept
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.cache import load
+from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.diff.compare import RunDiff, diff_runs
 from rankscope.compare.diff.same_job import differences
+from rankscope.compare.imbalance import imbalance
 from rankscope.compare.picks import Picks, pick
 from rankscope.compare.run_facts import identities_of
-from rankscope.errors import DatabaseError, ReportError, UsageError
+from rankscope.compare.selection import choose_clock
+from rankscope.compare.stages import compare
+from rankscope.errors import ReportError
 from rankscope.ingestion.job import Ingested, Progress, Started, ingest_reports
 from rankscope.model.metrics import check_metrics, column_of
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, Timeline
 from rankscope.model.schema import PARTS
 from rankscope.output.plots import PICKING, PlotOptions, draw, format_of, save
-from rankscope.store import Database
+from rankscope.store import Database, DatabaseReader
 from rankscope.store.tables import RunTables
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
-"""What reports are picked by: the first of these that is known."""
+"""The metric to pick reports by is the first of these that is known."""
 
 
 class Run:
@@ -35,81 +47,128 @@ class Run:
     def __init__(
         self,
         db: Path,
-        frames: RunTables,
+        tables: RunTables,
+        cached: Comparison | None = None,
         ingested: Ingested | None = None,
-        known: Kept | None = None,
     ) -> None:
+        """A run of a database.
+
+        Args:
+            db: the file.
+            tables: its tables.
+            cached: the comparison with the default options, if the database holds it.
+            ingested: what the ingest did that made this run.
+        """
         self.db = db
+        self.tables = tables
         self.ingested = ingested
-        self._frames = frames
-        self._known = known
+        self._cached = cached
 
-    def analysis(self, options: Options | None = None) -> Analysis:
-        """One way of looking at the run, for everything that is not offered here."""
-        if self._known is None:
-            return Analysis(self._frames, options or Options())
-        return Recalled(self._frames, options or Options(), self._known)
+    def compare(
+        self, options: Options | None = None, *, until: Stage = Stage.SUMMARY
+    ) -> Comparison:
+        """The ranks, compared, for everything that is not offered here.
 
-    def iterations(self, **options: object) -> pl.DataFrame:
-        """A row per rank and complete iteration.
+        Args:
+            options: how to compare; default: as the command line does without options.
+            until: the last stage that is needed.
+        """
+        return compare(self.tables, options or Options(), self._cached, until)
+
+    def iterations(
+        self,
+        *,
+        iter_range: slice | None = None,
+        clock: str = "auto",
+        statistic: str = "mean",
+        include_warmup: bool = False,
+        roles: str | None = None,
+    ) -> pl.DataFrame:
+        """A row per rank and complete iteration; the parameters are those of the module.
 
         Columns: rank, iteration (the number), epoch, number, `<metric>_ns` for every metric
         (int64, null is unknown; the window's length is `iteration_ns`), flagged (null where it
         cannot be told, as in warm-up), cause.
-
-        Args:
-            options: fields of `Options`.
         """
-        return self.analysis(_options(options)).rank_iterations()
+        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        return self.compare(options, until=Stage.OUTLIERS).rank_iterations()
 
-    def imbalance(self, metrics: list[str] | None = None, **options: object) -> Imbalance:
+    def imbalance(
+        self,
+        metrics: list[str] | None = None,
+        *,
+        iter_range: slice | None = None,
+        clock: str = "auto",
+        statistic: str = "mean",
+        include_warmup: bool = False,
+        roles: str | None = None,
+    ) -> Imbalance:
         """Who is slow, in what, when, and what it costs.
 
         Args:
             metrics: names; None for all.
-            options: fields of `Options`: iter_range (slice), clock, statistic, include_warmup.
+            iter_range, clock, statistic, include_warmup, roles: those of the module.
 
         Raises:
             UsageError: an unknown metric or an iteration range that selects nothing.
         """
-        return self.analysis(_options(options)).imbalance(check_metrics(metrics or []) or None)
+        names = check_metrics(metrics or []) or None
+        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        return imbalance(self.compare(options), names)
 
-    def pick_reports(self, metric: str | None = None, **options: object) -> Picks:
+    def pick_reports(
+        self,
+        metric: str | None = None,
+        *,
+        iter_range: slice | None = None,
+        clock: str = "auto",
+        statistic: str = "mean",
+        include_warmup: bool = False,
+        roles: str | None = None,
+    ) -> Picks:
         """The min / median / max reports to open side by side, and where to look in them.
 
         Args:
-            metric: name; default `time_to_all_reduce`, or `work` where there is none.
-            options: fields of `Options`.
+            metric: name; default: the first of `DEFAULT_METRICS` that is known.
+            iter_range, clock, statistic, include_warmup, roles: those of the module.
         """
-        return picks_of(self.analysis(_options(options)), metric)
+        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        return picks_of(self.compare(options, until=Stage.VERDICT), metric)
 
     def timeline(
         self,
         ranks: Sequence[int] | None = None,
         iterations: Sequence[int] | None = None,
         metric: str | None = None,
-        **options: object,
+        *,
+        iter_range: slice | None = None,
+        clock: str = "auto",
+        statistic: str = "mean",
+        include_warmup: bool = False,
+        roles: str | None = None,
     ) -> Timeline:
         """Ranks in some iterations in detail, on one aligned clock; their reports are read again.
 
         Args:
             ranks: ranks of the run, in the order to show them; default: the picks.
             iterations: iteration numbers; default: those around the worst and the typical one.
-            metric: what to pick by.
-            options: fields of `Options`.
+            metric: the metric to pick by.
+            iter_range, clock, statistic, include_warmup, roles: those of the module.
 
         Raises:
             ReportError: a report is gone, or has changed since it was ingested.
         """
         from rankscope.compare.timeline import timeline
 
-        analysis = self.analysis(_options(options))
-        if ranks is None or iterations is None:
-            picks = picks_of(analysis, metric)
-            ranks = [each.rank for each in picks.picks] if ranks is None else ranks
-            if iterations is None:
-                iterations = picks.moments(analysis.selection.numbers)
-        return timeline(analysis, ranks, iterations)
+        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        if ranks is not None and iterations is not None:
+            return timeline(self.compare(options, until=Stage.MATCH), ranks, iterations)
+        comparison = self.compare(options, until=Stage.VERDICT)
+        picks = picks_of(comparison, metric)
+        ranks = [each.rank for each in picks.picks] if ranks is None else ranks
+        if iterations is None:
+            iterations = picks.moments(comparison.selection.numbers)
+        return timeline(comparison, ranks, iterations)
 
     def plot(
         self,
@@ -119,7 +178,11 @@ class Run:
         metric: str | None = None,
         iteration: int | None = None,
         theme: str = "light",
-        **options: object,
+        iter_range: slice | None = None,
+        clock: str = "auto",
+        statistic: str = "mean",
+        include_warmup: bool = False,
+        roles: str | None = None,
     ) -> Path:
         """A picture of the run, as PNG, SVG or PDF, and where it was written.
 
@@ -129,7 +192,7 @@ class Run:
             metric: what a heat map shows (default work), and what ranks are picked by.
             iteration: that of a timeline; default the worst of the picked ranks.
             theme: light or dark.
-            options: fields of `Options`.
+            iter_range, clock, statistic, include_warmup, roles: those of the module.
 
         Raises:
             UsageError: an unknown kind, metric, theme or ending, or nothing to draw.
@@ -137,8 +200,9 @@ class Run:
         target = Path(f"{kind}.png" if path is None else path)
         format_of(target)
         check_writable(target)
-        analysis = self.analysis(_options(options))
-        figure = draw(kind, analysis, view_of(kind, analysis, metric, iteration, theme))
+        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        comparison = self.compare(options, until=Stage.VERDICT)
+        figure = draw(kind, comparison, view_of(kind, comparison, metric, iteration, theme))
         save(figure, target, theme)
         return target
 
@@ -148,46 +212,71 @@ class Run:
             return database.query(query)
 
 
-def picks_of(analysis: Analysis, metric: str | None) -> Picks:
-    """The picks of one way of looking at a run."""
+def picks_of(comparison: Comparison, metric: str | None) -> Picks:
+    """The reports to open.
+
+    Args:
+        comparison: up to its verdict.
+        metric: name; default: the first of `DEFAULT_METRICS` that is known.
+    """
+    scores = comparison.scores
     if metric is not None:
         check_metrics([metric])
     else:
-        ranked = analysis.scores([*DEFAULT_METRICS])
         metric = next(
-            (name for name in DEFAULT_METRICS if ranked[column_of(name)].is_not_null().any()),
+            (name for name in DEFAULT_METRICS if scores[column_of(name)].is_not_null().any()),
             "iteration",
         )
     return pick(
-        analysis.scores([metric]),
-        lambda ranks: analysis.part([metric], ranks),
-        lambda ranks: analysis.frames.some("iterations", ranks=ranks),
-        identities_of(analysis.frames.ranks),
-        analysis.utc_starts,
+        scores,
+        lambda ranks: comparison.rows([metric], ranks),
+        lambda ranks: comparison.tables.read("iterations", ranks=ranks),
+        identities_of(comparison.tables.ranks),
+        comparison.scope.utc_starts,
         metric,
-        analysis.verdict.ranks,
+        comparison.verdict.ranks,
     )
 
 
 CHANGES = ("iteration", "work", *PARTS, "wait", "time_to_all_reduce")
-"""What `diff` compares."""
+"""The metrics that `diff` compares."""
 
 
 def diff_of(
-    before: Run, after: Run, options: Options, metrics: list[str] | None = None
-) -> tuple[RunDiff, Analysis, Analysis]:
-    """What changed between two runs, and the ways of looking at them, on the same clock."""
-    analyses = [run.analysis(options) for run in (before, after)]
-    if len({analysis.clock[0] for analysis in analyses}) > 1:
-        analyses = [run.analysis(replace(options, clock="host")) for run in (before, after)]
-    old, new = analyses
-    signs = differences(old.frames, new.frames, old.chosen, new.chosen)
-    names = list(metrics or CHANGES)
-    return diff_runs(old.chosen, new.chosen, names, options.statistic, signs), old, new
+    before: Run,
+    after: Run,
+    options: Options,
+    metrics: list[str] | None = None,
+    until: Stage = Stage.TABLE,
+) -> tuple[RunDiff, Comparison, Comparison]:
+    """The changes between two runs, and their comparisons, on the same clock.
+
+    Args:
+        before: the one run.
+        after: the other.
+        options: how to compare the ranks of each.
+        metrics: names; None for iteration, work, phases and waits.
+        until: the last stage that is needed of the comparisons.
+    """
+    runs = (before, after)
+    if len({choose_clock(run.tables.ranks, options.clock)[0] for run in runs}) > 1:
+        options = replace(options, clock="host")
+    old, new = (run.compare(options, until=until) for run in runs)
+    rows = old.rows(), new.rows()
+    signs = differences(old.tables, new.tables, *rows)
+    return diff_runs(*rows, list(metrics or CHANGES), options.statistic, signs), old, new
 
 
 def diff(
-    before: str | Path, after: str | Path, metrics: list[str] | None = None, **options: object
+    before: str | Path,
+    after: str | Path,
+    metrics: list[str] | None = None,
+    *,
+    iter_range: slice | None = None,
+    clock: str = "auto",
+    statistic: str = "mean",
+    include_warmup: bool = False,
+    roles: str | None = None,
 ) -> RunDiff:
     """Which ranks and phases got better or worse from one database to the other, beyond noise.
 
@@ -195,24 +284,25 @@ def diff(
         before: database of the one run.
         after: that of the other.
         metrics: names; None for iteration, work, phases and waits.
-        options: fields of `Options`.
+        iter_range, clock, statistic, include_warmup, roles: those of the module.
     """
     names = check_metrics(metrics or []) or None
-    return diff_of(open_run(before), open_run(after), _options(options), names)[0]
+    options = Options(iter_range, clock, statistic, include_warmup, roles)
+    return diff_of(open_run(before), open_run(after), options, names)[0]
 
 
 def view_of(
     kind: str,
-    analysis: Analysis,
+    comparison: Comparison,
     metric: str | None,
     iteration: int | None = None,
     theme: str = "light",
 ) -> PlotOptions:
-    """What pictures show unless told otherwise: the picked ranks, in their worst iteration."""
+    """What a picture shows by default: the picked ranks, in their worst iteration."""
     if kind not in PICKING:
         check_metrics([] if metric is None else [metric])
         return PlotOptions(metric=metric, theme=theme)
-    picks = picks_of(analysis, metric).picks
+    picks = picks_of(comparison, metric).picks
     return PlotOptions(
         metric=metric,
         iteration=picks[0].worst.iteration if iteration is None else iteration,
@@ -289,32 +379,8 @@ def open_run(db: str | Path = DEFAULT_DB) -> Run:
     path = Path(db)
     state = Database.state(path)
     with Database.open(path) as database:
-        name, known = database.name, kept(database.derived)
-        small = {table: database.table(table) for table in ("reports", "ranks", "problems")}
-    if small["ranks"].is_empty():
-        raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
-
-    def source(
-        table: str,
-        columns: Collection[str] | None = None,
-        ranks: Collection[int] | None = None,
-        iterations: Collection[int] | None = None,
-        narrow: bool = False,
-    ) -> pl.DataFrame:
-        if table in small:
-            return small[table]
-        with Database.open(path) as database:
-            if Database.state(path) != state:
-                raise DatabaseError(
-                    f"{path}: has changed since it was opened", hint="open it again"
-                )
-            return database.some(table, columns, ranks, iterations, narrow)
-
-    return Run(path, RunTables(name, source), known=known)
-
-
-def _options(given: dict[str, object]) -> Options:
-    try:
-        return Options(**given)  # type: ignore[arg-type]
-    except TypeError as error:
-        raise UsageError(str(error), hint="options are the fields of rankscope.Options") from error
+        loaded = {name: database.table(name) for name in ("reports", "ranks", "problems")}
+        if loaded["ranks"].is_empty():
+            raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
+        tables = RunTables(database.name, DatabaseReader(path, state, loaded))
+        return Run(path, tables, load(tables, database.comparison_table))

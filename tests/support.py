@@ -18,7 +18,9 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.compare.comparison import Analysis
+from rankscope.align.match import Matched
+from rankscope.compare.communication import match_run
+from rankscope.compare.comparison import Comparison
 from rankscope.model.schema import PARTS
 from tests.forge import Truth
 
@@ -53,8 +55,13 @@ class Stored:
     run: rankscope.Run
     truth: Truth | None = None
 
-    def analysis(self, **options: Any) -> Analysis:
-        return self.run.analysis(rankscope.Options(**options))
+    def analysis(self, **options: Any) -> Comparison:
+        return self.run.compare(rankscope.Options(**options))
+
+    def matched(self, **options: Any) -> Matched:
+        """All collectives of the run, matched anew."""
+        comparison = self.analysis(**options)
+        return match_run(comparison.scope, comparison.roles.links)
 
 
 @dataclass(frozen=True)

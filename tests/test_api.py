@@ -43,7 +43,9 @@ def test_the_example_of_the_contract(sample: Stored) -> None:
 
 
 def test_options_that_do_not_exist(sample: Stored) -> None:
-    for options in ({"clok": "gpu"}, {"clock": "sun"}, {"statistic": "mode"}):
+    with pytest.raises(TypeError, match="clok"):
+        sample.run.imbalance(clok="gpu")  # type: ignore[call-arg]
+    for options in ({"clock": "sun"}, {"statistic": "mode"}):
         with pytest.raises(UsageError):
             sample.run.imbalance(**options)
     with pytest.raises(UsageError, match="--clock gpu"):
@@ -56,9 +58,9 @@ def test_missing_ranks_are_named_and_leave_waits_unknown(
     reports: list[Path], tmp_path: Path
 ) -> None:
     run = rankscope.ingest([reports[0], reports[1], reports[3]], tmp_path / "run.duckdb")
-    facts = run.analysis().facts
+    facts = run.compare().facts
     assert (facts.missing_ranks, facts.world_size) == ((2,), 4)
-    [problem] = [each for each in run.analysis().problems if each.code == "missing-ranks"]
+    [problem] = [each for each in run.compare().warnings if each.code == "missing-ranks"]
     assert problem.ranks == (2,)
     frame = run.iterations()
     for name in ("wait_ns", "collective_wait_ns", "collective_transfer_ns"):
@@ -78,8 +80,8 @@ def test_a_hole_in_the_ranks_is_missing_even_if_nobody_tells_the_world(
     for report in reports:
         without_rank(report)
     run = rankscope.ingest(reports[1:], tmp_path / "run.duckdb")
-    assert run.analysis().facts.world_size is None
-    assert run.analysis().facts.missing_ranks == (0,)
+    assert run.compare().facts.world_size is None
+    assert run.compare().facts.missing_ranks == (0,)
 
 
 def test_names_tell_ranks_where_nothing_else_does(reports: list[Path], tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ def test_a_name_that_disagrees_is_told(reports: list[Path], tmp_path: Path) -> N
     moved = copied(reports, tmp_path / "moved", names)
     run = rankscope.ingest(moved, tmp_path / "run.duckdb")
     assert evidence(run) == [(rank, "environment RANK") for rank in range(4)]
-    problems = [each for each in run.analysis().problems if each.code == "file-name-disagrees"]
+    problems = [each for each in run.compare().warnings if each.code == "file-name-disagrees"]
     assert len(problems) == 4
 
 

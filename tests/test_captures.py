@@ -155,19 +155,19 @@ def test_nothing_links_the_processes_of_torchrun_to_ranks(tmp_path: Path) -> Non
         (rank, 38 + rank) for rank in range(4)
     ]
     assert (run.imbalance().verdict.ranks, run.imbalance().verdict.period) == ((1,), 7)
-    assert "ranks-by-order" in {each.code for each in run.analysis().problems}
+    assert "ranks-by-order" in {each.code for each in run.compare().warnings}
 
 
 def test_a_killed_rank_has_no_made_up_iteration(tmp_path: Path) -> None:
     run = rankscope.ingest([captured("2022.4/killed")], tmp_path / "run.duckdb")
     assert run.iterations()["iteration"].to_list() == [0, 1, 2, 3, 4]
     assert run.sql("select iteration from iterations where not complete").rows() == [(5,)]
-    [cut] = [each for each in run.analysis().problems if each.code == "iteration-cut"]
+    [cut] = [each for each in run.compare().warnings if each.code == "iteration-cut"]
     assert cut.ranks == (3,)
     assert "iteration 5" in cut.message
     assert run.imbalance().verdict.kind == "inconclusive"
     assert run.imbalance().verdict.ranks == ()
-    assert run.analysis().missing_ranks == (0, 1, 2)
+    assert run.compare().missing_ranks == (0, 1, 2)
     assert run.iterations()["wait_ns"].is_null().all()
 
 

@@ -59,7 +59,7 @@ def test_the_simulated_gpu_job(tmp_path: Path) -> None:
     [plant] = truth["plants"]
     run = rankscope.ingest([SIMULATED], tmp_path / "run.duckdb")
     verdict = run.imbalance().verdict
-    assert run.analysis().clock[0] == "gpu"
+    assert run.compare().clock == "gpu"
     assert list(verdict.ranks) == plant["ranks"]
     assert (verdict.cause, verdict.period) == (plant["where"], plant["every"])
     hits = {(rank, i) for rank, i in plant["hits"]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,7 @@ from rankscope.align.clocks import fit_clock
 from rankscope.errors import ReportError
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
-from rankscope.store.tables import RunTables, selected_rows
+from rankscope.store.tables import RunTables, TableReader, TableRequest, requested
 
 FURTHEST = 50
 """Largest shift between two captures that is searched, in steps."""
@@ -76,28 +76,35 @@ def pair_iterations(
     return shifts, _problems(shifts, unsure)
 
 
-def renumbered(frames: RunTables, shifts: dict[int, int]) -> RunTables:
-    """The tables with the iterations of some ranks shifted."""
-    if not shifts:
-        return frames
+@dataclass(frozen=True, slots=True)
+class _ShiftedTables:
+    """A `TableReader` that shifts the iteration numbers of some ranks."""
 
-    def shifted(
-        table: str,
-        columns: Collection[str] | None = None,
-        ranks: Collection[int] | None = None,
-        iterations: Collection[int] | None = None,
-        narrow: bool = False,
-    ) -> pl.DataFrame:
-        if table not in NUMBERED:
-            return frames.some(table, columns, ranks, iterations, narrow)
-        by = pl.col("rank").replace_strict(shifts, default=0, return_dtype=pl.Int64)
-        frame = frames.some(table, None, ranks, None, narrow)
+    reader: TableReader
+    shifts: dict[int, int]
+
+    def read(self, request: TableRequest) -> pl.DataFrame:
+        """The requested columns and rows; iterations are those after the shift."""
+        if request.table not in NUMBERED:
+            return self.reader.read(request)
+        frame = self.reader.read(replace(request, columns=None, iterations=None))
+        by = pl.col("rank").replace_strict(self.shifts, default=0, return_dtype=pl.Int64)
         moved = frame.with_columns(
             iteration=(pl.col("iteration") + by).cast(frame.schema["iteration"])
         )
-        return selected_rows(moved, columns, None, iterations)
+        return requested(moved, replace(request, ranks=None, narrow=False))
 
-    return RunTables(frames.name, shifted)
+
+def renumbered(tables: RunTables, shifts: dict[int, int]) -> RunTables:
+    """The tables with the iteration numbers of some ranks shifted.
+
+    Args:
+        tables: the run.
+        shifts: rank → how far its iterations are shifted.
+    """
+    if not shifts:
+        return tables
+    return RunTables(tables.name, _ShiftedTables(tables.reader, shifts))
 
 
 def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:

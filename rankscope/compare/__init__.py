@@ -1,1 +1,28 @@
-"""Across ranks: which iterations count, who waits, who is slow, what it costs."""
+"""The ranks of a run, compared with each other.
+
+One comparison goes through stages, each of which takes the results of those before it:
+
+    select    selection.scope_of       the ranks, the clock, the iterations      → Scope
+    match     communication            collectives, clocks, roles                → Matching, Roles
+    waits     waits.split              who waits for whom                        → Waits
+    table     metric_table             every metric of every rank and iteration  → a frame
+    outliers  verdict.outliers         who stands out in which iteration         → Outliers
+    scores    scores                   one number for a rank                     → a frame
+    verdict   verdict.rules            who is slow, and why                      → Verdict
+    what_if   whatif                   what a fix would save                     → Summary
+
+`stages.compare(tables, options, reuse, until)` runs them in this order and returns a `Comparison`:
+a frozen result without callables, which can be pickled. Three rules keep it fast and small:
+
+- A command names the last stage that it needs (`until`). The properties of later stages raise
+  LookupError.
+- `reuse` is the comparison with the default options, which an ingest stores in the database
+  (`cache`). Whatever other options leave as it is comes from there: with the default options
+  everything; with a range of iterations the matching of all others.
+- Large frames are in no result unless they had to be computed. The metric table is read from the
+  database (`Comparison.rows`), only the columns and ranks that are needed. The matched calls live
+  in `communication.RunCollectives` while a comparison is computed; the replay, which needs as
+  much room, releases them. `Comparison.collectives` matches those of some iterations again.
+
+`imbalance`, `picks`, `breakdowns`, `timeline` and `diff` answer questions about a comparison.
+"""

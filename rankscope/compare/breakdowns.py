@@ -1,4 +1,4 @@
-"""The rows of `imbalance --by`: the chosen iterations, grouped another way."""
+"""The rows of `imbalance --by`: the selected iterations, grouped another way."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
 
     Args:
         timed: `waits.timed`.
-        numbers: the chosen iterations.
+        numbers: the selected iterations.
 
     Returns:
         communicator, operation, ordinal, ranks, count, transfer_ns and wait_ns (means per rank
@@ -69,9 +69,9 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
         null where unknown), algorithm_bandwidth and bus_bandwidth (bytes per second of transfer).
     """
     key = ["group", "operation", "ordinal"]
-    chosen = timed.part(numbers)
+    calls = timed.part(numbers)
     last = (
-        chosen.unique("instance")
+        calls.unique("instance")
         .drop_nulls("last")
         .group_by(*key, last_rank="last")
         .agg(times=pl.len())
@@ -81,7 +81,7 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
     trips = pl.col("operation").replace_strict(BUS_TRIPS, default=None, return_dtype=pl.Int64)
     factor = trips * (pl.col("members") - 1) / pl.col("members")
     return (
-        chosen.group_by(key)
+        calls.group_by(key)
         .agg(
             ranks=pl.col("rank").unique().sort(),
             count=pl.col("iteration").n_unique(),
@@ -123,12 +123,12 @@ def by_kernel(
     Args:
         activities: ACTIVITIES.
         roles: rank → role.
-        numbers: the chosen iterations.
+        numbers: the selected iterations.
 
     Returns:
         phase, kind, name, count (per rank and iteration), mean_ns (per rank and iteration),
         slowest_rank (farthest above its role's median), slowest_ns, excess_ns (over that median),
-        clear_share (of its time in operations that no collective ran beside).
+        clear_share (of its time in operations without a collective at the same time).
     """
     key = ["phase", "kind", "name"]
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
@@ -152,7 +152,7 @@ def by_kernel(
                 pl.col("clear_ns").sum() / pl.col("total_ns").sum()
             ),
         )
-        .sort("excess_ns", descending=True, maintain_order=True)
+        .sort("excess_ns", *key, descending=[True, False, False, False])
     )
 
 

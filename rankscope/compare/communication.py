@@ -1,155 +1,243 @@
-"""How the ranks of a run communicate: collectives matched, clocks aligned, waits, the replay."""
+"""How the ranks of a run communicate: collectives matched, clocks aligned, waits, the replay.
+
+The matched calls are the largest frames of a comparison (20 million rows for 1,024 ranks and 1,000
+iterations). They live in `RunCollectives` while a comparison is computed; the result holds only
+`Matching`, from which the calls of some iterations can be matched again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from rankscope.align.clocks import Aligner, Clocks, with_hosts
-from rankscope.align.match import Matched, ReusedMatching, match
+from rankscope.align.match import Matched, MatchSummary, ReusedMatching, match
 from rankscope.align.point_to_point import OPERATION
-from rankscope.compare.selection import common_iterations
+from rankscope.compare.roles import Roles, given_roles, inferred_roles
+from rankscope.compare.selection import Scope, common_iterations
 from rankscope.compare.waits import WaitedCollectives, Waits, rank_chunks, split, timed
-from rankscope.compare.whatif.replay import Replay
+from rankscope.compare.whatif.replay import RankChunk, Replay
 from rankscope.compare.whatif.scenarios import windows_of
 from rankscope.store.tables import ROWS_AT_ONCE, RunTables, measured
 
-MANY = 4_000_000
-"""So many calls, and what is known of each, fill a good part of a small machine's memory."""
-
 FIRST_RANKS = 8
-"""Ranks that are read first, to see how many calls ranks have."""
+"""Ranks in the first chunk that is read; its size says how many ranks the next chunks may have."""
 
 
-def all_tied(solved: Clocks, frames: RunTables) -> bool:
-    """Whether all ranks' clocks are tied together; a single rank has nobody to be tied to."""
-    return len(solved.fits) > 1 and {*solved.fits} >= {*frames.ranks["rank"]}
+@dataclass(frozen=True, slots=True, eq=False)
+class Matching:
+    """What stays of a run's collectives: who communicates with whom, and the ranks' clocks.
+
+    `summary`: how many calls were matched, which were not, the clocks. `streams` as in `Matched`.
+    `groups`: the communicators, with the columns of `waits.GROUPS`.
+    """
+
+    summary: MatchSummary
+    streams: pl.DataFrame
+    groups: pl.DataFrame
+
+    @property
+    def clocks(self) -> Clocks:
+        """The clocks of the ranks that collectives tie together."""
+        return self.summary.solved
+
+    def reused(self) -> ReusedMatching:
+        """What matching the calls of some iterations takes from here."""
+        return ReusedMatching(self.streams, self.groups, self.clocks)
 
 
-class Communication:
-    """Computes what is asked for, once.
+class RunCollectives:
+    """The matched calls of a run while it is compared: matched when they are first needed.
 
     Args:
-        frames: the run.
-        utc_starts: rank → UTC of its report's time 0, None where unknown.
+        scope: the ranks, the clock and the iterations.
         links: pairs of ranks that send to each other, where known.
-        known: what comparing all iterations told, to look at some of them only.
-        numbers: these; None: all that are complete on every rank.
+        reuse: the result of matching all iterations, if there is one.
+        iterations: only calls in these; None: in all that are complete on every rank.
     """
 
     def __init__(
         self,
-        frames: RunTables,
-        utc_starts: dict[int, int | None],
+        scope: Scope,
         links: list[tuple[int, int]],
-        known: ReusedMatching | None = None,
-        numbers: tuple[int, ...] | None = None,
+        reuse: ReusedMatching | None = None,
+        iterations: tuple[int, ...] | None = None,
     ) -> None:
-        self._frames = frames
-        self._utc_starts = utc_starts
+        self._scope = scope
         self._links = links
-        self._known = known
-        self._numbers = numbers
+        self._reuse = reuse
+        self._iterations = iterations
+        self._calls: tuple[Matched, WaitedCollectives] | None = None
 
-    @cached_property
-    def matched(self) -> Matched:
-        """Collectives of the iterations that are complete on every rank, matched."""
-        matched = match(self._calls(), self._utc_starts, self._links, self._known)
-        if self._known is not None:
-            return matched
-        ranks = self._frames.ranks
-        hosts = {
-            rank: None if self._utc_starts[rank] is None else host
-            for rank, host in ranks.select("rank", "host").iter_rows()
-        }
-        paths = dict(ranks.select("rank", "path").iter_rows())
-        return replace(matched, solved=with_hosts(matched.solved, hosts, paths))
+    def calls(self) -> tuple[Matched, WaitedCollectives]:
+        """The calls, without and with their waits."""
+        if self._calls is None:
+            matched = match_run(self._scope, self._links, self._reuse, self._iterations)
+            groups = None if self._reuse is None else self._reuse.groups
+            self._calls = matched, timed(matched, self._scope.utc_starts, groups)
+        return self._calls
 
-    @cached_property
-    def timed(self) -> WaitedCollectives:
-        """The matched collectives with their waits."""
-        known = None if self._known is None else self._known.groups
-        return timed(self.matched, self._utc_starts, known)
+    def matching(self) -> Matching:
+        """What stays of them."""
+        matched, waited = self.calls()
+        return Matching(matched.met, matched.streams, waited.groups)
 
-    @property
-    def aligned(self) -> bool:
-        """Whether all ranks' clocks are tied together; a single rank has nobody to be tied to."""
-        return all_tied(self.matched.solved, self._frames)
+    def waits(self) -> Waits:
+        """The split of communication into waiting and transfer.
 
-    def waits(self, clock: str, numbers: tuple[int, ...] | None = None) -> Waits:
-        """The split of communication on a clock, by rank in the iterations `numbers`."""
-        places = ("device", "host") if clock == "gpu" else ("host",)
-        return split(self.timed, lambda ranks: self._exposed(clock, ranks), places, numbers)
+        `by_rank` is that of the selected iterations, if some can be compared.
+        """
+        scope = self._scope
+        comparable = not isinstance(scope.choice, Exception)
+        return split(
+            self.calls()[1],
+            lambda ranks: _exposed(scope, ranks, self._iterations),
+            ("device", "host") if scope.clock == "gpu" else ("host",),
+            scope.selection.numbers if comparable else None,
+        )
 
-    def replay(
-        self,
-        clock: str,
-        wide: pl.DataFrame,
-        numbers: tuple[int, ...] | None = None,
-    ) -> Replay | None:
-        """The run on a clock, to be played again with less work; None where it cannot be.
+    def replay(self, table: pl.DataFrame) -> Replay | None:
+        """The run, to be played again with less work; None if its communication is not understood.
+
+        There is no room for the calls next to the replay: they are released, and asking for them
+        again matches them again.
 
         Args:
-            clock: host or gpu.
-            wide: rank, role, iteration and `<phase>_ns`, of these iterations.
-            numbers: play these iterations only; None: all.
+            table: rank, role, iteration and `<phase>_ns` of the iterations to play.
         """
-        rows, shared = self.timed.rows, self.timed.shared
-        if numbers is not None:
-            chosen = shared["iteration"].is_in(numbers)
-            rows = rows.filter(chosen.gather(rows["instance"]))
-        if not self.aligned or rows.is_empty() or not self._understood(shared):
-            return None
-        solved = self.matched.solved
-        lengths = ("rank", "iteration", "window_start_ns", "iteration_ns")
-        measures = measured(self._frames, clock, lengths, numbers)
-        windows = windows_of(
-            measures, wide, lambda column: solved.aligned(column, self._utc_starts)
+        parts = _replay_parts(self._scope, *self.calls(), table)
+        self._calls = None
+        return None if parts is None else Replay(*parts)
+
+
+def match_run(
+    scope: Scope,
+    links: list[tuple[int, int]],
+    reuse: ReusedMatching | None = None,
+    iterations: tuple[int, ...] | None = None,
+) -> Matched:
+    """The collectives of the iterations that are complete on every rank, matched across ranks.
+
+    Args:
+        scope: the ranks and their clocks' starts.
+        links: pairs of ranks that send to each other, where known.
+        reuse: the result of matching all iterations, to match some of them alike.
+        iterations: only calls in these; None: in all.
+    """
+    matched = match(_read_calls(scope.tables, iterations), scope.utc_starts, links, reuse)
+    if reuse is not None:
+        return matched
+    ranks = scope.tables.ranks
+    hosts = {
+        rank: None if scope.utc_starts[rank] is None else host
+        for rank, host in ranks.select("rank", "host").iter_rows()
+    }
+    paths = dict(ranks.select("rank", "path").iter_rows())
+    return replace(matched, solved=with_hosts(matched.solved, hosts, paths))
+
+
+def roles_by_option(scope: Scope) -> Roles | None:
+    """The roles that `--roles` gives; None without that option."""
+    if scope.options.roles is None:
+        return None
+    ranks = scope.tables.ranks["rank"].sort().to_list()
+    return given_roles(scope.options.roles, ranks, scope.world_size)
+
+
+def roles_by_gradients(scope: Scope, matched: Matched) -> Roles:
+    """The roles that follow from who reduces gradients together."""
+    ranks = scope.tables.ranks
+    return inferred_roles(
+        ranks["rank"].sort().to_list(),
+        dict(ranks.select("rank", "host").iter_rows()),
+        matched.reducing,
+        matched.groups,
+        lambda some: scope.tables.read("activities", ranks=some),
+    )
+
+
+def waited_in(
+    scope: Scope, matching: Matching, links: list[tuple[int, int]], iterations: Collection[int]
+) -> WaitedCollectives:
+    """The matched calls of some iterations, or of more, with their waits.
+
+    Args:
+        scope: what was compared.
+        matching: the result of matching all iterations.
+        links: pairs of ranks that send to each other; with them all iterations are matched.
+        iterations: those that are complete on every rank among them count.
+    """
+    if links:
+        return RunCollectives(scope, links).calls()[1]
+    common = {*common_iterations(scope.tables.iterations)}
+    numbers = tuple(number for number in iterations if number in common)
+    return RunCollectives(scope, [], matching.reused(), numbers or None).calls()[1]
+
+
+def all_tied(clocks: Clocks, tables: RunTables) -> bool:
+    """Whether all ranks' clocks are tied together; a single rank has nobody to be tied to."""
+    return len(clocks.fits) > 1 and {*clocks.fits} >= {*tables.ranks["rank"]}
+
+
+def _read_calls(tables: RunTables, iterations: tuple[int, ...] | None) -> Iterator[pl.DataFrame]:
+    """COLLECTIVES in chunks of ranks, in the iterations that are complete on every rank."""
+    common = iterations or common_iterations(tables.iterations)
+    ranks = tables.ranks["rank"].sort().to_list()
+    at, many = 0, FIRST_RANKS
+    while at < len(ranks):
+        chunk = tables.read(
+            "collectives", ranks=ranks[at : at + many], iterations=iterations, narrow=True
         )
-        parts = rank_chunks(windows["rank"], rows["rank"])
-        group = shared["group"]
-        calls = [rows.select("rank", "instance", "arrival_ns", "end_ns")]
-        size = int(rows["rank"].is_in(windows["rank"].unique().implode()).sum())
-        del rows, shared
-        if size > MANY:
-            # there is no room for both; whoever asks for them again has them made again
-            self.__dict__.pop("timed")
-            self.__dict__.pop("matched")
+        here = chunk["iteration"].is_in(common)
+        yield chunk if here.all() else chunk.filter(here)
+        at, many = at + many, max(1, ROWS_AT_ONCE * many // max(chunk.height, 1))
 
-        def stretches() -> Iterator[tuple[list[int], pl.DataFrame, pl.DataFrame]]:
-            for ranks in parts:
-                mine = pl.col("rank").is_in(ranks)
-                rows = calls[0].lazy().filter(mine).collect()
-                exposed = self._exposed(clock, ranks)
-                if numbers is not None:
-                    exposed = exposed.filter(pl.col("iteration").is_in(numbers))
-                yield ranks, rows.with_columns(group=group.gather(rows["instance"])), exposed
-            calls.clear()
 
-        return Replay(stretches(), windows, Aligner(solved, self._utc_starts).one, size)
+def _exposed(
+    scope: Scope, ranks: list[int], iterations: Collection[int] | None = None
+) -> pl.DataFrame:
+    """EXPOSED of some ranks on the clock of the comparison."""
+    columns = ("rank", "iteration", "clock", "start_ns", "end_ns")
+    rows = scope.tables.read("exposed", columns, ranks=ranks, iterations=iterations, narrow=True)
+    return rows.filter(clock=scope.clock)
 
-    def _calls(self) -> Iterator[pl.DataFrame]:
-        """COLLECTIVES of some ranks at a time, in the iterations that count."""
-        common = self._numbers or common_iterations(self._frames.iterations)
-        ranks = self._frames.ranks["rank"].sort().to_list()
-        at, many = 0, FIRST_RANKS
-        while at < len(ranks):
-            some = ranks[at : at + many]
-            part = self._frames.some("collectives", None, some, self._numbers, narrow=True)
-            here = part["iteration"].is_in(common)
-            yield part if here.all() else part.filter(here)
-            at, many = at + many, max(1, ROWS_AT_ONCE * many // max(part.height, 1))
 
-    def _exposed(self, clock: str, ranks: list[int]) -> pl.DataFrame:
-        wanted = ("rank", "iteration", "clock", "start_ns", "end_ns")
-        return self._frames.some("exposed", wanted, ranks, self._numbers, True).filter(clock=clock)
+def _replay_parts(
+    scope: Scope, matched: Matched, waited: WaitedCollectives, table: pl.DataFrame
+) -> tuple[Iterator[RankChunk], pl.DataFrame, Aligner, int] | None:
+    """The arguments of a `Replay`; its chunks alone hold the calls, until the last is read."""
+    iterations = scope.in_range
+    rows, shared, clocks = waited.rows, waited.shared, matched.solved
+    if iterations is not None:
+        rows = rows.filter(shared["iteration"].is_in(iterations).gather(rows["instance"]))
+    if not all_tied(clocks, scope.tables) or rows.is_empty() or not _paired(matched):
+        return None
+    columns = ("rank", "iteration", "window_start_ns", "iteration_ns")
+    measures = measured(scope.tables, scope.clock, columns, iterations)
+    windows = windows_of(measures, table, lambda column: clocks.aligned(column, scope.utc_starts))
+    chunks = rank_chunks(windows["rank"], rows["rank"])
+    size = int(rows["rank"].is_in(windows["rank"].unique().implode()).sum())
+    calls = rows.select("rank", "instance", "arrival_ns", "end_ns")
+    parts = _replay_chunks(scope, chunks, calls, shared["group"])
+    return parts, windows, Aligner(clocks, scope.utc_starts), size
 
-    def _understood(self, shared: pl.DataFrame) -> bool:
-        """Whether all transfers between ranks found their other side."""
-        iterations = shared["iteration"].unique()
-        sent = self.matched.sent.filter(pl.col("iteration").is_in(iterations.implode()))
-        found = shared.select((pl.col("operation") == OPERATION).sum()).item()
-        return int(sent["calls"].sum()) <= 2 * int(found)
+
+def _replay_chunks(
+    scope: Scope, chunks: list[list[int]], calls: pl.DataFrame, groups: pl.Series
+) -> Iterator[RankChunk]:
+    """The calls and the exposed communication of some ranks at a time."""
+    iterations = scope.in_range
+    for ranks in chunks:
+        rows = calls.lazy().filter(pl.col("rank").is_in(ranks)).collect()
+        exposed = _exposed(scope, ranks, iterations)
+        yield RankChunk(ranks, rows.with_columns(group=groups.gather(rows["instance"])), exposed)
+
+
+def _paired(matched: Matched) -> bool:
+    """Whether all transfers between two ranks found their other side."""
+    iterations = matched.shared["iteration"].unique()
+    sent = matched.sent.filter(pl.col("iteration").is_in(iterations.implode()))
+    found = matched.shared.select((pl.col("operation") == OPERATION).sum()).item()
+    return int(sent["calls"].sum()) <= 2 * int(found)

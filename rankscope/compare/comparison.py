@@ -1,385 +1,272 @@
-"""A stored run, compared across its ranks: everything the commands ask for."""
+"""The comparison of a run's ranks: the result of `stages.compare`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
-from functools import cached_property
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeVar
 
 import polars as pl
 
-from rankscope.align.iteration_matching import pair_iterations, renumbered
-from rankscope.align.match import Matched, MatchSummary
-from rankscope.compare import scores as compare_scores
-from rankscope.compare.causes.registry import tables_of
-from rankscope.compare.communication import Communication
-from rankscope.compare.iteration_clusters import by_iteration
-from rankscope.compare.metric_table import wide_of
-from rankscope.compare.roles import Roles, given_roles, inferred_roles
+from rankscope.compare.communication import Matching, RunCollectives, waited_in
+from rankscope.compare.metric_table import NUMBERING, WHO, stored_rows
+from rankscope.compare.roles import Roles
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
-from rankscope.compare.selection import Selection, choose_clock, select
-from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
+from rankscope.compare.selection import Scope, Selection
 from rankscope.compare.verdict.outliers import flag
-from rankscope.compare.verdict.rules import judge
-from rankscope.compare.waits import WaitedCollectives, Waits, shown_error
-from rankscope.compare.whatif.replay import Replay, Target
-from rankscope.compare.whatif.scenarios import scenarios
-from rankscope.errors import ReportError, UsageError
+from rankscope.compare.waits import WaitedCollectives
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
-from rankscope.model.results import Efficiency, Imbalance, MetricSummary, RunFacts, Verdict
-from rankscope.model.schema import MEASURES
-from rankscope.store.tables import RunTables, measured
+from rankscope.model.results import Efficiency, MetricSummary, RunFacts, Verdict
+from rankscope.store.tables import RunTables
 
 UNFLAGGED = {"flagged": pl.lit(None, pl.Boolean), "cause": pl.lit(None, pl.String)}
-"""Where nothing is judged."""
+"""The columns of a run whose ranks cannot be judged."""
+
+Result = TypeVar("Result")
 
 
-class Analysis:
-    """One way of looking at a run; computes what is asked for, once."""
+class Stage(IntEnum):
+    """How far a comparison goes; each stage includes those above it."""
 
-    def __init__(self, frames: RunTables, options: Options) -> None:
-        if options.statistic not in compare_scores.STATISTICS:
-            raise UsageError(
-                f"--statistic {options.statistic}",
-                hint=f"one of {', '.join(compare_scores.STATISTICS)}",
-            )
-        counted = frames.ranks.filter(~pl.col("numbered"))["rank"].to_list()
-        starts = frames.ranks.join(frames.reports, on="path", how="left")
-        self.utc_starts = dict(starts.select("rank", "utc_start_ns").iter_rows())
-        self.shifts, self.pairing = self._paired(frames, counted)
-        self.frames = renumbered(frames, self.shifts)
-        self.options = options
-        self.matched_by = "ordinal" if counted else "number"
+    MATCH = 1
+    """Clock, iterations, collectives, roles: the facts and the warnings."""
+    TABLE = 2
+    """Every metric of every rank and iteration."""
+    OUTLIERS = 3
+    """The ranks and iterations that stand out."""
+    VERDICT = 4
+    """The score of each rank, and the verdict."""
+    SUMMARY = 5
+    """The metrics across ranks, the iterations, the efficiency, and what a fix would save."""
 
-    def _paired(
-        self, frames: RunTables, counted: list[int]
-    ) -> tuple[dict[int, int], list[RunWarning]]:
-        """How far to shift the counted iterations of each rank, and what to know of it."""
-        if not counted:
-            return {}, []
-        return pair_iterations(frames.iterations, frames.collectives, self.utc_starts, counted)
 
-    @cached_property
-    def roles(self) -> Roles:
-        """Which ranks do the same work by design: as given, else as inferred."""
-        if self._given_roles is not None:
-            return self._given_roles
-        ranks = self.frames.ranks["rank"].sort().to_list()
-        hosts = dict(self.frames.ranks.select("rank", "host").iter_rows())
-        matched = self.matched
-        return inferred_roles(
-            ranks,
-            hosts,
-            matched.reducing,
-            matched.groups,
-            lambda some: self.frames.some("activities", ranks=some),
-        )
+@dataclass(frozen=True, slots=True, eq=False)
+class Outliers:
+    """Who stands out in which iteration.
 
-    @cached_property
-    def _given_roles(self) -> Roles | None:
-        if self.options.roles is None:
-            return None
-        ranks = self.frames.ranks["rank"].sort().to_list()
-        return given_roles(self.options.roles, ranks, self.world_size)
+    `metric`: the metric that was judged: work, or load if waits hide in the later phases; None if
+    neither is known. `frame`: the columns of `outliers.flag`; None without a metric, or if the
+    flags are `stored` in the table `rank_iterations`.
+    """
 
-    @cached_property
-    def clock(self) -> tuple[str, str]:
-        """The clock, and why."""
-        return choose_clock(self.frames.ranks, self.options.clock)
+    metric: str | None
+    frame: pl.DataFrame | None
+    stored: bool = False
 
-    @cached_property
-    def selection(self) -> Selection:
-        """The chosen iterations."""
-        lengths = measured(self.frames, self.clock[0], ["rank", "iteration", "iteration_ns"])
-        return select(
-            self.frames.iterations, lengths, self.options.iter_range, self.options.include_warmup
-        )
 
-    @cached_property
+@dataclass(frozen=True, slots=True, eq=False)
+class Summary:
+    """What the selected iterations add up to.
+
+    `metrics`: name → summary. `by_iteration`: the columns of `iteration_clusters.by_iteration`.
+    `what_if`: those of `scenarios.scenarios`; None where the run cannot be replayed.
+    """
+
+    metrics: dict[str, MetricSummary]
+    efficiency: Efficiency | None
+    by_iteration: pl.DataFrame
+    what_if: pl.DataFrame | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """The ranks of a run, compared with certain options.
+
+    It can be pickled: the tables then refer to the database, which must not change until they are
+    read. `table` is the metric table; None if its rows are those that the database stores.
+
+    A comparison that ended before a stage has None in the private field of that stage; the
+    property of the same name raises LookupError.
+    """
+
+    scope: Scope
+    matching: Matching
+    roles: Roles
+    table: pl.DataFrame | None = None
+    _waits: pl.DataFrame | None = None
+    _outliers: Outliers | None = None
+    _scores: pl.DataFrame | None = None
+    _verdict: Verdict | None = None
+    _summary: Summary | None = None
+
+    @property
+    def tables(self) -> RunTables:
+        """The tables of the run; an iteration number is the same step on every rank."""
+        return self.scope.tables
+
+    @property
+    def options(self) -> Options:
+        """How the run was compared."""
+        return self.scope.options
+
+    @property
+    def clock(self) -> str:
+        """The clock that all times are on: gpu or host."""
+        return self.scope.clock
+
+    @property
     def missing_ranks(self) -> tuple[int, ...]:
-        """Ranks of the world that no report is of."""
-        present = {*self.frames.ranks["rank"]}
-        return tuple(sorted({*range(self.world_size or max(present) + 1)} - present))
-
-    @cached_property
-    def blind_ranks(self) -> tuple[int, ...]:
-        """Ranks of a job of several without collectives in their reports: their work is unknown."""
-        if max(self.world_size or 1, self.frames.ranks.height) < 2:
-            return ()
-        seen = self.frames.some("collectives", ["rank"], narrow=True)["rank"].unique()
-        return tuple(sorted({*self.frames.ranks["rank"]} - {*seen}))
-
-    @cached_property
-    def world_size(self) -> int | None:
-        """Ranks of the job, as its environment says."""
-        size = self.frames.ranks["world_size"].max()
-        return size if isinstance(size, int) else None
-
-    @cached_property
-    def _communication(self) -> Communication:
-        links = [] if self._given_roles is None else self._given_roles.links
-        return Communication(self.frames, self.utc_starts, links)
+        """Ranks of the job without a report."""
+        return self.scope.missing_ranks
 
     @property
-    def _chosen_communication(self) -> Communication:
-        """That of the chosen iterations, or of more."""
-        return self._communication
+    def comparable(self) -> bool:
+        """Whether some iterations can be compared."""
+        return isinstance(self.scope.choice, Selection)
 
     @property
-    def matched(self) -> Matched:
-        """Collectives of the iterations that are complete on every rank, matched."""
-        return self._communication.matched
+    def selection(self) -> Selection:
+        """The selected iterations.
 
-    @property
-    def timed(self) -> WaitedCollectives:
-        """The matched collectives with their waits."""
-        return self._communication.timed
-
-    def timed_in(self, numbers: Collection[int]) -> WaitedCollectives:
-        """`timed` of iterations `numbers`, or of more."""
-        return self.timed
-
-    @cached_property
-    def met(self) -> MatchSummary:
-        """What became of the collectives: how many were matched, which not, the clocks."""
-        return self.matched.met
-
-    @cached_property
-    def groups(self) -> pl.DataFrame:
-        """The communicators, as `WaitedCollectives.groups` has them."""
-        return self.timed.groups
-
-    @cached_property
-    def _waits(self) -> Waits:
-        """By iteration of all; by rank of the chosen ones, where some can be compared."""
-        numbers = None
-        with suppress(UsageError, ReportError):
-            numbers = self.selection.numbers
-        return self._communication.waits(self.clock[0], numbers)
-
-    @cached_property
-    def waits(self) -> pl.DataFrame:
-        """`Waits.by_rank` of the chosen iterations."""
-        _ = self.selection  # raises where none can be compared
-        return self._waits.by_rank
-
-    @property
-    def _role(self) -> pl.Expr:
-        return pl.col("rank").replace_strict(self.roles.of, return_dtype=pl.String)
-
-    @cached_property
-    def wide(self) -> pl.DataFrame:
-        """rank, iteration, epoch, number, host, role and `<metric>_ns` for every metric.
-
-        A row per rank and complete iteration; null is unknown.
+        Raises:
+            UsageError, ReportError: none can be compared.
         """
-        alone = bool(self.missing_ranks) or self.frames.ranks.height < 2
-        return wide_of(
-            self.frames.iterations.filter("complete"),
-            self.frames.ranks.select("rank", "host").with_columns(role=self._role),
-            measured(self.frames, self.clock[0], [name for name in MEASURES if name != "clock"]),
-            None if alone else self._waits.by_iteration,
-            self.blind_ranks,
-        )
+        return self.scope.selection
 
-    @cached_property
-    def chosen(self) -> pl.DataFrame:
-        """The rows of `wide` in the chosen iterations."""
-        return self.wide.filter(pl.col("iteration").is_in(self.selection.numbers))
+    @property
+    def facts(self) -> RunFacts:
+        """The facts above every number.
 
-    def part(
-        self, metrics: Sequence[str], ranks: Sequence[int] | None = None, *, all_of: bool = False
-    ) -> pl.DataFrame:
-        """rank, iteration, host, role and `<metric>_ns` of `chosen`, or with `all_of` of `wide`."""
-        frame = self._part(columns_of(metrics), ranks)
-        if all_of:
-            return frame
-        return frame.filter(pl.col("iteration").is_in(self.selection.numbers))
+        Raises:
+            UsageError, ReportError: no iterations can be compared.
+        """
+        return facts_of(self.scope, self.matching.clocks, self.roles.source)
 
-    def _part(self, columns: list[str], ranks: Sequence[int] | None) -> pl.DataFrame:
-        frame = self.wide.select("rank", "iteration", "host", "role", *columns)
-        return frame if ranks is None else frame.filter(pl.col("rank").is_in(ranks))
+    @property
+    def warnings(self) -> tuple[RunWarning, ...]:
+        """Everything that a reader must know about the numbers."""
+        stored = stored_warnings(self.tables)
+        choice = self.scope.choice
+        if not isinstance(choice, Selection):
+            return (*stored, RunWarning("nothing-to-compare", choice.message))
+        found = warnings_of(self.scope, self.matching, self.roles)
+        return (*found, *self.scope.shift_warnings, *stored, *choice.problems)
 
-    @cached_property
-    def flag_metric(self) -> str | None:
-        """What can be judged: work; loading where waits hide in later phases; else None."""
-        seeing = self.chosen.filter(~pl.col("rank").is_in(self.blind_ranks))
-        if not seeing["work_ns"].null_count():
-            return "work"
-        return None if self.chosen["load_ns"].null_count() else "load"
+    @property
+    def outliers(self) -> Outliers:
+        """Who stands out in which iteration; `flags` gives the rows."""
+        return _computed(self._outliers, Stage.OUTLIERS)
 
-    @cached_property
-    def flags(self) -> pl.DataFrame | None:
-        """Excess and flag of every rank and chosen iteration; None where nothing can be judged."""
-        if self.flag_metric is None:
-            return None
-        return flag(self.chosen, self.flag_metric, self.facts.residual_ns or 0)
+    @property
+    def scores(self) -> pl.DataFrame:
+        """rank and `<metric>_ns`: the score of each rank, null where it mostly lacks the metric."""
+        return _computed(self._scores, Stage.VERDICT)
 
-    def judged(self, metrics: Sequence[str]) -> pl.DataFrame:
-        """`part` of `wide` with flagged and cause; null where nothing is judged."""
-        frame = self.part(metrics, all_of=True)
-        if self.frames.ranks.height < 2 or self.flags is None:
-            return frame.with_columns(**UNFLAGGED)
-        told = self.flags.select("rank", "iteration", "flagged", "cause")
-        return frame.join(told, on=["rank", "iteration"], how="left", maintain_order="left")
-
-    def knows(self, metric: str) -> bool:
-        """Whether a metric is known anywhere in the chosen iterations."""
-        return bool(self.part([metric])[column_of(metric)].is_not_null().any())
-
-    @cached_property
+    @property
     def verdict(self) -> Verdict:
         """Who is slow, or why that cannot be said."""
-        return judge(
-            VerdictInputs(
-                run=self._standing,
-                flags=self.flags if self.frames.ranks.height > 1 else None,
-                wide=self.chosen,
-                hosts=dict(self.frames.ranks.select("rank", "host").iter_rows()),
-                replicas=self.roles.replicas,
-                tables=tables_of(self.frames.some),
-                replayed=self._replayed_gain,
-            )
-        )
-
-    @cached_property
-    def replay(self) -> Replay | None:
-        """The run, or a range of it, to be played again with less work; None where unknown."""
-        if self.missing_ranks or self.blind_ranks or self.flag_metric != "work":
-            return None
-        _ = self.met, self.groups  # are known before the replay takes the room of the collectives
-        numbers = self._ranged
-        wide = self.wide if numbers is None else self.chosen
-        return self._chosen_communication.replay(self.clock[0], wide, numbers)
+        return _computed(self._verdict, Stage.VERDICT)
 
     @property
-    def _ranged(self) -> tuple[int, ...] | None:
-        """The chosen iterations, where a range chose them."""
-        return None if self.options.iter_range is None else self.selection.numbers
+    def summary(self) -> Summary:
+        """What the selected iterations add up to."""
+        return _computed(self._summary, Stage.SUMMARY)
 
-    def _replayed_gain(self, ranks: tuple[int, ...], iterations: list[int]) -> int | None:
-        if self.replay is None:
-            return None
-        target = Target(ranks, None, iterations)
-        return self.replay.gains_ns([target], self.selection.numbers)[0]
-
-    @cached_property
-    def _standing(self) -> RunSummary:
-        return RunSummary(
-            ranks=self.frames.ranks.height,
-            iterations=len(self.selection.numbers),
-            missing_ranks=self.missing_ranks,
-            blind_ranks=self.blind_ranks,
-            flag_metric=self.flag_metric,
-            roles=len({*self.roles.of.values()}),
-        )
-
-    @cached_property
-    def facts(self) -> RunFacts:
-        """What stands above every number."""
-        return facts_of(
-            self.frames,
-            self.met.solved,
-            self.selection,
-            self.clock,
-            world_size=self.world_size,
-            missing_ranks=self.missing_ranks,
-            matched_by=self.matched_by,
-            roles=self.roles.source,
-        )
-
-    @cached_property
-    def problems(self) -> tuple[RunWarning, ...]:
-        """Everything a reader must know beside the numbers."""
-        found = warnings_of(
-            self.frames,
-            self.met,
-            self.groups,
-            self.roles,
-            world_size=self.world_size,
-            missing_ranks=self.missing_ranks,
-            blind_ranks=self.blind_ranks,
-        )
-        stored = stored_warnings(self.frames)
-        return (*found, *self.pairing, *stored, *self.selection.problems)
-
-    def facts_or_none(self) -> RunFacts | None:
-        """`facts`, or None where no iteration can be compared."""
-        try:
-            return self.facts
-        except (UsageError, ReportError):
-            return None
-
-    def problems_or_stored(self) -> tuple[RunWarning, ...]:
-        """`problems`, or the reports' own where no iteration can be compared."""
-        try:
-            return self.problems
-        except (UsageError, ReportError) as error:
-            return (*stored_warnings(self.frames), RunWarning("nothing-to-compare", error.message))
-
-    def imbalance(self, metrics: list[str] | None = None) -> Imbalance:
-        """Metrics across ranks, ranks, iterations, verdict.
+    def rows(
+        self,
+        metrics: Sequence[str] | None = None,
+        ranks: Collection[int] | None = None,
+        *,
+        all_iterations: bool = False,
+        flags: bool = False,
+    ) -> pl.DataFrame:
+        """Rows of the metric table, in the selected iterations.
 
         Args:
-            metrics: names; None for all that are known.
+            metrics: names; None: all, and how the reports number the iterations.
+            ranks: only rows of these; None: of all.
+            all_iterations: rows of every complete iteration, selected or not.
+            flags: whether each row stands out, and its cause; null where nothing is judged.
+
+        Returns:
+            rank, iteration, [epoch, number,] host, role, `<metric>_ns` [, flagged, cause].
         """
-        names = metrics or list(METRICS)
-        return Imbalance(
-            metrics=self.summaries(names),
-            ranks=self._ranks(names),
-            iterations=self.by_iteration(metrics[0] if metrics else "work"),
-            verdict=self.verdict,
-            rows=lambda: self.chosen,
-            course=lambda metric: self.part([metric]),
-            statistic=self.options.statistic,
-            wait_error_ns=shown_error(self.groups),
-            efficiency=self.efficiency,
-            what_if=self.what_if,
-            chained=bool((self.groups["members"] < self.frames.ranks.height).any()),
-        )
+        lead = NUMBERING if metrics is None else ()
+        names = columns_of(METRICS if metrics is None else metrics)
+        several = self.tables.ranks.height > 1
+        in_store = flags and several and self.table is None and self.outliers.stored
+        stored = ("flagged", "cause") if in_store else ()
+        order = ["rank", "iteration", *lead, *WHO, *names, *stored]
+        if self.table is None:
+            columns = [*lead, *names, *stored]
+            limits = None if all_iterations else self.scope.in_range
+            frame = stored_rows(self.tables, self.roles, columns, ranks, limits).select(order)
+        else:
+            frame = self.table.select(order)
+            frame = frame if ranks is None else frame.filter(pl.col("rank").is_in(ranks))
+        if not all_iterations:
+            frame = frame.filter(pl.col("iteration").is_in(self.selection.numbers))
+        if not flags or stored:
+            return frame
+        marked = self.flags() if several else None
+        if marked is None:
+            return frame.with_columns(**UNFLAGGED)
+        found = marked.select("rank", "iteration", "flagged", "cause")
+        return frame.join(found, on=["rank", "iteration"], how="left", maintain_order="left")
 
-    def scores(self, names: list[str]) -> pl.DataFrame:
-        """Each rank's scores: rank and `<metric>_ns`."""
-        return compare_scores.scores(self.chosen, names, self.options.statistic)
-
-    def summaries(self, names: list[str]) -> tuple[MetricSummary, ...]:
-        """Metrics across ranks."""
-        ranked = self.scores(names)
-        return tuple(compare_scores.summarise(self.chosen, ranked, name) for name in names)
-
-    def by_iteration(self, metric: str) -> pl.DataFrame:
-        """A row per chosen iteration, as `iterations.by_iteration` gives it."""
-        return by_iteration(self.chosen, self.flags, self.selection.numbers, metric)
-
-    @cached_property
-    def efficiency(self) -> Efficiency | None:
-        """POP's efficiencies; None where some rank's work is unknown."""
-        return compare_scores.efficiency(self.chosen)
-
-    @cached_property
-    def what_if(self) -> pl.DataFrame | None:
-        """What putting one thing at its role's median would save; None without a replay."""
-        return scenarios(self.replay, self.chosen, self.verdict, self.selection.numbers)
-
-    def _ranks(self, names: list[str]) -> pl.DataFrame:
-        told = self.frames.ranks.select("rank", "host", role=self._role, report="path")
-        known = not self.missing_ranks and self.flag_metric == "work"
-        waits = self.waits if known else compare_scores.UNKNOWN_WAITS
-        return compare_scores.by_rank(told.join(self.scores(names), on="rank"), waits, names)
+    def flags(self) -> pl.DataFrame | None:
+        """The columns of `outliers.flag` in the selected iterations; None if nothing is judged."""
+        found = self.outliers
+        if found.metric is None or not found.stored:
+            return found.frame
+        return computed_flags(self, self.rows(), found.metric)
 
     def rank_iterations(self) -> pl.DataFrame:
-        """`wide` without warm-up's flags: the columns that contract and database promise."""
-        columns = ["rank", "iteration", "epoch", "number", *columns_of(METRICS)]
-        flags = None
-        with suppress(UsageError, ReportError):  # nothing to compare
-            flags = self.flags if self.frames.ranks.height > 1 else None
-        if flags is None:
-            return self.wide.select(*columns, **UNFLAGGED)
-        return self.wide.join(
-            flags.select("rank", "iteration", "flagged", "cause"),
-            on=["rank", "iteration"],
-            how="left",
-            maintain_order="left",
-        ).select(*columns, "flagged", "cause")
+        """The table `rank_iterations`: every metric, flagged and cause, without host and role."""
+        return self.rows(all_iterations=True, flags=True).drop(WHO)
+
+    def knows(self, metric: str) -> bool:
+        """Whether a metric is known anywhere in the selected iterations."""
+        column = column_of(metric)
+        if self._scores is not None and self._scores[column].is_not_null().any():
+            return True
+        return bool(self.rows([metric])[column].is_not_null().any())
+
+    def collectives(self, iterations: Collection[int]) -> WaitedCollectives:
+        """The matched collectives of some iterations, or of more; they are matched again."""
+        return waited_in(self.scope, self.matching, self.roles.links, iterations)
+
+    def waits(self) -> pl.DataFrame:
+        """`Waits.by_rank` in the selected iterations."""
+        if self._waits is not None:
+            return self._waits
+        return run_collectives(self).waits().by_rank
+
+
+def computed_flags(comparison: Comparison, rows: pl.DataFrame, metric: str) -> pl.DataFrame:
+    """The columns of `outliers.flag`.
+
+    Args:
+        comparison: says to how many ns the clocks agree.
+        rows: of the selected iterations, every metric.
+        metric: the one that is judged.
+    """
+    return flag(rows, metric, comparison.facts.residual_ns or 0)
+
+
+def run_collectives(comparison: Comparison, *, every: bool = False) -> RunCollectives:
+    """The collectives of the selected iterations, to be matched as they were before.
+
+    Args:
+        comparison: its matching is reused, unless `--roles` pairs transfers.
+        every: those of all iterations that are complete on every rank.
+    """
+    scope, links = comparison.scope, comparison.roles.links
+    if links:
+        return RunCollectives(scope, links)
+    iterations = None if every or not comparison.comparable else scope.in_range
+    return RunCollectives(scope, [], comparison.matching.reused(), iterations)
+
+
+def _computed(result: Result | None, stage: Stage) -> Result:
+    """The result of a stage.
+
+    Raises:
+        LookupError: the comparison ended before it.
+    """
+    if result is None:
+        raise LookupError(f"not computed: compare(…, until=Stage.{stage.name}) computes it")
+    return result

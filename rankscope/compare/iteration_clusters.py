@@ -15,13 +15,13 @@ EXPLAINS = 0.5
 
 
 def by_iteration(
-    chosen: pl.DataFrame, flags: pl.DataFrame | None, numbers: tuple[int, ...], metric: str
+    rows: pl.DataFrame, flags: pl.DataFrame | None, numbers: tuple[int, ...], metric: str
 ) -> pl.DataFrame:
     """A row per iteration: spread between ranks, who is slowest, who is flagged, its cluster.
 
     Args:
-        chosen: rows of `Analysis.wide`.
-        flags: what `flags.flag` gives; None where nothing can be judged.
+        rows: of the metric table, in these iterations.
+        flags: what `outliers.flag` gives; None where nothing can be judged.
         numbers: the iterations.
         metric: whose spread is shown.
 
@@ -32,7 +32,7 @@ def by_iteration(
     """
     value = pl.col(column_of(metric))
     spread = (
-        chosen.drop_nulls(column_of(metric))
+        rows.drop_nulls(column_of(metric))
         .sort("rank")
         .group_by("iteration")
         .agg(
@@ -40,7 +40,7 @@ def by_iteration(
             slowest_rank=pl.col("rank").gather(value.arg_max()).first(),
         )
     )
-    lengths = chosen.group_by("iteration").agg(lower_median(pl.col("iteration_ns")))
+    lengths = rows.group_by("iteration").agg(lower_median(pl.col("iteration_ns")))
     worst = _worst_flags(flags)
     frame = (
         pl.DataFrame({"iteration": numbers}, schema={"iteration": pl.Int64})
@@ -49,7 +49,7 @@ def by_iteration(
         .join(worst, on="iteration", how="left")
         .sort("iteration")
     )
-    return frame.join(_clusters(chosen, frame), on="iteration", how="left").drop("excess_ns")
+    return frame.join(_clusters(rows, frame), on="iteration", how="left").drop("excess_ns")
 
 
 def _worst_flags(flags: pl.DataFrame | None) -> pl.DataFrame:
@@ -71,7 +71,7 @@ def _worst_flags(flags: pl.DataFrame | None) -> pl.DataFrame:
     )
 
 
-def _clusters(chosen: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
+def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
     """iteration, cluster: `normal`, or `slow: …` with the reason.
 
     Slow is what exceeds the median iteration by 5 % and by a modified z of 3.5. The reason is a
@@ -90,7 +90,7 @@ def _clusters(chosen: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
     ]
     names = ["waiting", "transfer", *(part for part in PARTS if part != "exposed_communication")]
     medians = (
-        chosen.select("iteration", *parts)
+        rows.select("iteration", *parts)
         .group_by("iteration")
         .agg(pl.col(name).median() for name in names)
     )

@@ -1,11 +1,77 @@
-"""The wide table: a row per rank and iteration with every metric."""
+"""The metric table: a row per rank and iteration with every metric.
+
+An ingest stores it as the table `rank_iterations`, from which `stored_rows` reads what is needed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import polars as pl
 
-from rankscope.model.metrics import METRICS, Scope, columns_of, compared_metrics
+from rankscope.compare.roles import Roles
+from rankscope.compare.selection import Scope
+from rankscope.model.metrics import METRICS, columns_of, compared_metrics
+from rankscope.model.metrics import Scope as MetricScope
+from rankscope.model.schema import MEASURES
 from rankscope.model.tables import metric_dtype
+from rankscope.store.tables import RunTables, measured
+
+STORED = "rank_iterations"
+"""The table of the database that holds the metric table on the default clock."""
+
+NUMBERING = ("epoch", "number")
+"""How the report itself numbers an iteration."""
+
+WHO = ("host", "role")
+"""Columns that depend on the rank alone."""
+
+
+def metric_table(scope: Scope, roles: Roles, waits: pl.DataFrame) -> pl.DataFrame:
+    """The metric table, computed: the columns are those of `wide_of`.
+
+    Args:
+        scope: the ranks and the clock.
+        roles: of the ranks.
+        waits: `Waits.by_iteration`.
+    """
+    tables = scope.tables
+    alone = bool(scope.missing_ranks) or tables.ranks.height < 2
+    return wide_of(
+        tables.iterations.filter("complete"),
+        tables.ranks.select("rank", "host").with_columns(role=role_of(roles)),
+        measured(tables, scope.clock, [name for name in MEASURES if name != "clock"]),
+        None if alone else waits,
+        scope.blind_ranks,
+    )
+
+
+def stored_rows(
+    tables: RunTables,
+    roles: Roles,
+    columns: Collection[str],
+    ranks: Collection[int] | None = None,
+    iterations: Collection[int] | None = None,
+) -> pl.DataFrame:
+    """rank, iteration, host, role and `columns` of the stored metric table.
+
+    Args:
+        tables: the run.
+        roles: of the ranks.
+        columns: of the table `rank_iterations`.
+        ranks: only rows of these; None: of all.
+        iterations: the same.
+    """
+    who = tables.ranks.select("rank", "host").sort("rank").with_columns(role=role_of(roles))
+    names = ["rank", "iteration", *columns]
+    rows = tables.read(STORED, names, ranks=ranks, iterations=iterations)
+    at = who["rank"].search_sorted(rows["rank"])
+    return rows.with_columns(who.select(WHO)[at].get_columns())
+
+
+def role_of(roles: Roles) -> pl.Expr:
+    """The role of each row's rank."""
+    return pl.col("rank").replace_strict(roles.of, return_dtype=pl.String)
 
 
 def wide_of(
@@ -48,7 +114,7 @@ def wide_of(
         frame = frame.with_columns(
             pl.when(~pl.col("rank").is_in(blind)).then(each.column).alias(each.column)
             for each in METRICS.values()
-            if each.scope is not Scope.RANK
+            if each.scope is not MetricScope.RANK
         )
     for each in METRICS.values():
         if each.column not in frame.columns:
@@ -56,5 +122,5 @@ def wide_of(
                 f"metric {each.name}: nothing computes its column {each.column}; the docstring of "
                 "rankscope/model/metrics.py says where to"
             )
-    order = ["rank", "iteration", "epoch", "number", "host", "role"]
+    order = ["rank", "iteration", *NUMBERING, *WHO]
     return frame.select(*order, *columns_of(METRICS)).sort("rank", "iteration")

@@ -1,4 +1,7 @@
-"""The min / median / max reports to open side by side, and where to look (method section 10)."""
+"""The min / median / max reports to open side by side, and where to look in them.
+
+See METHOD.md#picks.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +42,12 @@ class Picks:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What the GUI opens, in the order of the picks: its time axis is that of the first."""
+        """The files for the GUI, in the order of the picks: the first gives the time axis."""
         return tuple(dict.fromkeys(each.file for each in self.picks if each.file is not None))
 
     @property
     def unopenable(self) -> tuple[Path, ...]:
-        """Picked exports that have no report beside them."""
+        """Picked exports without a report in the same folder."""
         return tuple(dict.fromkeys(each.report for each in self.picks if each.file is None))
 
     @property
@@ -69,23 +72,23 @@ class Picks:
 
 def pick(
     ranked: pl.DataFrame,
-    wide: Rows,
-    views: Rows,
+    rows_of: Rows,
+    views_of: Rows,
     who: dict[int, tuple[RankIdentity, Path]],
     utc_starts: dict[int, int | None],
     metric: str,
-    culprits: tuple[int, ...],
+    slow_ranks: tuple[int, ...],
 ) -> Picks:
-    """Lowest, nearest to the median, highest score; then culprits that are none of the three.
+    """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
     Args:
         ranked: rank and `<metric>_ns`, each rank's score.
-        wide: gives of some ranks rank, iteration, `<metric>_ns` of the chosen iterations.
-        views: gives RANK_ITERATIONS of some ranks.
+        rows_of: gives rank, iteration, `<metric>_ns` of some ranks in the selected iterations.
+        views_of: gives RANK_ITERATIONS of some ranks.
         who: rank → identity and report.
         utc_starts: rank → UTC of its report's time 0.
         metric: what to rank by.
-        culprits: ranks the verdict names.
+        slow_ranks: the ranks that the verdict names.
 
     Raises:
         UsageError: no rank has the metric.
@@ -97,10 +100,10 @@ def pick(
             f"--metric {metric}: unknown on every rank of this run",
             hint="rankscope imbalance shows which metrics there are",
         )
-    labelled = _labelled(ranked, column, culprits)
-    chosen = [rank for _, rank in labelled]
-    worst, typical = _moments(wide(chosen), column)
-    seen = views(chosen)
+    labelled = _labelled(ranked, column, slow_ranks)
+    picked = [rank for _, rank in labelled]
+    worst, typical = _moments(rows_of(picked), column)
+    seen = views_of(picked)
     values = dict(ranked.select("rank", column).iter_rows())
     first = utc_starts.get(labelled[0][1])
 
@@ -130,14 +133,14 @@ def openable_report(report: Path) -> Path | None:
 
 
 def _labelled(
-    ranked: pl.DataFrame, column: str, culprits: tuple[int, ...]
+    ranked: pl.DataFrame, column: str, slow_ranks: tuple[int, ...]
 ) -> list[tuple[str, int]]:
     """Label and rank of each pick; a rank appears once.
 
     Args:
         ranked: rank and score, by score, then rank.
         column: the score's name.
-        culprits: ranks to add if they are none of the three.
+        slow_ranks: ranks to add if they are none of the three.
     """
     order = ranked.select("rank", column).rows()
     median = order[(len(order) - 1) // 2][1]
@@ -151,7 +154,7 @@ def _labelled(
             labelled.append(("median", nearest[0]))
         labelled.append(("max", highest))
     named = {rank for _, rank in labelled}
-    return labelled + [("culprit", rank) for rank in culprits if rank not in named]
+    return labelled + [("culprit", rank) for rank in slow_ranks if rank not in named]
 
 
 def _moments(wide: pl.DataFrame, column: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Which ranks do the same work by design: their role (method section 9)."""
+"""Which ranks do the same work by design: their role. See METHOD.md#verdict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import polars as pl
 from rankscope.errors import UsageError
 
 ALL = "all"
-"""The one role of ranks that nobody told apart."""
+"""The one role of ranks that nothing distinguishes."""
 
 REPLICATED = frozenset({"dp", "ddp", "fsdp", "hsdp", "tp", "sp", "cp", "ep"})
 """Kinds of parallelism whose ranks do the same work on other data, or on other parts of it."""
@@ -27,7 +27,7 @@ ALIKE = 0.05
 """Kernels of equal names and counts whose sizes differ by less are the same work."""
 
 RANKS_AT_ONCE = 128
-"""Ranks whose kernels are looked at together."""
+"""Ranks whose kernels are in memory at the same time."""
 
 SIZE = re.compile("[1-9][0-9]{0,8}")
 
@@ -40,7 +40,7 @@ class Roles:
 
     `source`: `given`, `inferred` or `none`. `replicas`: whether it is known, and not merely
     assumed, that the ranks of a role do the same work. `links`: pairs of ranks that are neighbours
-    in a pipeline, where `--roles` tells.
+    in a pipeline, if `--roles` says so.
     """
 
     of: dict[int, str]

@@ -1,4 +1,4 @@
-"""What stands above and beside every number of a run: its facts, its ranks and its problems."""
+"""What a reader must know about every number of a run: its facts, ranks and warnings."""
 
 from __future__ import annotations
 
@@ -7,43 +7,41 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.align.clocks import Clocks
-from rankscope.align.match import MatchSummary
 from rankscope.compare import warnings
-from rankscope.compare.communication import all_tied
+from rankscope.compare.communication import Matching, all_tied
 from rankscope.compare.roles import Roles
-from rankscope.compare.selection import Selection
+from rankscope.compare.selection import Scope
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import RankEvidence, RankIdentity, RunWarning
 from rankscope.model.results import RunFacts
 from rankscope.store.tables import RunTables
 
 
-def facts_of(
-    frames: RunTables,
-    solved: Clocks,
-    selection: Selection,
-    clock: tuple[str, str],
-    *,
-    world_size: int | None,
-    missing_ranks: tuple[int, ...],
-    matched_by: str,
-    roles: str,
-) -> RunFacts:
-    """What stands above every number."""
-    tied = solved.fits if len(solved.fits) > 1 else {}
+def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
+    """The facts above every number of a run.
+
+    Args:
+        scope: what is compared.
+        clocks: of the ranks.
+        roles: where they come from: given, inferred or none.
+
+    Raises:
+        UsageError, ReportError: no iterations can be compared.
+    """
+    tied = clocks.fits if len(clocks.fits) > 1 else {}
     return RunFacts(
-        name=frames.name,
-        ranks=tuple(frames.ranks["rank"].sort()),
-        world_size=world_size,
-        missing_ranks=missing_ranks,
-        reports=frames.reports.height,
-        clock=clock[0],
-        clock_reason=clock[1],
-        iterations=selection.numbers,
-        warmup=selection.warmup,
-        matched_by=matched_by,
-        clocks_aligned=all_tied(solved, frames),
-        clock_method=solved.method,
+        name=scope.tables.name,
+        ranks=tuple(scope.tables.ranks["rank"].sort()),
+        world_size=scope.world_size,
+        missing_ranks=scope.missing_ranks,
+        reports=scope.tables.reports.height,
+        clock=scope.clock,
+        clock_reason=scope.clock_reason,
+        iterations=scope.selection.numbers,
+        warmup=scope.selection.warmup,
+        matched_by=scope.matched_by,
+        clocks_aligned=all_tied(clocks, scope.tables),
+        clock_method=clocks.method,
         roles=roles,
         residual_ns=max((fit.spread_ns for fit in tied.values()), default=None),
         offsets_ns={rank: fit.offset_ns for rank, fit in tied.items()},
@@ -51,24 +49,24 @@ def facts_of(
     )
 
 
-def warnings_of(
-    frames: RunTables,
-    met: MatchSummary,
-    groups: pl.DataFrame,
-    roles: Roles,
-    *,
-    world_size: int | None,
-    missing_ranks: tuple[int, ...],
-    blind_ranks: tuple[int, ...],
-) -> list[RunWarning]:
-    """What comparing the ranks makes a reader need to know."""
+def warnings_of(scope: Scope, matching: Matching, roles: Roles) -> list[RunWarning]:
+    """The warnings that comparing the ranks gives.
+
+    Args:
+        scope: what is compared.
+        matching: what became of the collectives.
+        roles: of the ranks.
+    """
+    tables, missing, blind = scope.tables, scope.missing_ranks, scope.blind_ranks
     found: list[RunWarning] = []
-    if missing_ranks:
-        found.append(warnings.missing_ranks(missing_ranks, world_size, frames.ranks.height))
-    if blind_ranks:
-        found.append(warnings.blind_ranks(blind_ranks, frames.ranks.height))
-    found += warnings.communication_problems(met, groups, frames.ranks["rank"].to_list())
-    if frames.reports["options"].n_unique() > 1:
+    if missing:
+        found.append(warnings.missing_ranks(missing, scope.world_size, tables.ranks.height))
+    if blind:
+        found.append(warnings.blind_ranks(blind, tables.ranks.height))
+    found += warnings.communication_warnings(
+        matching.summary, matching.groups, tables.ranks["rank"].to_list()
+    )
+    if tables.reports["options"].n_unique() > 1:
         found.append(
             RunWarning(
                 "options-differ",
@@ -103,9 +101,9 @@ def identities_of(ranks: pl.DataFrame) -> dict[int, tuple[RankIdentity, Path]]:
     }
 
 
-def stored_warnings(frames: RunTables) -> list[RunWarning]:
-    """Those of the reports themselves."""
+def stored_warnings(tables: RunTables) -> list[RunWarning]:
+    """The warnings of the reports themselves."""
     return warnings.grouped(
         RunWarning(row["code"], row["message"], tuple(row["ranks"] or ()))
-        for row in frames.problems.iter_rows(named=True)
+        for row in tables.problems.iter_rows(named=True)
     )

@@ -1,15 +1,15 @@
-"""Scores of ranks and how far they lie apart (method section 8)."""
+"""Scores of ranks and how far they lie apart. See METHOD.md#imbalance."""
 
 from __future__ import annotations
 
 import polars as pl
 
 from rankscope.compare.verdict.outliers import modified_z
+from rankscope.errors import UsageError
 from rankscope.model.metrics import METRICS, column_of
 from rankscope.model.results import Efficiency, MetricSummary, Score
 
 STATISTICS = ("mean", "median", "p95")
-
 
 UNKNOWN_WAITS = pl.DataFrame(
     schema={
@@ -19,10 +19,16 @@ UNKNOWN_WAITS = pl.DataFrame(
         "gain_ns": pl.Int64,
     }
 )
-"""`Waits.by_rank` where nothing can be said of them."""
+"""`Waits.by_rank` if waits are unknown."""
 
 LEAST_KNOWN = 0.5
-"""Share of the chosen iterations in which a rank must have a metric to have a score."""
+"""Share of the selected iterations in which a rank must have a metric to have a score."""
+
+
+def check_statistic(statistic: str) -> None:
+    """Raises `UsageError` unless there is such a statistic."""
+    if statistic not in STATISTICS:
+        raise UsageError(f"--statistic {statistic}", hint=f"one of {', '.join(STATISTICS)}")
 
 
 def score(column: str, statistic: str, *, is_time: bool = True) -> pl.Expr:
@@ -50,7 +56,7 @@ def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSu
     """One metric across ranks; all None where a rank lacks it, and no spread of one rank.
 
     Args:
-        wide: rank, iteration, `<metric>_ns` of the chosen iterations.
+        wide: rank, iteration, `<metric>_ns` of the selected iterations.
         ranked: what `scores` returned.
         metric: its name.
     """
@@ -77,9 +83,9 @@ def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSu
     )
 
 
-def efficiency(chosen: pl.DataFrame) -> Efficiency | None:
-    """POP's efficiencies over the chosen iterations; None where some rank's work is unknown."""
-    sums = chosen.group_by("rank").agg(
+def efficiency(rows: pl.DataFrame) -> Efficiency | None:
+    """POP's efficiencies over the selected iterations; None where some rank's work is unknown."""
+    sums = rows.group_by("rank").agg(
         pl.col("work_ns", "iteration_ns").sum(), unknown=pl.col("work_ns").null_count()
     )
     if sums.height < 2 or sums["unknown"].sum():

@@ -1,4 +1,7 @@
-"""Which iterations count: complete on every rank, in range, past the warm-up (method section 2)."""
+"""Which iterations count: complete on every rank, in range, past the warm-up.
+
+See METHOD.md#iterations.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from rankscope.align.iteration_matching import pair_iterations, renumbered
 from rankscope.errors import ReportError, UsageError
+from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
+from rankscope.store.tables import RunTables, measured
 
 CLOCKS = ("auto", "gpu", "host")
 
@@ -22,15 +28,150 @@ MAD_FLOOR = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The chosen iterations."""
+    """The selected iterations."""
 
     numbers: tuple[int, ...]
-    warmup: tuple[int, ...]  # left out (or, with include_warmup, kept all the same)
+    warmup: tuple[int, ...]  # left out, unless include_warmup is set
     problems: tuple[RunWarning, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ReusedScope:
+    """What the scope of other options takes from that of the default options.
+
+    `shifts`: rank → how far its iterations were renumbered. `blind_ranks` as in `Scope`.
+    """
+
+    clock: str
+    shifts: dict[int, int]
+    shift_warnings: tuple[RunWarning, ...]
+    blind_ranks: tuple[int, ...]
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """What a comparison covers: its ranks, its clock and its iterations.
+
+    `tables`: the run, its iterations renumbered so that a number is the same step on every rank.
+    `utc_starts`: rank → UTC of its report's time 0, ns; None where unknown.
+    `shifts`: rank → how far its iterations were renumbered.
+    `choice`: the selected iterations, or why none can be compared.
+    """
+
+    tables: RunTables
+    options: Options
+    utc_starts: dict[int, int | None]
+    shifts: dict[int, int]
+    shift_warnings: tuple[RunWarning, ...]
+    matched_by: str  # number | ordinal
+    clock: str  # gpu | host
+    clock_reason: str
+    world_size: int | None  # ranks of the job, as its environment says
+    missing_ranks: tuple[int, ...]  # of the job, without a report
+    blind_ranks: tuple[int, ...]  # without collectives: their work is unknown
+    choice: Selection | UsageError | ReportError
+
+    @property
+    def selection(self) -> Selection:
+        """The selected iterations.
+
+        Raises:
+            UsageError, ReportError: none can be compared.
+        """
+        if isinstance(self.choice, Selection):
+            return self.choice
+        raise self.choice
+
+    @property
+    def in_range(self) -> tuple[int, ...] | None:
+        """The selected iterations if `iter_range` limits them; None if they are all there are."""
+        return None if self.options.iter_range is None else self.selection.numbers
+
+    def reused(self) -> ReusedScope:
+        """What the scopes of other options take from this one.
+
+        Raises:
+            UsageError, ReportError: no iterations can be compared.
+        """
+        return ReusedScope(
+            self.clock, self.shifts, self.shift_warnings, self.blind_ranks, self.selection
+        )
+
+
+def scope_of(tables: RunTables, options: Options, reuse: ReusedScope | None = None) -> Scope:
+    """The ranks, the clock and the iterations that `options` select.
+
+    Args:
+        tables: the run as its reports number it.
+        options: how to compare.
+        reuse: what is known from comparing with the default options.
+
+    Raises:
+        UsageError: an unknown clock, or one without times.
+        ReportError: iterations without numbers fit nowhere.
+    """
+    starts = tables.ranks.join(tables.reports, on="path", how="left")
+    utc_starts = dict(starts.select("rank", "utc_start_ns").iter_rows())
+    counted = tables.ranks.filter(~pl.col("numbered"))["rank"].to_list()
+    if reuse is not None:
+        shifts, warnings = reuse.shifts, reuse.shift_warnings
+    elif counted:
+        shifts, found = pair_iterations(tables.iterations, tables.collectives, utc_starts, counted)
+        warnings = tuple(found)
+    else:
+        shifts, warnings = {}, ()
+    tables = renumbered(tables, shifts)
+    clock, reason = choose_clock(tables.ranks, options.clock)
+    size = tables.ranks["world_size"].max()
+    world_size = size if isinstance(size, int) else None
+    present = {*tables.ranks["rank"]}
+    return Scope(
+        tables=tables,
+        options=options,
+        utc_starts=utc_starts,
+        shifts=shifts,
+        shift_warnings=warnings,
+        matched_by="ordinal" if counted else "number",
+        clock=clock,
+        clock_reason=reason,
+        world_size=world_size,
+        missing_ranks=tuple(sorted({*range(world_size or max(present) + 1)} - present)),
+        blind_ranks=_blind_ranks(tables, world_size) if reuse is None else reuse.blind_ranks,
+        choice=_choice(tables, options, clock, reuse),
+    )
+
+
+def _blind_ranks(tables: RunTables, world_size: int | None) -> tuple[int, ...]:
+    """Ranks without collectives in their reports, if the job has several ranks."""
+    if max(world_size or 1, tables.ranks.height) < 2:
+        return ()
+    seen = tables.read("collectives", ["rank"], narrow=True)["rank"].unique()
+    return tuple(sorted({*tables.ranks["rank"]} - {*seen}))
+
+
+def _choice(
+    tables: RunTables, options: Options, clock: str, reuse: ReusedScope | None
+) -> Selection | UsageError | ReportError:
+    try:
+        if reuse is not None and reuse.clock == clock:
+            default = reuse.selection
+            common = sorted({*default.numbers, *default.warmup})
+            return within(
+                common,
+                default.warmup,
+                default.problems,
+                options.iter_range,
+                options.include_warmup,
+            )
+        lengths = measured(tables, clock, ["rank", "iteration", "iteration_ns"])
+        return select(tables.iterations, lengths, options.iter_range, options.include_warmup)
+    except (UsageError, ReportError) as error:
+        return error.with_traceback(None)
+
+
 def choose_clock(ranks: pl.DataFrame, asked: str) -> tuple[str, str]:
-    """The clock to compare ranks on, and why (method section 4).
+    """The clock to compare ranks on, and why. See METHOD.md#gpu-clock.
 
     Args:
         ranks: table `ranks` of the run.
@@ -87,9 +228,9 @@ def select(
 
     Args:
         iterations: RANK_ITERATIONS of all ranks.
-        lengths: iteration, rank, iteration_ns on the chosen clock.
-        iter_range: slice of numbers; negatives count complete iterations from the end.
-        include_warmup: keep what warm-up would leave out.
+        lengths: iteration, rank, iteration_ns on the selected clock.
+        iter_range: slice of numbers; negative ones count complete iterations from the end.
+        include_warmup: select the warm-up as well.
 
     Raises:
         UsageError: nothing is left.
@@ -125,32 +266,32 @@ def within(
     iter_range: slice | None,
     include_warmup: bool,
 ) -> Selection:
-    """Of the iterations that are complete on every rank those that are asked for.
+    """The selected ones of the iterations that are complete on every rank.
 
     Args:
         common: all of them, ascending.
         warmup: which of them are warm-up.
-        problems: what is to be known of them.
+        problems: warnings about them.
         iter_range: as in `select`.
         include_warmup: as in `select`.
 
     Raises:
         UsageError: nothing is left.
     """
-    chosen = _in_range(common, iter_range)
-    if not chosen:
+    ranged = _in_range(common, iter_range)
+    if not ranged:
         raise UsageError(
             f"--iter-range {_shown(iter_range)} selects nothing",
             hint=f"iterations {common[0]} to {common[-1]} are complete on every rank",
         )
-    kept = chosen if include_warmup else [number for number in chosen if number not in warmup]
-    if not kept:
+    numbers = ranged if include_warmup else [each for each in ranged if each not in warmup]
+    if not numbers:
         raise UsageError(
             "all selected iterations are warm-up",
             hint="widen --iter-range, or add --include-warmup",
         )
-    left_out = () if include_warmup else tuple(number for number in warmup if number in chosen)
-    return Selection(tuple(kept), left_out, problems)
+    left_out = () if include_warmup else tuple(each for each in warmup if each in ranged)
+    return Selection(tuple(numbers), left_out, problems)
 
 
 def common_iterations(iterations: pl.DataFrame) -> list[int]:
@@ -169,8 +310,8 @@ def common_iterations(iterations: pl.DataFrame) -> list[int]:
     return counts.filter(pl.col("ranks") == ranks)["iteration"].to_list()
 
 
-def _in_range(common: list[int], wanted: slice | None) -> list[int]:
-    if wanted is None:
+def _in_range(common: list[int], limits: slice | None) -> list[int]:
+    if limits is None:
         return common
 
     def bound(value: int | None, default: float) -> float:
@@ -181,7 +322,7 @@ def _in_range(common: list[int], wanted: slice | None) -> list[int]:
         index = len(common) + value
         return common[index] if index >= 0 else float("-inf")
 
-    low, high = bound(wanted.start, float("-inf")), bound(wanted.stop, float("inf"))
+    low, high = bound(limits.start, float("-inf")), bound(limits.stop, float("inf"))
     return [number for number in common if low <= number < high]
 
 

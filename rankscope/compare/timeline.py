@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.measure.collectives import belonging
 from rankscope.measure.metrics import device_segments, host_segments
@@ -31,14 +31,14 @@ from rankscope.model.schema import (
 from rankscope.sources.discover import describe
 
 COLLECTIVE_KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
-"""What tells a rank's collectives apart."""
+"""The columns that identify a collective of a rank."""
 
 
-def timeline(analysis: Analysis, ranks: Sequence[int], iterations: Sequence[int]) -> Timeline:
+def timeline(comparison: Comparison, ranks: Sequence[int], iterations: Sequence[int]) -> Timeline:
     """`ranks` in `iterations`, on one axis that starts at the earliest window.
 
     Args:
-        analysis: the run, and the clock to look at it by.
+        comparison: the run, and the clock to look at it by.
         ranks: ranks of the run, in the order to show them.
         iterations: iteration numbers; those that a rank lacks are left out there.
 
@@ -47,46 +47,46 @@ def timeline(analysis: Analysis, ranks: Sequence[int], iterations: Sequence[int]
         ReportError: a report is gone, or not the one that was ingested.
     """
     ranks, numbers = tuple(dict.fromkeys(ranks)), tuple(sorted({*iterations}))
-    _check(analysis, ranks, numbers)
-    axes = _axes(analysis, ranks)
-    detail = _details(analysis, ranks)
-    shifted = {rank: analysis.shifts.get(rank, 0) for rank in ranks}
+    _check(comparison, ranks, numbers)
+    axes = _axes(comparison, ranks)
+    detail = _details(comparison, ranks)
+    shifted = {rank: comparison.scope.shifts.get(rank, 0) for rank in ranks}
     frames = {
-        "windows": _windows(analysis, ranks, numbers),
+        "windows": _windows(comparison, ranks, numbers),
         "phases": pl.concat(_phases(each, rank, shifted[rank]) for rank, each in detail.items()),
         "operations": pl.concat(
             _operations(each, rank, shifted[rank]) for rank, each in detail.items()
         ),
-        "collectives": _collectives(analysis, ranks, numbers),
+        "collectives": _collectives(comparison, ranks, numbers),
     }
     here = pl.col("iteration").is_in(numbers)
-    shared = {name: _aligned(analysis, frame.filter(here)) for name, frame in frames.items()}
+    shared = {name: _aligned(comparison, frame.filter(here)) for name, frame in frames.items()}
     origins = _origins(axes, shared["windows"])
     together = [origin for rank, origin in origins.items() if axes[rank] != "own"]
-    utc = bool(together) and None not in analysis.utc_starts.values()
+    utc = bool(together) and None not in comparison.scope.utc_starts.values()
     frames = {name: _since(origins, frame) for name, frame in shared.items()}
     return Timeline(
-        clock=analysis.clock[0],
+        clock=comparison.clock,
         iterations=numbers,
         origin_utc_ns=together[0] if utc else None,
-        ranks=_ranks(analysis, axes),
+        ranks=_ranks(comparison, axes),
         windows=frames["windows"].sort("rank", "clock", "start_ns"),
         phases=frames["phases"].sort("rank", "clock", "start_ns"),
         operations=frames["operations"].sort("rank", "start_ns", "end_ns"),
         collectives=frames["collectives"].sort("rank", "arrival_ns", "end_ns"),
-        problems=_problems(analysis, axes),
+        problems=_problems(comparison, axes),
     )
 
 
-def _check(analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...]) -> None:
-    present = analysis.frames.ranks["rank"].sort().to_list()
+def _check(comparison: Comparison, ranks: tuple[int, ...], numbers: tuple[int, ...]) -> None:
+    present = comparison.tables.ranks["rank"].sort().to_list()
     absent = [rank for rank in ranks if rank not in present]
     if absent or not ranks:
         raise UsageError(
             f"rank {absent[0]} is not in this run" if absent else "no ranks are named",
             hint=f"it holds {len(present)} ranks, {present[0]} to {present[-1]}",
         )
-    mine = analysis.frames.iterations.filter(pl.col("rank").is_in(ranks))
+    mine = comparison.tables.iterations.filter(pl.col("rank").is_in(ranks))
     there = mine["iteration"].unique().sort().to_list()
     unknown = sorted({*numbers} - {*there})
     if unknown or not numbers:
@@ -98,14 +98,14 @@ def _check(analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...])
         )
 
 
-def _details(analysis: Analysis, ranks: tuple[int, ...]) -> dict[int, RankDetail]:
+def _details(comparison: Comparison, ranks: tuple[int, ...]) -> dict[int, RankDetail]:
     """rank → what its report holds; each report is read once.
 
     Raises:
         ReportError: a report is gone, or not the one that was ingested.
     """
-    wanted = analysis.frames.ranks.filter(pl.col("rank").is_in(ranks))
-    rows = analysis.frames.reports.join(wanted, on="path", how="semi").rows(named=True)
+    mine = comparison.tables.ranks.filter(pl.col("rank").is_in(ranks))
+    rows = comparison.tables.reports.join(mine, on="path", how="semi").rows(named=True)
     files = [_unchanged(row) for row in rows]  # before the first is read
     found: dict[int, RankDetail] = {}
     for file, row in zip(files, rows, strict=True):
@@ -130,9 +130,11 @@ def _unchanged(row: dict[str, object]) -> ReportFile:
     return file
 
 
-def _windows(analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...]) -> pl.DataFrame:
+def _windows(
+    comparison: Comparison, ranks: tuple[int, ...], numbers: tuple[int, ...]
+) -> pl.DataFrame:
     """TIMELINE_WINDOWS of ranks and iterations, on the reports' axes."""
-    every = analysis.frames.some("measures", None, ranks, numbers)
+    every = comparison.tables.read("measures", ranks=ranks, iterations=numbers)
     known = every.drop_nulls(["window_start_ns", "iteration_ns"])
     start = pl.col("window_start_ns")
     spans = known.with_columns(start_ns=start, end_ns=start + pl.col("iteration_ns"))
@@ -174,19 +176,19 @@ def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
 
 
 def _collectives(
-    analysis: Analysis, ranks: tuple[int, ...], numbers: tuple[int, ...]
+    comparison: Comparison, ranks: tuple[int, ...], numbers: tuple[int, ...]
 ) -> pl.DataFrame:
     """TIMELINE_COLLECTIVES of ranks and iterations, on the reports' axes."""
     key = {name: TIMELINE_COLLECTIVES[name] for name in COLLECTIVE_KEY}
-    labels = analysis.groups.select(pl.col("group").cast(pl.Int32), "label")
+    labels = comparison.matching.groups.select(pl.col("group").cast(pl.Int32), "label")
     known = (
-        analysis.timed_in(numbers)
+        comparison.collectives(numbers)
         .part(numbers)
         .join(labels, on="group")
         .select(*COLLECTIVE_KEY, "instance", "label", wait_ns="wait", last_rank="last")
         .cast(key)  # type: ignore[arg-type]
     )
-    own = analysis.frames.some("collectives", None, ranks, numbers)
+    own = comparison.tables.read("collectives", ranks=ranks, iterations=numbers)
     every = own.join(known, on=COLLECTIVE_KEY, how="left")
     return conform(
         every.with_columns(communicator=pl.coalesce("label", "communicator")),
@@ -195,17 +197,19 @@ def _collectives(
     )
 
 
-def _axes(analysis: Analysis, ranks: tuple[int, ...]) -> dict[int, str]:
+def _axes(comparison: Comparison, ranks: tuple[int, ...]) -> dict[int, str]:
     """rank → `axis` of TIMELINE_RANKS."""
-    clocks = analysis.met.solved.fits
+    clocks = comparison.matching.summary.solved.fits
     tied = clocks if len(clocks) > 1 else {}
-    unmoved = {rank: "own" if analysis.utc_starts[rank] is None else "utc" for rank in ranks}
+    unmoved = {
+        rank: "own" if comparison.scope.utc_starts[rank] is None else "utc" for rank in ranks
+    }
     return {rank: "aligned" if rank in tied else unmoved[rank] for rank in ranks}
 
 
-def _aligned(analysis: Analysis, frame: pl.DataFrame) -> pl.DataFrame:
+def _aligned(comparison: Comparison, frame: pl.DataFrame) -> pl.DataFrame:
     """Times of the reports' axes by the lowest rank's UTC; of ranks not tied to it by their own."""
-    clocks, starts = analysis.met.solved, analysis.utc_starts
+    clocks, starts = comparison.matching.summary.solved, comparison.scope.utc_starts
     start = pl.col("rank").replace_strict(
         {rank: own or 0 for rank, own in starts.items()}, return_dtype=pl.Int64
     )
@@ -235,10 +239,10 @@ def _times(frame: pl.DataFrame) -> list[str]:
     return [name for name in frame.columns if name.endswith("_ns") and name != "wait_ns"]
 
 
-def _ranks(analysis: Analysis, axes: dict[int, str]) -> pl.DataFrame:
+def _ranks(comparison: Comparison, axes: dict[int, str]) -> pl.DataFrame:
     """TIMELINE_RANKS."""
-    clocks = analysis.met.solved.fits
-    told = pl.DataFrame(
+    clocks = comparison.matching.summary.solved.fits
+    aligned = pl.DataFrame(
         {
             "rank": list(axes),
             "axis": list(axes.values()),
@@ -248,11 +252,11 @@ def _ranks(analysis: Analysis, axes: dict[int, str]) -> pl.DataFrame:
         },
         schema={name: TIMELINE_RANKS[name] for name in ("rank", "axis", "residual_ns")},
     )
-    ranks = told.join(analysis.frames.ranks, on="rank", how="left")
+    ranks = aligned.join(comparison.tables.ranks, on="rank", how="left")
     return conform(ranks, TIMELINE_RANKS, drop_others=True)
 
 
-def _problems(analysis: Analysis, axes: dict[int, str]) -> tuple[RunWarning, ...]:
+def _problems(comparison: Comparison, axes: dict[int, str]) -> tuple[RunWarning, ...]:
     """Which ranks' times must not be compared, and what the waits leave out."""
     problems: list[RunWarning] = []
     said = {
@@ -269,13 +273,13 @@ def _problems(analysis: Analysis, axes: dict[int, str]) -> tuple[RunWarning, ...
                     ranks,
                 )
             )
-    if analysis.missing_ranks:
+    if comparison.missing_ranks:
         problems.append(
             RunWarning(
                 "waits-lower-bounds",
-                f"{len(analysis.missing_ranks)} ranks have no report, and one of them may have "
+                f"{len(comparison.missing_ranks)} ranks have no report, and one of them may have "
                 "come last: waits are lower bounds",
-                analysis.missing_ranks,
+                comparison.missing_ranks,
             )
         )
     return tuple(problems)

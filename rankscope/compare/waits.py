@@ -1,4 +1,4 @@
-"""Who waits for whom, by duration and by arrival (method section 6)."""
+"""Who waits for whom, by duration and by arrival. See METHOD.md#waits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUPS = pl.Schema(
         "shown": pl.String,
     }
 )
-"""What `WaitedCollectives.groups` has."""
+"""Columns of `WaitedCollectives.groups`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Waits:
     collective_transfer_ns, of all iterations.
 
     `by_rank`, of those that are asked for: rank, last_arriver_share (of its collectives), cost_ns
-    (the others' exposed waiting for it), gain_ns (of that, what its mending alone would have saved:
+    (the others' exposed waiting for it), gain_ns (of that, what fixing it alone would have saved:
     in each iteration the waiting of the rank that waited least, for that one comes last then).
     """
 
@@ -103,27 +103,27 @@ def timed(
     Args:
         matched: the instances.
         utc_starts: rank → UTC of its report's time 0.
-        known: `WaitedCollectives.groups` of all iterations, where these are some of them.
+        known: `WaitedCollectives.groups` of all iterations, if these are some of them.
     """
     wait = np.empty(matched.rows.height, dtype=np.int64)
     transfer = np.empty(matched.shared.height, dtype=np.int64)
     last = np.empty(matched.shared.height, dtype=np.int32)
     labels = dict(matched.groups.select("group", "label").iter_rows())
-    told = {} if known is None else {each[0]: each for each in known.iter_rows()}
+    fixed = {} if known is None else {each[0]: each for each in known.iter_rows()}
     groups = []
     for group, members, where, rows in matched.blocks():
         both = matched.rows[rows].select("rank", "arrival_ns", "end_ns")
         ranks = both["rank"].head(members).to_numpy()
         waits, shortest = by_duration(both, members)
-        if group in told:
-            *_, ends_error, clock_error, apart, shown = told[group]
+        if group in fixed:
+            *_, ends_error, clock_error, apart, shown = fixed[group]
         else:
             ends_error, clock_error = _errors(matched, both, ranks, utc_starts)
             sure = clock_error is not None and ends_error is not None and clock_error < ends_error
             shown, apart = "arrival" if sure else "duration", None
-        if shown == "arrival" or (clock_error is not None and group not in told):
+        if shown == "arrival" or (clock_error is not None and group not in fixed):
             late = by_arrival(matched, both, members, utc_starts)
-            if group not in told:
+            if group not in fixed:
                 apart = round(float(np.median(np.abs(waits - late))))
             waits = late if shown == "arrival" else waits
             del late
@@ -171,16 +171,16 @@ def split(
         pl.col("last").cast(pl.Int64),
         at=pl.col("iteration").rank("dense").cast(pl.Int64),
         exposing=pl.col("group").cast(pl.Int64).is_in(here.implode()),
-        chosen=pl.lit(True) if numbers is None else pl.col("iteration").is_in(list(numbers)),
+        selected=pl.lit(True) if numbers is None else pl.col("iteration").is_in(list(numbers)),
     )
     ranks = timed.rows["rank"]
     parts = []
     for some in rank_chunks(ranks.unique(), ranks) or [[]]:
         mine = pl.col("rank").is_between(some[0], some[-1]) if some else pl.lit(False)
         rows = timed.rows.lazy().filter(mine).drop("gradient").collect()
-        told = shared[rows["instance"]]
-        each = rows.with_columns(pl.col("rank").cast(pl.Int64), *told.get_columns())
-        parts.append(_portion(each, exposed(some), numbers))
+        common = shared[rows["instance"]]
+        each = rows.with_columns(pl.col("rank").cast(pl.Int64), *common.get_columns())
+        parts.append(_chunk_waits(each, exposed(some), numbers))
     sums, shares, costs = (pl.concat(each) for each in zip(*parts, strict=True))
     return Waits(
         by_iteration=sums,
@@ -191,7 +191,7 @@ def split(
 
 
 def rank_chunks(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
-    """`ranks` ascending, in portions that about `ROWS_AT_ONCE` rows are of.
+    """`ranks` ascending, in chunks that have about `ROWS_AT_ONCE` rows each.
 
     Args:
         ranks: all that there are.
@@ -200,12 +200,12 @@ def rank_chunks(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
     every = ranks.unique().sort().cast(pl.Int64)
     at = every.search_sorted(of_rows).to_numpy()
     counts = np.bincount(at, minlength=len(every))[: len(every)]
-    portion = pl.Series(np.cumsum(counts) // ROWS_AT_ONCE)
-    counted = pl.DataFrame({"rank": every, "portion": portion})
-    return counted.group_by("portion", maintain_order=True).agg("rank")["rank"].to_list()
+    chunk = pl.Series(np.cumsum(counts) // ROWS_AT_ONCE)
+    counted = pl.DataFrame({"rank": every, "chunk": chunk})
+    return counted.group_by("chunk", maintain_order=True).agg("rank")["rank"].to_list()
 
 
-def _portion(
+def _chunk_waits(
     each: pl.DataFrame, exposed: pl.DataFrame, numbers: Collection[int] | None
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Of some ranks `Waits.by_iteration`, their shares, and what they waited for whom."""
@@ -213,14 +213,14 @@ def _portion(
     axis = _Axis(each, exposed)
     each = axis.in_order(each)
     exposing = each.filter("exposing")
-    chosen, waiting = each, _exposed_waits(exposing, exposed, axis)
+    selected, waiting = each, _exposed_waits(exposing, exposed, axis)
     by_iteration = _summed(waiting, wait_ns="exposed_wait")
     if numbers is not None:  # what overlaps with other iterations' counts here
-        chosen = each.filter("chosen")
+        selected = each.filter("selected")
         exposed = exposed.filter(pl.col("iteration").is_in(list(numbers)))
-        waiting = _exposed_waits(exposing.filter("chosen"), exposed, axis)
+        waiting = _exposed_waits(exposing.filter("selected"), exposed, axis)
     sums = _summed(each, collective_wait_ns="wait", collective_transfer_ns="transfer")
-    shares = chosen.group_by("rank").agg(
+    shares = selected.group_by("rank").agg(
         last_arriver_share=(pl.col("last") == pl.col("rank")).fill_null(False).mean()
     )
     return sums.join(by_iteration, on=["rank", "iteration"], how="left"), shares, _waited(waiting)
@@ -330,7 +330,7 @@ def _exposed_waits(each: pl.DataFrame, exposed: pl.DataFrame, axis: _Axis) -> pl
 
 
 def _costs(others: pl.DataFrame) -> pl.DataFrame:
-    """rank, cost_ns, gain_ns of those who came last, from what portions of the ranks waited."""
+    """rank, cost_ns, gain_ns of the ranks that came last, from the waits of all chunks."""
     return (
         others.group_by("last", "iteration")
         .agg(pl.col("cost_ns").sum(), pl.col("gain_ns").min())
@@ -340,7 +340,7 @@ def _costs(others: pl.DataFrame) -> pl.DataFrame:
 
 
 class _Axis:
-    """One axis on which every rank has a stretch of its own, so that one sweep serves all."""
+    """One axis on which every rank has a span of its own, so that one sweep serves all."""
 
     def __init__(self, each: pl.DataFrame, exposed: pl.DataFrame) -> None:
         spans = (

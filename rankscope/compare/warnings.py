@@ -1,4 +1,4 @@
-"""What a reader must know beside the numbers, said once for all ranks it holds for."""
+"""Warnings about the numbers; each is given once for all ranks that it holds for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rankscope.model.reports import RunWarning
 
 
 def grouped(problems: Iterable[RunWarning]) -> list[RunWarning]:
-    """Problems of single ranks with the same code and words as one, its ranks in front."""
+    """The warnings, those of several ranks with the same code and message as one."""
     ranks: dict[tuple[str, str], list[int]] = {}
     for problem in problems:
         ranks.setdefault((problem.code, problem.message), []).extend(problem.ranks)
@@ -49,7 +49,7 @@ def blind_ranks(blind: tuple[int, ...], ranks: int) -> RunWarning:
 
 
 def inferred(of: dict[int, str]) -> RunWarning:
-    """Roles that nobody gave."""
+    """Roles that were inferred."""
     groups: dict[str, list[int]] = {}
     for rank, role in of.items():
         groups.setdefault(role, []).append(rank)
@@ -61,14 +61,14 @@ def inferred(of: dict[int, str]) -> RunWarning:
     )
 
 
-def communication_problems(
+def communication_warnings(
     met: MatchSummary, groups: pl.DataFrame, ranks: list[int]
 ) -> list[RunWarning]:
-    """What weakens statements about waits and clocks.
+    """The warnings about waits and clocks.
 
     Args:
         met: what became of the collectives.
-        groups: that of `waits.Timed`.
+        groups: the communicators, with the columns of `waits.GROUPS`.
         ranks: all that have a report.
     """
     found = []

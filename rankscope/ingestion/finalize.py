@@ -11,9 +11,10 @@ from typing import Self
 
 import polars as pl
 
-from rankscope.compare.cache import compared
-from rankscope.compare.comparison import Analysis
-from rankscope.errors import RankscopeError
+from rankscope.compare.cache import to_tables
+from rankscope.compare.comparison import Stage
+from rankscope.compare.stages import compare
+from rankscope.errors import RankscopeError, ReportError, UsageError
 from rankscope.model.options import Options
 from rankscope.model.reports import ReportRows
 from rankscope.sources.identify import check_distinct
@@ -25,7 +26,7 @@ class DatabaseWriter:
     """A database while reports come in; use as a context manager, which compares them at its end.
 
     It is made with the first report; then what is derived speaks of the reports as they are, after
-    an error that the user can mend as well. Whoever interrupts need not wait for that: the next
+    an error that the user can fix as well. Whoever interrupts need not wait for that: the next
     ingest, which goes on with the reports, compares them.
     """
 
@@ -53,7 +54,7 @@ class DatabaseWriter:
                 if self._incoming is not None:
                     self._incoming.flush()
                 if kind is None or issubclass(kind, RankscopeError):
-                    compare(database)
+                    compare_stored(database)
 
     def add(self, rows: ReportRows) -> None:
         """Put a report in, in place of what its path had.
@@ -99,15 +100,17 @@ def move(path: Path, old: str, new: str) -> None:
         database.move(old, new)
 
 
-def compare(database: Database) -> None:
-    """Make what is derived speak of the reports as they are now."""
+def compare_stored(database: Database) -> None:
+    """Compare the reports that a database holds now, and cache the result in it."""
     database.keep_little()
-    frames = RunTables(database.name, database.some)
-    if not frames.ranks.is_empty():
-        analysis = Analysis(frames, Options())
-        answers = compared(analysis)
-        tables = {} if answers is None else answers.tables()
-        database.replace_derived(analysis.rank_iterations(), analysis.clock[0], tables)
+    tables = RunTables(database.name, database)
+    if not tables.ranks.is_empty():
+        try:
+            comparison = compare(tables, Options())
+            cached = to_tables(comparison)
+        except (UsageError, ReportError):  # no iterations to compare
+            comparison, cached = compare(tables, Options(), until=Stage.OUTLIERS), {}
+        database.replace_comparison(comparison.rank_iterations(), comparison.clock, cached)
     database.settle()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ class Score:
     """A rank and its score, in the metric's unit."""
 
     rank: int
-    value: float  # an integer of ns, see `Metric.is_time`
+    value: int | float  # an integer of ns, see `Metric.is_time`
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class MetricSummary:
     median: Score | None
     max: Score | None
     imbalance: float | None  # max / mean - 1
-    lost: float | None  # sum over ranks and iterations of (max - x)
+    lost: int | float | None  # sum over ranks and iterations of (max - x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +169,8 @@ class Imbalance:
     ranks: pl.DataFrame
     iterations: pl.DataFrame
     verdict: Verdict
-    rows: Callable[[], pl.DataFrame]
-    course: Callable[[str], pl.DataFrame]  # rank, iteration and one metric of the chosen iterations
     statistic: str = "mean"
     wait_error_ns: int | None = None  # waits below it cannot be told from none
     efficiency: Efficiency | None = None  # where work is known
     what_if: pl.DataFrame | None = None  # kind, name, time_ns, gain_ns, gain; by replay
     chained: bool = False  # some collectives are of some ranks: who comes last may have waited
-
-    @property
-    def wide(self) -> pl.DataFrame:
-        """The chosen rows of `Analysis.wide`."""
-        return self.rows()

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from rankscope.compare.comparison import Comparison
 from rankscope.compare.diff.compare import Change
 from rankscope.compare.picks import Picks
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
@@ -188,7 +189,7 @@ def cost_note(result: Imbalance) -> str:
     return "time that other ranks waited for it, in total" + (chain if result.chained else "")
 
 
-def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
+def ranks_table(result: Imbalance, comparison: Comparison, metrics: list[str] | None) -> Table:
     """A row per rank, sorted by the first known metric, the highest first.
 
     Args:
@@ -215,7 +216,7 @@ def ranks_table(result: Imbalance, metrics: list[str] | None) -> Table:
     columns["cost"] = [beyond_error(cost, result.wait_error_ns) for cost in ranks["cost_ns"]]
     if known:
         columns[ABOVE] = bars(_excess(ranks, known[0]))
-        course = _course(result.course(known[0].name), ranks["rank"].to_numpy(), known[0])
+        course = _course(comparison.rows([known[0].name]), ranks["rank"].to_numpy(), known[0])
         columns[COURSE] = sparklines(course)
     return Table(
         title=f"By rank ({result.statistic} of the iterations, ms)",

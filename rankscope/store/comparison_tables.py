@@ -9,7 +9,7 @@ from rankscope.model.tables import COMPARED_TABLES, compared_meaning
 from rankscope.store.ddl import comment_on_column, comment_on_table
 
 
-def replace_derived(connection: duckdb.DuckDBPyConnection, tables: dict[str, pl.DataFrame]) -> None:
+def replace_tables(connection: duckdb.DuckDBPyConnection, tables: dict[str, pl.DataFrame]) -> None:
     """Put `tables` in place of those there were; of `COMPARED_TABLES` none other stays."""
     for table, meaning in COMPARED_TABLES.items():
         connection.execute(f"drop table if exists {table}")

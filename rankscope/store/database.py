@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ import duckdb
 import polars as pl
 
 from rankscope.errors import DatabaseError, UsageError
-from rankscope.store.comparison_tables import replace_derived
+from rankscope.store.comparison_tables import replace_tables
 from rankscope.store.connection import (
     DAMAGE,
     NOT_OURS,
@@ -33,6 +33,7 @@ from rankscope.store.migrations import (
     show_columns,
 )
 from rankscope.store.reader import read_table
+from rankscope.store.tables import TableRequest
 from rankscope.util.sanitize import sanitized
 
 LEAST_MEMORY = "256MB"
@@ -162,19 +163,12 @@ class Database:
 
     def table(self, name: str) -> pl.DataFrame:
         """A whole table of the schema."""
-        return self.some(name)
+        return self.read(TableRequest(name))
 
-    def some(
-        self,
-        table: str,
-        columns: Collection[str] | None = None,
-        ranks: Collection[int] | None = None,
-        iterations: Collection[int] | None = None,
-        narrow: bool = False,
-    ) -> pl.DataFrame:
-        """A table of the schema, or a part of it: a `frames.Source`."""
+    def read(self, request: TableRequest) -> pl.DataFrame:
+        """The requested columns and rows of a table: this is a `TableReader`."""
         try:
-            return read_table(self._connection, table, columns, ranks, iterations, narrow)
+            return read_table(self._connection, request)
         except DAMAGE as error:
             raise self._damaged(error) from error
 
@@ -182,8 +176,8 @@ class Database:
         """What the file says about itself."""
         return dict(self.table("meta").iter_rows())
 
-    def derived(self, name: str) -> pl.DataFrame | None:
-        """A table of `derived.TABLES`; None unless it speaks of the reports as they are."""
+    def comparison_table(self, name: str) -> pl.DataFrame | None:
+        """One of `COMPARED_TABLES`; None unless it was made from the present reports."""
         return self.table(name) if self.is_finished and name in self._tables() else None
 
     @staticmethod
@@ -218,18 +212,18 @@ class Database:
             for table in ("reports", "ranks", "problems"):
                 self._connection.execute(f"update {table} set path = ? where path = ?", [new, old])
 
-    def replace_derived(
+    def replace_comparison(
         self, wide: pl.DataFrame, clock: str, tables: dict[str, pl.DataFrame]
     ) -> None:
-        """Store what comparing all ranks gave, made anew after every change.
+        """Store the comparison of the present reports.
 
         Args:
             wide: `rank_iterations`.
-            clock: that its times are on.
-            tables: others of `derived.TABLES`; those that are not among them are dropped.
+            clock: the clock that its times are on.
+            tables: others of `COMPARED_TABLES`; the rest of them is dropped.
         """
         with self.transaction():
-            replace_derived(self._connection, {"rank_iterations": wide, **tables})
+            replace_tables(self._connection, {"rank_iterations": wide, **tables})
             self._connection.execute(
                 "insert or replace into meta values ('rank_iterations_clock', ?)", [clock]
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,36 +28,58 @@ ROWS_AT_ONCE = 1_000_000
 """Of many rows about so many are looked at together: memory is bounded by it."""
 
 
+@dataclass(frozen=True, slots=True)
+class TableRequest:
+    """Which columns and rows of a table to read; None stands for all of them.
+
+    `narrow`: numbers and names with few different values come in the small types of `NARROW`.
+    """
+
+    table: str
+    columns: Collection[str] | None = None
+    ranks: Collection[int] | None = None
+    iterations: Collection[int] | None = None
+    narrow: bool = False
+
+
 class TableReader(Protocol):
-    """Where tables come from."""
+    """Where the tables of a run come from."""
 
-    def __call__(
-        self,
-        table: str,
-        columns: Collection[str] | None = None,
-        ranks: Collection[int] | None = None,
-        iterations: Collection[int] | None = None,
-        narrow: bool = False,
-    ) -> pl.DataFrame:
-        """A table: some of its columns, and of its rows those of some ranks and iterations.
-
-        `narrow`: numbers and names with few values come in types that are as small.
-        """
+    def read(self, request: TableRequest) -> pl.DataFrame:
+        """The requested columns and rows of a table."""
         ...
 
 
 class RunTables:
-    """What the reports of a run became; the tables of its database, by name."""
+    """The tables of a run by name: each is read when it is first needed.
 
-    def __init__(self, name: str, source: TableReader) -> None:
+    Can be pickled if its reader can; the tables that were loaded stay behind.
+    """
+
+    def __init__(self, name: str, reader: TableReader) -> None:
         self.name = name
-        self.some = source
+        self.reader = reader
         self._loaded: dict[str, pl.DataFrame] = {}
 
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_loaded": {}}
+
+    def read(
+        self,
+        table: str,
+        columns: Collection[str] | None = None,
+        *,
+        ranks: Collection[int] | None = None,
+        iterations: Collection[int] | None = None,
+        narrow: bool = False,
+    ) -> pl.DataFrame:
+        """A part of a table, for a single use; the arguments are those of `TableRequest`."""
+        return self.reader.read(TableRequest(table, columns, ranks, iterations, narrow))
+
     def table(self, name: str) -> pl.DataFrame:
-        """A whole table; `some` gives a part of it, or the whole for a single use."""
+        """A whole table, which stays loaded."""
         if name not in self._loaded:
-            self._loaded[name] = self.some(name)
+            self._loaded[name] = self.read(name)
         return self._loaded[name]
 
     @property
@@ -96,17 +119,20 @@ class RunTables:
 
 
 def measured(
-    frames: RunTables, clock: str, columns: Collection[str], numbers: Collection[int] | None = None
+    tables: RunTables,
+    clock: str,
+    columns: Collection[str],
+    iterations: Collection[int] | None = None,
 ) -> pl.DataFrame:
-    """Columns of MEASURES on a clock, in some iterations; None: all.
+    """Columns of MEASURES on one clock; rank and iteration as int64.
 
     Args:
-        frames: the run.
+        tables: the run.
         clock: host or gpu.
         columns: their names, none of text.
-        numbers: iterations.
+        iterations: only rows of these; None: of all.
     """
-    rows = frames.some("measures", [*columns, "clock"], None, numbers, narrow=True)
+    rows = tables.read("measures", [*columns, "clock"], iterations=iterations, narrow=True)
     wide = [name for name in ("rank", "iteration") if name in columns]
     return rows.filter(clock=clock).select(columns).with_columns(pl.col(wide).cast(pl.Int64))
 
@@ -128,19 +154,13 @@ def columns_by_rank(
     return of
 
 
-def selected_rows(
-    frame: pl.DataFrame,
-    columns: Collection[str] | None = None,
-    ranks: Collection[int] | None = None,
-    iterations: Collection[int] | None = None,
-    narrow: bool = False,
-) -> pl.DataFrame:
-    """What a `TableReader` gives of a table that is at hand."""
-    for name, wanted in (("rank", ranks), ("iteration", iterations)):
-        if wanted is not None:
-            frame = frame.filter(pl.col(name).is_in(list(wanted)))
-    frame = frame if columns is None else frame.select(columns)
-    return narrowed(frame) if narrow else frame
+def requested(frame: pl.DataFrame, request: TableRequest) -> pl.DataFrame:
+    """The requested columns and rows of `frame`, which is the whole table."""
+    for name, values in (("rank", request.ranks), ("iteration", request.iterations)):
+        if values is not None:
+            frame = frame.filter(pl.col(name).is_in(list(values)))
+    frame = frame if request.columns is None else frame.select(request.columns)
+    return narrowed(frame) if request.narrow else frame
 
 
 def narrowed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -150,16 +170,12 @@ def narrowed(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def reader_of(tables: dict[str, pl.DataFrame]) -> TableReader:
-    """A `TableReader` of tables that are at hand."""
+@dataclass(frozen=True, slots=True)
+class LoadedTables:
+    """A `TableReader` of tables that are in memory."""
 
-    def source(
-        table: str,
-        columns: Collection[str] | None = None,
-        ranks: Collection[int] | None = None,
-        iterations: Collection[int] | None = None,
-        narrow: bool = False,
-    ) -> pl.DataFrame:
-        return selected_rows(tables[table], columns, ranks, iterations, narrow)
+    tables: Mapping[str, pl.DataFrame]
 
-    return source
+    def read(self, request: TableRequest) -> pl.DataFrame:
+        """The requested columns and rows."""
+        return requested(self.tables[request.table], request)

@@ -18,7 +18,7 @@ from rankscope.align.clocks import (
 )
 from rankscope.align.match import Matched, match
 from rankscope.compare.waits import timed
-from rankscope.compare.warnings import communication_problems
+from rankscope.compare.warnings import communication_warnings
 from tests.align.worlds import World, both_ways, world
 from tests.support import Stored
 
@@ -125,7 +125,7 @@ def test_a_rank_tied_to_nobody_is_absent_and_said_to_be() -> None:
     groups = timed(told, starts).groups
     assert groups["clock_error_ns"].null_count() == groups["apart_ns"].null_count() == 1
     assert {*groups.filter(pl.col("apart_ns").is_null())["shown"]} == {"duration"}
-    problems = communication_problems(told.met, groups, [0, 1, 2, 3])
+    problems = communication_warnings(told.met, groups, [0, 1, 2, 3])
     assert [(each.code, each.ranks) for each in problems] == [("clocks-unaligned", (2, 3))]
 
 
@@ -180,7 +180,7 @@ def test_clocks_of_simulated_reports(
         "offsets", ranks=ranks, tp=tp, offset_s=offset_s, drift_ppm=drift_ppm, skew_us=20.0
     )
     assert job.truth is not None
-    facts, clocks = job.analysis().facts, job.analysis().matched.solved
+    facts, clocks = job.analysis().facts, job.matched().solved
     assert facts.clocks_aligned
     assert facts.residual_ns is not None
     assert facts.residual_ns < 50_000
@@ -203,7 +203,7 @@ def test_clocks_of_simulated_reports(
     )
     key = ["rank", "operation", "end_ns"]
     analysis = job.analysis()
-    told = both_ways(analysis.matched, analysis.utc_starts)
+    told = both_ways(job.matched(), analysis.scope.utc_starts)
     both = told.join(truth.select(*key, "wait_ns"), on=key)
     assert both.height == truth.height
     true = both["wait_ns"].sum()

@@ -9,7 +9,7 @@ import pytest
 
 from rankscope.align.match import match
 from rankscope.compare.waits import timed
-from rankscope.compare.warnings import communication_problems
+from rankscope.compare.warnings import communication_warnings
 from tests.align.worlds import World, world
 from tests.support import Stored
 
@@ -43,7 +43,7 @@ def test_groups_of_simulated_reports(stored: Callable[..., Stored], ranks: int, 
     """With next to no lateness: the plant costs 0.2 ms."""
     job = stored("tensor_parallel", ranks=ranks, iterations=12, tp=tp, extra_ms=0.2)
     assert job.truth is not None
-    matched = job.analysis().matched
+    matched = job.matched()
     members = matched.instances.group_by("group").agg(pl.col("rank").unique().sort())
     assert {tuple(each) for each in members["rank"].to_list()} == {*job.truth.job.groups().values()}
     assert matched.unmatched.is_empty()
@@ -81,7 +81,7 @@ def test_message_sizes_that_differ_match_nothing() -> None:
     rest = told.instances.height
     assert rest == sized.height - 4
     groups = timed(told, made.utc_starts).groups
-    problems = communication_problems(told.met, groups, [0, 1, 2, 3])
+    problems = communication_warnings(told.met, groups, [0, 1, 2, 3])
     assert [(each.code, each.ranks) for each in problems] == [("unmatched-collectives", (1, 3))]
     assert "message sizes differ" in problems[0].message
     assert "4 calls" in problems[0].message

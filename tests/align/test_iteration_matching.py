@@ -19,7 +19,7 @@ from tests.support import Stored
 def test_captures_that_start_late_are_shifted(stored: Callable[..., Stored], late: int) -> None:
     job = stored("late_capture", late=late)
     analysis = job.analysis()
-    codes = {problem.code: problem for problem in analysis.problems}
+    codes = {problem.code: problem for problem in analysis.warnings}
     assert codes["windows-shifted"].ranks == (3,)
     assert f"rank 3 by {late}" in codes["windows-shifted"].message
     assert analysis.facts.matched_by == "ordinal"
@@ -31,17 +31,17 @@ def test_captures_that_start_late_are_shifted(stored: Callable[..., Stored], lat
 def test_numbers_need_no_pairing(stored: Callable[..., Stored]) -> None:
     analysis = stored("late_capture", numbered=True).analysis()
     assert analysis.facts.matched_by == "number"
-    assert {problem.code for problem in analysis.problems} == {"iterations-uneven"}
+    assert {problem.code for problem in analysis.warnings} == {"iterations-uneven"}
     assert analysis.selection.numbers + analysis.selection.warmup == tuple(range(2, 30))
 
 
 def test_counting_alone_is_told(stored: Callable[..., Stored]) -> None:
     job = stored("planted", kind="balanced")
-    assert "matched-by-ordinal" not in {problem.code for problem in job.analysis().problems}
+    assert "matched-by-ordinal" not in {problem.code for problem in job.analysis().warnings}
     analysis = stored("late_capture", late=0).analysis()
     assert analysis.facts.matched_by == "ordinal"
-    assert "matched-by-ordinal" in {problem.code for problem in analysis.problems}
-    assert "windows-shifted" not in {problem.code for problem in analysis.problems}
+    assert "matched-by-ordinal" in {problem.code for problem in analysis.warnings}
+    assert "windows-shifted" not in {problem.code for problem in analysis.warnings}
 
 
 def test_sequences_that_fit_nowhere_are_refused(tmp_path: Path) -> None:

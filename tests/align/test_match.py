@@ -17,7 +17,7 @@ def told_and_true(job: Stored) -> pl.DataFrame:
     """Matched instances with the truth's communicator, wait and transfer."""
     assert job.truth is not None
     truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None)
-    told = plain(job.analysis().matched.instances)
+    told = plain(job.matched().instances)
     told = told.with_columns(
         wait=pl.col("duration_ns") - pl.col("duration_ns").min().over("instance"),
         transfer=pl.col("duration_ns").min().over("instance"),
@@ -113,7 +113,7 @@ def test_hidden_waits_are_told_apart_from_exposed_ones(stored: Callable[..., Sto
 
 def test_the_last_comer_is_the_planted_rank(stored: Callable[..., Stored]) -> None:
     job = stored("planted", kind="persistent", where="forward")
-    by_rank = job.analysis().waits.sort("rank")
+    by_rank = job.analysis().waits().sort("rank")
     share = by_rank["last_arriver_share"].to_list()
     assert share[3] > 0.9
     assert max(share[:3]) < 0.1

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from rankscope.align.point_to_point import OPERATION, pair_peers
+from rankscope.compare.stages import replay_of
 from rankscope.model.schema import COLLECTIVES
 from tests.align.worlds import plain
 from tests.frames import filled
@@ -22,7 +23,7 @@ def test_transfers_are_paired_with_the_right_neighbour(
 ) -> None:
     job = stored("pipeline", ranks=16, iterations=12)
     assert job.truth is not None
-    matched = job.analysis(roles=roles).matched
+    matched = job.matched(roles=roles)
     told = plain(matched.instances).filter(operation=OPERATION)
     truth = pl.DataFrame(job.truth.collectives, infer_schema_length=None)
     truth = truth.filter(pl.col("communicator").str.starts_with("pp"))
@@ -48,8 +49,8 @@ def test_nothing_is_paired_unless_roles_tell_who_neighbours_are(
 ) -> None:
     job = stored("pipeline", ranks=16, iterations=12)
     analysis = job.analysis()
-    assert analysis.matched.instances.filter(operation=OPERATION).is_empty()
-    assert analysis.replay is None, "transfers that are not understood are not played again"
+    assert job.matched().instances.filter(operation=OPERATION).is_empty()
+    assert replay_of(analysis) is None, "transfers that are not understood are not played again"
 
 
 def transfers(rank: int, stream: str, ends: list[int]) -> pl.DataFrame:

@@ -87,10 +87,10 @@ def write(db: Path, ranks: int, iterations: int, collectives: int) -> None:
 
 def end_of_ingest(db: Path) -> None:
     """What an ingest does once all reports are in."""
-    from rankscope.ingestion.finalize import compare, open_or_create
+    from rankscope.ingestion.finalize import compare_stored, open_or_create
 
     with open_or_create(db) as database:
-        compare(database)
+        compare_stored(database)
 
 
 def say(text: str) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import rankscope
-from rankscope.ingestion.finalize import compare
+from rankscope.ingestion.finalize import compare_stored
 from rankscope.store import Database
 from tests.bench.cases import NO_STRAGGLER, STRAGGLERS, Case, cases
 from tests.bench.tables import put
@@ -37,7 +37,7 @@ def stored(case: Case, db: Path) -> rankscope.Run:
     """The case's run: from its database where that is, else forged and ingested."""
     if db.exists():
         with Database.open(db, write=True) as database:
-            compare(database)  # by the rules of today
+            compare_stored(database)  # by the rules of today
         return rankscope.open_run(db)
     with tempfile.TemporaryDirectory(prefix="verdicts-") as folder:
         job = case.job()

@@ -103,7 +103,7 @@ def test_under_mpirun(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in reports.iterdir()) == names
     run_of = rankscope.ingest([reports], tmp_path / "run.duckdb")
-    ranks = run_of.analysis().frames.ranks.sort("rank")
+    ranks = run_of.compare().tables.ranks.sort("rank")
     assert ranks.select("rank", "evidence", "local_rank", "world_size").rows() == [
         (rank, "environment OMPI_COMM_WORLD_RANK", rank, 2) for rank in range(2)
     ]

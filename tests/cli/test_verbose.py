@@ -18,14 +18,14 @@ LOGGER = logging.getLogger("rankscope.compare")
 @pytest.fixture
 def logging_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that logs while a run is compared."""
-    analysis = Run.analysis
+    compare = Run.compare
 
-    def logged(self: Run, *arguments: object) -> object:
+    def logged(self: Run, *arguments: object, **options: object) -> object:
         LOGGER.debug("a detail")
         LOGGER.info("clock %s: \x1b[31m%s", "gpu", "a reason")
-        return analysis(self, *arguments)
+        return compare(self, *arguments, **options)
 
-    monkeypatch.setattr(Run, "analysis", logged)
+    monkeypatch.setattr(Run, "compare", logged)
 
 
 @pytest.mark.usefixtures("logging_library")

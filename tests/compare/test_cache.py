@@ -1,9 +1,15 @@
-"""What an ingest keeps gives the answers that computing gives, and only while it may."""
+"""Cached answers are the computed ones, and are used only while they hold."""
 
 from __future__ import annotations
 
+import logging
+import os
+import pickle
 import shutil
-from collections.abc import Callable, Collection
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,109 +18,163 @@ import pytest
 
 import rankscope
 from rankscope.api import picks_of
-from rankscope.compare.cache import Recalled
-from rankscope.compare.comparison import Analysis
+from rankscope.compare import fingerprint as fingerprint_module
+from rankscope.compare.comparison import Comparison, Stage
+from rankscope.compare.fingerprint import fingerprint, source_digest
+from rankscope.compare.imbalance import imbalance
+from rankscope.compare.stages import compare
 from rankscope.errors import DatabaseError
+from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.output import json_documents
 from rankscope.store import Database
-from rankscope.store.tables import RunTables
+from rankscope.store.tables import RunTables, TableReader, TableRequest
 from tests.forge import forge, scene
-from tests.support import Stored
+from tests.support import ROOT, Result, Stored
 
-LOOKS: tuple[dict[str, Any], ...] = (
+OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"iter_range": slice(4, 20)},
     {"iter_range": slice(0, None)},
     {"include_warmup": True},
     {"clock": "host"},
+    {"clock": "host", "iter_range": slice(4, 20)},
     {"statistic": "p95"},
     {"roles": "tp=2,dp=2"},
+    {"roles": "tp=2,dp=2", "iter_range": slice(4, 20)},
 )
 
+LARGE = {"collectives", "exposed", "activities", "measures"}
+"""Tables that grow with the run, and that cached answers spare."""
 
-def answers(analysis: Analysis) -> dict[str, Any]:
-    """All that the commands say of a way of looking at a run."""
-    result = analysis.imbalance()
-    picks = picks_of(analysis, None)
-    judged = analysis.judged(["work", "iteration"]).sort("rank", "iteration")
+
+class Watched:
+    """A reader that notes what is read."""
+
+    def __init__(self, reader: TableReader) -> None:
+        self.reader = reader
+        self.requests: list[TableRequest] = []
+
+    def read(self, request: TableRequest) -> pl.DataFrame:
+        self.requests.append(request)
+        return self.reader.read(request)
+
+
+def watched(run: rankscope.Run, **options: Any) -> tuple[Comparison, list[TableRequest]]:
+    """The comparison of a run with cached answers, and the list of what it reads from now on."""
+    cached = run.compare()
+    reader = Watched(cached.tables.reader)
+    tables = RunTables("run", reader)
+    reuse = replace(cached, scope=replace(cached.scope, tables=tables))
+    return compare(tables, Options(**options), reuse), reader.requests
+
+
+def answers(comparison: Comparison) -> dict[str, Any]:
+    """All that the commands say of a comparison."""
+    result = imbalance(comparison)
+    picks = picks_of(comparison, None)
+    marked = comparison.rows(["work", "iteration"], all_iterations=True, flags=True)
+    flags = comparison.flags()
     body = {
         "metrics": json_documents.metrics(result.metrics),
         "ranks": json_documents.ranks(result),
         "iterations": json_documents.rows(result.iterations),
+        "load": json_documents.rows(imbalance(comparison, ["load"]).iterations),
         "verdict": json_documents.verdict(result.verdict),
         "efficiency": json_documents.efficiency(result),
         "what_if": None if result.what_if is None else json_documents.rows(result.what_if),
         "error": result.wait_error_ns,
         "picks": json_documents.picks(picks, None, None, None),
-        "judged": judged.rows(),
-        "wide": analysis.wide.rows(),
+        "flags": None if flags is None else flags.sort("rank", "iteration").rows(),
+        "marked": marked.sort("rank", "iteration").rows(),
+        "rows": comparison.rows(all_iterations=True).rows(),
+        "known": [name for name in METRICS if comparison.knows(name)],
+        "waits": comparison.waits().rows(),
     }
-    return json_documents.document("imbalance", None, analysis.facts, analysis.problems, body)
+    facts, warnings = comparison.facts, comparison.warnings
+    return json_documents.document("imbalance", None, facts, warnings, body)
 
 
-def computed(run: rankscope.Run, **options: Any) -> Analysis:
-    """The same way of looking, nothing recalled."""
-    return Analysis(run.analysis().frames, Options(**options))
+def computed(run: rankscope.Run, **options: Any) -> Comparison:
+    """The same comparison without any cache."""
+    return compare(run.tables, Options(**options))
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=str)
-def test_recalled_is_what_is_computed(stored: Callable[..., Stored], look: dict[str, Any]) -> None:
+def is_cached(run: rankscope.Run) -> bool:
+    return run._cached is not None
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_cached_answers_are_the_computed_ones(
+    stored: Callable[..., Stored], options: dict[str, Any]
+) -> None:
     run = stored("buckets").run
-    recalled = run.analysis(Options(**look))
-    assert isinstance(recalled, Recalled)
-    assert answers(recalled) == answers(computed(run, **look))
+    assert is_cached(run)
+    assert answers(run.compare(Options(**options))) == answers(computed(run, **options))
+
+
+@pytest.mark.parametrize("name", ["late_capture", "host_only", "slow_host", "sequence_lengths"])
+def test_also_those_of_other_jobs(stored: Callable[..., Stored], name: str) -> None:
+    run = stored(name).run
+    assert answers(run.compare()) == answers(computed(run))
 
 
 def test_transfers_that_roles_pair_are_paired(stored: Callable[..., Stored]) -> None:
     run = stored("pipeline", ranks=16, iterations=12).run
-    look = {"roles": "pp=4,dp=4"}
-    told = answers(run.analysis(Options(**look)))
-    assert told == answers(computed(run, **look))
-    assert told["verdict"] != answers(run.analysis())["verdict"]
+    found = answers(run.compare(Options(roles="pp=4,dp=4")))
+    assert found == answers(computed(run, roles="pp=4,dp=4"))
+    assert found["verdict"] != answers(run.compare())["verdict"]
 
 
-def test_usual_answers_need_no_collectives(stored: Callable[..., Stored]) -> None:
-    analysis = stored("buckets").run.analysis()
-    assert isinstance(analysis, Recalled)
-    loaded: list[str] = []
+@pytest.mark.parametrize("options", [{}, {"iter_range": slice(4, 20)}, {"clock": "host"}], ids=str)
+def test_a_pickled_comparison_gives_equal_answers(
+    stored: Callable[..., Stored], options: dict[str, Any]
+) -> None:
+    comparison = stored("buckets").run.compare(Options(**options))
+    again = pickle.loads(pickle.dumps(comparison))
+    assert answers(again) == answers(comparison)
+    result = pickle.loads(pickle.dumps(imbalance(comparison)))
+    assert result.ranks.equals(imbalance(comparison).ranks)
+    assert result.verdict == comparison.verdict
 
-    def source(
-        table: str,
-        columns: Collection[str] | None = None,
-        ranks: Collection[int] | None = None,
-        iterations: Collection[int] | None = None,
-        narrow: bool = False,
-    ) -> pl.DataFrame:
-        loaded.append(table)
-        return analysis.frames.some(table, columns, ranks, iterations, narrow)
 
-    watched = Recalled(RunTables("run", source), Options(), analysis._known)
-    answers(watched)
-    assert not {"collectives", "exposed", "activities", "measures"} & {*loaded}, loaded
+@pytest.mark.parametrize("until", Stage)
+def test_a_stage_gives_what_the_whole_comparison_gives(
+    stored: Callable[..., Stored], until: Stage
+) -> None:
+    run = stored("buckets").run
+    part, whole = compare(run.tables, Options(), until=until), computed(run)
+    assert part.facts == whole.facts
+    if until >= Stage.TABLE:
+        assert part.rows().equals(whole.rows())
+    if until >= Stage.OUTLIERS:
+        assert part.rank_iterations().equals(whole.rank_iterations())
+    if until >= Stage.VERDICT:
+        assert part.verdict == whole.verdict
+        assert part.scores.equals(whole.scores)
+    else:
+        with pytest.raises(LookupError, match=r"Stage\.VERDICT"):
+            _ = part.verdict
+    if until < Stage.SUMMARY:
+        with pytest.raises(LookupError, match=r"Stage\.SUMMARY"):
+            _ = part.summary
+
+
+def test_default_answers_read_no_large_table(stored: Callable[..., Stored]) -> None:
+    comparison, requests = watched(stored("buckets").run)
+    imbalance(comparison)
+    picks_of(comparison, None)
+    comparison.rows(["work"], flags=True)
+    assert not LARGE & {each.table for each in requests}, requests
 
 
 def test_a_range_reads_its_own_iterations(stored: Callable[..., Stored]) -> None:
     """So that an answer takes as long as the range is, not as the run."""
-    analysis = stored("buckets").run.analysis()
-    assert isinstance(analysis, Recalled)
-    asked: dict[str, set[object]] = {}
-
-    def source(
-        table: str,
-        columns: Collection[str] | None = None,
-        ranks: Collection[int] | None = None,
-        iterations: Collection[int] | None = None,
-        narrow: bool = False,
-    ) -> pl.DataFrame:
-        asked.setdefault(table, set()).add(None if iterations is None else tuple(iterations))
-        return analysis.frames.some(table, columns, ranks, iterations, narrow)
-
-    look = Options(iter_range=slice(4, 8))
-    told = Recalled(RunTables("run", source), look, analysis._known).imbalance()
-    assert told.what_if is not None
+    comparison, requests = watched(stored("buckets").run, iter_range=slice(4, 8))
+    assert imbalance(comparison).what_if is not None
     for table in ("collectives", "exposed", "measures", "rank_iterations"):
-        assert asked[table] == {(4, 5, 6, 7)}, table
+        asked = {each.iterations for each in requests if each.table == table}
+        assert asked == {(4, 5, 6, 7)}, table
 
 
 def test_a_report_that_comes_later_is_compared(tmp_path: Path) -> None:
@@ -124,27 +184,101 @@ def test_a_report_that_comes_later_is_compared(tmp_path: Path) -> None:
     late = sorted(folder.glob("*.sqlite"))[2]
     shutil.move(late, tmp_path / late.name)
     before = rankscope.ingest([folder], db)
-    assert "missing-ranks" in {each.code for each in before.analysis().problems}
+    assert "missing-ranks" in {each.code for each in before.compare().warnings}
     after = rankscope.ingest([tmp_path / late.name], db)
-    assert answers(after.analysis()) == answers(computed(after))
-    assert [row["rank"] for row in answers(after.analysis())["ranks"]] == [0, 1, 2]
+    assert is_cached(after)
+    assert answers(after.compare()) == answers(computed(after))
+    assert [row["rank"] for row in answers(after.compare())["ranks"]] == [0, 1, 2]
     with pytest.raises(DatabaseError, match="has changed since it was opened"):
-        _ = before.analysis().wide
+        before.compare().rows()
 
 
-def test_what_was_not_compared_is_computed(stored: Callable[..., Stored], tmp_path: Path) -> None:
+def test_what_does_not_hold_is_computed(stored: Callable[..., Stored], tmp_path: Path) -> None:
     """As after a kill between the last report and the comparison; and with older answers."""
     job = stored("buckets")
     spoiling = (
         "delete from meta where key = 'rank_iterations_clock'",
         "drop table clocks",
-        "update answers set value = '\"0.0.0\"' where name = 'version'",
+        "update answers set value = '\"0\"' where name = 'fingerprint'",
+        "update reports set modified_ns = modified_ns + 1 where path like '%0.sqlite'",
     )
     for number, spoiled in enumerate(spoiling):
         db = tmp_path / f"{number}.duckdb"
         shutil.copyfile(job.db, db)
         with Database.open(db, write=True) as database:
             database._connection.execute(spoiled)
-        told = rankscope.open_run(db).analysis()
-        assert not isinstance(told, Recalled), spoiled
-        assert told.verdict == job.analysis().verdict
+        run = rankscope.open_run(db)
+        assert not is_cached(run), spoiled
+        assert run.compare().verdict == job.analysis().verdict
+
+
+def test_the_environment_turns_the_cache_off_and_the_log_says_so(
+    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    db = stored("buckets").db
+    caplog.set_level(logging.INFO, "rankscope.compare")
+    cached = rankscope.open_run(db)
+    assert is_cached(cached)
+    monkeypatch.setenv("RANKSCOPE_CACHE", "0")
+    run = rankscope.open_run(db)
+    assert not is_cached(run)
+    assert answers(run.compare()) == answers(cached.compare())
+    said = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert said == ["answers are cached", "answers are computed: RANKSCOPE_CACHE=0"]
+
+
+def test_verbose_says_where_the_answers_come_from(
+    cli: Callable[..., Result], stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = stored("buckets").db
+    assert "answers are cached" in cli("imbalance", "--db", db, "--verbose").err
+    assert "answers are" not in cli("imbalance", "--db", db).err
+    monkeypatch.setenv("RANKSCOPE_CACHE", "0")
+    assert "answers are computed" in cli("imbalance", "--db", db, "--verbose").err
+
+
+def test_changed_sources_are_another_fingerprint(
+    stored: Callable[..., Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = stored("buckets").run.tables.reports
+    package = tmp_path / "rankscope"
+    shutil.copytree(ROOT / "rankscope", package, ignore=shutil.ignore_patterns("__pycache__"))
+    assert source_digest(package) == source_digest(ROOT / "rankscope")
+    was = fingerprint(Options(), reports)
+    for name in ("align/clocks.py", "compare/verdict/rules.py", "model/metrics.py"):
+        source_digest.cache_clear()
+        with (package / name).open("a") as file:
+            file.write("\n")
+        monkeypatch.setattr(fingerprint_module, "PACKAGE", package)
+        now = fingerprint(Options(), reports)
+        assert now != was, name
+        was = now
+    source_digest.cache_clear()
+    assert fingerprint(Options(statistic="p95"), reports) != was
+
+
+def test_an_edited_threshold_changes_the_answer_at_once(
+    stored: Callable[..., Stored], tmp_path: Path
+) -> None:
+    """On a database that is there, with no version to remember."""
+    db = stored("planted", kind="persistent", where="backward").db
+    shutil.copytree(
+        ROOT / "rankscope", tmp_path / "rankscope", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    code = f"import rankscope; print(rankscope.open_run({str(db)!r}).imbalance().verdict.kind)"
+
+    def kind() -> str:
+        paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    assert kind() == "persistent"
+    edited = tmp_path / "rankscope" / "compare" / "verdict" / "preconditions.py"
+    text = edited.read_text()
+    assert "LEAST_ITERATIONS = 5" in text
+    edited.write_text(text.replace("LEAST_ITERATIONS = 5", "LEAST_ITERATIONS = 500"))
+    assert kind() == "inconclusive"

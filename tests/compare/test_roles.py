@@ -139,7 +139,7 @@ def test_stages_are_told_apart_by_who_reduces_together(stored: Callable[..., Sto
     assert analysis.roles.source == analysis.facts.roles == "inferred"
     assert analysis.roles.of[3] == analysis.roles.of[7] == "like rank 3"
     assert {analysis.roles.of[rank] for rank in (0, 1, 2, 4, 5, 6)} == {"like rank 0"}
-    told = [each for each in analysis.problems if each.code == "roles-inferred"]
+    told = [each for each in analysis.warnings if each.code == "roles-inferred"]
     assert len(told) == 1
     assert "--roles" in told[0].message
     assert "3, 7" in told[0].message
@@ -153,11 +153,11 @@ def test_data_parallel_ranks_are_alike(
     assert analysis.roles.source == "none"
     assert {*analysis.roles.of.values()} == {ALL}
     assert analysis.roles.replicas, "all reduce their gradients together"
-    assert "roles-inferred" not in {each.code for each in analysis.problems}
+    assert "roles-inferred" not in {each.code for each in analysis.warnings}
 
 
 def test_given_roles_are_not_called_inferred(stored: Callable[..., Stored]) -> None:
     analysis = stored("pipeline", ranks=8, slow="stage", factor=1.5).analysis(roles="pp=4,dp=2")
     assert analysis.facts.roles == "given"
-    assert "roles-inferred" not in {each.code for each in analysis.problems}
-    assert {*analysis.wide["role"]} == {f"pp={stage}" for stage in range(4)}
+    assert "roles-inferred" not in {each.code for each in analysis.warnings}
+    assert {*analysis.rows(all_iterations=True)["role"]} == {f"pp={stage}" for stage in range(4)}

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.stages import compare
 from rankscope.compare.timeline import timeline
 from rankscope.errors import ReportError, UsageError
 from rankscope.model.options import Options
@@ -56,16 +56,14 @@ def sums(timeline: Timeline) -> pl.DataFrame:
     )
 
 
-def test_of_its_iterations_alone_as_of_all(stored: Callable[..., Stored]) -> None:
-    """What the database keeps spares matching all collectives, and changes nothing."""
+def test_it_is_the_same_from_cached_answers(stored: Callable[..., Stored]) -> None:
     analysis = stored("buckets").analysis()
     numbers = analysis.selection.numbers[3:5]
-    kept = timeline(analysis, (0, 2), numbers)
-    assert "timed" not in analysis._communication.__dict__
-    computed = timeline(Analysis(analysis.frames, Options()), (0, 2), numbers)
+    cached = timeline(analysis, (0, 2), numbers)
+    computed = timeline(compare(analysis.tables, Options()), (0, 2), numbers)
     for name in ("ranks", "windows", "phases", "operations"):
-        assert getattr(kept, name).equals(getattr(computed, name)), name
-    one, other = kept.collectives, computed.collectives
+        assert getattr(cached, name).equals(getattr(computed, name)), name
+    one, other = cached.collectives, computed.collectives
     assert one.drop("instance").equals(other.drop("instance"))
     assert one["wait_ns"].null_count() < one.height
     assert one["instance"].rank("dense").equals(other["instance"].rank("dense"))
@@ -81,7 +79,7 @@ def test_phases_fill_the_windows_and_add_up_to_the_numbers(
     job = stored(name)
     timeline = job.run.timeline([0, 3], range(30))
     filled(timeline)
-    stored_numbers = job.run.analysis().frames.measures.filter(pl.col("rank") == 0)
+    stored_numbers = job.run.compare().tables.measures.filter(pl.col("rank") == 0)
     both = sums(timeline).join(stored_numbers, on=WINDOW, suffix="_stored")
     assert both.height == stored_numbers["iteration_ns"].count()
     for part in PARTS:
@@ -120,7 +118,7 @@ def test_operations_and_collectives_are_those_of_the_database(
     timeline = job.run.timeline([0, 1, 2, 3], range(30))
     counted = ["rank", "iteration"]
     told = timeline.collectives.group_by(counted).len().sort(counted)
-    kept = job.run.analysis().frames.collectives.group_by(counted).len().sort(counted)
+    kept = job.run.compare().tables.collectives.group_by(counted).len().sort(counted)
     assert told.equals(kept)
     kernels = timeline.operations.filter(pl.col("kind") == "collective")
     assert kernels.group_by(counted).len().sort(counted).equals(kept)

@@ -8,7 +8,7 @@ import pytest
 
 from rankscope.align.match import Matched, match
 from rankscope.compare.waits import Waits, split, timed
-from rankscope.compare.warnings import communication_problems
+from rankscope.compare.warnings import communication_warnings
 from rankscope.model.schema import COLLECTIVES
 from tests.align.worlds import all_exposed, both_ways, plain
 from tests.frames import filled
@@ -132,7 +132,7 @@ def test_both_ways_are_kept_where_they_disagree() -> None:
     own = both_ways(again, starts).filter(pl.col("iteration") % 3 == 0, rank=2)
     assert {*own["by_duration"]} == {12 * MS}
     assert {*own["by_arrival"]} == {3 * MS}
-    assert communication_problems(again.met, groups, [0, 1, 2]) == [], "in most they agree"
+    assert communication_warnings(again.met, groups, [0, 1, 2]) == [], "in most they agree"
 
 
 def test_no_collectives_are_no_crash() -> None:

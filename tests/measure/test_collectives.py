@@ -23,7 +23,7 @@ def true_collectives(job: Stored) -> pl.DataFrame:
 @pytest.mark.parametrize("name", [*ON_DEVICE, "host_only", "mpi_like"])
 def test_arrivals_are_exact(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
-    told = job.analysis().frames.collectives
+    told = job.analysis().tables.collectives
     both = true_collectives(job).join(told, on=KEY, suffix="_told", how="left")
     lost = both.filter(pl.col("arrival_ns_told").is_null() & (pl.col("iteration") > 0))
     assert lost.is_empty(), lost
@@ -44,7 +44,7 @@ GRADIENT_SCENES = sorted({*ON_DEVICE} - {"cuda_graph", "no_launch_record"})
 @pytest.mark.parametrize("name", [*GRADIENT_SCENES, "host_only", "mpi_like"])
 def test_gradient_reductions_are_told_apart(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
-    told = job.analysis().frames.collectives.select(*KEY, "gradient")
+    told = job.analysis().tables.collectives.select(*KEY, "gradient")
     both = true_collectives(job).join(told, on=KEY)
     assert both.height
     assert (both["gradient"] == (both["purpose"] == "gradient")).all()
@@ -67,10 +67,10 @@ def test_without_a_reduction_there_is_no_time_to_it(stored: Callable[..., Stored
 
 def test_unmatched_calls_are_none(stored: Callable[..., Stored]) -> None:
     for name in ("plain", "tensor_parallel", "host_only", "mpi_like", "trailing_all_gather"):
-        assert stored(name).analysis().matched.unmatched.is_empty(), name
+        assert stored(name).matched().unmatched.is_empty(), name
 
 
 def test_one_mpi_call_is_seen_once(stored: Callable[..., Stored]) -> None:
-    told = stored("mpi_like").analysis().frames.collectives
+    told = stored("mpi_like").analysis().tables.collectives
     assert told.height == len(true_collectives(stored("mpi_like")))
     assert {*told["communicator"]} == {"mpi"}

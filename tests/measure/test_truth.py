@@ -29,7 +29,7 @@ def told_and_true(job: Stored, clock: str) -> pl.DataFrame:
     """Ours beside the truth (`<name>_true`), a row per rank and iteration that was captured."""
     assert job.truth is not None
     truth = pl.DataFrame(job.truth.iterations, infer_schema_length=None).filter(clock=clock)
-    told = job.analysis(clock=clock).frames.measures.filter(clock=clock)
+    told = job.analysis(clock=clock).tables.measures.filter(clock=clock)
     keys = ["rank", "iteration"]
     both = told.join(truth.select(*keys, pl.col(NUMBERS).name.suffix("_true")), on=keys)
     assert both.height == told.height
@@ -74,7 +74,7 @@ def test_gpu_clock_is_within_a_thousandth(stored: Callable[..., Stored], name: s
 
 @pytest.mark.parametrize("name", EVERY_SCENE)
 def test_parts_add_up_to_the_window(stored: Callable[..., Stored], name: str) -> None:
-    measures = stored(name).analysis().frames.measures
+    measures = stored(name).analysis().tables.measures
     assert_adds_up(measures)
     assert measures["iteration_ns"].is_not_null().all()
     work = measures.drop_nulls("exposed_communication_ns")
@@ -85,7 +85,7 @@ def test_parts_add_up_to_the_window(stored: Callable[..., Stored], name: str) ->
 
 @pytest.mark.parametrize("name", EVERY_SCENE)
 def test_the_first_iterations_loading_is_unknown(stored: Callable[..., Stored], name: str) -> None:
-    measures = stored(name).analysis().frames.measures
+    measures = stored(name).analysis().tables.measures
     first = pl.col("iteration") == pl.col("iteration").min().over("rank", "clock")
     assert measures.filter(first)["load_ns"].is_null().all()
 
@@ -121,7 +121,7 @@ def test_phases_of_a_graph_that_spans_them_are_unknown(stored: Callable[..., Sto
 
 
 def _told_of(job: Stored) -> set[int]:
-    problems = [problem for problem in job.analysis().problems if problem.code == "phases-unknown"]
+    problems = [problem for problem in job.analysis().warnings if problem.code == "phases-unknown"]
     return {rank for problem in problems for rank in problem.ranks}
 
 

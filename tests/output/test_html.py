@@ -92,7 +92,7 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
     analysis = sample.analysis()
     assert told["verdict"]["sentence"] == analysis.verdict.sentence
     work = unpacked(told["cells"]["packed"][told["cells"]["columns"]["work"]])
-    known = analysis.chosen.sort("rank", "iteration")["work_ns"]
+    known = analysis.rows().sort("rank", "iteration")["work_ns"]
     assert work == [round(value / 1000) for value in known]
     assert told["first"] == {"rank": 2, "iteration": 2}
     by_id = {table["id"]: table for table in told["tables"]}

@@ -13,6 +13,7 @@ import pytest
 
 import rankscope
 from rankscope.api import picks_of
+from rankscope.compare.imbalance import imbalance
 from rankscope.compare.timeline import timeline
 from rankscope.output.html.lanes import PicksTimeline
 from rankscope.output.html.page import render_page
@@ -103,12 +104,12 @@ class Shown:
 
 
 def written(run: rankscope.Run, path: Path, **options: Any) -> Path:
-    analysis = run.analysis(rankscope.Options(**options))
+    analysis = run.compare(rankscope.Options(**options))
     picks = picks_of(analysis, None)
     ranks = [each.rank for each in picks.picks]
     detail = PicksTimeline(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
     origin = Origin(run.db, path, "rankscope")
-    path.write_bytes(render_page(analysis, analysis.imbalance(), picks, detail, origin))
+    path.write_bytes(render_page(analysis, imbalance(analysis), picks, detail, origin))
     return path
 
 

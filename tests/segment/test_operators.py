@@ -74,8 +74,8 @@ def test_real_operators_find_the_phases_that_ranges_name(tmp_path: Path) -> None
     for report in reports.iterdir():
         edit(report, "delete from NVTX_EVENTS where text in ('Forward Pass', 'Backward Pass')")
     derived = rankscope.ingest([reports], tmp_path / "derived.duckdb")
-    assert "phases-from-operators" in {each.code for each in derived.analysis().problems}
-    assert "phases-from-operators" not in {each.code for each in explicit.analysis().problems}
+    assert "phases-from-operators" in {each.code for each in derived.compare().warnings}
+    assert "phases-from-operators" not in {each.code for each in explicit.compare().warnings}
     both = derived.iterations().join(explicit.iterations(), on=["rank", "iteration"], suffix="_of")
     for phase in ("forward", "backward"):
         off = (pl.col(f"{phase}_ns") - pl.col(f"{phase}_ns_of")).abs()

@@ -76,7 +76,7 @@ def test_forged_jobs(stored: Callable[..., Stored], tmp_path: Path, name: str, b
     folder = unmarked(tmp_path, name, bare)
     found = rankscope.ingest([folder], tmp_path / "found.duckdb", iteration="auto")
     assert_same_borders(found, stored(name).run, 32 if name == "no_sync" else 30)
-    [said] = [each for each in found.analysis().problems if each.code == "steps-found"]
+    [said] = [each for each in found.compare().warnings if each.code == "steps-found"]
     assert said.ranks == (0, 1, 2, 3)
 
 
@@ -86,14 +86,14 @@ def test_the_planted_straggler_is_found(tmp_path: Path, kind: str) -> None:
     run = rankscope.ingest([folder], tmp_path / "run.duckdb", iteration="auto")
     verdict = run.imbalance().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == (kind, (2,), "load")
-    assert run.analysis().facts.matched_by == "ordinal"
+    assert run.compare().facts.matched_by == "ordinal"
 
 
 def test_a_capture_that_starts_later_is_shifted(tmp_path: Path) -> None:
     """The last rank's capture begins two steps after the others'."""
     folder = unmarked(tmp_path, "late_capture", False)
     run = rankscope.ingest([folder], tmp_path / "run.duckdb", iteration="auto")
-    assert "windows-shifted" in {each.code for each in run.analysis().problems}
+    assert "windows-shifted" in {each.code for each in run.compare().warnings}
     verdict = run.imbalance().verdict
     assert (verdict.ranks, verdict.period) == ((0,), 7)
 
@@ -162,7 +162,7 @@ def test_one_rank_alone_works_off_its_kernels(tmp_path: Path) -> None:
     edit(report, "delete from StringIds where value like 'nccl%'")
     run = rankscope.ingest([report], tmp_path / "run.duckdb", iteration="auto")
     assert run.sql("select count(*) from iterations").item() == 30
-    [said] = [each for each in run.analysis().problems if each.code == "steps-found"]
+    [said] = [each for each in run.compare().warnings if each.code == "steps-found"]
     assert "kernels" in said.message
 
 
@@ -207,5 +207,5 @@ def test_without_any_range_the_device_tells_who_is_slow(tmp_path: Path) -> None:
     folder = unmarked(tmp_path, "planted", True, kind="periodic", where="forward", rank=2)
     run = rankscope.ingest([folder], tmp_path / "run.duckdb", iteration="auto")
     verdict = run.imbalance().verdict
-    assert run.analysis().facts.clock == "gpu"
+    assert run.compare().facts.clock == "gpu"
     assert (verdict.kind, verdict.ranks, verdict.period) == ("periodic", (2,), 5)

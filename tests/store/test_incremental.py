@@ -90,7 +90,7 @@ def test_ranks_may_come_one_by_one(reports: list[Path], tmp_path: Path) -> None:
     for report in reversed(reports):
         run = rankscope.ingest([report], tmp_path / "parts.duckdb")
     assert run.iterations().equals(whole.iterations())
-    assert run.analysis().missing_ranks == ()
+    assert run.compare().missing_ranks == ()
 
 
 def test_nothing_is_ever_removed(reports: list[Path], tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_bad_reports_can_be_skipped(reports: list[Path], tmp_path: Path) -> None
     for outcome in run.ingested.outcomes:
         assert (outcome.reason is not None) == (outcome.status == "skipped")
         assert outcome.reason is None or outcome.path.name in outcome.reason
-    assert run.analysis().missing_ranks == (0, 2)
+    assert run.compare().missing_ranks == (0, 2)
     shutil.rmtree(tmp_path / "reports")
     with pytest.raises(rankscope.UsageError):
         rankscope.ingest(reports, db, on_error="skip")

@@ -17,6 +17,7 @@ import rankscope
 from rankscope.errors import DatabaseError
 from rankscope.model.tables import TABLES, Column
 from rankscope.store import Database, migrations
+from rankscope.store.tables import TableRequest
 from tests.support import SAMPLE, Stored
 
 OLD = Path(__file__).parent / "data" / "schema_2.duckdb.xz"
@@ -57,7 +58,7 @@ def test_a_new_column_is_null_for_readers_and_added_by_writers(
     monkeypatch.setitem(TABLES["measures"].columns, "new_count", NEW)
     content = old.read_bytes()
     with Database.open(old) as database:
-        rows = database.some("measures", ["rank", "new_count"], ranks=[1])
+        rows = database.read(TableRequest("measures", ["rank", "new_count"], ranks=[1]))
         assert rows.height
         assert rows["new_count"].is_null().all()
         assert database.query("select new_count from measures")["new_count"].is_null().all()
@@ -120,4 +121,4 @@ def test_where_reports_must_be_read_again_they_are_named(old: Path) -> None:
 
 def test_a_wrong_query_of_our_own_is_a_bug_and_no_damage(old: Path) -> None:
     with Database.open(old) as database, pytest.raises(duckdb.BinderException):
-        database.some("measures", ["nonsense"])
+        database.read(TableRequest("measures", ["nonsense"]))

@@ -64,14 +64,16 @@ def diff(
       rankscope diff main.duckdb branch.duckdb --fail-above 3
     """
     from rankscope.api import diff_of, open_run
+    from rankscope.compare.comparison import Stage
     from rankscope.model.metrics import check_metrics
     from rankscope.output import json_documents, markdown_csv, text_tables
 
     options = analysis_options(iter_range, clock, statistic, include_warmup, roles)
+    names = check_metrics(metric or []) or None
     result, old, new = diff_of(
-        open_run(before), open_run(after), options, check_metrics(metric or []) or None
+        open_run(before), open_run(after), options, names, until=Stage.VERDICT
     )
-    problems = (*result.problems, *new.problems)
+    problems = (*result.problems, *new.warnings)
     if output is Format.JSON:
         own = {
             **json_documents.run_diff(result),

@@ -31,7 +31,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankscope.compare.comparison import Analysis
+    from rankscope.compare.comparison import Comparison
     from rankscope.model.reports import RunWarning
     from rankscope.model.results import Timeline
 
@@ -108,25 +108,28 @@ def export(
       rankscope export -o kernels.csv --table operations
     """
     from rankscope.api import open_run
+    from rankscope.compare.comparison import Stage
     from rankscope.util.atomic_io import check_writable, write_whole
 
     ending = _ending(target, table)
     check_writable(target)
-    analysis = open_run(db).analysis(
-        analysis_options(iter_range, clock, Statistic.MEAN, include_warmup)
+    rows_only = ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS)
+    comparison = open_run(db).compare(
+        analysis_options(iter_range, clock, Statistic.MEAN, include_warmup),
+        until=Stage.OUTLIERS if rows_only else Stage.VERDICT,
     )
     selected = None if ranks is None else sorted(numbers("--ranks", ranks))
     limited = iter_range is not None
-    if ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS):
-        done = _rank_iterations(analysis, selected, limited, ending)
+    if rows_only:
+        done = _rank_iterations(comparison, selected, limited, ending)
     else:
-        done = _detail(analysis, selected, limited, metric, ending, table)
+        done = _detail(comparison, selected, limited, metric, ending, table)
     write_whole(target, done.content)
-    _say(target, db, analysis, done, output, quiet)
+    _say(target, db, comparison, done, output, quiet)
     if verbose:
         from rankscope.output import text_tables
 
-        console.say(f"rankscope: {text_tables.run_line(analysis.facts)}")
+        console.say(f"rankscope: {text_tables.run_line(comparison.facts)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +169,14 @@ def _ending(target: Path, table: ExportTable | None) -> str:
 
 
 def _rank_iterations(
-    analysis: Analysis, ranks: list[int] | None, limited: bool, ending: str
+    comparison: Comparison, ranks: list[int] | None, limited: bool, ending: str
 ) -> Exported:
     """Every metric of every rank and iteration, as in `select * from rank_iterations`."""
     import polars as pl
 
     from rankscope.errors import UsageError
 
-    frame = analysis.rank_iterations()
+    frame = comparison.rank_iterations()
     if ranks is not None:
         present = frame["rank"].unique().sort().to_list()
         absent = [rank for rank in ranks if rank not in present]
@@ -184,7 +187,7 @@ def _rank_iterations(
             )
         frame = frame.filter(pl.col("rank").is_in(ranks))
     if limited:
-        frame = frame.filter(pl.col("iteration").is_in(analysis.selection.numbers))
+        frame = frame.filter(pl.col("iteration").is_in(comparison.selection.numbers))
     return Exported(
         _encoded(frame, ending),
         ExportTable.RANK_ITERATIONS.value,
@@ -195,7 +198,7 @@ def _rank_iterations(
 
 
 def _detail(
-    analysis: Analysis,
+    comparison: Comparison,
     ranks: list[int] | None,
     limited: bool,
     metric: str | None,
@@ -206,10 +209,10 @@ def _detail(
     from rankscope.api import picks_of
     from rankscope.compare.timeline import timeline
 
-    picks = picks_of(analysis, metric)
-    numbers = analysis.selection.numbers
+    picks = picks_of(comparison, metric)
+    numbers = comparison.selection.numbers
     shown = timeline(
-        analysis,
+        comparison,
         [each.rank for each in picks.picks] if ranks is None else ranks,
         numbers if limited else picks.moments(numbers),
     )
@@ -218,14 +221,14 @@ def _detail(
         content, kind, rows = _encoded(frame, ending), table.value, frame.height
     else:
         labels = {each.rank: each.label for each in picks.picks}
-        content, kind = _trace(analysis, shown, labels, ending), "trace"
+        content, kind = _trace(comparison, shown, labels, ending), "trace"
         rows = sum(each.height for each in (shown.phases, shown.collectives, shown.operations))
     return Exported(
         content, kind, rows, tuple(shown.ranks["rank"].sort()), shown.iterations, shown.problems
     )
 
 
-def _trace(analysis: Analysis, shown: Timeline, labels: dict[int, str], ending: str) -> bytes:
+def _trace(comparison: Comparison, shown: Timeline, labels: dict[int, str], ending: str) -> bytes:
     import gzip
 
     from rankscope import __version__
@@ -234,9 +237,9 @@ def _trace(analysis: Analysis, shown: Timeline, labels: dict[int, str], ending: 
 
     about = {
         "program": f"rankscope {__version__}",
-        "run": sanitized(analysis.frames.name),
-        "verdict": analysis.verdict.sentence,
-        "clock": analysis.clock[0],
+        "run": sanitized(comparison.tables.name),
+        "verdict": comparison.verdict.sentence,
+        "clock": comparison.clock,
         "origin_utc_ns": shown.origin_utc_ns,
     }
     content = trace(shown, about, labels)
@@ -257,7 +260,7 @@ def _encoded(frame: pl.DataFrame, ending: str) -> bytes:
 
 
 def _say(
-    target: Path, db: Path, analysis: Analysis, done: Exported, output: Format, quiet: bool
+    target: Path, db: Path, comparison: Comparison, done: Exported, output: Format, quiet: bool
 ) -> None:
     """Print what was written, and how to open it."""
     import polars as pl
@@ -265,7 +268,7 @@ def _say(
     from rankscope.output import frame_table, json_documents, markdown_csv
     from rankscope.output.quantities import short_path, size, span
 
-    problems = [*analysis.problems, *done.problems]
+    problems = [*comparison.warnings, *done.problems]
     facts = {
         "output": str(target),
         "kind": done.kind,
@@ -275,7 +278,7 @@ def _say(
         "iterations": list(done.iterations),
     }
     if output is Format.JSON:
-        whole = json_documents.document("export", db, analysis.facts, problems, facts)
+        whole = json_documents.document("export", db, comparison.facts, problems, facts)
         console.write(json_documents.dumps(whole))
         return
     console.warn(problems, quiet)

@@ -33,7 +33,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankscope.compare.comparison import Analysis
+    from rankscope.compare.comparison import Comparison
     from rankscope.model.results import Imbalance
     from rankscope.output.table_layout import Table
 
@@ -93,52 +93,53 @@ def imbalance(
       rankscope imbalance --format json | jq .verdict
     """
     from rankscope.api import open_run
+    from rankscope.compare.imbalance import imbalance as imbalance_of
     from rankscope.model.metrics import check_metrics
 
     run = open_run(db)
-    analysis = run.analysis(analysis_options(iter_range, clock, statistic, include_warmup, roles))
-    result = analysis.imbalance(check_metrics(metric or []) or None)
-    frame = _rows(analysis, result, by)
+    comparison = run.compare(analysis_options(iter_range, clock, statistic, include_warmup, roles))
+    result = imbalance_of(comparison, check_metrics(metric or []) or None)
+    frame = _rows(comparison, result, by)
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
         console.say(f"rankscope: {'; '.join(WHY_EMPTY[by])}", quiet)
     if output is Format.JSON:
-        _write_json(db, analysis, result, frame)
+        _write_json(db, comparison, result, frame)
     elif output is Format.CSV:
         from rankscope.output.markdown_csv import csv
 
         console.write(csv(frame))
     else:
-        _write_tables(analysis, result, frame, by, metric, output, every)
+        _write_tables(comparison, result, frame, by, metric, output, every)
         if verbose:
-            console.say(f"rankscope: {analysis.met.calls} collective calls matched")
+            console.say(f"rankscope: {comparison.matching.summary.calls} collective calls matched")
     if output is not Format.JSON:
-        console.warn(analysis.problems, quiet)
+        console.warn(comparison.warnings, quiet)
     if fail_above is not None:
         _gate(result, fail_above)
 
 
-def _rows(analysis: Analysis, result: Imbalance, by: By) -> pl.DataFrame:
+def _rows(comparison: Comparison, result: Imbalance, by: By) -> pl.DataFrame:
     """The rows that `--by` selects."""
     from rankscope.compare import breakdowns
 
-    numbers = analysis.selection.numbers
+    numbers = comparison.selection.numbers
     match by:
         case By.RANK:
             return result.ranks
         case By.HOST:
-            return breakdowns.by_host(analysis.chosen)
+            return breakdowns.by_host(comparison.rows())
         case By.ITERATION:
             return result.iterations
         case By.PHASE:
-            return breakdowns.by_phase(analysis.chosen)
+            return breakdowns.by_phase(comparison.rows())
         case By.KERNEL:
-            roles = analysis.roles.of
-            return breakdowns.by_kernel(analysis.frames.activities, roles, numbers)
+            roles = comparison.roles.of
+            return breakdowns.by_kernel(comparison.tables.activities, roles, numbers)
         case By.COLLECTIVE:
-            return breakdowns.by_collective(analysis.timed_in(numbers), numbers)
+            return breakdowns.by_collective(comparison.collectives(numbers), numbers)
 
 
-def _write_json(db: Path, analysis: Analysis, result: Imbalance, frame: pl.DataFrame) -> None:
+def _write_json(db: Path, comparison: Comparison, result: Imbalance, frame: pl.DataFrame) -> None:
     from rankscope.output import json_documents
 
     console.write(
@@ -146,8 +147,8 @@ def _write_json(db: Path, analysis: Analysis, result: Imbalance, frame: pl.DataF
             json_documents.document(
                 "imbalance",
                 db,
-                analysis.facts,
-                analysis.problems,
+                comparison.facts,
+                comparison.warnings,
                 {
                     "metrics": json_documents.metrics(result.metrics),
                     "ranks": json_documents.ranks(result),
@@ -165,7 +166,7 @@ def _write_json(db: Path, analysis: Analysis, result: Imbalance, frame: pl.DataF
 
 
 def _write_tables(
-    analysis: Analysis,
+    comparison: Comparison,
     result: Imbalance,
     frame: pl.DataFrame,
     by: By,
@@ -177,7 +178,7 @@ def _write_tables(
 
     shown: list[Table] = [text_tables.metrics_table(result, every or metric is not None)]
     if by is By.RANK:
-        shown.append(text_tables.ranks_table(result, metric))
+        shown.append(text_tables.ranks_table(result, comparison, metric))
     elif by is By.ITERATION:
         shown = [text_tables.iterations_table(result, metric[0] if metric else "work")]
     else:
@@ -186,7 +187,7 @@ def _write_tables(
     lines = [
         result.verdict.sentence,
         f"Next: {result.verdict.next}.",
-        text_tables.run_line(analysis.facts),
+        text_tables.run_line(comparison.facts),
     ]
     what_if = text_tables.what_if_table(result)
     if what_if is not None and by is By.RANK:

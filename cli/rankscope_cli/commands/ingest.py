@@ -110,10 +110,11 @@ ingest.__doc__ = f"{cleandoc(ingest.__doc__ or '')}\n{EXAMPLES}"
 
 
 def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) -> None:
+    from rankscope.compare.comparison import Stage
     from rankscope.output import frame_table, json_documents, markdown_csv
     from rankscope.output.quantities import short_path, size, span
 
-    analysis = run.analysis()
+    comparison = run.compare(until=Stage.MATCH)
     outcomes = json_documents.outcomes(done.outcomes)
     if output is Format.JSON:
         console.write(
@@ -121,8 +122,8 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
                 json_documents.document(
                     "ingest",
                     run.db,
-                    analysis.facts_or_none(),
-                    analysis.problems_or_stored(),
+                    comparison.facts if comparison.comparable else None,
+                    comparison.warnings,
                     {"reports": outcomes, "seconds": done.seconds, "events": done.events},
                 )
             )
@@ -145,14 +146,14 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
     for outcome in done.outcomes:
         if outcome.status == "skipped":
             console.say(f"rankscope: skipped: {outcome.reason}")
-    console.warn(analysis.problems_or_stored(), quiet)
+    console.warn(comparison.warnings, quiet)
     counts = {
         status: sum(outcome.status == status for outcome in done.outcomes)
         for status in ("read", "unchanged", "skipped")
     }
     statuses = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    ranks = sorted(analysis.frames.ranks["rank"])
-    world = f" of {analysis.world_size}" if analysis.world_size else ""
+    ranks = sorted(comparison.tables.ranks["rank"])
+    world = f" of {comparison.scope.world_size}" if comparison.scope.world_size else ""
     many = "report" if len(done.outcomes) == 1 else "reports"
     total = sum(outcome.bytes for outcome in done.outcomes)
     from rankscope.sources import formats

@@ -91,21 +91,23 @@ def pick_reports(
       rankscope pick-reports --copy-to picks/
     """
     from rankscope.api import open_run, picks_of
+    from rankscope.compare.comparison import Stage
     from rankscope.output import json_documents, text_tables
 
-    analysis = open_run(db).analysis(
-        analysis_options(iter_range, clock, statistic, include_warmup, roles)
+    comparison = open_run(db).compare(
+        analysis_options(iter_range, clock, statistic, include_warmup, roles),
+        until=Stage.VERDICT,
     )
-    picks = picks_of(analysis, metric)
+    picks = picks_of(comparison, metric)
     shown = _show(picks, view, copy_to, open_them)
-    problems = [*analysis.problems, *_problems(picks)]
+    problems = [*comparison.warnings, *_problems(picks)]
     if output is Format.JSON:
         console.write(
             json_documents.dumps(
                 json_documents.document(
                     "pick-reports",
                     db,
-                    analysis.facts,
+                    comparison.facts,
                     problems,
                     json_documents.picks(picks, shown.command, shown.view, shown.rsync),
                 )
@@ -115,7 +117,7 @@ def pick_reports(
     _write(picks, shown, output)
     console.warn(problems, quiet)
     if verbose:
-        console.say(f"rankscope: {text_tables.run_line(analysis.facts)}")
+        console.say(f"rankscope: {text_tables.run_line(comparison.facts)}")
 
 
 @dataclass(frozen=True, slots=True)

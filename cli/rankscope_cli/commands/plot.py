@@ -88,6 +88,7 @@ def plot(
 ) -> None:
     """Draw a picture of the run; its title is the finding."""
     from rankscope.api import open_run, view_of
+    from rankscope.compare.comparison import Stage
     from rankscope.output.plots import draw, format_of, save, title_of
     from rankscope.util.atomic_io import check_writable
 
@@ -96,8 +97,8 @@ def plot(
         format_of(path)
         check_writable(path)
     options = analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
-    analysis = open_run(db).analysis(options)
-    figure = draw(kind, analysis, view_of(kind, analysis, metric, iteration, theme.value))
+    comparison = open_run(db).compare(options, until=Stage.VERDICT)
+    figure = draw(kind, comparison, view_of(kind, comparison, metric, iteration, theme.value))
     save(figure, path, theme.value)
     facts = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
     if output is Format.JSON:
@@ -105,16 +106,18 @@ def plot(
 
         console.write(
             json_documents.dumps(
-                json_documents.document("plot", db, analysis.facts, analysis.problems, {**facts})
+                json_documents.document(
+                    "plot", db, comparison.facts, comparison.warnings, {**facts}
+                )
             )
         )
         return
     _write(facts, output)
-    console.warn(analysis.problems, quiet)
+    console.warn(comparison.warnings, quiet)
     if verbose:
         from rankscope.output.text_tables import run_line
 
-        console.say(f"rankscope: {run_line(analysis.facts)}")
+        console.say(f"rankscope: {run_line(comparison.facts)}")
 
 
 plot.__doc__ = "\n\n".join(

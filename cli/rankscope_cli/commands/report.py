@@ -25,7 +25,7 @@ from rankscope_cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rankscope.compare.comparison import Analysis
+    from rankscope.compare.comparison import Comparison
     from rankscope.compare.picks import Picks
     from rankscope.output.html.lanes import PicksTimeline
 
@@ -62,6 +62,7 @@ def report(
 
     from rankscope import __version__
     from rankscope.api import open_run, picks_of
+    from rankscope.compare.imbalance import imbalance
     from rankscope.errors import UsageError
     from rankscope.output import frame_table, json_documents, markdown_csv, text_tables
     from rankscope.output.html.page import render_page
@@ -76,22 +77,22 @@ def report(
             hint=f"-o {target.with_suffix('.html')}",
         )
     check_writable(target)
-    analysis = open_run(db).analysis(
+    comparison = open_run(db).compare(
         analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     )
-    result, picks = analysis.imbalance(), picks_of(analysis, None)
-    detail = _detail(analysis, picks)
+    result, picks = imbalance(comparison), picks_of(comparison, None)
+    detail = _detail(comparison, picks)
     origin = Origin(db, target, f"rankscope {__version__}")
-    content = render_page(analysis, result, picks, detail, origin)
+    content = render_page(comparison, result, picks, detail, origin)
     write_whole(target, content)
     facts = {"output": str(target), "bytes": len(content), "timeline": detail.timeline is not None}
     if output is Format.JSON:
-        whole = json_documents.document("report", db, analysis.facts, analysis.problems, facts)
+        whole = json_documents.document("report", db, comparison.facts, comparison.warnings, facts)
         console.write(json_documents.dumps(whole))
         return
     if detail.reason:
         console.say(f"rankscope: warning: no timeline: {sanitized(detail.reason, 2000)}", quiet)
-    console.warn(analysis.problems, quiet)
+    console.warn(comparison.warnings, quiet)
     if output is Format.TABLE:
         console.write(f"{short_path(target)}: {size(len(content))}; open it in any browser")
     else:
@@ -99,10 +100,10 @@ def report(
         markdown = markdown_csv.markdown(frame_table.generic_table(frame, "Page"))
         console.write(markdown_csv.csv(frame) if output is Format.CSV else markdown)
     if verbose:
-        console.say(f"rankscope: {text_tables.run_line(analysis.facts)}")
+        console.say(f"rankscope: {text_tables.run_line(comparison.facts)}")
 
 
-def _detail(analysis: Analysis, picks: Picks) -> PicksTimeline:
+def _detail(comparison: Comparison, picks: Picks) -> PicksTimeline:
     """The timeline of the picked ranks in their worst iteration, or why there is none."""
     from rankscope.compare.timeline import timeline
     from rankscope.errors import RankscopeError
@@ -110,6 +111,6 @@ def _detail(analysis: Analysis, picks: Picks) -> PicksTimeline:
 
     ranks = [each.rank for each in picks.picks]
     try:
-        return PicksTimeline(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
+        return PicksTimeline(timeline(comparison, ranks, [picks.picks[0].worst.iteration]))
     except RankscopeError as error:
         return PicksTimeline(None, error.message)

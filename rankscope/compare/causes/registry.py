@@ -20,7 +20,7 @@ from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
-from rankscope.store.tables import TableReader
+from rankscope.store.tables import RunTables
 from rankscope.store.writer import PER_RANK
 
 DETECTORS: tuple[Detector, ...] = (
@@ -44,11 +44,11 @@ Tables = Callable[[str, Collection[int]], pl.DataFrame | None]
 """Table and iterations → the rows of all ranks in them; None where the run has no such table."""
 
 
-def tables_of(read: TableReader) -> Tables:
+def tables_of(run: RunTables) -> Tables:
     """The tables of a stored run that have rows per rank and iteration."""
 
     def table(name: str, iterations: Collection[int]) -> pl.DataFrame | None:
-        return read(name, iterations=iterations) if name in PER_RANK else None
+        return run.read(name, iterations=iterations) if name in PER_RANK else None
 
     return table
 

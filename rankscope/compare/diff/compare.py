@@ -1,4 +1,7 @@
-"""Two runs of a job compared: which ranks and phases got better or worse, beyond noise."""
+"""Two runs of a job compared: which ranks and phases got better or worse, beyond noise.
+
+See METHOD.md#diff.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ from rankscope.model.metrics import column_of
 from rankscope.model.reports import RunWarning
 
 FALSE_ALARM = 0.02
-"""How likely runs of one job may seem to differ: in the iteration, in any other metric, in any
-rank; each is shared by all that is compared there (Bonferroni)."""
+"""Family-wise false-alarm rate, applied separately to the iteration time, the other metrics and the
+ranks (Bonferroni within each family)."""
 
 LEAST_CHANGE = 0.01
-"""Changes below this share of the iteration are not told, however sure."""
+"""Share of the iteration below which a change is not reported, even if it is certain."""
 
 LEAST_ITERATIONS = 5
 
@@ -62,26 +65,26 @@ def diff_runs(
     statistic: str,
     signs: tuple[str, ...] = (),
 ) -> RunDiff:
-    """What changed from one run to the other.
+    """The changes from one run to the other.
 
-    Ranks are matched by number; those of one run alone are left out and told. Between runs that
-    look like different jobs the numbers are given, but no change is certain.
+    Ranks are matched by number; those of one run alone are left out, with a warning. Between runs
+    that look like different jobs the numbers are given, but no change is certain.
 
     Args:
-        before: rows of `Analysis.chosen` of the one run: rank, iteration, `<metric>_ns`.
+        before: `Comparison.rows` of the one run: rank, iteration, `<metric>_ns`.
         after: those of the other.
         metrics: what to compare; `iteration` is always among them.
         statistic: mean, median or p95 over iterations.
-        signs: in what the runs differ as different jobs do, by `likeness.unlike`.
+        signs: how the runs differ as different jobs do, by `same_job.differences`.
     """
     names = metrics if "iteration" in metrics else ["iteration", *metrics]
     both = sorted({*before["rank"]} & {*after["rank"]})
     alone = sorted({*before["rank"]} ^ {*after["rank"]})
     problems = []
     if alone:
-        told = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
+        some = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
         problems.append(
-            RunWarning("ranks-differ", f"ranks {told} are in one run only: left out", tuple(alone))
+            RunWarning("ranks-differ", f"ranks {some} are in one run only: left out", tuple(alone))
         )
     if len(signs) > 1 or (signs and not alone):
         problems.append(RunWarning("jobs-differ", _unlike(signs)))
@@ -157,7 +160,7 @@ class _Shift:
 
 
 def _shift(runs: tuple[Values, Values], statistic: str) -> _Shift:
-    """What changed in one metric, of shape (ranks, iterations) in each run; nan is unknown."""
+    """The change of one metric, of shape (ranks, iterations) in each run; nan is unknown."""
     before, after = (noise.score(values, statistic) for values in runs)
     chance = max(noise.pooled(runs, statistic), noise.spread(after - before))
     own = np.hypot(*(noise.sampling(values, statistic) for values in runs))
@@ -218,19 +221,19 @@ def _change(
 
 
 def _if_at_least(least_ns: float, change: Change) -> Change:
-    """The change, certain only where it is large enough to be told."""
+    """The change, certain only if it is large enough to be reported."""
     apart = abs((change.after_ns or 0) - (change.before_ns or 0))
     return replace(change, certain=change.certain and apart >= least_ns)
 
 
 def _unlike(signs: tuple[str, ...]) -> str:
-    """What the signs of different jobs say: one alone may be a change of the job."""
-    told = "; ".join(signs)
-    return f"these look like different jobs: {told}" if len(signs) > 1 else f"one job? {told}"
+    """The signs of different jobs in words: one alone may be a change of the job."""
+    every = "; ".join(signs)
+    return f"these look like different jobs: {every}" if len(signs) > 1 else f"one job? {every}"
 
 
 def _sentence(whole: Change, single: list[Change]) -> str:
-    """What changed, in words."""
+    """The changes in words."""
     before, after = whole.before_ns or 0, whole.after_ns or 0
     times = f"{ms(before)} → {ms(after)} per iteration"
     span = f"95 % interval {whole.low or 0:+.1%} to {whole.high or 0:+.1%}"
@@ -249,11 +252,11 @@ def _sentence(whole: Change, single: list[Change]) -> str:
             ),
             key=lambda each: -abs((each.after_ns or 0) - (each.before_ns or 0)),
         )  # fmt: skip
-        told = [
+        named = [
             f"rank {each.rank} {each.metric} {ms((each.after_ns or 0) - (each.before_ns or 0))}"
             for each in moved[:3]
         ]
-        if told:
+        if named:
             more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
-            text += f" {word}: {', '.join(told)}{more}."
+            text += f" {word}: {', '.join(named)}{more}."
     return text

@@ -45,7 +45,7 @@ def wander(values: Values, statistic: str) -> Values:
 
 
 def sampling(values: Values, statistic: str) -> Values:
-    """Standard error of each row's score, were other stretches of the run drawn (block bootstrap).
+    """Standard error of each row's score, by drawing other blocks of the run (block bootstrap).
 
     It sees what halves may miss: rare iterations that take much longer.
     """
@@ -72,7 +72,7 @@ def spread(values: Values) -> float:
 
 
 def pooled(runs: tuple[Values, Values], statistic: str) -> float:
-    """What the score of one rank changes from run to run by chance: its standard deviation.
+    """Standard deviation of the score of one rank from run to run, by chance.
 
     Of all ranks together, as one rank's two halves tell little: each rank of each run is a
     degree of freedom.

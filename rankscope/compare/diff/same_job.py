@@ -23,7 +23,7 @@ def differences(
     Args:
         before: the one run.
         after: the other.
-        old: the chosen rows of the one: rank, `<metric>_ns`.
+        old: the selected rows of the one: rank, `<metric>_ns`.
         new: those of the other.
     """
     signs = (_sizes(before, after), _lengths(old, new), _phases(old, new), _kernels(before, after))
@@ -62,13 +62,13 @@ def _phases(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
     )
     if first & second or not first | second:
         return None
-    told = [", ".join(sorted(each)) or "none known" for each in (first, second)]
-    return f"no phase in common ({told[0]} → {told[1]})"
+    names = [", ".join(sorted(each)) or "none known" for each in (first, second)]
+    return f"no phase in common ({names[0]} → {names[1]})"
 
 
 def _kernels(before: RunTables, after: RunTables) -> str | None:
     first, second = (
-        run.some("activities", ["kind", "name", "total_ns"])
+        run.read("activities", ["kind", "name", "total_ns"])
         .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
         .group_by("name")
         .agg(pl.col("total_ns").sum())

@@ -1,4 +1,4 @@
-"""A run played again with less work for some (method section 9, what-if).
+"""A run played again with less work for some ranks. See METHOD.md#verdict.
 
 A rank does its own work in order. At a collective it arrives; the collective starts when all its
 members have arrived and its predecessor on the communicator is through, and takes what it took.
@@ -7,17 +7,18 @@ Where exposed communication ended with a collective, the rank is held up until t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
+from rankscope.align.clocks import Aligner
 from rankscope.compare.whatif.replay_inputs import (
     Floats,
     Instances,
-    Numbers,
     RankCalls,
     Small,
     Work,
@@ -47,30 +48,41 @@ class Target:
     role: str | None = None
 
     def key(self) -> tuple[object, ...]:
-        """What is equal for equal ones."""
+        """A hashable key, equal for equal targets."""
         sets = (self.ranks, self.phases, self.iterations)
         return (self.role, *(None if each is None else tuple(each) for each in sets))
+
+
+class RankChunk(NamedTuple):
+    """Some ranks of a run, ascending.
+
+    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.timed` gives them, of iterations
+    that follow each other, all on clocks that are tied together. `exposed`: their exposed
+    communication: rank, start_ns, end_ns.
+    """
+
+    ranks: list[int]
+    calls: pl.DataFrame
+    exposed: pl.DataFrame
 
 
 class Replay:
     """A run that can be played again with less work.
 
     Args:
-        parts: some ranks at a time, ascending: the ranks; their calls (rank, group, instance,
-            arrival_ns and end_ns of what `waits.timed` gives), all tied to one clock, of iterations
-            that follow each other; and their exposed communication (rank, start_ns, end_ns).
+        chunks: all ranks, some at a time; each chunk is read once.
         windows: rank, role, iteration, begin, end (aligned), and of every phase `<phase>_ns`,
             `<phase>_excess_ns` (what exceeds the role's median, at least 0; null where unknown)
             and `<phase>_role_excess_ns` (what the role's median exceeds the median role's).
-        aligned: gives times of a rank's own axis on the one clock.
-        size: how many calls the parts have in all.
+        aligner: brings the times of a rank's own axis to the one clock.
+        size: how many calls the chunks have in all.
     """
 
     def __init__(
         self,
-        parts: Iterable[tuple[list[int], pl.DataFrame, pl.DataFrame]],
+        chunks: Iterable[RankChunk],
         windows: pl.DataFrame,
-        aligned: Callable[[int, Numbers], Numbers],
+        aligner: Aligner,
         size: int,
     ) -> None:
         windows = windows.sort("rank", "iteration")
@@ -80,10 +92,11 @@ class Replay:
         instances = Instances()
         self.size = size
         self._work = Work(size)
-        for portion, rows, held in parts:
+        aligned = aligner.one
+        for ranks, rows, held in chunks:
             mine = columns_by_rank(rows, ("instance", "group", "arrival_ns", "end_ns"))
             blocks = columns_by_rank(held, ("start_ns", "end_ns"))
-            for rank in portion:
+            for rank in ranks:
                 instance, group, arrival, end = mine(rank)
                 arrived, ended = aligned(rank, arrival), aligned(rank, end)
                 here = RankCalls(instance, group, arrived, ended, end).in_order()
@@ -127,22 +140,26 @@ class Replay:
             self._steps.append((slice(low, high), first[which] - low, groups, service))
 
     def gains_ns(self, targets: Sequence[Target], numbers: Collection[int]) -> list[int]:
-        """What each target at its role's median would save over iterations `numbers`, at least 0.
+        """The time that each target would save at its role's median, ns, at least 0.
 
-        Targets given together are played together, which takes little longer than one.
+        Several targets take little longer than one, for they are played together.
+
+        Args:
+            targets: who is put at the median.
+            numbers: the iterations whose time counts.
         """
-        chosen = tuple(numbers)
-        keys = [(*target.key(), chosen) for target in targets]
+        played = tuple(numbers)
+        keys = [(*target.key(), played) for target in targets]
         new = {
             key: target for key, target in zip(keys, targets, strict=True) if key not in self._gains
         }
-        known = chosen in self._unchanged
+        known = played in self._unchanged
         if new:
-            times = self.times_ns([*([] if known else [None]), *new.values()], chosen)
+            times = self.times_ns([*([] if known else [None]), *new.values()], played)
             if not known:
-                self._unchanged[chosen] = times.pop(0)
+                self._unchanged[played] = times.pop(0)
             for key, time in zip(new, times, strict=True):
-                self._gains[key] = max(0, round(self._unchanged[chosen] - time))
+                self._gains[key] = max(0, round(self._unchanged[played] - time))
         return [self._gains[key] for key in keys]
 
     def times_ns(self, targets: Sequence[Target | None], numbers: Collection[int]) -> list[float]:
@@ -165,7 +182,7 @@ class Replay:
         mappings = [self._mapping(target) for target in targets]
         places = [every.places[calls] for calls in every.calls]
         work = _rows([_mapped(every.work, places, mapping) for mapping in mappings])
-        held = _rows([_mapped(every.held, every.stretches, mapping) for mapping in mappings])
+        held = _rows([_mapped(every.held, every.intervals, mapping) for mapping in mappings])
         delay = np.zeros(held.shape)
         through = np.full((len(targets), self._groups), -np.inf)
         for rows, starts, groups, service in self._steps:
@@ -181,9 +198,9 @@ class Replay:
                 before = delay.take(at, axis=1)
                 freed = end.take(owner, axis=1) - held.take(at, axis=1)
                 delay[:, at + 1] = before + np.maximum(freed - before, 0.0)
-        chosen = self._windows.filter(pl.col("iteration").is_in(list(numbers)))
+        selected = self._windows.filter(pl.col("iteration").is_in(list(numbers)))
         spans = (
-            chosen.group_by("rank")
+            selected.group_by("rank")
             .agg(pl.col("own_begin", "over_begin").min(), pl.col("own_end", "over_end").max())
             .sort("rank")
             .select("rank", "own_begin", "own_end", "over_begin", "over_end")
@@ -194,7 +211,7 @@ class Replay:
             for rank, *rest in spans:
                 index = int(np.searchsorted(self._ranks, rank))
                 own = np.array(rest[:2], dtype=np.float64)
-                at = every.stretches[index].start + np.array(rest[2:], dtype=np.int64)
+                at = every.intervals[index].start + np.array(rest[2:], dtype=np.int64)
                 first, last = _moved(own, mapping[index]) + delayed[at]
                 total += last - first
             yield total / max(len(spans), 1)
@@ -206,18 +223,18 @@ class Replay:
         """
         if target is None:
             return [None] * len(self._ranks)
-        wanted = pl.lit(True)
+        targeted = pl.lit(True)
         if target.ranks is not None:
-            wanted &= pl.col("rank").is_in(list(target.ranks))
+            targeted &= pl.col("rank").is_in(list(target.ranks))
         if target.iterations is not None:
-            wanted &= pl.col("iteration").is_in(list(target.iterations))
+            targeted &= pl.col("iteration").is_in(list(target.iterations))
         excess = "excess_ns"
         if target.role is not None:
-            wanted &= pl.col("role") == target.role
+            targeted &= pl.col("role") == target.role
             excess = "role_excess_ns"
         phases = ORDER if target.phases is None else target.phases
         saved = self._windows.select(
-            pl.when(wanted & pl.lit(phase in phases))
+            pl.when(targeted & pl.lit(phase in phases))
             .then(pl.col(f"{phase}_{excess}").fill_null(0))
             .otherwise(0)
             .alias(phase)

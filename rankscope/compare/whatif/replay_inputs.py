@@ -1,4 +1,7 @@
-"""What each rank of a run did by itself, and what held it up: what a replay plays (method 9)."""
+"""The own work of each rank, and the intervals that blocked it: the input of a replay.
+
+See METHOD.md#verdict.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class RankCalls(NamedTuple):
 
 
 class BlockedIntervals(NamedTuple):
-    """What held a rank up, in time order, and the call that freed it: the last of that end."""
+    """The intervals that blocked a rank, in time order, and the call whose end freed it."""
 
     began: Numbers
     stopped: Numbers
@@ -48,12 +51,12 @@ class BlockedIntervals(NamedTuple):
 
 
 class ReplayInput(NamedTuple):
-    """A rank's calls and the stretches that held it up, in time order."""
+    """A rank's calls and the intervals that blocked it, in time order."""
 
-    held: Floats  # own work done before each stretch
+    held: Floats  # own work done before each interval
     work: Floats  # and before each call's arrival
-    before: Small  # stretches over by then
-    ends: Small  # the stretch that a call's end ended; -1: none
+    before: Small  # intervals that are over by then
+    ends: Small  # the interval that a call's end ended; -1: none
 
 
 class Instances:
@@ -79,8 +82,8 @@ class Instances:
 class Work:
     """`ReplayInput` of all ranks, one after the other; calls later in the order of the replay.
 
-    A rank's stretches are counted on from those of the ranks before, with one more place after
-    them: the delay before a stretch stands in its place, and that after it in the next one.
+    The intervals of a rank are numbered after those of the ranks before it, with one more place at
+    the end: the delay before an interval stands in its place, and the delay after it in the next.
 
     Args:
         size: how many calls there will be.
@@ -88,23 +91,23 @@ class Work:
 
     def __init__(self, size: int) -> None:
         self.calls: list[slice] = []
-        self.stretches: list[slice] = []
+        self.intervals: list[slice] = []
         self.work = np.empty(size)
         self.before, self.ends = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
         self.instance = np.empty(size, dtype=np.int32)  # until they are put together
         self.places = np.empty(0, dtype=np.int32)  # of each rank's calls, from then on
-        self.held = np.empty(0)  # own work done before each stretch, from then on too
+        self.held = np.empty(0)  # own work done before each interval, from then on
         self._held: list[Floats] = []
 
     def add(self, instance: Small, replay_input: ReplayInput) -> None:
         """Take in the work of one more rank."""
         calls = _after(self.calls, len(instance))
-        stretches = _after(self.stretches, len(replay_input.held) + 1)
+        intervals = _after(self.intervals, len(replay_input.held) + 1)
         self.calls.append(calls)
-        self.stretches.append(stretches)
+        self.intervals.append(intervals)
         self.instance[calls] = instance
         self.work[calls] = replay_input.work
-        first = np.int32(stretches.start)
+        first = np.int32(intervals.start)
         self.before[calls] = replay_input.before + first
         self.ends[calls] = np.where(replay_input.ends < 0, np.int32(-1), replay_input.ends + first)
         self._held.append(np.append(replay_input.held, 0.0))
@@ -146,11 +149,11 @@ def _put(values: NDArray[Any], places: Small) -> NDArray[Any]:
 def blocked_intervals(
     ends: Numbers, began: Numbers, stopped: Numbers, stops: Numbers
 ) -> BlockedIntervals:
-    """Which stretches of exposed communication ended with a call.
+    """The intervals of exposed communication that ended with a call.
 
     Args:
         ends: of the rank's calls, on its own axis.
-        began: aligned starts of the stretches.
+        began: aligned starts of the intervals.
         stopped: their aligned ends.
         stops: their ends on its own axis.
     """
@@ -164,7 +167,7 @@ def blocked_intervals(
 
 
 def at_borders(begin: Numbers, end: Numbers, freed: BlockedIntervals) -> pl.DataFrame:
-    """Of a rank's windows, the own work done by each border, and how many stretches are over."""
+    """For each border of a rank's windows, the own work done and the intervals that are over."""
     moments = {"begin": begin, "end": end}
     return pl.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""What the run's time would be if somebody were at the role's median: by replay (method 9)."""
+"""The run's time if one thing were at its role's median, by replay. See METHOD.md#verdict."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ RANKS = 3
 
 
 def scenarios(
-    replay: Replay | None, chosen: pl.DataFrame, verdict: Verdict, numbers: Collection[int]
+    replay: Replay | None, rows: pl.DataFrame, verdict: Verdict, numbers: Collection[int]
 ) -> pl.DataFrame | None:
-    """What putting one thing at its role's median would save, most first.
+    """The time that putting one thing at its role's median would save, most first.
 
     Args:
         replay: None where the run cannot be played again.
-        chosen: rows of `Analysis.wide`.
+        rows: of the metric table, in the selected iterations.
         verdict: whom it names, and in which iterations, is one of the scenarios.
-        numbers: the chosen iterations.
+        numbers: the selected iterations.
 
     Returns:
         kind (verdict | rank | role | phase | iterations | all), name, time_ns (the median rank's,
@@ -43,10 +43,10 @@ def scenarios(
         name = f"{many} {listed(verdict.ranks)} in those iterations"
         targets.append(("verdict", name, Target(verdict.ranks, None, verdict.iterations)))
     if replay.size <= MOST_ROWS:
-        phases = [phase for phase in ORDER if chosen[column_of(phase)].is_not_null().any()]
+        phases = [phase for phase in ORDER if rows[column_of(phase)].is_not_null().any()]
         targets += [("phase", phase, Target(phases=(phase,))) for phase in phases]
         slowest = (
-            chosen.with_columns(
+            rows.with_columns(
                 excess=pl.col("work_ns") - lower_median(pl.col("work_ns")).over("role", "iteration")
             )
             .group_by("rank")
@@ -56,18 +56,18 @@ def scenarios(
         targets += [
             ("rank", f"rank {rank}", Target(ranks=(rank,))) for rank in slowest["rank"].head(RANKS)
         ]
-        roles = chosen["role"].unique().sort().to_list()
+        roles = rows["role"].unique().sort().to_list()
         targets += [("role", role, Target(role=role)) for role in roles if len(roles) > 1]
         if verdict.iterations and len(verdict.iterations) < len(numbers):
             name = f"iterations {listed(verdict.iterations)}"
             targets.append(("iterations", name, Target(iterations=verdict.iterations)))
-    per = chosen.group_by("iteration").agg(lower_median(pl.col("iteration_ns")))
+    per = rows.group_by("iteration").agg(lower_median(pl.col("iteration_ns")))
     took = int(per["iteration_ns"].sum())
-    rows = []
+    found = []
     gains = replay.gains_ns([target for _, _, target in targets], numbers)
     for (kind, name, _), gain_ns in zip(targets, gains, strict=True):
         gain = min(gain_ns, took)
-        rows.append((kind, name, took - gain, gain, gain / took if took else 0.0))
+        found.append((kind, name, took - gain, gain, gain / took if took else 0.0))
     schema = {
         "kind": pl.String,
         "name": pl.String,
@@ -75,7 +75,7 @@ def scenarios(
         "gain_ns": pl.Int64,
         "gain": pl.Float64,
     }
-    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    frame = pl.DataFrame(found, schema=schema, orient="row")
     return frame.sort("gain_ns", descending=True, maintain_order=True)
 
 

@@ -15,7 +15,9 @@ import re
 from collections.abc import Iterable
 from importlib.resources import files
 
-from rankscope.compare.comparison import Analysis
+import polars as pl
+
+from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
 from rankscope.model.kinds import Phase
 from rankscope.model.metrics import METRICS
@@ -50,18 +52,18 @@ FIRST_METRICS = ("work", "load", "iteration")
 
 
 def render_page(
-    analysis: Analysis, result: Imbalance, picks: Picks, detail: PicksTimeline, origin: Origin
+    comparison: Comparison, result: Imbalance, picks: Picks, detail: PicksTimeline, origin: Origin
 ) -> bytes:
     """The whole page as UTF-8.
 
     Args:
-        analysis: the comparison of the run.
+        comparison: the comparison of the run.
         result: its imbalance, with all metrics.
         picks: the picked ranks, which the timeline shows.
         detail: their timeline, or the reason why there is none.
         origin: the database, the file and the program, for the texts of the page.
     """
-    data = page_data(analysis, result, picks, detail, origin)
+    data = page_data(comparison, result, picks, detail, origin)
     own = "\n".join(_package_text(f"js/{name}.js") for name in SCRIPTS)
     scripts = {
         "vendor": _package_text(CHARTS),
@@ -83,19 +85,19 @@ def render_page(
 
 
 def page_data(
-    analysis: Analysis, result: Imbalance, picks: Picks, detail: PicksTimeline, origin: Origin
+    comparison: Comparison, result: Imbalance, picks: Picks, detail: PicksTimeline, origin: Origin
 ) -> Document:
     """The data that the page's scripts show, as one JSON document."""
-    facts = analysis.facts
-    found = tables.flagged(analysis)
+    facts = comparison.facts
+    found = tables.flagged(comparison)
     timeline = timeline_section(detail, picks)
-    cells = columns.cells(analysis.chosen, facts.ranks, facts.iterations, tuple(METRICS))
+    cells = columns.cells(comparison.rows(), facts.ranks, facts.iterations, tuple(METRICS))
     own = {
         "verdict": json_documents.verdict(result.verdict),
         "next": f"Next: {result.verdict.next}.",
         "facts": run_line(facts),
         "figures": page_text.figures(result),
-        "quality": page_text.quality(analysis, facts, cells["unit_ns"], found.height),
+        "quality": page_text.quality(comparison, facts, cells["unit_ns"], found.height),
         "metrics": {
             each.name: {
                 "name": each.label,
@@ -108,31 +110,30 @@ def page_data(
         "metric": next(name for name in FIRST_METRICS if name in cells["columns"]),
         "phases": [phase.value for phase in Phase],
         "communication": list(COMMUNICATION_PARTS),
-        "first": _first_cell(analysis, result, picks),
+        "first": _first_cell(found, result, picks),
         "flagged": {
             "columns": ["rank", "iteration", "cause"],
             "values": [found[name].to_list() for name in ("rank", "iteration", "cause")],
         },
         "timeline": timeline.chart,
         "tables": [
-            *tables.number_tables(analysis, result),
+            *tables.number_tables(comparison, result, found),
             *timeline.tables,
-            *tables.quality_tables(analysis, facts),
+            *tables.quality_tables(comparison, facts),
         ],
         "made": f"Made by {origin.program}. The page contains all its data and loads nothing.",
     }
-    document = _safe(json_documents.document("page", origin.db, facts, analysis.problems, own))
+    document = _safe(json_documents.document("page", origin.db, facts, comparison.warnings, own))
     document["cells"] = cells
     document["commands"] = [
         (purpose, sanitized(line, LONGEST_LINE))
-        for purpose, line in page_text.commands(analysis, picks, origin)
+        for purpose, line in page_text.commands(comparison, picks, origin)
     ]
     return document
 
 
-def _first_cell(analysis: Analysis, result: Imbalance, picks: Picks) -> Document:
+def _first_cell(found: pl.DataFrame, result: Imbalance, picks: Picks) -> Document:
     """The cell that is picked first: the largest excess, of a straggler if there is one."""
-    found = tables.flagged(analysis)
     stragglers = found.filter(found["rank"].is_in(result.verdict.ranks))
     rows = stragglers if stragglers.height else found
     if rows.height:

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
 from rankscope.compare.verdict.phrases import ordinal, plural
 from rankscope.model.options import Options
@@ -72,11 +72,11 @@ def figures(result: Imbalance) -> list[Figure]:
     return found
 
 
-def quality(analysis: Analysis, facts: RunFacts, unit_ns: int, flagged: int) -> list[Figure]:
+def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int) -> list[Figure]:
     """Facts about the quality of the data; notes are empty.
 
     Args:
-        analysis: the comparison of the run.
+        comparison: the comparison of the run.
         facts: its facts.
         unit_ns: the resolution of the cells, in ns.
         flagged: the number of flagged cells.
@@ -91,7 +91,7 @@ def quality(analysis: Analysis, facts: RunFacts, unit_ns: int, flagged: int) -> 
         if facts.clocks_aligned and residual is not None
         else f"not all aligned ({facts.clock_method})"
     )
-    met = analysis.met
+    met = comparison.matching.summary
     unmatched = int(met.unmatched["count"].sum())
     return [
         ("Ranks", f"{len(facts.ranks)}{world}, from {plural(facts.reports, 'report')}", ""),
@@ -112,13 +112,13 @@ def quality(analysis: Analysis, facts: RunFacts, unit_ns: int, flagged: int) -> 
     ]
 
 
-def commands(analysis: Analysis, picks: Picks, origin: Origin) -> list[tuple[str, str]]:
+def commands(comparison: Comparison, picks: Picks, origin: Origin) -> list[tuple[str, str]]:
     """Commands that make this page from the reports, and further ones: purpose and shell line."""
-    how = _option_arguments(analysis.options)
+    how = _option_arguments(comparison.options)
     db = str(origin.db)
     which = ["--db", db, *how]
     lines = [
-        ("Read the reports", ["rankscope", "ingest", *_ingest_arguments(analysis), "--db", db]),
+        ("Read the reports", ["rankscope", "ingest", *_ingest_arguments(comparison), "--db", db]),
         ("Show the verdict in the terminal", ["rankscope", "imbalance", *which]),
         ("Name the reports to open side by side", ["rankscope", "pick-reports", *which]),
         ("Make this page", ["rankscope", "report", *which, "-o", str(origin.target)]),
@@ -145,9 +145,9 @@ def _option_arguments(options: Options) -> list[str]:
     return words
 
 
-def _ingest_arguments(analysis: Analysis) -> list[str]:
+def _ingest_arguments(comparison: Comparison) -> list[str]:
     """The folder of all reports, and the options of ingest if all reports have the same."""
-    reports = analysis.frames.reports
+    reports = comparison.tables.reports
     words = [os.path.commonpath([str(Path(path).parent) for path in reports["path"]])]
     if reports["options"].n_unique() == 1:
         shaped = json.loads(reports["options"][0])

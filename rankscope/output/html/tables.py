@@ -8,7 +8,7 @@ from dataclasses import asdict
 import polars as pl
 
 from rankscope.compare import breakdowns
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
 from rankscope.model.metrics import METRICS, Unit, metric_in
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts
 from rankscope.output.json_documents import Document
@@ -93,14 +93,14 @@ def _column(name: str, dtype: pl.DataType, labels: Mapping[str, str]) -> Documen
     return {"name": name, "label": label, "kind": kind, "meaning": meaning}
 
 
-def number_tables(analysis: Analysis, result: Imbalance) -> list[Document]:
+def number_tables(comparison: Comparison, result: Imbalance, found: pl.DataFrame) -> list[Document]:
     """Tables across ranks, by rank, iteration, host and collective, and of flagged cells."""
     ranks = result.ranks.select(
         pl.exclude("^.*_z$", "report"), *(["work_z"] if "work_z" in result.ranks.columns else [])
     )
-    chosen = analysis.selection.numbers
-    collectives = breakdowns.by_collective(analysis.timed_in(chosen), chosen)
-    several = analysis.frames.ranks["host"].n_unique() > 1
+    chosen = comparison.selection.numbers
+    collectives = breakdowns.by_collective(comparison.collectives(chosen), chosen)
+    several = comparison.tables.ranks["host"].n_unique() > 1
     return [
         *_metrics(result),
         sortable_table(
@@ -112,7 +112,7 @@ def number_tables(analysis: Analysis, result: Imbalance) -> list[Document]:
             labels={"last_arriver_share": "came last", "work_z": "z of work"},
             sorted_by="work_ns",
         ),
-        _flagged(analysis),
+        _flagged(found),
         *_findings(result),
         sortable_table(
             "iterations",
@@ -122,7 +122,7 @@ def number_tables(analysis: Analysis, result: Imbalance) -> list[Document]:
             labels={"iteration_ns": "length"},
         ),
         *(
-            [sortable_table("hosts", "Hosts", breakdowns.by_host(analysis.chosen))]
+            [sortable_table("hosts", "Hosts", breakdowns.by_host(comparison.rows()))]
             if several
             else []
         ),
@@ -136,11 +136,11 @@ def number_tables(analysis: Analysis, result: Imbalance) -> list[Document]:
     ]
 
 
-def quality_tables(analysis: Analysis, facts: RunFacts) -> list[Document]:
+def quality_tables(comparison: Comparison, facts: RunFacts) -> list[Document]:
     """Tables of the ranks' clocks and of the reports."""
-    clocks = analysis.frames.ranks.select("rank", "host").sort("rank")
+    clocks = comparison.tables.ranks.select("rank", "host").sort("rank")
     drift = {rank: round(ppm, 4) for rank, ppm in facts.drift_ppm.items()}
-    reports = analysis.frames.ranks.select(
+    reports = comparison.tables.ranks.select(
         "rank", "host", "pid", "evidence", "convention", report="path"
     )
     tables = [sortable_table("reports", "Reports", reports.sort("rank"), "quality")]
@@ -155,18 +155,18 @@ def quality_tables(analysis: Analysis, facts: RunFacts) -> list[Document]:
     return tables
 
 
-def flagged(analysis: Analysis) -> pl.DataFrame:
+def flagged(comparison: Comparison) -> pl.DataFrame:
     """The flagged cells, largest excess first: rank, iteration, cause, excess_ns."""
     schema = {"rank": pl.Int64, "iteration": pl.Int64, "cause": pl.String, "excess_ns": pl.Int64}
-    if analysis.flags is None:
+    flags = comparison.flags()
+    if flags is None:
         return pl.DataFrame(schema=schema)
     order = ["excess_ns", "rank", "iteration"]
-    found = analysis.flags.filter("flagged").sort(order, descending=[True, False, False])
+    found = flags.filter("flagged").sort(order, descending=[True, False, False])
     return found.select(*schema)
 
 
-def _flagged(analysis: Analysis) -> Document:
-    found = flagged(analysis)
+def _flagged(found: pl.DataFrame) -> Document:
     most = found.height > MOST_ROWS
     note = f"the {MOST_ROWS:,} largest of {found.height:,}" if most else ""
     return sortable_table("flagged", "Flagged cells", found.head(MOST_ROWS), note=note)

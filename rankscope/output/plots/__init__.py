@@ -1,6 +1,6 @@
 """Pictures of a comparison: one module per kind of plot; the modules do not import each other.
 
-To add a kind, write a module with `draw(analysis, options) -> Figure` (see `PlotModule`) and add
+To add a kind, write a module with `draw(comparison, options) -> Figure` (see `PlotModule`) and add
 a row to `KINDS`. The module draws with matplotlib's objects, without pyplot and global state.
 Its figure has the verdict as its title (`captions.verdict_title`) unless it shows a single
 iteration, units in its axis labels, and `captions.footer` below. matplotlib is imported when the
@@ -22,7 +22,7 @@ from rankscope.util.atomic_io import write_whole
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from rankscope.compare.comparison import Analysis
+    from rankscope.compare.comparison import Comparison
 
 __all__ = [
     "FORMATS",
@@ -57,17 +57,17 @@ DOTS_PER_INCH = 150
 class PlotModule(Protocol):
     """The interface of a module that draws one kind of plot."""
 
-    def draw(self, analysis: Analysis, options: PlotOptions) -> Figure:
+    def draw(self, comparison: Comparison, options: PlotOptions) -> Figure:
         """The figure, with a caption."""
         ...
 
 
-def draw(kind: str, analysis: Analysis, options: PlotOptions | None = None) -> Figure:
+def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) -> Figure:
     """A matplotlib figure of one kind of plot, which can be changed before it is saved.
 
     Args:
         kind: one of `KINDS`.
-        analysis: the comparison to draw.
+        comparison: the comparison to draw.
         options: what to show, and the theme.
 
     Raises:
@@ -84,7 +84,7 @@ def draw(kind: str, analysis: Analysis, options: PlotOptions | None = None) -> F
 
     module = cast(PlotModule, import_module(f"rankscope.output.plots.{kind}"))
     with styled(options.theme):
-        return module.draw(analysis, options)
+        return module.draw(comparison, options)
 
 
 def save(figure: Figure, path: Path, theme: str = "light") -> None:

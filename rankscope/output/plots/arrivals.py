@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
 from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
 from rankscope.output.palette import THEMES, Theme
@@ -36,7 +36,7 @@ TICKS = (0, 0.1, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e
 """Positions of the ticks on a square-root axis, in ms."""
 
 
-def lateness(analysis: Analysis) -> pl.DataFrame:
+def lateness(comparison: Comparison) -> pl.DataFrame:
     """The delay of each rank behind the first rank, at each collective.
 
     A rank that arrives later waits less, so its delay is the longest wait at the collective minus
@@ -50,9 +50,9 @@ def lateness(analysis: Analysis) -> pl.DataFrame:
     Raises:
         UsageError: no collective has counterparts on other ranks.
     """
-    numbers = analysis.selection.numbers
+    numbers = comparison.selection.numbers
     frame = (
-        analysis.timed_in(numbers)
+        comparison.collectives(numbers)
         .part(numbers)
         .select(
             pl.col("rank", "iteration", "instance").cast(pl.Int64),
@@ -90,17 +90,17 @@ def distributions(late: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def draw(analysis: Analysis, options: PlotOptions) -> Figure:
+def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     """Box plots of lateness per rank in ms: quartiles, 5th and 95th percentile, single values.
 
     If there are many ranks, only the latest, the earliest, the middle and the picks have boxes,
     and bands below show all ranks.
     """
-    late = lateness(analysis)
+    late = lateness(comparison)
     frame = distributions(late)
     theme = THEMES[options.theme]
     order = frame["rank"].to_list()
-    rows = spaced(order, selected_rows(order, [*dict(options.ranks), *analysis.verdict.ranks]))
+    rows = spaced(order, selected_rows(order, [*dict(options.ranks), *comparison.verdict.ranks]))
     many = len(order) > MOST_ROWS
     height = max((rows[-1].place + 1) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.8 if many else 0.0
@@ -108,35 +108,35 @@ def draw(analysis: Analysis, options: PlotOptions) -> Figure:
         WIDTH,
         0.45 + below + height + 0.1,
         Caption(
-            verdict_title(analysis),
+            verdict_title(comparison),
             "arrival of each rank at the collectives, after the first rank: quartiles, 5th and "
             "95th percentile, and single collectives",
-            footer(analysis, *_notes(analysis, order)),
+            footer(comparison, *_notes(comparison, order)),
         ),
         theme,
     )
     axes = sheet.axes(LABELS, below + 0.45, PANEL, height)
-    hosts = dict(analysis.frames.ranks.select("rank", "host").iter_rows())
+    hosts = dict(comparison.tables.ranks.select("rank", "host").iter_rows())
     _boxes(axes, frame, late, rows, theme)
-    row_labels(axes, rows, [hosts.get(row.rank) for row in rows], analysis.verdict.ranks, theme)
+    row_labels(axes, rows, [hosts.get(row.rank) for row in rows], comparison.verdict.ranks, theme)
     _root_scale(axes, "x", frame["max_ns"].max())
     axes.set_xlabel("lateness (ms, square-root scale)")
     axes.grid(axis="x")
-    _columns_of_numbers(axes, frame, rows, analysis, theme)
+    _columns_of_numbers(axes, frame, rows, comparison, theme)
     if many:
         _overview(sheet.axes(LABELS, 0.35, PANEL, OVERVIEW), frame, theme)
     return sheet.figure
 
 
-def _notes(analysis: Analysis, known: Sequence[int]) -> list[str]:
-    unknown = sorted({*analysis.frames.ranks["rank"]} - {*known})
+def _notes(comparison: Comparison, known: Sequence[int]) -> list[str]:
+    unknown = sorted({*comparison.tables.ranks["rank"]} - {*known})
     notes = []
     if unknown:
         many = "ranks" if len(unknown) > 1 else "rank"
         notes.append(
             f"unknown for {many} {listed(unknown)}: no collective matches those of other ranks"
         )
-    if analysis.missing_ranks:
+    if comparison.missing_ranks:
         notes.append("after the first rank with a report: ranks without one may arrive earlier")
     return notes
 
@@ -172,12 +172,12 @@ def _boxes(
 
 
 def _columns_of_numbers(
-    axes: Axes, frame: pl.DataFrame, rows: Sequence[Row], analysis: Analysis, theme: Theme
+    axes: Axes, frame: pl.DataFrame, rows: Sequence[Row], comparison: Comparison, theme: Theme
 ) -> None:
     """Write the mean lateness, and how often the rank came last, beside its row."""
     means = dict(frame.select("rank", "mean_ns").iter_rows())
-    shares = dict(analysis.waits.select("rank", "last_arriver_share").iter_rows())
-    if analysis.missing_ranks:  # one of them may have come last
+    shares = dict(comparison.waits().select("rank", "last_arriver_share").iter_rows())
+    if comparison.missing_ranks:  # one of them may have come last
         shares = {}
     columns = (
         ("mean (ms)", [milliseconds(means[row.rank]) for row in rows]),

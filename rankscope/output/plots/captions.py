@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
 from rankscope.compare.verdict.phrases import plural, who
 from rankscope.compare.verdict.sentences import when
 from rankscope.model.results import Verdict
@@ -60,21 +60,21 @@ def _beginning(sentence: str) -> str:
     return first[: ends[-1]] if ends else first
 
 
-def verdict_title(analysis: Analysis) -> str:
+def verdict_title(comparison: Comparison) -> str:
     """The title of a picture of the whole run: its finding."""
-    return finding(analysis.verdict, len(analysis.selection.numbers))
+    return finding(comparison.verdict, len(comparison.selection.numbers))
 
 
-def footer(analysis: Analysis, *notes: str) -> str:
+def footer(comparison: Comparison, *notes: str) -> str:
     """The run, its ranks, iterations and clock; below them notes and warnings.
 
     Args:
-        analysis: the comparison that is drawn.
+        comparison: the comparison that is drawn.
         notes: what the picture leaves out or summarises.
     """
-    facts = analysis.facts
+    facts = comparison.facts
     first = drawable(f"{facts.name} · {run_line(facts)}", LONGEST_FOOTER)
-    warnings = [problem.message for problem in analysis.problems]
+    warnings = [problem.message for problem in comparison.warnings]
     more = [] if len(warnings) < 3 else [f"and {plural(len(warnings) - 2, 'more warning')}"]
     remarks = [*notes, *(f"warning: {text}" for text in warnings[:2]), *more]
     second = [drawable(" · ".join(remarks), LONGEST_FOOTER)] if remarks else []

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
 from rankscope.compare.verdict.outliers import LEAST_EXCESS, MAD_FLOOR, lower_median
 from rankscope.errors import UsageError
 from rankscope.model.metrics import column_of
@@ -49,13 +49,15 @@ class Grid:
     limit: float  # end of the colour scale, ns
 
 
-def metric_of(analysis: Analysis, metric: str | None, defaults: tuple[str, ...] = DEFAULTS) -> str:
+def metric_of(
+    comparison: Comparison, metric: str | None, defaults: tuple[str, ...] = DEFAULTS
+) -> str:
     """`metric`, or without one the first known default.
 
     Raises:
         UsageError: the metric is unknown on every rank.
     """
-    known = [name for name in ([metric] if metric else defaults) if analysis.knows(name)]
+    known = [name for name in ([metric] if metric else defaults) if comparison.knows(name)]
     if not known:
         raise UsageError(
             f"--metric {metric or defaults[0]}: unknown on every rank of this run",
@@ -64,7 +66,7 @@ def metric_of(analysis: Analysis, metric: str | None, defaults: tuple[str, ...] 
     return known[0]
 
 
-def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
+def excesses(comparison: Comparison, metric: str) -> pl.DataFrame:
     """The excess of each rank over its role's median, in each iteration.
 
     Iterations that some ranks lack (for example because a capture ended early) are included.
@@ -75,12 +77,12 @@ def excesses(analysis: Analysis, metric: str) -> pl.DataFrame:
         unknown), length_ns (the median iteration of the role), flagged (if the metric is a phase:
         flagged for this phase), cause.
     """
-    numbers = analysis.selection.numbers
-    inside = ~pl.col("iteration").is_in([0, *analysis.selection.warmup])
-    if analysis.options.iter_range is not None:
+    numbers = comparison.selection.numbers
+    inside = ~pl.col("iteration").is_in([0, *comparison.selection.warmup])
+    if comparison.options.iter_range is not None:
         inside &= pl.col("iteration").is_between(numbers[0], numbers[-1])
     value = pl.col(column_of(metric))
-    judged = analysis.judged(sorted({metric, "iteration"}))
+    judged = comparison.rows(sorted({metric, "iteration"}), all_iterations=True, flags=True)
     several = judged["role"].n_unique() > 1
     role = ["role", "iteration"] if several else ["iteration"]  # grouping by one column is faster
     flagged = pl.col("flagged").fill_null(False)

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
 from rankscope.compare.roles import ALL
 from rankscope.compare.verdict.outliers import LEAST_EXCESS
 from rankscope.compare.verdict.phrases import plural
@@ -62,17 +62,17 @@ VECTOR_CELLS = 20_000
 """Above this number of cells, the map is an image inside SVG and PDF files."""
 
 
-def draw(analysis: Analysis, options: PlotOptions) -> Figure:
+def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     """The heat map of `options.metric` (default: work, or the first known default).
 
     Colour is the excess over the role's median in the same iteration, in ms. A dot marks a
     flagged cell, a letter one of the worst cells, and hatching an unknown value.
     """
-    metric = metric_of(analysis, options.metric)
-    frame = excesses(analysis, metric)
-    grid = arrange(frame, analysis.missing_ranks)
+    metric = metric_of(comparison, options.metric)
+    frame = excesses(comparison, metric)
+    grid = arrange(frame, comparison.missing_ranks)
     theme = THEMES[options.theme]
-    worst = worst_cells(frame.filter(pl.col("iteration").is_in(analysis.selection.numbers)))
+    worst = worst_cells(frame.filter(pl.col("iteration").is_in(comparison.selection.numbers)))
     rows, columns = grid.values.shape
     height = min(max(rows * ROW, LEAST_HEIGHT), MOST_HEIGHT)
     width = min(max(columns * COLUMN, LEAST_WIDTH), MOST_WIDTH)
@@ -85,10 +85,10 @@ def draw(analysis: Analysis, options: PlotOptions) -> Figure:
         left + width + BAR + 1.1,
         height + under,
         Caption(
-            _title(analysis, frame, metric),
+            _title(comparison, frame, metric),
             f"{metric.replace('_', ' ')}: excess over the "
             f"{'median rank' if _one_role(grid) else 'median of the role'} in the same iteration",
-            footer(analysis, *_notes(grid, worst, analysis)),
+            footer(comparison, *_notes(grid, worst, comparison)),
         ),
         theme,
     )
@@ -131,10 +131,10 @@ def _one_role(grid: Grid) -> bool:
     return len({role for role in grid.roles if role is not None}) < 2
 
 
-def _title(analysis: Analysis, frame: pl.DataFrame, metric: str) -> str:
+def _title(comparison: Comparison, frame: pl.DataFrame, metric: str) -> str:
     """The verdict if the picture shows its metric, else the rank with the most of the metric."""
-    if metric in ("work", analysis.flag_metric, analysis.verdict.cause, "iteration"):
-        return verdict_title(analysis)
+    if metric in ("work", comparison.outliers.metric, comparison.verdict.cause, "iteration"):
+        return verdict_title(comparison)
     means = frame.group_by("rank").agg(pl.col("excess_ns").mean()).drop_nulls()
     rank, excess = means.sort("excess_ns", "rank", descending=[True, False]).row(0)
     return (
@@ -143,18 +143,18 @@ def _title(analysis: Analysis, frame: pl.DataFrame, metric: str) -> str:
     )
 
 
-def _notes(grid: Grid, worst: pl.DataFrame, analysis: Analysis) -> list[str]:
+def _notes(grid: Grid, worst: pl.DataFrame, comparison: Comparison) -> list[str]:
     notes = []
     if grid.per_row > 1 or grid.per_column > 1:
         notes.append(
             f"a cell stands for {plural(grid.per_row, 'rank')} and "
             f"{plural(grid.per_column, 'iteration')}, and shows the value furthest from the median"
         )
-    if worst.is_empty() and analysis.frames.ranks.height > 1:
+    if worst.is_empty() and comparison.tables.ranks.height > 1:
         notes.append(f"no excess reaches {percent(LEAST_EXCESS)} of an iteration")
-    if partial := sorted({*grid.iterations} - {*analysis.selection.numbers}):
+    if partial := sorted({*grid.iterations} - {*comparison.selection.numbers}):
         notes.append(f"not complete on every rank, so not compared: {span(partial)}")
-    unseen = {*analysis.missing_ranks} - {*grid.ranks}
+    unseen = {*comparison.missing_ranks} - {*grid.ranks}
     if unseen:
         notes.append(f"{plural(len(unseen), 'missing rank')} without a row")
     return notes

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
 from rankscope.compare.scores import score
 from rankscope.compare.verdict.outliers import lower_median
 from rankscope.errors import UsageError
@@ -57,13 +57,13 @@ class PhaseShares:
         )
 
 
-def phase_shares(analysis: Analysis) -> PhaseShares:
+def phase_shares(comparison: Comparison) -> PhaseShares:
     """The mean length of each part of the selected iterations, per rank.
 
     Raises:
         UsageError: no phase is known on any rank.
     """
-    chosen = analysis.chosen.with_columns(
+    chosen = comparison.rows().with_columns(
         transfer_ns=pl.col("exposed_communication_ns") - pl.col("wait_ns")
     )
     values = (score(f"{name}_ns", "mean") for name in (*PHASES, *COMMUNICATION_PARTS))
@@ -88,16 +88,16 @@ def phase_shares(analysis: Analysis) -> PhaseShares:
     )
 
 
-def draw(analysis: Analysis, options: PlotOptions) -> Figure:
+def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     """Stacked bars of the phases per rank, and beside them waiting and transfer, in ms.
 
     A line marks the median rank of the role. If there are many ranks, only both ends, the middle
     and the picks have bars, and a panel below shows all ranks.
     """
-    shares = phase_shares(analysis)
+    shares = phase_shares(comparison)
     theme = THEMES[options.theme]
     order = shares.frame["rank"].to_list()
-    rows = spaced(order, selected_rows(order, [*dict(options.ranks), *analysis.verdict.ranks]))
+    rows = spaced(order, selected_rows(order, [*dict(options.ranks), *comparison.verdict.ranks]))
     many = len(order) > MOST_ROWS
     height = max(rows[-1].place + 1, 3) * ROW if many else max(len(rows) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.75 if many else 0.0
@@ -105,10 +105,10 @@ def draw(analysis: Analysis, options: PlotOptions) -> Figure:
         WIDTH,
         0.45 + below + height + 0.2,
         Caption(
-            verdict_title(analysis),
+            verdict_title(comparison),
             "phases of an iteration, per rank: work on the left, communication that no work hides "
-            f"on the right; mean over {len(analysis.selection.numbers)} iterations",
-            footer(analysis, *_notes(shares)),
+            f"on the right; mean over {len(comparison.selection.numbers)} iterations",
+            footer(comparison, *_notes(shares)),
         ),
         theme,
     )
@@ -123,7 +123,7 @@ def draw(analysis: Analysis, options: PlotOptions) -> Figure:
     _bars(communication, frame, rows, shares.communication, theme)
     _medians(work, frame, rows, theme)
     grouping = "host" if shares.frame["role"].n_unique() == 1 else "role"
-    row_labels(work, rows, frame[grouping].to_list(), analysis.verdict.ranks, theme)
+    row_labels(work, rows, frame[grouping].to_list(), comparison.verdict.ranks, theme)
     communication.set_yticks([])
     work.set_xlim(0, highest[0])
     communication.set_xlim(0, highest[1])

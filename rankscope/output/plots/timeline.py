@@ -13,7 +13,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
 from rankscope.compare.timeline import timeline
 from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
@@ -75,14 +75,14 @@ class Picture:
     theme: Theme
 
 
-def draw(analysis: Analysis, options: PlotOptions) -> Figure:
+def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     """Phases, device streams and collectives of some ranks in one iteration, in ms.
 
     Waiting is hatched. A line marks the last arrival at the collective that cost the shown ranks
     most (`timeline_views.last_arrival`).
 
     Args:
-        analysis: the comparison to draw.
+        comparison: the comparison to draw.
         options: its `ranks` and `iteration` are required.
 
     Raises:
@@ -95,7 +95,7 @@ def draw(analysis: Analysis, options: PlotOptions) -> Figure:
             hint="give PlotOptions(ranks=…, iteration=…), or use Run.plot, which picks them",
         )
     labels = dict(options.ranks[:MOST_RANKS])
-    shown = timeline(analysis, list(labels), [options.iteration])
+    shown = timeline(comparison, list(labels), [options.iteration])
     picture = _prepared(shown, [*labels], THEMES[options.theme])
     late = last_arrival(shown)
     left = NAMES + picture.names_width
@@ -108,7 +108,7 @@ def draw(analysis: Analysis, options: PlotOptions) -> Figure:
             + ("" if picture.work.is_empty() else "device work in the colour of its phase, ")
             + "collectives from arrival to end"
             + (", on one clock" if shown.ranks["axis"].eq("aligned").all() else ""),
-            footer(analysis, *_notes(picture, options, late, analysis.verdict.ranks)),
+            footer(comparison, *_notes(picture, options, late, comparison.verdict.ranks)),
         ),
         picture.theme,
     )

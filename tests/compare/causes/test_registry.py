@@ -84,8 +84,8 @@ def test_a_detector_without_its_table_is_silent_and_says_how_to_capture_it(
         capture="--gpu-metrics-devices=all",
     )
     detectors(blind)
-    tables = registry.tables_of(analysis.frames.some)
-    flags = analysis.flags
+    tables = registry.tables_of(analysis.tables)
+    flags = analysis.flags()
     assert flags is not None
     context = registry.context_of(tables, analysis.roles.of, flags.filter("flagged"), None)
     assert registry.findings(context)

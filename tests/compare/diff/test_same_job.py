@@ -7,7 +7,7 @@ import pytest
 
 from rankscope.compare.diff.same_job import differences
 from rankscope.model.schema import ACTIVITIES
-from rankscope.store.tables import RunTables, reader_of
+from rankscope.store.tables import LoadedTables, RunTables
 from tests.frames import filled
 
 PHASES = ("load", "forward", "backward", "optimizer", "other")
@@ -25,7 +25,7 @@ def run(ranks: int = 4, kernels: tuple[str, ...] = ("gemm", "norm")) -> RunTable
 
 def of(ranks: pl.DataFrame, activities: pl.DataFrame) -> RunTables:
     tables = {"ranks": ranks, "activities": filled(activities, ACTIVITIES)}
-    return RunTables("run", reader_of(tables))
+    return RunTables("run", LoadedTables(tables))
 
 
 def rows(iteration_ns: int = 1_000, phases: tuple[str, ...] = PHASES) -> pl.DataFrame:

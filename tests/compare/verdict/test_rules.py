@@ -185,7 +185,7 @@ def test_few_iterations_are_inconclusive(stored: Callable[..., Stored]) -> None:
 def test_nothing_visible_of_communication_is_inconclusive(stored: Callable[..., Stored]) -> None:
     """Host clock, NCCL: the waits hide in whatever call blocks first."""
     analysis = stored("planted", where="backward").analysis(clock="host")
-    assert analysis.flag_metric != "work"
+    assert analysis.outliers.metric != "work"
     assert (analysis.verdict.kind, analysis.verdict.ranks) == ("inconclusive", ())
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from rankscope.compare.imbalance import imbalance
+from rankscope.compare.stages import replay_of
 from rankscope.compare.whatif import replay as replay_module
 from rankscope.compare.whatif.replay import Target
 from tests.forge import Truth, simulate, without_plants
@@ -49,11 +51,12 @@ def test_gains_are_what_the_plant_cost(
     assert job.truth is not None
     healthy = simulate(without_plants(job.truth.job)).truth
     analysis = job.analysis(roles=roles)
-    numbers, clock = analysis.selection.numbers, analysis.clock[0]
+    numbers, clock = analysis.selection.numbers, analysis.clock
     was = length(job.truth, clock, numbers)
     true = was - length(healthy, clock, numbers)
-    assert analysis.replay is not None
-    assert analysis.replay.times_ns([None], numbers)[0] == pytest.approx(was, rel=0.001)
+    replay = replay_of(analysis)
+    assert replay is not None
+    assert replay.times_ns([None], numbers)[0] == pytest.approx(was, rel=0.001)
     verdict = analysis.verdict
     assert verdict.ranks == tuple(sorted({r for p in job.truth.job.plants for r in p.ranks}))
     assert verdict.gain_ns == pytest.approx(true, rel=0.05)
@@ -66,17 +69,18 @@ def test_a_replay_of_nothing_changed_changes_nothing(stored: Callable[..., Store
         assert job.truth is not None
         analysis = job.analysis()
         numbers = analysis.selection.numbers
-        assert analysis.replay is not None
-        true = length(job.truth, analysis.clock[0], numbers)
-        assert analysis.replay.times_ns([None], numbers)[0] == pytest.approx(true, rel=0.001), name
+        replay = replay_of(analysis)
+        assert replay is not None
+        true = length(job.truth, analysis.clock, numbers)
+        assert replay.times_ns([None], numbers)[0] == pytest.approx(true, rel=0.001), name
         nobody = [Target(ranks=()), Target(iterations=())]
-        assert analysis.replay.gains_ns(nobody, numbers) == [0, 0]
+        assert replay.gains_ns(nobody, numbers) == [0, 0]
 
 
 def test_mending_more_gains_no_less(stored: Callable[..., Stored]) -> None:
     job = stored("planted", kind="persistent", where="backward")
     analysis = job.analysis()
-    replay, numbers = analysis.replay, analysis.selection.numbers
+    replay, numbers = replay_of(analysis), analysis.selection.numbers
     assert replay is not None
     early = numbers[: len(numbers) // 2]
     one, rank, everything, half, elsewhere, another = replay.gains_ns(
@@ -100,7 +104,7 @@ def test_targets_played_together_gain_what_they_gain_alone(
     stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     analysis = stored(name).analysis()
-    replay, numbers = analysis.replay, analysis.selection.numbers
+    replay, numbers = replay_of(analysis), analysis.selection.numbers
     assert replay is not None
     targets = [None, Target(), *(Target(ranks=(rank,)) for rank in range(4)), None]
     together = replay.times_ns(targets, numbers)
@@ -112,7 +116,7 @@ def test_targets_played_together_gain_what_they_gain_alone(
 
 def test_the_table_of_scenarios(stored: Callable[..., Stored]) -> None:
     analysis = stored("planted", kind="periodic", where="forward").analysis()
-    told = analysis.imbalance().what_if
+    told = imbalance(analysis).what_if
     assert told is not None
     assert told["gain_ns"].is_sorted(descending=True)
     assert (told["gain_ns"] >= 0).all()
@@ -131,11 +135,11 @@ def test_a_role_can_be_what_is_mended(stored: Callable[..., Stored]) -> None:
     job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
     assert job.truth is not None
     analysis = job.analysis(roles="pp=4,dp=2")
-    told = analysis.imbalance().what_if
+    told = imbalance(analysis).what_if
     assert told is not None
     roles = told.filter(kind="role")
     assert {*roles["name"]} == {f"pp={stage}" for stage in range(4)}
-    numbers, clock = analysis.selection.numbers, analysis.clock[0]
+    numbers, clock = analysis.selection.numbers, analysis.clock
     healthy = simulate(without_plants(job.truth.job)).truth
     true = length(job.truth, clock, numbers) - length(healthy, clock, numbers)
     assert roles.row(0, named=True)["name"] == "pp=3"
@@ -144,5 +148,5 @@ def test_a_role_can_be_what_is_mended(stored: Callable[..., Stored]) -> None:
 
 def test_where_it_cannot_be_known_nothing_is_played(stored: Callable[..., Stored]) -> None:
     analysis = stored("plain").analysis(clock="host")
-    assert analysis.replay is None
-    assert analysis.imbalance().what_if is None
+    assert replay_of(analysis) is None
+    assert imbalance(analysis).what_if is None

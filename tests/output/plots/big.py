@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.stages import compare
 from rankscope.model.options import Options
-from rankscope.store.tables import RunTables, reader_of
+from rankscope.store.tables import LoadedTables, RunTables
 from tests.support import Stored
 
 
-def multiplied(job: Stored, times: int) -> Analysis:
+def multiplied(job: Stored, times: int) -> Comparison:
     """`job` with all its ranks `times` times, numbered on, on hosts of eight."""
-    frames = job.analysis().frames
+    frames = job.analysis().tables
     ranks = frames.ranks.height
 
     def more(frame: pl.DataFrame) -> pl.DataFrame:
@@ -28,4 +29,4 @@ def multiplied(job: Stored, times: int) -> Analysis:
         for name in ("iterations", "measures", "collectives", "exposed")
     }
     tables["activities"] = frames.activities
-    return Analysis(RunTables(frames.name, reader_of(tables)), Options())
+    return compare(RunTables(frames.name, LoadedTables(tables)), Options())

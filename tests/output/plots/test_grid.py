@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -105,7 +106,8 @@ def test_worst_cells_are_not_all_of_one_rank() -> None:
 def test_excess_is_over_the_median_of_the_role(stored: Callable[..., Stored]) -> None:
     analysis = stored("planted", 8, kind="periodic", where="load").analysis()
     role = pl.when(pl.col("rank") < 4).then(pl.lit("first")).otherwise(pl.lit("last"))
-    analysis.__dict__["wide"] = analysis.wide.with_columns(role=role)
+    table = analysis.rows(all_iterations=True).with_columns(role=role)
+    analysis = replace(analysis, table=table)
     frame = excesses(analysis, "load")
     for (_, _), part in frame.group_by("role", "iteration"):
         middle = part["value_ns"].sort()[(part.height - 1) // 2]

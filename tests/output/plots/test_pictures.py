@@ -18,7 +18,7 @@ from matplotlib.text import Text
 
 import rankscope
 from rankscope.api import view_of
-from rankscope.compare.comparison import Analysis
+from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.output.plots import KINDS, THEMES, PlotOptions, draw, title_of
 from rankscope.output.plots.arrivals import distributions, lateness
@@ -36,7 +36,7 @@ def job(stored: Callable[..., Stored]) -> Stored:
 
 
 @pytest.fixture(scope="module")
-def thousand(job: Stored) -> Analysis:
+def thousand(job: Stored) -> Comparison:
     """The same job 128 times."""
     return multiplied(job, 128)
 
@@ -98,7 +98,7 @@ def test_heatmap_shows_the_planted_cells(job: Stored) -> None:
     hits = {(7, numbers.index(i)) for i in numbers if i % 5 == job_phase(job)}
     assert {(int(row), int(column)) for row, column in slow} == hits
     [dots] = [each for each in axes.findobj(PathCollection) if each.get_gid() == "flags"]
-    flags = job.analysis().flags
+    flags = job.analysis().flags()
     assert flags is not None
     marked = {(row, numbers[column]) for column, row in np.asarray(dots.get_offsets(), dtype=int)}
     assert marked == {*flags.filter("flagged").select("rank", "iteration").iter_rows()}
@@ -116,7 +116,7 @@ def job_phase(job: Stored) -> int:
 
 
 def worst_iteration(job: Stored) -> int:
-    flags = job.analysis().flags
+    flags = job.analysis().flags()
     assert flags is not None
     return int(flags.sort("excess_ns", descending=True)["iteration"][0])
 
@@ -155,7 +155,8 @@ def test_phases_stack_up_to_work_and_apart_from_it_to_communication(job: Stored)
     found = phase_shares(job.analysis()).frame
     chosen = (
         job.analysis()
-        .chosen.group_by("rank")
+        .rows()
+        .group_by("rank")
         .agg(pl.col("work_ns", "exposed_communication_ns").mean())
     )
     both = found.join(chosen, on="rank", suffix="_mean")
@@ -182,10 +183,11 @@ def test_phases_stack_up_to_work_and_apart_from_it_to_communication(job: Stored)
 def test_phases_compare_within_roles(job: Stored) -> None:
     analysis = job.analysis()
     last = pl.col("rank") >= 4
-    analysis.__dict__["wide"] = analysis.wide.with_columns(
+    table = analysis.rows(all_iterations=True).with_columns(
         role=pl.when(last).then(pl.lit("last")).otherwise(pl.lit("first")),
         forward_ns=pl.col("forward_ns") + pl.when(last).then(20 * MS).otherwise(0),
     )
+    analysis = replace(analysis, table=table)
     axes = draw("phases", analysis).axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names[0] == "rank 7 · last", "furthest above its own role's median"
@@ -204,7 +206,7 @@ def test_lateness_is_behind_the_first_of_each_collective(job: Stored) -> None:
     assert late["late_ns"].min() == 0
     instance = late.filter(iteration=7)["instance"][0]
     told = dict(late.filter(instance=instance).select("rank", "late_ns").iter_rows())
-    every = analysis.timed_in(analysis.selection.numbers).instances
+    every = analysis.collectives(analysis.selection.numbers).instances
     waits = every.filter(instance=instance)
     longest = waits["wait"].max()
     assert told == {rank: longest - own for rank, own in waits.select("rank", "wait").rows()}
@@ -222,9 +224,9 @@ def test_ranks_that_share_no_collective_are_named(
     job: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     analysis = job.analysis()
-    rest = analysis.timed.rows.filter(pl.col("rank") != 3)
-    rested = replace(analysis.timed, rows=rest)
-    monkeypatch.setattr(analysis, "timed_in", lambda _: rested)
+    every = analysis.collectives(analysis.selection.numbers)
+    rested = replace(every, rows=every.rows.filter(pl.col("rank") != 3))
+    monkeypatch.setattr(Comparison, "collectives", lambda *_: rested)
     assert "unknown for rank 3" in words(draw("arrivals", analysis))
 
 
@@ -273,7 +275,7 @@ def test_timeline_says_when_who_is_last_is_not_the_culprit(stored: Callable[...,
 
 
 @pytest.mark.parametrize("kind", ["heatmap", "phases", "arrivals"])
-def test_a_thousand_ranks_are_readable(thousand: Analysis, kind: str) -> None:
+def test_a_thousand_ranks_are_readable(thousand: Comparison, kind: str) -> None:
     figure = draw(kind, thousand, PlotOptions(ranks=((700, "median"),)))
     figure.draw_without_rendering()
     assert figure.get_figheight() < 13

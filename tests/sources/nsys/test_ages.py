@@ -147,7 +147,7 @@ def graph_traced(report: Path) -> Path:
 
 def test_graphs_traced_as_a_whole_hide_their_waits(report: Path, tmp_path: Path) -> None:
     run = rankscope.ingest([graph_traced(report)], tmp_path / "run.duckdb")
-    problems = {problem.code: problem for problem in run.analysis().problems}
+    problems = {problem.code: problem for problem in run.compare().warnings}
     assert "--cuda-graph-trace=node" in problems["graphs-opaque"].message
     measures = run.sql("select * from measures where clock = 'gpu'")
     assert measures["work_ns"].null_count() == measures.height
@@ -158,5 +158,5 @@ def test_graphs_traced_as_a_whole_hide_their_waits(report: Path, tmp_path: Path)
 def test_several_devices_in_one_process_are_said(report: Path, tmp_path: Path) -> None:
     edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set deviceId = 7 where rowid % 2 = 0")
     run = rankscope.ingest([report], tmp_path / "run.duckdb")
-    [said] = [each for each in run.analysis().problems if each.code == "several-devices"]
+    [said] = [each for each in run.compare().warnings if each.code == "several-devices"]
     assert "2 devices" in said.message

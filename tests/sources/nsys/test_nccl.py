@@ -248,4 +248,4 @@ def test_communicators_are_matched_by_what_nccl_tells(
     run = rankscope.ingest([tmp_path], tmp_path / "run.duckdb")
     names = run.sql("select distinct communicator from collectives where place = 'device'")
     assert names["communicator"].to_list() == [f"named {COMMUNICATOR}"]
-    assert run.analysis().matched.unmatched.is_empty()
+    assert run.compare().matching.summary.unmatched.is_empty()

@@ -120,7 +120,7 @@ def test_only_the_ranks_asked_for_are_exported(reports: Path, tmp_path: Path) ->
     run = rankscope.ingest([reports], tmp_path / "run.duckdb", ranks={0, 2})
     assert run.iterations()["rank"].unique().to_list() == [0, 2]
     assert len([*export.cache_folder().iterdir()]) == 2
-    assert run.analysis().missing_ranks == (1, 3)
+    assert run.compare().missing_ranks == (1, 3)
 
 
 def test_without_nsys(reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_one_bad_report_among_good_ones(reports: Path, tmp_path: Path) -> None:
     with pytest.raises(UnreadableReport, match="report_rank_1"):
         rankscope.ingest([reports], tmp_path / "run.duckdb")
     run = rankscope.ingest([reports], tmp_path / "run.duckdb", on_error="skip")
-    assert run.analysis().missing_ranks == (1,)
+    assert run.compare().missing_ranks == (1,)
 
 
 @pytest.mark.slow

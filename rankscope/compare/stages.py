@@ -1,0 +1,193 @@
+"""The stages of a comparison: each takes the results of those before it.
+
+See the package docstring for the design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import polars as pl
+
+from rankscope.compare import scores as compare_scores
+from rankscope.compare.causes.registry import tables_of
+from rankscope.compare.communication import RunCollectives, roles_by_gradients, roles_by_option
+from rankscope.compare.comparison import (
+    Comparison,
+    Outliers,
+    Stage,
+    Summary,
+    computed_flags,
+    run_collectives,
+)
+from rankscope.compare.iteration_clusters import by_iteration
+from rankscope.compare.metric_table import metric_table
+from rankscope.compare.selection import scope_of
+from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
+from rankscope.compare.verdict.rules import judge
+from rankscope.compare.whatif.replay import Replay, Target
+from rankscope.compare.whatif.scenarios import scenarios
+from rankscope.model.metrics import METRICS
+from rankscope.model.options import Options
+from rankscope.model.results import MetricSummary, Verdict
+from rankscope.store.tables import RunTables
+
+
+def compare(
+    tables: RunTables,
+    options: Options,
+    reuse: Comparison | None = None,
+    until: Stage = Stage.SUMMARY,
+) -> Comparison:
+    """Compare the ranks of a run.
+
+    Args:
+        tables: the run.
+        options: how to compare.
+        reuse: the comparison of the same run with the default options, whose metric table the
+            database stores. What the options leave alone is taken from it.
+        until: the last stage to compute. Stages that are reused may go further.
+
+    Raises:
+        UsageError: an option does not fit the run, or selects nothing.
+        ReportError: no iterations can be compared.
+    """
+    compare_scores.check_statistic(options.statistic)
+    if reuse is not None and options == reuse.options:
+        return reuse
+    scope = scope_of(tables, options, None if reuse is None else reuse.scope.reused())
+    given = roles_by_option(scope)
+    links = [] if given is None else given.links
+    if reuse is None or links:  # transfers that --roles pairs change the matching
+        collectives = RunCollectives(scope, links)
+        matching = collectives.matching()
+        roles = given or roles_by_gradients(scope, collectives.calls()[0])
+        found = Comparison(scope, matching, roles)
+    else:
+        found = Comparison(scope, reuse.matching, given or reuse.roles)
+        collectives = run_collectives(found, every=scope.clock != reuse.clock)
+    if until < Stage.TABLE:
+        return found
+    if reuse is None or links or scope.clock != reuse.clock:
+        waits = collectives.waits()
+        table = metric_table(scope, found.roles, waits.by_iteration)
+        found = replace(found, table=table, _waits=waits.by_rank)
+    elif found.comparable and given is None and scope.selection.numbers == reuse.selection.numbers:
+        return _rescored(found, reuse)
+    if until < Stage.OUTLIERS:
+        return found
+    return _judged(found, collectives, until)
+
+
+def replay_of(comparison: Comparison) -> Replay | None:
+    """The selected iterations, to be played again with less work; None where that is unknown."""
+    return _replay(comparison, run_collectives(comparison), _played_rows(comparison))
+
+
+def _rescored(found: Comparison, reuse: Comparison) -> Comparison:
+    """The same iterations on the same clock: at most the statistic differs."""
+    found = replace(
+        found,
+        _waits=reuse._waits,
+        _outliers=reuse._outliers,
+        _scores=reuse._scores,
+        _verdict=reuse._verdict,
+        _summary=reuse._summary,
+    )
+    statistic = found.options.statistic
+    if statistic == reuse.options.statistic or reuse._summary is None:
+        return found
+    rows = found.rows()
+    scores = compare_scores.scores(rows, [*METRICS], statistic)
+    metrics = _metrics(rows, scores)
+    return replace(found, _scores=scores, _summary=replace(reuse._summary, metrics=metrics))
+
+
+def _judged(found: Comparison, collectives: RunCollectives, until: Stage) -> Comparison:
+    """The stages from the outliers on."""
+    if not found.comparable:
+        if until > Stage.OUTLIERS:
+            _ = found.selection  # raises
+        return replace(found, _outliers=Outliers(None, None))
+    played = _played_rows(found)
+    numbers = found.selection.numbers
+    rows = played.filter(pl.col("iteration").is_in(numbers))
+    metric = _flag_metric(rows, found.scope.blind_ranks)
+    flags = None if metric is None else computed_flags(found, rows, metric)
+    found = replace(found, _outliers=Outliers(metric, flags))
+    if until < Stage.VERDICT:
+        return found
+    if until >= Stage.SUMMARY and found._waits is None:
+        # before a replay, which has no room for the collectives
+        found = replace(found, _waits=collectives.waits().by_rank)
+    scores = compare_scores.scores(rows, [*METRICS], found.options.statistic)
+    replay = cache(lambda: _replay(found, collectives, played))
+    verdict = _verdict(found, rows, replay)
+    found = replace(found, _scores=scores, _verdict=verdict)
+    if until < Stage.SUMMARY:
+        return found
+    summary = Summary(
+        metrics=_metrics(rows, scores),
+        efficiency=compare_scores.efficiency(rows),
+        by_iteration=by_iteration(rows, flags, numbers, "work"),
+        what_if=scenarios(replay(), rows, verdict, numbers),
+    )
+    return replace(found, _summary=summary)
+
+
+def _played_rows(found: Comparison) -> pl.DataFrame:
+    """The rows that a replay plays: of all iterations, unless a range limits them."""
+    return found.rows(all_iterations=found.scope.in_range is None)
+
+
+def _replay(found: Comparison, collectives: RunCollectives, played: pl.DataFrame) -> Replay | None:
+    """None where ranks are missing, or their work is unknown."""
+    unknown = found.missing_ranks or found.scope.blind_ranks
+    if unknown or found.outliers.metric != "work":
+        return None
+    return collectives.replay(played)
+
+
+def _flag_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | None:
+    """What can be judged: work; loading where waits hide in later phases; else None."""
+    seeing = rows.filter(~pl.col("rank").is_in(blind_ranks))
+    if not seeing["work_ns"].null_count():
+        return "work"
+    return None if rows["load_ns"].null_count() else "load"
+
+
+def _verdict(found: Comparison, rows: pl.DataFrame, replay: Callable[[], Replay | None]) -> Verdict:
+    """Who is slow, or why that cannot be said."""
+    outliers, numbers, tables = found.outliers, found.selection.numbers, found.tables
+
+    def gain_ns(ranks: tuple[int, ...], iterations: list[int]) -> int | None:
+        played = replay()
+        if played is None:
+            return None
+        return played.gains_ns([Target(ranks, None, iterations)], numbers)[0]
+
+    return judge(
+        VerdictInputs(
+            run=RunSummary(
+                ranks=tables.ranks.height,
+                iterations=len(numbers),
+                missing_ranks=found.missing_ranks,
+                blind_ranks=found.scope.blind_ranks,
+                flag_metric=outliers.metric,
+                roles=len({*found.roles.of.values()}),
+            ),
+            flags=outliers.frame if tables.ranks.height > 1 else None,
+            wide=rows,
+            hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
+            replicas=found.roles.replicas,
+            tables=tables_of(tables),
+            replayed=gain_ns,
+        )
+    )
+
+
+def _metrics(rows: pl.DataFrame, scores: pl.DataFrame) -> dict[str, MetricSummary]:
+    """name → the metric across ranks."""
+    return {name: compare_scores.summarise(rows, scores, name) for name in METRICS}
