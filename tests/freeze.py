@@ -6,7 +6,10 @@ Run it before and after a change that must not change answers, and compare the t
     python -m tests.freeze /tmp/after --like /tmp/before
 
 The jobs are all scenes of the forge, the sample reports, and the captures in `../shared` where
-they are at hand. Only the command line is used, so that the script outlives changes inside.
+that folder exists. Only the command line is used, so that the script outlives changes inside.
+
+A few of these answers are in the repository (`tests/goldens`) and compared by `test_goldens.py`;
+`python -m tests.freeze --goldens` writes them.
 """
 
 from __future__ import annotations
@@ -55,6 +58,18 @@ IMBALANCES: dict[str, list[str]] = {
 TABLES = ("rank_iterations", "windows", "phases", "operations", "collectives")
 DATABASE = "run.duckdb"
 
+GOLDENS = Path(__file__).parent / "goldens"
+GOLDEN_JOBS = ("sample_ddp_4ranks", "sample_gpu_simulated_4ranks", "sample_torch_profiler_2ranks")
+GOLDEN_ANSWERS = (
+    "check",
+    "ingest",
+    *(f"imbalance_by_{by}" for by in BY),
+    "imbalance_range_3_12",
+    "imbalance_clock_host",
+    "pick",
+    "diff_same",
+)
+
 
 @dataclass(frozen=True)
 class Job:
@@ -101,21 +116,34 @@ def jobs() -> list[Job]:
     return found
 
 
-def freeze(job: Job, out: Path) -> str:
-    """Write the answers on one job into a folder of its name; gives the name."""
+def freeze(job: Job, out: Path, only: tuple[str, ...] | None = None) -> str:
+    """Write the answers on one job into a folder of its name; gives the name.
+
+    Args:
+        job: the reports.
+        out: where the folder is made.
+        only: names of answers; None for all.
+    """
     target = out / job.name
-    target.mkdir(parents=True)
+    target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        os.environ["XDG_CACHE_HOME"] = str(Path(folder) / "cache")
-        os.environ["COLUMNS"] = "200"
         _prepare(job, Path(folder))
         for name, arguments in _commands(job):
+            if only is not None and name not in only:
+                continue
             answer = _run(arguments)
             for written in Path(folder).glob("written*"):
                 answer += f"--- {written.name}\n{_text(written)}\n"
                 written.unlink()
             (target / f"{name}.txt").write_text(_plain(answer, folder), encoding="utf-8")
     return job.name
+
+
+def golden(out: Path) -> None:
+    """Write the answers that the repository keeps into a folder."""
+    for job in jobs():
+        if job.name in GOLDEN_JOBS:
+            freeze(job, out, GOLDEN_ANSWERS)
 
 
 def _prepare(job: Job, folder: Path) -> None:
@@ -209,11 +237,18 @@ def differences(old: Path, new: Path) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; exit code 1 where answers differ."""
     parser = argparse.ArgumentParser(prog="python -m tests.freeze", description=__doc__)
-    parser.add_argument("out", type=Path, help="folder to write to; must not exist")
+    parser.add_argument("out", type=Path, nargs="?", help="folder to write to; must not exist")
+    parser.add_argument("--goldens", action="store_true", help="write tests/goldens instead")
     parser.add_argument("--like", type=Path, help="a folder written earlier, to compare with")
     parser.add_argument("--only", nargs="*", help="these jobs only (part of the name)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args(arguments)
+    os.environ["COLUMNS"] = "200"
+    if args.goldens:
+        golden(GOLDENS)
+        return 0
+    if args.out is None:
+        parser.error("OUT is needed")
     out = args.out.resolve()
     out.mkdir(parents=True)
     some = [job for job in jobs() if not args.only or any(part in job.name for part in args.only)]
