@@ -1,10 +1,9 @@
-"""Columns out of SQLite files, fast and without trusting what stands in them.
+"""Columns of SQLite files, fast and without trusting their content.
 
-The one place that knows what reads SQLite: `sqlite_pages` where there is much to read and a file
-is plain, else ADBC's driver (columnar, streaming, and kept by the Arrow project), to the same
-frames. The driver infers a column's type from the first rows, so every column is asked for as an
-integer or as bytes, never null: text may hold NULs or bytes that are not UTF-8, and an integer
-column may hold anything.
+Large ordinary files are read by `sqlite_pages`, all others by ADBC's driver (columnar, streaming,
+maintained by the Arrow project), to the same frames. The driver infers a column's type from the
+first rows, so each column is selected as integers or as bytes, never null: text may contain NULs
+or bytes that are not UTF-8, and an integer column may contain values of any type.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from adbc_driver_manager import AdbcConnection, AdbcDatabase
 
 MISSING = -(2**63)
-"""Stands for NULL, and for anything but an integer, while integers travel; null in the frame."""
+"""Stands for NULL and for a value that is not an integer; null in the frame."""
 
 MARK = "(to keep)"
-"""A column beside those of a table: 1 in rows that `only` keeps, else 0."""
+"""An additional column: 1 in rows that `only` keeps, else 0."""
 
 MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
@@ -54,23 +53,23 @@ HINT = "is it complete? export it again: nsys export -t sqlite REPORT.nsys-rep"
 
 @dataclass(frozen=True, slots=True)
 class _Borders:
-    """Which rows of a table are in which piece."""
+    """Which rows of a table are in which chunk."""
 
-    ends: list[int]  # rows up to the end of each piece from pages, after a 0
-    whole: bool  # else there is one more piece, of all rows that follow
+    ends: list[int]  # rows up to the end of each chunk read from pages, after a 0
+    whole: bool  # else there is one more chunk, of all rows that follow
 
     @property
     def paged(self) -> int:
-        """How many pieces are to come from pages."""
+        """The number of chunks that are read from pages."""
         return len(self.ends) - 1
 
     @property
     def pieces(self) -> int:
-        """How many there are."""
+        """The number of chunks."""
         return self.paged + (not self.whole)
 
     def slice(self, number: int) -> tuple[int, int | None]:
-        """The first row of a piece and how many it has, None for all that follow."""
+        """The first row of a chunk and its number of rows, None for all that follow."""
         begin = self.ends[number]
         return begin, None if number == self.paged else self.ends[number + 1] - begin
 
@@ -79,11 +78,11 @@ class SQLiteColumns:
     """A SQLite file, opened read-only."""
 
     def __init__(self, path: Path) -> None:
-        """Open `path`; raises `UnreadableReport` where it is no SQLite database."""
+        """Open `path`; raises `UnreadableReport` if it is not a SQLite database."""
         self.path = path
         self._check_magic()
-        # Without a journal beside it nobody is writing, and `immutable` spares file locks,
-        # which shared file systems answer slowly or not at all.
+        # Without a journal, nobody is writing; `immutable` avoids file locks, which are slow or
+        # never granted on shared file systems.
         self._quiet = quiet = not any(Path(f"{path}{end}").exists() for end in ("-wal", "-journal"))
         self._layouts: dict[str, TableLayout] | None = None
         self._pages: PagedFile | None = None
@@ -105,14 +104,14 @@ class SQLiteColumns:
             raise
 
     def close(self) -> None:
-        """Let go of the file, as else happens once nobody uses this any more."""
+        """Close the file; otherwise it is closed when this object is collected."""
         self._finalizer()
         if self._pages is not None:
             self._pages.close()
 
     @property
     def bytes(self) -> int:
-        """How large the file is."""
+        """The size of the file."""
         return self._bytes
 
     @property
@@ -132,7 +131,7 @@ class SQLiteColumns:
         only: tuple[str, list[int]] | None = None,
         raw: list[str] | None = None,
     ) -> pl.DataFrame:
-        """Columns of a table; one that the table lacks comes as nulls.
+        """Columns of a table; a column that is missing becomes nulls.
 
         Args:
             table: a table of the file.
@@ -152,15 +151,19 @@ class SQLiteColumns:
         raw: list[str] | None = None,
         chosen: Sequence[int] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """What `read` gives, piece by piece; at least one, which may be empty.
+        """The rows of `read` in chunks; at least one chunk, which may be empty.
 
-        Nothing is read before the first piece is asked for. The first call for a table that is
-        read to its end settles which rows are in which piece, whatever is asked of them later.
+        Nothing is read before the first chunk is requested. The first call that reads a table to
+        its end decides which rows are in which chunk, for all columns and filters.
 
         Args:
-            chosen: numbers of the pieces to give, in rising order, of those that a call without
-                it gives (from 0); the others are not read. Where no such call came before, the
-                table is read once more for it.
+            table: as in `read`.
+            integers: as in `read`.
+            text: as in `read`.
+            only: as in `read`.
+            raw: as in `read`.
+            chosen: numbers of the chunks to read (from 0), in rising order; None: all of them.
+                If no earlier call has read the table to its end, it is read once more for this.
         """
         have = self._tables[table]
         kinds = {
@@ -189,7 +192,7 @@ class SQLiteColumns:
     def _pieces(
         self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None
     ) -> Iterator[pl.DataFrame]:
-        """Columns that are there; the library goes on where the pages turn out unusual."""
+        """Existing columns; the library continues where pages are unusual."""
         if table not in self._borders:
             first = self._first_pieces(table, wanted)
             if chosen is None:
@@ -213,7 +216,7 @@ class SQLiteColumns:
                 yield rows.filter(rows[MARK] == 1).drop(MARK)
 
     def _first_pieces(self, table: str, wanted: ColumnRequest) -> Iterator[pl.DataFrame]:
-        """All pieces; those that the pages do not give are one. Settles what is in which."""
+        """All chunks; rows that are not read from pages are one. Sets `_borders`."""
         ends, rows, whole = [0], 0, True
         try:
             for height, frame in self._from_pages(table, wanted):
@@ -228,9 +231,9 @@ class SQLiteColumns:
     def _from_pages(
         self, table: str, wanted: ColumnRequest, chosen: Sequence[int] | None = None
     ) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Rows of pieces, and of these the columns that are there of the rows to keep.
+        """The number of rows of each chunk, and existing columns of the rows to keep.
 
-        Raises `Unusual` where the library has to read them.
+        Raises `Unusual` where the library has to read.
         """
         records = compiled() if self._quiet else None
         if records is None:
@@ -263,7 +266,7 @@ class SQLiteColumns:
         return layouts
 
     def _from_library(self, table: str, wanted: ColumnRequest, mark: bool = False) -> pl.DataFrame:
-        """Columns that are there, of the rows to keep; or of all rows, with `MARK`."""
+        """Existing columns of the rows to keep; or of all rows, with `MARK`."""
         columns = [
             f'iif(typeof("{name}") = \'integer\', "{name}", {MISSING}) as "{name}"'
             for name in wanted.integers
@@ -301,7 +304,7 @@ class SQLiteColumns:
     def _query(self, sql: str) -> pl.DataFrame:
         from adbc_driver_manager import AdbcStatement, Error
 
-        try:  # not by its DB-API, which waits for pyarrow and its datasets
+        try:  # not by its DB-API, which imports pyarrow and its datasets
             with AdbcStatement(self._connection) as statement:
                 statement.set_sql_query(sql)
                 return pl.DataFrame(statement.execute_query()[0])
@@ -344,7 +347,7 @@ def _close(connection: AdbcConnection, database: AdbcDatabase) -> None:
 
 
 def _stated_size(header: bytes) -> int:
-    """Size of the file by its header, 0 where the header does not vouch for it."""
+    """Size of the file by its header, 0 where that size is not valid."""
     page_size = int.from_bytes(header[16:18]) or 0
     pages, vouched = int.from_bytes(header[28:32]), header[24:28] == header[92:96]
     return pages * (65536 if page_size == 1 else page_size) if vouched else 0

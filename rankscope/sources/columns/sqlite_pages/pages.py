@@ -1,8 +1,8 @@
-"""Tables of a SQLite file read from its pages: several times as fast as through SQLite.
+"""Tables of a SQLite file read from its pages, several times as fast as through SQLite.
 
-Only what SQLite reads as well, to the same values, is read here; for anything else, a damaged
-page or a file that was cut included, `Unusual` is raised and SQLite has to say what stands there.
-The file is read in pieces (no memory map: a file that shrinks would kill the process).
+The values are those that SQLite returns. For everything else, including damaged pages and
+truncated files, `Unusual` is raised and SQLite has to read: see DESIGN.md. The file is read in
+chunks, not through a memory map: a file that shrinks would kill the process.
 """
 
 from __future__ import annotations
@@ -23,25 +23,32 @@ from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.frames import Decoder, Plan, TableLayout, Unusual
 
 PIECE_BYTES = 2**24
-"""How much is read and decoded at once."""
+"""Bytes of a chunk: pages that are read and decoded at once."""
 
 DEEPEST = 20
-"""Levels of a tree, as SQLite allows them."""
+"""Most levels of a tree that SQLite allows."""
 
 INTERIOR, LEAF = 5, 13
+"""Types of the pages of a table, the first byte of a page."""
+
 LOCK_BYTE = 2**30
+"""Offset of the byte that locks the file; SQLite never uses the page that it is in."""
+
 HEADER_BYTES = 100
+"""Bytes of the file header."""
+
 UTF8 = 1
+"""The text encoding in the file header."""
 
 Integers = NDArray[np.int64]
 
-Got = TypeVar("Got")
+Item = TypeVar("Item")
 
 
-def _ahead(get: Callable[[int], Got], numbers: Iterable[int]) -> Iterator[Got]:
-    """What `get` gives of each number, the next while the one before is being looked at."""
+def _ahead(get: Callable[[int], Item], numbers: Iterable[int]) -> Iterator[Item]:
+    """The result of `get` for each number; a thread gets the next while the caller works."""
     with ThreadPoolExecutor(1) as reader:
-        coming: Future[Got] | None = None
+        coming: Future[Item] | None = None
         for number in numbers:
             following = reader.submit(get, number)
             if coming is not None:
@@ -52,15 +59,15 @@ def _ahead(get: Callable[[int], Got], numbers: Iterable[int]) -> Iterator[Got]:
 
 
 class PagedFile:
-    """A SQLite file that nobody writes to; raises `Unusual` wherever it is not plain."""
+    """A SQLite file that nobody writes to; raises `Unusual` where SQLite has to read it."""
 
     def __init__(self, path: Path) -> None:
         try:
             self._file = os.open(path, os.O_RDONLY)
         except OSError as error:
-            raise Unusual from error
+            raise Unusual(str(error)) from error
         self._finalizer = weakref.finalize(self, os.close, self._file)
-        self._known: dict[int, Integers] = {}  # by the root of a table its leaves
+        self._leaves_by_root: dict[int, Integers] = {}
         try:
             self._read_header()
         except BaseException:
@@ -68,7 +75,7 @@ class PagedFile:
             raise
 
     def close(self) -> None:
-        """Let go of the file, as else happens once nobody uses this any more."""
+        """Close the file; otherwise it is closed when this object is collected."""
         self._finalizer()
 
     def pieces(
@@ -78,15 +85,21 @@ class PagedFile:
         wanted: ColumnRequest,
         chosen: Sequence[int] | None = None,
     ) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Some columns piece by piece, a piece being some pages in the order of the rows.
+        """Selected columns in chunks of pages, in the order of the rows; at least one chunk.
 
-        With each comes how many rows its pages hold. There is at least one; only pages of those
-        `chosen` by their numbers from 0 are read. `records` is the module that decodes them.
+        Args:
+            records: the compiled module.
+            table: the layout of the table.
+            wanted: the columns, and the rows to keep.
+            chosen: numbers of the chunks to read, from 0; None: all of them.
+
+        Yields:
+            The number of rows on the pages of a chunk, and the columns of those to keep.
         """
         plan = Plan.of(table, wanted)
-        if table.root not in self._known:
-            self._known[table.root] = self._leaves(table.root)
-        leaves = self._known[table.root]
+        if table.root not in self._leaves_by_root:
+            self._leaves_by_root[table.root] = self._leaves(table.root)
+        leaves = self._leaves_by_root[table.root]
         most = max(1, PIECE_BYTES // self._page_size)
         buffer = np.empty(min(most, leaves.size) * self._page_size, np.uint8)
         decoder = Decoder(records, plan, self._page_size, buffer.size)
@@ -105,18 +118,18 @@ class PagedFile:
         size = int.from_bytes(head[16:18])
         self._page_size = 65536 if size == 1 else size
         stated = int.from_bytes(head[28:32])
-        there = os.fstat(self._file).st_size // self._page_size if self._page_size else 0
-        vouched = stated != 0 and head[24:28] == head[92:96]
-        self._pages = stated if vouched else there
+        in_file = os.fstat(self._file).st_size // self._page_size if self._page_size else 0
+        is_valid = stated != 0 and head[24:28] == head[92:96]
+        self._pages = stated if is_valid else in_file
         plain = (
             self._page_size in (512 << shift for shift in range(8))
             and head[18:20] == b"\x01\x01"  # not in WAL mode
             and head[20] == 0  # no space reserved for an extension, such as encryption
             and int.from_bytes(head[56:60]) == UTF8
-            and self._pages <= there
+            and self._pages <= in_file
         )
         if not plain:
-            raise Unusual
+            raise Unusual("the file is in WAL mode, encrypted, not UTF-8 or truncated")
 
     def _leaves(self, root: int) -> Integers:
         """Numbers of a table's leaf pages in the order of its rows."""
@@ -128,23 +141,23 @@ class PagedFile:
         for _ in range(DEEPEST):
             ordered = np.sort(level)
             if ordered[0] < 0 or ordered[-1] > self._pages or seen[ordered].any():
-                raise Unusual
+                raise Unusual("a page of a tree does not exist or is in use")
             if (ordered[1:] == ordered[:-1]).any():
-                raise Unusual
+                raise Unusual("a page is twice in a tree")
             seen[ordered] = True
             if self._page(level[0])[0] == LEAF:
-                return level  # that the others are leaves as well is seen when they are read
+                return level  # `decode` checks that the others are leaves as well
             level = np.concatenate([self._children(number) for number in level])
-        raise Unusual
+        raise Unusual("a tree is too deep")
 
     def _children(self, number: int) -> Integers:
         page = self._page(number)
         cells = int.from_bytes(page[3:5])
         if page[0] != INTERIOR or not 0 < cells <= (self._page_size - 12) // 7:
-            raise Unusual
+            raise Unusual("a page of a tree is damaged")
         pointers = np.frombuffer(page, ">u2", cells, 12).astype(np.int64)
         if pointers.min() < 12 + 2 * cells or pointers.max() > self._page_size - 5:
-            raise Unusual
+            raise Unusual("a page of a tree is damaged")
         content = np.frombuffer(page, np.uint8)
         children = content[pointers[:, None] + np.arange(4)].copy().view(">u4").ravel()
         return np.append(children.astype(np.int64), int.from_bytes(page[8:12]))
@@ -156,13 +169,13 @@ class PagedFile:
         try:
             content = os.pread(self._file, length, at)
         except OSError as error:
-            raise Unusual from error
+            raise Unusual(str(error)) from error
         if len(content) < length:
-            raise Unusual
+            raise Unusual("the file is truncated")
         return content
 
     def _fill(self, numbers: Integers, pages: NDArray[np.uint8]) -> None:
-        """Read pages, neighbours at once."""
+        """Read pages, consecutive ones with one call."""
         borders = np.flatnonzero(np.diff(numbers) != 1) + 1
         begins, ends = [0, *borders.tolist()], [*borders.tolist(), numbers.size]
         for begin, end in zip(begins, ends, strict=True):
@@ -172,6 +185,6 @@ class PagedFile:
                     self._file, [into.data], (int(numbers[begin]) - 1) * self._page_size
                 )
             except OSError as error:
-                raise Unusual from error
+                raise Unusual(str(error)) from error
             if got < into.size:
-                raise Unusual
+                raise Unusual("the file is truncated")
