@@ -240,7 +240,7 @@ def test_what_if_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
         assert row["gain"] == pytest.approx(share, abs=1e-6)
     assert rows["rank", "rank 3"]["gain_ns"] > 0.9 * told["verdict"]["gain_ns"]
     text = cli("imbalance", "--db", stored("planted", where="forward").db).out
-    assert "bring one thing to its role's median" in text
+    assert "if one thing took as long as its role's median" in text
 
 
 def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: Callable[..., Stored]) -> None:
@@ -273,7 +273,7 @@ def test_rows_by_kernel(cli: Cli, stored: Callable[..., Stored]) -> None:
     assert len(list(csv.DictReader(io.StringIO(table)))) == len(rows)
 
 
-@pytest.mark.parametrize(("by", "what"), [("kernel", "GPU"), ("collective", "collectives")])
+@pytest.mark.parametrize(("by", "what"), [("kernel", "device work"), ("collective", "collectives")])
 def test_a_table_without_rows_says_why(
     cli: Cli, stored: Callable[..., Stored], by: str, what: str
 ) -> None:
@@ -320,7 +320,7 @@ def test_roles_from_a_file(cli: Cli, stored: Callable[..., Stored], tmp_path: Pa
 def test_cost_is_said_to_go_by_arrivals_where_groups_are_nested(
     cli: Cli, stored: Callable[..., Stored]
 ) -> None:
-    chain = "it may itself have waited before"
+    chain = "the rank may itself have waited before"
     nested = cli("imbalance", "--db", stored("tensor_parallel", ranks=4, iterations=12).db)
     assert chain in " ".join(nested.out.split())
     assert chain not in cli("imbalance", "--db", stored("plain").db).out

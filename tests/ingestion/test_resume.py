@@ -114,7 +114,7 @@ def test_interrupt_leaves_with_130(
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"rankscope: error: interrupted" in err
-    assert b"hint: the same command goes on from here" in err
+    assert b"hint: run the same command again to resume" in err
     assert _whole_reports(db, undisturbed) == 1
 
 

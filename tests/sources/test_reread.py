@@ -178,7 +178,7 @@ def test_a_report_that_changes_meanwhile_is_told(
     in_pieces(monkeypatch)
     ranges = formats.read(describe(report, "nsys-sqlite")).ranges
     edit(report, "update NVTX_EVENTS set text = 'daol' where text = 'load'")
-    with pytest.raises(UnreadableReport, match="was changed"):
+    with pytest.raises(UnreadableReport, match="changed while it was read"):
         assert ranges.whole
 
 

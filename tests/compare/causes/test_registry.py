@@ -67,7 +67,7 @@ def test_a_new_cause_is_seen_in_every_output(
     assert "clock sm <load> was low" in " ".join(cli("imbalance", *look).out.split())
     assert cli("report", *look, "-o", "page.html").code == 0
     page = Path("page.html").read_text(encoding="utf-8")
-    assert '"What is in the excess"' in page
+    assert '"Contents of the excess"' in page
     assert '"throttling"' in page
 
 

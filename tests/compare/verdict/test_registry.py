@@ -77,10 +77,10 @@ def test_a_new_class_is_seen_in_every_output(
 def test_a_class_without_a_sentence_is_an_error_that_says_where(
     stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    analysis = stored("planted").analysis(iter_range=slice(3, 20))
+    run = stored("planted").run
     add_rule(monkeypatch)
     with pytest.raises(LookupError, match=r"'degrading'.*rankscope\.compare.*\.SENTENCES"):
-        _ = analysis.verdict
+        run.imbalance(iter_range=slice(3, 20))
 
 
 def test_every_class_has_a_sentence() -> None:
@@ -91,9 +91,10 @@ def test_the_last_rule_always_decides(
     stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the others every run is balanced."""
-    analysis = stored("planted").analysis(iter_range=slice(3, 20))
+    run = stored("planted").run
     monkeypatch.setattr(rules, "RULES", rules.RULES[-1:])
-    assert analysis.verdict.kind is VerdictKind.BALANCED
+    verdict = run.imbalance(iter_range=slice(3, 20)).verdict
+    assert verdict.kind is VerdictKind.BALANCED
 
 
 def test_every_rule_says_what_it_finds() -> None:
