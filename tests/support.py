@@ -8,7 +8,7 @@ import lzma
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -118,6 +118,21 @@ def _unpacking() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="rankscope-captures-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def mostly_slow(values: Iterable[Any], fast: int = 1) -> list[Any]:
+    """Parameters of a test, all but the first few marked slow: more of the same kind.
+
+    Args:
+        values: a parameter, or a tuple of several, for each run of the test.
+        fast: how many are not marked.
+    """
+    return [
+        pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=pytest.mark.slow)
+        if place >= fast
+        else each
+        for place, each in enumerate(values)
+    ]
 
 
 def captured(name: str) -> Path:

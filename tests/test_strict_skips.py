@@ -12,6 +12,8 @@ import pytest
 from tests.strict_skips import allowed, unexpected
 from tests.support import ROOT
 
+pytestmark = pytest.mark.slow
+
 SKIPS = """
 import pytest
 

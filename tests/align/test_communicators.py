@@ -11,7 +11,7 @@ from rankscope.align.match import match
 from rankscope.compare.waits import timed
 from rankscope.compare.warnings import communication_warnings
 from tests.align.worlds import World, world
-from tests.support import Stored
+from tests.support import Stored, mostly_slow
 
 
 def groups(made: World) -> set[tuple[str, tuple[int, ...]]]:
@@ -38,7 +38,7 @@ def test_groups_are_those_planted(ranks: int, tp: int, late_ns: float, skew_ns: 
         assert groups(made) == planted(ranks, tp), seed
 
 
-@pytest.mark.parametrize(("ranks", "tp"), [(8, 2), (16, 4)])
+@pytest.mark.parametrize(("ranks", "tp"), mostly_slow([(8, 2), (16, 4)]))
 def test_groups_of_simulated_reports(stored: Callable[..., Stored], ranks: int, tp: int) -> None:
     """With next to no lateness: the plant costs 0.2 ms."""
     job = stored("tensor_parallel", ranks=ranks, iterations=12, tp=tp, extra_ms=0.2)

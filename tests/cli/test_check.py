@@ -99,6 +99,7 @@ def test_names_of_ranges_can_be_given(cli: Cli, reports: list[Path]) -> None:
     assert cli("check", *reports, "--iteration", r"^lap \D*(\d+)").code == 0
 
 
+@pytest.mark.slow
 def test_many_alike_take_few_lines(cli: Cli, reports: list[Path], tmp_path: Path) -> None:
     """A folder of many copies: all claim the same four ranks, and each says the same."""
     for copy in range(6):

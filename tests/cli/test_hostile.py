@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 from rankscope_cli.options import By
 
-from tests.support import SAMPLE, Forged, Result, Stored, copied, edit, with_environment
+from tests.support import (
+    SAMPLE,
+    Forged,
+    Result,
+    Stored,
+    copied,
+    edit,
+    mostly_slow,
+    with_environment,
+)
 
 Cli = Callable[..., Result]
 
@@ -43,7 +52,7 @@ def harmless(result: Result) -> None:
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("first", [0, 3, 6])
+@pytest.mark.parametrize("first", mostly_slow([0, 3, 6]))
 def test_hosts_of_any_name(cli: Cli, reports: list[Path], first: int) -> None:
     names = [*HOSTILE, BROKEN][first : first + 4]
     for report, name in zip(reports, names, strict=True):

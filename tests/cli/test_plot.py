@@ -12,7 +12,7 @@ import pytest
 
 import rankscope
 from rankscope.output.plots import KINDS
-from tests.support import SAMPLE, Result, Stored, copied, edit
+from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_slow
 
 Cli = Callable[..., Result]
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
@@ -23,7 +23,7 @@ def test_the_kinds_are_those_of_the_contract() -> None:
     assert [*KINDS] == ["heatmap", "phases", "timeline", "arrivals"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_slow(KINDS))
 def test_each_kind_is_written_in_each_format(cli: Cli, sample: Stored, kind: str) -> None:
     for ending, start in STARTS.items():
         result = cli("plot", kind, "--db", sample.db, "-o", f"x{ending}", "--theme", "dark")

@@ -64,7 +64,7 @@ def test_killed_at_random_moments(
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("stored", [1, REPORTS // 2, REPORTS - 1])
+@pytest.mark.parametrize("stored", mostly_slow([REPORTS // 2, 1, REPORTS - 1]))
 def test_killed_in_the_middle(
     profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path, stored: int, jobs: int
 ) -> None:
@@ -147,6 +147,8 @@ from contextlib import contextmanager
 from rankscope.store import writer
 from rankscope_cli import console
 from rankscope_cli.main import main
+from tests.support import mostly_slow
+from tests.support import mostly_slow
 
 if sys.argv[1] == "at once":
     writer.WAIT_S = 0.0

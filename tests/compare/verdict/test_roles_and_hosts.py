@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from rankscope.compare.verdict.roles_and_hosts import heavy_role, whole_hosts
-from tests.support import MS, Stored
+from tests.support import MS, Stored, mostly_slow
 
 ROLES = "pp=4,dp=2"
 WORKERS = [
@@ -18,7 +18,7 @@ WORKERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("where", "kind", "more"), WORKERS)
+@pytest.mark.parametrize(("where", "kind", "more"), mostly_slow(WORKERS))
 def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
     stored: Callable[..., Stored], where: str, kind: str, more: dict[str, float]
 ) -> None:

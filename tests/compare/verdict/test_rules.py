@@ -11,7 +11,7 @@ import pytest
 import rankscope
 from tests.forge import Plant, forge, scene
 from tests.forge.plants import hit_list
-from tests.support import MS, Stored
+from tests.support import MS, Stored, mostly_slow
 
 PHASES = ("load", "forward", "backward", "optimizer")
 SEEDS = (0, 1, 2)
@@ -34,7 +34,7 @@ def flagged(job: Stored) -> set[tuple[int, int]]:
     ("kind", "gpu"),
     [("persistent", True), ("transient", True), ("periodic", True), ("transient", False)],
 )
-@pytest.mark.parametrize("where", PHASES)
+@pytest.mark.parametrize("where", mostly_slow(PHASES, 2))
 def test_planted_ranks_are_found(
     stored: Callable[..., Stored], kind: str, where: str, gpu: bool
 ) -> None:
@@ -58,20 +58,22 @@ def test_planted_ranks_are_found(
     assert where in verdict.sentence
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", mostly_slow(SEEDS))
 def test_a_slow_device_is_found(stored: Callable[..., Stored], seed: int) -> None:
     verdict = stored("planted", where="device", seed=seed).analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (3,), "backward")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", mostly_slow(SEEDS))
 def test_lone_flags_of_others_are_few(stored: Callable[..., Stored], seed: int) -> None:
     job = stored("planted", kind="periodic", where="forward", seed=seed)
     assert hits(job) <= flagged(job)
     assert len(flagged(job) - hits(job)) <= 3
 
 
-@pytest.mark.parametrize(("ranks", "seed"), [*((4, seed) for seed in SEEDS), (8, 0), (8, 3)])
+@pytest.mark.parametrize(
+    ("ranks", "seed"), mostly_slow([*((4, seed) for seed in SEEDS), (8, 0), (8, 3)])
+)
 @pytest.mark.parametrize("kind", ["balanced", "rotating", "structural"])
 def test_no_rank_is_named_wrongly(
     stored: Callable[..., Stored], kind: str, seed: int, ranks: int
@@ -82,7 +84,7 @@ def test_no_rank_is_named_wrongly(
     assert verdict.kind in allowed, verdict.sentence
 
 
-@pytest.mark.parametrize("where", PHASES)
+@pytest.mark.parametrize("where", mostly_slow(PHASES))
 def test_rotating_in_any_phase(stored: Callable[..., Stored], where: str) -> None:
     verdict = stored("planted", kind="rotating", where=where).analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("rotating", (), where)

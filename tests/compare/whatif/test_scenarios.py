@@ -13,7 +13,7 @@ from rankscope.compare.stages import replay_of
 from rankscope.compare.whatif import replay as replay_module
 from rankscope.compare.whatif.replay import Target
 from tests.forge import Truth, simulate, without_plants
-from tests.support import Stored
+from tests.support import Stored, mostly_slow
 
 PLANTED = [
     ("persistent", "load"), ("persistent", "backward"), ("persistent", "device"),
@@ -40,7 +40,7 @@ def length(truth: Truth, clock: str, numbers: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize(
     ("name", "parameters", "roles"),
-    CASES,
+    mostly_slow(CASES, 3),
     ids=["-".join(map(str, (name, *more.values()))) for name, more, _ in CASES],
 )
 def test_gains_are_what_the_plant_cost(

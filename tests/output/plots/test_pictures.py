@@ -274,6 +274,7 @@ def test_timeline_says_when_who_is_last_is_not_the_culprit(stored: Callable[...,
     assert "rank 1 comes last" in said or "may be late because it waited elsewhere" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["heatmap", "phases", "arrivals"])
 def test_a_thousand_ranks_are_readable(thousand: Comparison, kind: str) -> None:
     figure = draw(kind, thousand, PlotOptions(ranks=((700, "median"),)))

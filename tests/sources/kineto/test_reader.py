@@ -19,7 +19,7 @@ from rankscope.model.schema import DEVICE_WORK, RANGES
 from rankscope.sources.kineto import json_stream, reader
 from tests.forge import forge, scene, simulate
 from tests.forge.kineto_export import export_kineto
-from tests.support import assert_adds_up, public
+from tests.support import assert_adds_up, mostly_slow, public
 
 ONE = {"ts": 1, "dur": 9}
 STEP = {"ph": "X", "cat": "user_annotation", "pid": 7, "tid": 7}
@@ -47,7 +47,9 @@ def call(start: float, correlation: int, name: str = "cudaLaunchKernel", **more:
     return {"ph": "X", "cat": "cuda_runtime", "name": name, **times, **host, **more}
 
 
-@pytest.mark.parametrize("name", ["buckets", "tensor_parallel", "no_launch_record", "cuda_graph"])
+@pytest.mark.parametrize(
+    "name", mostly_slow(["buckets", "tensor_parallel", "no_launch_record", "cuda_graph"])
+)
 def test_a_job_gives_the_same_numbers_in_both_formats(tmp_path: Path, name: str) -> None:
     job = scene(name, ranks=4, iterations=6)
     forge(job, tmp_path / "nsys")

@@ -150,6 +150,7 @@ def test_the_self_test_is_cheap() -> None:
     assert min(took) < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [True, False])
 def test_the_cache_of_other_functions_stays_where_it_is(tmp_path: Path, given: bool) -> None:
     """Ours is in rankscope's folder, unless the user names one for all functions."""
@@ -160,6 +161,7 @@ def test_the_cache_of_other_functions_stays_where_it_is(tmp_path: Path, given: b
     assert [*folder.rglob("*.nbi")]
 
 
+@pytest.mark.slow
 def test_ingest_without_numba(forged: Callable[..., Forged], tmp_path: Path) -> None:
     folder = forged("planted").folder
     ways = [
