@@ -19,6 +19,7 @@ from rankscope.errors import DatabaseError
 from rankscope.model.reports import ReportFile
 from rankscope.store import Database
 from tests.forge import forge, scene
+from tests.support import mostly_slow
 
 TABLES = ("ranks", "iterations", "measures", "collectives", "exposed", "problems")
 KILLS = 50
@@ -147,8 +148,6 @@ from contextlib import contextmanager
 from rankscope.store import writer
 from rankscope_cli import console
 from rankscope_cli.main import main
-from tests.support import mostly_slow
-from tests.support import mostly_slow
 
 if sys.argv[1] == "at once":
     writer.WAIT_S = 0.0
