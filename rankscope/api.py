@@ -88,7 +88,7 @@ class Run:
 
         Columns: rank, iteration (the number), epoch, number, `<metric>_ns` for every metric
         (int64, null is unknown; the window's length is `iteration_ns`), flagged (null where it
-        cannot be told, as in warm-up), cause.
+        is unknown, as in warm-up), cause.
         """
         options = Options(iter_range, clock, statistic, include_warmup, roles)
         return self.compare(options, until=Stage.OUTLIERS).rank_iterations()
@@ -333,7 +333,7 @@ def ingest(
 
     Args:
         paths: files, folders (searched recursively), globs.
-        db: the DuckDB file, made where there is none.
+        db: the DuckDB file; created if it does not exist.
         iteration: pattern of the names of iteration ranges, `auto` (steps are found from what
             repeats) or `whole` (each capture is one iteration).
         phases: phase → pattern of the names of its ranges.

@@ -116,11 +116,11 @@ def together(
     starts = np.flatnonzero(np.diff(number, prepend=number[:1] - 1))
     size = np.diff(starts, append=len(number))
     number = number[starts]
-    told: dict[str, pl.Series] = {}
+    unpacked_columns: dict[str, pl.Series] = {}
     for name in reversed(INSTANCE):
         number, code = np.divmod(number, steps[name].span)
-        told[name] = steps[name].values(name, code)
-    shared = pl.DataFrame([told[name] for name in INSTANCE])
+        unpacked_columns[name] = steps[name].values(name, code)
+    shared = pl.DataFrame([unpacked_columns[name] for name in INSTANCE])
     rows = []
     for name in OWN:
         if name in columns:

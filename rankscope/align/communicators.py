@@ -114,8 +114,8 @@ def communicators(streams: pl.DataFrame, calls: pl.DataFrame, pipelined: bool) -
         # All ranks of a job are linked, so a single candidate must be the communicator that links
         # them. Ends of host calls depend on the scheduler and prove nothing.
         if place == "device" and not spanning and not str(label).startswith(NAMED):
-            told = _groups(calls, part.select("stream", "rank"))
-            group = pl.col("rank").replace_strict(told, return_dtype=pl.Int64)
+            group_of = _groups(calls, part.select("stream", "rank"))
+            group = pl.col("rank").replace_strict(group_of, return_dtype=pl.Int64)
         parts.append(part.with_columns(group=group))
     if not parts:
         return streams.with_columns(group=pl.lit(None, pl.Int64))

@@ -220,11 +220,11 @@ def _unmatched(
     """rank, group, operation and reason of each call that belongs to no instance."""
     bad = np.flatnonzero(reason >= 0)
     of_row = np.repeat(bad, size[bad])
-    told = shared.select(pl.col("group").cast(pl.Int64), pl.col("operation").cast(pl.String))
+    labels = shared.select(pl.col("group").cast(pl.Int64), pl.col("operation").cast(pl.String))
     return pl.concat(
         [
             rows.select(pl.col("rank").cast(pl.Int64)).filter(np.repeat(reason >= 0, size)),
-            told[of_row],
+            labels[of_row],
             pl.DataFrame({"reason": pl.Series(np.array(REASONS)[reason[of_row]], dtype=pl.String)}),
         ],
         how="horizontal",
@@ -242,7 +242,7 @@ def _with_peers(
     """The instances plus the paired transfers, which become groups and instances of their own."""
     after = int(shared["group"].max()) + 1 if shared.height else 0  # type: ignore[arg-type]
     peers = peers.with_columns(pl.col("group") + after)
-    told = peers.group_by("group").agg(pl.col("label", "members").first()).sort("group")
+    labels = peers.group_by("group").agg(pl.col("label", "members").first()).sort("group")
     narrow = narrowed(peers).with_columns(pl.col("group").cast(pl.Int32))
     more = together({name: narrow[name] for name in (*INSTANCE, *OWN)})
     pairs = peers.select(streams.columns).unique().cast(dict(streams.schema))  # type: ignore[arg-type]
@@ -253,7 +253,7 @@ def _with_peers(
         pl.concat([shared, more[1]]),
         np.concatenate((size, more[2])),
         pl.concat([streams.filter(known), pairs]),
-        pl.concat([groups.filter(known), told]),
+        pl.concat([groups.filter(known), labels]),
     )
 
 

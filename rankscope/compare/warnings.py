@@ -53,10 +53,10 @@ def inferred(of: dict[int, str]) -> RunWarning:
     groups: dict[str, list[int]] = {}
     for rank, role in of.items():
         groups.setdefault(role, []).append(rank)
-    told = "; ".join(f"{role!r}: {listed(ranks)}" for role, ranks in list(groups.items())[:8])
+    listing = "; ".join(f"{role!r}: {listed(ranks)}" for role, ranks in list(groups.items())[:8])
     return RunWarning(
         "roles-inferred",
-        f"ranks do different work, as who reduces gradients together tells ({told}); each is "
+        f"ranks do different work, as their gradient reductions show ({listing}); each is "
         "compared with its like. --roles says it surely",
     )
 

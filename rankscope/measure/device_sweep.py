@@ -85,17 +85,17 @@ class TimeSlices:
 
     def add(self, part: pl.DataFrame) -> TimeSlice | None:
         """Add the next chunk from `attribute`; gives the slice that ends where the chunk begins."""
-        told = _needed_columns(part)
-        before, self._waiting = self._waiting, [*self._waiting, told]
-        start, end = _spans(told)
-        training, talks = _flags(told)
+        rows = _needed_columns(part)
+        before, self._waiting = self._waiting, [*self._waiting, rows]
+        start, end = _spans(rows)
+        training, talks = _flags(rows)
         begins = start[training & ~talks & (end > start)]
         if not before or not len(begins):
             return None
         border = int(begins[0])
-        self._waiting = [pl.concat(_reaching(each, border) for each in before), told]
+        self._waiting = [pl.concat(_reaching(each, border) for each in before), rows]
         until = np.searchsorted(start, border, side="right")
-        return self._until(border, [*before, told.head(int(until))])
+        return self._until(border, [*before, rows.head(int(until))])
 
     def last(self) -> TimeSlice | None:
         """The last slice, once all chunks have been added."""
@@ -116,10 +116,10 @@ def _needed_columns(work: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _reaching(told: pl.DataFrame, border: int) -> pl.DataFrame:
+def _reaching(rows: pl.DataFrame, border: int) -> pl.DataFrame:
     """Operations that end after the border."""
-    start, end = _spans(told)
-    return told[np.flatnonzero((start >= border) | (end > border))]
+    start, end = _spans(rows)
+    return rows[np.flatnonzero((start >= border) | (end > border))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +246,9 @@ def _added_up(pieces: OwnedSegments, known: pl.DataFrame) -> tuple[pl.DataFrame,
     often = np.bincount(key, minlength=OWNERS * known.height)
     spent = np.zeros_like(often)
     np.add.at(spent, key, end - start)
-    told = np.stack((often, spent)).reshape(2, known.height, OWNERS)
-    running = told[1, :, :EXPOSED].sum(axis=1) + told[1, :, UNKNOWN]
-    lengths = np.stack((running, told[1, :, UNKNOWN]))
+    sums = np.stack((often, spent)).reshape(2, known.height, OWNERS)
+    running = sums[1, :, :EXPOSED].sum(axis=1) + sums[1, :, UNKNOWN]
+    lengths = np.stack((running, sums[1, :, UNKNOWN]))
 
     part = PART_OF[owner]
     first, last = _runs(key - owner + part)
@@ -260,7 +260,7 @@ def _added_up(pieces: OwnedSegments, known: pl.DataFrame) -> tuple[pl.DataFrame,
             "label": LABELS.gather(part[first]),
         }
     )
-    return segments, told[:, :, IDLES : IDLES + len(PARTS)], lengths
+    return segments, sums[:, :, IDLES : IDLES + len(PARTS)], lengths
 
 
 def _runs(numbers: Times) -> tuple[Times, Times]:
@@ -285,5 +285,5 @@ def _spans(frame: pl.DataFrame) -> Spans:
     return frame["start"].to_numpy(), frame["end"].to_numpy()
 
 
-def _flags(told: pl.DataFrame) -> tuple[Flags, Flags]:
-    return told["training"].to_numpy(), told["talks"].to_numpy()
+def _flags(rows: pl.DataFrame) -> tuple[Flags, Flags]:
+    return rows["training"].to_numpy(), rows["talks"].to_numpy()

@@ -96,7 +96,7 @@ def gpu_numbers(
     known = phases | ({"load"} if (device.segments["label"] == "load").any() else set())
     if device.opaque:
         parts = parts.with_columns(exposed_communication_ns=pl.lit(None, pl.Int64))
-    told = pl.col("share") <= UNPHASED_LIMIT
+    enough = pl.col("share") <= UNPHASED_LIMIT
     launched = pl.col("iteration_ns").is_not_null()
     frame = (
         pl.concat([iterations.select("iteration"), device.windows, parts], how="horizontal")
@@ -110,7 +110,7 @@ def gpu_numbers(
         .collect()
         .pipe(_without_first_load)
         .with_columns(
-            pl.when(launched, told, pl.lit(phase in known))
+            pl.when(launched, enough, pl.lit(phase in known))
             .then(column_of(phase))
             .alias(column_of(phase))
             for phase in PHASES

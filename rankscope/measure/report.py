@@ -126,8 +126,8 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         if report.steps
     ]
     problems += [
-        RunWarning("part-unread", told, tuple(identity.rank for identity in whose))
-        for told in trace.device_work.unread
+        RunWarning("part-unread", text, tuple(identity.rank for identity in whose))
+        for text in trace.device_work.unread
     ]
     if trace.broken_rows:
         problems.append(

@@ -58,7 +58,7 @@ class StreamedEvents:
         return pl.concat(self.parts())
 
     def parts(self) -> Iterator[pl.DataFrame]:
-        """Read anew each time."""
+        """Read from the report each time."""
         return self.read()
 
     def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> StreamedEvents:

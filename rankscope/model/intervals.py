@@ -83,7 +83,7 @@ def exclusive(
 def count_before(moments: Times, times: Times) -> Times:
     """How many of the times have come by each of the moments, which are in order.
 
-    As `np.searchsorted` tells from the right, but far faster: few times are looked up among the
+    As `np.searchsorted` from the right, but far faster: few times are looked up among the
     moments instead, many merged with them (which is what sorting does to two sorted runs).
 
     Shape: that of `moments`.

@@ -93,7 +93,7 @@ class Metric:
     display: Display = Display.OVERVIEW
     title: str = ""  # in prose and on the page; default: the name with spaces
     short: str = ""  # column heading of text tables; default: the name
-    limited_by_wait_error: bool = False  # values below the error of waits cannot be told from 0
+    limited_by_wait_error: bool = False  # values below the error of waits may be 0
 
     @property
     def column(self) -> str:

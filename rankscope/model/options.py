@@ -21,8 +21,10 @@ class ShapingOptions:
     @classmethod
     def from_json(cls, text: str) -> ShapingOptions:
         """The options that `to_json` wrote."""
-        told = json.loads(text)
-        return cls(**(told | {"phases": tuple((name, names) for name, names in told["phases"])}))
+        values = json.loads(text)
+        return cls(
+            **(values | {"phases": tuple((name, names) for name, names in values["phases"])})
+        )
 
 
 @dataclass(frozen=True, slots=True)

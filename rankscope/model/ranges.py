@@ -28,11 +28,11 @@ class Ranges:
 
     @property
     def whole(self) -> pl.DataFrame:
-        """All of them as RANGES."""
-        return conform(signed(self.moments.whole, self.signatures), RANGES)
+        """All ranges, as RANGES."""
+        return conform(with_signatures(self.moments.whole, self.signatures), RANGES)
 
 
-def signed(moments: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
-    """Some of MOMENTS with what is told of their signatures, a row of `told` each."""
-    columns = told.select(pl.all().gather(moments["signature"]))
+def with_signatures(moments: pl.DataFrame, signatures: pl.DataFrame) -> pl.DataFrame:
+    """MOMENTS with the columns of `signatures` (a row per signature) in place of its number."""
+    columns = signatures.select(pl.all().gather(moments["signature"]))
     return moments.drop("signature").hstack(columns)

@@ -128,7 +128,7 @@ class RankIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RunWarning:
-    """Something a reader of the numbers must know, shown beside them."""
+    """A warning that is shown with the numbers it concerns."""
 
     code: str
     message: str
@@ -152,8 +152,8 @@ class Abilities:
     iterations: bool = False  # it has steps
     phases: bool = False  # named parts of them
     gpu: bool = False  # work of the device, so that phases can be timed there
-    collectives: bool = False  # communication, so that waiting can be told from working
-    clocks: bool = False  # its times can be set beside those of other ranks
+    collectives: bool = False  # communication, so that waiting can be separated from working
+    clocks: bool = False  # its times can be compared with those of other ranks
 
 
 @dataclass(frozen=True, slots=True)

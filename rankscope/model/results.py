@@ -57,7 +57,7 @@ class Verdict:
     where the rule left it empty.
     """
 
-    kind: VerdictKind  # the contract's `class`
+    kind: VerdictKind  # `class` in JSON: CONTRACT.md
     ranks: tuple[int, ...] = ()
     roles: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ class Imbalance:
     iterations: pl.DataFrame
     verdict: Verdict
     statistic: str = "mean"
-    wait_error_ns: int | None = None  # waits below it cannot be told from none
+    wait_error_ns: int | None = None  # waits below it may be 0
     efficiency: Efficiency | None = None  # where work is known
     what_if: pl.DataFrame | None = None  # kind, name, time_ns, gain_ns, gain; by replay
     chained: bool = False  # some collectives are of some ranks: who comes last may have waited

@@ -47,7 +47,7 @@ MOMENTS = pl.Schema(
 """What is left of RANGES, a row a range."""
 
 OPERATORS = "operators"
-"""Domain of ranges that are operators of the framework where the report tells them apart."""
+"""Domain of ranges that are operators of the framework where the report marks them."""
 
 GLOO = "gloo"
 """Domain of waits for gloo's collectives, on the thread that called them."""

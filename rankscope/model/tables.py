@@ -237,7 +237,7 @@ _COMPARED_COLUMNS = {
     "iteration": "Iteration number, the same step on every rank",
     "epoch": "How often the numbers had started over",
     "number": "Number as the range's name or payload says",
-    "flagged": "Whether this rank stood out in this iteration; null where that cannot be told",
+    "flagged": "Whether this rank stood out in this iteration; null where that is unknown",
     "cause": "Phase with the largest excess where flagged",
     "value": "The answer, as JSON",
     "offset_ns": "To add to the rank's UTC to get the lowest rank's, in the middle of the run",

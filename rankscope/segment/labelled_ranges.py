@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents
-from rankscope.model.ranges import Ranges, signed
+from rankscope.model.ranges import Ranges, with_signatures
 from rankscope.sources.conventions import OPERATORS, Vocabulary
 
 
@@ -22,7 +22,7 @@ class LabelledRanges:
 
 def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
     """RANGES with the meanings that a vocabulary gives their names."""
-    told = ranges.signatures.join(
+    named = ranges.signatures.join(
         words.meanings(ranges.signatures),
         on=["domain", "name"],
         how="left",
@@ -31,23 +31,23 @@ def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
     )
     means = pl.col("means")
     ours = pl.col("domain").is_in(["MPI", "NCCL"])
-    tells, strange = (
-        told.select(which.fill_null(False)).to_series()
+    meaningful, unknown = (
+        named.select(which.fill_null(False)).to_series()
         for which in (~means.is_in(OPERATORS), means.is_null() & ~ours)
     )
 
     def foreign(part: pl.DataFrame) -> pl.DataFrame:
-        lasting = part.filter(strange.gather(part["signature"]), pl.col("end") > pl.col("start"))
-        return signed(lasting.select("start", "end", "signature"), who)
+        lasting = part.filter(unknown.gather(part["signature"]), pl.col("end") > pl.col("start"))
+        return with_signatures(lasting.select("start", "end", "signature"), owners)
 
-    who = told.select("process", "thread", "name")
+    owners = named.select("process", "thread", "name")
     telling: list[pl.DataFrame] = []
     few = BoundedBuffer()
     for part in (ranges.of_note or ranges.moments).parts():
-        telling.append(signed(part.filter(tells.gather(part["signature"])), told))
+        telling.append(with_signatures(part.filter(meaningful.gather(part["signature"])), named))
         few.add(foreign(part))
     return LabelledRanges(
-        ranges.moments.map(lambda part: signed(part, told)),
+        ranges.moments.map(lambda part: with_signatures(part, named)),
         pl.concat(telling).sort("start", "end", descending=[False, True], maintain_order=True),
         ranges.moments.map(foreign) if few.parts is None else InMemoryEvents(pl.concat(few.parts)),
     )

@@ -1,4 +1,4 @@
-"""Tables that hold what comparing all ranks gave: each is made anew when reports were written."""
+"""Tables of the stored comparison; all are replaced after reports were written."""
 
 from __future__ import annotations
 

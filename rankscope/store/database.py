@@ -91,8 +91,8 @@ class Database:
                 database.settle()  # closing says nothing of a full disk
             making.rename(path)  # so that a database without its schema is never seen
         except DatabaseError as error:
-            told = error.message.replace(str(making), str(path))
-            raise DatabaseError(told, hint=error.hint) from error
+            text = error.message.replace(str(making), str(path))
+            raise DatabaseError(text, hint=error.hint) from error
         finally:
             making.unlink(missing_ok=True)
             making.with_name(f"{making.name}.wal").unlink(missing_ok=True)
@@ -300,14 +300,14 @@ class Database:
         Raises:
             DatabaseError: it is newer, its reports must be read again, or it is opened for reading.
         """
-        told = f"{self.path}: has schema version {version}, this rankscope uses {SCHEMA_VERSION}"
+        text = f"{self.path}: has schema version {version}, this rankscope uses {SCHEMA_VERSION}"
         known = int(version) if version.isdigit() else 0
         if known > SCHEMA_VERSION:
-            raise DatabaseError(told, hint="use a newer rankscope")
+            raise DatabaseError(text, hint="use a newer rankscope")
         if known < 1 or needs_reports(known):
-            raise DatabaseError(f"{told}{self._reports_to_read()}", hint=REBUILD_HINT)
+            raise DatabaseError(f"{text}{self._reports_to_read()}", hint=REBUILD_HINT)
         if not write:
-            raise DatabaseError(told, hint="rankscope ingest with any report of it upgrades it")
+            raise DatabaseError(text, hint="rankscope ingest with any report of it upgrades it")
         with self.transaction():
             migrate(self._connection, known)
 

@@ -25,7 +25,7 @@ NARROW: dict[str, pl.DataType] = {
 
 
 ROWS_AT_ONCE = 1_000_000
-"""Of many rows about so many are looked at together: memory is bounded by it."""
+"""Rows that are processed together where there are many; bounds memory."""
 
 
 @dataclass(frozen=True, slots=True)

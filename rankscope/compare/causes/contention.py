@@ -1,4 +1,4 @@
-"""Cause: kernels are slower only beside collectives, with which they share the device."""
+"""Cause: kernels are slower only while collectives overlap them and share the device."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def activity_excess(
 
     Returns:
         ACTIVITY_EXCESS; the amounts are sums over the rows of `slow`, and clear_excess_ns is the
-        excess if all operations ran as those do that no collective runs beside (by time per block),
+        excess if all operations ran like those that overlap no collective (by time per block),
         null where no such operation ran on both sides.
     """
     values = [*AMOUNTS, "clear_ns", "clear_size"]

@@ -14,7 +14,7 @@ SAME = 0.02
 """Counts and sizes that differ by less than this share are the same work."""
 
 CLEARED = 0.5
-"""Where kernels that no collective runs beside show less than this share of a kernel's excess, the
+"""Where kernels that overlap no collective show less than this share of a kernel's excess, the
 rest comes from competition with collectives for the device."""
 
 
@@ -28,7 +28,7 @@ def more_work() -> pl.Expr:
 
 
 def only_beside_collectives() -> pl.Expr:
-    """Whether a kernel is slower only where a collective runs beside it."""
+    """Whether a kernel is slower only where a collective overlaps it."""
     clear = pl.col("clear_excess_ns")
     return (clear < CLEARED * pl.col("excess_total_ns")).fill_null(False)
 

@@ -116,7 +116,7 @@ async def _check_is_scheduler(address: str, scheduler: str) -> None:
     try:
         peer = rpc(address, connection_args=Security().get_connection_args("client"))
         try:
-            told = await asyncio.wait_for(peer.identity(), CONNECT_S)
+            reply = await asyncio.wait_for(peer.identity(), CONNECT_S)
         finally:
             await peer.close_rpc()
     except ValueError as error:
@@ -127,15 +127,15 @@ async def _check_is_scheduler(address: str, scheduler: str) -> None:
         raise _unusable(scheduler, "no answer") from error
     except Exception as error:  # unknown servers may answer with anything
         raise _unusable(scheduler, "the server there is not a Dask scheduler") from error
-    if told["type"] != "Scheduler":
-        raise _unusable(scheduler, f"a Dask {told['type'].lower()} answers there")
+    if reply["type"] != "Scheduler":
+        raise _unusable(scheduler, f"a Dask {reply['type'].lower()} answers there")
 
 
 def _check_versions(client: Client) -> None:
-    told = client.get_versions(packages=[*EQUAL])
+    reply = client.get_versions(packages=[*EQUAL])
     members = {
-        "the scheduler": told["scheduler"],
-        **{f"worker {address}": member for address, member in told["workers"].items()},
+        "the scheduler": reply["scheduler"],
+        **{f"worker {address}": member for address, member in reply["workers"].items()},
     }
     error = mismatch(
         {who: _installed(member["packages"]) for who, member in members.items() if member},

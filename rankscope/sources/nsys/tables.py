@@ -57,16 +57,16 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
     known = facts(file)
     expect(file.bytes)
     pool = Strings.read(file)
-    told = nvtx(file, pool, words)
+    nvtx_events = nvtx(file, pool, words)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
     return Trace(
         facts=known,
-        broken_ranges=told.broken,
-        ranges=_together(told.ranges, mpi),
-        device_work=device_work(file, pool, told),
-        process_ranks=_told_by_threads(file, told, pool, MPI_THREAD) | _mpi_ranks(file),
-        jax_processes=_told_by_threads(file, told, pool, JAX_THREAD),
-        host_events=told.events + sum(map(len, mpi)),
+        broken_ranges=nvtx_events.broken,
+        ranges=_together(nvtx_events.ranges, mpi),
+        device_work=device_work(file, pool, nvtx_events),
+        process_ranks=_ranks_by_threads(file, nvtx_events, pool, MPI_THREAD) | _mpi_ranks(file),
+        jax_processes=_ranks_by_threads(file, nvtx_events, pool, JAX_THREAD),
+        host_events=nvtx_events.events + sum(map(len, mpi)),
         process_of=process_of,
     )
 
@@ -172,7 +172,7 @@ def _mpi_ranks(file: Columns) -> dict[int, int]:
     return dict(ranks.iter_rows())
 
 
-def _told_by_threads(file: Columns, nvtx: Nvtx, pool: Strings, pattern: str) -> dict[int, int]:
+def _ranks_by_threads(file: Columns, nvtx: Nvtx, pool: Strings, pattern: str) -> dict[int, int]:
     """Process → number in its threads' names, if all names with a number agree.
 
     Names given through NVTX are in events of their own; the system's names are in a table.
@@ -182,7 +182,7 @@ def _told_by_threads(file: Columns, nvtx: Nvtx, pool: Strings, pattern: str) -> 
         system = file.read("ThreadNames", ["globalTid", "nameId"])
         system = system.select("globalTid", text=pool.of(system["nameId"]))
         names = pl.concat([names, system])
-    told = (
+    ranks = (
         names.select(
             process=pl.col("globalTid") // PROCESS,
             number=pl.col("text").str.extract(pattern).cast(pl.Int64),
@@ -191,4 +191,4 @@ def _told_by_threads(file: Columns, nvtx: Nvtx, pool: Strings, pattern: str) -> 
         .unique()
         .filter(pl.len().over("process") == 1)
     )
-    return dict(told.iter_rows())
+    return dict(ranks.iter_rows())
