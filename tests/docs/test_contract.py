@@ -12,6 +12,7 @@ import pytest
 import rankscope
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS, Unit
+from rankscope.output.plots import KINDS
 from tests.reference import commands, help_of
 from tests.support import SAMPLE, Result, Stored
 
@@ -117,6 +118,12 @@ def test_closed_sets_of_values_are_those_of_the_code(key: str, names: Iterable[s
     [meaning] = re.findall(rf"^\| `{re.escape(key)}` \| (.+) \|$", CONTRACT, re.MULTILINE)
     listed = {*re.findall(r"`([^`]+)`", meaning)}
     assert listed == {*map(str, names)}, f"{CONTRACT_FILE}, key {key}: list all values"
+
+
+def test_kinds_of_plots_are_those_of_the_program() -> None:
+    [meaning] = re.findall(r"^\| `rankscope plot KIND` \| (.+) \|$", CONTRACT, re.MULTILINE)
+    listed = {*re.findall(r"`([a-z]+)`", meaning)}
+    assert listed == {*KINDS}, f"{CONTRACT_FILE}, command plot: list all kinds"
 
 
 def test_documented_keys_of_the_main_answers_exist(cli: Cli, sample: Stored) -> None:
