@@ -1,6 +1,7 @@
 """The console blocks of the README and the documents: they show what the commands print.
 
-`python -m tests.readme` writes them, and the reference of commands; tests compare them.
+`python -m tests.readme` writes them, the table of sources and metrics in FORMATS.md, and the
+reference of commands; tests compare them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rankscope.model.availability import availability_table
+
 ROOT = Path(__file__).resolve().parent.parent
 
 README = ROOT / "README.md"
@@ -23,8 +26,18 @@ PAGES = (README, *sorted((ROOT / "rankscope" / "docs").glob("*.md")))
 BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]*)\n(?P<output>.*?)```", re.DOTALL)
 """A console block: a command, and what it prints."""
 
+TABLE = re.compile(
+    r"(?<=availability\.py -->\n\n).*?(?=\n\n<!-- end of the written table -->)", re.DOTALL
+)
+"""The table of sources and metrics."""
+
 SETUP = "rankscope ingest sample_reports/ddp_4ranks --quiet"
 """Every page starts with the database of the sample."""
+
+
+def tabulated(text: str) -> str:
+    """`text` with the current table of sources and metrics, if it has one."""
+    return TABLE.sub(lambda _: availability_table(), text)
 
 
 def filled(text: str) -> str:
@@ -68,4 +81,4 @@ if __name__ == "__main__":
 
     reference.FILE.write_text(reference.reference(), "utf-8")
     for page in PAGES:
-        page.write_text(filled(page.read_text("utf-8")), "utf-8")
+        page.write_text(filled(tabulated(page.read_text("utf-8"))), "utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.readme import BLOCK, PAGES, README, ROOT, filled, steady
+from tests.readme import BLOCK, PAGES, README, ROOT, TABLE, filled, steady, tabulated
 
 PICTURES = ROOT / "sample_reports" / "pictures"
 TEXT = README.read_text("utf-8")
@@ -24,6 +24,12 @@ def test_console_blocks_show_what_the_commands_print(page: Path) -> None:
     text = page.read_text("utf-8")
     assert text.count("```console") == len(BLOCK.findall(text))
     assert steady(filled(text)) == steady(text), "python -m tests.readme writes them"
+
+
+def test_the_table_of_sources_is_that_of_the_registry() -> None:
+    text = (ROOT / "rankscope" / "docs" / "FORMATS.md").read_text("utf-8")
+    assert len(TABLE.findall(text)) == 1
+    assert tabulated(text) == text, "python -m tests.readme writes it"
 
 
 @pytest.mark.parametrize("picture", sorted(PICTURES.glob("*.png")), ids=lambda path: path.stem)

@@ -1,4 +1,7 @@
-"""Which source offers which metric, as a table of the documentation."""
+"""Which source offers which metric, as a table of the documentation.
+
+`python -m tests.readme` writes the table into FORMATS.md.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ SOURCES: dict[str, Offer] = {
     ),
     "… with CUDA graphs traced as a whole": (
         "yes", "host clock", "host clock, as launched", "no: waits are hidden in the graph", "no",
-        "no", "together",
+        "no", "a graph counts as compute",
     ),
     "nsys: NVTX ranges, blocking collectives (gloo annotated)": (
         "yes", "yes", "host clock", "yes", "yes", "yes", "no",
@@ -25,7 +28,8 @@ SOURCES: dict[str, Offer] = {
     ),
     "nsys: NVTX ranges of an NCCL job without CUDA tables": (
         "yes", "yes", "only as host time",
-        "only of loading: waits are hidden in the next synchronisation", "no", "no", "no",
+        "no: waits are hidden in the next synchronisation; the verdict judges loading", "no", "no",
+        "no",
     ),
     "PyTorch profiler with CUDA": (
         "yes", "yes", "gpu clock, where ranges or autograd's operators name them", "yes", "yes",
@@ -37,11 +41,12 @@ SOURCES: dict[str, Offer] = {
     ),
     "nsys: torch `emit_nvtx` operators and no other ranges": (
         "`--iteration auto`", "the pause before forward",
-        "forward and backward, by autograd's operators", "as above", "as above", "as above",
-        "as above",
+        "forward and backward, by autograd's operators", "as with ranges", "as with ranges",
+        "as with ranges", "as with ranges",
     ),
     "nsys: CUDA and NCCL kernels, no ranges": (
-        "`--iteration auto`", "no", "no", "gpu clock, all of it `other`", "yes", "no", "yes",
+        "`--iteration auto`", "no", "only `other`, which is all work", "gpu clock", "yes", "no",
+        "yes",
     ),
 }  # fmt: skip
 """What a report holds → what it offers for each `Need`, in the order of the enum."""

@@ -13,7 +13,8 @@ To add a metric:
      add it to `FUNCTIONS` of `measure/metrics.py` under the metric's name. The value is stored in
      the table `measures`. `python -m tests.store.schema_file` writes its column to `schema.sql`.
      In a database that was written before, the metric is unknown (null) until its reports are
-     ingested again with `--rebuild`.
+     ingested again with `--rebuild`. A metric of device work is a column of
+     `DeviceTimeline.usage` in `measure/device.py` instead, and needs no function.
    - A metric that needs other ranks (`Scope.PEERS`): return its column from
      `compare/waits.py` in `Waits.by_iteration`.
 

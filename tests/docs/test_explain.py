@@ -104,7 +104,9 @@ def exit_codes() -> set[str]:
     ],
 )
 def test_every_name_has_an_entry_and_no_entry_is_orphaned(group: str, names: set[str]) -> None:
-    assert terms(group) == names
+    missing, orphaned = names - terms(group), terms(group) - names
+    assert not missing, f"rankscope/docs/EXPLAIN.md, section {group}: add an entry `### NAME`"
+    assert not orphaned, f"rankscope/docs/EXPLAIN.md, section {group}: remove these entries"
 
 
 def test_the_lists_are_collected_at_all() -> None:

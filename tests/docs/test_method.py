@@ -44,7 +44,8 @@ def constants(module: Path) -> set[str]:
 
 @pytest.mark.parametrize(("module", "name", "value"), [row[:3] for row in ROWS])
 def test_a_constant_has_the_value_of_the_code(module: str, name: str, value: str) -> None:
-    assert getattr(import_module(f"rankscope.{module}"), name) == ast.literal_eval(value)
+    actual = getattr(import_module(f"rankscope.{module}"), name)
+    assert actual == ast.literal_eval(value), f"rankscope/docs/METHOD.md: {module}.{name}"
 
 
 def test_every_constant_of_the_verdict_has_a_reason() -> None:
@@ -56,7 +57,9 @@ def test_every_constant_of_the_verdict_has_a_reason() -> None:
         for name in constants(path)
         if (module, name) not in given
     }
-    assert not missing
+    assert not missing, (
+        "rankscope/docs/METHOD.md#verdict: add a row | `module.NAME` | value | reason | for each"
+    )
     assert len(given) > 40
 
 
@@ -71,4 +74,4 @@ def section(anchor: str) -> str:
 def test_sections_name_all_metrics_classes_and_causes(anchor: str, names: Iterable[str]) -> None:
     text = section(anchor)
     missing = {str(name) for name in names if f"`{name}`" not in text}
-    assert not missing
+    assert not missing, f"rankscope/docs/METHOD.md#{anchor}: add a row to the table for each"

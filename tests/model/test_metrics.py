@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,23 +84,24 @@ def test_a_metric_of_another_unit_is_seen_by_every_command(
     count = run.iterations()["calls_count"].unique().item()  # every rank calls the same
     text = cli("imbalance", "--db", run.db).out
     assert f"calls (count) {count} (0)" in " ".join(text.split())
-    assert text.count("calls (count)") == 2, "in the table of metrics and in that of ranks"
+    assert len(re.findall(r"(?<!\S)calls \(count\)", text)) == 2, (
+        "in the table of metrics and in that of ranks"
+    )
     document = cli("imbalance", "--db", run.db, "--format", "json").document
     [shown] = [each for each in document["metrics"] if each["metric"] == metric.name]
     assert shown["unit"] == "count"
     assert shown["max"] == {"rank": 0, "value": count}
     assert shown["lost"] == 0
     assert "lost_ns" not in shown
-    assert [each["values"] for each in document["ranks"]] == [{"calls": count}] * 4
+    assert [each["values"]["calls"] for each in document["ranks"]] == [count] * 4
     assert all("calls" not in each["values_ns"] for each in document["ranks"])
     picks = cli("pick-reports", "--db", run.db, "--metric", "calls", "--format", "json").document
     assert {each["value"] for each in picks["picks"]} == {count}
     by_iteration = cli("imbalance", "--db", run.db, "--metric", "calls", "--by", "iteration")
     assert by_iteration.code == 0, by_iteration.err
     same = cli("diff", run.db, run.db, "--metric", "calls", "--format", "json").document
-    assert {
-        (each["before"], each["after"]) for each in same["metrics"][1:] if "before" in each
-    } <= {(count, count)}
+    [change] = [each for each in same["metrics"] if each["metric"] == metric.name]
+    assert (change["before"], change["after"]) == (count, count)
 
 
 def test_a_metric_of_another_unit_is_on_the_page(
@@ -115,7 +117,7 @@ def test_a_metric_of_another_unit_is_on_the_page(
     count = run.iterations()["calls_count"].unique().item()
     assert {None if cell is None else cell * step for cell in cells} == {count}
     tables = {each["id"]: each for each in page["tables"]}
-    assert tables["metrics-count"]["values"][0] == ["calls"]
+    assert "calls" in tables["metrics-count"]["values"][0]
     headings = {each["name"]: each for each in tables["ranks"]["columns"]}
     assert headings["calls_count"]["label"] == "calls (count)"
     assert headings["calls_count"]["meaning"] == metric.meaning
@@ -128,7 +130,7 @@ def test_completion_and_errors_know_a_new_metric(metric: Metric) -> None:
         check_metrics(["cals"])
     assert "calls" in refused.value.hint
     assert "`calls`" in availability_table()
-    assert leading_metrics()[-1] == "calls"
+    assert "calls" in leading_metrics()
 
 
 def test_a_metric_that_nobody_computes_is_a_clear_error(

@@ -205,7 +205,9 @@ def test_the_import_contract_names_every_format() -> None:
     for each in formats.FORMATS:
         module = each.read.__module__
         if module != __name__:
-            assert any(f"{module}.".startswith(f"{name}.") for name in contract["modules"]), module
+            assert any(f"{module}.".startswith(f"{name}.") for name in contract["modules"]), (
+                f"pyproject.toml, import contract {contract['name']!r}: add {module} to `modules`"
+            )
 
 
 def test_the_registry_loads_no_reader() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -24,7 +25,7 @@ from rankscope.output.plots import KINDS, THEMES, PlotOptions, draw, title_of
 from rankscope.output.plots.arrivals import distributions, lateness
 from rankscope.output.plots.phases import phase_shares
 from tests.output.plots.big import multiplied
-from tests.support import MS, Stored, copied
+from tests.support import MS, ROOT, Stored, copied
 
 PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
 
@@ -304,3 +305,13 @@ def test_what_cannot_be_drawn_is_refused(job: Stored) -> None:
         draw("timeline", analysis)
     with pytest.raises(UsageError, match="iteration 999"):
         job.run.plot("timeline", iteration=999)
+
+
+def test_the_import_contract_names_every_kind() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    [contract] = [each for each in contracts if each["name"].startswith("Kinds of pictures")]
+    modules = {f"rankscope.output.plots.{kind}" for kind in KINDS}
+    assert {*contract["modules"]} == modules, (
+        f"pyproject.toml, import contract {contract['name']!r}: list the modules of all KINDS"
+    )
