@@ -52,6 +52,12 @@ def in_unit(value: float | None, unit: Unit) -> str:
     return f"{value:,.{0 if float(value).is_integer() else 1}f}"
 
 
+def with_unit(value: float | None, unit: Unit) -> str:
+    """A metric's value and its unit: `12.3 ms`, `1,234` of a count, `2.1 MB`, `1,410 MHz`."""
+    suffix = {Unit.NS: " ms", Unit.MHZ: " MHz"}.get(unit, "")
+    return in_unit(value, unit) + suffix
+
+
 def percent(share: float | None) -> str:
     """A fraction of 1 as `12 %`, below 10 % as `1.2 %`."""
     return UNKNOWN if share is None else f"{share * 100:.{1 if abs(share) < 0.0995 else 0}f} %"

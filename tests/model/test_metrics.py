@@ -11,6 +11,7 @@ import pytest
 from rankscope_cli.options import _metrics
 
 import rankscope
+from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.measure.metrics import FUNCTIONS, MetricInputs
 from rankscope.model.availability import SOURCES, availability_table
@@ -27,6 +28,8 @@ from rankscope.model.metrics import (
 )
 from rankscope.model.schema import MEASURES
 from rankscope.model.tables import TABLES, Column, metric_dtype
+from rankscope.output.plots import heatmap
+from rankscope.output.plots.grid import excesses
 from tests.output.test_html import Page, unpacked
 from tests.support import Forged, Result
 
@@ -121,6 +124,37 @@ def test_a_metric_of_another_unit_is_on_the_page(
     headings = {each["name"]: each for each in tables["ranks"]["columns"]}
     assert headings["calls_count"]["label"] == "calls (count)"
     assert headings["calls_count"]["meaning"] == metric.meaning
+
+
+def drawn(cli: Callable[..., Result], run: rankscope.Run) -> str:
+    """The texts of a heat map of the metric."""
+    done = cli("plot", "heatmap", "--db", run.db, "--metric", "calls", "-o", "map.svg")
+    assert done.code == 0, done.err
+    return " ".join(re.findall(">([^<]+)<", Path("map.svg").read_text("utf-8")))
+
+
+def test_a_metric_of_another_unit_is_drawn_in_its_unit(
+    run: rankscope.Run, cli: Callable[..., Result]
+) -> None:
+    texts = drawn(cli, run)
+    assert "Calls: no rank exceeds the median on average" in texts
+    assert "excess (count)" in texts
+    assert "no excess reaches 5.0 % of the median" in texts
+    assert " ms" not in texts
+
+
+def test_the_rank_with_the_most_of_a_count_is_named(
+    run: rankscope.Run, cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def more_on_rank_1(comparison: Comparison, metric: str) -> pl.DataFrame:
+        frame = excesses(comparison, metric)
+        return frame.with_columns(pl.col("excess") + 7 * (pl.col("rank") == 1).cast(pl.Int64))
+
+    monkeypatch.setattr(heatmap, "excesses", more_on_rank_1)
+    texts = drawn(cli, run)
+    assert "Rank 1 has the most calls: on average 7 more than the median" in texts
+    assert re.search(r"rank 1, iteration \d+: \+7 ", texts)
+    assert " ms" not in texts
 
 
 def test_completion_and_errors_know_a_new_metric(metric: Metric) -> None:

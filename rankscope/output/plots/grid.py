@@ -11,7 +11,7 @@ import polars as pl
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.verdict.outliers import LEAST_EXCESS, MAD_FLOOR, lower_median
 from rankscope.errors import UsageError
-from rankscope.model.metrics import column_of
+from rankscope.model.metrics import METRICS
 from rankscope.model.schema import PHASES
 
 Values = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ class Grid:
     is lost.
     """
 
-    values: Values  # (rows, columns), ns; NaN is unknown
+    values: Values  # (rows, columns), in the metric's unit; NaN is unknown
     flagged: npt.NDArray[np.bool_]  # (rows, columns)
     ranks: tuple[int, ...]  # in the order of the rows, per_row to a row
     roles: tuple[str | None, ...]  # in the order of `ranks`
@@ -46,7 +46,7 @@ class Grid:
     iterations: tuple[int, ...]  # in the order of the columns, per_column to a column
     per_row: int
     per_column: int
-    limit: float  # end of the colour scale, ns
+    limit: float  # end of the colour scale, in the metric's unit
 
 
 def metric_of(
@@ -73,15 +73,19 @@ def excesses(comparison: Comparison, metric: str) -> pl.DataFrame:
     Warm-up and iterations outside `--iter-range` are not.
 
     Returns:
-        A row per rank and iteration: rank, iteration, role, host, value_ns, excess_ns (null:
-        unknown), length_ns (the median iteration of the role), flagged (if the metric is a phase:
-        flagged for this phase), cause.
+        A row per rank and iteration: rank, iteration, role, host, value, excess (null: unknown),
+        scale (the median iteration of the role; of a metric that is not a time, its own median),
+        flagged (if the metric is a phase: flagged for this phase), cause. Value, excess and scale
+        are in the metric's unit.
     """
     numbers = comparison.selection.numbers
     inside = ~pl.col("iteration").is_in([0, *comparison.selection.warmup])
     if comparison.options.iter_range is not None:
         inside &= pl.col("iteration").is_between(numbers[0], numbers[-1])
-    value = pl.col(column_of(metric))
+    own = METRICS[metric]
+    value = pl.col(own.column)
+    scale = pl.col(METRICS["iteration"].column) if own.is_time else value
+    middle = lower_median if own.unit.is_whole else pl.Expr.median
     judged = comparison.rows(sorted({metric, "iteration"}), all_iterations=True, flags=True)
     several = judged["role"].n_unique() > 1
     role = ["role", "iteration"] if several else ["iteration"]  # grouping by one column is faster
@@ -93,9 +97,9 @@ def excesses(comparison: Comparison, metric: str) -> pl.DataFrame:
         "iteration",
         "role",
         "host",
-        value_ns=value,
-        excess_ns=value - lower_median(value).over(role),
-        length_ns=lower_median(pl.col("iteration_ns")).over(role),
+        value=value,
+        excess=value - middle(value).over(role),
+        scale=middle(scale).over(role),
         flagged=flagged,
         cause="cause",
     )
@@ -111,14 +115,14 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
     ranks = _rows(frame, missing)
     iterations = _columns(frame)
     shape = (ranks.height, len(iterations))
-    known = frame.drop_nulls("excess_ns")
+    known = frame.drop_nulls("excess")
     order = ranks["rank"].arg_sort()
     at = (
         order.to_numpy()[ranks["rank"][order].search_sorted(known["rank"]).to_numpy()],
         np.searchsorted(iterations, known["iteration"].to_numpy()),
     )
     values = np.full(shape, np.nan)
-    values[at] = known["excess_ns"].to_numpy()
+    values[at] = known["excess"].to_numpy()
     per_row, per_column = (
         -(-count // most) for count, most in zip(shape, (MOST_ROWS, MOST_COLUMNS), strict=True)
     )
@@ -141,10 +145,10 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
 
 def worst_cells(frame: pl.DataFrame, most: int = 4, per_rank: int = 2) -> pl.DataFrame:
     """The rows of `excesses` with the largest excess, at most `per_rank` of one rank."""
-    matters = pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns")
+    matters = pl.col("excess") > LEAST_EXCESS * pl.col("scale")
     return (
         frame.filter(matters)
-        .sort("excess_ns", "rank", "iteration", descending=[True, False, False])
+        .sort("excess", "rank", "iteration", descending=[True, False, False])
         .filter(pl.int_range(pl.len()).over("rank") < per_rank)
         .head(most)
     )
@@ -177,18 +181,18 @@ def _columns(frame: pl.DataFrame) -> list[int]:
 
 
 def _limit(known: pl.DataFrame) -> float:
-    """The end of the colour scale, in ns: a typical large excess, so that noise stays pale.
+    """The end of the colour scale: a typical large excess, so that noise stays pale.
 
-    This is the median of the excesses above 5 % of the iteration, weighted by their squares. Each
+    This is the median of the excesses above 5 % of `scale`, weighted by their squares. Each
     is limited to `SPIKE` medians, so that one spike does not wash out the rest. Without such an
     excess it is the 99th percentile, because then there are only small differences to see.
     """
-    size = known["excess_ns"].abs().cast(pl.Float64)
-    large = np.sort(size.filter(size > LEAST_EXCESS * known["length_ns"]).to_numpy())
+    size = known["excess"].abs().cast(pl.Float64)
+    large = np.sort(size.filter(size > LEAST_EXCESS * known["scale"]).to_numpy())
     if not len(large):
-        lengths = known["length_ns"].drop_nulls().to_numpy()
-        least = MAD_FLOOR * float(np.median(lengths)) if len(lengths) else 1.0
-        return max(size.quantile(0.99) or 0.0, least)
+        scales = known["scale"].drop_nulls().to_numpy()
+        least = MAD_FLOOR * float(np.median(scales)) if len(scales) else 0.0
+        return max(size.quantile(0.99) or 0.0, least) or 1.0
     weight = np.cumsum(np.minimum(large, SPIKE * np.median(large)) ** 2)
     return float(large[np.searchsorted(weight, weight[-1] / 2)])
 

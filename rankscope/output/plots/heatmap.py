@@ -16,7 +16,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.roles import ALL
 from rankscope.compare.verdict.outliers import LEAST_EXCESS
-from rankscope.compare.verdict.phrases import plural
+from rankscope.compare.verdict.phrases import plural, who
+from rankscope.model.metrics import METRICS, Metric, Unit
 from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots.captions import footer, verdict_title
 from rankscope.output.plots.grid import Grid, arrange, excesses, metric_of, worst_cells
@@ -40,7 +41,7 @@ from rankscope.output.plots.style import (
     text_width,
     with_sign,
 )
-from rankscope.output.quantities import milliseconds, percent, span
+from rankscope.output.quantities import percent, shown_unit, size, span, with_unit
 
 ROW, COLUMN = 0.3, 0.26
 """Height and width of a cell in inches, within the limits of the whole map."""
@@ -65,11 +66,12 @@ VECTOR_CELLS = 20_000
 def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     """The heat map of `options.metric` (default: work, or the first known default).
 
-    Colour is the excess over the role's median in the same iteration, in ms. A dot marks a
-    flagged cell, a letter one of the worst cells, and hatching an unknown value.
+    Colour is the excess over the role's median in the same iteration, in the metric's unit (a
+    time in ms). A dot marks a flagged cell, a letter one of the worst cells, and hatching an
+    unknown value.
     """
-    metric = metric_of(comparison, options.metric)
-    frame = excesses(comparison, metric)
+    metric = METRICS[metric_of(comparison, options.metric)]
+    frame = excesses(comparison, metric.name)
     grid = arrange(frame, comparison.missing_ranks)
     theme = THEMES[options.theme]
     worst = worst_cells(frame.filter(pl.col("iteration").is_in(comparison.selection.numbers)))
@@ -79,21 +81,21 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     cell = (width / columns, height / rows)
     sides = _sides(grid)
     left = MARGIN + sum(map(bracket_width, sides.values())) + TICKS
-    key = _key(worst)
+    key = _key(worst, metric)
     under = 0.5 + KEY_LINE * -(-len(key) // 2)
     sheet = new_sheet(
         left + width + BAR + 1.1,
         height + under,
         Caption(
             _title(comparison, frame, metric),
-            f"{metric.replace('_', ' ')}: excess over the "
+            f"{metric.label}: excess over the "
             f"{'median rank' if _one_role(grid) else 'median of the role'} in the same iteration",
-            footer(comparison, *_notes(grid, worst, comparison)),
+            footer(comparison, *_notes(grid, worst, comparison, metric)),
         ),
         theme,
     )
     axes = sheet.axes(left, under, width, height)
-    mesh = _cells(axes, grid, theme)
+    mesh = _cells(axes, grid, metric.unit, theme)
     _ticks(axes, grid, cell[1])
     has_dots = _dots(axes, grid, cell, theme)
     _letters(axes, grid, worst, cell, theme)
@@ -108,7 +110,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         bars.set_ylim(axes.get_ylim())
         _flag_bars(bars, grid, theme)
     scale = sheet.axes(left + width + BAR + 0.2, under, 0.14, height)
-    _scale(sheet.figure, scale, mesh)
+    _scale(sheet.figure, scale, mesh, metric.unit)
     _legend(axes, has_dots, grid, theme)
     column = max((text_width(text, BODY) for text in key), default=0.0) + 0.2
     for line, text in enumerate(key):
@@ -131,19 +133,24 @@ def _one_role(grid: Grid) -> bool:
     return len({role for role in grid.roles if role is not None}) < 2
 
 
-def _title(comparison: Comparison, frame: pl.DataFrame, metric: str) -> str:
-    """The verdict if the picture shows its metric, else the rank with the most of the metric."""
-    if metric in ("work", comparison.outliers.metric, comparison.verdict.cause, "iteration"):
+def _title(comparison: Comparison, frame: pl.DataFrame, metric: Metric) -> str:
+    """The verdict if the picture shows its metric, else the ranks with the most of the metric."""
+    if metric.name in ("work", comparison.outliers.metric, comparison.verdict.cause, "iteration"):
         return verdict_title(comparison)
-    means = frame.group_by("rank").agg(pl.col("excess_ns").mean()).drop_nulls()
-    rank, excess = means.sort("excess_ns", "rank", descending=[True, False]).row(0)
+    means = frame.group_by("rank").agg(pl.col("excess").mean()).drop_nulls()
+    excess = float(means["excess"].to_numpy().max())
+    if excess <= 0:
+        return (
+            f"{metric.label[:1].upper()}{metric.label[1:]}: no rank exceeds the median on average"
+        )
+    most = tuple(means.filter(pl.col("excess") == excess)["rank"].sort())
     return (
-        f"Rank {rank} has the most {metric.replace('_', ' ')}: on average {milliseconds(excess)} "
-        "ms more than the median"
+        f"{who(most, {}, ())} {'has' if len(most) == 1 else 'have'} the most {metric.label}: "
+        f"on average {with_unit(excess, metric.unit)} more than the median"
     )
 
 
-def _notes(grid: Grid, worst: pl.DataFrame, comparison: Comparison) -> list[str]:
+def _notes(grid: Grid, worst: pl.DataFrame, comparison: Comparison, metric: Metric) -> list[str]:
     notes = []
     if grid.per_row > 1 or grid.per_column > 1:
         notes.append(
@@ -151,7 +158,8 @@ def _notes(grid: Grid, worst: pl.DataFrame, comparison: Comparison) -> list[str]
             f"{plural(grid.per_column, 'iteration')}, and shows the value furthest from the median"
         )
     if worst.is_empty() and comparison.tables.ranks.height > 1:
-        notes.append(f"no excess reaches {percent(LEAST_EXCESS)} of an iteration")
+        whole = "an iteration" if metric.is_time else "the median"
+        notes.append(f"no excess reaches {percent(LEAST_EXCESS)} of {whole}")
     if partial := sorted({*grid.iterations} - {*comparison.selection.numbers}):
         notes.append(f"not complete on every rank, so not compared: {span(partial)}")
     unseen = {*comparison.missing_ranks} - {*grid.ranks}
@@ -160,17 +168,18 @@ def _notes(grid: Grid, worst: pl.DataFrame, comparison: Comparison) -> list[str]
     return notes
 
 
-def _cells(axes: Axes, grid: Grid, theme: Theme) -> QuadMesh:
+def _cells(axes: Axes, grid: Grid, unit: Unit, theme: Theme) -> QuadMesh:
     axes.patch.set(facecolor=theme.page, hatch=HATCH, edgecolor=theme.muted, linewidth=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
     rows, columns = grid.values.shape
-    limit = grid.limit / 1e6
+    divisor = 1e6 if unit is Unit.NS else 1.0
+    limit = grid.limit / divisor
     separated = max(rows, columns) <= 64
     return axes.pcolormesh(
         np.arange(columns + 1) - 0.5,
         np.arange(rows + 1) - 0.5,
-        np.ma.masked_invalid(grid.values / 1e6),
+        np.ma.masked_invalid(grid.values / divisor),
         cmap=excess_colors(theme),
         norm=Normalize(-limit, limit),
         rasterized=rows * columns > VECTOR_CELLS,
@@ -251,11 +260,12 @@ def _letters(
         )  # fmt: skip
 
 
-def _key(worst: pl.DataFrame) -> list[str]:
-    """The meaning of each letter, a line each."""
+def _key(worst: pl.DataFrame, metric: Metric) -> list[str]:
+    """The meaning of each letter, a line each; the phase in which a time was lost."""
     return [
         f"{letter}  rank {row['rank']}, iteration {row['iteration']}: "
-        f"+{milliseconds(row['excess_ns'])} ms" + (f", in {row['cause']}" if row["cause"] else "")
+        f"+{with_unit(row['excess'], metric.unit)}"
+        + (f", in {row['cause']}" if row["cause"] and metric.is_time else "")
         for letter, row in zip("ABCD", worst.iter_rows(named=True), strict=False)
     ]
 
@@ -276,13 +286,20 @@ def _flag_bars(axes: Axes, grid: Grid, theme: Theme) -> None:
     axes.set_xlabel(f"flagged\n(up to {share.max():.0%})", size=SMALL)
 
 
-def _scale(figure: Figure, axes: Axes, mesh: QuadMesh) -> None:
+def _tick(value: float, unit: Unit) -> str:
+    """A label of the colour bar; sizes carry their unit."""
+    if unit is not Unit.BYTES or not value:
+        return with_sign(value)
+    return f"{'+' if value > 0 else '−'}{size(round(abs(value)))}"
+
+
+def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, unit: Unit) -> None:
     bar = figure.colorbar(mesh, cax=axes, extend="both", extendfrac=0.04)
     bar.outline.set_visible(False)
     bar.locator = MaxNLocator(5, symmetric=True)
-    bar.formatter = FuncFormatter(lambda value, _: with_sign(value))
+    bar.formatter = FuncFormatter(lambda value, _: _tick(value, unit))
     bar.update_ticks()
-    bar.set_label("excess (ms)", labelpad=6)
+    bar.set_label("excess" if unit is Unit.BYTES else f"excess ({shown_unit(unit)})", labelpad=6)
 
 
 def _legend(axes: Axes, has_dots: bool, grid: Grid, theme: Theme) -> None:

@@ -30,8 +30,8 @@ def cells(values: np.ndarray, roles: list[str] | None = None) -> pl.DataFrame:
             "iteration": np.tile(np.arange(iterations), ranks),
             "role": np.repeat(roles or ["all"] * ranks, iterations),
             "host": [f"node{rank // 4}" for rank in range(ranks) for _ in range(iterations)],
-            "excess_ns": (values * MS).astype(np.int64).ravel(),
-            "length_ns": np.full(ranks * iterations, 20 * MS),
+            "excess": (values * MS).astype(np.int64).ravel(),
+            "scale": np.full(ranks * iterations, 20 * MS),
             "flagged": (values > 5).ravel(),
             "cause": [None] * (ranks * iterations),
         },
@@ -110,8 +110,8 @@ def test_excess_is_over_the_median_of_the_role(stored: Callable[..., Stored]) ->
     analysis = replace(analysis, table=table)
     frame = excesses(analysis, "load")
     for (_, _), part in frame.group_by("role", "iteration"):
-        middle = part["value_ns"].sort()[(part.height - 1) // 2]
-        assert (part["excess_ns"] == part["value_ns"] - middle).all()
+        middle = part["value"].sort()[(part.height - 1) // 2]
+        assert (part["excess"] == part["value"] - middle).all()
     assert frame["iteration"].unique().sort().to_list() == [*analysis.selection.numbers]
 
 
