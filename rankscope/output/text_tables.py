@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.diff.compare import Change
+from rankscope.compare.diff.compare import Change, largest_first
 from rankscope.compare.picks import Picks
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
 from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score
@@ -145,9 +145,9 @@ def changes_table(changes: tuple[Change, ...]) -> Table:
         columns=("metric", "before", "after", "change", "95 % interval", "certain"),
         numeric=frozenset(("before", "after", "change", "95 % interval")),
         drop_first=("95 % interval",),
-        notes=(("certain", "beyond noise and 1 % of the iteration"),),
+        notes=(("certain", _certain_note(changes)),),
         rows=tuple(
-            (each.metric, *_before_after(each)) for each in changes if each.before_ns is not None
+            (_named(each), *_before_after(each)) for each in changes if each.before_ns is not None
         ),
     )
 
@@ -160,14 +160,27 @@ def movers_table(changes: tuple[Change, ...], every: bool) -> Table:
         every: show all changes.
     """
     moved = [each for each in changes if each.before_ns is not None and (every or each.certain)]
-    moved.sort(key=lambda each: -abs((each.after_ns or 0) - (each.before_ns or 0)))
+    moved.sort(key=largest_first)
     return Table(
         title="Ranks that changed" if moved else "No rank changed beyond noise",
         columns=("rank", "metric", "before", "after", "change", "95 % interval", "certain"),
         numeric=frozenset(("rank", "before", "after", "change", "95 % interval")),
         drop_first=("95 % interval",),
-        rows=tuple((str(each.rank), each.metric, *_before_after(each)) for each in moved),
+        rows=tuple((str(each.rank), _named(each), *_before_after(each)) for each in moved),
     )
+
+
+def _certain_note(changes: tuple[Change, ...]) -> str:
+    """The meaning of the column `certain`."""
+    only_times = all(METRICS[each.metric].is_time for each in changes)
+    other = "" if only_times else "; for a metric that is not a time, of the metric"
+    return f"beyond noise and 1 % of the iteration{other}"
+
+
+def _named(change: Change) -> str:
+    """The metric of a change, with its unit unless it is a time."""
+    metric = METRICS[change.metric]
+    return metric.name if metric.is_time else f"{metric.name} ({metric.unit})"
 
 
 def _before_after(each: Change) -> tuple[str, ...]:

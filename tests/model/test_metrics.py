@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ from rankscope_cli.options import _metrics
 
 import rankscope
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.diff.compare import diff_runs
 from rankscope.errors import UsageError
 from rankscope.measure.metrics import FUNCTIONS, MetricInputs
 from rankscope.model.availability import SOURCES, availability_table
@@ -30,8 +32,9 @@ from rankscope.model.schema import MEASURES
 from rankscope.model.tables import TABLES, Column, metric_dtype
 from rankscope.output.plots import heatmap
 from rankscope.output.plots.grid import excesses
+from rankscope.output.text_tables import changes_table
 from tests.output.test_html import Page, unpacked
-from tests.support import Forged, Result
+from tests.support import MS, Forged, Result
 
 CALLS = Metric(
     "calls",
@@ -155,6 +158,31 @@ def test_the_rank_with_the_most_of_a_count_is_named(
     assert "Rank 1 has the most calls: on average 7 more than the median" in texts
     assert re.search(r"rank 1, iteration \d+: \+7 ", texts)
     assert " ms" not in texts
+
+
+def test_changes_of_another_unit_are_compared_and_told_in_it(metric: Metric) -> None:
+    """A change of 7 calls is far below 1 % of the iteration in ns, and still a change."""
+    ranks, iterations = 4, 30
+    before = pl.DataFrame(
+        {
+            "rank": [rank for rank in range(ranks) for _ in range(iterations)],
+            "iteration": [*range(iterations)] * ranks,
+            "iteration_ns": [100 * MS] * ranks * iterations,
+            "work_ns": [90 * MS] * ranks * iterations,
+            "calls_count": [50] * ranks * iterations,
+        }
+    )
+    more = 7 * (pl.col("rank") == 1).cast(pl.Int64)
+    after = before.with_columns(pl.col("calls_count") + more)
+    found = diff_runs(before, after, ["calls"], "mean")
+    assert "Worse: rank 1 calls 7." in found.sentence
+    (certain,) = [each for each in found.ranks if each.certain]
+    assert (certain.rank, certain.before_ns, certain.after_ns) == (1, 50, 57)
+    few = before.with_columns(pl.col("calls_count").cast(pl.Float64) + more / 20)
+    assert not any(each.certain for each in diff_runs(before, few, ["calls"], "mean").ranks)
+    assert changes_table(
+        tuple(replace(each, after_ns=51.8) for each in found.metrics)
+    ).rows[-1][:3] == ("calls (count)", "50", "51.8")
 
 
 def test_completion_and_errors_know_a_new_metric(metric: Metric) -> None:

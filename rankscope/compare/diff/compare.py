@@ -12,8 +12,8 @@ import polars as pl
 
 from rankscope.compare.diff import noise
 from rankscope.compare.diff.noise import Values
-from rankscope.compare.verdict.phrases import ms
-from rankscope.model.metrics import column_of
+from rankscope.compare.verdict.phrases import amount, ms
+from rankscope.model.metrics import METRICS, Unit, column_of
 from rankscope.model.reports import RunWarning
 
 FALSE_ALARM = 0.02
@@ -21,7 +21,8 @@ FALSE_ALARM = 0.02
 ranks (Bonferroni within each family)."""
 
 LEAST_CHANGE = 0.01
-"""Share of the iteration below which a change is not reported, even if it is certain."""
+"""Least share of the iteration for a change to be reported, even if it is certain; for a metric
+that is not a time, of the metric's mean over ranks before."""
 
 LEAST_ITERATIONS = 5
 
@@ -30,13 +31,14 @@ LEAST_ITERATIONS = 5
 class Change:
     """A metric before and after; `low` and `high` bound its relative change with 95 % certainty.
 
-    `certain`: beyond the noise of all that is compared, and at least 1 % of the iteration.
+    `certain`: beyond the noise of all that is compared, and at least `LEAST_CHANGE`. The
+    values are in the metric's unit.
     """
 
     metric: str
     rank: int | None  # None: the mean over ranks
-    before_ns: int | None
-    after_ns: int | None
+    before_ns: float | None  # an integer, except of a metric whose values are not
+    after_ns: float | None
     change: float | None  # after / before - 1; as its bounds null where there was nothing before
     low: float | None
     high: float | None
@@ -113,8 +115,17 @@ def diff_runs(
     ]
     whole = next(each for each in overall if each.metric == "iteration")
     judged = few >= LEAST_ITERATIONS and len(signs) < 2 and whole.before_ns is not None
-    least = LEAST_CHANGE * (whole.before_ns or 0) if judged else np.inf
-    overall, single = ([_if_at_least(least, each) for each in some] for some in (overall, single))
+    if judged:
+        least = {
+            each.metric: LEAST_CHANGE
+            * ((whole if METRICS[each.metric].is_time else each).before_ns or 0)
+            for each in overall
+        }
+    else:
+        least = dict.fromkeys(names, np.inf)
+    overall, single = (
+        [_if_at_least(least[each.metric], each) for each in some] for some in (overall, single)
+    )
     if judged:
         sentence = _sentence(whole, single)
     elif len(signs) > 1:
@@ -126,7 +137,7 @@ def diff_runs(
 
 @dataclass(frozen=True, slots=True)
 class _Shift:
-    """A metric's scores in both runs, and their noise; arrays of shape (ranks,), ns."""
+    """A metric's scores in both runs, and their noise; arrays of shape (ranks,), in its unit."""
 
     before: Values
     after: Values
@@ -206,13 +217,14 @@ def _change(
     if np.isnan(before) or np.isnan(after):
         return Change(metric, rank, None, None, None, None, None, False)
     apart = after - before
+    is_whole = METRICS[metric].unit.is_whole
     reach = noise.quantile(0.975, freedom) * deviation
     sure = noise.quantile(1 - false_alarm / 2, freedom) * deviation
     return Change(
         metric=metric,
         rank=rank,
-        before_ns=round(before),
-        after_ns=round(after),
+        before_ns=round(before) if is_whole else before,
+        after_ns=round(after) if is_whole else after,
         change=float(apart / before) if before else None,
         low=max(-1.0, float((apart - reach) / before)) if before else None,  # times are positive
         high=float((apart + reach) / before) if before else None,
@@ -220,10 +232,17 @@ def _change(
     )
 
 
-def _if_at_least(least_ns: float, change: Change) -> Change:
+def _if_at_least(least: float, change: Change) -> Change:
     """The change, certain only if it is large enough to be reported."""
     apart = abs((change.after_ns or 0) - (change.before_ns or 0))
-    return replace(change, certain=change.certain and apart >= least_ns)
+    return replace(change, certain=change.certain and apart >= least)
+
+
+def largest_first(change: Change) -> tuple[bool, str, float]:
+    """A key to sort by: times first, then the other units, each with its largest change first."""
+    unit = METRICS[change.metric].unit
+    apart = abs((change.after_ns or 0) - (change.before_ns or 0))
+    return unit is not Unit.NS, unit.value, -apart
 
 
 def _unlike(signs: tuple[str, ...]) -> str:
@@ -234,7 +253,7 @@ def _unlike(signs: tuple[str, ...]) -> str:
 
 def _sentence(whole: Change, single: list[Change]) -> str:
     """The changes in words."""
-    before, after = whole.before_ns or 0, whole.after_ns or 0
+    before, after = round(whole.before_ns or 0), round(whole.after_ns or 0)
     times = f"{ms(before)} → {ms(after)} per iteration"
     span = f"95 % interval {whole.low or 0:+.1%} to {whole.high or 0:+.1%}"
     if not whole.certain:
@@ -250,10 +269,11 @@ def _sentence(whole: Change, single: list[Change]) -> str:
                 if each.certain and each.metric not in ("iteration", "work") and each.after_ns
                 is not None and sign * (each.after_ns - (each.before_ns or 0)) > 0
             ),
-            key=lambda each: -abs((each.after_ns or 0) - (each.before_ns or 0)),
+            key=largest_first,
         )  # fmt: skip
         named = [
-            f"rank {each.rank} {each.metric} {ms((each.after_ns or 0) - (each.before_ns or 0))}"
+            f"rank {each.rank} {each.metric} "
+            f"{amount((each.after_ns or 0) - (each.before_ns or 0), METRICS[each.metric].unit)}"
             for each in moved[:3]
         ]
         if named:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankscope.compare.warnings import listed
+from rankscope.model.metrics import Unit
 
 
 def who(ranks: tuple[int, ...], hosts: dict[int, str | None], slow_hosts: tuple[str, ...]) -> str:
@@ -32,3 +33,11 @@ def ordinal(number: int) -> str:
 def ms(nanoseconds: int) -> str:
     """`12.3 ms` of ns."""
     return f"{nanoseconds / 1e6:.1f} ms"
+
+
+def amount(value: float, unit: Unit) -> str:
+    """A metric's value as a sentence has it: `12.3 ms` of ns, `1,234` of a count, `5 bytes`."""
+    if unit is Unit.NS:
+        return ms(round(value))
+    number = f"{round(value):,}" if float(value).is_integer() else f"{value:,.3g}"
+    return number if unit in (Unit.COUNT, Unit.RATIO) else f"{number} {unit}"
