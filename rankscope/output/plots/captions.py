@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.verdict.phrases import plural, who
 from rankscope.compare.verdict.sentences import when
+from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.style import drawable
 from rankscope.output.quantities import milliseconds
@@ -34,14 +36,20 @@ VERBS = {
 
 
 def finding(verdict: Verdict, count: int) -> str:
-    """The verdict as a title: the slow ranks, their excess, its phase and its iterations.
+    """The verdict as a title: that of its class in `TITLES`, or else its sentence's beginning.
 
     Args:
         verdict: the verdict of the run.
         count: the number of iterations that were compared.
     """
+    title = TITLES.get(verdict.kind, _from_sentence)
+    return drawable(title(verdict, count), LONGEST_TITLE)
+
+
+def _straggler(verdict: Verdict, count: int) -> str:
+    """The slow ranks, their excess, its phase and its iterations."""
     if not verdict.ranks or verdict.excess_ns is None:
-        return drawable(_beginning(verdict.sentence), LONGEST_TITLE)
+        return _from_sentence(verdict, count)
     several = len(verdict.hosts or verdict.ranks) > 1
     name = drawable(who(verdict.ranks, {}, verdict.hosts), LONGEST_NAME)
     one, many, where = VERBS.get(verdict.cause or "", ("works", "work", ""))
@@ -51,13 +59,23 @@ def finding(verdict: Verdict, count: int) -> str:
     return f"{name} {verb} {milliseconds(excess)} ms longer{where} {when(verdict, count)}"
 
 
-def _beginning(sentence: str) -> str:
-    """The first clauses of a sentence, as many as fit into a title."""
-    first = sentence.partition("; ")[0].rstrip(".")
+def _from_sentence(verdict: Verdict, count: int) -> str:
+    """The first clauses of the verdict's sentence, as many as fit into a title."""
+    del count
+    first = verdict.sentence.partition("; ")[0].rstrip(".")
     if len(first) <= USUAL_TITLE:
         return first
     ends = [found.start() for found in CLAUSE.finditer(first[:USUAL_TITLE]) if found.start() > 40]
     return first[: ends[-1]] if ends else first
+
+
+TITLES: Mapping[VerdictKind, Callable[[Verdict, int], str]] = {
+    VerdictKind.PERSISTENT: _straggler,
+    VerdictKind.TRANSIENT: _straggler,
+    VerdictKind.PERIODIC: _straggler,
+}
+"""Verdict class → a function of the verdict and the number of iterations that gives the title. The
+title of another class is the beginning of its sentence."""
 
 
 def verdict_title(comparison: Comparison) -> str:
