@@ -47,7 +47,7 @@ class Picks:
 
     @property
     def unopenable(self) -> tuple[Path, ...]:
-        """Picked exports without a report in the same folder."""
+        """Picked reports without a file that a viewer opens."""
         return tuple(dict.fromkeys(each.report for each in self.picks if each.file is None))
 
     @property

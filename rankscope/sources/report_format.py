@@ -79,7 +79,7 @@ class Format:
     """A file that the user names is of this format if no suffix fits."""
 
     viewer: Viewer | None = None
-    """The program that opens it; None: one that opens another form of the report."""
+    """The program that opens it; None: no program, but one may open another form of the report."""
 
     listed: bool = True
     """Whether messages list its endings as those of reports."""

@@ -168,6 +168,18 @@ def test_a_new_format_goes_all_the_way(cli: Cli, reports: Path) -> None:
     cli("pick-reports", "--open").refused(2, "--open", "does not open")
 
 
+def test_a_format_without_a_viewer_is_said_to_have_none(
+    cli: Cli, reports: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "FORMATS", (replace(LINES, viewer=None),))
+    assert cli("ingest", reports).code == 0
+    picks = cli("pick-reports")
+    assert picks.code == 0
+    assert "reports of the format range-lines have no viewer" in picks.err
+    assert ".nsys-rep" not in picks.err
+    cli("pick-reports", "--open").refused(3, "range-lines have no viewer", "where to look")
+
+
 def test_its_own_hints_are_given(cli: Cli, reports: Path) -> None:
     path = write(reports / "job_0.log.lines", 0, ("turn", "stage", "sync"))
     refused = cli("ingest", path)

@@ -137,13 +137,16 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
     from rankscope import gui
     from rankscope.errors import ReportError, UsageError
     from rankscope.output.nsys_view import open_command, rsync_command
+    from rankscope.sources import formats
 
     files = picks.files
     if (view or copy_to or open_them) and picks.unopenable:
+        first = picks.unopenable[0]
         raise ReportError(
-            f"{picks.unopenable[0]}: there is no .nsys-rep file beside it, and the GUI opens "
-            "nothing else",
-            hint="put the reports beside their exports, or ingest the reports themselves",
+            f"{first}: {_obstacle(first, 'it')}",
+            hint="put the reports beside their exports, or ingest the reports themselves"
+            if formats.forms(first)
+            else "without this option, pick-reports says where to look in them",
         )
     if picks.in_browser and (view or open_them):
         raise UsageError(
@@ -171,6 +174,20 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
     )
 
 
+def _obstacle(report: Path, them: str) -> str:
+    """Why no viewer opens a report that has no other form for a viewer.
+
+    Args:
+        report: the report.
+        them: the pronoun for the reports that the sentence is about.
+    """
+    from rankscope.sources import formats
+
+    if not formats.forms(report):
+        return f"reports of the format {formats.of_report(report).name} have no viewer"
+    return f"there is no .nsys-rep file beside {them}, and the GUI opens nothing else"
+
+
 def _problems(picks: Picks) -> list[RunWarning]:
     from rankscope.model.reports import RunWarning
     from rankscope.output.quantities import short_path, size
@@ -180,11 +197,7 @@ def _problems(picks: Picks) -> list[RunWarning]:
         first, more = short_path(picks.unopenable[0]), len(picks.unopenable) - 1
         names, them = (f"{first} and {more} more", "them") if more else (str(first), "it")
         missing.append(
-            RunWarning(
-                "report-missing",
-                f"{names}: there is no .nsys-rep file beside {them}, and the GUI opens nothing "
-                "else",
-            )
+            RunWarning("report-missing", f"{names}: {_obstacle(picks.unopenable[0], them)}")
         )
     if picks.in_browser or picks.gui_bytes <= LARGE_GUI_BYTES:
         return missing
