@@ -33,6 +33,15 @@ MEANINGS = pl.Schema(
     }
 )
 
+KNOWN_MEANINGS = (
+    "iteration",
+    *(phase for phase in PHASES if phase != "other"),
+    "collective",
+    "background",
+    *OPERATORS,
+)
+"""What a convention can say that a range means."""
+
 SEPARATORS = r"[\s_\-:]+"
 NUMBER = r"\{?(\d+)\}?"
 
@@ -40,6 +49,10 @@ ANY = "^"
 """The pattern of conventions that apply to all names of a domain."""
 
 SQUASHED = pl.col("name").str.to_lowercase().str.replace_all(SEPARATORS, "").alias("squashed")
+
+
+class BadConvention(ValueError):
+    """A row of conventions.toml is not valid: a mistake of a developer, not of a user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +124,20 @@ class Vocabulary:
         return frame.select(_fits_some(by_name)).to_series()
 
     def look_up(self, names: pl.DataFrame) -> pl.DataFrame:
-        """MEANINGS of distinct names: every pattern is tried on names that fit any of them."""
+        """MEANINGS of distinct names: every pattern is tried on names that fit any of them.
+
+        Raises:
+            BadConvention: a pattern of a row is not valid.
+        """
+        try:
+            return self._looked_up(names)
+        except pl.exceptions.ComputeError as error:
+            # Compiling every pattern in advance would cost time at each start.
+            if (bad := _bad_pattern(self.rows)) is None:
+                raise
+            raise bad from error
+
+    def _looked_up(self, names: pl.DataFrame) -> pl.DataFrame:
         names = names.with_columns(SQUASHED).with_columns(tells=_fits_some(self.rows))
         strangers = names.filter(~pl.col("tells"))
         names = names.filter("tells")
@@ -193,7 +219,32 @@ def vocabulary(options: ShapingOptions) -> Vocabulary:
 
 @cache
 def _shipped() -> tuple[Convention, ...]:
-    return tuple(map(_row, conventions()["row"]))
+    rows = conventions()["row"]
+    for number, row in enumerate(rows, 1):
+        if row["means"] not in KNOWN_MEANINGS:
+            raise BadConvention(
+                f"{_place(number, row['framework'])}: {row['means']!r} is not a meaning; one of "
+                f"{', '.join(KNOWN_MEANINGS)}"
+            )
+    return tuple(map(_row, rows))
+
+
+def _place(number: int, framework: str) -> str:
+    """Where a row is: `conventions.toml, row 57 (toyframe)`."""
+    return f"conventions.toml, row {number} ({framework})"
+
+
+def _bad_pattern(rows: tuple[Convention, ...]) -> BadConvention | None:
+    """The error for the first shipped row with a pattern that is not valid; None without one."""
+    for row in rows:
+        for _, pattern in row.tests():
+            if not row.is_own and not _is_regex(pattern):
+                number = [_row(data) for data in conventions()["row"]].index(row) + 1
+                return BadConvention(
+                    f"{_place(number, row.framework)}: {pattern!r} is not a regular expression in "
+                    "Rust syntax: no look-around and no back-references"
+                )
+    return None
 
 
 @cache
@@ -222,10 +273,16 @@ def _squashed(words: str) -> str:
 
 
 def _check(option: str, pattern: str) -> None:
-    try:
-        pl.Series([""]).str.contains(pattern)
-    except pl.exceptions.ComputeError as error:
+    if not _is_regex(pattern):
         raise UsageError(
             f"{option} {pattern!r} is not a regular expression",
             hint="Rust syntax: no look-around and no back-references; quote it for the shell",
-        ) from error
+        )
+
+
+def _is_regex(pattern: str) -> bool:
+    try:
+        pl.Series([""]).str.contains(pattern)
+    except pl.exceptions.ComputeError:
+        return False
+    return True

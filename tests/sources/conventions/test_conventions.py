@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+
 import polars as pl
 import pytest
 
@@ -9,8 +12,17 @@ from rankscope.errors import UsageError
 from rankscope.model.options import ShapingOptions
 from rankscope.model.schema import PHASES
 from rankscope.sources.conventions import vocabulary, with_operation
-from rankscope.sources.conventions.vocabulary import ANY, MEANINGS, SQUASHED, conventions
+from rankscope.sources.conventions.vocabulary import (
+    ANY,
+    MEANINGS,
+    SQUASHED,
+    BadConvention,
+    conventions,
+)
 from tests.frames import ranges
+
+module = sys.modules[vocabulary.__module__]
+"""`rankscope.sources.conventions.vocabulary`, which the function of that name hides."""
 
 STRANGE = ("", "request 17 of user 9", "my logging", "validation", "sample #", "ünïcode")
 """Names that mean nothing."""
@@ -45,6 +57,43 @@ def meaning(name: str, domain: str = "", **options: object) -> dict[str, object]
 def test_iterations(name: str, number: int | None) -> None:
     found = meaning(name)
     assert (found["means"], found["number"]) == ("iteration", number)
+
+
+@pytest.fixture
+def add_row(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """Adds a row to the conventions, for one test; gives its number."""
+
+    def add(**row: object) -> int:
+        rows = [*conventions()["row"], {"framework": "toyframe", **row}]
+        monkeypatch.setattr(module, "conventions", lambda: {"row": rows})
+        module._shipped.cache_clear()
+        return len(rows)
+
+    yield add
+    module._shipped.cache_clear()
+
+
+def test_a_row_with_an_unknown_meaning_is_named(add_row: Callable[..., int]) -> None:
+    number = add_row(means="forwrd", words=["toy forward"])
+    with pytest.raises(BadConvention) as refused:
+        vocabulary(ShapingOptions())
+    said = str(refused.value)
+    assert said.startswith(
+        f"conventions.toml, row {number} (toyframe): 'forwrd' is not a meaning; one of iteration, "
+    )
+    assert "forward" in said
+
+
+@pytest.mark.parametrize("domain", [{}, {"domain": "toys"}])
+def test_a_row_with_a_bad_pattern_is_named(
+    add_row: Callable[..., int], domain: dict[str, str]
+) -> None:
+    number = add_row(means="forward", patterns=["^toy$", "toy(?=s)"], **domain)
+    with pytest.raises(BadConvention) as refused:
+        meaning("toys")
+    assert str(refused.value).startswith(
+        f"conventions.toml, row {number} (toyframe): 'toy(?=s)' is not a regular expression"
+    )
 
 
 @pytest.mark.parametrize(
