@@ -34,7 +34,7 @@ LEAST_GAIN = 0.005
 SCENARIOS = 8
 """Most what-if scenarios in the table."""
 
-LOST_NOTE = "idle rank-time, Σ over ranks and iterations of (slowest − own)"
+LOST_NOTE = "time by which each rank was faster than the slowest, added over ranks and iterations"
 """Meaning of the column `lost`."""
 
 ABOVE, COURSE = "above", "by iteration"
@@ -101,8 +101,8 @@ def efficiency_line(given: Efficiency) -> str:
     """POP's efficiencies, on one line."""
     return (
         f"Parallel efficiency {percent(given.parallel)} = load balance "
-        f"{percent(given.load_balance)} · communication {percent(given.communication)} "
-        "(of work, as POP defines them of useful computation)"
+        f"{percent(given.load_balance)} × communication efficiency {percent(given.communication)} "
+        "(POP's efficiencies, with work in place of useful computation)"
     )
 
 
