@@ -150,7 +150,7 @@ def test_no_environment_is_told(cli: Cli, reports: list[Path]) -> None:
 
 
 def test_every_captured_folder_gets_an_answer(cli: Cli) -> None:
-    for folder in ("2022.4/one_report", "2022.4/killed", "2023.4"):
+    for folder in ("2022.4/one_report", "2022.4/killed", "2023.4/ddp_a"):
         result = cli("check", captured(folder), "--format", "json")
         assert result.code in (0, 3)
         for report in json.loads(result.out)["reports"]:
