@@ -158,7 +158,7 @@ def test_unequal_versions_are_refused(
     two.client.wait_for_workers(3, timeout=SOON_S)
     try:
         cli("ingest", job.folder, "--scheduler", two.address).refused(
-            5, "versions are unequal", "rankscope 9.9.9 (here", "worker tcp://127.0.0.1"
+            5, "versions differ", "rankscope 9.9.9 (here", "worker tcp://127.0.0.1"
         )
     finally:
         two.stop(worker)
@@ -168,7 +168,7 @@ def test_unequal_versions_are_refused(
 def test_reports_that_workers_do_not_see(two: Cluster, job: Forged, tmp_path: Path) -> None:
     two.ensure(2)
     unseen = ReportFile(tmp_path / "elsewhere.sqlite", "nsys-sqlite", 1, 1)
-    with pytest.raises(ToolError, match="is not there for worker") as refused:
+    with pytest.raises(ToolError, match="does not exist on worker") as refused:
         list(map_reports(nothing, [unseen], ShapingOptions(), scheduler=two.address))
     assert "under the same path" in refused.value.hint
 
@@ -196,7 +196,7 @@ def test_an_unequal_worker_that_comes_later_reads_nothing(
             for worker in two.workers:
                 two.stop(worker)
 
-    with pytest.raises(ToolError, match=r"versions are unequal: .* has polars 0\.0\.1"):
+    with pytest.raises(ToolError, match=r"versions differ: .* has polars 0\.0\.1"):
         rankscope.ingest([job.folder], tmp_path / "db", scheduler=two.address, progress=join)
     two.stop(late[0])
     two.workers.clear()
@@ -217,8 +217,8 @@ def test_a_cluster_without_workers(
 @pytest.mark.parametrize(
     ("banner", "word"),
     [
-        (b"SSH-2.0-OpenSSH_9.2p1\r\n", "is no Dask scheduler"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is no Dask scheduler"),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n", "is not a Dask scheduler"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is not a Dask scheduler"),
         (b"", "no answer"),
         (None, "no answer"),
     ],
@@ -251,7 +251,7 @@ def test_what_is_no_address(job: Forged, cli: Callable[..., Result], tmp_path: P
         5, "none.json", "is the scheduler"
     )
     (tmp_path / "some.json").write_text("[]")
-    cli("ingest", job.folder, "--scheduler", "some.json").refused(5, "is no scheduler file")
+    cli("ingest", job.folder, "--scheduler", "some.json").refused(5, "is not a scheduler file")
     cli("ingest", job.folder, "--scheduler", "a:1", "--jobs", "2").refused(2, "--jobs")
 
 
