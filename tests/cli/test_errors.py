@@ -14,7 +14,16 @@ import rankscope
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
 from rankscope.model.options import Options
-from tests.support import SAMPLE, Forged, Result, Stored, copied, edit, with_environment
+from tests.support import (
+    SAMPLE,
+    Forged,
+    Result,
+    Stored,
+    copied,
+    edit,
+    mostly_slow,
+    with_environment,
+)
 
 Cli = Callable[..., Result]
 REPORT = "report_rank_1.sqlite"
@@ -58,7 +67,7 @@ def reports(tmp_path: Path, forged: Callable[..., Forged]) -> list[Path]:
     return copies
 
 
-@pytest.mark.parametrize("what", SPOILED)
+@pytest.mark.parametrize("what", mostly_slow(SPOILED, 3))
 def test_a_bad_report_stops_ingest_and_loses_nothing(
     cli: Cli, reports: list[Path], what: str
 ) -> None:

@@ -22,7 +22,7 @@ from rankscope.sources.discover import describe
 from rankscope.sources.nsys import launches, nvtx
 from tests.sources.exports import as_folder
 from tests.sources.nsys.test_nccl import DOMAIN, around, blob, laid_out
-from tests.support import Forged, edit
+from tests.support import Forged, edit, mostly_slow
 
 FRAMES = ("iterations", "measures", "collectives", "exposed", "activities")
 
@@ -44,7 +44,10 @@ def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
 
 @pytest.mark.parametrize("kind", ["sqlite", "parquetdir", "arrowdir"])
 @pytest.mark.parametrize(
-    "job", ["plain", "shuffled", "dali", "no_launch_record", "cuda_graph", "host_only", "described"]
+    "job",
+    mostly_slow(
+        ["dali", "described", "plain", "shuffled", "no_launch_record", "cuda_graph", "host_only"], 2
+    ),
 )
 @pytest.mark.parametrize("iteration", [None, "auto", "whole"])
 def test_reading_again_gives_the_same(
