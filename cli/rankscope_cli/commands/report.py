@@ -104,7 +104,7 @@ def report(
 
 
 def _detail(comparison: Comparison, picks: Picks) -> PicksTimeline:
-    """The timeline of the picked ranks in their worst iteration, or why there is none."""
+    """The timeline of the picked ranks in their worst iteration, or why it is missing."""
     from rankscope.compare.timeline import timeline
     from rankscope.errors import RankscopeError
     from rankscope.output.html.lanes import PicksTimeline
