@@ -1,184 +1,226 @@
-"""Candidates: ranks that hold more of the excess than chance explains. See METHOD.md#verdict."""
+"""Candidates: ranks whose level or events set them apart from their role. See METHOD.md#verdict."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from statistics import NormalDist
-from typing import TYPE_CHECKING
 
-import polars as pl
+import numpy as np
 
-from rankscope.compare.verdict.outliers import (
-    FEW_RANKS,
-    LEAST_EXCESS,
-    ROBUST,
-    modified_z,
-    summed,
-    surely_slow,
-)
-from rankscope.compare.verdict.roles_and_hosts import whole_hosts
-from rankscope.compare.verdict.temporal import PERSISTENT, Pattern, pattern
+from rankscope.compare.robust import Floats, spread
+from rankscope.compare.verdict.excess import Excess, Index
+from rankscope.compare.verdict.levels import SHORTEST_SPELL, Flags, Levels
+from rankscope.compare.verdict.roles_and_hosts import ranks_by_host, whole_hosts
+from rankscope.compare.verdict.temporal import Pattern, event_pattern, level_pattern
 from rankscope.model.kinds import VerdictKind
 
-if TYPE_CHECKING:
-    from rankscope.compare.verdict.inputs import VerdictInputs
+LEAST_LEVEL = 0.01
+"""Share of the iteration by which a rank's level must exceed its role's median."""
 
-APART = 0.075
-"""Mean excess, as a share of the iteration, that sets a rank apart if its modified z among the
-ranks also exceeds APART_Z: speeds drift by less."""
+SLOW_SHARE = 0.5
+"""Share of a rank's highest level from which on it is slow."""
 
-APART_Z, FAR_Z = 2.0, 8.0
-"""Modified z among the ranks that sets a rank apart, the second for any mean excess: in a steady
-job a small excess is certain."""
+APART_SPREAD = 2.0
+"""Robust deviations of the other ranks' levels between the slow ranks and the others."""
 
-MANY = 0.25
-"""Share of the ranks from which on slow ranks are a group, not stragglers."""
+APART_ERRORS = 3.0
+"""Standard errors of a level between the slow ranks and the others."""
 
-LEAST_COST = 0.01
-"""Share of the time that a rank's flagged excess must cost before the rank is a candidate."""
+KNEE = 0.8
+"""A rank whose level is at least this share of the last slow rank's is slow, too."""
 
-CLEAR_COST = 0.005
-"""The same for excess that is clear of noise."""
-
-MAJORITY = 0.5
-"""A rank that holds this share of all flagged excess is not one of many."""
-
-LONE_SPIKE = 0.2
-"""An excess in a single iteration must be at least this share of it: noise has spikes, too."""
-
-STRONG = 0.10
-"""Where flags are usually weaker than this share of the iteration, fixing them must save time."""
+MOST_GROUPS = 6
+"""Sets of slow ranks that are tried."""
 
 UNLIKELY = 0.001
-"""Probability, over all ranks, that this many flags fall on one rank by chance."""
+"""Probability, over all ranks, that this many events fall on one rank by chance."""
+
+LONE_EVENT = 0.2
+"""Share of its iteration that a lone event must have to be told."""
+
+FEW_EVENTS = 0.5
+"""Events of at least this share of the rank's typical one count as alike."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """Ranks that may be stragglers, and the ranks that are slow together."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """Ranks that may be stragglers, and when they are slow.
 
-    ranks: list[int]  # the one with most excess first
-    patterns: dict[int, Pattern]  # rank → when it is slow
-    group: list[int]
-    """Many ranks that are slow in most iterations, and that are not a minority on hosts of their
-    own: none of them is a candidate only for being slow all the time."""
-
-
-def candidates_of(inputs: VerdictInputs) -> Candidates:
-    """The ranks whose flags, or whose usual speed, set them apart from the others."""
-    flags, ranks = inputs.judged, len(inputs.ranks)
-    found = _flagged_ranks(inputs)
-    slow = _always_slow(flags, len(inputs.numbers))
-    group = slow if len(slow) >= max(MANY * ranks, 2) else []
-    minority = 2 * len(group) < ranks and inputs.replicas
-    if group and minority and whole_hosts(group, inputs.hosts):
-        # their host is slow, for they do what the others do
-        found = [*found, *(rank for rank in group if rank not in found)]
-        group = []
-    apart = [] if group else _lying_apart(flags, slow)
-    found = [*found, *(rank for rank in apart if rank not in found)]
-    patterns = {rank: pattern(inputs.rows_of(rank), inputs.numbers) for rank in found}
-    # A rank that is slow all the time must lie apart from all others, whose speeds differ as well,
-    # and one of a slow group stands out only if it is slow in another way.
-    found = [
-        rank
-        for rank in found
-        if patterns[rank].kind != VerdictKind.PERSISTENT
-        or patterns[rank].since is not None
-        or rank in apart
-        or (ranks < FEW_RANKS and not group)
-    ]
-
-    def excess_ns(rank: int) -> int:
-        return summed(inputs.rows_of(rank, patterns[rank].iterations)["excess_ns"])
-
-    found.sort(key=excess_ns, reverse=True)
-    return Candidates(found, {rank: patterns[rank] for rank in found}, group)
-
-
-def _flagged_ranks(inputs: VerdictInputs) -> list[int]:
-    """Ranks whose flags cost something and did not fall on them by chance, worst first.
-
-    Excess that is clear of noise need not cost as much as excess that is merely flagged.
+    `members` and `where` tell which ranks (of all) and which rank × iterations are meant.
     """
-    flagged, ranks, total = inputs.flagged, len(inputs.ranks), inputs.total_ns
-    surely = _holders(flagged.filter("clear"), ranks, CLEAR_COST * total, MAJORITY)
-    share = MAJORITY if steady(inputs.judged) else None
-    found = [
-        rank
-        for rank in _holders(flagged, ranks, LEAST_COST * total, share)
-        if rank not in surely and _worth_it(inputs, rank)
-    ]
-    return surely + found
+
+    members: Flags
+    where: Flags
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    pattern: Pattern
 
 
-def steady(flags: pl.DataFrame) -> bool:
-    """Whether iterations vary so little that a large excess is no extreme of the noise."""
-    off = (pl.col("sudden_ns") - pl.col("sudden_ns").median()).abs().median()
-    noise = flags.select(ROBUST * off / pl.col("length_ns").median()).item()
-    return noise is not None and noise < LEAST_EXCESS
+def level_candidates(
+    excess: Excess, levels: Levels, hosts: dict[int, str | None]
+) -> list[Candidate]:
+    """Sets of ranks whose level lies apart from that of all others of their roles, small to large.
 
-
-def _holders(flagged: pl.DataFrame, ranks: int, least: float, share: float | None) -> list[int]:
-    """Ranks with at least `least` ns of the flagged excess, and more of it than chance explains.
-
-    That is a share of `share` of all flagged excess, or too many of the flags.
+    Each set holds the one before it.
     """
-    every = summed(flagged["excess_ns"])
-    found = []
-    for rank, excess, count, highest in (
-        flagged.group_by("rank")
-        .agg(
-            excess=pl.col("excess_ns").sum(),
-            count=pl.len(),
-            highest=(pl.col("excess_ns") / pl.col("length_ns")).max(),
-        )
-        .sort("excess", "rank", descending=[True, False])
-        .iter_rows()
-    ):
-        if excess < least or (count == 1 and highest < LONE_SPIKE):
-            continue
-        holds = share is not None and excess >= share * every
-        if holds or _tail(count, flagged.height, ranks) * ranks < UNLIKELY:
-            found.append(int(rank))
-    return found
+    share = np.nan_to_num(levels.usual / excess.length)
+    top = share.max(axis=1)
+    slow = (share > SLOW_SHARE * top[:, None]) & (top > LEAST_LEVEL)[:, None]
+    cost = np.where(slow, np.nan_to_num(levels.usual), 0.0).sum(axis=1)
+    order = np.argsort(-cost, kind="stable")
+    order = order[cost[order] > 0]
+    strength = np.array([share[rank, slow[rank]].mean() if slow[rank].any() else 0.0
+                         for rank in range(len(share))])  # fmt: skip
+    found: list[Candidate] = []
+    for size in _knees(cost[order]):
+        members = np.zeros(len(share), dtype=np.bool_)
+        members[order[:size]] = True
+        if _minority(members, excess.roles) and _apart(
+            members, slow, strength, share, excess, levels
+        ):
+            found.append(candidate_of(members, slow & members[:, None], excess, hosts))
+    return found[:MOST_GROUPS]
 
 
-def _worth_it(inputs: VerdictInputs, rank: int) -> bool:
-    """Whether a rank's flags are more than drifting speeds.
+def _knees(cost: Floats) -> list[int]:
+    """Sizes of sets of ranks after which the next rank costs clearly less, ascending.
 
-    Drift is small each time, and other ranks are nearly as slow then.
+    Args:
+        cost: of the ranks, the highest first.
     """
-    mine = inputs.flagged.filter(pl.col("rank") == rank)
-    usual = mine.select((pl.col("excess_ns") / pl.col("length_ns")).median()).item()
-    gain = inputs.gain_over_rest((rank,), mine["iteration"].to_list())
-    return usual >= STRONG or gain is None or gain >= LEAST_COST * inputs.total_ns
+    after = np.append(cost[1:], 0.0)
+    sizes = np.flatnonzero(after < KNEE * cost) + 1
+    steepest = np.argsort(after[sizes - 1] / cost[sizes - 1], kind="stable")[: 4 * MOST_GROUPS]
+    return sorted(sizes[steepest].tolist())
 
 
-def _always_slow(flags: pl.DataFrame, count: int) -> list[int]:
-    """Ranks that are certainly slow on average, and slow in most iterations."""
-    often = (
-        flags.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
-        .group_by("rank")
-        .len()
-        .filter(pl.col("len") >= PERSISTENT * count)
+def _minority(members: Flags, roles: Index) -> bool:
+    """Whether the members are at most half of each role that they belong to."""
+    return all(
+        2 * (members & (roles == role)).sum() <= (roles == role).sum()
+        for role in np.unique(roles[members])
     )
-    return surely_slow(flags.join(often, on="rank", how="semi"))
 
 
-def _lying_apart(flags: pl.DataFrame, slow: list[int]) -> list[int]:
-    """The certainly slow ranks whose mean excess lies apart from that of the other ranks."""
-    means = flags.group_by("rank").agg(
-        excess=pl.col("excess_ns").mean(),
-        share=(pl.col("excess_ns") / pl.col("length_ns")).mean(),
+def _apart(
+    members: Flags,
+    slow: Flags,
+    strength: Floats,
+    share: Floats,
+    excess: Excess,
+    levels: Levels,
+) -> bool:
+    """Whether the members lie apart from the other ranks of their roles, in both halves."""
+    raw = excess.share
+    for role in np.unique(excess.roles[members]):
+        mine = np.flatnonzero(members & (excess.roles == role))
+        others = np.flatnonzero(~members & (excess.roles == role))
+        during = slow[mine].any(axis=0)
+        levels_of_others = share[np.ix_(others, during)].mean(axis=1)
+        highest = levels_of_others.max(initial=0.0)
+        lowest = strength[mine].min()
+        error = 1.2533 * levels.noise / math.sqrt(max(slow[mine].sum(axis=1).min(), 1))
+        # the spread of few ranks is not known well
+        wide = spread(levels_of_others) * (1 + 2 / max(len(others) - 1, 1))
+        if lowest - highest <= max(APART_SPREAD * wide, APART_ERRORS * error):
+            return False
+        if not all(_agree(raw, rank, others, slow[rank]) for rank in mine):
+            return False
+    return True
+
+
+def _agree(raw: Floats, rank: int, others: Index, slow: Flags) -> bool:
+    """Whether a rank exceeds all others in either half of its slow iterations."""
+    hit = np.flatnonzero(slow)
+    halves = np.array_split(hit, 2)
+    if len(halves[0]) < SHORTEST_SPELL // 2:
+        return False
+    for half in halves:
+        medians = np.nanmedian(raw[np.ix_([rank, *others], half)], axis=1)
+        if medians[0] <= medians[1:].max(initial=0.0):
+            return False
+    return True
+
+
+def event_candidates(
+    excess: Excess, levels: Levels, hosts: dict[int, str | None]
+) -> list[Candidate]:
+    """Hosts and ranks that have more events than chance gives them, most costly first.
+
+    A host comes before its ranks.
+    """
+    events = levels.events
+    hits = (events > 0).sum(axis=1)
+    every = int(hits.sum())
+    if not every:
+        return []
+    size = len(events)
+    found: list[Candidate] = []
+    taken = np.zeros(size, dtype=np.bool_)
+    groups = [each for each in ranks_by_host(excess.ranks.tolist(), hosts) if len(each) > 1]
+    for group in groups if len(groups) > 1 else []:
+        members = np.zeros(size, dtype=np.bool_)
+        members[group] = True
+        own = int(hits[members].sum())
+        lone = hits[members].max() > KNEE * own
+        rare = len(groups) * tail(own, every, len(group) / size) < UNLIKELY
+        if rare and not lone and (hits[members] > 0).sum() > len(group) / 2:
+            found.append(candidate_of(members, (events > 0) & members[:, None], excess, hosts))
+            taken |= members
+    holders = np.flatnonzero((hits > 0) & ~taken)
+    for rank in holders:
+        amounts = events[rank]
+        typical = float(np.quantile(amounts[amounts > 0], 0.75, method="lower"))
+        large = amounts >= FEW_EVENTS * typical
+        alike = int((events[~taken] >= FEW_EVENTS * typical).sum())
+        own = int(large.sum())
+        pattern = event_pattern(np.flatnonzero(large).tolist(), excess.numbers.tolist())
+        rare = size * tail(own, alike, 1 / size) < UNLIKELY
+        alone = own == alike and (amounts / excess.length[rank])[large].min() >= LONE_EVENT
+        if rare or alone or pattern.kind is VerdictKind.PERIODIC:
+            members = np.zeros(size, dtype=np.bool_)
+            members[rank] = True
+            where = members[:, None] & large[None, :]
+            found.append(
+                Candidate(members, where, (int(excess.ranks[rank]),), (), pattern)
+            )
+    cost = [float(events[each.where].sum()) for each in found]
+    return [found[place] for place in np.argsort([-each for each in cost], kind="stable")]
+
+
+def candidate_of(
+    members: Flags, where: Flags, excess: Excess, hosts: dict[int, str | None]
+) -> Candidate:
+    """The candidate of some ranks that are slow in some iterations."""
+    ranks = tuple(excess.ranks[members].tolist())
+    slow = where.any(axis=0)
+    numbers = excess.numbers.tolist()
+    full = where[members].all(axis=0)
+    dense = slow.sum() and full.sum() >= KNEE * slow.sum()
+    pattern = (
+        level_pattern(slow.tolist(), numbers)
+        if dense
+        else event_pattern(np.flatnonzero(slow).tolist(), numbers)
     )
-    z = modified_z(pl.col("excess"), [])
-    apart = means.filter(((pl.col("share") > APART) & (z > APART_Z)) | (z > FAR_Z))
-    return [rank for rank in slow if rank in apart["rank"]]
+    return Candidate(members, where, ranks, whole_hosts(ranks, hosts), pattern)
 
 
-def _tail(count: int, flags: int, ranks: int) -> float:
-    """Probability that at least `count` of `flags` fall on one given rank (normal tail)."""
-    mean = flags / ranks
-    deviation = (mean * (1 - 1 / ranks)) ** 0.5
-    return 1.0 if deviation == 0 else 1 - NormalDist(mean, deviation).cdf(count - 0.5)
+def tail(count: int, events: int, chance: float) -> float:
+    """Probability that at least `count` of `events` fall where each falls with `chance`.
+
+    The exact binomial tail.
+    """
+    if count <= 0:
+        return 1.0
+    if count > events or chance <= 0:
+        return 0.0
+    if chance >= 1:
+        return 1.0
+    ks = np.arange(count, events + 1)
+    logs = (
+        math.lgamma(events + 1)
+        - np.array([math.lgamma(k + 1) + math.lgamma(events - k + 1) for k in ks.tolist()])
+        + ks * math.log(chance)
+        + (events - ks) * math.log1p(-chance)
+    )
+    return float(min(1.0, np.exp(logs).sum()))

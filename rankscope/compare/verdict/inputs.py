@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 import polars as pl
 
-from rankscope.compare.verdict.candidates import Candidates, candidates_of
-from rankscope.compare.verdict.outliers import summed
-from rankscope.compare.verdict.stragglers import Stragglers, stragglers_of
+from rankscope.compare.robust import Floats
+from rankscope.compare.verdict import flags
+from rankscope.compare.verdict.candidates import (
+    Candidate,
+    candidate_of,
+    event_candidates,
+    level_candidates,
+)
+from rankscope.compare.verdict.decision import Decision, decide
+from rankscope.compare.verdict.excess import Excess, Index, excess_of
+from rankscope.compare.verdict.healing import Components, Prices, components_of, only
+from rankscope.compare.verdict.levels import Levels, levels_of
+from rankscope.compare.verdict.transfers import SlowTransfers
+from rankscope.compare.whatif.replay import Replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +33,7 @@ class RunSummary:
     iterations: int
     missing_ranks: tuple[int, ...]
     blind_ranks: tuple[int, ...]  # without the collectives that the others have
-    flag_metric: str | None  # what can be judged: work, load, or nothing
+    metric: str | None  # what can be judged: work, load, or nothing
     roles: int  # kinds of work that the ranks do
 
 
@@ -30,70 +42,91 @@ class VerdictInputs:
     """All that the rules may look at. What several rules need is computed once, at first use."""
 
     run: RunSummary
-    flags: pl.DataFrame | None  # as `outliers.flag` gives it; None where nothing can be judged
-    wide: pl.DataFrame  # rank, role, iteration, `<metric>_ns`
+    wide: pl.DataFrame  # rank, role, iteration, `<metric>_ns`, of the selected iterations
     hosts: dict[int, str | None]
-    replicas: bool  # it is known that the ranks of a role do the same work
     tables: Callable[[str, Collection[int]], pl.DataFrame | None]
     """Table and iterations → its rows of all ranks; None where the run has no such table."""
-    replayed: Callable[[tuple[int, ...], list[int]], int | None]
-    """Time saved if the ranks were at their role's median in the iterations; None: unknown."""
-
-    @property
-    def metric(self) -> str:
-        """What was flagged: work, or load where work is unknown."""
-        assert self.run.flag_metric is not None, "the preconditions come first"
-        return self.run.flag_metric
-
-    @property
-    def judged(self) -> pl.DataFrame:
-        """The rows of `flags`."""
-        assert self.flags is not None, "the preconditions come first"
-        return self.flags
+    replayed: Callable[[], Replay | None]
+    """The run, to be played again; None where that cannot be done."""
+    transfers: Callable[[], SlowTransfers | None] = field(default=lambda: None)
+    """Collectives that take longer than usual; None where there are none or that is unknown."""
 
     @cached_property
-    def flagged(self) -> pl.DataFrame:
-        """The flagged rows of `flags`."""
-        return self.judged.filter("flagged")
+    def excess(self) -> Excess:
+        """The excess of every rank over its role."""
+        assert self.run.metric is not None, "the preconditions come first"
+        return excess_of(self.wide, self.run.metric)
+
+    @cached_property
+    def levels(self) -> Levels:
+        """What is usual for every rank, and what is not."""
+        return levels_of(self.excess)
+
+    @cached_property
+    def level_sets(self) -> list[Candidate]:
+        """Sets of ranks that are usually slow, each with the one before it."""
+        return level_candidates(self.excess, self.levels, self.hosts)
+
+    @cached_property
+    def event_sets(self) -> list[Candidate]:
+        """Hosts and ranks that have more events than chance gives, most costly first."""
+        return event_candidates(self.excess, self.levels, self.hosts)
+
+    @cached_property
+    def components(self) -> Components:
+        """The parts of the excess."""
+        slow = self.transfers()
+        return components_of(self.excess, self.levels, None if slow is None else slow.saved)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """What healing saves."""
+        return Prices(self.excess, self.replayed)
+
+    @cached_property
+    def flags(self) -> pl.DataFrame:
+        """The columns of `flags.flagged`."""
+        return flags.flagged(self.excess, self.levels, self.level_sets)
 
     @cached_property
     def numbers(self) -> list[int]:
         """The selected iterations, ascending."""
-        return self.judged["iteration"].unique().sort().to_list()
+        return [int(number) for number in self.excess.numbers]
 
     @cached_property
-    def ranks(self) -> list[int]:
-        """The ranks that are judged, ascending."""
-        return self.judged["rank"].unique().sort().to_list()
+    def role_of(self) -> dict[int, str]:
+        """rank → role."""
+        excess = self.excess
+        return {
+            int(rank): excess.role_names[role]
+            for rank, role in zip(excess.ranks, excess.roles, strict=True)
+        }
 
-    @cached_property
+    @property
     def total_ns(self) -> int:
-        """The selected iterations' time: the sum of the median rank's iterations."""
-        per = self.judged.group_by("iteration").agg(pl.col("length_ns").max())
-        return summed(per["length_ns"])
+        """The time of the selected iterations: the sum of the longest role's median iterations."""
+        return self.excess.total_ns
 
     @cached_property
-    def candidates(self) -> Candidates:
-        """Ranks that may be stragglers."""
-        return candidates_of(self)
+    def decision(self) -> Decision:
+        """What costs most, and who is named for it."""
+        return decide(self)
 
-    @cached_property
-    def stragglers(self) -> Stragglers | None:
-        """The worst candidate, with those that are slow in the same way; None without any."""
-        return stragglers_of(self)
+    def level_part(self, candidate: Candidate, members: Index) -> Candidate:
+        """Some ranks of a set of usually slow ranks, by their places."""
+        some = np.zeros_like(candidate.members)
+        some[members] = True
+        return candidate_of(some, candidate.where & some[:, None], self.excess, self.hosts)
 
-    def rows_of(self, rank: int, iterations: Collection[int] | None = None) -> pl.DataFrame:
-        """The rows of `flags` of one rank, in all or some iterations."""
-        rows = self.judged.filter(pl.col("rank") == rank)
-        return rows if iterations is None else rows.filter(pl.col("iteration").is_in(iterations))
+    def healed(self, candidate: Candidate, *, level: bool) -> Floats:
+        """What healing a candidate takes out."""
+        parts = self.components
+        return only(parts.level if level else parts.events, candidate.members, candidate.where)
 
-    def gain_over_rest(self, ranks: Collection[int], iterations: Collection[int]) -> int | None:
-        """Time saved if the ranks had been like the slowest of the others in those iterations."""
-        if self.metric != "work":
-            return None
-        work = self.wide.filter(pl.col("iteration").is_in(iterations))
-        per = work.group_by("iteration").agg(
-            slowest=pl.col("work_ns").max(),
-            rest=pl.col("work_ns").filter(~pl.col("rank").is_in(ranks)).max(),
+    def rows_of(self, candidate: Candidate) -> pl.DataFrame:
+        """The rows of `flags` of a candidate: its ranks in the iterations in which it is slow."""
+        rank, number = np.nonzero(candidate.where)
+        wanted = pl.DataFrame(
+            {"rank": self.excess.ranks[rank], "iteration": self.excess.numbers[number]}
         )
-        return summed((per["slowest"] - per["rest"]).drop_nulls())
+        return self.flags.join(wanted, on=["rank", "iteration"], how="semi")

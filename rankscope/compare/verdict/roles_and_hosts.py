@@ -1,14 +1,8 @@
-"""Groups of ranks: hosts whose ranks are all slow, and a role that has more work by design."""
+"""Hosts and their ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-import polars as pl
-
-from rankscope.compare.verdict.outliers import LEAST_EXCESS, lower_median
-from rankscope.compare.verdict.temporal import PERSISTENT
-from rankscope.model.metrics import PHASE_METRICS, column_of, columns_of
+from collections.abc import Collection, Sequence
 
 
 def whole_hosts(ranks: Collection[int], hosts: dict[int, str | None]) -> tuple[str, ...]:
@@ -25,48 +19,11 @@ def whole_hosts(ranks: Collection[int], hosts: dict[int, str | None]) -> tuple[s
     return tuple(sorted(str(name) for name in names))
 
 
-def heavy_role(wide: pl.DataFrame, metric: str) -> tuple[str, pl.DataFrame] | None:
-    """The role that needs most in most iterations, and its excess over the median role.
-
-    The excess must be more than 5 % of the iteration in most iterations.
-
-    Args:
-        wide: rank, role, iteration, `<metric>_ns`, iteration_ns, and the phases.
-        metric: the metric that is judged, as in `<metric>_ns`.
-
-    Returns:
-        The role, and a frame of iteration, excess_ns, length_ns and `<phase>_excess`; None where
-        no role stands out.
-    """
-    if wide["role"].n_unique() < 2:
-        return None
-    phases = PHASE_METRICS
-    columns = [column_of(metric), "iteration_ns", *columns_of(phases)]
-    by_role = (
-        wide.group_by("role", "iteration")
-        .agg(lower_median(pl.col(c)) for c in columns)
-        .sort("role", "iteration")  # a bootstrap draws by position: the same samples every time
-    )
-    value = pl.col(column_of(metric))
-    apart = by_role.with_columns(
-        excess_ns=value - lower_median(value).over("iteration"),
-        length_ns=pl.col("iteration_ns").max().over("iteration"),
-        **{
-            f"{name}_excess": pl.col(column_of(name))
-            - lower_median(pl.col(column_of(name))).over("iteration")
-            for name in phases
-        },
-    )
-    matters = apart.with_columns(
-        matters=(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns")).fill_null(False)
-    )
-    ranked = (
-        matters.group_by("role")
-        .agg(pl.col("matters").mean(), pl.col("excess_ns").mean())
-        .filter(pl.col("matters") >= PERSISTENT)
-        .sort("excess_ns", "role", descending=[True, False])
-    )
-    if ranked.is_empty():
-        return None
-    role = str(ranked["role"][0])
-    return role, apart.filter(pl.col("role") == role)
+def ranks_by_host(ranks: Sequence[int], hosts: dict[int, str | None]) -> list[list[int]]:
+    """The places in `ranks` of the ranks of each host; a rank without a host belongs to none."""
+    places: dict[str, list[int]] = {}
+    for place, rank in enumerate(ranks):
+        host = hosts.get(rank)
+        if host is not None:
+            places.setdefault(host, []).append(place)
+    return list(places.values())

@@ -19,6 +19,7 @@ from rankscope.align.clocks import Aligner
 from rankscope.compare.whatif.replay_inputs import (
     Floats,
     Instances,
+    Numbers,
     RankCalls,
     Small,
     Work,
@@ -38,19 +39,16 @@ MOST_TOGETHER = 5_000_000
 """Calls that are played at once, of all targets together; at least one target is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Who is put at the role's median, or which role at that of the roles; None stands for all."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Healing:
+    """Time taken out of a run before it is played again.
 
-    ranks: Collection[int] | None = None
-    phases: Collection[str] | None = None
-    iterations: Collection[int] | None = None
-    role: str | None = None
+    `work`: ns by row of `Replay.rows` and phase of ORDER; None: nothing. `transfer`: ns by instance
+    of a collective; None: nothing.
+    """
 
-    def key(self) -> tuple[object, ...]:
-        """A hashable key, equal for equal targets."""
-        sets = (self.ranks, self.phases, self.iterations)
-        return (self.role, *(None if each is None else tuple(each) for each in sets))
+    work: Floats | None = None
+    transfer: Floats | None = None
 
 
 class RankChunk(NamedTuple):
@@ -71,9 +69,7 @@ class Replay:
 
     Args:
         chunks: all ranks, some at a time; each chunk is read once.
-        windows: rank, role, iteration, begin, end (aligned), and of every phase `<phase>_ns`,
-            `<phase>_excess_ns` (what exceeds the role's median, at least 0; null where unknown)
-            and `<phase>_role_excess_ns` (what the role's median exceeds the median role's).
+        windows: rank, iteration, begin, end (aligned), and `<phase>_ns` of every phase.
         aligner: brings the times of a rank's own axis to the one clock.
         size: how many calls the chunks have in all.
     """
@@ -112,7 +108,31 @@ class Replay:
         self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
         self._plan(instances)
         self._unchanged: dict[tuple[int, ...], float] = {}
-        self._gains: dict[tuple[object, ...], int] = {}
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """rank and iteration of the rows of `Healing.work`, sorted."""
+        return self._windows.select("rank", "iteration")
+
+    def placed(
+        self, ranks: Numbers, numbers: Numbers, phases: Sequence[str], saved: Floats
+    ) -> Floats:
+        """`Healing.work` from a matrix.
+
+        Args:
+            ranks: ascending.
+            numbers: iterations, ascending.
+            phases: some of ORDER.
+            saved: rank × iteration × phase in ns; NaN is nothing.
+        """
+        rank, number = (self._windows[name].to_numpy() for name in ("rank", "iteration"))
+        row, column = np.searchsorted(ranks, rank), np.searchsorted(numbers, number)
+        row, column = np.minimum(row, len(ranks) - 1), np.minimum(column, len(numbers) - 1)
+        there = (ranks[row] == rank) & (numbers[column] == number)
+        work = np.zeros((len(rank), len(ORDER)))
+        for place, phase in enumerate(phases):
+            work[there, ORDER.index(phase)] = saved[row[there], column[there], place]
+        return np.nan_to_num(work)
 
     def _plan(self, instances: Instances) -> None:
         """The order in which instances are played: all of a level at once."""
@@ -137,55 +157,49 @@ class Replay:
             ready = np.maximum(last[which], through[groups])
             service = np.maximum(done[which] - ready, 0).astype(np.float64)
             through[groups] = np.maximum(done[which], ready)
-            self._steps.append((slice(low, high), first[which] - low, groups, service))
+            self._steps.append((slice(low, high), first[which] - low, groups, service, which))
 
-    def gains_ns(self, targets: Sequence[Target], numbers: Collection[int]) -> list[int]:
-        """The time that each target would save at its role's median, ns, at least 0.
+    def gains_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[int]:
+        """The time that each healing would save, ns, at least 0.
 
-        Several targets take little longer than one, for they are played together.
+        Several take little longer than one, for they are played together.
 
         Args:
-            targets: who is put at the median.
+            healings: what is taken out.
             numbers: the iterations whose time counts.
         """
         played = tuple(numbers)
-        keys = [(*target.key(), played) for target in targets]
-        new = {
-            key: target for key, target in zip(keys, targets, strict=True) if key not in self._gains
-        }
         known = played in self._unchanged
-        if new:
-            times = self.times_ns([*([] if known else [None]), *new.values()], played)
-            if not known:
-                self._unchanged[played] = times.pop(0)
-            for key, time in zip(new, times, strict=True):
-                self._gains[key] = max(0, round(self._unchanged[played] - time))
-        return [self._gains[key] for key in keys]
+        times = self.times_ns([*([] if known else [Healing()]), *healings], played)
+        if not known:
+            self._unchanged[played] = times.pop(0)
+        return [max(0, round(self._unchanged[played] - time)) for time in times]
 
-    def times_ns(self, targets: Sequence[Target | None], numbers: Collection[int]) -> list[float]:
+    def times_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[float]:
         """Times from the start of the first to the end of the last of iterations `numbers`.
 
-        The mean over ranks, ns, for each target; with nobody changed where it is None.
+        The mean over ranks, ns, for each healing.
         """
         together = max(1, MOST_TOGETHER // max(self.size, 1))
         return [
             time
-            for first in range(0, len(targets), together)
-            for time in self._played(targets[first : first + together], numbers)
+            for first in range(0, len(healings), together)
+            for time in self._played(healings[first : first + together], numbers)
         ]
 
-    def _played(
-        self, targets: Sequence[Target | None], numbers: Collection[int]
-    ) -> Iterator[float]:
-        """`times_ns`, of all targets at once: a row of each array is one of them."""
+    def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> Iterator[float]:
+        """`times_ns`, of all healings at once: a row of each array is one of them."""
         every = self._work
-        mappings = [self._mapping(target) for target in targets]
+        mappings = [self._mapping(healing.work) for healing in healings]
         places = [every.places[calls] for calls in every.calls]
         work = _rows([_mapped(every.work, places, mapping) for mapping in mappings])
         held = _rows([_mapped(every.held, every.intervals, mapping) for mapping in mappings])
         delay = np.zeros(held.shape)
-        through = np.full((len(targets), self._groups), -np.inf)
-        for rows, starts, groups, service in self._steps:
+        transfer = self._shorter(healings)
+        through = np.full((len(healings), self._groups), -np.inf)
+        for rows, starts, groups, service, which in self._steps:
+            if transfer is not None:
+                service = np.maximum(service - transfer[:, which], 0.0)
             arrival = work[:, rows] + delay.take(every.before[rows], axis=1)
             last = np.maximum.reduceat(arrival, starts, axis=1)
             end = np.maximum(last, through[:, groups]) + service
@@ -216,30 +230,24 @@ class Replay:
                 total += last - first
             yield total / max(len(spans), 1)
 
-    def _mapping(self, target: Target | None) -> list[tuple[Floats, Floats] | None]:
+    def _shorter(self, healings: Sequence[Healing]) -> Floats | None:
+        """How much less each instance takes, by healing; None where none does."""
+        if all(healing.transfer is None for healing in healings):
+            return None
+        size = 1 + max(int(which.max()) for *_, which in self._steps)
+        shorter = np.zeros((len(healings), size))
+        for row, healing in zip(shorter, healings, strict=True):
+            if healing.transfer is not None:
+                row[:] = healing.transfer[:size]
+        return shorter
+
+    def _mapping(self, saved: Floats | None) -> list[tuple[Floats, Floats] | None]:
         """Per rank, the work done by each border between phases, as it was and as it would be.
 
         None where nothing of it changes.
         """
-        if target is None:
+        if saved is None:
             return [None] * len(self._ranks)
-        targeted = pl.lit(True)
-        if target.ranks is not None:
-            targeted &= pl.col("rank").is_in(list(target.ranks))
-        if target.iterations is not None:
-            targeted &= pl.col("iteration").is_in(list(target.iterations))
-        excess = "excess_ns"
-        if target.role is not None:
-            targeted &= pl.col("role") == target.role
-            excess = "role_excess_ns"
-        phases = ORDER if target.phases is None else target.phases
-        saved = self._windows.select(
-            pl.when(targeted & pl.lit(phase in phases))
-            .then(pl.col(f"{phase}_{excess}").fill_null(0))
-            .otherwise(0)
-            .alias(phase)
-            for phase in ORDER
-        ).to_numpy()
         lengths = self._windows.select(column_of(phase) for phase in ORDER).fill_null(0).to_numpy()
         begin = self._windows["own_begin"].to_numpy().astype(np.float64)
         edges = np.append(self._windows["rank"].search_sorted(self._ranks).to_numpy(), len(begin))

@@ -17,6 +17,12 @@ Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
 
+AFTER_END = 20_000
+"""Most ns between the end of a collective and the start of the work that waited for it."""
+
+BEFORE_END = 3_000
+"""Most ns by which an interval that a collective ended may stop before the end measured for it."""
+
 
 class RankCalls(NamedTuple):
     """The calls of one rank, aligned where nothing else is said."""
@@ -151,6 +157,11 @@ def blocked_intervals(
 ) -> BlockedIntervals:
     """The intervals of exposed communication that ended with a call.
 
+    Work that waited for a collective starts shortly after its end, so that an interval may stop
+    before another collective ends that nobody waited for: the last call that ended by then, at
+    most AFTER_END earlier, ended the interval. Ends scatter, so that a call may also end shortly
+    after it.
+
     Args:
         ends: of the rank's calls, on its own axis.
         began: aligned starts of the intervals.
@@ -158,12 +169,21 @@ def blocked_intervals(
         stops: their ends on its own axis.
     """
     order = np.argsort(ends, kind="stable")
-    at = np.searchsorted(ends[order], stops, side="right") - 1
-    found = at >= 0
-    found[found] = ends[order][at[found]] == stops[found]
-    freed = BlockedIntervals(began[found], stopped[found], order[at[found]])
-    by_start = np.argsort(freed.began, kind="stable")
-    return BlockedIntervals(*(each[by_start] for each in freed))
+    ordered = np.append(ends[order], np.iinfo(np.int64).max)
+    after = np.searchsorted(ordered[:-1], stops, side="right")
+    before = np.maximum(after - 1, 0)
+    starts = stops - (stopped - began)
+    early = (after > 0) & (stops - ordered[before] <= AFTER_END) & (starts < ordered[before])
+    late = ~early & (ordered[after] - stops <= BEFORE_END)
+    at, found = np.where(early, before, after), np.flatnonzero(early | late)
+    row = order[at[found]]
+    # of several intervals near the end of a call, it ended the nearest
+    nearest = np.lexsort((np.abs(stops[found] - ends[row]), row))
+    first = np.append(True, np.diff(row[nearest]) > 0)[: len(row)]
+    found, row = found[nearest[first]], row[nearest[first]]
+    by_start = np.argsort(began[found], kind="stable")
+    found = found[by_start]
+    return BlockedIntervals(began[found], stopped[found], row[by_start])
 
 
 def at_borders(begin: Numbers, end: Numbers, freed: BlockedIntervals) -> pl.DataFrame:

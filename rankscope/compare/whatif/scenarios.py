@@ -86,33 +86,12 @@ def windows_of(
 
     Args:
         measures: MEASURES on one clock.
-        wide: rank, role, iteration and `<phase>_ns`.
+        wide: rank, iteration and `<phase>_ns`.
         aligned: the aligned time of a column of times.
     """
-    usual = {phase: lower_median(pl.col(column_of(phase))) for phase in ORDER}
-    excesses = [
-        (pl.col(column_of(phase)) - usual[phase].over("role", "iteration"))
-        .clip(0)
-        .alias(f"{phase}_excess_ns")
-        for phase in ORDER
-    ]
-    by_role = wide.group_by("role", "iteration").agg(usual.values())
-    heavier = by_role.select(
-        "role",
-        "iteration",
-        *(
-            (pl.col(column_of(phase)) - usual[phase].over("iteration"))
-            .clip(0)
-            .alias(f"{phase}_role_excess_ns")
-            for phase in ORDER
-        ),
-    )
-    phases = wide.select("rank", "role", "iteration", *columns_of(ORDER), *excesses).join(
-        heavier, on=["role", "iteration"]
-    )
     return (
         measures.filter(pl.col("window_start_ns").is_not_null())
         .with_columns(end_ns=pl.col("window_start_ns") + pl.col("iteration_ns"))
         .select("rank", "iteration", begin=aligned("window_start_ns"), end=aligned("end_ns"))
-        .join(phases, on=["rank", "iteration"])
+        .join(wide.select("rank", "iteration", *columns_of(ORDER)), on=["rank", "iteration"])
     )

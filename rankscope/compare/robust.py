@@ -1,0 +1,54 @@
+"""Robust statistics that several stages share. See METHOD.md#imbalance."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+ROBUST = 1.4826
+"""MAD → standard deviation of a normal distribution."""
+
+LEAST_Z = 3.5
+"""Modified z above which a value is an outlier (Iglewicz and Hoaglin)."""
+
+MAD_FLOOR = 0.005
+"""The MAD counts as at least this share of the median: it can be 0."""
+
+
+def summed(values: pl.Series) -> int:
+    """The sum; 0 of an empty series."""
+    return int(values.sum() or 0)
+
+
+def lower_median(value: pl.Expr) -> pl.Expr:
+    """The median; the lower of the middle two of an even count."""
+    return value.quantile(0.5, "lower").cast(pl.Int64)
+
+
+def modified_z(value: pl.Expr, over: list[str]) -> pl.Expr:
+    """0.6745 (x - median) / MAD, within groups or over all rows; MAD_FLOOR limits the MAD."""
+    middle = value.median().over(over) if over else value.median()
+    off = (value - middle).abs().median()
+    spread = off.over(over) if over else off
+    return 0.6745 * (value - middle) / pl.max_horizontal(spread, MAD_FLOOR * middle.abs(), 1.0)
+
+
+def lower_medians(values: Floats, axis: int) -> Floats:
+    """The lower median along an axis, which is kept; NaN is unknown, and NaN where all are."""
+    ordered = np.sort(values, axis=axis)  # unknown values come last
+    known = np.sum(~np.isnan(values), axis=axis, keepdims=True)
+    return np.take_along_axis(ordered, np.maximum(known - 1, 0) // 2, axis=axis)
+
+
+def deviation(values: Floats) -> float:
+    """The robust standard deviation around 0 of all known values; 0 without any."""
+    known = values[~np.isnan(values)]
+    return ROBUST * float(np.median(np.abs(known))) if len(known) else 0.0
+
+
+def spread(values: Floats) -> float:
+    """The robust standard deviation around the median; 0 without any values."""
+    return deviation(values - np.median(values)) if len(values) else 0.0

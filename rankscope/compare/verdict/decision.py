@@ -1,0 +1,247 @@
+"""What decides a verdict: the part of the excess whose healing would save most.
+
+See METHOD.md#verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankscope.compare.robust import Floats
+from rankscope.compare.verdict.candidates import Candidate
+from rankscope.compare.verdict.roles_and_hosts import whole_hosts
+
+if TYPE_CHECKING:
+    from rankscope.compare.verdict.inputs import VerdictInputs
+
+LEAST_GAIN = 0.01
+"""Share of the time that healing must save before anybody is named for it."""
+
+MUCH_GAIN = 0.05
+"""Share of the time from which on imbalance is no mere jitter."""
+
+MOST_OF_IT = 0.8
+"""Share of a component's gain that the named ranks hold."""
+
+HALF = 0.5
+"""Share of the whole gain that a component must hold to be the class, where the gain is large."""
+
+
+class Component(Enum):
+    """A part of the excess."""
+
+    LEVEL = "level"
+    EVENTS = "events"
+    ROLE = "role"
+    TRANSFER = "transfer"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Straggler:
+    """A candidate with its price."""
+
+    candidate: Candidate
+    component: Component  # LEVEL or EVENTS
+    healed: Floats  # rank × iteration × phase
+    gain_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """The prices of a run's imbalance, and what costs most.
+
+    `everything_ns`: the gain of all ranks at their role's median. `gains`: that of each component.
+    `main`: the component that decides; None where nothing costs enough, or no component holds
+    enough of a large gain. `straggler`: the ranks that are named; None where none can be.
+    `others`: further stragglers, with what healing them saves once the main ones are healed.
+    """
+
+    everything_ns: int
+    gains: dict[Component, int]
+    main: Component | None
+    straggler: Straggler | None
+    others: list[Straggler]
+
+
+def decide(inputs: VerdictInputs) -> Decision:
+    """Price the components of a run and choose the one that decides."""
+    parts, prices = inputs.components, inputs.prices
+    level_sets = [(each, inputs.healed(each, level=True)) for each in inputs.level_sets]
+    event_sets = [
+        (each, inputs.healed(each, level=False)) for each in inputs.event_sets[:MOST_EVENT_SETS]
+    ]
+    role = [] if parts.role is None else [parts.role]
+    healed = [healed for _, healed in (*level_sets, *event_sets)]
+    everything, level, events, *rest = prices.of(
+        [parts.everything, parts.level, parts.events, *role, *healed]
+    )
+    gains = {Component.LEVEL: level, Component.EVENTS: events}
+    if role:
+        gains[Component.ROLE], *rest = rest
+    if parts.transfer is not None:
+        nothing = np.zeros_like(parts.level)
+        gains[Component.TRANSFER] = prices.of([nothing], parts.transfer)[0]
+    least = LEAST_GAIN * inputs.total_ns
+    priced = [
+        Straggler(candidate, component, healed, gain)
+        for (candidate, healed), component, gain in zip(
+            (*level_sets, *event_sets),
+            [*[Component.LEVEL] * len(level_sets), *[Component.EVENTS] * len(event_sets)],
+            rest,
+            strict=True,
+        )
+    ]
+    usual = _usually_slow(inputs, [e for e in priced if e.component is Component.LEVEL], level)
+    sudden = _at_times_slow(inputs, [e for e in priced if e.component is Component.EVENTS])
+    named = {
+        Component.LEVEL: usual if usual is not None and usual.gain_ns >= least else None,
+        Component.EVENTS: sudden if sudden is not None and sudden.gain_ns >= least else None,
+    }
+    main = _main(gains, named, everything, inputs.total_ns)
+    straggler = None if main is None else named.get(main)
+    others = _others(inputs, main, straggler, priced)
+    return Decision(everything, gains, main, straggler, others)
+
+
+MOST_EVENT_SETS = 8
+"""Hosts and ranks with events that are priced."""
+
+
+def _main(
+    gains: dict[Component, int],
+    named: dict[Component, Straggler | None],
+    everything: int,
+    total: int,
+) -> Component | None:
+    """The component with the largest gain of those that name somebody or something."""
+    for component in sorted(gains, key=lambda each: -gains[each]):
+        gain = gains[component]
+        if gain < LEAST_GAIN * total:
+            return None
+        if component in (Component.ROLE, Component.TRANSFER):
+            return component
+        if everything >= MUCH_GAIN * total and gain < HALF * everything:
+            continue
+        if component is Component.EVENTS or named[component] is not None:
+            return component
+    return None
+
+
+def _usually_slow(
+    inputs: VerdictInputs, sets: list[Straggler], gain_of_all: int
+) -> Straggler | None:
+    """The smallest set of usually slow ranks that holds most of the gain."""
+    if not sets:
+        return None
+    enough = [each for each in sets if each.gain_ns >= MOST_OF_IT * gain_of_all]
+    found = enough[0] if enough else max(sets, key=lambda each: each.gain_ns)
+    alike = _alike(inputs, found)
+    if alike.candidate.members.sum() == found.candidate.members.sum():
+        return found
+    (gain,) = inputs.prices.of([alike.healed])
+    return replace(alike, gain_ns=gain) if gain >= LEAST_GAIN * inputs.total_ns else found
+
+
+def _alike(inputs: VerdictInputs, found: Straggler) -> Straggler:
+    """Of a set of ranks those that are slow in the same phase and at the same kind of times."""
+    members = np.flatnonzero(found.candidate.members)
+    cost = found.healed[members].sum(axis=1)
+    phase = cost.argmax(axis=1)
+    when = found.candidate.where[members]
+    lead = int(cost.sum(axis=1).argmax())
+    same = [
+        place
+        for place in range(len(members))
+        if phase[place] == phase[lead]
+        and (when[place] & when[lead]).sum() >= HALF * (when[place] | when[lead]).sum()
+    ]
+    if len(same) == len(members):
+        return found
+    return _part(inputs, found, members[same])
+
+
+def _part(inputs: VerdictInputs, found: Straggler, members: np.ndarray) -> Straggler:
+    """Some of the ranks of a set; the gain is still that of the whole set."""
+    candidate = inputs.level_part(found.candidate, members)
+    return replace(
+        found, candidate=candidate, healed=inputs.healed(candidate, level=True)
+    )
+
+
+def _at_times_slow(inputs: VerdictInputs, sets: list[Straggler]) -> Straggler | None:
+    """The host or the ranks whose events cost most: alone, or with others of the same kind."""
+    if not sets:
+        return None
+    lead = max(sets, key=lambda each: each.gain_ns)
+    phase = lead.healed.sum(axis=(0, 1)).argmax()
+    alike = [
+        each
+        for each in sets
+        if each.candidate.pattern.kind == lead.candidate.pattern.kind
+        and each.candidate.pattern.period == lead.candidate.pattern.period
+        and each.healed.sum(axis=(0, 1)).argmax() == phase
+    ]
+    if len(alike) == 1 or lead.candidate.hosts:
+        return lead
+    healed = np.sum([each.healed for each in alike], axis=0)
+    (gain,) = inputs.prices.of([healed])
+    if MOST_OF_IT * gain < lead.gain_ns:
+        return lead
+    members = np.logical_or.reduce([each.candidate.members for each in alike])
+    where = np.logical_or.reduce([each.candidate.where for each in alike])
+    ranks = tuple(int(rank) for rank in inputs.excess.ranks[members])
+    hit = where.any(axis=0)
+    pattern = replace(
+        lead.candidate.pattern,
+        iterations=[number for number, at in zip(inputs.numbers, hit, strict=True) if at],
+    )
+    candidate = Candidate(members, where, ranks, whole_hosts(ranks, inputs.hosts), pattern)
+    return Straggler(candidate, Component.EVENTS, healed, gain)
+
+
+def _others(
+    inputs: VerdictInputs,
+    main: Component | None,
+    straggler: Straggler | None,
+    priced: list[Straggler],
+) -> list[Straggler]:
+    """Stragglers besides the main ones, each with what it saves in addition, most first."""
+    named = np.zeros(len(inputs.excess.ranks), dtype=np.bool_)
+    if straggler is not None:
+        named = straggler.candidate.members
+    rest: list[Straggler] = []
+    usual = [each for each in priced if each.component is Component.LEVEL]
+    if usual:
+        largest = usual[-1]
+        left = np.flatnonzero(
+            largest.candidate.members
+            & ~(named if main is Component.LEVEL else np.zeros_like(named))
+        )
+        while len(left):
+            some = _alike(inputs, _part(inputs, largest, left))
+            rest.append(some)
+            left = np.setdiff1d(left, np.flatnonzero(some.candidate.members))
+            if len(rest) >= MOST_EVENT_SETS:
+                break
+    rest += [
+        each
+        for each in priced
+        if each.component is Component.EVENTS
+        and not (main is Component.EVENTS and (each.candidate.members & named).any())
+    ]
+    if not rest:
+        return []
+    base = np.zeros_like(inputs.components.level) if straggler is None else straggler.healed
+    transfer = inputs.components.transfer if main is Component.TRANSFER else None
+    before, *after = inputs.prices.of([base, *(base + each.healed for each in rest)], transfer)
+    least = LEAST_GAIN * inputs.total_ns
+    found = [
+        replace(each, gain_ns=gain - before)
+        for each, gain in zip(rest, after, strict=True)
+        if gain - before >= least
+    ]
+    return sorted(found, key=lambda each: -each.gain_ns)

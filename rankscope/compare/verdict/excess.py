@@ -1,0 +1,154 @@
+"""The excess of every rank, iteration and phase over the median of the rank's role.
+
+See METHOD.md#verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.compare.robust import Floats, lower_medians
+from rankscope.model.metrics import PHASE_METRICS, column_of
+
+Index = NDArray[np.int64]
+
+LEAST_EXCESS = 0.05
+"""Share of the iteration from which on a time is shown as unusually long."""
+
+APART_KINDS = 1.25
+"""Factor between the work of one kind of iteration and that of the next longer kind."""
+
+LEAST_OF_KIND = 5
+"""Iterations that a kind has at least."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Excess:
+    """Matrices of rank × iteration in ns; NaN is unknown.
+
+    `total`: the judged metric over the lower median of the role in the iteration. `by_phase`: the
+    same of each phase (rank × iteration × phase). `value`: the judged metric. `spent`: the time in
+    each phase. `length`: the role's median iteration. `kinds`: the kind of each iteration: most
+    jobs have one, a job with accumulation or evaluation steps has several.
+    """
+
+    metric: str
+    ranks: Index
+    numbers: Index
+    roles: Index
+    role_names: tuple[str, ...]
+    phases: tuple[str, ...]
+    total: Floats
+    by_phase: Floats
+    value: Floats
+    spent: Floats
+    length: Floats
+    kinds: Index
+
+    @property
+    def lengths(self) -> Floats:
+        """The time of each iteration: the longest of the roles' medians."""
+        return np.asarray(np.fmax.reduce(self.length, axis=0))
+
+    @property
+    def total_ns(self) -> int:
+        """The time of all iterations."""
+        return int(np.nansum(self.lengths))
+
+    @property
+    def share(self) -> Floats:
+        """`total` as a share of the iteration's own length."""
+        return np.asarray(self.total / self.length)
+
+    def peers(self, rank: int) -> NDArray[np.bool_]:
+        """Which ranks share the role of the rank at an index."""
+        return np.asarray(self.roles == self.roles[rank])
+
+    def saved(self, amount: Floats, weights: Floats) -> Floats:
+        """`amount` ns (rank × iteration) spread over the phases.
+
+        Args:
+            amount: what is taken out; NaN is nothing.
+            weights: how it is spread: rank × iteration × phase, negative ones count as 0.
+
+        Returns:
+            rank × iteration × phase, never more than the phase's time.
+        """
+        parts = np.fmax(weights, 0.0)
+        sums = parts.sum(axis=2, keepdims=True)
+        even = np.fmax(self.spent, 0.0) + 1e-9
+        parts = np.where(sums > 0, parts, even)
+        parts = parts / parts.sum(axis=2, keepdims=True)
+        taken = np.fmax(amount, 0.0)[:, :, None] * parts
+        return np.asarray(np.fmin(taken, np.fmax(self.spent, 0.0)))
+
+
+def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
+    """The excess of all ranks over their roles.
+
+    Args:
+        wide: rank, role, iteration, `<metric>_ns`, iteration_ns and `<phase>_ns`.
+        metric: `work`, or a phase where work is unknown.
+    """
+    phases = tuple(PHASE_METRICS) if metric == "work" else (metric,)
+    role_of = dict(wide.select("rank", "role").unique().iter_rows())
+    ranks = np.array(sorted(role_of), dtype=np.int64)
+    names = tuple(sorted({*role_of.values()}))
+    roles = np.array([names.index(role_of[rank]) for rank in ranks.tolist()], dtype=np.int64)
+    numbers = wide["iteration"].unique().sort().to_numpy().astype(np.int64)
+    row = np.searchsorted(ranks, wide["rank"].to_numpy())
+    column = np.searchsorted(numbers, wide["iteration"].to_numpy())
+
+    def matrix(name: str) -> Floats:
+        values = np.full((len(ranks), len(numbers)), np.nan)
+        if name in wide.columns:
+            values[row, column] = wide[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        return values
+
+    value = matrix(column_of(metric))
+    spent = np.stack([matrix(column_of(phase)) for phase in phases], axis=2)
+    iteration = matrix("iteration_ns")
+    length = np.empty_like(iteration)
+    usual, typical = np.empty_like(value), np.empty_like(spent)
+    for role in range(len(names)):
+        some = roles == role
+        length[some] = lower_medians(iteration[some], 0)
+        usual[some] = lower_medians(value[some], 0)
+        typical[some] = lower_medians(spent[some], 0)
+    return Excess(
+        metric=metric,
+        ranks=ranks,
+        numbers=numbers,
+        roles=roles,
+        role_names=names,
+        phases=phases,
+        total=value - usual,
+        by_phase=spent - typical,
+        value=value,
+        spent=spent,
+        length=np.where(length > 0, length, np.nan),
+        kinds=iteration_kinds(lower_medians(value, 0)[0]),
+    )
+
+
+def iteration_kinds(work: Floats) -> Index:
+    """The kind of each iteration, 0 for the shortest: kinds lie apart in the median rank's work.
+
+    Args:
+        work: of the median rank in each iteration; NaN belongs to the first kind.
+    """
+    known = np.flatnonzero(work > 0)
+    kinds = np.zeros(len(work), dtype=np.int64)
+    order = known[np.argsort(work[known], kind="stable")]
+    ordered = work[order]
+    borders = [0]
+    for place in np.flatnonzero(ordered[1:] > APART_KINDS * ordered[:-1]) + 1:
+        if place - borders[-1] >= LEAST_OF_KIND and len(ordered) - place >= LEAST_OF_KIND:
+            borders.append(int(place))
+    for kind, place in enumerate(borders):
+        kinds[order[place:]] = kind
+    return kinds

@@ -1,0 +1,123 @@
+"""What can be taken out of a run, and what that would save. See METHOD.md#verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankscope.compare.robust import Floats, lower_medians
+from rankscope.compare.verdict.excess import Excess
+from rankscope.compare.verdict.levels import Flags, Levels
+from rankscope.compare.whatif.replay import Healing, Replay
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Components:
+    """The parts of the excess, as the time that healing each takes out.
+
+    All but `transfer` are rank × iteration × phase, in ns. `everything`: every rank at its role's
+    median. `level`, `events`: the two parts of it that are not jitter. `role`: every role at the
+    median role; None where all ranks have one role. `transfer`: of each collective, what it takes
+    beyond the usual; None where nothing does.
+    """
+
+    everything: Floats
+    level: Floats
+    events: Floats
+    role: Floats | None
+    transfer: Floats | None
+
+
+def components_of(excess: Excess, levels: Levels, transfer: Floats | None) -> Components:
+    """The parts of the excess of a run.
+
+    Args:
+        excess: of all ranks.
+        levels: what is usual for each rank.
+        transfer: as in `Components`.
+    """
+    return Components(
+        everything=excess.saved(excess.total, excess.by_phase),
+        level=excess.saved(levels.usual, level_weights(excess, levels)),
+        events=excess.saved(levels.events, excess.by_phase),
+        role=role_excess(excess) if len(excess.role_names) > 1 else None,
+        transfer=transfer,
+    )
+
+
+def level_weights(excess: Excess, levels: Levels) -> Floats:
+    """The mean excess of each phase over the iterations in which the rank has the same level.
+
+    Iterations with events are left out: they say nothing about the level.
+    """
+    quiet = np.where((levels.events > 0)[:, :, None], np.nan, excess.by_phase)
+    weights = np.zeros_like(excess.by_phase)
+    for code in np.unique(levels.code):
+        here = (levels.code == code)[:, :, None]
+        known = here & ~np.isnan(quiet)
+        mean = np.where(known, quiet, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        weights = np.where(here, mean[:, None, :], weights)
+    return weights
+
+
+def role_excess(excess: Excess) -> Floats:
+    """What each phase of a role's median rank takes beyond the median role's."""
+    medians = np.stack(
+        [
+            lower_medians(excess.spent[excess.roles == role], 0)[0]
+            for role in range(len(excess.role_names))
+        ]
+    )
+    over = medians - lower_medians(medians, 0)
+    whole = np.nansum(over, axis=2)
+    return excess.saved(whole[excess.roles], over[excess.roles])
+
+
+class Prices:
+    """What healing saves, in ns.
+
+    By replay where the run can be replayed. Else the gain is at most what the slowest rank of each
+    iteration would be faster: `is_bound` is true then.
+
+    Args:
+        excess: of all ranks.
+        replayed: plays the run; gives None where that cannot be done.
+    """
+
+    def __init__(self, excess: Excess, replayed: Callable[[], Replay | None]) -> None:
+        self._excess = excess
+        self._replayed = replayed
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the run cannot be replayed, so that a gain is at most what is given."""
+        return self._replayed() is None
+
+    def of(self, healed: Sequence[Floats], transfer: Floats | None = None) -> list[int]:
+        """The gain of each healing.
+
+        Args:
+            healed: rank × iteration × phase in ns.
+            transfer: of each collective; healed in addition, in all of them.
+        """
+        replay, excess = self._replayed(), self._excess
+        if replay is None:
+            return [self._bound(each) for each in healed]
+        changes = [
+            Healing(replay.placed(excess.ranks, excess.numbers, excess.phases, each), transfer)
+            for each in healed
+        ]
+        return replay.gains_ns(changes, excess.numbers.tolist())
+
+    def _bound(self, healed: Floats) -> int:
+        value = np.nan_to_num(self._excess.value)
+        after = value - np.nansum(healed, axis=2)
+        return int((value.max(axis=0) - after.max(axis=0)).sum())
+
+
+def only(healed: Floats, ranks: Flags, where: Flags | None = None) -> Floats:
+    """A healing of some ranks, in all iterations or where a matrix of rank × iteration says."""
+    some = ranks[:, None] if where is None else ranks[:, None] & where
+    return np.where(some[:, :, None], healed, 0.0)
