@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 
 from rankscope.align.clocks import Aligner, Clocks, with_hosts
@@ -19,7 +20,7 @@ from rankscope.compare.roles import Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Scope, common_iterations
 from rankscope.compare.waits import WaitedCollectives, Waits, rank_chunks, split, timed
 from rankscope.compare.whatif.replay import RankChunk, Replay
-from rankscope.compare.whatif.scenarios import windows_of
+from rankscope.compare.whatif.replay_inputs import windows_of
 from rankscope.store.tables import ROWS_AT_ONCE, RunTables, measured
 
 FIRST_RANKS = 8
@@ -97,6 +98,19 @@ class RunCollectives:
             ("device", "host") if scope.clock == "gpu" else ("host",),
             scope.selection.numbers if comparable else None,
         )
+
+    def instances(self) -> pl.DataFrame:
+        """group, operation, iteration, ordinal and bytes (null where unknown) of each instance."""
+        matched, _ = self.calls()
+        rows, shared = matched.rows, matched.shared
+        if "bytes" not in rows.columns:
+            return shared.with_columns(bytes=pl.lit(None, pl.Int64))
+        first = np.flatnonzero(np.diff(rows["instance"].to_numpy(), prepend=-1))
+        sizes = pl.DataFrame({"instance": rows["instance"][first], "bytes": rows["bytes"][first]})
+        where = pl.DataFrame({"instance": np.arange(shared.height)}).join(
+            sizes.cast({"instance": pl.Int64}), on="instance", how="left", maintain_order="left"
+        )
+        return shared.with_columns(where["bytes"])
 
     def replay(self, table: pl.DataFrame) -> Replay | None:
         """The run, to be played again with less work; None if its communication is not understood.

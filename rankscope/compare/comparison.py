@@ -14,7 +14,10 @@ from rankscope.compare.metric_table import NUMBERING, WHO, stored_rows
 from rankscope.compare.roles import Roles
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
 from rankscope.compare.selection import Scope, Selection
-from rankscope.compare.verdict.outliers import flag
+from rankscope.compare.verdict.candidates import level_candidates
+from rankscope.compare.verdict.excess import excess_of
+from rankscope.compare.verdict.flags import flagged
+from rankscope.compare.verdict.levels import levels_of
 from rankscope.compare.waits import WaitedCollectives
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import Options
@@ -48,7 +51,7 @@ class Outliers:
     """Who stands out in which iteration.
 
     `metric`: the metric that was judged: work, or load if waits hide in the later phases; None if
-    neither is known. `frame`: the columns of `outliers.flag`; None without a metric, or if the
+    neither is known. `frame`: the columns of `flags.flagged`; None without a metric, or if the
     flags are `stored` in the table `rank_iterations`.
     """
 
@@ -208,11 +211,14 @@ class Comparison:
         return frame.join(found, on=["rank", "iteration"], how="left", maintain_order="left")
 
     def flags(self) -> pl.DataFrame | None:
-        """The columns of `outliers.flag` in the selected iterations; None if nothing is judged."""
+        """The columns of `flags.flagged` in the selected iterations; None if nothing is judged."""
         found = self.outliers
         if found.metric is None or not found.stored:
             return found.frame
-        return computed_flags(self, self.rows(), found.metric)
+        excess = excess_of(self.rows(), found.metric)
+        levels = levels_of(excess)
+        hosts = dict(self.tables.ranks.select("rank", "host").iter_rows())
+        return flagged(excess, levels, level_candidates(excess, levels, hosts))
 
     def rank_iterations(self) -> pl.DataFrame:
         """The table `rank_iterations`: every metric, flagged and cause, without host and role."""
@@ -234,17 +240,6 @@ class Comparison:
         if self._waits is not None:
             return self._waits
         return run_collectives(self).waits().by_rank
-
-
-def computed_flags(comparison: Comparison, rows: pl.DataFrame, metric: str) -> pl.DataFrame:
-    """The columns of `outliers.flag`.
-
-    Args:
-        comparison: says to how many ns the clocks agree.
-        rows: of the selected iterations, every metric.
-        metric: the one that is judged.
-    """
-    return flag(rows, metric, comparison.facts.residual_ns or 0)
 
 
 def run_collectives(comparison: Comparison, *, every: bool = False) -> RunCollectives:

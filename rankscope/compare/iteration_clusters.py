@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.compare.verdict.outliers import LEAST_EXCESS, LEAST_Z, lower_median, modified_z
+from rankscope.compare.robust import LEAST_Z, lower_median, modified_z
+from rankscope.compare.verdict.excess import LEAST_EXCESS
 from rankscope.model.metrics import METRICS, column_of
 from rankscope.model.schema import PARTS
 
@@ -21,7 +22,7 @@ def by_iteration(
 
     Args:
         rows: of the metric table, in these iterations.
-        flags: what `outliers.flag` gives; None where nothing can be judged.
+        flags: what `flags.flagged` gives; None where nothing can be judged.
         numbers: the iterations.
         metric: whose spread is shown.
 

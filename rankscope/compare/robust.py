@@ -18,6 +18,10 @@ MAD_FLOOR = 0.005
 """The MAD counts as at least this share of the median: it can be 0."""
 
 
+FEW_RANKS = 4
+"""With fewer ranks of a role, their spread says nothing."""
+
+
 def summed(values: pl.Series) -> int:
     """The sum; 0 of an empty series."""
     return int(values.sum() or 0)

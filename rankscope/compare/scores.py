@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.compare.verdict.outliers import modified_z
+from rankscope.compare.robust import modified_z
 from rankscope.errors import UsageError
 from rankscope.model.metrics import METRICS, column_of
 from rankscope.model.results import Efficiency, MetricSummary, Score

@@ -5,7 +5,6 @@ See the package docstring for the design.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -19,7 +18,6 @@ from rankscope.compare.comparison import (
     Outliers,
     Stage,
     Summary,
-    computed_flags,
     run_collectives,
 )
 from rankscope.compare.iteration_clusters import by_iteration
@@ -27,11 +25,12 @@ from rankscope.compare.metric_table import metric_table
 from rankscope.compare.selection import scope_of
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.verdict.rules import judge
-from rankscope.compare.whatif.replay import Replay, Target
+from rankscope.compare.verdict.transfers import SlowTransfers, slow_transfers
+from rankscope.compare.whatif.replay import Replay
 from rankscope.compare.whatif.scenarios import scenarios
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
-from rankscope.model.results import MetricSummary, Verdict
+from rankscope.model.results import MetricSummary
 from rankscope.store.tables import RunTables
 
 
@@ -83,7 +82,8 @@ def compare(
 
 def replay_of(comparison: Comparison) -> Replay | None:
     """The selected iterations, to be played again with less work; None where that is unknown."""
-    return _replay(comparison, run_collectives(comparison), _played_rows(comparison))
+    metric = comparison.outliers.metric
+    return _replay(comparison, run_collectives(comparison), _played_rows(comparison), metric)
 
 
 def _rescored(found: Comparison, reuse: Comparison) -> Comparison:
@@ -114,8 +114,10 @@ def _judged(found: Comparison, collectives: RunCollectives, until: Stage) -> Com
     played = _played_rows(found)
     numbers = found.selection.numbers
     rows = played.filter(pl.col("iteration").is_in(numbers))
-    metric = _flag_metric(rows, found.scope.blind_ranks)
-    flags = None if metric is None else computed_flags(found, rows, metric)
+    metric = _judged_metric(rows, found.scope.blind_ranks)
+    inputs = _verdict_inputs(found, collectives, rows, played, metric)
+    several = found.tables.ranks.height > 1
+    flags = None if metric is None or not several else inputs.flags
     found = replace(found, _outliers=Outliers(metric, flags))
     if until < Stage.VERDICT:
         return found
@@ -123,8 +125,7 @@ def _judged(found: Comparison, collectives: RunCollectives, until: Stage) -> Com
         # before a replay, which has no room for the collectives
         found = replace(found, _waits=collectives.waits().by_rank)
     scores = compare_scores.scores(rows, [*METRICS], found.options.statistic)
-    replay = cache(lambda: _replay(found, collectives, played))
-    verdict = _verdict(found, rows, replay)
+    verdict = judge(inputs)
     found = replace(found, _scores=scores, _verdict=verdict)
     if until < Stage.SUMMARY:
         return found
@@ -132,7 +133,7 @@ def _judged(found: Comparison, collectives: RunCollectives, until: Stage) -> Com
         metrics=_metrics(rows, scores),
         efficiency=compare_scores.efficiency(rows),
         by_iteration=by_iteration(rows, flags, numbers, "work"),
-        what_if=scenarios(replay(), rows, verdict, numbers),
+        what_if=scenarios(inputs, verdict) if several else None,
     )
     return replace(found, _summary=summary)
 
@@ -142,15 +143,16 @@ def _played_rows(found: Comparison) -> pl.DataFrame:
     return found.rows(all_iterations=found.scope.in_range is None)
 
 
-def _replay(found: Comparison, collectives: RunCollectives, played: pl.DataFrame) -> Replay | None:
+def _replay(
+    found: Comparison, collectives: RunCollectives, played: pl.DataFrame, metric: str | None
+) -> Replay | None:
     """None where ranks are missing, or their work is unknown."""
-    unknown = found.missing_ranks or found.scope.blind_ranks
-    if unknown or found.outliers.metric != "work":
+    if found.missing_ranks or found.scope.blind_ranks or metric != "work":
         return None
     return collectives.replay(played)
 
 
-def _flag_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | None:
+def _judged_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | None:
     """What can be judged: work; loading where waits hide in later phases; else None."""
     seeing = rows.filter(~pl.col("rank").is_in(blind_ranks))
     if not seeing["work_ns"].null_count():
@@ -158,33 +160,53 @@ def _flag_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | None
     return None if rows["load_ns"].null_count() else "load"
 
 
-def _verdict(found: Comparison, rows: pl.DataFrame, replay: Callable[[], Replay | None]) -> Verdict:
-    """Who is slow, or why that cannot be said."""
-    outliers, numbers, tables = found.outliers, found.selection.numbers, found.tables
+def _verdict_inputs(
+    found: Comparison,
+    collectives: RunCollectives,
+    rows: pl.DataFrame,
+    played: pl.DataFrame,
+    metric: str | None,
+) -> VerdictInputs:
+    """What the verdict is found from; the run is replayed when a rule first asks for it."""
+    tables, numbers = found.tables, found.selection.numbers
+    instances: list[pl.DataFrame] = []
 
-    def gain_ns(ranks: tuple[int, ...], iterations: list[int]) -> int | None:
-        played = replay()
-        if played is None:
+    @cache
+    def replayed() -> Replay | None:
+        if found.missing_ranks or found.scope.blind_ranks or metric != "work":
             return None
-        return played.gains_ns([Target(ranks, None, iterations)], numbers)[0]
+        instances.append(collectives.instances())
+        return _replay(found, collectives, played, metric)
 
-    return judge(
-        VerdictInputs(
-            run=RunSummary(
-                ranks=tables.ranks.height,
-                iterations=len(numbers),
-                missing_ranks=found.missing_ranks,
-                blind_ranks=found.scope.blind_ranks,
-                flag_metric=outliers.metric,
-                roles=len({*found.roles.of.values()}),
-            ),
-            flags=outliers.frame if tables.ranks.height > 1 else None,
-            wide=rows,
-            hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
-            replicas=found.roles.replicas,
-            tables=tables_of(tables),
-            replayed=gain_ns,
+    @cache
+    def transfers() -> SlowTransfers | None:
+        replay = replayed()
+        if replay is None:
+            return None
+        groups, streams = found.matching.groups, found.matching.streams
+        members = streams.group_by("group").agg(pl.col("rank").unique().sort())
+        return slow_transfers(
+            instances[0],
+            replay.service,
+            [*numbers],
+            dict(members.iter_rows()),
+            dict(groups.select("group", "label").iter_rows()),
         )
+
+    return VerdictInputs(
+        run=RunSummary(
+            ranks=tables.ranks.height,
+            iterations=len(numbers),
+            missing_ranks=found.missing_ranks,
+            blind_ranks=found.scope.blind_ranks,
+            metric=metric,
+            roles=len({*found.roles.of.values()}),
+        ),
+        wide=rows,
+        hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
+        tables=tables_of(tables),
+        replayed=replayed,
+        transfers=transfers,
     )
 
 

@@ -43,6 +43,7 @@ class VerdictKind(StrEnum):
     PERIODIC = "periodic"
     ROTATING = "rotating"
     STRUCTURAL = "structural"
+    COMMUNICATION = "communication"
     INCONCLUSIVE = "inconclusive"
 
 

@@ -49,12 +49,32 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Also:
+    """Something else that costs at least 1 % of the time once the verdict's ranks are fixed.
+
+    `gain_ns` is what fixing it would save in addition.
+    """
+
+    kind: VerdictKind  # `class` in JSON
+    ranks: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+    iterations: tuple[int, ...] = ()
+    cause: str | None = None
+    excess_ns: int
+    gain_ns: int | None = None
+    period: int | None = None
+    since: int | None = None
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Who is slow, in what, when, and what it costs; `sentence` says it in words.
 
     Only `kind` and `next` are needed; the rest keeps its default where a class has nothing to say.
     `cause` is the phase with most of the excess. `sentence` is written by `judge` from SENTENCES
-    where the rule left it empty.
+    where the rule left it empty. `gain_ns` is the time that fixing the ranks (or the roles, or the
+    transfers) would save, `gain` its share of the time of the selected iterations.
     """
 
     kind: VerdictKind  # `class` in JSON: CONTRACT.md
@@ -70,9 +90,15 @@ class Verdict:
     period: int | None = None
     gain_ns: int | None = None
     gain: float | None = None
+    gain_is_bound: bool = False  # the run cannot be replayed: gains are at most these
+    gain_all_ns: int | None = None  # of every rank at its role's median
+    gain_all: float | None = None
+    more_work_ranks: tuple[int, ...] = ()  # who is given more to do
+    also: tuple[Also, ...] = ()
     sentence: str = ""
     next: str
     since: int | None = None  # the iteration from which on the rank is slow
+    spells: tuple[tuple[int, int], ...] = ()  # first and last iteration of each slow spell
     interval: tuple[float, float] | None = None  # 95 % bootstrap interval of `excess`
     findings: tuple[Finding, ...] = ()
 

@@ -140,7 +140,11 @@ def _values(row: Document, names: list[str]) -> Document:
 
 def verdict(given: Verdict) -> Document:
     """`verdict` of `imbalance`."""
-    fields = asdict(given)
+    return _classed(asdict(given)) | {"also": [_classed(asdict(each)) for each in given.also]}
+
+
+def _classed(fields: Document) -> Document:
+    """The fields of a verdict or of what else there is, with `class` for its kind."""
     return {
         "class": fields.pop("kind"),
         **{

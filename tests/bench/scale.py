@@ -17,10 +17,10 @@ from typing import TypeVar
 
 import numpy as np
 import polars as pl
+from rankscope.compare.verdict.outliers import flag
 
 from rankscope.align.match import match
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
-from rankscope.compare.verdict.outliers import flag
 from rankscope.compare.verdict.rules import judge
 from rankscope.compare.waits import split, timed
 from rankscope.store.tables import narrowed

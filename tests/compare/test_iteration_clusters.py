@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import polars as pl
 import pytest
+from rankscope.compare.verdict.outliers import flag
 
 from rankscope.compare.iteration_clusters import by_iteration
-from rankscope.compare.verdict.outliers import flag
 from rankscope.model.schema import PARTS
 from tests.support import MS, Stored
 

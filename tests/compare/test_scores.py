@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from rankscope.compare.verdict.outliers import flag
 
 from rankscope.compare.scores import role_z, scores, summarise
-from rankscope.compare.verdict.outliers import flag
 from rankscope.errors import UsageError
 from rankscope.model.metrics import METRICS, check_metrics
 from rankscope.model.results import MetricSummary

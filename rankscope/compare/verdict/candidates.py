@@ -46,7 +46,7 @@ FEW_EVENTS = 0.5
 class Candidate:
     """Ranks that may be stragglers, and when they are slow.
 
-    `members` and `where` tell which ranks (of all) and which rank × iterations are meant.
+    `members` and `where` tell which ranks (of all) and which rank by iterations are meant.
     """
 
     members: Flags
@@ -124,7 +124,7 @@ def _apart(
         wide = spread(levels_of_others) * (1 + 2 / max(len(others) - 1, 1))
         if lowest - highest <= max(APART_SPREAD * wide, APART_ERRORS * error):
             return False
-        if not all(_agree(raw, rank, others, slow[rank]) for rank in mine):
+        if not all(_agree(raw, rank, others, slow[rank]) for rank in mine.tolist()):
             return False
     return True
 
@@ -136,7 +136,7 @@ def _agree(raw: Floats, rank: int, others: Index, slow: Flags) -> bool:
     if len(halves[0]) < SHORTEST_SPELL // 2:
         return False
     for half in halves:
-        medians = np.nanmedian(raw[np.ix_([rank, *others], half)], axis=1)
+        medians = np.nanmedian(raw[np.ix_(np.append(rank, others), half)], axis=1)
         if medians[0] <= medians[1:].max(initial=0.0):
             return False
     return True
@@ -181,9 +181,7 @@ def event_candidates(
             members = np.zeros(size, dtype=np.bool_)
             members[rank] = True
             where = members[:, None] & large[None, :]
-            found.append(
-                Candidate(members, where, (int(excess.ranks[rank]),), (), pattern)
-            )
+            found.append(Candidate(members, where, (int(excess.ranks[rank]),), (), pattern))
     cost = [float(events[each.where].sum()) for each in found]
     return [found[place] for place in np.argsort([-each for each in cost], kind="stable")]
 
@@ -198,7 +196,7 @@ def candidate_of(
     full = where[members].all(axis=0)
     dense = slow.sum() and full.sum() >= KNEE * slow.sum()
     pattern = (
-        level_pattern(slow.tolist(), numbers)
+        level_pattern([bool(each) for each in slow], numbers)
         if dense
         else event_pattern(np.flatnonzero(slow).tolist(), numbers)
     )

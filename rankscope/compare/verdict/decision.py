@@ -46,7 +46,7 @@ class Straggler:
 
     candidate: Candidate
     component: Component  # LEVEL or EVENTS
-    healed: Floats  # rank × iteration × phase
+    healed: Floats  # rank by iteration by phase
     gain_ns: int
 
 
@@ -167,9 +167,7 @@ def _alike(inputs: VerdictInputs, found: Straggler) -> Straggler:
 def _part(inputs: VerdictInputs, found: Straggler, members: np.ndarray) -> Straggler:
     """Some of the ranks of a set; the gain is still that of the whole set."""
     candidate = inputs.level_part(found.candidate, members)
-    return replace(
-        found, candidate=candidate, healed=inputs.healed(candidate, level=True)
-    )
+    return replace(found, candidate=candidate, healed=inputs.healed(candidate, level=True))
 
 
 def _at_times_slow(inputs: VerdictInputs, sets: list[Straggler]) -> Straggler | None:

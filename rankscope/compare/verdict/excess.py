@@ -28,10 +28,10 @@ LEAST_OF_KIND = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Excess:
-    """Matrices of rank × iteration in ns; NaN is unknown.
+    """Matrices of rank by iteration in ns; NaN is unknown.
 
     `total`: the judged metric over the lower median of the role in the iteration. `by_phase`: the
-    same of each phase (rank × iteration × phase). `value`: the judged metric. `spent`: the time in
+    same of each phase (rank by iteration by phase). `value`: the judged metric. `spent`: the time in
     each phase. `length`: the role's median iteration. `kinds`: the kind of each iteration: most
     jobs have one, a job with accumulation or evaluation steps has several.
     """
@@ -69,14 +69,14 @@ class Excess:
         return np.asarray(self.roles == self.roles[rank])
 
     def saved(self, amount: Floats, weights: Floats) -> Floats:
-        """`amount` ns (rank × iteration) spread over the phases.
+        """`amount` ns (rank by iteration) spread over the phases.
 
         Args:
             amount: what is taken out; NaN is nothing.
-            weights: how it is spread: rank × iteration × phase, negative ones count as 0.
+            weights: how it is spread: rank by iteration by phase, negative ones count as 0.
 
         Returns:
-            rank × iteration × phase, never more than the phase's time.
+            rank by iteration by phase, never more than the phase's time.
         """
         parts = np.fmax(weights, 0.0)
         sums = parts.sum(axis=2, keepdims=True)
@@ -146,9 +146,10 @@ def iteration_kinds(work: Floats) -> Index:
     order = known[np.argsort(work[known], kind="stable")]
     ordered = work[order]
     borders = [0]
-    for place in np.flatnonzero(ordered[1:] > APART_KINDS * ordered[:-1]) + 1:
+    apart = np.flatnonzero(ordered[1:] > APART_KINDS * ordered[:-1]) + 1
+    for place in apart.tolist():
         if place - borders[-1] >= LEAST_OF_KIND and len(ordered) - place >= LEAST_OF_KIND:
-            borders.append(int(place))
-    for kind, place in enumerate(borders):
-        kinds[order[place:]] = kind
+            borders.append(place)
+    for kind, border in enumerate(borders):
+        kinds[order[border:]] = kind
     return kinds

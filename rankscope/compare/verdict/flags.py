@@ -51,7 +51,10 @@ def flagged(excess: Excess, levels: Levels, slow: Sequence[Candidate]) -> pl.Dat
             "cause": names.gather(largest),
             "cause_excess_ns": np.where(has_cause, most, 0.0).round().astype(np.int64),
             **{
-                f"{phase}_excess": pl.Series(by_phase[:, place]).fill_nan(None).round().cast(pl.Int64)
+                f"{phase}_excess": pl.Series(by_phase[:, place])
+                .fill_nan(None)
+                .round()
+                .cast(pl.Int64)
                 for place, phase in enumerate(excess.phases)
             },
         }

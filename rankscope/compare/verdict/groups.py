@@ -1,106 +1,101 @@
-"""Rules that name no rank: slow groups, roles with more work, and excess on changing ranks."""
+"""Rules that name no rank: a role with more work, a slow link, changing ranks, or nobody."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
+import numpy as np
 
-from rankscope.compare.verdict.outliers import LEAST_EXCESS, lower_median, summed
-from rankscope.compare.verdict.phrases import ms
-from rankscope.compare.verdict.preconditions import inconclusive
-from rankscope.compare.verdict.roles_and_hosts import heavy_role, whole_hosts
+from rankscope.compare.verdict.decision import LEAST_GAIN, MUCH_GAIN, Component
 from rankscope.compare.verdict.stragglers import largest_phase
-from rankscope.compare.verdict.temporal import interval
-from rankscope.compare.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 
 if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
 
-ROTATING_COST = 0.02
-"""Share of the time that sudden excess of changing ranks must cost."""
 
-ROTATING_RANKS = 3
-"""Ranks that it must be on."""
-
-
-def slow_group(inputs: VerdictInputs) -> Verdict | None:
-    """Many ranks that are slow in nearly every iteration: a slow host, or work given to them."""
-    slow = inputs.candidates.group
-    if not slow:
+def heavy_role(inputs: VerdictInputs) -> Verdict | None:
+    """The role that is given most work, where balancing the roles would save most."""
+    if inputs.decision.main is not Component.ROLE or inputs.components.role is None:
         return None
-    theirs = inputs.judged.filter(pl.col("rank").is_in(slow))
-    excess = round(summed(theirs["excess_ns"]) / theirs.height)
-    typical = int(inputs.judged.select(lower_median(pl.col("length_ns"))).item())
-    cause, share = largest_phase(theirs)
-    hosts = whole_hosts(slow, inputs.hosts)
-    where = f", all ranks of {', '.join(hosts)}," if hosts else ""
-    return inconclusive(
-        f"{len(slow)} of {len(inputs.ranks)} ranks ({listed(slow)}){where} need {ms(excess)} "
-        f"more {inputs.metric} than the median rank, {excess / typical:.0%} of the median "
-        f"iteration{'' if cause is None else f', {share:.0%} of it in {cause}'}: their host may be "
-        "slow, or they may have more work by design",
-        "if they have more work by design, no rank is slow: say so with --roles; if not, compare "
-        "one of them with one of the others: rankscope pick-reports --metric work",
-        hosts,
+    excess, healed = inputs.excess, inputs.components.role
+    cost = np.array([healed[excess.roles == role].sum() for role in range(len(excess.role_names))])
+    heaviest = int(cost.argmax())
+    members = np.flatnonzero(excess.roles == heaviest)
+    per = healed[members[0]].sum(axis=1)
+    hit = per > LEAST_GAIN * np.nan_to_num(excess.length[members[0]])
+    mean = round(float(per[hit].mean())) if hit.any() else 0
+    typical = float(np.nanmedian(excess.length[members[0]]))
+    cause, share = largest_phase(inputs, healed[members])
+    gain = inputs.decision.gains[Component.ROLE]
+    return Verdict(
+        kind=VerdictKind.STRUCTURAL,
+        roles=(excess.role_names[heaviest],),
+        more_work_ranks=tuple(int(rank) for rank in excess.ranks[members]),
+        cause=cause,
+        cause_share=share,
+        excess_ns=mean,
+        excess=mean / typical if typical else None,
+        iterations=tuple(int(number) for number in excess.numbers[hit]),
+        iterations_share=float(hit.mean()),
+        gain_ns=gain,
+        gain=gain / inputs.total_ns,
+        next="balance the work of the roles: layers per stage, embedding and loss",
     )
 
 
-def role_with_more_work(inputs: VerdictInputs) -> Verdict | None:
-    """A role that needs more than the others in most iterations."""
-    heavy = heavy_role(inputs.wide, inputs.metric)
-    if heavy is None:
+def slow_link(inputs: VerdictInputs) -> Verdict | None:
+    """Collectives that take longer than usual once all ranks have arrived."""
+    slow = inputs.transfers()
+    if inputs.decision.main is not Component.TRANSFER or slow is None:
         return None
-    role, apart = heavy
-    hit = apart.filter(pl.col("excess_ns") > LEAST_EXCESS * pl.col("length_ns"))
-    excess = round(summed(hit["excess_ns"]) / hit.height)
-    typical = int(apart.select(lower_median(pl.col("length_ns"))).item())
-    cause, share = largest_phase(hit)
+    first = slow.slow.row(0, named=True)
+    ranks, hosts = slow.pointed_at(inputs.hosts)
+    gain = inputs.decision.gains[Component.TRANSFER]
+    excess_ns = first["transfer_ns"] - first["usual_ns"]
+    typical = float(np.nanmedian(inputs.excess.lengths))
     return Verdict(
-        kind=VerdictKind.STRUCTURAL,
-        roles=(role,),
-        cause=cause,
-        cause_share=None if cause is None else share,
-        excess_ns=excess,
-        excess=excess / typical if typical else None,
-        iterations=tuple(hit["iteration"].sort().to_list()),
-        iterations_share=hit.height / len(inputs.numbers),
-        next="balance the work of the roles: layers per stage, embedding and loss",
-        interval=interval(hit["excess_ns"] / typical) if typical else None,
+        kind=VerdictKind.COMMUNICATION,
+        ranks=ranks,
+        hosts=hosts,
+        cause="exposed_communication",
+        cause_share=1.0,
+        excess_ns=excess_ns,
+        excess=excess_ns / typical if typical else None,
+        iterations=tuple(first["iterations"]),
+        iterations_share=len(first["iterations"]) / len(inputs.numbers),
+        gain_ns=gain,
+        gain=gain / inputs.total_ns,
+        next="compare the links of the members: rankscope imbalance --by collective, and record "
+        "NIC counters in the next capture: nsys profile --nic-metrics=true",
     )
 
 
 def rotating(inputs: VerdictInputs) -> Verdict | None:
-    """Sudden excess that costs something, on changing ranks."""
-    flagged = sudden(inputs)
-    ranks = flagged["rank"].n_unique()
-    if sudden_cost(inputs) < ROTATING_COST or ranks < ROTATING_RANKS:
+    """Imbalance that costs enough, on changing ranks."""
+    decision = inputs.decision
+    much = decision.everything_ns >= MUCH_GAIN * inputs.total_ns
+    if decision.main is not Component.EVENTS and not much:
         return None
-    iterations = flagged["iteration"].unique().sort().to_list()
-    causes = flagged["cause"].drop_nulls().value_counts(sort=True)
-    cause = None if causes.is_empty() else causes["cause"][0]
+    excess = inputs.excess
+    healed = inputs.components.everything
+    amount = np.nan_to_num(healed.sum(axis=2))
+    slowest = amount.max(axis=0)
+    hit = slowest > LEAST_GAIN * excess.lengths
+    cause, share = largest_phase(inputs, healed)
     return Verdict(
         kind=VerdictKind.ROTATING,
         cause=cause,
-        cause_share=None if cause is None else causes["count"][0] / flagged.height,
-        excess_ns=round(summed(flagged["excess_ns"]) / flagged.height),
-        iterations=tuple(iterations),
-        iterations_share=len(iterations) / len(inputs.numbers),
+        cause_share=share,
+        excess_ns=round(float(slowest[hit].mean())) if hit.any() else None,
+        iterations=tuple(int(number) for number in excess.numbers[hit]),
+        iterations_share=float(hit.mean()),
+        gain_ns=decision.everything_ns,
+        gain=decision.everything_ns / inputs.total_ns,
         next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
         "storage, other load",
     )
-
-
-def sudden(inputs: VerdictInputs) -> pl.DataFrame:
-    """Flagged rows whose excess is not that of the rank in the iterations around."""
-    return inputs.flagged.filter(pl.col("sudden_ns") > LEAST_EXCESS * pl.col("length_ns"))
-
-
-def sudden_cost(inputs: VerdictInputs) -> float:
-    """What the sudden excess costs, as a share of the time."""
-    return summed(sudden(inputs)["excess_ns"]) / inputs.total_ns if inputs.total_ns else 0.0
 
 
 def balanced(inputs: VerdictInputs) -> Verdict:

@@ -17,7 +17,7 @@ from rankscope.compare.whatif.replay import Healing, Replay
 class Components:
     """The parts of the excess, as the time that healing each takes out.
 
-    All but `transfer` are rank × iteration × phase, in ns. `everything`: every rank at its role's
+    All but `transfer` are rank by iteration by phase, in ns. `everything`: every rank at its role's
     median. `level`, `events`: the two parts of it that are not jitter. `role`: every role at the
     median role; None where all ranks have one role. `transfer`: of each collective, what it takes
     beyond the usual; None where nothing does.
@@ -99,7 +99,7 @@ class Prices:
         """The gain of each healing.
 
         Args:
-            healed: rank × iteration × phase in ns.
+            healed: rank by iteration by phase in ns.
             transfer: of each collective; healed in addition, in all of them.
         """
         replay, excess = self._replayed(), self._excess
@@ -118,6 +118,6 @@ class Prices:
 
 
 def only(healed: Floats, ranks: Flags, where: Flags | None = None) -> Floats:
-    """A healing of some ranks, in all iterations or where a matrix of rank × iteration says."""
+    """A healing of some ranks, in all iterations or where a matrix of rank by iteration says."""
     some = ranks[:, None] if where is None else ranks[:, None] & where
     return np.where(some[:, :, None], healed, 0.0)

@@ -34,7 +34,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """What is usual for each rank, and what is not; matrices of rank × iteration.
+    """What is usual for each rank, and what is not; matrices of rank by iteration.
 
     `usual`: the level in ns. `code`: iterations of a rank with equal codes share a level. `high`:
     the rank is in a slow spell. `events`: ns above the level where that is an event, else 0.
@@ -129,9 +129,7 @@ def two_levels(values: Floats) -> Flags | None:
     if smooth.all() or not smooth.any():
         return None
     one = np.abs(values - np.median(values)).sum()
-    two = sum(
-        np.abs(values[some] - np.median(values[some])).sum() for some in (smooth, ~smooth)
-    )
+    two = sum(np.abs(values[some] - np.median(values[some])).sum() for some in (smooth, ~smooth))
     return smooth if two < BELIEVED * one else None
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rankscope.compare.warnings import listed
+from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import Unit
+from rankscope.model.results import Also
 
 
 def who(ranks: tuple[int, ...], hosts: dict[int, str | None], slow_hosts: tuple[str, ...]) -> str:
@@ -41,3 +45,35 @@ def amount(value: float, unit: Unit) -> str:
         return ms(round(value))
     number = f"{round(value):,}" if float(value).is_integer() else f"{value:,.3g}"
     return number if unit in (Unit.COUNT, Unit.RATIO) else f"{number} {unit}"
+
+
+def also_sentence(found: Also, hosts: dict[int, str | None], count: int, total_ns: int) -> Also:
+    """The finding with its sentence.
+
+    Args:
+        found: without a sentence.
+        hosts: rank → host.
+        count: how many iterations are compared.
+        total_ns: the time of all of them.
+    """
+    name = who(found.ranks, hosts, found.hosts)
+    name = name[0].lower() + name[1:]
+    hits = found.iterations
+    if found.period:
+        when = f"in every {ordinal(found.period)} iteration ({listed(hits)})"
+    elif found.since is not None:
+        when = f"since iteration {found.since}"
+    elif len(hits) == count:
+        when = "in every iteration"
+    else:
+        when = f"in iteration{'' if len(hits) == 1 else 's'} {listed(hits)}"
+    more = "more to do" if found.kind is VerdictKind.STRUCTURAL else "more"
+    phase = "" if found.cause is None else f", mostly in {found.cause}"
+    cost = (
+        ""
+        if found.gain_ns is None or not total_ns
+        else f", {found.gain_ns / total_ns:.1%} of the time"
+    )
+    return replace(
+        found, sentence=f"Also {name} {when}: {ms(found.excess_ns)} {more}{phase}{cost}."
+    )

@@ -63,7 +63,7 @@ def too_few_iterations(inputs: VerdictInputs) -> Verdict | None:
 
 def work_unknown(inputs: VerdictInputs) -> Verdict | None:
     """No metric shows what a rank needed without its waits."""
-    if inputs.run.flag_metric is not None:
+    if inputs.run.metric is not None:
         return None
     return inconclusive(
         "the work of the ranks is unknown, because their times include waits",
@@ -71,9 +71,21 @@ def work_unknown(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
+def most_ranks_missing(inputs: VerdictInputs) -> Verdict | None:
+    """At least as many ranks have no report as have one: a slower rank may be among them."""
+    missing, there = len(inputs.run.missing_ranks), inputs.run.ranks
+    if missing < there:
+        return None
+    return inconclusive(
+        f"{missing} of {missing + there} ranks of the job have no report, so it is unknown for "
+        "whom the others wait",
+        "ingest the reports of the missing ranks",
+    )
+
+
 def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
     """Only the load phase could be judged."""
-    if inputs.run.flag_metric == "work":
+    if inputs.run.metric == "work":
         return None
     return inconclusive(
         "loading is balanced, but the later phases are unknown, because their times include waits",

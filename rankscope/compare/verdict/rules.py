@@ -11,6 +11,7 @@ from dataclasses import replace
 from rankscope.compare.verdict import groups, preconditions, stragglers
 from rankscope.compare.verdict.inputs import VerdictInputs
 from rankscope.compare.verdict.sentences import sentence
+from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 
 Rule = Callable[[VerdictInputs], Verdict | None]
@@ -22,11 +23,11 @@ RULES: tuple[Rule, ...] = (
     preconditions.no_communication,
     preconditions.too_few_iterations,
     preconditions.work_unknown,
-    # some ranks are slow
-    stragglers.contention,
-    stragglers.stragglers,
-    groups.slow_group,
-    groups.role_with_more_work,
+    preconditions.most_ranks_missing,
+    # what healing saves decides
+    stragglers.named,
+    groups.heavy_role,
+    groups.slow_link,
     groups.rotating,
     # the ranks look alike
     preconditions.only_loading_known,
@@ -41,4 +42,14 @@ RULES: tuple[Rule, ...] = (
 def judge(inputs: VerdictInputs) -> Verdict:
     """The verdict of the first rule that finds something, in words."""
     found = next(verdict for rule in RULES if (verdict := rule(inputs)) is not None)
-    return found if found.sentence else replace(found, sentence=sentence(found, inputs))
+    if found.sentence:
+        return found
+    total, decision = inputs.total_ns, inputs.decision
+    found = replace(
+        found,
+        gain_all_ns=decision.everything_ns,
+        gain_all=decision.everything_ns / total if total else None,
+        gain_is_bound=inputs.prices.is_bound,
+        also=stragglers.others(inputs) if found.kind is not VerdictKind.BALANCED else (),
+    )
+    return replace(found, sentence=sentence(found, inputs))

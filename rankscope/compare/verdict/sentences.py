@@ -1,24 +1,28 @@
-"""The sentence of a verdict, by its class."""
+"""The sentence of a verdict, by its class.
+
+Each says who or what, when, what it costs, in which phase, and why, in this order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import polars as pl
 
 from rankscope.compare.causes.registry import finding_sentence
-from rankscope.compare.verdict.candidates import LEAST_COST, LONE_SPIKE
-from rankscope.compare.verdict.groups import sudden, sudden_cost
+from rankscope.compare.robust import lower_median
 from rankscope.compare.verdict.inputs import VerdictInputs
-from rankscope.compare.verdict.outliers import FEW_RANKS, summed
 from rankscope.compare.verdict.phrases import ms, ordinal, plural, who
-from rankscope.compare.verdict.stragglers import cause_of
 from rankscope.compare.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 
 Sentence = Callable[[Verdict, VerdictInputs], str]
 """A verdict without its sentence, and what it was found from → the sentence."""
+
+SMALL_SHARE = 0.005
+"""Shares of the time below it are not worth a word."""
 
 
 def sentence(verdict: Verdict, inputs: VerdictInputs) -> str:
@@ -48,134 +52,153 @@ def when(verdict: Verdict, count: int) -> str:
         return "in every iteration"
     if len(hits) == 1:
         return f"in iteration {hits[0]}"
+    if len(verdict.spells) == 1:
+        return f"from iteration {verdict.spells[0][0]} to {verdict.spells[0][1]}"
     return f"in {len(hits)} of {plural(count, 'iteration')}"
 
 
 def _straggler(verdict: Verdict, inputs: VerdictInputs) -> str:
-    """Who is slow, when, by how much, in what, and what fixing it would save."""
     name = who(verdict.ranks, inputs.hosts, verdict.hosts)
     verb, them = ("is", "it") if len(verdict.hosts or verdict.ranks) == 1 else ("are", "them")
-    phase = _phase(verdict, "; ", ".")
-    inside = "; ".join(map(finding_sentence, verdict.findings))
-    gain = (
-        ""
-        if verdict.gain_ns is None
-        else f" Fixing {them} would save {ms(verdict.gain_ns)}, {verdict.gain:.1%} of the time."
-    )
     return (
-        f"{name} {verb} slow {_when_exactly(verdict, len(inputs.numbers))}: "
-        f"{ms(verdict.excess_ns or 0)} more {inputs.metric} than the median rank, "
-        f"{verdict.excess:.0%} of the median iteration{phase or '.'}"
-        f"{f' In it: {inside}.' if inside else ''}{gain}"
-        f"{_other_candidates(verdict, inputs)}{_spikes(inputs)}{_reservations(inputs)}"
+        f"{name} {verb} slow {_when_exactly(verdict, len(inputs.numbers))}. "
+        f"Fixing {them} would save {_gain(verdict)}. {_excess(verdict, inputs)}"
+        f"{_why(verdict)}{_rest(verdict)}{_reservations(verdict, inputs)}"
     )
 
 
 def _when_exactly(verdict: Verdict, count: int) -> str:
-    hits = verdict.iterations
-    if verdict.kind == VerdictKind.PERIODIC:
-        found = f"{when(verdict, count)} ({listed(hits)})"
-    elif verdict.kind == VerdictKind.TRANSIENT:
-        found = f"in {len(hits)} of {count} iterations ({listed(hits)})"
-    else:
-        found = f"in {len(hits)} of {count} iterations"
-    return found if verdict.since is None else f"{found}, all since iteration {verdict.since}"
+    hits, short = verdict.iterations, when(verdict, count)
+    if verdict.period:
+        return f"{short} ({listed(hits)})"
+    if len(verdict.spells) > 1:
+        spells = ", ".join(f"{first} to {last}" for first, last in verdict.spells[:4])
+        return f"{short} ({spells}{', …' if len(verdict.spells) > 4 else ''})"
+    if verdict.kind is VerdictKind.TRANSIENT and len(hits) > 1:
+        return f"{short} ({listed(hits)})"
+    if verdict.since is not None or verdict.spells:
+        return f"{short} ({len(hits)} of {plural(count, 'iteration')})"
+    return f"in {len(hits)} of {plural(count, 'iteration')}" if len(hits) == count else short
 
 
-def _phase(verdict: Verdict, before: str, after: str = "") -> str:
-    """`; 97% of it in load.`; nothing where the phase is unknown."""
-    if verdict.cause is None:
-        return ""
-    return f"{before}{verdict.cause_share:.0%} of it in {verdict.cause}{after}"
+def _gain(verdict: Verdict) -> str:
+    """`at most 120.0 ms, 2.9% of the time`."""
+    bound = "at most " if verdict.gain_is_bound else ""
+    return f"{bound}{ms(verdict.gain_ns or 0)}, {verdict.gain or 0:.1%} of the time"
 
 
-def _other_candidates(verdict: Verdict, inputs: VerdictInputs) -> str:
-    """Ranks that are slow, too, but in another way than those that the verdict names."""
-    candidates = inputs.candidates
-    said = []
-    for rank in [rank for rank in candidates.ranks if rank not in verdict.ranks][:3]:
-        numbers = candidates.patterns[rank].iterations
-        excess = inputs.rows_of(rank, numbers)["excess_ns"]
-        mean = round(summed(excess) / max(len(excess), 1))
-        said.append(_also(rank, numbers, mean, cause_of(inputs, rank)[0]))
-    return "".join(said)
-
-
-def _spikes(inputs: VerdictInputs) -> str:
-    """Single large excesses of ranks that are no candidates."""
-    spikes = inputs.flagged.filter(
-        ~pl.col("rank").is_in(inputs.candidates.ranks)
-        & (pl.col("excess_ns") >= LEAST_COST * inputs.total_ns)
-        & (pl.col("excess_ns") >= LONE_SPIKE * pl.col("length_ns"))
-    ).sort("excess_ns", descending=True)
-    return "".join(
-        _also(row["rank"], [row["iteration"]], row["excess_ns"], row["cause"])
-        for row in spikes.head(3).iter_rows(named=True)
-    )
-
-
-def _also(rank: int, iterations: list[int], excess: int, cause: str | None) -> str:
-    """Another rank that is slow, too, in a short sentence."""
-    several = "" if len(iterations) == 1 else "s"
+def _excess(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """How much longer the ranks take than the median rank, and in which phase."""
+    pronoun = "It needs" if len(verdict.hosts or verdict.ranks) == 1 else "They need"
+    each = " then" if len(verdict.iterations) < len(inputs.numbers) else ""
+    phase = "" if verdict.cause is None else f"; {verdict.cause_share:.0%} of it in {verdict.cause}"
     return (
-        f" Also rank {rank} in iteration{several} {listed(iterations)}: {ms(excess)} more"
-        f"{'' if cause is None else ', in ' + cause}."
+        f"{pronoun} {ms(verdict.excess_ns or 0)} more {inputs.excess.metric} than the median "
+        f"rank{each}, {verdict.excess or 0:.0%} of the median iteration "
+        f"({ms(_typical(verdict, inputs))}){phase}."
     )
 
 
-def _reservations(inputs: VerdictInputs) -> str:
+def _typical(verdict: Verdict, inputs: VerdictInputs) -> int:
+    """The median iteration that the excess is a share of."""
+    if verdict.excess_ns and verdict.excess:
+        return round(verdict.excess_ns / verdict.excess)
+    return int(inputs.flags.select(lower_median(pl.col("length_ns"))).item() or 0)
+
+
+def _why(verdict: Verdict) -> str:
+    inside = "; ".join(map(finding_sentence, verdict.findings))
+    return f" Why: {inside}." if inside else ""
+
+
+def _rest(verdict: Verdict) -> str:
+    """What else there is, and what all imbalance costs."""
+    others = "".join(f" {each.sentence}" for each in verdict.also)
+    return f"{others} {_everything(verdict)}"
+
+
+def _everything(verdict: Verdict) -> str:
+    """What all imbalance costs."""
+    bound = "at most " if verdict.gain_is_bound else ""
+    return f"All imbalance together costs {bound}{verdict.gain_all or 0:.1%} of the time."
+
+
+def _reservations(verdict: Verdict, inputs: VerdictInputs) -> str:
     """What weakens the verdict."""
-    ranks, missing = len(inputs.ranks), len(inputs.run.missing_ranks)
-    few = (
-        f" With only {ranks} ranks, a bootstrap over the iterations decides."
-        if ranks < FEW_RANKS
-        else ""
-    )
-    others = (
-        f" {plural(missing, 'rank')} of the job have no report."
-        if missing > 1
-        else " One rank of the job has no report."
-        if missing
-        else ""
-    )
-    return few + others
+    missing = len(inputs.run.missing_ranks)
+    if not verdict.gain_is_bound:
+        return ""
+    if missing:
+        have = "has" if missing == 1 else "have"
+        return f" {plural(missing, 'rank')} of the job {have} no report: the gain is at most that."
+    return " The run cannot be replayed: the gain is at most that."
 
 
 def _structural(verdict: Verdict, inputs: VerdictInputs) -> str:
-    (role,) = verdict.roles
-    ranks = inputs.wide.filter(pl.col("role") == role)["rank"].unique().sort().to_list()
+    ranks = verdict.more_work_ranks
+    name = f"{'Rank' if len(ranks) == 1 else 'Ranks'} {listed(ranks)}"
+    count, hits = len(inputs.numbers), len(verdict.iterations)
+    often = f"in {hits} of {plural(count, 'iteration')}"
+    phase = "" if verdict.cause is None else f", {verdict.cause_share:.0%} of it in {verdict.cause}"
+    which = f" (role {verdict.roles[0]!r})" if verdict.roles else ""
+    verb, compared = ("is", "the others") if len(ranks) == 1 else ("are", "the others")
+    compared = "the median role" if verdict.roles else compared
     return (
-        f"By design: the {plural(len(ranks), 'rank')} of role {role!r} ({listed(ranks)}) "
-        f"need {ms(verdict.excess_ns or 0)} more {inputs.metric} than the median role in "
-        f"{len(verdict.iterations)} of {len(inputs.numbers)} iterations, {verdict.excess:.0%} of "
-        f"the iteration{_phase(verdict, ', ')}; no rank is to blame."
+        f"{name}{which} {verb} given more work than {compared} {often}. "
+        f"Giving all ranks the same would save {_gain(verdict)}. "
+        f"The additional work takes {ms(verdict.excess_ns or 0)}, {verdict.excess or 0:.0%} of the "
+        f"median iteration ({ms(_typical(verdict, inputs))}){phase}; no rank is to blame."
+        f"{_why(verdict)}{_rest(verdict)}{_reservations(verdict, inputs)}"
+    )
+
+
+def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
+    slow = inputs.transfers()
+    assert slow is not None, "the class needs slow transfers"
+    first = slow.slow.row(0, named=True)
+    several = slow.slow.height
+    more = "" if several == 1 else f", one of {several} slow ones,"
+    where = (
+        f" All slow ones and no others have ranks on {', '.join(verdict.hosts)}."
+        if verdict.hosts
+        else f" All slow ones and no others include rank {verdict.ranks[0]}."
+        if verdict.ranks
+        else ""
+    )
+    ratio = first["transfer_ns"] / max(first["usual_ns"], 1)
+    return (
+        f"The transfer is slow: {first['operation']} on {first['label']} "
+        f"(ranks {listed(first['members'])}){more} takes {ratio:.1f} times as long as usual in "
+        f"{len(verdict.iterations)} of {plural(len(inputs.numbers), 'iteration')}. "
+        f"At the usual speed the run would save {_gain(verdict)}. "
+        f"Once all ranks have arrived it takes {ms(first['transfer_ns'])}, usually "
+        f"{ms(first['usual_ns'])}.{where}{_rest(verdict)}"
     )
 
 
 def _rotating(verdict: Verdict, inputs: VerdictInputs) -> str:
-    ranks = sudden(inputs)["rank"].n_unique()
+    amount = np.nan_to_num(inputs.components.everything.sum(axis=2))
+    hit = np.isin(inputs.excess.numbers, verdict.iterations)
+    ranks = len(np.unique(amount[:, hit].argmax(axis=0))) if hit.any() else 0
+    phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
+    others = "".join(f" {each.sentence}" for each in verdict.also)
     return (
-        f"A different rank is slow each time: {ranks} ranks stand out in "
-        f"{len(verdict.iterations)} of {len(inputs.numbers)} iterations, by "
-        f"{ms(verdict.excess_ns or 0)} on average, together {sudden_cost(inputs):.1%} of the time"
-        f"{'' if verdict.cause is None else f', mostly in {verdict.cause}'}; no rank is to blame."
+        f"A different rank is slow each time: {plural(ranks, 'rank')} take turns in "
+        f"{len(verdict.iterations)} of {plural(len(inputs.numbers), 'iteration')}. "
+        f"Without imbalance the run would save {_gain(verdict)}. The slowest rank needs "
+        f"{ms(verdict.excess_ns or 0)} more {inputs.excess.metric} than the median rank on "
+        f"average{phase}; no rank is to blame.{others}{_reservations(verdict, inputs)}"
     )
 
 
 def _balanced(verdict: Verdict, inputs: VerdictInputs) -> str:
-    del verdict
-    flagged, ranks = inputs.flagged, len(inputs.ranks)
-    lone = flagged.group_by("iteration").agg(pl.col("excess_ns").max())
-    share = summed(lone["excess_ns"]) / max(inputs.total_ns, 1)
-    rest = (
-        "no rank stands out"
-        if flagged.is_empty()
-        else "no rank stands out, apart from "
-        f"{plural(flagged.height, 'isolated excess', 'isolated excesses')}, "
-        f"{share:.1%} of the time in all"
+    ranks = len(inputs.excess.ranks)
+    bound = "at most " if verdict.gain_is_bound else ""
+    return (
+        f"Balanced: over {plural(len(inputs.numbers), 'iteration')} of {plural(ranks, 'rank')} "
+        f"no rank costs as much as 1% of the time; jitter costs {bound}"
+        f"{verdict.gain_all or 0:.1%} in all."
     )
-    few = " (decided by bootstrap: there are only few ranks)" if ranks < FEW_RANKS else ""
-    return f"Balanced: over {len(inputs.numbers)} iterations of {ranks} ranks {rest}{few}."
 
 
 def _inconclusive(verdict: Verdict, inputs: VerdictInputs) -> str:
@@ -190,6 +213,7 @@ SENTENCES: Mapping[VerdictKind, Sentence] = {
     VerdictKind.PERIODIC: _straggler,
     VerdictKind.ROTATING: _rotating,
     VerdictKind.STRUCTURAL: _structural,
+    VerdictKind.COMMUNICATION: _communication,
     VerdictKind.INCONCLUSIVE: _inconclusive,
 }
 

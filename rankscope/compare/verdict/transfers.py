@@ -24,7 +24,7 @@ SIZE_STEP = 1.1
 class SlowTransfers:
     """What collectives take beyond the usual.
 
-    `saved`: ns by instance. `slow`: group, operation, label, members (ranks), hosts, excess_ns (sum
+    `saved`: ns by instance. `slow`: group, operation, label, members (ranks), excess_ns (sum
     over the iterations), transfer_ns and usual_ns (medians of the slow instances), iterations;
     a row per communicator and operation, most excess first. `spared`: ranks of the communicators of
     the same operations that are not slow.
@@ -34,9 +34,32 @@ class SlowTransfers:
     slow: pl.DataFrame
     spared: frozenset[int]
 
+    def pointed_at(self, hosts: dict[int, str | None]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """The rank or the host that all slow communicators share, and no other: ranks, hosts.
+
+        Nobody where there is a single slow communicator, or nothing that they alone share.
+        """
+        sets = [{*members} for members in self.slow["members"].to_list()]
+        if len({frozenset(each) for each in sets}) < 2:
+            return (), ()
+        shared = set.intersection(*sets) - self.spared
+        if len(shared) == 1:
+            return tuple(shared), ()
+        places = [{hosts.get(rank) for rank in each} for each in sets]
+        common = set.intersection(*places) - {hosts.get(rank) for rank in self.spared} - {None}
+        if len(common) != 1:
+            return (), ()
+        (name,) = common
+        ranks = sorted(rank for rank, host in hosts.items() if host == name)
+        return tuple(ranks), (str(name),)
+
 
 def slow_transfers(
-    instances: pl.DataFrame, service: Floats, numbers: list[int], members: dict[int, list[int]]
+    instances: pl.DataFrame,
+    service: Floats,
+    numbers: list[int],
+    members: dict[int, list[int]],
+    labels: dict[int, str],
 ) -> SlowTransfers | None:
     """Transfers of the selected iterations that are slow; None where there are none.
 
@@ -49,6 +72,7 @@ def slow_transfers(
         service: what each took from the moment when all were ready, ns; NaN where unknown.
         numbers: the selected iterations.
         members: group → its ranks.
+        labels: group → the name of its communicator.
     """
     size = {group: len(ranks) for group, ranks in members.items()}
     rows = (
@@ -95,6 +119,10 @@ def slow_transfers(
         )
         .sort("excess_ns", "group", "operation", descending=[True, False, False])
     )
+    named = pl.DataFrame(
+        {"group": [*members], "members": [*members.values()], "label": [labels[g] for g in members]}
+    )
+    per = per.join(named, on="group", maintain_order="left")
     largest = int(per["excess_ns"][0])
     per = per.filter(pl.col("excess_ns") >= SLOW_TRANSFER * largest)
     same = rows.filter(pl.col("operation").is_in(per["operation"].unique().implode()))

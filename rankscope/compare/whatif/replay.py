@@ -17,6 +17,7 @@ import polars as pl
 
 from rankscope.align.clocks import Aligner
 from rankscope.compare.whatif.replay_inputs import (
+    ORDER,
     Floats,
     Instances,
     Numbers,
@@ -29,9 +30,6 @@ from rankscope.compare.whatif.replay_inputs import (
 )
 from rankscope.model.metrics import column_of
 from rankscope.store.tables import columns_by_rank
-
-ORDER = ("load", "forward", "backward", "optimizer", "other")
-"""How an iteration's work is laid out in the replay."""
 
 MOST_PASSES = 10_000
 
@@ -110,6 +108,18 @@ class Replay:
         self._unchanged: dict[tuple[int, ...], float] = {}
 
     @property
+    def service(self) -> Floats:
+        """What each instance takes once its last member and its predecessor are there, ns.
+
+        By instance; NaN where it is not played.
+        """
+        size = 1 + max((int(which.max()) for *_, which in self._steps), default=-1)
+        found = np.full(size, np.nan)
+        for _, _, _, service, which in self._steps:
+            found[which] = service
+        return found
+
+    @property
     def rows(self) -> pl.DataFrame:
         """rank and iteration of the rows of `Healing.work`, sorted."""
         return self._windows.select("rank", "iteration")
@@ -123,7 +133,7 @@ class Replay:
             ranks: ascending.
             numbers: iterations, ascending.
             phases: some of ORDER.
-            saved: rank × iteration × phase in ns; NaN is nothing.
+            saved: rank by iteration by phase in ns; NaN is nothing.
         """
         rank, number = (self._windows[name].to_numpy() for name in ("rank", "iteration"))
         row, column = np.searchsorted(ranks, rank), np.searchsorted(numbers, number)
@@ -197,9 +207,8 @@ class Replay:
         delay = np.zeros(held.shape)
         transfer = self._shorter(healings)
         through = np.full((len(healings), self._groups), -np.inf)
-        for rows, starts, groups, service, which in self._steps:
-            if transfer is not None:
-                service = np.maximum(service - transfer[:, which], 0.0)
+        for rows, starts, groups, usual, which in self._steps:
+            service = usual if transfer is None else np.maximum(usual - transfer[:, which], 0.0)
             arrival = work[:, rows] + delay.take(every.before[rows], axis=1)
             last = np.maximum.reduceat(arrival, starts, axis=1)
             end = np.maximum(last, through[:, groups]) + service

@@ -5,6 +5,7 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +13,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.model.intervals import length_before
+from rankscope.model.metrics import columns_of
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
+
+ORDER = ("load", "forward", "backward", "optimizer", "other")
+"""How an iteration's work is laid out in the replay."""
 
 AFTER_END = 20_000
 """Most ns between the end of a collective and the start of the work that waited for it."""
@@ -212,4 +217,22 @@ def replay_input(arrived: Numbers, freed: BlockedIntervals) -> ReplayInput:
         work=(arrived - length_before(low, high, arrived)).astype(np.float64),
         before=np.searchsorted(high, arrived, side="right").astype(np.int32),
         ends=ends,
+    )
+
+
+def windows_of(
+    measures: pl.DataFrame, wide: pl.DataFrame, aligned: Callable[[str], pl.Expr]
+) -> pl.DataFrame:
+    """`windows` of a replay.
+
+    Args:
+        measures: MEASURES on one clock.
+        wide: rank, iteration and `<phase>_ns`.
+        aligned: the aligned time of a column of times.
+    """
+    return (
+        measures.filter(pl.col("window_start_ns").is_not_null())
+        .with_columns(end_ns=pl.col("window_start_ns") + pl.col("iteration_ns"))
+        .select("rank", "iteration", begin=aligned("window_start_ns"), end=aligned("end_ns"))
+        .join(wide.select("rank", "iteration", *columns_of(ORDER)), on=["rank", "iteration"])
     )

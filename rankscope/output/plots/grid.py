@@ -9,7 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.outliers import LEAST_EXCESS, MAD_FLOOR, lower_median
+from rankscope.compare.robust import MAD_FLOOR, lower_median
+from rankscope.compare.verdict.excess import LEAST_EXCESS
 from rankscope.errors import UsageError
 from rankscope.model.metrics import METRICS
 from rankscope.model.schema import PHASES

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.roles import ALL
-from rankscope.compare.verdict.outliers import LEAST_EXCESS
+from rankscope.compare.verdict.excess import LEAST_EXCESS
 from rankscope.compare.verdict.phrases import plural, who
 from rankscope.model.metrics import METRICS, Metric, Unit
 from rankscope.output.palette import THEMES, Theme

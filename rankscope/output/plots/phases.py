@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.robust import lower_median
 from rankscope.compare.scores import score
-from rankscope.compare.verdict.outliers import lower_median
 from rankscope.errors import UsageError
 from rankscope.model.schema import PHASES
 from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from rankscope.compare.verdict.outliers import flag
 
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
-from rankscope.compare.verdict.outliers import flag
 from rankscope.compare.verdict.rules import judge
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.schema import ACTIVITIES, conform

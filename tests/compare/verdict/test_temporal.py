@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-
 from rankscope.compare.verdict.outliers import flag
+
 from rankscope.compare.verdict.temporal import Pattern, interval, pattern
 from tests.support import MS
 
