@@ -196,7 +196,7 @@ def candidate_of(
     full = where[members].all(axis=0)
     dense = slow.sum() and full.sum() >= KNEE * slow.sum()
     pattern = (
-        level_pattern([bool(each) for each in slow], numbers)
+        level_pattern(list(map(bool, slow.tolist())), numbers)
         if dense
         else event_pattern(np.flatnonzero(slow).tolist(), numbers)
     )

@@ -28,7 +28,10 @@ MOST_OF_IT = 0.8
 """Share of a component's gain that the named ranks hold."""
 
 HALF = 0.5
-"""Share of the whole gain that a component must hold to be the class, where the gain is large."""
+"""Share of the iterations in which ranks are slow together that makes them slow at one time."""
+
+PART_OF_ALL = 0.2
+"""Share of the gain of healing everything that the named ranks must hold, where that is large."""
 
 
 class Component(Enum):
@@ -124,9 +127,12 @@ def _main(
             return None
         if component in (Component.ROLE, Component.TRANSFER):
             return component
-        if everything >= MUCH_GAIN * total and gain < HALF * everything:
-            continue
-        if component is Component.EVENTS or named[component] is not None:
+        someone = named[component]
+        if someone is not None:
+            much = everything >= MUCH_GAIN * total
+            if not much or someone.gain_ns >= PART_OF_ALL * everything:
+                return component
+        elif component is Component.EVENTS:
             return component
     return None
 

@@ -24,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     preconditions.too_few_iterations,
     preconditions.work_unknown,
     preconditions.most_ranks_missing,
+    preconditions.no_peers,
     # what healing saves decides
     stragglers.named,
     groups.heavy_role,
@@ -31,7 +32,6 @@ RULES: tuple[Rule, ...] = (
     groups.rotating,
     # the ranks look alike
     preconditions.only_loading_known,
-    preconditions.no_peers,
     preconditions.ranks_missing,
     preconditions.ranks_blind,
     groups.balanced,
