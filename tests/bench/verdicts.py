@@ -1,7 +1,8 @@
 """`python -m tests.bench.verdicts`: how often verdicts are right, as a table in tests/README.md.
 
-Forges jobs with 3 % noise per iteration and a slow 5 % random walk of each rank's speed, plants
-a straggler that costs 10 to 29 % of the iterations it hits, or nobody, and asks rankscope.
+Two sets. `forge`: jobs with 3 % noise per iteration and a slow 5 % random walk of each rank's
+speed, with a straggler that costs 10 to 29 % of the iterations it hits, or nobody. `jobs`: the
+scenes of `tests.jobs`, whose verdicts must meet targets, else the exit code is 1.
 Results are kept in `--cache`, so that an interrupted run goes on; with `--keep` so are the
 databases, and another run with another cache only judges them anew.
 """
@@ -24,6 +25,7 @@ from typing import Any
 import rankscope
 from rankscope.ingestion.finalize import compare_stored
 from rankscope.store import Database
+from tests.bench import scenes
 from tests.bench.cases import NO_STRAGGLER, STRAGGLERS, Case, cases
 from tests.bench.tables import put
 from tests.forge import export, simulate
@@ -78,14 +80,20 @@ def judge(case: Case, keep: Path | None) -> Result:
     }
 
 
-def judge_all(todo: list[Case], cache: Path, keep: Path | None, jobs: int) -> None:
+def _judge(case: Case | scenes.SceneCase, keep: Path | None) -> Result:
+    return judge(case, keep) if isinstance(case, Case) else scenes.judge_scene(case, keep)
+
+
+def judge_all(
+    todo: list[Case | scenes.SceneCase], cache: Path, keep: Path | None, jobs: int
+) -> None:
     """Judge cases in parallel, each result written as soon as it is there."""
     context = multiprocessing.get_context("spawn")  # polars' threads do not survive a fork
     with (
         ProcessPoolExecutor(jobs, mp_context=context) as pool,
         cache.open("a", encoding="utf-8") as file,
     ):
-        running = [pool.submit(judge, case, keep) for case in todo]
+        running = [pool.submit(_judge, case, keep) for case in todo]
         try:
             for done, future in enumerate(as_completed(running), start=1):
                 file.write(json.dumps(future.result()) + "\n")
@@ -98,6 +106,8 @@ def judge_all(todo: list[Case], cache: Path, keep: Path | None, jobs: int) -> No
 
 
 def _key(result: Result) -> str:
+    if result.get("bench") == "jobs":
+        return scenes.SceneCase(result["scene"], result["ranks"], result["seed"]).key
     return Case(**{field.name: result[field.name] for field in fields(Case)}).key
 
 
@@ -165,21 +175,22 @@ def table(results: list[Result], command: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and give its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.verdicts", description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[8, 64, 256], metavar="RANKS")
-    parser.add_argument("--seeds", type=int, default=20, help="runs of a planted kind and size")
-    parser.add_argument("--iterations", type=int, default=30)
+    parser.add_argument("--set", choices=("jobs", "forge"), default="jobs", dest="which")
+    parser.add_argument("--sizes", type=int, nargs="+", metavar="RANKS")
+    parser.add_argument("--seeds", type=int, help="runs of a planted kind, or scene, and size")
+    parser.add_argument("--iterations", type=int, default=30, help="of forged jobs")
     parser.add_argument("--only", default="", metavar="KIND", help="only cases so named")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--cache", type=Path, help="file of results to go on from")
     parser.add_argument("--keep", type=Path, help="folder for the databases")
-    parser.add_argument("--known", action="store_true", help="judge none, tell those in --cache")
+    parser.add_argument("--known", action="store_true", help="judge none, show those in --cache")
     parser.add_argument("--print", action="store_true", help="print the table, write no file")
     args = parser.parse_args(arguments)
-    chosen = [
-        case
-        for case in cases(args.sizes, args.seeds, args.iterations, roles=ROLES)
-        if args.only in f"{case.kind}, {case.where}"
-    ]
+    ours = args.which == "jobs"
+    args.sizes = args.sizes or ([4, 8, 32, 128] if ours else [8, 64, 256])
+    args.seeds = args.seeds or (5 if ours else 20)
+    listed = scenes.scene_cases(args.sizes, args.seeds, args.only)
+    chosen: list[Case | scenes.SceneCase] = [*listed] if ours else [*_forged(args)]
     with tempfile.TemporaryDirectory(prefix="verdicts-") as folder:
         cache = args.cache or Path(folder) / "results.jsonl"
         if args.keep:
@@ -189,18 +200,32 @@ def main(arguments: list[str] | None = None) -> int:
             judge_all([c for c in chosen if c.key not in before], cache, args.keep, args.jobs)
         told = known(cache)
     results = [told[case.key] for case in chosen if case.key in told]
-    for result in filter(wrong, results):
+    for result in filter(scenes.faulty if ours else wrong, results):
         sys.stderr.write(json.dumps(result) + "\n")
     sizes = " ".join(map(str, args.sizes))
     command = f"python -m tests.bench.verdicts --sizes {sizes} --seeds {args.seeds}"
+    command += "" if ours else " --set forge"
     if len(results) < len(chosen):
-        command += f"`, so far {len(results)} of {len(chosen)} runs, told by `--known"
-    text = table(results, command)
+        command += f"`, so far {len(results)} of {len(chosen)} runs, read back with `--known"
+    met = True
+    if ours:
+        sums, met = scenes.totals(results)
+        text = "\n".join([f"`{command}`:", "", scenes.table(results), "", *sums])
+    else:
+        text = table(results, command)
     if args.print or args.only:
         sys.stdout.write(text + "\n")
     else:
-        put(text, "verdicts")
-    return 0
+        put(text, "jobs" if ours else "verdicts")
+    return 0 if met else 1
+
+
+def _forged(args: argparse.Namespace) -> Iterable[Case]:
+    return (
+        case
+        for case in cases(args.sizes, args.seeds, args.iterations, roles=ROLES)
+        if args.only in f"{case.kind}, {case.where}"
+    )
 
 
 if __name__ == "__main__":
