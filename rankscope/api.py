@@ -234,7 +234,7 @@ def picks_of(comparison: Comparison, metric: str | None) -> Picks:
         identities_of(comparison.tables.ranks),
         comparison.scope.utc_starts,
         metric,
-        comparison.verdict.ranks,
+        comparison.verdict.named,
     )
 
 

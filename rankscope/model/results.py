@@ -102,6 +102,12 @@ class Verdict:
     interval: tuple[float, float] | None = None  # 95 % bootstrap interval of `excess`
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def named(self) -> tuple[int, ...]:
+        """All ranks that the sentence is about: slow ones, those with more work, and the others."""
+        ranks = (*self.ranks, *self.more_work_ranks)
+        return tuple(dict.fromkeys((*ranks, *(rank for each in self.also for rank in each.ranks))))
+
 
 @dataclass(frozen=True, slots=True)
 class Window:

@@ -57,7 +57,8 @@ class Straggler:
 class Decision:
     """The prices of a run's imbalance, and what costs most.
 
-    `everything_ns`: the gain of all ranks at their role's median. `gains`: that of each component.
+    `everything_ns`: the gain of all ranks at their role's median, all roles at the median role, and
+    all transfers as usual. `gains`: that of each component.
     `main`: the component that decides; None where nothing costs enough, or no component holds
     enough of a large gain. `straggler`: the ranks that are named; None where none can be.
     `others`: further stragglers, with what healing them saves once the main ones are healed.
@@ -79,9 +80,8 @@ def decide(inputs: VerdictInputs) -> Decision:
     ]
     role = [] if parts.role is None else [parts.role]
     healed = [healed for _, healed in (*level_sets, *event_sets)]
-    everything, level, events, *rest = prices.of(
-        [parts.everything, parts.level, parts.events, *role, *healed]
-    )
+    (everything,) = prices.of([parts.everything], parts.transfer)
+    level, events, *rest = prices.of([parts.level, parts.events, *role, *healed])
     gains = {Component.LEVEL: level, Component.EVENTS: events}
     if role:
         gains[Component.ROLE], *rest = rest

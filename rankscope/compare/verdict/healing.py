@@ -18,7 +18,7 @@ class Components:
     """The parts of the excess, as the time that healing each takes out.
 
     All but `transfer` are rank by iteration by phase, in ns. `everything`: every rank at its role's
-    median. `level`, `events`: the two parts of it that are not jitter. `role`: every role at the
+    median, and every role at the median role. `level`, `events`: the two parts of it that are not jitter. `role`: every role at the
     median role; None where all ranks have one role. `transfer`: of each collective, what it takes
     beyond the usual; None where nothing does.
     """
@@ -38,11 +38,13 @@ def components_of(excess: Excess, levels: Levels, transfer: Floats | None) -> Co
         levels: what is usual for each rank.
         transfer: as in `Components`.
     """
+    role = role_excess(excess) if len(excess.role_names) > 1 else None
+    own = excess.saved(excess.total, excess.by_phase)
     return Components(
-        everything=excess.saved(excess.total, excess.by_phase),
+        everything=own if role is None else np.fmin(own + role, np.fmax(excess.spent, 0.0)),
         level=excess.saved(levels.usual, level_weights(excess, levels)),
         events=excess.saved(levels.events, excess.by_phase),
-        role=role_excess(excess) if len(excess.role_names) > 1 else None,
+        role=role,
         transfer=transfer,
     )
 
@@ -63,7 +65,7 @@ def level_weights(excess: Excess, levels: Levels) -> Floats:
 
 
 def role_excess(excess: Excess) -> Floats:
-    """What each phase of a role's median rank takes beyond the median role's."""
+    """What each phase of a role's median rank usually takes beyond the median role's."""
     medians = np.stack(
         [
             lower_medians(excess.spent[excess.roles == role], 0)[0]
@@ -71,6 +73,8 @@ def role_excess(excess: Excess) -> Floats:
         ]
     )
     over = medians - lower_medians(medians, 0)
+    for kind in np.unique(excess.kinds):
+        over[:, excess.kinds == kind] = lower_medians(over[:, excess.kinds == kind], 1)
     whole = np.nansum(over, axis=2)
     return excess.saved(whole[excess.roles], over[excess.roles])
 

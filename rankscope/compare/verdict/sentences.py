@@ -21,9 +21,6 @@ from rankscope.model.results import Verdict
 Sentence = Callable[[Verdict, VerdictInputs], str]
 """A verdict without its sentence, and what it was found from → the sentence."""
 
-SMALL_SHARE = 0.005
-"""Shares of the time below it are not worth a word."""
-
 
 def sentence(verdict: Verdict, inputs: VerdictInputs) -> str:
     """The sentence of a verdict.
@@ -168,7 +165,7 @@ def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
     ratio = first["transfer_ns"] / max(first["usual_ns"], 1)
     return (
         f"The transfer is slow: {first['operation']} on {first['label']} "
-        f"(ranks {listed(first['members'])}){more} takes {ratio:.1f} times as long as usual in "
+        f"({plural(len(first['members']), 'member')}){more} takes {ratio:.1f} times as long as usual in "
         f"{len(verdict.iterations)} of {plural(len(inputs.numbers), 'iteration')}. "
         f"At the usual speed the run would save {_gain(verdict)}. "
         f"Once all ranks have arrived it takes {ms(first['transfer_ns'])}, usually "
