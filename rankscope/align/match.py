@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 
 from rankscope.align.calls import INSTANCE, OWN, Calls, together
 from rankscope.align.clocks import ClockFit, Clocks, Group, solve_clocks
-from rankscope.align.communicators import STREAM, communicators
+from rankscope.align.communicators import EQUAL_SIZES, STREAM, communicators
 from rankscope.store.tables import narrowed
-
-EQUAL_SIZES = ("all_reduce", "all_gather", "reduce_scatter")
-"""Operations whose message has the same size on all participants."""
 
 REASONS = ("no partner", "some members lack it", "message sizes differ")
 """Reasons why a call belongs to no instance."""
