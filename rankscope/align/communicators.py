@@ -188,9 +188,7 @@ def _other_sizes(common: pl.DataFrame, shape: tuple[int, int]) -> NDArray[np.boo
     equal = common["operation"].head(shape[1]).is_in(EQUAL_SIZES).to_numpy()
     size = common["bytes"].fill_null(-1).to_numpy().reshape(shape)[:, equal][:, :SAMPLES]
     most = max(size.shape[1], 1) / 2
-    return np.stack(
-        [((size != row) & (size >= 0) & (row >= 0)).sum(axis=1) > most for row in size]
-    )
+    return np.stack([((size != row) & (size >= 0) & (row >= 0)).sum(axis=1) > most for row in size])
 
 
 def _linked(near: NDArray[np.bool_]) -> NDArray[np.int64]:

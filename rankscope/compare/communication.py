@@ -153,7 +153,6 @@ def roles_by_gradients(scope: Scope, matched: Matched) -> Roles:
         ranks["rank"].sort().to_list(),
         dict(ranks.select("rank", "host").iter_rows()),
         matched.reducing,
-        matched.groups,
         lambda some: scope.tables.read("activities", ranks=some),
     )
 
