@@ -127,6 +127,7 @@ def match(
     utc_starts: dict[int, int | None],
     links: list[tuple[int, int]] | None = None,
     known: ReusedMatching | None = None,
+    spans: dict[int, tuple[int, int]] | None = None,
 ) -> Matched:
     """Match instances by communicator, operation, iteration and ordinal.
 
@@ -135,6 +136,7 @@ def match(
         utc_starts: rank → UTC of its report's time 0, None where unknown.
         links: pairs of ranks that send to each other, if given.
         known: the matching of all iterations, if these are some of them.
+        spans: rank → first and last moment of its iterations on its own UTC, ns, if known.
     """
     found = Calls(links or [])
     for part in [collectives] if isinstance(collectives, pl.DataFrame) else collectives:
@@ -182,7 +184,7 @@ def match(
     )
     if known is not None:
         return matched
-    solved = solve_clocks(_ends(matched, utc_starts), min(utc_starts, default=0))
+    solved = solve_clocks(_ends(matched, utc_starts), min(utc_starts, default=0), spans)
     return replace(matched, solved=solved)
 
 
