@@ -27,7 +27,13 @@ DRIFT_SPREADS = 3
 """Drift counts if it moves the clocks by this many spreads over the run; else it is jitter."""
 
 LEAST_INSTANCES = 4
-"""Fewest shared instances that tie two clocks."""
+"""Fewest shared instances that measure a drift and a spread; fewer give only an offset."""
+
+ASSUMED_DRIFT_PPM = 50.0
+"""Largest drift between two clocks, assumed where too few instances measure it."""
+
+ASSUMED_SPREAD_NS = 100_000
+"""Spread of the ends of shared instances, assumed where too few instances measure it."""
 
 SESSION_START_ERROR_NS = 1_000_000
 """Assumed error of two sessions' UTC starts on one host, ns, where no collective measures it."""
@@ -46,7 +52,8 @@ class ClockFit:
     `offset_ns`, added to this clock's reading at the middle of the run, gives the reference's
     reading; it grows by `drift_ppm` µs per second. Ends then agree to `spread_ns` (robust standard
     deviation, summed over the links of the graph): the residual, which is the finest difference
-    that the fit can show.
+    that the fit can show. Where the drift is unknown, it includes what `ASSUMED_DRIFT_PPM` makes of
+    the longest time between a tie and the run's first or last moment.
     """
 
     offset_ns: int
@@ -133,13 +140,21 @@ def fit_clock(reference: Times, other: Times) -> ClockFit:
     return ClockFit(round(level[0]), float(slope[0]) * 1e6, round(spread[0]))
 
 
-def solve_clocks(groups: list[Group], lowest: int) -> Clocks:
+def solve_clocks(
+    groups: list[Group], lowest: int, spans: dict[int, tuple[int, int]] | None = None
+) -> Clocks:
     """Offset and drift of every rank that the groups tie to `lowest`.
 
     Clocks are first fitted along the shortest links, group by group. Then all are refined together:
     each rank is fitted to the median of the corrected ends of its collectives.
+
+    Args:
+        groups: the shared instances.
+        lowest: the rank with the reference clock.
+        spans: rank → its first and last moment on its own UTC, ns; else those in `groups` count.
     """
-    groups = [group for group in groups if len(group.ends) >= LEAST_INSTANCES]
+    groups = [group for group in groups if len(group.ends)]
+    spans = _spans(groups) if spans is None else spans
     own = [
         group.ends[:, group.ranks.index(lowest)][[0, -1]]
         for group in groups
@@ -155,22 +170,18 @@ def solve_clocks(groups: list[Group], lowest: int) -> Clocks:
         relative.append(Group(group.ranks, group.ends - middle))
     relative.reverse()
     waiting = relative
-    while waiting:
-        apart = []
-        for group in waiting:
-            if any(rank in lines for rank in group.ranks):
-                _tie(group, lines)
-            else:
-                apart.append(group)
-        if len(apart) == len(waiting):
-            break
-        waiting = apart
+    while found := _next(waiting, lines):
+        for group in found:
+            _tie(group, lines)
+        taken = {id(group) for group in found}
+        waiting = [group for group in waiting if id(group) not in taken]
     for _ in range(ROUNDS):
         _refine(relative, lines, lowest)
-    fits = {
-        rank: ClockFit(round(line.level), line.slope * 1e6, round(line.spread))
-        for rank, line in sorted(lines.items())
-    }
+    fits = {}
+    for rank, line in sorted(lines.items()):
+        reached = (moment - middle + line.level for moment in spans.get(rank, ()))
+        error = max((line.error(moment) for moment in reached), default=line.spread)
+        fits[rank] = ClockFit(round(line.level), line.slope * 1e6, round(error))
     return Clocks(fits, middle, f"ends of shared collectives ({count} communicators)")
 
 
@@ -188,7 +199,7 @@ def with_hosts(clocks: Clocks, hosts: dict[int, str | None], paths: dict[int, st
         leader = one_report.setdefault(paths[rank], rank)
         spread = max(fits[rank].spread_ns, fits[leader].spread_ns)
         fits[rank] = replace(fits[leader], spread_ns=spread)
-    shared = []
+    shared = _by_best_of_host(fits, hosts)
     for rank in sorted(hosts):
         if rank in fits:
             continue
@@ -212,15 +223,58 @@ def _per_rank(values: dict[int, int] | dict[int, float], dtype: pl.DataType) -> 
 
 
 class _Line(NamedTuple):
-    """A correction: level + slope * (reference's time since the middle); ns."""
+    """A correction: level + slope * (reference's time since the middle); ns.
+
+    It errs by `spread` at the moment `tied`, and by `loose` more per ns before and after it.
+    """
 
     level: float
     slope: float
     spread: float
+    loose: float = 0.0
+    tied: float = 0.0
 
     def corrected(self, ends: Times) -> Floats:
         moved = ends + self.level
         return moved + self.slope * moved
+
+    def error(self, moment: float) -> float:
+        return self.spread + self.loose * abs(moment - self.tied)
+
+
+def _spans(groups: list[Group]) -> dict[int, tuple[int, int]]:
+    """The first and last end of each rank."""
+    spans: dict[int, tuple[int, int]] = {}
+    for group in groups:
+        for rank, ends in zip(group.ranks, group.ends.T, strict=True):
+            low, high = spans.get(rank, (int(ends[0]), int(ends[-1])))
+            spans[rank] = min(low, int(ends.min())), max(high, int(ends.max()))
+    return spans
+
+
+def _next(waiting: list[Group], lines: dict[int, _Line]) -> list[Group]:
+    """The groups to tie next: all that measure a drift, else the one with most instances."""
+    near = [group for group in waiting if any(rank in lines for rank in group.ranks)]
+    sure = [group for group in near if len(group.ends) >= LEAST_INSTANCES]
+    return sure or sorted(near, key=lambda group: -len(group.ends))[:1]
+
+
+def _by_best_of_host(fits: dict[int, ClockFit], hosts: dict[int, str | None]) -> list[int]:
+    """Ranks that get, in place, the clock of the best tied rank of their host: it errs less."""
+    best: dict[str | None, ClockFit] = {}
+    for rank, fit in sorted(fits.items()):
+        known = best.setdefault(hosts[rank], fit)
+        best[hosts[rank]] = min(known, fit, key=lambda each: each.spread_ns)
+    better = []
+    for rank, fit in sorted(fits.items()):
+        same = fit if hosts[rank] is None else best[hosts[rank]]
+        spread = same.spread_ns + SESSION_START_ERROR_NS
+        # Offsets that differ by more than they err are not of one clock, whatever the host's name.
+        apart = abs(same.offset_ns - fit.offset_ns)
+        if spread < fit.spread_ns and apart <= spread + fit.spread_ns:
+            fits[rank] = replace(same, spread_ns=spread)
+            better.append(rank)
+    return better
 
 
 def _on_host(fits: dict[int, ClockFit], hosts: dict[int, str | None], rank: int) -> ClockFit | None:
@@ -229,7 +283,10 @@ def _on_host(fits: dict[int, ClockFit], hosts: dict[int, str | None], rank: int)
 
 def _tie(group: Group, lines: dict[int, _Line]) -> None:
     """Fit the members without a line against the member with the smallest residual."""
-    leader = min((rank for rank in group.ranks if rank in lines), key=lambda r: lines[r].spread)
+    when = float(group.ends[len(group.ends) // 2, 0])  # that of any clock is near enough
+    tied = [rank for rank in group.ranks if rank in lines]
+    leader = min(tied, key=lambda rank: lines[rank].error(when))
+    few = len(group.ends) < LEAST_INSTANCES
     fresh = [column for column, rank in enumerate(group.ranks) if rank not in lines]
     if not fresh:
         return
@@ -239,8 +296,13 @@ def _tie(group: Group, lines: dict[int, _Line]) -> None:
         some = fresh[first : first + FITTED]
         level, slope, spread = _fit(reference, reference[:, None] - group.ends[:, some])
         for column, index in enumerate(some):
-            error = float(np.hypot(spread[column], known.spread))
-            lines[group.ranks[index]] = _Line(float(level[column]), float(slope[column]), error)
+            line = known._replace(level=float(level[column]), slope=float(slope[column]))
+            if few:
+                error = float(np.hypot(ASSUMED_SPREAD_NS, known.error(when)))
+                line = line._replace(spread=error, loose=ASSUMED_DRIFT_PPM * 1e-6, tied=when)
+            else:
+                line = line._replace(spread=float(np.hypot(spread[column], known.spread)))
+            lines[group.ranks[index]] = line
 
 
 def _refine(groups: list[Group], lines: dict[int, _Line], lowest: int) -> None:
@@ -268,10 +330,10 @@ def _refine(groups: list[Group], lines: dict[int, _Line], lowest: int) -> None:
     anchor = changes.get(lowest, _Line(0.0, 0.0, 0.0))
     for rank, change in changes.items():
         line = lines[rank]
-        lines[rank] = _Line(
-            line.level + change.level - anchor.level,
-            line.slope + change.slope - anchor.slope,
-            max(line.spread, change.spread),
+        lines[rank] = line._replace(
+            level=line.level + change.level - anchor.level,
+            slope=line.slope + change.slope - anchor.slope,
+            spread=max(line.spread, change.spread),
         )
 
 
@@ -283,13 +345,14 @@ def _fit(when: Times | Floats, difference: Times | Floats) -> tuple[Floats, Floa
         difference: ns; shape (n, m).
 
     Returns:
-        Three arrays of shape (m,); the slope is 0 where it is not distinguishable from jitter.
+        Three arrays of shape (m,); the slope is 0 where it is not distinguishable from jitter, or
+        where there are fewer than `LEAST_INSTANCES`.
     """
     elapsed, values = when.astype(np.float64), difference.astype(np.float64)
     half = len(elapsed) // 2
     run = elapsed[half:] - elapsed[: len(elapsed) - half]
     rise = values[half:] - values[: len(values) - half]
-    apart = run > 0
+    apart = (run > 0) & (len(elapsed) >= LEAST_INSTANCES)
     slope = np.zeros(values.shape[1])
     if apart.any():
         slope = np.median(rise[apart] / run[apart, None], axis=0)

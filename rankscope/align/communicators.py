@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from rankscope.align.clocks import LEAST_INSTANCES, ROBUST, Floats
+from rankscope.align.clocks import ROBUST, Floats
 from rankscope.measure.collectives import NAMED
 
 STREAM = ["rank", "place", "communicator"]
@@ -18,7 +19,13 @@ NEIGHBOURS = 3
 """Members' ends agree within this many times the spread between a rank and its nearest partner."""
 
 LATENESS_SHARE = 0.2
-"""Alternatively, members' ends agree this many times better than their arrivals."""
+"""Ends of members that agree less well still agree this many times better than their arrivals."""
+
+LEAST_SAMPLES = 5
+"""Fewer instances do not tell how well ends agree."""
+
+EQUAL_SIZES = ("all_reduce", "all_gather", "reduce_scatter")
+"""Operations whose message has the same size on all participants."""
 
 SAMPLES = 64
 """Number of pairs of instances compared between two ranks."""
@@ -128,7 +135,9 @@ def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int]:
     """rank → number of its group, by the agreement of ends.
 
     The time between two consecutive ends is the same for all members, whatever the offsets of
-    their clocks; drift is negligible over such a short time.
+    their clocks; drift is negligible over such a short time. Ends of other communicators may
+    coincide as well. Only ranks whose ends agree closely are therefore taken for members at once.
+    Ends that agree less closely count only where a rank waits for somebody outside its group.
 
     Args:
         calls: of all streams.
@@ -136,35 +145,107 @@ def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int]:
     """
     key = ["operation", "iteration", "ordinal"]
     part = calls.lazy().filter(pl.col("stream").is_in(streams["stream"].implode()))
+    sizes = ["bytes"] if "bytes" in calls.columns else []
     ranks = streams["rank"].sort().to_list()
     common = (
-        _middle(part.select("stream", *key, "end_ns", "arrival_ns"), len(ranks))
+        _middle(part.select("stream", *key, "end_ns", "arrival_ns", *sizes), len(ranks))
         .join(streams, on="stream")
         .with_columns(present=pl.len().over(key))
         .filter(pl.col("present") == len(ranks))
         .sort("rank", "iteration", "operation", "ordinal")
     )
     count = common.height // max(len(ranks), 1)
-    if count <= LEAST_INSTANCES:
+    if count < LEAST_SAMPLES:
         return dict.fromkeys(ranks, 0)  # too few instances to measure: rely on the sequence
+    shape = (len(ranks), count)
     ends, arrivals = (
-        np.diff(common[name].to_numpy().reshape(len(ranks), count))[:, :SAMPLES].astype(np.float64)
+        common[name].to_numpy().reshape(shape)[:, : SAMPLES + 1].astype(np.float64)
         for name in ("end_ns", "arrival_ns")
     )
-    apart, lateness = _distances(ends), _distances(arrivals)
-    others = apart + np.where(np.eye(len(ranks), dtype=bool), np.inf, 0.0)
-    nearest = float(np.median(others.min(axis=1)))
-    limit = np.maximum(
-        np.clip(NEIGHBOURS * nearest, SHARPEST_NS, LARGEST_NS), LATENESS_SHARE * lateness
-    )
-    together = apart <= limit
-    groups: dict[int, int] = {}
-    for index, rank in enumerate(ranks):
-        if rank in groups:
-            continue
-        members = [ranks[other] for other in np.flatnonzero(together[index])]
-        groups |= {member: rank for member in members if member not in groups}
-    return groups
+    apart, lateness = _distances(np.diff(ends)), _distances(np.diff(arrivals))
+    if sizes:
+        other = _other_sizes(common, shape)
+        apart[other] = lateness[other] = np.inf
+    strangers = apart + np.where(np.eye(len(ranks), dtype=bool), np.inf, 0.0)
+    nearest = float(np.median(strangers.min(axis=1)))
+    close = float(np.clip(NEIGHBOURS * nearest, SHARPEST_NS, LARGEST_NS))
+    group = _linked(apart <= close)
+    kinds = common.select(kind=pl.struct("operation", "ordinal").rank("dense"))["kind"]
+    alike = kinds.head(ends.shape[1]).to_numpy()
+    if np.unique(alike, return_counts=True)[1].max() < LEAST_SAMPLES:
+        alike = np.zeros_like(alike)  # too few of a kind to know how long they take
+    group = _completed(group, apart, lateness, ends - arrivals, alike)
+    return {rank: ranks[first] for rank, first in zip(ranks, group.tolist(), strict=True)}
+
+
+def _other_sizes(common: pl.DataFrame, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Whether most messages of two ranks differ in size, where they cannot; shape (ranks, ranks).
+
+    Args:
+        common: operation and bytes, instance by instance for each rank.
+        shape: number of ranks and of instances.
+    """
+    equal = common["operation"].head(shape[1]).is_in(EQUAL_SIZES).to_numpy()
+    size = common["bytes"].fill_null(-1).to_numpy().reshape(shape)[:, equal][:, :SAMPLES]
+    most = max(size.shape[1], 1) / 2
+    return np.stack([((size != row) & (size >= 0) & (row >= 0)).sum(axis=1) > most for row in size])
+
+
+def _linked(near: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The first rank of each rank's group; ranks that are near each other share one.
+
+    Args:
+        near: whether two ranks are near, symmetric; shape (ranks, ranks).
+    """
+    group = np.full(len(near), -1)
+    for first in range(len(near)):
+        fresh = np.zeros(len(near), dtype=bool)
+        fresh[first] = group[first] < 0
+        while fresh.any():
+            group[fresh] = first
+            fresh = near[fresh].any(axis=0) & (group < 0)
+    return group
+
+
+def _completed(
+    group: NDArray[np.int64],
+    apart: Floats,
+    lateness: Floats,
+    durations: Floats,
+    kinds: NDArray[np.uint32],
+) -> NDArray[np.int64]:
+    """The groups, each joined by its nearest ones until it is complete.
+
+    In a complete group the last member waits for nobody, so that its call, the shortest, always
+    takes about as long.
+
+    Args:
+        group: the first rank of each rank's group.
+        apart: how far the ends of two ranks vary, ns.
+        lateness: how far their arrivals vary, ns.
+        durations: of the calls from arrival to end, ns; shape (ranks, instances).
+        kinds: instances of one kind take equally long, if nobody is waited for.
+    """
+    limit = LATENESS_SHARE * lateness
+    while True:
+        firsts = np.unique(group)
+        shortest = np.stack([durations[group == first].min(axis=0) for first in firsts])
+        for kind in np.unique(kinds):
+            shortest[:, kinds == kind] -= np.median(shortest[:, kinds == kind], axis=1)[:, None]
+        # A group that holds the last rank half of the time waits in the other half.
+        low, high = np.quantile(shortest, (0.25, 0.75), axis=1)
+        varies = ROBUST / 2 * (high - low)
+        waiting = varies[np.searchsorted(firsts, group)][:, None] > limit
+        possible = (apart <= limit) & (group[:, None] != group)
+        distance = np.where(possible & (waiting | waiting.T), apart, np.inf)
+        joined = np.zeros(distance.shape, dtype=bool)
+        for first in firsts:
+            rows = distance[group == first]
+            if np.isfinite(rows).any():
+                joined[first, int(rows.argmin()) % len(group)] = True
+        if not joined.any():
+            return group
+        group = _linked(joined | joined.T | (group[:, None] == group))
 
 
 def _middle(part: pl.LazyFrame, ranks: int) -> pl.DataFrame:

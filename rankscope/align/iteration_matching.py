@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from rankscope.align.calls import SPLITTABLE
 from rankscope.align.clocks import fit_clock
+from rankscope.align.communicators import EQUAL_SIZES, Streams
 from rankscope.errors import ReportError
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
-from rankscope.store.tables import RunTables, TableReader, TableRequest, requested
+from rankscope.store.tables import RunTables, TableReader, TableRequest, narrowed, requested
 
 FURTHEST = 50
 """Largest shift between two captures that is searched, in steps."""
 
 LEAST_OVERLAP = 4
+"""Fewest steps that two captures must share."""
+
+LEAST_SHARE = 0.25
+"""They also share this part of the shorter capture; a few steps agree by chance."""
+
+ODD_SHARE = 0.05
+"""Share of the steps whose collectives may differ between two ranks."""
+
+CUT = -1
+"""In place of the collectives of a step that may be cut."""
 
 NUMBERED = ("iterations", "measures", "collectives", "exposed", "activities")
 """Tables that hold iteration numbers as given by their reports."""
@@ -36,7 +49,9 @@ def pair_iterations(
 
     Two kinds of evidence are used: the sequence of collectives, where iterations differ; and the
     ends of the last collectives of iterations, whose differences between two ranks vary little
-    only if the same steps are compared.
+    only if the same steps are compared. Only collectives in which both ranks take part count:
+    ranks at the ends of a chain have fewer communicators than those in the middle. Where nothing
+    contradicts, iterations are paired by counting.
 
     Args:
         iterations: RANK_ITERATIONS.
@@ -52,25 +67,26 @@ def pair_iterations(
     """
     if not counted or iterations["rank"].n_unique() < 2:
         return {}, []
-    steps = _steps(iterations.filter("complete"), collectives, utc_starts)
-    reference = max(steps, key=lambda rank: (len(steps[rank][0]), -rank))
+    steps = _Steps(iterations.filter("complete"), collectives, utc_starts)
+    reference = max(steps.counts, key=lambda rank: (steps.counts[rank], -rank))
     found: dict[int, int] = {}
     unsure: list[int] = []
-    for rank, own in steps.items():
+    for rank in steps.counts:
         if rank == reference:
             found[rank] = 0
             continue
-        fits = _fits(own[0], steps[reference][0])
+        own, other = steps.of_both(rank, reference)
+        fits = _fits(own.sequence, other.sequence)
         if not fits:
             raise ReportError(
                 f"iterations have no numbers, and the collectives of rank {rank} and rank "
                 f"{reference} match at no shift: their iterations cannot be paired",
                 hint="number the ranges (f'step {i}'), or capture the same steps on every rank",
             )
-        sharpest = _sharpest(own[1], steps[reference][1], fits)
+        sharpest = _sharpest(own.ends, other.ends, fits)
         if sharpest is None:
             unsure.append(rank)
-        found[rank] = min(fits, key=abs) if sharpest is None else sharpest
+        found[rank] = fits[0] if sharpest is None else sharpest
     lowest = min(found.values())
     shifts = {rank: shift - lowest for rank, shift in found.items() if shift != lowest}
     return shifts, _problems(shifts, unsure)
@@ -128,47 +144,110 @@ def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
     return problems
 
 
-def _steps(
-    iterations: pl.DataFrame, collectives: pl.DataFrame, utc_starts: dict[int, int | None]
-) -> dict[int, tuple[list[str], Times]]:
-    """The collectives of each rank and iteration as text, and the UTC end of the last one.
+class _Sequence(NamedTuple):
+    """The iterations of a rank: what collectives each has (a number), and the UTC of its last end.
 
-    An iteration without collectives ends at -1.
+    An iteration without collectives ends at -1. The collectives of the first and the last one are
+    `CUT`, because their windows may begin or end elsewhere than on other ranks.
     """
-    collectives = collectives.filter(pl.col("operation").is_in(SPLITTABLE))
-    spelled = (
-        collectives.group_by("rank", "iteration", "operation")
-        .agg(count=pl.len(), bytes=pl.col("bytes").sum())
-        .sort("operation")
-        .group_by("rank", "iteration", maintain_order=True)
-        .agg(text=pl.format("{}*{}:{}", "operation", "count", "bytes").str.join(" "))
-    )
-    ends = collectives.group_by("rank", "iteration").agg(end=pl.col("end_ns").max())
-    rows = (
-        iterations.select("rank", "iteration")
-        .join(spelled, on=["rank", "iteration"], how="left")
-        .join(ends, on=["rank", "iteration"], how="left")
-        .sort("rank", "iteration")
-    )
-    found: dict[int, tuple[list[str], Times]] = {}
-    for (rank,), frame in rows.partition_by("rank", as_dict=True).items():
-        start = utc_starts.get(rank) or 0
-        moments = (frame["end"] + start).fill_null(-1).to_numpy()
-        found[rank] = (frame["text"].fill_null("").to_list(), moments)
-    return found
+
+    sequence: NDArray[np.int64]
+    ends: Times
 
 
-def _fits(own: list[str], reference: list[str]) -> list[int]:
-    """Shifts at which two sequences agree wherever they overlap."""
-    least = min(LEAST_OVERLAP, len(own), len(reference))
+class _Steps:
+    """The iterations of all ranks, with their collectives.
+
+    Args:
+        iterations: RANK_ITERATIONS, complete ones.
+        collectives: COLLECTIVES.
+        utc_starts: rank → UTC of its report's time 0.
+    """
+
+    def __init__(
+        self,
+        iterations: pl.DataFrame,
+        collectives: pl.DataFrame,
+        utc_starts: dict[int, int | None],
+    ) -> None:
+        self._iterations = iterations.select("rank", "iteration").sort("rank", "iteration")
+        self.counts = dict(self._iterations.group_by("rank").len().sort("rank").iter_rows())
+        self._utc_starts = utc_starts
+        calls = narrowed(collectives.filter(pl.col("operation").is_in(SPLITTABLE)))
+        streams = Streams()
+        number = streams.numbered(calls)
+        operation = pl.col("operation").cast(pl.String)
+        sized = operation.is_in(EQUAL_SIZES) if calls["bytes"].null_count() == 0 else pl.lit(False)
+        kind = pl.struct("place", "label", "operation")
+        self._calls = (
+            calls.select("rank", "iteration", operation, "end_ns", "bytes", number, sized=sized)
+            .group_by("stream", "rank", "iteration", "operation")
+            .agg(
+                count=pl.len(),
+                bytes=pl.when("sized").then("bytes").otherwise(0).cast(pl.Int64).sum(),
+                end_ns=pl.col("end_ns").max(),
+            )
+            .join(streams.labelled().select("stream", "place", "label"), on="stream")
+            .with_columns(kind=kind.rank("dense"))
+        )
+        self._kinds = {
+            rank: frozenset(kinds)
+            for rank, kinds in self._calls.group_by("rank").agg(pl.col("kind").unique()).iter_rows()
+        }
+        self._sequences: dict[frozenset[int], dict[int, _Sequence]] = {}
+
+    def of_both(self, rank: int, other: int) -> tuple[_Sequence, _Sequence]:
+        """The iterations of two ranks, with the collectives in which both take part."""
+        nothing: frozenset[int] = frozenset()
+        kinds = self._kinds.get(rank, nothing) & self._kinds.get(other, nothing)
+        if kinds not in self._sequences:
+            self._sequences[kinds] = self._of_kinds(kinds)
+        return self._sequences[kinds][rank], self._sequences[kinds][other]
+
+    def _of_kinds(self, kinds: frozenset[int]) -> dict[int, _Sequence]:
+        """rank → its iterations, with the collectives of some kinds."""
+        spelled = (
+            self._calls.filter(pl.col("kind").is_in(kinds))
+            .sort("kind")
+            .group_by("rank", "iteration", maintain_order=True)
+            .agg(
+                text=pl.format("{}*{}:{}", "kind", "count", "bytes").str.join(" "),
+                end=pl.col("end_ns").max(),
+            )
+            .with_columns(pl.col("rank", "iteration").cast(pl.Int64))
+        )
+        rows = self._iterations.join(
+            spelled, on=["rank", "iteration"], how="left", maintain_order="left"
+        ).with_columns(number=pl.col("text").fill_null("").rank("dense").cast(pl.Int64))
+        found = {}
+        for (rank,), frame in rows.partition_by("rank", as_dict=True).items():
+            ends = (frame["end"] + (self._utc_starts.get(rank) or 0)).fill_null(-1)
+            sequence = frame["number"].to_numpy().copy()
+            if len(sequence) > LEAST_OVERLAP + 2:
+                sequence[[0, -1]] = CUT
+            found[rank] = _Sequence(sequence, ends.to_numpy())
+        return found
+
+
+def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
+    """Shifts at which at most `ODD_SHARE` of the steps differ; those that agree best come first.
+
+    A step that differs counts as much as `1 / ODD_SHARE` steps that agree.
+    """
+    shorter = min(len(own), len(reference))
+    least = min(shorter, max(LEAST_OVERLAP, round(LEAST_SHARE * shorter)))
     low = max(least - len(own), -FURTHEST)
     high = min(len(reference) - least, FURTHEST)
-    fits = []
+    scores = {}
     for shift in range(low, high + 1):
         first, last = max(0, -shift), min(len(own), len(reference) - shift)
-        if own[first:last] == reference[first + shift : last + shift]:
-            fits.append(shift)
-    return fits
+        mine, theirs = own[first:last], reference[first + shift : last + shift]
+        compared = (mine != CUT) & (theirs != CUT)
+        count = np.count_nonzero(compared)
+        odd = np.count_nonzero(compared & (mine != theirs))
+        if count >= least and odd <= ODD_SHARE * count:
+            scores[shift] = count - odd - odd / ODD_SHARE
+    return sorted(scores, key=lambda shift: (-scores[shift], abs(shift)))
 
 
 def _sharpest(own: Times, reference: Times, fits: list[int]) -> int | None:

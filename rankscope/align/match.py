@@ -12,11 +12,19 @@ from numpy.typing import NDArray
 
 from rankscope.align.calls import INSTANCE, OWN, Calls, together
 from rankscope.align.clocks import ClockFit, Clocks, Group, solve_clocks
-from rankscope.align.communicators import STREAM, communicators
+from rankscope.align.communicators import EQUAL_SIZES, STREAM, communicators
 from rankscope.store.tables import narrowed
 
-EQUAL_SIZES = ("all_reduce", "all_gather", "reduce_scatter")
-"""Operations whose message has the same size on all participants."""
+REDUCING = pl.Schema(
+    {
+        "group": pl.Int64,
+        "rank": pl.Int64,
+        "bytes": pl.Int64,  # of all its calls; null where unknown
+        "largest_bytes": pl.Int64,  # of one call
+        "transfer_ns": pl.Int64,  # shortest durations, summed
+    }
+)
+"""Columns of `Matched.reducing`: what a communicator does to reduce gradients."""
 
 REASONS = ("no partner", "some members lack it", "message sizes differ")
 """Reasons why a call belongs to no instance."""
@@ -80,10 +88,30 @@ class Matched:
 
     @property
     def reducing(self) -> pl.DataFrame:
-        """group and rank of the gradient reductions."""
-        some = self.rows.lazy().filter("gradient").select("instance", "rank").collect()
-        group = self.shared["group"].gather(some["instance"])
-        return some.select(group, "rank").unique().cast(pl.Int64)
+        """The gradient reductions with the columns of REDUCING."""
+        parts = [REDUCING.to_frame()]
+        for group, members, _, rows in self.blocks():
+            part = self.rows[rows]
+            gradient = part["gradient"].to_numpy().reshape(-1, members)
+            if not gradient.any():
+                continue
+            lasted = (part["end_ns"] - part["arrival_ns"]).to_numpy().reshape(-1, members)
+            transfer = np.where(gradient, lasted.min(axis=1, keepdims=True), 0).sum(axis=0)
+            sums = pl.DataFrame(
+                {"group": group, "rank": part["rank"].head(members), "transfer_ns": transfer},
+            )
+            sizes = pl.lit(None) if "bytes" not in part.columns else pl.col("bytes").cast(pl.Int64)
+            known = (
+                part.filter("gradient")
+                .group_by("rank")
+                .agg(
+                    bytes=pl.when(sizes.is_not_null().all()).then(sizes.sum()),
+                    largest_bytes=sizes.max(),
+                )
+            )
+            found = sums.join(known, on="rank").select(REDUCING.names())
+            parts.append(found.cast(dict(REDUCING)))  # type: ignore[arg-type]
+        return pl.concat(parts)
 
     def blocks(self) -> Iterator[tuple[int, int, slice, slice]]:
         """Yield each group, its number of members, the slice of its instances and of its rows."""
@@ -99,6 +127,7 @@ def match(
     utc_starts: dict[int, int | None],
     links: list[tuple[int, int]] | None = None,
     known: ReusedMatching | None = None,
+    spans: dict[int, tuple[int, int]] | None = None,
 ) -> Matched:
     """Match instances by communicator, operation, iteration and ordinal.
 
@@ -107,6 +136,7 @@ def match(
         utc_starts: rank → UTC of its report's time 0, None where unknown.
         links: pairs of ranks that send to each other, if given.
         known: the matching of all iterations, if these are some of them.
+        spans: rank → first and last moment of its iterations on its own UTC, ns, if known.
     """
     found = Calls(links or [])
     for part in [collectives] if isinstance(collectives, pl.DataFrame) else collectives:
@@ -154,7 +184,7 @@ def match(
     )
     if known is not None:
         return matched
-    solved = solve_clocks(_ends(matched, utc_starts), min(utc_starts, default=0))
+    solved = solve_clocks(_ends(matched, utc_starts), min(utc_starts, default=0), spans)
     return replace(matched, solved=solved)
 
 

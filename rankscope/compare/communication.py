@@ -140,7 +140,8 @@ def match_run(
         reuse: the result of matching all iterations, to match some of them alike.
         iterations: only calls in these; None: in all.
     """
-    matched = match(_read_calls(scope.tables, iterations), scope.utc_starts, links, reuse)
+    calls = _read_calls(scope.tables, iterations)
+    matched = match(calls, scope.utc_starts, links, reuse, _spans(scope))
     if reuse is not None:
         return matched
     ranks = scope.tables.ranks
@@ -150,6 +151,20 @@ def match_run(
     }
     paths = dict(ranks.select("rank", "path").iter_rows())
     return replace(matched, solved=with_hosts(matched.solved, hosts, paths))
+
+
+def _spans(scope: Scope) -> dict[int, tuple[int, int]]:
+    """rank → first and last moment of its complete iterations on its own UTC, ns."""
+    spans = (
+        scope.tables.iterations.filter("complete")
+        .group_by("rank")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        .drop_nulls()
+    )
+    starts = {rank: scope.utc_starts[rank] or 0 for rank in spans["rank"]}
+    return {
+        rank: (starts[rank] + first, starts[rank] + last) for rank, first, last in spans.iter_rows()
+    }
 
 
 def roles_by_option(scope: Scope) -> Roles | None:
@@ -167,7 +182,6 @@ def roles_by_gradients(scope: Scope, matched: Matched) -> Roles:
         ranks["rank"].sort().to_list(),
         dict(ranks.select("rank", "host").iter_rows()),
         matched.reducing,
-        matched.groups,
         lambda some: scope.tables.read("activities", ranks=some),
     )
 

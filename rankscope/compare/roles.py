@@ -26,6 +26,9 @@ PIPELINE = "pp"
 ALIKE = 0.05
 """Kernels of equal names and counts whose sizes differ by less are the same work."""
 
+LEAST_BYTES = 1024
+"""A smaller message is no gradients, but their norm, a loss or a flag."""
+
 RANKS_AT_ONCE = 128
 """Ranks whose kernels are in memory at the same time."""
 
@@ -94,7 +97,6 @@ def inferred_roles(
     ranks: list[int],
     hosts: dict[int, str | None],
     reducing: pl.DataFrame,
-    communicators: pl.DataFrame,
     activities: Callable[[list[int]], pl.DataFrame],
 ) -> Roles:
     """Roles by who reduces gradients together: ranks that do hold the same parameters.
@@ -104,18 +106,16 @@ def inferred_roles(
     Args:
         ranks: all ranks.
         hosts: rank → host.
-        reducing: `Matched.reducing`.
-        communicators: `Matched.groups`.
+        reducing: `Matched.reducing`, with the columns of REDUCING.
         activities: gives ACTIVITIES of some ranks.
     """
-    sized = reducing.join(communicators.select("group", "members"), on="group")
-    widest = sized.sort("members", "group", descending=[True, False]).unique(
-        "rank", keep="first", maintain_order=True
-    )
-    groups = [sorted(members) for members in widest.group_by("group").agg("rank")["rank"].to_list()]
+    carrying = _carrying(reducing)
+    groups = [
+        sorted(members) for members in carrying.group_by("group").agg("rank")["rank"].to_list()
+    ]
     groups.sort()
     alone = dict.fromkeys(ranks, ALL)
-    if widest.height < len(ranks) or any(len(group) < 2 for group in groups):
+    if carrying.height < len(ranks) or any(len(group) < 2 for group in groups):
         return Roles(alone, "none", False, [])
     if len(groups) == 1:
         return Roles(alone, "none", True, [])
@@ -127,6 +127,21 @@ def inferred_roles(
     if len(merged) == 1:
         return Roles(alone, "none", True, [])
     return Roles(of, "inferred", True, [])
+
+
+def _carrying(reducing: pl.DataFrame) -> pl.DataFrame:
+    """rank, group: the communicator over which a rank reduces its gradients.
+
+    It carries most bytes, or takes most time to transfer where sizes are unknown. The norm of the
+    gradients is summed over ranks that hold different parameters: that proves nothing.
+    """
+    carried = reducing.filter(pl.col("largest_bytes").fill_null(LEAST_BYTES) >= LEAST_BYTES)
+    amount = "transfer_ns" if carried["bytes"].null_count() else "bytes"
+    return (
+        carried.sort(amount, "group", descending=[True, False])
+        .unique("rank", keep="first", maintain_order=True)
+        .select("rank", "group")
+    )
 
 
 def _from_file(path: Path, ranks: list[int]) -> dict[int, str]:

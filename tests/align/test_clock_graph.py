@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
 from rankscope.align.clocks import (
+    ASSUMED_DRIFT_PPM,
+    ASSUMED_SPREAD_NS,
     SESSION_START_ERROR_NS,
     ClockFit,
     Clocks,
@@ -149,9 +152,68 @@ def test_ranks_of_one_report_share_a_clock() -> None:
     assert shared[2].spread_ns == 4_000, "what remains between them is the larger residual"
 
 
-def test_too_few_shared_calls_tie_nothing() -> None:
-    made = world(4, 1, 0, calls="td")
-    assert {*match(made.collectives, made.utc_starts).clocks} == {0}
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_shared_collective_ties_clocks(count: int, seed: int) -> None:
+    """Nine ranks on three hosts leave it together; before and after it drifts are unknown."""
+    made = world(9, 40, seed, tp=9, calls="t", per_clock=3, drift_ppm=20.0, skew_ns=10_000)
+    shared = made.collectives.filter(pl.col("iteration").is_between(5, 4 + count))
+    ends = made.collectives.group_by("rank").agg(
+        pl.col("arrival_ns").min().alias("first"), pl.col("end_ns").max().alias("last")
+    )
+    spans = {
+        rank: (int(made.utc_starts[rank] or 0) + first, int(made.utc_starts[rank] or 0) + last)
+        for rank, first, last in ends.iter_rows()
+    }
+    clocks = match(shared, made.utc_starts, spans=spans).solved
+    assert {*clocks.fits} == {*range(9)}
+    assert {fit.drift_ppm for fit in clocks.fits.values()} == {0.0}
+    shift = 5.5 / 40
+    for share in (0.02, shift, 0.5, 1.0):
+        told = errors(made, clocks, share)
+        assert all(told[rank] <= clocks.fits[rank].spread_ns for rank in range(9)), share
+    assert max(errors(made, clocks, shift).values()) < 20_000
+    after = 34 / 40 * made.end_ns  # from the tie to the end
+    for rank in range(1, 9):
+        grown = clocks.fits[rank].spread_ns - ASSUMED_SPREAD_NS
+        assert grown == pytest.approx(ASSUMED_DRIFT_PPM * 1e-6 * after, rel=0.1)
+
+
+def test_what_measures_a_drift_goes_before_what_does_not() -> None:
+    """Rank 2 shares one call with the lowest rank, and many with a rank that shares many."""
+    groups, offsets = chain(3, 0)
+    once = Group((0, 2), groups[0].ends[:1, [0, 0]] + np.array([0, offsets[2] - offsets[0]]))
+    spans = {rank: (int(groups[0].ends[0, 0]), int(groups[0].ends[-1, 0])) for rank in range(3)}
+    for order in ([once, *groups], [*groups, once]):
+        fits = solve_clocks(order, 0, spans).fits
+        assert fits[2].spread_ns < ASSUMED_SPREAD_NS
+    weak = solve_clocks([once], 0, spans).fits
+    assert weak[2].spread_ns > ASSUMED_SPREAD_NS
+    assert weak[2].offset_ns == pytest.approx(offsets[0] - offsets[2])
+
+
+def test_errors_of_single_ties_add_up() -> None:
+    """Ranks 0 and 1 share a call early, ranks 1 and 2 one a minute later."""
+    early, late = np.zeros((1, 2), dtype=np.int64), np.full((1, 2), 60 * SECOND)
+    spans = {rank: (0, 60 * SECOND) for rank in range(3)}
+    fits = solve_clocks([Group((0, 1), early), Group((1, 2), late)], 0, spans).fits
+    drifted = 60 * SECOND * ASSUMED_DRIFT_PPM * 1e-6
+    assert fits[1].spread_ns == pytest.approx(ASSUMED_SPREAD_NS + drifted)
+    assert fits[2].spread_ns > ASSUMED_SPREAD_NS + 2 * drifted - 10
+    assert fits[0].spread_ns == 0
+
+
+def test_a_host_s_clock_serves_where_a_drift_is_unknown() -> None:
+    second = ClockFit(5_000, 0.0, 40_000_000)
+    clocks = Clocks({0: ClockFit(0, 0.0, 0), 1: second, 2: second}, 0, "ends")
+    paths = {rank: f"{rank}.sqlite" for rank in range(3)}
+    fits = with_hosts(clocks, {0: "a", 1: "a", 2: "b"}, paths).fits
+    assert fits[1] == ClockFit(0, 0.0, SESSION_START_ERROR_NS)
+    assert fits[2] == second
+    far = replace(second, offset_ns=SECOND)
+    elsewhere = replace(clocks, fits=clocks.fits | {1: far})
+    fits = with_hosts(elsewhere, {0: "a", 1: "a", 2: "b"}, paths).fits
+    assert fits[1] == far, "another machine of the same name"
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -36,6 +37,39 @@ def test_groups_are_those_planted(ranks: int, tp: int, late_ns: float, skew_ns: 
     for seed in range(3):
         made = world(ranks, 20, seed, tp=tp, late_ns=late_ns, skew_ns=skew_ns)
         assert groups(made) == planted(ranks, tp), seed
+
+
+@pytest.mark.parametrize("sizes", [(1.0,), (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 4.0)])
+def test_ends_that_nearly_coincide_merge_nothing(sizes: tuple[float, ...]) -> None:
+    """Ranks of a host reduce with other hosts, all waiting for the same late host."""
+    for seed in range(3):
+        made = world(64, 40, seed, tp=8, calls="ttttd" * 4, late_ns=100_000, per_clock=8,
+                     slow_host_ns=2_000_000, sizes=sizes)  # fmt: skip
+        assert groups(made) == planted(64, 8), seed
+        assert match(made.collectives, made.utc_starts).unmatched.is_empty()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_members_on_one_host_agree_better_than_the_others(seed: int) -> None:
+    """Two members on each host end within 1 µs, those of different hosts within 30 µs."""
+    made = world(16, 40, seed, tp=4, late_ns=400_000, skew_ns=500, host_skew_ns=30_000)
+    assert groups(made) == planted(16, 4)
+
+
+def test_messages_of_other_sizes_belong_to_other_communicators() -> None:
+    """Two stages reduce at the same moment, but not as much."""
+    made = world(8, 40, 0, tp=2, skew_ns=2_000)
+    second = pl.col("gradient") & (pl.col("rank") % 2 == 1)
+    moved = made.collectives.filter(pl.col("gradient")).with_columns(
+        bytes=pl.when(second).then(4_096).otherwise(1_024).cast(pl.Int64)
+    )
+    same = moved.filter(rank=0).select("iteration", "ordinal", end="end_ns", late="arrival_ns")
+    moved = moved.join(same, on=["iteration", "ordinal"]).with_columns(
+        end_ns="end", arrival_ns="late", start_ns="late"
+    )
+    other = made.collectives.filter(~pl.col("gradient")).with_columns(bytes=pl.lit(None, pl.Int64))
+    together = pl.concat([other, moved.select(other.columns)])
+    assert groups(replace(made, collectives=together)) == planted(8, 2)
 
 
 @pytest.mark.parametrize(("ranks", "tp"), mostly_slow([(8, 2), (16, 4)]))

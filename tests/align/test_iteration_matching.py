@@ -6,12 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 import rankscope
+from rankscope.align.iteration_matching import pair_iterations
 from rankscope.errors import ReportError
+from rankscope.model.schema import COLLECTIVES, RANK_ITERATIONS
 from tests.forge import Markers, forge, scene
+from tests.frames import filled
 from tests.support import Stored
 
 
@@ -64,3 +68,113 @@ def test_a_late_capture_where_only_the_sequence_tells(tmp_path: Path) -> None:
     run = rankscope.ingest([tmp_path], tmp_path / "run.duckdb")
     starts = run.iterations().group_by("rank").agg(pl.col("iteration").min()).sort("rank")
     assert starts["iteration"].to_list() == [0, 0, 0, 3]
+
+
+STEP_NS, SKEW_NS = 10_000_000, 20_000
+Call = tuple[str, str, str]  # place, communicator and operation
+Calls = dict[int, list[list[Call]]]  # rank → iteration → calls
+
+REDUCED: Call = ("host", "MPI_Allreduce", "all_reduce")
+EXCHANGED: Call = ("host", "MPI_Sendrecv", "point_to_point")
+GATHERED: Call = ("host", "MPI_Allgather", "all_gather")
+
+
+def paired(
+    calls: Calls, offsets: dict[int, int] | None = None
+) -> tuple[dict[int, int], dict[str, tuple[int, ...]]]:
+    """Shifts, and the ranks of each warning, for calls that end every `STEP_NS`, or nearly."""
+    rng = np.random.default_rng(0)
+    steps = [(rank, i) for rank, each in calls.items() for i in range(len(each))]
+    rows = []
+    moments = np.cumsum(rng.uniform(0.9, 1.1, max(map(len, calls.values())) + 50) * STEP_NS)
+    for rank, each in calls.items():
+        for i, made in enumerate(each):
+            first = (offsets or {}).get(rank, 0)
+            for at, call in enumerate(made):
+                end = int(moments[i + first] + at * STEP_NS // 10 + rng.integers(SKEW_NS))
+                rows.append((rank, i, *call, at, end))
+    names = ["rank", "iteration", "place", "communicator", "operation", "ordinal", "end_ns"]
+    table = pl.DataFrame(rows, schema=names, orient="row").with_columns(
+        arrival_ns="end_ns", start_ns="end_ns"
+    )
+    iterations = pl.DataFrame(steps, schema=["rank", "iteration"], orient="row")
+    shifts, problems = pair_iterations(
+        filled(iterations.with_columns(complete=pl.lit(True)), RANK_ITERATIONS),
+        filled(table, COLLECTIVES),
+        dict.fromkeys(calls, 10**18),
+        [*calls],
+    )
+    return shifts, {problem.code: problem.ranks for problem in problems}
+
+
+@pytest.mark.parametrize("last", [0, 3])
+def test_a_halo_exchange_whose_captures_are_cut_differently(last: int) -> None:
+    """Ranks at the ends exchange with one neighbour; two ranks have no report.
+
+    The first window of some ranks holds set-up calls, and the last one of others lacks its
+    reduction.
+    """
+    calls: Calls = {}
+    for rank in (0, 1, 3, 4, 6, 7):
+        inner = [EXCHANGED] * (1 if rank in (0, 7) else 2)
+        calls[rank] = [[*inner, REDUCED] for _ in range(533)]
+    for rank in (1, 4):
+        calls[rank][0] = [GATHERED, REDUCED, REDUCED, *calls[rank][0]]
+    calls[6][-1] = calls[6][-1][:-1]
+    shifts, warned = paired(calls, {7: last})
+    assert shifts == ({7: last} if last else {})
+    assert warned["matched-by-ordinal"] == ()
+
+
+def test_a_chain_whose_ends_share_a_communicator() -> None:
+    """First and last stage reduce their embedding; all of a replica reduce their norm."""
+    norm: Call = ("device", "stream 20", "all_reduce")
+    calls: Calls = {
+        rank: [
+            [("device", "stream 7", "all_reduce")] * (2 if rank in (0, 3) else 0)
+            + ([("device", "stream 9", "reduce_scatter")] if rank == 1 else [])
+            + [norm]
+            for _ in range(40)
+        ]
+        for rank in range(4)
+    }
+    shifts, warned = paired(calls, {2: 1})
+    assert shifts == {2: 1}
+    assert warned["matched-by-ordinal"] == ()
+
+
+def test_ranks_without_common_collectives_are_paired_by_counting() -> None:
+    """Two replicas reduce twice, two five times as often: nothing tells, nothing contradicts."""
+    calls: Calls = {
+        rank: [[("device", "stream 7", "all_reduce")] * (2 if rank < 2 else 5)] * 30
+        for rank in range(4)
+    }
+    shifts, warned = paired(calls)
+    assert shifts == {}
+    assert warned == {"matched-by-ordinal": (2, 3)}
+
+
+def test_an_odd_step_in_a_hundred_contradicts_nothing() -> None:
+    calls: Calls = {rank: [[REDUCED]] * 100 for rank in range(2)}
+    calls[1] = [*calls[1][:50], [REDUCED, REDUCED], *calls[1][51:]]
+    assert paired(calls) == ({}, {"matched-by-ordinal": ()})
+
+
+@pytest.mark.parametrize("every", [3, 20])
+def test_a_pattern_shows_the_shift_exactly(every: int) -> None:
+    """Ends say nothing (each report has its own zero), but every few steps also gather."""
+    calls: Calls = {
+        rank: [[REDUCED, GATHERED] if (i + rank) % every == 0 else [REDUCED] for i in range(60)]
+        for rank in range(2)
+    }
+    shifts, _ = paired(calls, {0: 0, 1: 1})
+    assert shifts == {1: 1}
+
+
+def test_sequences_that_contradict_every_shift() -> None:
+    calls: Calls = {
+        rank: [[REDUCED, GATHERED] if i % (3 + rank) == 0 else [REDUCED] for i in range(60)]
+        for rank in range(2)
+    }
+    with pytest.raises(ReportError, match="match at no shift"):
+        paired(calls)

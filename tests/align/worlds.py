@@ -57,6 +57,9 @@ def world(
     offset_s: float = 5.0,
     drift_ppm: float = 50.0,
     per_clock: int = 1,
+    host_skew_ns: float = 0,
+    slow_host_ns: float = 0,
+    sizes: tuple[float, ...] = (1,),
 ) -> World:
     """A run of the calls `t` (tensor-parallel) and `d` (data-parallel), in every iteration.
 
@@ -71,6 +74,9 @@ def world(
         offset_s: bound of the clocks' offsets.
         drift_ppm: bound of their drifts.
         per_clock: neighbours that share a clock.
+        host_skew_ns: ends of one instance on different hosts lie within this, besides.
+        slow_host_ns: the first `tp` ranks need so much longer before every second call.
+        sizes: transfers of the calls of an iteration, in `TRANSFER_NS`, repeated.
     """
     rng = np.random.default_rng(seed)
     clocks = -(-ranks // per_clock)
@@ -84,12 +90,16 @@ def world(
     waits = np.zeros(ranks)
     for call in range(len(arrivals)):
         now += COMPUTE_NS + np.abs(rng.normal(0, late_ns, ranks))
+        now[:tp] += slow_host_ns * (call % 2)
         group = groups[calls[call % len(calls)]]
         last = np.zeros(group.max() + 1)
         np.maximum.at(last, group, now)
         waits += last[group] - now
         arrivals[call] = now
-        now = last[group] + TRANSFER_NS + rng.uniform(0, skew_ns, ranks)
+        now = last[group] + TRANSFER_NS * sizes[call % len(calls) % len(sizes)]
+        now += rng.uniform(0, skew_ns, ranks)
+        if host_skew_ns:
+            now += rng.uniform(0, host_skew_ns, ranks)[who // (2 * tp)]
         ends[call] = now
     table = pl.DataFrame(
         {

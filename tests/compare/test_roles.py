@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from rankscope.compare.roles import ALL, given_roles
+from rankscope.align.match import REDUCING, match
+from rankscope.compare.roles import ALL, given_roles, inferred_roles
 from rankscope.errors import UsageError
+from rankscope.model.schema import ACTIVITIES, COLLECTIVES, empty
+from tests.align.worlds import world
+from tests.frames import filled
 from tests.support import Result, Stored
 
 
@@ -143,6 +148,49 @@ def test_stages_are_told_apart_by_who_reduces_together(stored: Callable[..., Sto
     assert len(told) == 1
     assert "--roles" in told[0].message
     assert "3, 7" in told[0].message
+
+
+GIGABYTE = 2**30
+NORM = 4
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_the_norm_of_gradients_proves_no_replicas(sized: bool) -> None:
+    """Two stages on a host each reduce their gradients, and the norm over everybody."""
+    rows = [(rank // 4, rank, GIGABYTE, GIGABYTE, 4_000_000) for rank in range(8)]
+    rows += [(2, rank, NORM, NORM, 10_000) for rank in range(8)]
+    reducing = pl.DataFrame(rows, schema=REDUCING, orient="row")
+    if not sized:
+        unknown = pl.lit(None, pl.Int64)
+        reducing = reducing.with_columns(bytes=unknown, largest_bytes=unknown)
+    hosts: dict[int, str | None] = {rank: f"node{rank // 4}" for rank in range(8)}
+    roles = inferred_roles([*range(8)], hosts, reducing, lambda _: empty(ACTIVITIES))
+    assert (roles.source, roles.replicas) == ("none", False)
+    everywhere: dict[int, str | None] = dict.fromkeys(range(8), "node0")
+    roles = inferred_roles([*range(8)], everywhere, reducing, lambda _: empty(ACTIVITIES))
+    assert roles.source == "inferred"
+    assert [roles.of[rank] for rank in (0, 3, 4, 7)] == 2 * ["like rank 0"] + 2 * ["like rank 4"]
+
+
+def test_a_norm_alone_proves_nothing() -> None:
+    rows = [(0, rank, 100 * NORM, NORM, 1_000_000) for rank in range(4)]
+    reducing = pl.DataFrame(rows, schema=REDUCING, orient="row")
+    one_host: dict[int, str | None] = dict.fromkeys(range(4), "node0")
+    roles = inferred_roles([*range(4)], one_host, reducing, lambda _: empty(ACTIVITIES))
+    assert (roles.source, roles.replicas) == ("none", False)
+
+
+@pytest.mark.parametrize("size", [None, GIGABYTE])
+def test_what_reduces_gradients_is_summed(size: int | None) -> None:
+    made = world(4, 10, 0, tp=2, calls="td")
+    carried = filled(made.collectives.with_columns(bytes=pl.lit(size, pl.Int64)), COLLECTIVES)
+    matched = match(carried, made.utc_starts)
+    reducing = matched.reducing
+    assert reducing.schema == REDUCING
+    assert reducing["rank"].sort().to_list() == [0, 1, 2, 3]
+    assert reducing["bytes"].to_list() == 4 * [None if size is None else 10 * size]
+    assert reducing["largest_bytes"].to_list() == 4 * [size]
+    assert all(10 * 300_000 <= each <= 10 * 310_000 for each in reducing["transfer_ns"])
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("plain", 8), ("slow_host", 16), ("buckets", 4)])

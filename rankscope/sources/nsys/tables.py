@@ -22,6 +22,7 @@ from rankscope.sources.environment import claims_of, first_printable, local_rank
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
 from rankscope.sources.nsys.device import device_work
 from rankscope.sources.nsys.nvtx import Nvtx, nvtx
+from rankscope.sources.nsys.session_time import on_session_axis
 
 WARNING, ERROR = 2, 3
 """Severities of diagnostics (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
@@ -55,6 +56,7 @@ SIGNS = ("TARGET_INFO_SYSTEM_ENV", "ANALYSIS_DETAILS", "StringIds", "NVTX_EVENTS
 def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
     """The whole export as a trace; raises `UnreadableReport` if it is not a valid export."""
     known = facts(file)
+    file = on_session_axis(file)
     expect(file.bytes)
     pool = Strings.read(file)
     nvtx_events = nvtx(file, pool, words)

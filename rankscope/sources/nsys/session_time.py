@@ -1,0 +1,88 @@
+"""Times of an export on the axis of its session, whose time 0 is `utcEpochNs`.
+
+`nsys export --ts-normalize=true` and `--ts-shift=NS` add a number of ns to all times, and write it
+to META_DATA_EXPORT. It is taken off again, so that times are those of the report, as the GUI shows
+them, and the session's UTC start and duration hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.errors import UnreadableReport
+from rankscope.sources.nsys.common import Columns
+
+TABLE, SHIFT = "META_DATA_EXPORT", "EXPORT_CONFIG_TIME_SHIFT"
+"""Table, and name of the row with the number of ns that were added to all times."""
+
+TIMES = ("start", "end")
+"""The time columns of events."""
+
+
+def on_session_axis(file: Columns) -> Columns:
+    """The export with its times on the session's axis.
+
+    Raises:
+        UnreadableReport: the shift is not a number.
+    """
+    if not file.has(TABLE, "name", "value"):
+        return file
+    said = file.read(TABLE, [], ["name", "value"]).filter(name=SHIFT)["value"].drop_nulls()
+    if said.is_empty():
+        return file
+    shift = said.cast(pl.Int64, strict=False)[0]
+    if shift is None:
+        raise UnreadableReport(
+            f"{file.path}: {SHIFT} is {said[0]!r}, not a number of ns",
+            hint="export it again, without --ts-shift and --ts-normalize",
+        )
+    return file if shift == 0 else _ShiftedColumns(file, shift)
+
+
+class _ShiftedColumns:
+    """The tables of an export; `shift_ns` is subtracted from their times."""
+
+    def __init__(self, file: Columns, shift_ns: int) -> None:
+        self.path: Path = file.path
+        self._file = file
+        self._shift_ns = shift_ns
+
+    @property
+    def bytes(self) -> int:
+        """The size of the export."""
+        return self._file.bytes
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether the export has `table` with all of `columns`."""
+        return self._file.has(table, *columns)
+
+    def read(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str] | None = None,
+        only: tuple[str, list[int]] | None = None,
+        raw: list[str] | None = None,
+    ) -> pl.DataFrame:
+        """Columns of a table, as `Columns.read` gives them."""
+        return self._unshifted(self._file.read(table, integers, text, only, raw), integers)
+
+    def pieces(
+        self,
+        table: str,
+        integers: list[str],
+        text: list[str] | None = None,
+        only: tuple[str, list[int]] | None = None,
+        raw: list[str] | None = None,
+        chosen: Sequence[int] | None = None,
+    ) -> Iterator[pl.DataFrame]:
+        """The rows of `read` in chunks, as `Columns.pieces` gives them."""
+        for piece in self._file.pieces(table, integers, text, only, raw, chosen):
+            yield self._unshifted(piece, integers)
+
+    def _unshifted(self, rows: pl.DataFrame, integers: list[str]) -> pl.DataFrame:
+        times = [name for name in TIMES if name in integers]
+        return rows.with_columns(pl.col(times) - self._shift_ns) if times else rows

@@ -1,0 +1,78 @@
+"""Exports whose times nsys shifted: read as if it had not."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from polars.testing import assert_frame_equal
+
+import rankscope
+from rankscope.errors import UnreadableReport
+from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
+from tests.sources.exports import as_folder
+from tests.support import ROOT, SAMPLE, captured
+
+READERS = {"sqlite": sqlite.read, "parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
+DEVICES = ROOT / "sample_reports" / "gpu_simulated_4ranks"
+
+
+def shifted(report: Path, into: Path, shift_ns: int | None) -> Path:
+    """A copy of an export as `nsys export --ts-shift` makes it; by UTC with None."""
+    copy = into / report.name
+    shutil.copy(report, copy)
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        if shift_ns is None:
+            query = "select utcEpochNs from TARGET_INFO_SESSION_START_TIME"
+            (shift_ns,) = connection.execute(query).fetchone()
+        tables = connection.execute("select name from sqlite_master where type = 'table'")
+        for (table,) in tables.fetchall():
+            columns = {row[1] for row in connection.execute(f'pragma table_info("{table}")')}
+            for column in columns & {"start", "end"}:
+                connection.execute(f'update "{table}" set "{column}" = "{column}" + ?', (shift_ns,))
+        connection.execute("create table if not exists META_DATA_EXPORT (name text, value text)")
+        row = ("EXPORT_CONFIG_TIME_SHIFT", str(shift_ns))
+        connection.execute("delete from META_DATA_EXPORT where name = ?", row[:1])
+        connection.execute("insert into META_DATA_EXPORT values (?, ?)", row)
+    return copy
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("shift_ns", [None, -5_000_000_000, 0])
+def test_a_shift_is_taken_off(kind: str, shift_ns: int | None, tmp_path: Path) -> None:
+    report = DEVICES / "report_rank_1.sqlite"
+    moved = shifted(report, tmp_path, shift_ns)
+    if kind != "sqlite":
+        moved = as_folder(moved, kind, tmp_path / "out", rows=2_000)
+    before, after = sqlite.read(report), READERS[kind](moved)
+    assert_frame_equal(before.ranges.whole, after.ranges.whole)
+    assert_frame_equal(before.device_work.whole, after.device_work.whole)
+    assert after.facts.utc_start_ns == before.facts.utc_start_ns
+    assert after.facts.duration_ns == before.facts.duration_ns
+
+
+@pytest.mark.parametrize("folder", ["2023.4/ddp_a", ""])
+def test_clocks_of_exports_by_utc(folder: str, tmp_path: Path) -> None:
+    """Four ranks of one host: their UTC counts once, though their times hold it already."""
+    reports = sorted((captured(folder) if folder else SAMPLE).glob("*.sqlite"))
+    offsets = []
+    for name, shift_ns in (("as is", 0), ("by utc", None)):
+        (tmp_path / name).mkdir()
+        some = [shifted(report, tmp_path / name, shift_ns) for report in reports]
+        run = rankscope.ingest(some, tmp_path / f"{name}.duckdb")
+        offsets.append(run.compare().facts.offsets_ns)
+    assert offsets[0] == offsets[1]
+    assert max(map(abs, offsets[1].values())) < 1_000_000
+
+
+def test_a_shift_that_is_no_number(tmp_path: Path) -> None:
+    moved = shifted(DEVICES / "report_rank_0.sqlite", tmp_path, 0)
+    with closing(sqlite3.connect(moved)) as connection, connection:
+        connection.execute(
+            "update META_DATA_EXPORT set value = '1e9 s' where name = 'EXPORT_CONFIG_TIME_SHIFT'"
+        )
+    with pytest.raises(UnreadableReport, match="EXPORT_CONFIG_TIME_SHIFT is '1e9 s'"):
+        sqlite.read(moved)
