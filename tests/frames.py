@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from rankscope.model.device_work import InMemoryWork
+from rankscope.model.device_work import SYNC_CALLS, InMemoryWork
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Trace
@@ -50,14 +50,24 @@ def named(frame: pl.DataFrame, **options: object) -> LabelledRanges:
     return with_meanings(Ranges.of(frame), vocabulary(ShapingOptions(**options)))
 
 
-def trace(ranges: pl.DataFrame | None = None, work: pl.DataFrame | None = None) -> Trace:
-    """A report of RANGES and DEVICE_WORK."""
+def sync_calls(rows: Iterable[tuple[int, int, int]]) -> pl.DataFrame:
+    """(start, end, thread) as SYNC_CALLS."""
+    listed = [(PROCESS, thread, start, end) for start, end, thread in rows]
+    return pl.DataFrame(listed, SYNC_CALLS, orient="row")
+
+
+def trace(
+    ranges: pl.DataFrame | None = None,
+    work: pl.DataFrame | None = None,
+    calls: Iterable[tuple[int, int, int]] = (),
+) -> Trace:
+    """A report of RANGES, DEVICE_WORK and `sync_calls`."""
     ranges, work = (
         empty(schema) if frame is None else frame.sort("start", maintain_order=True)
         for frame, schema in ((ranges, RANGES), (work, DEVICE_WORK))
     )
     facts = CaptureFacts("node0", 10**18, 10**9, (), None, "2023.4")
-    return Trace(facts, Ranges.of(ranges), InMemoryWork(work))
+    return Trace(facts, Ranges.of(ranges), InMemoryWork(work, sync_calls=sync_calls(calls)))
 
 
 def found(*rows: Range, duration_ns: int | None = None, **options: object) -> IterationRanges:

@@ -85,6 +85,7 @@ class Attributed:
     host: HostSide
     survey: pl.DataFrame  # ALIKE, `training` and the last `end`: a row per group of operations
     calls: pl.DataFrame  # CALLS: the collectives among the operations
+    sync_calls: pl.DataFrame  # SYNC_CALLS of the training threads
     training: pl.Expr
     placed: Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -131,7 +132,7 @@ class _Look:
         self._alike.append(_counted_together(_runs(work)))
         self._calls.append(work.filter("talks").select(CALLS))
 
-    def result(self, events: Events) -> Attributed:
+    def result(self, events: DeviceWork) -> Attributed:
         """The result, once all chunks have been added."""
         by_host = pl.col("launch_thread") == self._host.thread
         own = by_host.any().over(STREAM)
@@ -142,8 +143,13 @@ class _Look:
             .then("own_stream")
             .otherwise(by_thread)
         ).drop("own_stream")
+        threads = survey.filter("training")["launch_thread"].drop_nulls().unique()
+        sync_calls = events.sync_calls.filter(
+            pl.col("process") == self._host.process,
+            (pl.col("thread") == self._host.thread) | pl.col("thread").is_in(threads.implode()),
+        )
         calls, training = pl.concat(self._calls), _training(survey)
-        return Attributed(events, self._host, survey, calls, training, self._placed)
+        return Attributed(events, self._host, survey, calls, sync_calls, training, self._placed)
 
 
 def _counted_together(rows: pl.DataFrame) -> pl.DataFrame:

@@ -10,6 +10,9 @@ from rankscope.model.schema import COLLECTIVES, conform, empty
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 
+FEW_BYTES = 64
+"""A reduction of at most this size (bytes) sums up some numbers, such as the gradient norm."""
+
 NAMED = "named"
 """First word of communicator names that are the same on every rank."""
 
@@ -26,6 +29,9 @@ CALLS = [
 """Collectives of the device; the stream stands for the communicator until ranks are matched."""
 
 NEVER = np.iinfo(np.int64).max
+
+
+_ORDERED = pl.Schema((name, COLLECTIVES[name]) for name in COLLECTIVES if name != "gradient")
 
 
 class ReadyTimes:
@@ -175,8 +181,23 @@ def _finish(placed: pl.DataFrame, backward: Times, optimizer: Times) -> pl.DataF
     )
     window, launch = in_order["window"].to_numpy(), in_order["launch"].to_numpy()
     between = (launch >= backward[window]) & (launch < optimizer[window])
-    gradient = pl.col("operation").is_in(REDUCTIONS) & pl.Series(between) & ~pl.col("forward_too")
     optional = ("rank", "bytes")  # the caller knows the rank; blocking calls do not say their size
-    return conform(
-        in_order.with_columns(gradient=gradient), COLLECTIVES, optional=optional, drop_others=True
-    )
+    every = conform(in_order, _ORDERED, optional=optional, drop_others=True)
+    few = (pl.col("bytes") <= FEW_BYTES).fill_null(False)
+    candidate = pl.col("operation").is_in(REDUCTIONS) & ~in_order["forward_too"] & ~few
+    return conform(_with_gradient(every, candidate & pl.Series(between)), COLLECTIVES)
+
+
+def _with_gradient(every: pl.DataFrame, candidate: pl.Expr) -> pl.DataFrame:
+    """_ORDERED with `gradient`: the candidates on the communicator that carries most of them.
+
+    Most bytes; where a size is unknown, most transfer time, which is what each of the calls took in
+    the iteration in which it was fastest.
+    """
+    asked = every.filter(candidate)
+    length = pl.col("end_ns") - pl.col("arrival_ns")
+    fastest = length.min().over("communicator", "operation", "ordinal")
+    carried = fastest if asked["bytes"].null_count() else pl.col("bytes")
+    totals = asked.group_by("communicator", maintain_order=True).agg(carried=carried.sum())
+    most = totals.top_k(1, by="carried")["communicator"]
+    return every.with_columns(gradient=candidate & pl.col("communicator").is_in(most.implode()))

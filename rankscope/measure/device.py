@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import polars as pl
 from rankscope.measure.attribution import Attributed
 from rankscope.measure.device_sweep import LABELS, LENGTHS, TimeSlice, TimeSlices, account
 from rankscope.measure.host import merged
+from rankscope.measure.waiting import LOOK_AHEAD, LaunchedOperations, Requests
 from rankscope.model.intervals import Times
 from rankscope.model.schema import PARTS, SEGMENTS, empty
 
@@ -21,7 +23,7 @@ class DeviceTimeline:
     segments: pl.DataFrame  # SEGMENTS; `window` counts the windows, gaps between them left out
     windows: pl.DataFrame  # window, window_start, window_end; null where nothing was launched
     usage: pl.DataFrame  # window, compute, communication, idle
-    idle: pl.DataFrame  # window, phase, kind (`idle`), name (""), count, total_ns
+    idle: pl.DataFrame  # window, phase, kind (`idle`), name (""), count, total_ns: of starving
     unphased: pl.DataFrame  # window, share of its computing time without a phase
     opaque: bool  # some work is CUDA graphs traced as a whole, which hide the waits inside
 
@@ -30,9 +32,10 @@ class DeviceAccount:
     """Cuts the device's windows into disjoint SEGMENTS that fill them, chunk by chunk.
 
     (1) Running training work owns the instant, kernels before copies, then the earliest
-    launched; (2) else a running collective makes it exposed communication; (3) else the device
-    idles: until the next operation is launched the phase open on the host owns it, from launch
-    to start that operation's phase.
+    launched; (2) else, if a collective runs and the rank waits for it, communication does: an
+    operation that starts after the collective has been launched, or the host is inside a call
+    that synchronises and returns after it; (3) else the device starves: until the next operation
+    is launched the phase open on the host owns it, from launch to start that operation's phase.
     """
 
     def __init__(self, work: Attributed, iterations: pl.DataFrame, blocking: pl.DataFrame) -> None:
@@ -52,14 +55,24 @@ class DeviceAccount:
         self._idle = np.zeros((2, self._known.height, len(PARTS)), dtype=np.int64)
         self._segments = [empty(SEGMENTS)]
         self._stretches = TimeSlices(self._known)
+        self._held: deque[tuple[TimeSlice, int]] = deque()  # with the rows added so far
+        self._launched = LaunchedOperations()
+        self._calls = Requests(
+            work.sync_calls["start"].to_numpy(), work.sync_calls["end"].to_numpy()
+        )
 
     def add(self, part: pl.DataFrame) -> None:
         """Add the next chunk of work."""
-        self._take(self._stretches.add(part))
+        self._launched.add(part)
+        self._hold(self._stretches.add(part))
+        while self._held and self._held[0][1] + LOOK_AHEAD <= self._launched.rows:
+            self._take(self._held.popleft()[0])
 
     def timeline(self) -> DeviceTimeline:
         """The timeline of all added work."""
-        self._take(self._stretches.last())
+        self._hold(self._stretches.last())
+        while self._held:
+            self._take(self._held.popleft()[0])
         compute, communication, busy, training, unphased = self._lengths
         idle = pl.col("window_end") - pl.col("window_start") - pl.Series(busy)
         known = self._known
@@ -77,13 +90,16 @@ class DeviceAccount:
             opaque=(self._work.survey["kind"] == "graph").any(),
         )
 
-    def _take(self, stretch: TimeSlice | None) -> None:
-        if stretch is None:
-            return
+    def _hold(self, stretch: TimeSlice | None) -> None:
+        if stretch is not None:
+            self._held.append((stretch, self._launched.rows))
+
+    def _take(self, stretch: TimeSlice) -> None:
         first = int(np.searchsorted(self._begins, stretch.begin, side="right")) - 1
         last = int(np.searchsorted(self._begins, stretch.end))
         met = self._known.slice(first, last - first)
-        part = account(stretch, met, self._work.host.timeline, self._blocking)
+        requests = (self._launched.since(stretch.begin), self._calls)
+        part = account(stretch, met, self._work.host.timeline, self._blocking, requests)
         self._lengths[:, first:last] += part.lengths
         self._segments.append(part.segments)
         self._idle[:, first:last] += part.idle

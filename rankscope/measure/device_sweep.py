@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.measure.waiting import NEVER, Requests
 from rankscope.model.intervals import (
     Flags,
     Times,
@@ -38,8 +39,6 @@ PART_OF = np.where(np.arange(OWNERS) == UNKNOWN, OTHER, np.arange(OWNERS) % IDLE
 LENGTHS = ("compute", "communication", "busy", "training", "unphased")
 """Unions that are summed: all computation, collectives, both; computation of the training threads,
 and the part of it whose phase is unknown."""
-
-NEVER = np.iinfo(np.int64).max
 
 Codes = NDArray[np.uint8]
 Spans = tuple[Times, Times]
@@ -149,7 +148,11 @@ class OwnedSegments:
 
 
 def account(
-    time_slice: TimeSlice, known: pl.DataFrame, host: pl.DataFrame, blocking: pl.DataFrame
+    time_slice: TimeSlice,
+    known: pl.DataFrame,
+    host: pl.DataFrame,
+    blocking: pl.DataFrame,
+    requests: tuple[Requests, ...],
 ) -> SliceTotals:
     """The slice cut into segments with one owner each, and its totals.
 
@@ -159,23 +162,27 @@ def account(
             first begins no later than the slice.
         host: SEGMENTS of the host timeline.
         blocking: start and end of blocking host calls that communicate (MPI).
+        requests: what may wait for the collectives of the slice.
     """
     training, talks = _flags(time_slice.work)
     begins, ends = (known[name].to_numpy() for name in ("window_start", "window_end"))
     start, end = map(time_slice.clipped, _spans(time_slice.work))
     computing = _computing(time_slice, start, end, training & ~talks & (end > start))
-    talking = waiting = union(start[talks], end[talks])
+    talking = union(start[talks], end[talks])
+    waiting = _waiting(time_slice, talks, requests)
     if not blocking.is_empty():
-        waiting = union(*map(np.append, talking, map(time_slice.clipped, _spans(blocking))))
+        waiting = union(*map(np.append, waiting, map(time_slice.clipped, _spans(blocking))))
     first, last = np.searchsorted(host["start"].to_numpy(), (time_slice.begin, time_slice.end))
     host = host.slice(max(first - 1, 0), max(last - first, 0) + 1)
 
-    empty = start[training & (end == start)]  # the next operation changes only after one of these
+    empty = start[
+        training & ~talks & (end == start)
+    ]  # the next operation changes only after one of these
     borders = cells(begins, ends, *waiting, empty, host["start"].to_numpy())
     pieces = _running(time_slice, *computing).cut(borders)
     gaps = np.flatnonzero(pieces.owner == GAP)
     pieces.owner[gaps[covered(pieces.start[gaps], *waiting)]] = EXPOSED
-    pieces = _with_idle_owners(pieces, time_slice.work, training, host)
+    pieces = _with_idle_owners(pieces, time_slice.work, host)
     segments, idle, running = _added_up(pieces, known)
     every = computing[:2] if training.all() else union(start[~talks], end[~talks])
     unions = _unions(every, talking, time_slice.clipped(begins), time_slice.clipped(ends))
@@ -197,6 +204,14 @@ def _computing(
     return low, high, time_slice.work["phase"].to_numpy()[rows[owner]]
 
 
+def _waiting(time_slice: TimeSlice, talks: Flags, requests: tuple[Requests, ...]) -> Spans:
+    """Disjoint intervals in which the rank waits for a collective that runs."""
+    start, end = (times[talks] for times in _spans(time_slice.work))
+    since = np.minimum.reduce([each.behind(end) for each in requests])
+    begin = np.minimum(np.maximum(start, since), end)
+    return union(time_slice.clipped(begin), time_slice.clipped(end))
+
+
 def _running(time_slice: TimeSlice, low: Times, high: Times, owner: Codes) -> OwnedSegments:
     """Segments in which training work runs, and the gaps between them."""
     start = np.full(2 * len(low) + 1, time_slice.begin)
@@ -208,16 +223,17 @@ def _running(time_slice: TimeSlice, low: Times, high: Times, owner: Codes) -> Ow
 
 
 def _with_idle_owners(
-    pieces: OwnedSegments, work: pl.DataFrame, training: Flags, host: pl.DataFrame
+    pieces: OwnedSegments, work: pl.DataFrame, host: pl.DataFrame
 ) -> OwnedSegments:
-    """The segments with an owner for every gap, during which the device idles.
+    """The segments with an owner for every gap, during which the device starves.
 
-    Inside a gap no operation begins, and the host stays in the same phase.
+    Inside a gap no operation of the training threads begins, and the host stays in the same phase.
     """
     gaps = np.flatnonzero(pieces.owner == GAP)
     moment, until = pieces.start[gaps], pieces.end[gaps]
-    index = count_before(moment, work["start"].to_numpy()[training])
-    following = np.append(np.flatnonzero(training), work.height)[index]
+    computes = _computes(work)
+    index = count_before(moment, work["start"].to_numpy()[computes])
+    following = np.append(np.flatnonzero(computes), work.height)[index]
     launch = np.append(work["launch"].fill_null(work["start"]).to_numpy(), NEVER)[following]
     phase = np.append(work["phase"].to_numpy(), OTHER)[following]
     owner = np.where(phase == UNKNOWN, OTHER, phase) + np.uint8(IDLES)
@@ -287,3 +303,9 @@ def _spans(frame: pl.DataFrame) -> Spans:
 
 def _flags(rows: pl.DataFrame) -> tuple[Flags, Flags]:
     return rows["training"].to_numpy(), rows["talks"].to_numpy()
+
+
+def _computes(rows: pl.DataFrame) -> Flags:
+    """Whether an operation is one of the training threads that does not communicate."""
+    training, talks = _flags(rows)
+    return training & ~talks

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import polars as pl
 
 from rankscope.model.events import Events, InMemoryEvents
-from rankscope.model.schema import DEVICE_KINDS, conform
+from rankscope.model.schema import DEVICE_KINDS, conform, empty
+
+SYNC_CALLS = pl.Schema(
+    {"process": pl.Int64(), "thread": pl.Int64(), "start": pl.Int64(), "end": pl.Int64()}
+)
+"""API calls that held their thread until the device was done, a row a call."""
 
 
 class DeviceWork(Events, Protocol):
@@ -31,6 +36,10 @@ class DeviceWork(Events, Protocol):
         """How many were left out, for they had no time or no owner."""
 
     @property
+    def sync_calls(self) -> pl.DataFrame:
+        """SYNC_CALLS of all processes, in any order."""
+
+    @property
     def unread(self) -> tuple[str, ...]:
         """What was there, but not laid out as known."""
 
@@ -42,6 +51,7 @@ class InMemoryWork(InMemoryEvents):
     rows: int = 0
     broken: int = 0
     unread: tuple[str, ...] = ()
+    sync_calls: pl.DataFrame = field(default_factory=lambda: empty(SYNC_CALLS))
 
     @property
     def kinds(self) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from tests.forge.engine import Engine, Op
-from tests.forge.host import RankHost
+from tests.forge.host import SYNCHRONIZE, RankHost
 from tests.forge.job import MILLISECOND, Job
 from tests.forge.ownership import Comm, Work
 from tests.forge.record import Identity, RankClock, RankRecord
@@ -135,6 +135,7 @@ def _take(
         segments=segments,
         works=works,
         comms=comms,
+        syncs=[(local(a), local(b)) for a, b, name, *_ in host.calls if name == SYNCHRONIZE],
         gradients=gradients,
         unrecorded=unrecorded,
         contention=contention,

@@ -19,6 +19,7 @@ from tests.forge.ownership import (
     PHASES,
     Comm,
     Segment,
+    Sync,
     Work,
     device_shares,
     host_shares,
@@ -111,6 +112,7 @@ class Account:
     _works: list[Work] = field(default_factory=list)
     _comms: list[Comm] = field(default_factory=list)
     _segments: list[Segment] = field(default_factory=list)
+    _syncs: list[Sync] = field(default_factory=list)
     _open: list[tuple[int, tuple[int, int], list[int], dict[str, int]]] = field(
         default_factory=list
     )
@@ -142,14 +144,16 @@ class Account:
         segments: list[Segment],
         works: list[Work],
         comms: list[Comm],
+        syncs: list[Sync],
         gradients: list[int],
         unrecorded: int,
         contention: int,
     ) -> None:
         """Take in one iteration: its range, what the host was at, what the device ran.
 
-        `gradients` are the rank's arrivals at gradient reductions. All ns on the rank's clock;
-        `contention` is how much longer its kernels ran for the collectives beside them.
+        `syncs` are the calls in which the host waited for the device, `gradients` the rank's
+        arrivals at gradient reductions. All ns on the rank's clock; `contention` is how much longer
+        its kernels ran for the collectives beside them.
         """
         self._segments += segments
         begin = span[0] if self._host_end is None else self._host_end
@@ -167,6 +171,7 @@ class Account:
             return
         self._works += works
         self._comms += comms
+        self._syncs += syncs
         begin = span[0] if self._device_end is None else self._device_end
         self._device_end = max(work[1] for work in works)
         beside = {"unrecorded_ns": unrecorded, "contention_ns": contention}
@@ -176,7 +181,9 @@ class Account:
         """Close the iterations whose window ends by `settled`: later launches cannot reach it."""
         while self._open and self._open[0][1][1] <= settled:
             iteration, window, gradients, beside = self._open.pop(0)
-            shares, exposed = device_shares(window, self._works, self._comms, self._segments)
+            shares, exposed = device_shares(
+                window, self._works, self._comms, self._segments, self._syncs
+            )
             row = self._row(
                 iteration, "gpu", window, shares=shares, arrivals=gradients, exposed=exposed
             )
@@ -185,6 +192,7 @@ class Account:
             self._works = [work for work in self._works if work[1] > end]
             self._comms = [comm for comm in self._comms if comm[1] > end]
             self._segments = [segment for segment in self._segments if segment[2] > end]
+            self._syncs = [sync for sync in self._syncs if sync[1] > end]
 
     def _row(
         self,

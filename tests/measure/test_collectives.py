@@ -7,7 +7,9 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
+from rankscope.measure.rank import detail_ranks
 from tests.forge import SCENES
+from tests.frames import PROCESS, THREAD, device_work, found, named, ranges, trace
 from tests.support import Stored
 
 ON_DEVICE = sorted(set(SCENES) - {"large", "host_only", "mpi_like", "late_capture"})
@@ -74,3 +76,80 @@ def test_one_mpi_call_is_seen_once(stored: Callable[..., Stored]) -> None:
     told = stored("mpi_like").analysis().tables.collectives
     assert told.height == len(true_collectives(stored("mpi_like")))
     assert {*told["communicator"]} == {"mpi"}
+
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum"
+
+DATA, SHARD, NORM = 20, 24, 28
+"""Streams, each of a communicator."""
+
+Call = tuple[int, int, int, int | None]
+"""Launch in its iteration, duration, stream, bytes."""
+
+
+def gradients(*calls: Call, waits: int = 0) -> list[tuple[int, int]]:
+    """Iteration and stream of the gradient reductions of two iterations of 100 with these calls.
+
+    Backward opens at 20, the optimizer at 80. In the second iteration, the rank waits so much
+    longer for the last call.
+    """
+    late = [0] * (len(calls) - 1) + [waits]
+    begins = (0, 100)
+    marks = [
+        (begin + start, begin + end, name)
+        for begin in begins
+        for start, end, name in ((0, 19, "forward"), (20, 79, "backward"), (80, 99, "optimizer"))
+    ]
+    steps = [(begin, begin + 100, f"step {i}") for i, begin in enumerate(begins)]
+    kernels = [
+        (begin + at, begin + at + length + i * more, begin + at, ALL_REDUCE, stream)
+        for i, begin in enumerate(begins)
+        for (at, length, stream, _), more in zip(calls, late, strict=True)
+    ]
+    sizes = [size for _ in begins for *_, size in calls]
+    work = device_work([(*row, THREAD) for row in kernels])
+    work = work.with_columns(bytes=pl.Series(sizes, dtype=pl.Int64))
+    iterations = {PROCESS: found(*steps)}
+    detail = detail_ranks(iterations, named(ranges(*steps, *marks)), trace(work=work))[PROCESS]
+    told = detail.collectives.filter("gradient").sort("start_ns")
+    stream = pl.col("communicator").cast(pl.String).str.extract(r"(\d+)$").cast(pl.Int64)
+    return told.select("iteration", stream).rows()
+
+
+@pytest.mark.parametrize("size", [4, 8, 64])
+def test_the_norm_of_the_gradients_is_no_gradient(size: int) -> None:
+    """Whether it has a communicator of its own, over all stages of a pipeline, or not."""
+    buckets = [(30, 5, DATA, 1 << 20), (40, 5, DATA, 1 << 10)]
+    for stream in (DATA, NORM):
+        told = gradients(*buckets, (60, 9, stream, size))
+        assert told == [(0, DATA), (0, DATA), (1, DATA), (1, DATA)]
+
+
+def test_an_iteration_of_the_norm_alone_has_no_reduction() -> None:
+    assert gradients((60, 9, NORM, 4)) == []
+
+
+def test_of_two_communicators_the_one_with_most_bytes_reduces_gradients() -> None:
+    calls = [(30, 2, DATA, 1 << 20), (35, 2, DATA, 1 << 20), (50, 9, SHARD, 1 << 20)]
+    assert {stream for _, stream in gradients(*calls)} == {DATA}
+
+
+def test_of_unknown_sizes_the_most_transfer_time_counts() -> None:
+    """One call of 5 is more than two of 2; one size alone says nothing about the others."""
+    calls = [(30, 2, DATA, 1 << 20), (35, 2, DATA, None), (50, 5, SHARD, None)]
+    assert gradients(*calls) == [(0, SHARD), (1, SHARD)]
+
+
+def test_a_wait_is_no_transfer() -> None:
+    """A communicator that waits long in one iteration is not the one that carries most."""
+    calls = [(30, 3, DATA, None), (45, 2, NORM, None)]
+    assert gradients(*calls, waits=30) == [(0, DATA), (1, DATA)]
+
+
+@pytest.mark.parametrize("at", [5, 85])
+def test_reductions_outside_backward_are_none(at: int) -> None:
+    assert gradients((30, 2, DATA, 1 << 20), (at, 9, SHARD, 1 << 30)) == [(0, DATA), (1, DATA)]
+
+
+def test_a_communicator_of_forward_reduces_no_gradients() -> None:
+    assert gradients((5, 2, SHARD, 1 << 30), (30, 2, SHARD, 1 << 30)) == []

@@ -25,6 +25,10 @@ from tests.measure.test_additive import EDGES, END, WORK, marks_of, nested
 SPAN = {"start": pl.Int64, "end": pl.Int64}
 USAGE = ["window", "compute", "communication", "idle"]
 CALLS = st.lists(st.tuples(st.integers(0, END), st.integers(0, 20)), max_size=3)
+SYNCS = st.lists(
+    st.tuples(st.integers(0, END), st.integers(0, 30), st.sampled_from([THREAD, THREAD, LOADER])),
+    max_size=3,
+).map(lambda rows: [(start, start + length, thread) for start, length, thread in rows])
 
 
 def spans(calls: list[tuple]) -> pl.DataFrame:
@@ -36,19 +40,20 @@ def spans(calls: list[tuple]) -> pl.DataFrame:
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(EDGES, nested(), WORK, CALLS, st.integers(1, 4))
+@given(EDGES, nested(), WORK, CALLS, SYNCS, st.integers(1, 4))
 def test_stretches_add_up_to_the_whole(
     monkeypatch: pytest.MonkeyPatch,
     edges: tuple,
     rows: list[tuple],
     work: list,
     calls: list[tuple],
+    syncs: list[tuple],
     most: int,
 ) -> None:
     iterations = windows(*edges)
     host = host_timeline(iterations, marks_of(rows))
     [attributed] = attribute(
-        trace(work=device_work(work)).device_work, [HostSide(PROCESS, host, THREAD)]
+        trace(work=device_work(work), calls=syncs).device_work, [HostSide(PROCESS, host, THREAD)]
     )
     blocking = spans(calls)
 
@@ -89,13 +94,14 @@ CROWDED = st.lists(
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(EDGES, nested(), CROWDED, CALLS, st.sampled_from([2, 5, 1000]), st.booleans())
+@given(EDGES, nested(), CROWDED, CALLS, SYNCS, st.sampled_from([2, 5, 1000]), st.booleans())
 def test_every_instant_has_the_owner_that_the_method_says(
     monkeypatch: pytest.MonkeyPatch,
     edges: tuple,
     rows: list[tuple],
     work: list,
     calls: list[tuple],
+    syncs: list[tuple],
     most: int,
     sets: bool,
 ) -> None:
@@ -105,7 +111,8 @@ def test_every_instant_has_the_owner_that_the_method_says(
     frame = device_work(work)
     if sets:
         frame = frame.with_columns(kind=pl.col("kind").replace({"copy": "set"}))
-    [attributed] = attribute(trace(work=frame).device_work, [HostSide(PROCESS, host, THREAD)])
+    work_of = trace(work=frame, calls=syncs).device_work
+    [attributed] = attribute(work_of, [HostSide(PROCESS, host, THREAD)])
     blocking = spans(calls)
     account = DeviceAccount(attributed, iterations, blocking)
     for part in attributed.parts():
@@ -113,12 +120,14 @@ def test_every_instant_has_the_owner_that_the_method_says(
     told = account.timeline()
 
     operations = [*pl.concat(attributed.parts()).iter_rows(named=True)]
+    threads = {each["launch_thread"] for each in operations if each["training"]} | {THREAD}
+    own_syncs = [each[:2] for each in syncs if each[2] in threads]
     labels: dict[int, tuple[int, Any]] = {}
     usage = []
     idling: dict[Any, Any] = Counter()
     for window, low, high in told.windows.drop_nulls().iter_rows():
         instants = range(low, high)
-        owners = [_owner(operations, host, blocking, moment) for moment in instants]
+        owners = [_owner(operations, host, blocking, own_syncs, moment) for moment in instants]
         labels |= {
             moment: (window, label) for moment, (label, _) in zip(instants, owners, strict=True)
         }
@@ -153,10 +162,14 @@ def _running(operations: list[dict], moment: int) -> Iterator[str]:
 
 
 def _owner(
-    operations: list[dict], host: pl.DataFrame, blocking: pl.DataFrame, moment: int
+    operations: list[dict],
+    host: pl.DataFrame,
+    blocking: pl.DataFrame,
+    syncs: list[tuple],
+    moment: int,
 ) -> tuple[str, bool]:
-    """Who owns an instant, and whether the device idles then."""
-    training = [each for each in operations if each["training"]]
+    """Who owns an instant, and whether the device starves then."""
+    training = [each for each in operations if each["training"] and not each["operation"]]
     here = [each for each in operations if each["start"] <= moment < each["end"]]
     if computing := [each for each in here if each["training"] and not each["operation"]]:
         first = min(
@@ -168,10 +181,19 @@ def _owner(
             ),
         )
         return first["phase"] or "other", False
-    if any(each["operation"] for each in here) or any(
-        start <= moment < end for start, end in blocking.iter_rows()
-    ):
+    if any(start <= moment < end for start, end in blocking.iter_rows()):
         return "exposed_communication", False
+    asked = [*syncs]
+    for before, each in zip([None, *training], training, strict=False):
+        launch = each["launch"]
+        if launch is None:
+            launch = before["start"] if before else each["start"]
+        asked.append((launch, each["start"]))
+    for collective in here:
+        if collective["operation"] and any(
+            since <= moment and collective["end"] <= until for since, until in asked
+        ):
+            return "exposed_communication", False
     following = next((each for each in training if each["start"] > moment), None)
     if following:
         launch = following["start"] if following["launch"] is None else following["launch"]

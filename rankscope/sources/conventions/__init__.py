@@ -5,7 +5,8 @@ Patterns are evaluated on the distinct names only, by polars (Rust syntax: no lo
 no pattern that a hostile name can make slow).
 """
 
+from rankscope.sources.conventions.api_calls import synchronises
 from rankscope.sources.conventions.kernels import with_operation
 from rankscope.sources.conventions.vocabulary import OPERATORS, Vocabulary, vocabulary
 
-__all__ = ["OPERATORS", "Vocabulary", "vocabulary", "with_operation"]
+__all__ = ["OPERATORS", "Vocabulary", "synchronises", "vocabulary", "with_operation"]

@@ -17,6 +17,7 @@ import msgspec
 import polars as pl
 
 from rankscope.model.schema import OPERATORS
+from rankscope.sources.conventions import synchronises
 from rankscope.sources.kineto.json_stream import Args, Event, Number
 
 RANGE, LAUNCH, WORK, SPAN = "range", "launch", "work", "span"
@@ -45,7 +46,7 @@ OWNED = {"start": pl.Int64, "end": pl.Int64, "process": pl.Int64, "thread": pl.I
 
 SCHEMAS = {
     RANGE: pl.Schema({**OWNED, "domain": pl.String, "name": pl.String, "external": pl.Int64}),
-    LAUNCH: pl.Schema({**OWNED, "correlation": pl.Int64, "graph": pl.Boolean}),
+    LAUNCH: pl.Schema({**OWNED, "correlation": pl.Int64, "graph": pl.Boolean, "waits": pl.Boolean}),
     WORK: pl.Schema(
         {
             "start": pl.Int64,
@@ -66,7 +67,8 @@ SCHEMAS = {
     SPAN: pl.Schema({"start": pl.Int64, "end": pl.Int64}),
 }
 """Nature → columns: times on the file's axis, the rest as in RANGES and DEVICE_WORK. `external`
-is the id of an operator; `correlation` links work to its launch."""
+is the id of an operator; `correlation` links work to its launch, which
+`waits` if it holds its thread until the device is done."""
 
 NEEDED = {
     RANGE: ["start", "end", "process", "thread"],
@@ -136,7 +138,11 @@ def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
             process=integers([event.pid for event in events]),
             thread=integers([event.tid for event in events]),
             domain=pl.when(operator).then(pl.lit(OPERATORS)).otherwise(pl.lit("")),
+        )
+    if nature == LAUNCH:
+        frame = frame.with_columns(
             graph=pl.col("name").str.contains("GraphLaunch", literal=True),
+            waits=synchronises().fill_null(False),
         )
     return frame.select(pl.col(name).cast(dtype) for name, dtype in SCHEMAS[nature].items())
 

@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from rankscope.errors import UnreadableReport
-from rankscope.model.device_work import InMemoryWork
+from rankscope.model.device_work import SYNC_CALLS, InMemoryWork
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, Trace
@@ -101,7 +101,10 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
                 drop_others=True,
             )
         ),
-        device_work=InMemoryWork(device_work),
+        device_work=InMemoryWork(
+            device_work,
+            sync_calls=conform(launches.filter("waits"), SYNC_CALLS, drop_others=True),
+        ),
         host_events=sum(frame.height for frame in every.values()),
         broken_ranges=broken + file.broken,
     )

@@ -67,7 +67,7 @@ def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     tables = [table for table in DEVICE_TABLES if file.has(table)]
     for table in tables:
         require(file, table, *COLUMNS)
-    launches = Launches(file)
+    launches = Launches(file, pool)
     few = _few(file, tables) if launches.count <= CALLS_OF_MANY * events.MOST_HELD else None
     if few is None:
         return _StreamedWork(file, tables, pool, launches, told)
@@ -80,7 +80,9 @@ def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
     every = ordered(pl.concat(parts, rechunk=True), "start")
     del few, parts
     work, unread = with_nccl(file, every, told)
-    return InMemoryWork(work, every.height + launches.count, rows - every.height, unread)
+    return InMemoryWork(
+        work, every.height + launches.count, rows - every.height, unread, launches.sync_calls
+    )
 
 
 class _StreamedWork:
@@ -119,6 +121,11 @@ class _StreamedWork:
     def broken(self) -> int:
         """The number of rows left out."""
         return self._look.broken
+
+    @property
+    def sync_calls(self) -> pl.DataFrame:
+        """SYNC_CALLS."""
+        return self._launches.sync_calls
 
     def first_look(self) -> Iterator[pl.DataFrame]:
         """All of it, in the order of the tables if that saves a scan."""

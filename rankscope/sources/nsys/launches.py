@@ -1,8 +1,9 @@
-"""Launches of Nsight Systems exports: the API call that started each operation of the device.
+"""API calls of Nsight Systems exports: those that launched operations, and those that waited.
 
 A process numbers its calls, and an operation has the number of the call that launched it. An
 export has more calls than anything else. They are therefore read in chunks, and only the start
-and the thread of each are kept, in arrays indexed by the call's number.
+and the thread of each are kept, in arrays indexed by the call's number. The calls that wait for the
+device are few, and kept whole.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.model.device_work import SYNC_CALLS
 from rankscope.model.intervals import Flags
-from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Columns, without_nulls
+from rankscope.model.schema import empty
+from rankscope.sources.conventions import synchronises
+from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Columns, Strings, without_nulls
 
 LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COLUMNS = ["start", "globalTid", "correlationId"]
+NAMED = ["end", "nameId"]
+"""Columns that tell which calls wait for the device."""
 
 MOST_BYTES = 100 * 2**20
 """Cache limit (bytes) for API calls; above it only chunks of the last lookup stay cached."""
@@ -96,15 +102,17 @@ class Calls:
 class Launches:
     """The API calls of an export; if they are many, chunks are read when a lookup needs them."""
 
-    def __init__(self, file: Columns) -> None:
-        """Read all calls of an export once."""
+    def __init__(self, file: Columns, pool: Strings) -> None:
+        """Read all calls of an export once; `pool` has its strings."""
         self._file = file
+        waiting = _Waiting(pool)
         self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
         self.count = room = 0
         spans: dict[int, list[tuple[int, int, int]]] = {}
         there = file.has(LAUNCHES, *COLUMNS)
-        for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS) if there else ()):
+        for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS + NAMED) if there else ()):
             whole = without_nulls(piece, *COLUMNS)
+            waiting.add(whole)
             self.count += whole.height
             self._held[number] = known = self._known(whole)
             for process, calls in known.items():
@@ -112,6 +120,7 @@ class Launches:
                 room += calls.bytes
             if room > MOST_BYTES:
                 self._held.clear()
+        self.sync_calls = pl.concat(waiting.calls)  # SYNC_CALLS
         # A process numbers its calls as they come: those of a piece lie close together.
         self._spans = {key: np.array(each, np.int64).T for key, each in spans.items()}
         if room <= MOST_BYTES:
@@ -186,6 +195,33 @@ class Launches:
                 whole.take(self._held[piece].pop(process))
             self._held[pieces[0]][process] = whole
             self._spans[process] = np.array([[low], [high], [pieces[0]]])
+
+
+class _Waiting:
+    """The calls that wait for the device; names are looked up when they first occur."""
+
+    def __init__(self, pool: Strings) -> None:
+        """None yet; `pool` has the names."""
+        self.calls = [empty(SYNC_CALLS)]
+        self._pool = pool
+        self._names = pl.DataFrame(schema={"nameId": pl.Int64, "name": pl.String})  # of such calls
+        self._seen = pl.Series(dtype=pl.Int64)
+
+    def add(self, piece: pl.DataFrame) -> None:
+        """Take in a chunk of calls."""
+        ids = piece["nameId"].unique().drop_nulls()
+        fresh = ids.filter(~ids.is_in(self._seen.implode()))
+        if not fresh.is_empty():
+            self._seen = self._seen.append(fresh)
+            named = pl.DataFrame({"nameId": fresh, "name": self._pool.of(fresh)})
+            lasting = named.with_columns(start=0, end=NEVER)
+            waiting = lasting.filter(synchronises()).select(named.columns)
+            self._names = pl.concat([self._names, waiting])
+        some = piece.filter(pl.col("nameId").is_in(self._names["nameId"].implode()))
+        calls = some.join(self._names, on="nameId").filter(synchronises())
+        process = pl.col("globalTid") // PROCESS
+        owned = calls.with_columns(process=process, thread="globalTid")
+        self.calls.append(owned.select(SYNC_CALLS.names()))
 
 
 def _parted(owners: Integers) -> Iterator[tuple[int, Integers | slice]]:

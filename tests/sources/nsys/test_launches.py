@@ -12,6 +12,7 @@ import pytest
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.columns.sqlite_pages import loader, pages
 from rankscope.sources.nsys import launches
+from rankscope.sources.nsys.common import Strings
 from rankscope.sources.nsys.launches import Launches
 
 PROCESS, CALLS = 2**24, 3000
@@ -61,7 +62,8 @@ def test_the_earliest_call_of_that_number(
     connection.commit()
     connection.close()
     first = calls.group_by("process", "correlationId").agg(launch=pl.col("start").min())
-    found = Launches(SQLiteColumns(file))
+    columns = SQLiteColumns(file)
+    found = Launches(columns, Strings.read(columns))
     assert found.count == CALLS
     for nth in (0, 400, 401, 2000, 0):
         asked = pl.DataFrame(

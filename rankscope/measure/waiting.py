@@ -1,0 +1,79 @@
+"""Since when a rank waits for a collective of its device. See METHOD.md#gpu-clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rankscope.model.intervals import Times
+
+NEVER = np.iinfo(np.int64).max
+
+LOOK_AHEAD = 100_000
+"""Number of later operations among which one is looked for that waits for a collective.
+
+A launch queue holds about a thousand operations, so that others can hardly overtake more.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What a rank waits for: operations from launch to start, calls that synchronise.
+
+    Shape: (n,) each, in any order.
+    """
+
+    since: Times  # launch of the operation, start of the call
+    until: Times  # start of the operation, end of the call
+
+    def behind(self, ends: Times) -> Times:
+        """The moment from which a request waits for a collective with each of the ends.
+
+        A request that is met before a collective ends has not waited for it.
+
+        Returns:
+            `NEVER` where none waits; shape: that of `ends`.
+        """
+        order = np.argsort(self.until, kind="stable")
+        earliest = np.minimum.accumulate(np.append(self.since[order], NEVER)[::-1])[::-1]
+        return np.asarray(earliest[np.searchsorted(self.until[order], ends)])
+
+
+class LaunchedOperations:
+    """The operations of the training threads that do not communicate, as far as they were added.
+
+    One without a launch record counts as launched when the one before it started: nothing shows
+    that the host was late.
+    """
+
+    def __init__(self) -> None:
+        """None yet."""
+        self.rows = 0
+        self._parts: deque[Requests] = deque()
+        self._latest: int | None = None  # start
+
+    def add(self, part: pl.DataFrame) -> None:
+        """Add the next chunk of what `attribute` describes, in the order of the starts."""
+        self.rows += part.height
+        own = part.filter(pl.col("training") & pl.col("operation").is_null())
+        if own.is_empty():
+            return
+        before = (
+            pl.col("start").shift(1, fill_value=pl.lit(self._latest)).fill_null(pl.col("start"))
+        )
+        since = own.select(pl.coalesce("launch", before)).to_series().to_numpy()
+        self._parts.append(Requests(since, own["start"].to_numpy()))
+        self._latest = own["start"].item(-1)
+
+    def since(self, moment: int) -> Requests:
+        """All that started at a moment or later; earlier ones are forgotten, chunk by chunk."""
+        while self._parts and self._parts[0].until[-1] < moment:
+            self._parts.popleft()
+        nothing = np.empty(0, np.int64)
+        return Requests(
+            np.concatenate([nothing, *(part.since for part in self._parts)]),
+            np.concatenate([nothing, *(part.until for part in self._parts)]),
+        )

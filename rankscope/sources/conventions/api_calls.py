@@ -1,0 +1,36 @@
+"""Names of CUDA API calls → whether a call held its thread until the device was done."""
+
+from __future__ import annotations
+
+import polars as pl
+
+SYNCHRONISING = "|".join(
+    (
+        r"^cuda(Stream|Device|Thread|Event)Synchronize",
+        r"^cu(Stream|Ctx|Event)Synchronize",
+        r"^cu(da)?Memcpy",  # with pageable memory, even an asynchronous copy waits
+        r"^cudaFree(Host)?(_|$)",
+        r"^cuMemFree(Host)?(_|$)",
+    )
+)
+"""Pattern of the calls of the runtime and the driver that wait for the device.
+
+`cudaFree` waits for all work of the device. `cudaStreamWaitEvent` makes a stream wait, not the
+thread, and `cudaEventQuery` returns at once: they do not fit. An export adds suffixes (`_v3020`).
+"""
+
+ASYNCHRONOUS = r"^cu(da)?Memcpy.*Async"
+"""Pattern of the copies that usually return before the copy is done."""
+
+LASTING_NS = 20_000
+"""An asynchronous copy waited for the device if its call took at least this long (ns)."""
+
+
+def synchronises() -> pl.Expr:
+    """Whether an API call held its thread until the device was done; null where unknown.
+
+    Reads the columns `name` (String), `start` and `end` (ns) of the calls.
+    """
+    name, length = pl.col("name"), pl.col("end") - pl.col("start")
+    returned = name.str.contains(ASYNCHRONOUS) & (length < LASTING_NS)
+    return name.str.contains(SYNCHRONISING) & ~returned & (length >= 0)
