@@ -21,6 +21,7 @@ import rankscope
 from rankscope.align.match import Matched
 from rankscope.compare.communication import match_run
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.model.schema import PARTS
 from tests.forge import Truth
 
@@ -228,3 +229,21 @@ def slowest_by_iteration(run: rankscope.Run, metric: str) -> dict[int, int]:
     """iteration → rank with the highest value of a metric."""
     frame = run.imbalance(metrics=[metric]).iterations
     return dict(frame.select("iteration", "slowest_rank").iter_rows())
+
+
+def inputs_of(wide: pl.DataFrame, metric: str = "work", **more: Any) -> VerdictInputs:
+    """What a verdict on a metric table made by hand is found from; it cannot be replayed.
+
+    Args:
+        wide: rank, role, iteration, `<metric>_ns`, iteration_ns.
+        metric: what is judged.
+        more: further fields of the inputs.
+    """
+    ranks, numbers = wide["rank"].n_unique(), wide["iteration"].n_unique()
+    run = RunSummary(ranks, numbers, (), (), metric, wide["role"].n_unique())
+    hosts: dict[int, str | None] = {rank: f"node{rank // 4}" for rank in wide["rank"].unique()}
+    given: dict[str, Any] = {
+        "run": run, "wide": wide, "hosts": hosts,
+        "tables": lambda *_: None, "replayed": lambda: None,
+    }  # fmt: skip
+    return VerdictInputs(**given | more)

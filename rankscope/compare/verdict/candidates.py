@@ -36,7 +36,7 @@ UNLIKELY = 0.001
 """Probability, over all ranks, that this many events fall on one rank by chance."""
 
 LONE_EVENT = 0.2
-"""Share of its iteration that a lone event must have to be told."""
+"""Sum of the shares of their iterations that the events of the only rank with events must have."""
 
 FEW_EVENTS = 0.5
 """Events of at least this share of the rank's typical one count as alike."""
@@ -176,7 +176,7 @@ def event_candidates(
         own = int(large.sum())
         pattern = event_pattern(np.flatnonzero(large).tolist(), excess.numbers.tolist())
         rare = size * tail(own, alike, 1 / size) < UNLIKELY
-        alone = own == alike and (amounts / excess.length[rank])[large].min() >= LONE_EVENT
+        alone = own == alike and (amounts / excess.length[rank])[large].sum() >= LONE_EVENT
         if rare or alone or pattern.kind is VerdictKind.PERIODIC:
             members = np.zeros(size, dtype=np.bool_)
             members[rank] = True
@@ -191,12 +191,12 @@ def candidate_of(
 ) -> Candidate:
     """The candidate of some ranks that are slow in some iterations."""
     ranks = tuple(excess.ranks[members].tolist())
-    slow = where.any(axis=0)
+    slow = np.asarray(where.any(axis=0))
     numbers = excess.numbers.tolist()
     full = where[members].all(axis=0)
     dense = slow.sum() and full.sum() >= KNEE * slow.sum()
     pattern = (
-        level_pattern(list(map(bool, slow.tolist())), numbers)
+        level_pattern(slow, numbers)
         if dense
         else event_pattern(np.flatnonzero(slow).tolist(), numbers)
     )

@@ -31,8 +31,8 @@ class Excess:
     """Matrices of rank by iteration in ns; NaN is unknown.
 
     `total`: the judged metric over the lower median of the role in the iteration. `by_phase`: the
-    same of each phase (rank by iteration by phase). `value`: the judged metric. `spent`: the time in
-    each phase. `length`: the role's median iteration. `kinds`: the kind of each iteration: most
+    same of each phase (rank by iteration by phase). `value`: the judged metric. `spent`: the time
+    in each phase. `length`: the role's median iteration. `kinds`: the kind of each iteration: most
     jobs have one, a job with accumulation or evaluation steps has several.
     """
 

@@ -12,15 +12,18 @@ from rankscope.compare.verdict.excess import Excess
 from rankscope.compare.verdict.levels import Flags, Levels
 from rankscope.compare.whatif.replay import Healing, Replay
 
+NOISE_AROUND = 2.0
+"""Robust deviations of the noise around a level that healing leaves where they are."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Components:
     """The parts of the excess, as the time that healing each takes out.
 
     All but `transfer` are rank by iteration by phase, in ns. `everything`: every rank at its role's
-    median, and every role at the median role. `level`, `events`: the two parts of it that are not jitter. `role`: every role at the
-    median role; None where all ranks have one role. `transfer`: of each collective, what it takes
-    beyond the usual; None where nothing does.
+    median, and every role at the median role. `level`, `events`: the two parts of it that are not
+    jitter. `role`: every role at the median role; None where all ranks have one role. `transfer`:
+    of each collective, what it takes beyond the usual; None where nothing does.
     """
 
     everything: Floats
@@ -62,6 +65,13 @@ def level_weights(excess: Excess, levels: Levels) -> Floats:
         mean = np.where(known, quiet, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
         weights = np.where(here, mean[:, None, :], weights)
     return weights
+
+
+def slow_excess(excess: Excess, levels: Levels) -> Floats:
+    """The level, and what of the excess lies beyond the noise around it, in ns."""
+    noise = NOISE_AROUND * levels.noise * excess.length
+    rest = excess.total - levels.usual
+    return np.asarray(levels.usual + np.sign(rest) * np.fmax(np.abs(rest) - noise, 0.0))
 
 
 def role_excess(excess: Excess) -> Floats:

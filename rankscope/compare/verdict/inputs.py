@@ -19,7 +19,14 @@ from rankscope.compare.verdict.candidates import (
 )
 from rankscope.compare.verdict.decision import Decision, decide
 from rankscope.compare.verdict.excess import Excess, Index, excess_of
-from rankscope.compare.verdict.healing import Components, Prices, components_of, only
+from rankscope.compare.verdict.healing import (
+    Components,
+    Prices,
+    components_of,
+    level_weights,
+    only,
+    slow_excess,
+)
 from rankscope.compare.verdict.levels import Levels, levels_of
 from rankscope.compare.verdict.transfers import SlowTransfers
 from rankscope.compare.whatif.replay import Replay
@@ -79,6 +86,11 @@ class VerdictInputs:
         return components_of(self.excess, self.levels, None if slow is None else slow.saved)
 
     @cached_property
+    def level_weights(self) -> Floats:
+        """How the level is spread over the phases."""
+        return level_weights(self.excess, self.levels)
+
+    @cached_property
     def prices(self) -> Prices:
         """What healing saves."""
         return Prices(self.excess, self.replayed)
@@ -119,9 +131,15 @@ class VerdictInputs:
         return candidate_of(some, candidate.where & some[:, None], self.excess, self.hosts)
 
     def healed(self, candidate: Candidate, *, level: bool) -> Floats:
-        """What healing a candidate takes out."""
-        parts = self.components
-        return only(parts.level if level else parts.events, candidate.members, candidate.where)
+        """What healing a candidate takes out.
+
+        Of the level also what lies beyond the noise around it: a spell is not equally slow all the
+        time.
+        """
+        if not level:
+            return only(self.components.events, candidate.members, candidate.where)
+        amount = np.where(candidate.where, slow_excess(self.excess, self.levels), 0.0)
+        return self.excess.saved(amount, self.level_weights)
 
     def rows_of(self, candidate: Candidate) -> pl.DataFrame:
         """The rows of `flags` of a candidate: its ranks in the iterations in which it is slow."""

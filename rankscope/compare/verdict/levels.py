@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from rankscope.compare.robust import Floats, deviation
 from rankscope.compare.verdict.excess import Excess, Index
-from rankscope.compare.verdict.temporal import period_of
 
 BELIEVED = 0.6
 """Two levels are believed where they leave less than this share of the absolute deviations."""
@@ -147,12 +146,11 @@ def without_short(flags: Flags) -> Flags:
 
 
 def below_turns(values: Floats) -> float | None:
-    """The lower of two values that take turns in a fixed period; None where there are not two."""
+    """The lower of two values that take turns; None where there are not two."""
     known = np.flatnonzero(~np.isnan(values))
     if len(known) < 2 * SHORTEST_SPELL:
         return None
     border, rest = split(values[known])
-    above = known[values[known] > border]
-    if rest >= BIMODAL or period_of(above.tolist(), len(values)) is None:
+    if rest >= BIMODAL:
         return None
     return float(np.median(values[known][values[known] <= border]))

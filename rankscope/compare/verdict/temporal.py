@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rankscope.model.kinds import VerdictKind
 
 PERIOD_FIT = 0.8
 """Share of the slow iterations that must fit a period, and of the period's that must be slow."""
+
+MOSTLY = 0.5
+"""Share of the iterations from which on a rank with events is slow most of the time."""
 
 PERIOD_HITS = 3
 """Slow iterations from which on there may be a period."""
@@ -26,7 +32,7 @@ class Pattern:
     spells: tuple[tuple[int, int], ...] = ()  # first and last iteration of each slow spell
 
 
-def level_pattern(slow: Sequence[bool], numbers: Sequence[int]) -> Pattern:
+def level_pattern(slow: NDArray[np.bool_], numbers: Sequence[int]) -> Pattern:
     """When a rank is slow whose level makes it slow.
 
     Args:
@@ -59,7 +65,8 @@ def event_pattern(places: Sequence[int], numbers: Sequence[int]) -> Pattern:
     period = period_of(hit, numbers[-1] - numbers[0] + 1)
     if period is not None:
         return Pattern(VerdictKind.PERIODIC, hit, period)
-    return Pattern(VerdictKind.TRANSIENT, hit)
+    mostly = len(hit) >= MOSTLY * len(numbers)
+    return Pattern(VerdictKind.PERSISTENT if mostly else VerdictKind.TRANSIENT, hit)
 
 
 def period_of(places: Sequence[int], count: int) -> int | None:

@@ -120,7 +120,11 @@ def slow_transfers(
         .sort("excess_ns", "group", "operation", descending=[True, False, False])
     )
     named = pl.DataFrame(
-        {"group": [*members], "members": [*members.values()], "label": [labels.get(g, "") for g in members]}
+        {
+            "group": [*members],
+            "members": [*members.values()],
+            "label": [labels.get(g, "") for g in members],
+        }
     )
     per = per.join(named, on="group", maintain_order="left")
     largest = int(per["excess_ns"][0])

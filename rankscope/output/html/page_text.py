@@ -59,7 +59,7 @@ def figures(result: Imbalance) -> list[Figure]:
     if verdict.gain_ns is not None:
         found.append(
             (
-                "Fixing it saves",
+                "Fixing it saves at most" if verdict.gain_is_bound else "Fixing it saves",
                 f"{milliseconds(verdict.gain_ns)} ms",
                 f"{percent(verdict.gain)} of the time",
             )

@@ -60,9 +60,9 @@ def _straggler(verdict: Verdict, count: int) -> str:
 
 
 def _from_sentence(verdict: Verdict, count: int) -> str:
-    """The first clauses of the verdict's sentence, as many as fit into a title."""
+    """The beginning of the verdict's sentence, as many clauses as fit into a title."""
     del count
-    first = verdict.sentence.partition("; ")[0].rstrip(".")
+    first = verdict.sentence.partition(". ")[0].rstrip(".")
     if len(first) <= USUAL_TITLE:
         return first
     ends = [found.start() for found in CLAUSE.finditer(first[:USUAL_TITLE]) if found.start() > 40]

@@ -28,7 +28,7 @@ SENTENCE = "Rank 3 gets slower, work over 17 iterations."
 
 def degrading(inputs: VerdictInputs) -> Verdict | None:
     """Finds rank 3 in every run that has it."""
-    if 3 not in inputs.ranks:
+    if 3 not in inputs.hosts:
         return None
     numbers = tuple(inputs.numbers)
     return Verdict(
@@ -38,7 +38,7 @@ def degrading(inputs: VerdictInputs) -> Verdict | None:
 
 def in_words(verdict: Verdict, inputs: VerdictInputs) -> str:
     ranks = ", ".join(map(str, verdict.ranks))
-    return f"Rank {ranks} gets slower, {inputs.metric} over {len(verdict.iterations)} iterations."
+    return f"Rank {ranks} gets slower, {inputs.excess.metric} over {len(verdict.iterations)} iterations."
 
 
 def add_rule(patch: pytest.MonkeyPatch) -> None:

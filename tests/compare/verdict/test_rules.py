@@ -78,10 +78,10 @@ def test_lone_flags_of_others_are_few(stored: Callable[..., Stored], seed: int) 
 def test_no_rank_is_named_wrongly(
     stored: Callable[..., Stored], kind: str, seed: int, ranks: int
 ) -> None:
-    verdict = stored("planted", ranks=ranks, kind=kind, seed=seed).analysis().verdict
-    assert verdict.ranks == ()
-    allowed = {kind} if kind != "structural" else {"structural", "inconclusive"}
-    assert verdict.kind in allowed, verdict.sentence
+    where = "data" if kind == "structural" else "forward"
+    job = stored("planted", ranks=ranks, kind=kind, where=where, seed=seed)
+    verdict = job.analysis().verdict
+    assert (verdict.kind, verdict.ranks) == (kind, ()), verdict.sentence
 
 
 @pytest.mark.parametrize("where", mostly_slow(PHASES))
@@ -123,8 +123,8 @@ def test_scenes_with_a_straggler(
 
 def test_the_worst_rank_comes_first_though_a_lesser_one_is_clearer(tmp_path: Path) -> None:
     """A sudden excess stands out more than one that is always there, but costs less here."""
-    lesser = Plant("transient", "forward", (1,), extra_ns=6 * MS, iterations=(3, 8, 15))
-    worst = Plant("persistent", "load", (2,), extra_ns=40 * MS)
+    lesser = Plant("transient", "forward", (1,), extra_ns=20 * MS, iterations=(3, 8, 15))
+    worst = Plant("persistent", "load", (2,), extra_ns=15 * MS)
     job = replace(scene("plain", ranks=4, iterations=20), plants=(lesser, worst))
     forge(job, tmp_path / "reports")
     db = tmp_path / "run.duckdb"
@@ -132,8 +132,10 @@ def test_the_worst_rank_comes_first_though_a_lesser_one_is_clearer(tmp_path: Pat
     verdict = rankscope.open_run(db).imbalance().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (2,), "load")
     assert verdict.gain is not None
-    assert verdict.gain > 0.4
-    assert "Also rank 1 in iterations 3, 8, 15: " in verdict.sentence
+    assert verdict.gain > 0.2
+    (also,) = verdict.also
+    assert (also.kind, also.ranks, also.iterations) == ("transient", (1,), (3, 8, 15))
+    assert "Also rank 1 (node0) in iterations 3, 8, 15: " in verdict.sentence
 
 
 def test_ranks_that_all_have_roles_of_their_own_are_not_called_balanced(
@@ -162,13 +164,6 @@ def test_a_straggler_among_few(stored: Callable[..., Stored], ranks: int) -> Non
     assert stored("plain", ranks=ranks).analysis().verdict.ranks == ()
 
 
-def test_a_slow_host_is_not_one_of_its_ranks(stored: Callable[..., Stored]) -> None:
-    """Half of the ranks: the host is named, and none of its ranks."""
-    verdict = stored("slow_host", ranks=8).analysis().verdict
-    assert (verdict.hosts, verdict.ranks) == (("node1",), ())
-    assert "4 of 8 ranks (4, 5, 6, 7), all ranks of node1," in verdict.sentence
-
-
 def test_a_single_rank_is_inconclusive(stored: Callable[..., Stored]) -> None:
     job = stored("plain", ranks=1)
     verdict = job.analysis().verdict
@@ -193,4 +188,4 @@ def test_nothing_visible_of_communication_is_inconclusive(stored: Callable[..., 
 
 def test_loading_can_still_be_judged_there(stored: Callable[..., Stored]) -> None:
     verdict = stored("planted", where="load").analysis(clock="host").verdict
-    assert (verdict.ranks, verdict.cause, verdict.gain_ns) == ((3,), "load", None)
+    assert (verdict.ranks, verdict.cause, verdict.gain_is_bound) == ((3,), "load", True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.compare.comparison import Comparison
 from rankscope.compare.imbalance import imbalance
 from rankscope.compare.stages import replay_of
+from rankscope.compare.verdict.excess import excess_of
+from rankscope.compare.verdict.healing import only
 from rankscope.compare.whatif import replay as replay_module
-from rankscope.compare.whatif.replay import Target
+from rankscope.compare.whatif.replay import Healing, Replay
 from tests.forge import Truth, simulate, without_plants
 from tests.support import Stored, mostly_slow
 
@@ -28,6 +32,24 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
 ]
 SHORT = {"extra_ms": 20.0}
 """So that the two or so iterations of a transient plant outweigh the noise."""
+
+
+def healing(
+    analysis: Comparison,
+    replay: Replay,
+    rank: int | None = None,
+    phase: str | None = None,
+    iterations: Collection[int] | None = None,
+) -> Healing:
+    """Some or all ranks at their role's median, in some or all phases and iterations."""
+    excess = excess_of(analysis.rows(), "work")
+    saved = excess.saved(excess.total, excess.by_phase)
+    ranks = np.ones(len(excess.ranks), np.bool_) if rank is None else excess.ranks == rank
+    where = np.isin(excess.numbers, list(excess.numbers if iterations is None else iterations))
+    saved = only(saved, ranks, np.broadcast_to(where, excess.total.shape))
+    if phase is not None:
+        saved[:, :, [each != phase for each in excess.phases]] = 0
+    return Healing(replay.placed(excess.ranks, excess.numbers, excess.phases, saved))
 
 
 def length(truth: Truth, clock: str, numbers: tuple[int, ...]) -> float:
@@ -56,7 +78,7 @@ def test_gains_are_what_the_plant_cost(
     true = was - length(healthy, clock, numbers)
     replay = replay_of(analysis)
     assert replay is not None
-    assert replay.times_ns([None], numbers)[0] == pytest.approx(was, rel=0.001)
+    assert replay.times_ns([Healing()], numbers)[0] == pytest.approx(was, rel=0.001)
     verdict = analysis.verdict
     assert verdict.ranks == tuple(sorted({r for p in job.truth.job.plants for r in p.ranks}))
     assert verdict.gain_ns == pytest.approx(true, rel=0.05)
@@ -72,8 +94,8 @@ def test_a_replay_of_nothing_changed_changes_nothing(stored: Callable[..., Store
         replay = replay_of(analysis)
         assert replay is not None
         true = length(job.truth, analysis.clock, numbers)
-        assert replay.times_ns([None], numbers)[0] == pytest.approx(true, rel=0.001), name
-        nobody = [Target(ranks=()), Target(iterations=())]
+        assert replay.times_ns([Healing()], numbers)[0] == pytest.approx(true, rel=0.001), name
+        nobody = [healing(analysis, replay, rank=-1), healing(analysis, replay, iterations=())]
         assert replay.gains_ns(nobody, numbers) == [0, 0]
 
 
@@ -85,12 +107,12 @@ def test_mending_more_gains_no_less(stored: Callable[..., Stored]) -> None:
     early = numbers[: len(numbers) // 2]
     one, rank, everything, half, elsewhere, another = replay.gains_ns(
         [
-            Target(ranks=(3,), phases=("backward",)),
-            Target(ranks=(3,)),
-            Target(),
-            Target(ranks=(3,), iterations=early),
-            Target(ranks=(3,), phases=("load",)),
-            Target(ranks=(0,)),
+            healing(analysis, replay, 3, "backward"),
+            healing(analysis, replay, 3),
+            healing(analysis, replay),
+            healing(analysis, replay, 3, iterations=early),
+            healing(analysis, replay, 3, "load"),
+            healing(analysis, replay, 0),
         ],
         numbers,
     )
@@ -106,7 +128,8 @@ def test_targets_played_together_gain_what_they_gain_alone(
     analysis = stored(name).analysis()
     replay, numbers = replay_of(analysis), analysis.selection.numbers
     assert replay is not None
-    targets = [None, Target(), *(Target(ranks=(rank,)) for rank in range(4)), None]
+    some = [healing(analysis, replay, rank) for rank in range(4)]
+    targets = [Healing(), healing(analysis, replay), *some, Healing()]
     together = replay.times_ns(targets, numbers)
     assert len({*together}) > 2
     for most in (0, 2 * replay.size):
