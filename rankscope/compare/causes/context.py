@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,6 +14,17 @@ from rankscope.model.results import Finding
 
 LEAST_SHARE = 0.15
 """Share of the excess that a finding must explain to be reported."""
+
+ENOUGH = 50
+"""Iterations that are looked into."""
+
+Tables = Callable[[str, Collection[int]], pl.DataFrame | None]
+"""Table and iterations → the rows of all ranks in them; None where the run has no such table."""
+
+
+def sampled(iterations: Sequence[int]) -> list[int]:
+    """Of many iterations, in order, an even sample of ENOUGH to 2 ENOUGH."""
+    return [*iterations[:: max(1, len(iterations) // ENOUGH)]]
 
 
 @dataclass(frozen=True)

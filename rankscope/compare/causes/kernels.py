@@ -5,13 +5,11 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.compare.causes.context import LEAST_SHARE, CauseContext
+from rankscope.compare.causes.more_work import SAME
 from rankscope.compare.verdict.phrases import ms
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
-
-SAME = 0.02
-"""Counts and sizes that differ by less than this share are the same work."""
 
 CLEARED = 0.5
 """Where kernels that overlap no collective show less than this share of a kernel's excess, the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import polars as pl
 
@@ -16,7 +16,7 @@ from rankscope.compare.causes import (
     ranges,
     starving,
 )
-from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.context import CauseContext, Tables, sampled
 from rankscope.compare.causes.detector import Detector
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
@@ -37,12 +37,6 @@ DETECTORS: tuple[Detector, ...] = (
 
 MOST_FINDINGS = 3
 
-ENOUGH = 50
-"""Flagged iterations that are looked into."""
-
-Tables = Callable[[str, Collection[int]], pl.DataFrame | None]
-"""Table and iterations → the rows of all ranks in them; None where the run has no such table."""
-
 
 def tables_of(run: RunTables) -> Tables:
     """The tables of a stored run that have rows per rank and iteration."""
@@ -56,7 +50,7 @@ def tables_of(run: RunTables) -> Tables:
 def context_of(
     tables: Tables, roles: dict[int, str], flagged: pl.DataFrame, phase: str | None
 ) -> CauseContext:
-    """What detectors look at: an even sample of at most ENOUGH to 2 ENOUGH flagged iterations.
+    """What detectors look at: of many flagged iterations an even sample.
 
     Args:
         tables: of the run.
@@ -64,12 +58,11 @@ def context_of(
         flagged: rank, iteration, excess_ns of the slow ranks.
         phase: the phase with most of the excess; None looks at all phases.
     """
-    numbers = flagged["iteration"].unique().sort()
-    sample = numbers.gather_every(max(1, len(numbers) // ENOUGH))
+    sample = sampled(flagged["iteration"].unique().sort().to_list())
     return CauseContext(
-        read=lambda name: tables(name, sample.to_list()),
+        read=lambda name: tables(name, sample),
         roles=roles,
-        flagged=flagged.filter(pl.col("iteration").is_in(sample.implode())),
+        flagged=flagged.filter(pl.col("iteration").is_in(sample)),
         phase=phase,
     )
 
