@@ -72,11 +72,12 @@ class CauseContext:
 
     @cached_property
     def slowdowns(self) -> pl.DataFrame:
-        """`same_overlap` of the slow ranks, in all phases; no rows without activities."""
+        """`same_overlap` of the slow ranks; no rows without activities."""
         rows = self.table("activities")
         if rows is None:
             return pl.DataFrame(schema=SLOWDOWN)
-        return same_overlap(rows, self.roles, self.flagged.select("rank", "iteration"))
+        slow = self.flagged.select("rank", "iteration")
+        return same_overlap(rows, self.roles, slow, self.phase)
 
     def finding(
         self,

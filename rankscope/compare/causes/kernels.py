@@ -12,17 +12,18 @@ from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
 
-MOST_GROWTH = 2
-"""Of a kernel's time with its amount of work, the power: attention takes the square."""
+GIVEN = 0.33
+"""More work is the cause where it explains this share of a kernel's excess if time is proportional
+to work. A third, because the time of attention grows with the square of the length."""
 
 LARGER_HALF = 0.5
-"""What explains at least this share of a kernel's excess is its cause."""
+"""A kernel that is slower at the same overlap by this share of its excess is not in contention."""
 
 
 def kernels(context: CauseContext) -> pl.DataFrame:
     """ACTIVITY_EXCESS of the kernels with `cause`, a CauseKind.
 
-    `more_work`: more launches or blocks than usual explain the larger half of the excess.
+    `more_work`: more launches or blocks than usual explain a third of the excess.
     `contention`: else, more of it than usual overlaps collectives, and the same launches at the
     same overlap do not explain the larger half. `device_slower`: else. See METHOD.md#causes.
     """
@@ -36,11 +37,10 @@ def kernels(context: CauseContext) -> pl.DataFrame:
         )
         for amount in ("count", "size")
     )
-    given = usual * ((1 + more) ** MOST_GROWTH - 1)
     slower = pl.col("total_ns") * (1 - 1 / (1 + pl.col("slowdown")))
     contended = (pl.col("more_overlap") > SAME) & (slower < LARGER_HALF * excess)
     return rows.join(slowdowns, on="name", how="left").with_columns(
-        cause=pl.when((usual == 0) | ((more > SAME) & (given >= LARGER_HALF * excess)))
+        cause=pl.when((usual == 0) | ((more > SAME) & (more * usual >= GIVEN * excess)))
         .then(pl.lit(str(CauseKind.MORE_WORK)))
         .when(contended)
         .then(pl.lit(str(CauseKind.CONTENTION)))

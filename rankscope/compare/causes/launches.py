@@ -20,19 +20,20 @@ _LAUNCH = ["role", "iteration", "phase", "name", "count", "place", "beside"]
 
 
 def same_overlap(
-    activities: pl.DataFrame, roles: dict[int, str], slow: pl.DataFrame
+    activities: pl.DataFrame, roles: dict[int, str], slow: pl.DataFrame, phase: str | None
 ) -> pl.DataFrame:
     """How much longer the slow ranks' launches take than the same ones of their role.
 
     Two launches are the same if they have the same name, ordinal and overlap: both ran beside a
     collective, or neither did. The usual length is the lower median of the ranks that have such a
-    launch in the iteration. A kernel without such launches takes the slowdown of all kernels of
-    the ranks: the device is the same. See METHOD.md#causes.
+    launch in the iteration. A kernel without such launches has the slowdown of the phase's other
+    kernels, or of all phases: the device is the same. See METHOD.md#causes.
 
     Args:
         activities: ACTIVITIES of all ranks and phases in the flagged iterations.
         roles: rank → role.
         slow: rank, iteration of the slow ranks.
+        phase: the launches of this phase are compared; None: of all.
     """
     numbers = slow["iteration"].unique().sort()
     numbers = numbers.gather_every(-(-max(1, len(numbers)) // ENOUGH_LAUNCHES))
@@ -55,14 +56,24 @@ def same_overlap(
     sums = (
         each.join(slow.lazy().select("rank", "iteration"), on=["rank", "iteration"], how="semi")
         .join(usual.filter(pl.col("ranks") > 1), on=_LAUNCH)
-        .group_by("name")
+        .with_columns(here=pl.lit(True) if phase is None else pl.col("phase") == phase)
+        .group_by("name", "here")
         .agg(pl.col("length", "usual").sum())
         .collect()
     )
-    names = kernels.select("name").unique().filter(pl.col("name") != "")
-    slowdown = pl.col("length") / pl.col("usual") - 1
-    of_all = pl.col("length").sum() / pl.col("usual").sum() - 1
-    return names.join(sums, on="name", how="left").select(
-        "name",
-        slowdown=pl.coalesce(pl.when(each.is_finite()).then(each) for each in (slowdown, of_all)),
+    names = kernels.filter(pl.col("name") != "").select("name").unique()
+    every = sums.select("length", "usual").sum()
+    here = sums.filter("here")
+    of_phase = here.select("length", "usual").sum()
+    return (
+        names.join(here, on="name", how="left")
+        .join(of_phase, how="cross", suffix="_phase")
+        .join(every, how="cross", suffix="_every")
+        .select("name", slowdown=pl.coalesce(map(_slowdown, ("", "_phase", "_every"))))
     )
+
+
+def _slowdown(of: str) -> pl.Expr:
+    """Null where nothing was compared."""
+    length, usual = pl.col(f"length{of}"), pl.col(f"usual{of}")
+    return pl.when(usual > 0).then(length / usual - 1)

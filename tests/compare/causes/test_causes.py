@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
 
-from rankscope.compare.causes.registry import context_of, finding_sentence, findings
+import rankscope
+from rankscope.compare.causes.registry import context_of, finding_sentence, findings, tables_of
 from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES
+from tests.forge import Job, Plant, forge, scene
 from tests.frames import filled
 from tests.support import MS, Stored
 
@@ -258,13 +262,62 @@ def test_a_slow_loader_is_reported(stored: Callable[..., Stored]) -> None:
     assert suspects(stored("planted", where="load")) == {"loader"}
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_rank_that_suffers_from_collectives_is_not_named(
-    stored: Callable[..., Stored], seed: int
+CONTENDED = scene("contention")
+"""All ranks' kernels are slower beside collectives."""
+
+ALL_BUT_5 = tuple(rank for rank in range(CONTENDED.ranks) if rank != 5)
+
+
+def kinds_on(job: Job, rank: int, folder: Path) -> set[str]:
+    """What is found in a rank's excess of backward, in all iterations."""
+    forge(job, folder / "reports")
+    comparison = rankscope.ingest([folder / "reports"], folder / "db").compare(rankscope.Options())
+    usual = pl.col("backward_ns").quantile(0.5, "lower").over("iteration")
+    flagged = (
+        comparison.tables.measures.filter(pl.col("clock") == "gpu", pl.col("iteration") > 2)
+        .with_columns(excess_ns=pl.col("backward_ns") - usual)
+        .filter(pl.col("rank") == rank)
+        .select("rank", "iteration", "excess_ns")
+    )
+    roles, tables = comparison.roles.of, tables_of(comparison.tables)
+    return {each.kind for each in findings(context_of(tables, roles, flagged, "backward"))}
+
+
+@pytest.mark.parametrize(
+    ("plants", "rank", "kind"),
+    [
+        ([Plant("persistent", "device", (3,), factor=1.15)], 3, "device_slower"),
+        ([Plant("persistent", "device", (3,), factor=1.2)], 3, "device_slower"),
+        ([Plant("persistent", "data", (3,), factor=1.31)], 3, "more_work"),
+        # rank 5 waits for all others in its first bucket, and computes the rest beside it
+        ([Plant("persistent", "forward", ALL_BUT_5, extra_ns=8 * MS)], 5, "contention"),
+        (
+            [
+                Plant("persistent", "forward", ALL_BUT_5, extra_ns=12 * MS),
+                Plant("persistent", "device", (5,), factor=1.2),
+            ],
+            5,
+            "device_slower",
+        ),
+    ],
+    ids=["device 15 %", "device 20 %", "tokens", "more overlap", "more overlap and slow"],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_causes_where_collectives_contend_on_every_rank(
+    plants: list[Plant], rank: int, kind: str, seed: int, tmp_path: Path
 ) -> None:
-    verdict = stored("contention", only=2, seed=seed).analysis().verdict
-    assert verdict.ranks == ()
-    assert verdict.hosts == ()
+    job = replace(CONTENDED, seed=seed, plants=tuple(plants))
+    assert kinds_on(job, rank, tmp_path) == {kind}
+
+
+def test_a_slow_device_among_batches_of_random_length(tmp_path: Path) -> None:
+    slow = Plant("persistent", "device", (3,), factor=1.3)
+    job = replace(scene("sequence_lengths"), plants=(slow,))
+    assert kinds_on(job, 3, tmp_path) == {"device_slower"}
+
+
+def test_who_alone_suffers_from_collectives_is_slow_at_the_same_overlap(tmp_path: Path) -> None:
+    assert kinds_on(scene("contention", only=2), 2, tmp_path) == {"device_slower"}
 
 
 def test_who_makes_others_compute_beside_collectives_is(stored: Callable[..., Stored]) -> None:

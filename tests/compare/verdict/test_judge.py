@@ -70,14 +70,6 @@ def test_a_slow_device() -> None:
     )
 
 
-def test_kernels_that_are_slow_only_beside_collectives_name_no_rank() -> None:
-    verdict = judge(inputs(20, clear_ns=20 * MS))
-    assert (verdict.kind, verdict.ranks) == (VerdictKind.INCONCLUSIVE, ())
-    assert "Rank 3 (node0) needs 20.0 ms more work than the median rank" in verdict.sentence
-    assert "only while collectives run (gemm)" in verdict.sentence
-    assert "NCCL_MAX_NCHANNELS" in verdict.next
-
-
 def test_more_work_names_the_rank_where_iterations_are_steady() -> None:
     verdict = judge(inputs(20, count=14))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.PERSISTENT, (3,))
