@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from rankscope.measure.launches import LaunchSample, signed
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.schema import ACTIVITIES, conform, empty
 from rankscope.segment import PhaseRanges
@@ -32,17 +33,23 @@ class ActivityTotals:
         """Start empty; `calls` are the collectives that operations may overlap."""
         self._low, self._high = union(calls["start"].to_numpy(), calls["end"].to_numpy())
         self._parts: list[tuple[pl.DataFrame, Times]] = []
+        self._sample = LaunchSample()
+        self._rows = 0  # of the parts
+        self._counts: list[pl.DataFrame] = []  # _KEY and count, of each part
 
     def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of what `attribute` returned."""
         if part.is_empty():
             return
-        keys = part.select(_KEY)
+        keys = part.select(_KEY).with_columns(pl.col("phase").fill_null("other"))
         own = part["training"] & part["operation"].is_null() & part["window"].is_not_null()
         place, some = _places(_codes(keys) * own.to_numpy())
         others = 0 if own.all() else 1  # everything else has place 0
         start, end = part["start"].to_numpy(), part["end"].to_numpy()
-        place = 2 * place + self._clear(start, end)
+        alone, within = self._overlap(start, end)
+        lengths = signed(end - start, alone, within)
+        self._sampled(place - others, keys[some[others:]], lengths)
+        place = 2 * place + alone
         sums = np.zeros((3, 2 * len(some)), dtype=np.int64)
         sums[0] = np.bincount(place, minlength=2 * len(some))
         np.add.at(sums[1], place, end - start)
@@ -51,12 +58,38 @@ class ActivityTotals:
         beside, clear = sums[:, 2 * others :: 2], sums[:, 2 * others + 1 :: 2]
         self._parts.append((keys[some[others:]], np.concatenate((beside + clear, clear[1:]))))
 
-    def _clear(self, start: Times, end: Times) -> Flags:
-        """Whether each interval, sorted by start, overlaps no collective."""
+    def _sampled(self, place: Times, keys: pl.DataFrame, length: Times) -> None:
+        """Add kernels to the sample of launches; those of place -1 are none.
+
+        Args:
+            place: of each operation, its row of `keys`.
+            keys: window, phase, kind, name.
+            length: of each operation, signed.
+        """
+        if keys.is_empty():
+            return
+        of_kernels = np.append((keys["kind"] == "kernel").to_numpy(), False)
+        own = np.flatnonzero(of_kernels[place])
+        counts = keys.with_columns(count=np.bincount(place[place >= 0], minlength=keys.height))
+        before = np.zeros(keys.height, dtype=np.int64)
+        since = keys["window"].min()
+        told = [each for each in self._counts if (each["window"] >= since).any()]
+        if told:
+            earlier = pl.concat(told).group_by(_KEY).agg(pl.col("count").sum())
+            known = keys.join(earlier, _KEY, "left", nulls_equal=True, maintain_order="left")
+            before = known["count"].fill_null(0).to_numpy()
+        self._sample.add(place[own], before, self._rows, length[own])
+        self._counts.append(counts)
+        self._rows += keys.height
+
+    def _overlap(self, start: Times, end: Times) -> tuple[Flags, Flags]:
+        """Of intervals sorted by start: whether no collective overlaps it; whether some fill it."""
         first, last = np.searchsorted(self._high, start[[0, -1]], side="right")
         following = first + count_before(start, self._high[first:last])  # ends next
-        clear: Flags = (end <= start) | (end <= np.append(self._low, NEVER)[following])
-        return clear
+        low, high = np.append(self._low, NEVER), np.append(self._high, NEVER)
+        clear: Flags = (end <= start) | (end <= low[following])
+        within: Flags = (low[following] <= start) & (end <= high[following])
+        return clear, within
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -65,8 +98,16 @@ class ActivityTotals:
             return empty(_KEYED)
         keys, sums = zip(*self._parts, strict=True)
         told = pl.DataFrame(dict(zip(_SUMS, np.concatenate(sums, axis=1), strict=True)))
-        both = conform(pl.concat([pl.concat(keys), told], how="horizontal"), _KEYED)
-        return _lumped(both.with_columns(pl.col("phase").fill_null("other")))
+        rows = pl.concat([pl.concat(keys), told], how="horizontal").with_row_index("row")
+        frame = _lumped(rows.cast({"kind": pl.String, "name": pl.String}), pl.col("row"))
+        single = pl.when(kind="kernel").then(pl.col("name") != "")
+        group = (
+            frame.select("row", group=pl.when(single).then(pl.int_range(pl.len())))
+            .explode("row")
+            .sort("row")["group"]
+        )
+        lists = self._sample.lists(group, frame["count"].to_numpy())
+        return conform(frame.drop("row").with_columns(launches=lists), _KEYED)
 
 
 def activities(
@@ -91,11 +132,11 @@ def activities(
 
     Returns:
         ACTIVITIES without `rank`; `clear_ns` and `clear_size` count the operations that
-        overlap no collective.
+        overlap no collective; `launches` is a sample of the kernels with a name (LaunchSample).
     """
     number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
     kinds = [sums.frame, _ranges(host, marks), idle]
-    of_work = ("size", "clear_ns", "clear_size")  # idling has neither size nor company
+    of_work = ("size", "clear_ns", "clear_size", "launches")  # idling has none of them
     frame = pl.concat([conform(each, _KEYED, optional=of_work) for each in kinds])
     frame = frame.join(number, on="window").sort("window", "phase", "kind", "name")
     return conform(frame, ACTIVITIES, optional=("rank",), drop_others=True).drop("rank")
@@ -132,13 +173,11 @@ def _ranges(host: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
         part.sort("start")
         .join_asof(opened, on="start", strategy="backward")
         .filter(pl.col("start") < pl.col("until"))
-        .with_columns(
-            kind=pl.lit("range"), length=pl.col("end") - pl.col("start"), size=0, clear=False
-        )
+        .with_columns(kind=pl.lit("range"), length=pl.col("end") - pl.col("start"))
         for part in marks.foreign.parts()
     )
-    sums = pl.concat(conform(_summed(part), _KEYED) for part in parts)
-    return _lumped(sums).with_columns(clear_ns=None, clear_size=None)
+    sums = pl.concat(_summed(part) for part in parts)
+    return conform(_lumped(sums), _KEYED, optional=("clear_ns", "clear_size", "launches"))
 
 
 def _summed(each: pl.DataFrame) -> pl.DataFrame:
@@ -146,14 +185,17 @@ def _summed(each: pl.DataFrame) -> pl.DataFrame:
     return each.group_by(_KEY).agg(
         count=pl.len().cast(pl.Int64),
         total_ns=pl.col("length").sum(),
-        size=pl.col("size").sum(),
-        clear_ns=pl.col("length").filter("clear").sum(),
-        clear_size=pl.col("size").filter("clear").sum(),
+        size=pl.lit(0),
     )
 
 
-def _lumped(sums: pl.DataFrame) -> pl.DataFrame:
-    """A row per window, phase, kind and name; minor names merged under an empty name."""
+def _lumped(sums: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
+    """A row per window, phase, kind and name; minor names merged under an empty name.
+
+    Args:
+        sums: rows of the same, and amounts to add up.
+        more: what else to gather of the rows that become one.
+    """
     rows = sums.lazy()
     leading = (
         rows.group_by("kind", "name")
@@ -168,6 +210,6 @@ def _lumped(sums: pl.DataFrame) -> pl.DataFrame:
         .with_columns(name=pl.when("leads").then("name").otherwise(pl.lit("")))
         .drop("leads")
         .group_by(_KEY)
-        .sum()
+        .agg(pl.exclude("row").sum(), *more)
         .collect()
     )

@@ -43,6 +43,7 @@ class Table:
 
 
 INTEGER, TEXT, FLAG = pl.Int64(), pl.String(), pl.Boolean()
+LENGTHS = pl.List(pl.Int32())
 
 
 def metric_dtype(metric: Metric) -> pl.DataType:
@@ -199,6 +200,13 @@ TABLES = {
             ),
             "clear_size": Column(
                 INTEGER, "Blocks or bytes of those; null for ranges and idling", is_nullable=True
+            ),
+            "launches": Column(
+                LENGTHS,
+                "Lengths of at most 8 of a kernel's launches, evenly spaced from the first on; "
+                "negative where collectives run all the time, null where they run a part of it; "
+                "null for what is no kernel with a name",
+                is_nullable=True,
             ),
         },
     ),

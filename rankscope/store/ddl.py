@@ -16,6 +16,7 @@ SQL_TYPES = {
     pl.String(): "varchar",
     pl.Boolean(): "boolean",
     pl.List(pl.Int64()): "bigint[]",
+    pl.List(pl.Int32()): "integer[]",
 }
 """Dtype → its type in DuckDB."""
 
