@@ -12,6 +12,7 @@ from rankscope.compare.communication import Matching, all_tied
 from rankscope.compare.roles import Roles
 from rankscope.compare.selection import Scope
 from rankscope.model.kinds import EvidenceKind
+from rankscope.model.options import MEASURE_VERSION, ShapingOptions, measure_version
 from rankscope.model.reports import RankEvidence, RankIdentity, RunWarning
 from rankscope.model.results import RunFacts
 from rankscope.store.tables import RunTables
@@ -66,7 +67,17 @@ def warnings_of(scope: Scope, matching: Matching, roles: Roles) -> list[RunWarni
     found += warnings.communication_warnings(
         matching.summary, matching.groups, tables.ranks["rank"].to_list()
     )
-    if tables.reports["options"].n_unique() > 1:
+    older = measured_before(tables)
+    if older:
+        found.append(
+            RunWarning(
+                "measured-before",
+                f"{len(older)} of {tables.ranks.height} ranks were measured by an older rankscope, "
+                "whose numbers on the gpu clock differ; ingest the reports again",
+                older,
+            )
+        )
+    if len({*map(ShapingOptions.from_json, tables.reports["options"])}) > 1:
         found.append(
             RunWarning(
                 "options-differ",
@@ -77,6 +88,13 @@ def warnings_of(scope: Scope, matching: Matching, roles: Roles) -> list[RunWarni
     if roles.source == "inferred":
         found.append(warnings.inferred(roles.of))
     return found
+
+
+def measured_before(tables: RunTables) -> tuple[int, ...]:
+    """The ranks whose reports were measured by older rules."""
+    versions = pl.Series(map(measure_version, tables.reports["options"]), dtype=pl.Int64)
+    paths = tables.reports["path"].filter(versions < MEASURE_VERSION)
+    return tuple(tables.ranks["rank"].filter(tables.ranks["path"].is_in(paths.implode())).sort())
 
 
 def identities_of(ranks: pl.DataFrame) -> dict[int, tuple[RankIdentity, Path]]:

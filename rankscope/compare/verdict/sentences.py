@@ -165,7 +165,8 @@ def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
     ratio = first["transfer_ns"] / max(first["usual_ns"], 1)
     return (
         f"The transfer is slow: {first['operation']} on {first['label']} "
-        f"({plural(len(first['members']), 'member')}){more} takes {ratio:.1f} times as long as usual in "
+        f"({plural(len(first['members']), 'member')}){more} takes {ratio:.1f} times as long as "
+        f"usual in "
         f"{len(verdict.iterations)} of {plural(len(inputs.numbers), 'iteration')}. "
         f"At the usual speed the run would save {_gain(verdict)}. "
         f"Once all ranks have arrived it takes {ms(first['transfer_ns'])}, usually "

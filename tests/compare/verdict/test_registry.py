@@ -38,7 +38,8 @@ def degrading(inputs: VerdictInputs) -> Verdict | None:
 
 def in_words(verdict: Verdict, inputs: VerdictInputs) -> str:
     ranks = ", ".join(map(str, verdict.ranks))
-    return f"Rank {ranks} gets slower, {inputs.excess.metric} over {len(verdict.iterations)} iterations."
+    metric, count = inputs.excess.metric, len(verdict.iterations)
+    return f"Rank {ranks} gets slower, {metric} over {count} iterations."
 
 
 def add_rule(patch: pytest.MonkeyPatch) -> None:

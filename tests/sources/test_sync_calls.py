@@ -1,0 +1,79 @@
+"""The calls that waited for the device, as every reader finds them."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rankscope.model import events
+from rankscope.sources import formats
+from rankscope.sources.columns.sqlite_pages import loader
+from rankscope.sources.discover import describe
+from rankscope.sources.nsys import launches
+from tests.forge import scene, simulate
+from tests.forge.host import SYNCHRONIZE
+from tests.forge.kineto_export import export_kineto
+from tests.forge.record import RankRecord
+from tests.forge.sqlite_export import export
+from tests.sources.exports import as_folder
+
+JOB = scene("planted", ranks=2, iterations=6)
+OTHERS = ("cudaStreamWaitEvent_v3020", "cudaEventQuery_v3020", "cudaMemcpyAsync_v3020")
+
+
+@pytest.fixture(scope="module")
+def record() -> RankRecord:
+    """A rank that also frees memory, and makes some calls that do not wait."""
+    made = simulate(JOB).records[1]
+    draw = random.Random(1)
+    who = made.identity
+    for number in range(200):
+        start = draw.randrange(10**10, 2 * 10**10)
+        name = OTHERS[number % 3] if number else "cudaFree_v3020"
+        made.calls.append((start, start + 19_000, name, who.autograd_tid, 10**6 + number))
+    return made
+
+
+def waited(record: RankRecord) -> list[tuple[int, int]]:
+    kinds = (SYNCHRONIZE, "cudaFree_v3020")
+    return sorted((start, end - start) for start, end, name, *_ in record.calls if name in kinds)
+
+
+def read(path: Path, kind: str) -> pl.DataFrame:
+    calls = formats.read(describe(path, kind)).device_work.sync_calls
+    return calls.sort("start")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "parquetdir", "arrowdir"])
+@pytest.mark.parametrize("held", [True, False])
+def test_nsys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: RankRecord, kind: str, held: bool
+) -> None:
+    path = export(JOB, record, tmp_path)
+    if kind != "sqlite":
+        path = as_folder(path, kind, tmp_path)
+    if not held:
+        monkeypatch.setattr(events, "MOST_HELD", 0)
+        monkeypatch.setattr(launches, "MOST_BYTES", 0)
+        monkeypatch.setattr(loader, "WORTH_BYTES", 0)
+    told = read(path, f"nsys-{kind}")
+    assert [(s, e - s) for s, e in told.select("start", "end").iter_rows()] == waited(record)
+    who = record.identity
+    threads = {who.global_tid(who.main_tid), who.global_tid(who.autograd_tid)}
+    assert {*told["thread"]} == threads
+    assert {*told["process"]} == {thread >> 24 for thread in threads}
+
+
+def test_kineto(tmp_path: Path, record: RankRecord) -> None:
+    told = read(export_kineto(JOB, record, tmp_path), "kineto")
+    true = waited(record)
+    assert told.select(pl.col("end") - pl.col("start")).to_series().to_list() == [
+        length for _, length in true
+    ]
+    gaps = [after - before for (before, _), (after, _) in pairwise(true)]
+    assert told["start"].diff().drop_nulls().to_list() == gaps
+    assert {*told["thread"]} == {record.identity.main_tid, record.identity.autograd_tid}
