@@ -18,13 +18,13 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.compare.cache import load
+from rankscope.compare.clock_choice import choose_clock
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.diff.compare import RunDiff, diff_runs
 from rankscope.compare.diff.same_job import differences
 from rankscope.compare.imbalance import imbalance
 from rankscope.compare.picks import Picks, pick
 from rankscope.compare.run_facts import identities_of
-from rankscope.compare.selection import choose_clock
 from rankscope.compare.stages import compare
 from rankscope.errors import ReportError
 from rankscope.ingestion.job import Ingested, Progress, Started, ingest_reports
@@ -259,7 +259,7 @@ def diff_of(
         until: the last stage that is needed of the comparisons.
     """
     runs = (before, after)
-    if len({choose_clock(run.tables.ranks, options.clock)[0] for run in runs}) > 1:
+    if len({choose_clock(run.tables, options.clock)[0] for run in runs}) > 1:
         options = replace(options, clock="host")
     old, new = (run.compare(options, until=until) for run in runs)
     rows = old.rows(), new.rows()

@@ -109,7 +109,8 @@ def communicators(streams: pl.DataFrame, calls: pl.DataFrame, pipelined: bool) -
         pipelined: whether ranks also send to and receive from each other.
 
     Returns:
-        `streams` with `group` (a number, unique per label and set of members).
+        `streams` with `group` (a number, unique per label and set of members) and `sure` (whether
+        more than the sequence of calls tells who its members are).
     """
     labels = streams.filter(pl.col("place") == "device")["label"].n_unique()
     spanning = labels == 1 and not pipelined
@@ -117,22 +118,24 @@ def communicators(streams: pl.DataFrame, calls: pl.DataFrame, pipelined: bool) -
     for (label, place), part in sorted(
         streams.partition_by("label", "place", as_dict=True).items()
     ):
-        group = pl.lit(0, pl.Int64)
+        group, sure = pl.lit(0, pl.Int64), True
         # All ranks of a job are linked, so a single candidate must be the communicator that links
         # them. Ends of host calls depend on the scheduler and prove nothing.
         if place == "device" and not spanning and not str(label).startswith(NAMED):
             group_of = _groups(calls, part.select("stream", "rank"))
-            group = pl.col("rank").replace_strict(group_of, return_dtype=pl.Int64)
-        parts.append(part.with_columns(group=group))
+            sure = group_of is not None
+            if group_of is not None:
+                group = pl.col("rank").replace_strict(group_of, return_dtype=pl.Int64)
+        parts.append(part.with_columns(group=group, sure=pl.lit(sure)))
     if not parts:
-        return streams.with_columns(group=pl.lit(None, pl.Int64))
+        return streams.with_columns(group=pl.lit(None, pl.Int64), sure=pl.lit(True))
     return pl.concat(parts).with_columns(
         group=pl.struct("place", "label", "group").rank("dense").cast(pl.Int64) - 1
     )
 
 
-def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int]:
-    """rank → number of its group, by the agreement of ends.
+def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int] | None:
+    """rank → number of its group, by the agreement of ends; None with too few to measure it.
 
     The time between two consecutive ends is the same for all members, whatever the offsets of
     their clocks; drift is negligible over such a short time. Ends of other communicators may
@@ -156,7 +159,7 @@ def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int]:
     )
     count = common.height // max(len(ranks), 1)
     if count < LEAST_SAMPLES:
-        return dict.fromkeys(ranks, 0)  # too few instances to measure: rely on the sequence
+        return None
     shape = (len(ranks), count)
     ends, arrivals = (
         common[name].to_numpy().reshape(shape)[:, : SAMPLES + 1].astype(np.float64)

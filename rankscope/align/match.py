@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.align.calls import INSTANCE, OWN, Calls, together
-from rankscope.align.clocks import ClockFit, Clocks, Group, solve_clocks
+from rankscope.align.clocks import LEAST_INSTANCES, ClockFit, Clocks, Group, solve_clocks
 from rankscope.align.communicators import EQUAL_SIZES, STREAM, communicators
 from rankscope.store.tables import narrowed
 
@@ -153,6 +153,7 @@ def match(
         .agg(pl.col("label").first(), members=pl.col("rank").n_unique().cast(pl.Int64))
         .sort("group")
     )
+    doubtful = {*streams.filter(~pl.col("sure"))["group"]} if known is None else set()
     columns = {column.name: column.rechunk() for column in calls.get_columns()}
     del calls
     of = own.sort("stream").select(pl.col("group", "rank").cast(pl.Int32))
@@ -184,7 +185,8 @@ def match(
     )
     if known is not None:
         return matched
-    solved = solve_clocks(_ends(matched, utc_starts), min(utc_starts, default=0), spans)
+    ends = _ends(matched, utc_starts, doubtful)
+    solved = solve_clocks(ends, min(utc_starts, default=0), spans)
     return replace(matched, solved=solved)
 
 
@@ -287,11 +289,17 @@ def _with_peers(
     )
 
 
-def _ends(matched: Matched, utc_starts: dict[int, int | None]) -> list[Group]:
-    """The ends of each group's instances, on each member's own UTC."""
+def _ends(matched: Matched, utc_starts: dict[int, int | None], doubtful: set[int]) -> list[Group]:
+    """The ends of each group's instances, on each member's own UTC.
+
+    Of groups whose members are `doubtful`, a few instances would not show that they are no
+    members: those are left out.
+    """
     rank, end = matched.rows["rank"].to_numpy(), matched.rows["end_ns"].to_numpy()
     found = []
-    for _, members, _, rows in matched.blocks():
+    for group, members, where, rows in matched.blocks():
+        if group in doubtful and where.stop - where.start < LEAST_INSTANCES:
+            continue
         ranks = tuple(int(each) for each in rank[rows][:members])
         starts = np.array([utc_starts.get(each) or 0 for each in ranks], dtype=np.int64)
         ends = end[rows].reshape(-1, members) + starts

@@ -12,12 +12,12 @@ import numpy as np
 import polars as pl
 
 from rankscope.align.iteration_matching import pair_iterations, renumbered
+from rankscope.compare.clock_choice import choose_clock
+from rankscope.compare.warnings import listed
 from rankscope.errors import ReportError, UsageError
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
 from rankscope.store.tables import RunTables, measured
-
-CLOCKS = ("auto", "gpu", "host")
 
 ROLLING = 5
 SETTLED_MADS = 5.0
@@ -122,7 +122,7 @@ def scope_of(tables: RunTables, options: Options, reuse: ReusedScope | None = No
     else:
         shifts, warnings = {}, ()
     tables = renumbered(tables, shifts)
-    clock, reason = choose_clock(tables.ranks, options.clock)
+    clock, reason = choose_clock(tables, options.clock)
     size = tables.ranks["world_size"].max()
     world_size = size if isinstance(size, int) else None
     present = {*tables.ranks["rank"]}
@@ -168,35 +168,6 @@ def _choice(
         return select(tables.iterations, lengths, options.iter_range, options.include_warmup)
     except (UsageError, ReportError) as error:
         return error.with_traceback(None)
-
-
-def choose_clock(ranks: pl.DataFrame, asked: str) -> tuple[str, str]:
-    """The clock to compare ranks on, and why. See METHOD.md#gpu-clock.
-
-    Args:
-        ranks: table `ranks` of the run.
-        asked: auto, gpu or host.
-
-    Raises:
-        UsageError: there is no such clock, or no device work to read it from.
-    """
-    if asked not in CLOCKS:
-        raise UsageError(f"--clock {asked}", hint=f"one of {', '.join(CLOCKS)}")
-    without = ranks.filter(~pl.col("has_device"))["rank"].to_list()
-    if asked == "gpu" and without:
-        raise UsageError(
-            f"--clock gpu: rank {without[0]} has no device work in its report",
-            hint="profile with --trace=cuda,nvtx, or use --clock host",
-        )
-    if asked != "auto":
-        return asked, "asked for"
-    if without:
-        many = "no rank has" if len(without) == ranks.height else f"rank {without[0]} lacks"
-        return "host", f"{many} device work in its report"
-    sparse = ranks.filter(~pl.col("clock_gpu"))["rank"].to_list()
-    if sparse:
-        return "host", f"rank {sparse[0]} has device work in under 90 % of its iterations"
-    return "gpu", "at least 90 % of the iterations have device work on every rank"
 
 
 def parse_range(text: str) -> slice:
@@ -247,6 +218,11 @@ def select(
             "no iteration is complete on every rank: the reports share no step",
             hint="do the reports belong to one run, and do their captures overlap?",
         )
+    unknown = _unknown(common, lengths)
+    left = sorted({*common} - {*unknown["iteration"]})
+    if left and len(left) < len(common):
+        common = left
+        problems.append(_without_work(unknown))
     warmup, settled = _warmup(common, lengths)
     if not settled:
         problems.append(
@@ -354,6 +330,23 @@ def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], b
         if abs(float(np.median(values[first : first + ROLLING])) - level) <= SETTLED_MADS * mad:
             return always | {*numbers[:first]}, True
     return always, False
+
+
+def _unknown(common: list[int], lengths: pl.DataFrame) -> pl.DataFrame:
+    """rank and iteration: the windows that are unknown on the clock, for lack of device work."""
+    unknown = lengths.filter(pl.col("iteration_ns").is_null() & pl.col("iteration").is_in(common))
+    return unknown.select("rank", "iteration").sort("iteration", "rank")
+
+
+def _without_work(unknown: pl.DataFrame) -> RunWarning:
+    numbers = unknown["iteration"].unique().sort().to_list()
+    who = tuple(unknown["rank"].unique().sort())
+    return RunWarning(
+        "iterations-without-work",
+        f"no device work in {'iteration' if len(numbers) == 1 else 'iterations'} "
+        f"{listed(numbers)}, left out on all ranks",
+        who,
+    )
 
 
 def _uneven(complete: pl.DataFrame, common: list[int], total: int) -> RunWarning:

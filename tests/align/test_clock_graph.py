@@ -165,8 +165,11 @@ def test_one_shared_collective_ties_clocks(count: int, seed: int) -> None:
         rank: (int(made.utc_starts[rank] or 0) + first, int(made.utc_starts[rank] or 0) + last)
         for rank, first, last in ends.iter_rows()
     }
-    clocks = match(shared, made.utc_starts, spans=spans).solved
+    matched = match(shared, made.utc_starts, spans=spans)
+    clocks = matched.solved
     assert {*clocks.fits} == {*range(9)}
+    groups = timed(matched, made.utc_starts).groups
+    assert communication_warnings(matched.met, groups, [*range(9)]) == []
     assert {fit.drift_ppm for fit in clocks.fits.values()} == {0.0}
     shift = 5.5 / 40
     for share in (0.02, shift, 0.5, 1.0):
@@ -177,6 +180,22 @@ def test_one_shared_collective_ties_clocks(count: int, seed: int) -> None:
     for rank in range(1, 9):
         grown = clocks.fits[rank].spread_ns - ASSUMED_SPREAD_NS
         assert grown == pytest.approx(ASSUMED_DRIFT_PPM * 1e-6 * after, rel=0.1)
+
+
+def test_few_calls_of_doubtful_members_tie_nothing() -> None:
+    """Tensor-parallel pairs and data-parallel ones, each with a call: who shares it is a guess."""
+    made = world(4, 1, 0, calls="td")
+    assert {*match(made.collectives, made.utc_starts).clocks} == {0}
+    named = made.collectives.with_columns(
+        communicator=pl.when("gradient")
+        .then(pl.format("named dp{}", pl.col("rank") % 2))
+        .otherwise(pl.format("named tp{}", pl.col("rank") // 2))
+    )
+    matched = match(named, made.utc_starts)
+    assert {*matched.clocks} == {0, 1, 2, 3}
+    for rank, fit in matched.clocks.items():
+        error = fit.offset_ns - made.correction(rank, matched.solved.middle_ns)
+        assert abs(error) <= fit.spread_ns + 512
 
 
 def test_what_measures_a_drift_goes_before_what_does_not() -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import polars as pl
 import pytest
 
+import rankscope
 from rankscope.compare.selection import common_iterations, parse_range, select
 from rankscope.errors import ReportError, UsageError
 from rankscope.model.schema import RANK_ITERATIONS
+from tests.forge import forge, scene
 from tests.frames import filled
 
 MS = 1_000_000
@@ -129,3 +135,43 @@ def test_nothing_in_common() -> None:
     frame = iterations(range(5), range(5, 9))
     with pytest.raises(ReportError, match="complete on every rank"):
         select(frame, lengths(frame), None, include_warmup=True)
+
+
+def without_work(report: Path, iterations: list[int]) -> None:
+    """A report that lacks the device work of some iterations."""
+    with closing(sqlite3.connect(report)) as connection, connection:
+        for i in iterations:
+            span = "select start, end from NVTX_EVENTS where text = ?"
+            step = connection.execute(span, (f"step {i}",)).fetchone()
+            for table in ("KERNEL", "MEMCPY"):
+                connection.execute(
+                    f"delete from CUPTI_ACTIVITY_KIND_{table} where correlationId in (select "
+                    "correlationId from CUPTI_ACTIVITY_KIND_RUNTIME where start between ? and ?)",
+                    step,
+                )
+
+
+@pytest.mark.parametrize("count", [8, 30])
+def test_one_iteration_without_device_work_leaves_the_gpu_clock(count: int, tmp_path: Path) -> None:
+    """The iteration is left out, and the slow rank is found in the others."""
+    job = scene("planted", ranks=4, iterations=count, kind="persistent", where="forward")
+    forge(job, tmp_path)
+    without_work(tmp_path / "report_rank_2.sqlite", [3])
+    compared = rankscope.ingest([tmp_path], tmp_path / "run.duckdb").compare()
+    facts = compared.facts
+    assert facts.clock == "gpu"
+    assert facts.iterations == tuple(i for i in range(1, count) if i != 3)
+    assert compared.verdict.ranks == (3,)
+    problems = {problem.code: problem for problem in compared.warnings}
+    assert problems["iterations-without-work"].ranks == (2,)
+    assert "iteration 3," in problems["iterations-without-work"].message
+
+
+def test_many_iterations_without_device_work_are_read_on_the_host_clock(tmp_path: Path) -> None:
+    forge(scene("plain", ranks=2, iterations=12), tmp_path)
+    without_work(tmp_path / "report_rank_1.sqlite", [3, 7])
+    facts = rankscope.ingest([tmp_path], tmp_path / "run.duckdb").compare().facts
+    assert facts.clock == "host"
+    assert facts.clock_reason == (
+        "rank 1 has device work of a phase in 10 of 12 iterations, fewer than 90 %"
+    )

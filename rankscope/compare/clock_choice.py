@@ -1,0 +1,79 @@
+"""The clock that ranks are compared on. See METHOD.md#gpu-clock."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.errors import UsageError
+from rankscope.store.tables import RunTables
+
+CLOCKS = ("auto", "gpu", "host")
+
+PHASES = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns")
+
+MOST_LACKING = 0.1
+"""Share of a rank's complete iterations that may lack device work; one may in any case."""
+
+
+def choose_clock(tables: RunTables, asked: str) -> tuple[str, str]:
+    """The clock to compare ranks on, and why.
+
+    Args:
+        tables: the run.
+        asked: auto, gpu or host.
+
+    Raises:
+        UsageError: there is no such clock, or no device work to read it from.
+    """
+    if asked not in CLOCKS:
+        raise UsageError(f"--clock {asked}", hint=f"one of {', '.join(CLOCKS)}")
+    ranks = tables.ranks
+    without = ranks.filter(~pl.col("has_device"))["rank"].to_list()
+    if asked == "gpu" and without:
+        raise UsageError(
+            f"--clock gpu: rank {without[0]} has no device work in its report",
+            hint="profile with --trace=cuda,nvtx, or use --clock host",
+        )
+    if asked != "auto":
+        return asked, "asked for"
+    if without:
+        many = "no rank has" if len(without) == ranks.height else f"rank {without[0]} lacks"
+        return "host", f"{many} device work in its report"
+    few = ranks.filter(~pl.col("clock_gpu"))["rank"].sort().to_list()
+    if not few:
+        return "gpu", "at least 90 % of the iterations have device work on every rank"
+    counts = _counts(tables, few)
+    most = pl.max_horizontal(1, MOST_LACKING * pl.col("iterations"))
+    lacking = pl.col("iterations") - pl.col("working")
+    sparse = counts.filter((lacking > most) | (pl.col("working") <= lacking))
+    for rank, iterations, working in sparse.iter_rows():
+        return "host", (
+            f"rank {rank} has device work of a phase in {working} of {iterations} iterations, "
+            "fewer than 90 %"
+        )
+    return "gpu", (
+        "at least 90 % of the complete iterations, or all but one, have device work on every rank"
+    )
+
+
+def _counts(tables: RunTables, ranks: list[int]) -> pl.DataFrame:
+    """rank, iterations (complete ones), working (those with device work of a phase).
+
+    A rank whose reports name no phases has only `other`: its work counts without a phase.
+    """
+    columns = ["rank", "iteration", "clock", "iteration_ns", *PHASES]
+    rows = tables.read("measures", columns, ranks=ranks, narrow=True).with_columns(
+        pl.col("rank", "iteration").cast(pl.Int64)
+    )
+    named = pl.any_horizontal(pl.col(PHASES).is_not_null()).any().over("rank")
+    owned = pl.sum_horizontal(PHASES) > 0
+    known = pl.col("iteration_ns").is_not_null()
+    working = rows.with_columns(works=known & (owned | ~named)).filter(clock="gpu").filter("works")
+    complete = tables.iterations.filter("complete", pl.col("rank").is_in(ranks))
+    return (
+        complete.select("rank", "iteration")
+        .join(working.select("rank", "iteration", "works"), on=["rank", "iteration"], how="left")
+        .group_by("rank")
+        .agg(iterations=pl.len().cast(pl.Int64), working=pl.col("works").sum().cast(pl.Int64))
+        .sort("rank")
+    )
