@@ -33,7 +33,7 @@ BALANCED_BELOW, ROTATING_ABOVE = 0.04, 0.065
 """What evening everything out saves where only `balanced`, and only `rotating`, is right: the
 method's border is 5 %, and its median of four ranks is not ours."""
 
-RANKS_IN_WORDS = re.compile(r"\branks? (\d+(?:(?:, and |, | and |-| to )\d+)*)")
+RANKS_IN_WORDS = re.compile(r"(?<!like )\branks? (\d+(?:(?:, and |, | and |-| to )\d+)*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,8 @@ def _acceptable(
         return found.classes, found.phases
     if needed:
         return frozenset().union(*(c.classes for c in needed)), frozenset()
-    classes = right.classes or frozenset().union(*(c.classes for c in right.culprits))
+    classes = right.classes or frozenset({"balanced"})  # whoever is slow, it costs nothing
+    classes |= frozenset().union(*(c.classes for c in right.culprits if not c.must))
     if levelled is not None and classes <= {"balanced", "rotating"}:
         classes = frozenset({"balanced"} if levelled < BALANCED_BELOW else ())
         classes |= {"rotating"} if levelled >= BALANCED_BELOW else set()
@@ -347,7 +348,7 @@ def totals(results: list[Result]) -> tuple[list[str], bool]:
     right = sum(not wrong(result) for result in results) / runs
     accused = sum(result["accused"] for result in results)
     gains = [result["gain_right"] for result in results if result["gain_right"] is not None]
-    gain = sum(gains) / max(1, len(gains))
+    gain = sum(gains) / len(gains) if gains else 1.0
     worthless = sum(
         result["accused"] and (result["truth"]["of_named"] or 0) < LEAST_GAIN
         for result in results

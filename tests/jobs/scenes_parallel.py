@@ -132,6 +132,19 @@ def tensor_parallel(ranks: int, seed: int) -> Scene:
     return one(job, slow, {PERSISTENT}, COMPUTING)
 
 
+@scene(8, 32, 128)
+def three_dimensions(ranks: int, seed: int) -> Scene:
+    """Tensor, data and pipeline parallelism at once: a slow device delays its tensor group, then
+    its pipeline, then its replicas.
+    """
+    width, stages = (2, 2) if ranks == 8 else (4, 2)
+    layout = Layout(width, ranks // width // stages, stages)
+    job = transformer("three_dimensions", layout, seed, layers=2, micro_batches=4)
+    slow = pick(job)
+    job = plant(job, Plant("device", slow, factor=number(job, "factor", 1.15, 1.3)))
+    return one(job, slow, {PERSISTENT}, COMPUTING)
+
+
 @scene(4, 8, 32)
 def imbalanced_experts(ranks: int, seed: int) -> Scene:
     """Routing gives experts more tokens here and fewer there, anew in each iteration."""
