@@ -37,7 +37,7 @@ def slow_gpu(ranks: int, seed: int) -> Scene:
     Everybody waits for it at the first bucket. Persistent; the passes.
     """
     job = ddp("slow_gpu", ranks, seed)
-    job = replace(job, contention=number(job, "contention", 1.12, 1.25))
+    job = replace(job, contention=number(job, "contention", 1.1, 1.2))
     slow = pick(job)
     job = plant(job, Plant("device", slow, factor=number(job, "factor", 1.15, 1.2)))
     return one(job, slow, {PERSISTENT}, COMPUTING)

@@ -23,7 +23,6 @@ from tests.jobs.scene import (
     lognormal,
     number,
     one,
-    per_host,
     pick,
     plant,
     scene,
@@ -52,7 +51,7 @@ def transformer(name: str, layout: Layout, seed: int, iterations: int = 40, **mo
         groups=layout.groups(),
         report=Report(payload=seed % 2 == 1, schema="2022.4" if seed % 5 == 4 else "2023.4"),
         contention=float(drawn.uniform(1.03, 1.12)),
-        ranks_per_host=per_host(ranks),
+        ranks_per_host={4: 2, 8: 4}.get(ranks, 8),
         roles=layout.roles,
     )
 
@@ -207,7 +206,7 @@ def slow_communicator(ranks: int, seed: int) -> Scene:
 @scene()
 def congested_spell(ranks: int, seed: int) -> Scene:
     """The network is congested during a third of the run: all transfers take four times as long."""
-    job = ddp("congested_spell", ranks, seed, 60, gradient_bytes=500_000_000)
+    job = ddp("congested_spell", ranks, seed, 60, gradient_bytes=250_000_000)
     begin = int(number(job, "begin", 10, 35))
     hit = frozenset(range(begin, begin + 20))
     link = Plant("link", tuple(range(ranks)), factor=number(job, "factor", 4, 5), iterations=hit)
