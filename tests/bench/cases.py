@@ -59,6 +59,10 @@ class Case:
     @property
     def classes(self) -> tuple[str, ...]:
         """The classes that a verdict may give."""
+        if self.kind == VerdictKind.BALANCED:
+            # Played again without noise and walk, these jobs take 2 to 7 % less time, more the more
+            # ranks there are: above 5 % the same jitter is told as rotating.
+            return (VerdictKind.BALANCED, VerdictKind.ROTATING)
         if self.where == "upper half":  # without roles nobody can tell whose design it is
             return (VerdictKind.STRUCTURAL, VerdictKind.INCONCLUSIVE)
         return (VerdictKind.PERSISTENT,) if self.kind == "pipeline" else (self.kind,)

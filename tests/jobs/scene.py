@@ -99,7 +99,7 @@ def scene(*sizes: int) -> Callable[[Maker], Maker]:
 
 def per_host(ranks: int) -> int:
     """GPUs of a machine: there are always two machines and more."""
-    return {4: 2, 8: 4}.get(ranks, 8)
+    return 2 if ranks <= 8 else 8
 
 
 def layers(ranks: int) -> int:
@@ -129,7 +129,7 @@ def ddp(name: str, ranks: int, seed: int, iterations: int = 40, **model: object)
         groups={"dp": tuple(range(ranks))},
         noise=Noise(),
         report=Report(payload=seed % 2 == 1, schema="2022.4" if seed % 5 == 4 else "2023.4"),
-        contention=float(drawn.uniform(1.05, 1.2)),
+        contention=float(drawn.uniform(1.04, 1.15)),
         ranks_per_host=per_host(ranks),
     )
 

@@ -9,6 +9,7 @@ from tests.jobs.job import MS, Noise, Plant
 from tests.jobs.scene import (
     BALANCED,
     COMPUTING,
+    INCONCLUSIVE,
     PERIODIC,
     PERSISTENT,
     ROTATING,
@@ -36,7 +37,7 @@ def slow_gpu(ranks: int, seed: int) -> Scene:
     Everybody waits for it at the first bucket. Persistent; the passes.
     """
     job = ddp("slow_gpu", ranks, seed)
-    job = replace(job, contention=number(job, "contention", 1.12, 1.25))
+    job = replace(job, contention=number(job, "contention", 1.1, 1.2))
     slow = pick(job)
     job = plant(job, Plant("device", slow, factor=number(job, "factor", 1.15, 1.2)))
     return one(job, slow, {PERSISTENT}, COMPUTING)
@@ -59,15 +60,15 @@ def slow_host(ranks: int, seed: int) -> Scene:
     """Launches of small kernels: all hosts are just ahead of their devices but one, whose Python is
     two to three times as slow, so its device starves while buckets are on their way.
     """
-    count = 10 if ranks > 8 else 14
+    count = {128: 3, 32: 6}.get(ranks, 12)
     job = ddp(
         "slow_host",
         ranks,
         seed,
         layers=count,
-        forward_ns=count * 600_000,
-        backward_ns=count * 1_100_000,
-        python_ns=70_000,
+        forward_ns=7_200_000,
+        backward_ns=13_200_000,
+        python_ns=840_000 // count,
         load="inline",
         sync_every=1,
     )
@@ -76,7 +77,7 @@ def slow_host(ranks: int, seed: int) -> Scene:
     return one(job, slow, {PERSISTENT}, COMPUTING)
 
 
-@scene(4, 8, 32)
+@scene()
 def two_slow_gpus(ranks: int, seed: int) -> Scene:
     """Two devices are slow alike: healing one of them saves next to nothing."""
     job = ddp("two_slow_gpus", ranks, seed)
@@ -214,6 +215,85 @@ def checkpoint(ranks: int, seed: int) -> Scene:
     stall = Plant("stall", (0,), extra_ns=round(number(job, "ns", 25, 60) * MS), iterations=when)
     job = plant(job, replace(stall, phase="checkpoint"))
     return one(job, (0,), {PERIODIC}, {"other", "load"})
+
+
+@scene()
+def lone_stalls(ranks: int, seed: int) -> Scene:
+    """One rank's host stands still for 10 to 20 ms in 7 of 40 iterations, at no fixed distance."""
+    job = ddp("lone_stalls", ranks, seed, sync_every=1)
+    slow = pick(job)
+    drawn = generator(seed, "lone", ranks)
+    when = drawn.choice(range(3, job.iterations), 7, replace=False).tolist()
+    amounts = {(slow[0], iteration): float(drawn.uniform(10, 20)) * MS for iteration in when}
+    phase = ("forward", "backward")[seed % 2]
+    job = plant(job, Plant("stall", phase=phase, amounts=amounts))
+    return one(job, slow, {TRANSIENT}, {phase})
+
+
+@scene()
+def hidden_stalls(ranks: int, seed: int) -> Scene:
+    """One rank's host stands still in the optimizer in every third iteration, while its device has
+    a queue full of backward kernels: nobody waits for it.
+    """
+    job = ddp("hidden_stalls", ranks, seed, clip=False, sync_every=1)
+    slow, when = pick(job), frozenset(range(2, 40, 3))
+    extra = round(0.4 * job.model.backward_ns)
+    stall = Plant("stall", slow, extra_ns=extra, iterations=when, phase="optimizer")
+    return Scene(plant(job, stall), Answer(frozenset({BALANCED})))
+
+
+@scene()
+def run_ahead(ranks: int, seed: int) -> Scene:
+    """Nothing synchronises, so hosts run ahead until a launch queue is full, and their ranges tell
+    nothing of when the device did it. One device is slow.
+    """
+    job = ddp("run_ahead", ranks, seed, 60, sync_every=0, clip=False, load_ns=300_000)
+    slow = pick(job)
+    job = plant(job, Plant("device", slow, factor=number(job, "factor", 1.12, 1.2)))
+    return one(job, slow, {PERSISTENT}, COMPUTING)
+
+
+@scene()
+def slow_workers(ranks: int, seed: int) -> Scene:
+    """The loader's workers of one rank make a batch in more time than a step takes, so that from
+    some point on its stock is empty and each step waits for data.
+    """
+    job = ddp("slow_workers", ranks, seed, load="workers", load_ns=12 * MS, sync_every=1)
+    slow = pick(job)
+    job = plant(job, Plant("produce", slow, extra_ns=round(number(job, "ns", 36, 42) * MS)))
+    return one(job, slow, {PERSISTENT}, {"load"})
+
+
+@scene(8, 32, 128)
+def shadowed(ranks: int, seed: int) -> Scene:
+    """Two slow devices, one far slower than the other: healing the lesser alone saves nothing."""
+    job = ddp("shadowed", ranks, seed)
+    slow, lesser = generator(seed, "shadow", ranks).permutation(ranks)[:2].tolist()
+    job = plant(job, Plant("device", (slow,), factor=1.22), Plant("device", (lesser,), factor=1.06))
+    return one(job, (slow,), {PERSISTENT}, COMPUTING, spared=(lesser,))
+
+
+@scene(32, 128)
+def slow_machine(ranks: int, seed: int) -> Scene:
+    """All devices of one machine are throttled: naming the machine is enough."""
+    job = ddp("slow_machine", ranks, seed)
+    host = job.host_of(pick(job)[0])
+    hit = job.on_host(host)
+    job = plant(job, Plant("device", hit, factor=number(job, "factor", 1.12, 1.2)))
+    culprit = Culprit(hit, frozenset({PERSISTENT}), COMPUTING, host)
+    return Scene(job, Answer(culprits=(culprit,)))
+
+
+@scene(8, 32)
+def straggler_among_half(ranks: int, seed: int) -> Scene:
+    """A device is slow, and half of the ranks have no report: what healing saves is not known."""
+    job = ddp("straggler_among_half", ranks, seed)
+    slow = pick(job)
+    kept = tuple(rank for rank in range(ranks) if rank % 2 == slow[0] % 2)
+    job = replace(job, report=replace(job.report, ranks=kept))
+    job = plant(job, Plant("device", slow, factor=number(job, "factor", 1.15, 1.2)))
+    classes = frozenset({PERSISTENT, INCONCLUSIVE})
+    return Scene(job, Answer(culprits=(Culprit(slow, classes, COMPUTING, must=False),)))
 
 
 @scene()

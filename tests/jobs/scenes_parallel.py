@@ -23,7 +23,6 @@ from tests.jobs.scene import (
     lognormal,
     number,
     one,
-    per_host,
     pick,
     plant,
     scene,
@@ -52,7 +51,7 @@ def transformer(name: str, layout: Layout, seed: int, iterations: int = 40, **mo
         groups=layout.groups(),
         report=Report(payload=seed % 2 == 1, schema="2022.4" if seed % 5 == 4 else "2023.4"),
         contention=float(drawn.uniform(1.03, 1.12)),
-        ranks_per_host=per_host(ranks),
+        ranks_per_host={4: 2, 8: 4}.get(ranks, 8),
         roles=layout.roles,
     )
 
@@ -132,6 +131,19 @@ def tensor_parallel(ranks: int, seed: int) -> Scene:
     return one(job, slow, {PERSISTENT}, COMPUTING)
 
 
+@scene(8, 32, 128)
+def three_dimensions(ranks: int, seed: int) -> Scene:
+    """Tensor, data and pipeline parallelism at once: a slow device delays its tensor group, then
+    its pipeline, then its replicas.
+    """
+    width, stages = (2, 2) if ranks == 8 else (4, 2)
+    layout = Layout(width, ranks // width // stages, stages)
+    job = transformer("three_dimensions", layout, seed, layers=2, micro_batches=4)
+    slow = pick(job)
+    job = plant(job, Plant("device", slow, factor=number(job, "factor", 1.15, 1.3)))
+    return one(job, slow, {PERSISTENT}, COMPUTING)
+
+
 @scene(4, 8, 32)
 def imbalanced_experts(ranks: int, seed: int) -> Scene:
     """Routing gives experts more tokens here and fewer there, anew in each iteration."""
@@ -194,7 +206,7 @@ def slow_communicator(ranks: int, seed: int) -> Scene:
 @scene()
 def congested_spell(ranks: int, seed: int) -> Scene:
     """The network is congested during a third of the run: all transfers take four times as long."""
-    job = ddp("congested_spell", ranks, seed, 60, gradient_bytes=500_000_000)
+    job = ddp("congested_spell", ranks, seed, 60, gradient_bytes=250_000_000)
     begin = int(number(job, "begin", 10, 35))
     hit = frozenset(range(begin, begin + 20))
     link = Plant("link", tuple(range(ranks)), factor=number(job, "factor", 4, 5), iterations=hit)

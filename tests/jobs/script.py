@@ -16,6 +16,14 @@ COMPUTE, COPIES, EXTRA = 7, 13, 15
 MAIN, AUTOGRAD = 0, 1
 DRAWS = 2_048
 
+FUNCTIONS = {
+    "all_reduce": "AllReduce",
+    "all_gather": "AllGather",
+    "reduce_scatter": "ReduceScatter",
+    "broadcast": "Broadcast",
+}
+"""Operations → NCCL's functions."""
+
 
 class Script:
     """One rank's host program under construction.
@@ -134,21 +142,23 @@ class Script:
     def collective(self, comm: str, operation: str, nbytes: int, stream: int | None = None) -> None:
         """Launch a collective onto its communicator's stream, or onto another."""
         where = self._streams[comm] if stream is None else stream
-        self._described(operation, comm, nbytes)
+        if operation == "all_to_all":
+            self._group(comm, nbytes)
+        elif self.job.report.payload:
+            self.push(f"nccl{FUNCTIONS[operation]}")
         launch = self._launch(7_000)
         name = NCCL[operation]
         self.steps.append((Code.COLLECTIVE, comm, name, operation, nbytes, where, *launch))
         if self.job.report.payload:
-            self.pop(self._payload(comm, nbytes))
+            self.pop(None if operation == "all_to_all" else self._payload(comm, nbytes))
 
     def exchange(self, comm: str, parts: list[tuple[str, int, int]]) -> None:
         """Launch a group of `("send" | "recv", peer, bytes)` as one kernel."""
         if self.job.report.payload:
-            self.push("ncclGroupStart")
-            self.pop()
+            self._mark("ncclGroupStart")
             for direction, _, nbytes in parts:
-                self.push("ncclSend" if direction == "send" else "ncclRecv")
-                self.pop(self._payload(comm, nbytes))
+                name = "ncclSend" if direction == "send" else "ncclRecv"
+                self._mark(name, self._payload(comm, nbytes))
             self.push("ncclGroupEnd")
         launch = self._launch(9_000)
         stream = self._streams[comm]
@@ -178,11 +188,20 @@ class Script:
 
     # ------------------------------------------------------------------ noise and plants
 
-    def _described(self, operation: str, comm: str, nbytes: int) -> None:
-        if self.job.report.payload:
-            words = {"all_reduce": "AllReduce", "all_gather": "AllGather"}
-            words |= {"reduce_scatter": "ReduceScatter", "all_to_all": "AllToAll"}
-            self.push(f"nccl{words.get(operation, 'Broadcast')}")
+    def _group(self, comm: str, nbytes: int) -> None:
+        """NCCL's ranges of an all-to-all, which is a send to and a receive from everybody."""
+        if not self.job.report.payload:
+            return
+        self._mark("ncclGroupStart")
+        payload = self._payload(comm, nbytes // len(self.members[comm]))
+        for _ in self.members[comm]:
+            self._mark("ncclSend", payload)
+            self._mark("ncclRecv", payload)
+        self.push("ncclGroupEnd")
+
+    def _mark(self, name: str, payload: str | None = None) -> None:
+        self.push(name)
+        self.pop(payload)
 
     def _payload(self, comm: str, nbytes: int) -> str:
         number = 0x51CE_0000_0000_0000 + sorted(self.job.groups).index(comm) * 7_919 + 1
