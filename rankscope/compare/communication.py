@@ -112,16 +112,20 @@ class RunCollectives:
         )
         return shared.with_columns(where["bytes"])
 
-    def replay(self, table: pl.DataFrame) -> Replay | None:
+    def replay(
+        self, table: pl.DataFrame, iterations: Collection[int] | None = None
+    ) -> Replay | None:
         """The run, to be played again with less work; None if its communication is not understood.
 
         There is no room for the calls next to the replay: they are released, and asking for them
         again matches them again.
 
         Args:
-            table: rank, role, iteration and `<phase>_ns` of the iterations to play.
+            table: rank, iteration and `<phase>_ns` of the iterations to play.
+            iterations: those of them that are played; None: all.
         """
-        parts = _replay_parts(self._scope, *self.calls(), table)
+        played = self._scope.in_range if iterations is None else iterations
+        parts = _replay_parts(self._scope, *self.calls(), table, played)
         self._calls = None
         return None if parts is None else Replay(*parts)
 
@@ -233,13 +237,17 @@ def _exposed(
 
 
 def _replay_parts(
-    scope: Scope, matched: Matched, waited: WaitedCollectives, table: pl.DataFrame
+    scope: Scope,
+    matched: Matched,
+    waited: WaitedCollectives,
+    table: pl.DataFrame,
+    iterations: Collection[int] | None,
 ) -> tuple[Iterator[RankChunk], pl.DataFrame, Aligner, int] | None:
     """The arguments of a `Replay`; its chunks alone hold the calls, until the last is read."""
-    iterations = scope.in_range
     rows, shared, clocks = waited.rows, waited.shared, matched.solved
     if iterations is not None:
-        rows = rows.filter(shared["iteration"].is_in(iterations).gather(rows["instance"]))
+        rows = rows.filter(shared["iteration"].is_in([*iterations]).gather(rows["instance"]))
+        table = table.filter(pl.col("iteration").is_in([*iterations]))
     if not all_tied(clocks, scope.tables) or rows.is_empty() or not _paired(matched):
         return None
     columns = ("rank", "iteration", "window_start_ns", "iteration_ns")
@@ -248,15 +256,18 @@ def _replay_parts(
     chunks = rank_chunks(windows["rank"], rows["rank"])
     size = int(rows["rank"].is_in(windows["rank"].unique().implode()).sum())
     calls = rows.select("rank", "instance", "arrival_ns", "end_ns")
-    parts = _replay_chunks(scope, chunks, calls, shared["group"])
+    parts = _replay_chunks(scope, chunks, calls, shared["group"], iterations)
     return parts, windows, Aligner(clocks, scope.utc_starts), size
 
 
 def _replay_chunks(
-    scope: Scope, chunks: list[list[int]], calls: pl.DataFrame, groups: pl.Series
+    scope: Scope,
+    chunks: list[list[int]],
+    calls: pl.DataFrame,
+    groups: pl.Series,
+    iterations: Collection[int] | None,
 ) -> Iterator[RankChunk]:
     """The calls and the exposed communication of some ranks at a time."""
-    iterations = scope.in_range
     for ranks in chunks:
         rows = calls.lazy().filter(pl.col("rank").is_in(ranks)).collect()
         exposed = _exposed(scope, ranks, iterations)

@@ -23,6 +23,7 @@ from rankscope.compare.comparison import (
 from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import metric_table
 from rankscope.compare.selection import scope_of
+from rankscope.compare.verdict.healing import sampled
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.verdict.rules import judge
 from rankscope.compare.verdict.transfers import SlowTransfers, slow_transfers
@@ -32,6 +33,9 @@ from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.model.results import MetricSummary
 from rankscope.store.tables import RunTables
+
+MOST_CALLS = 1_000_000
+"""Calls of collectives above which a sample of the iterations is played again."""
 
 
 def compare(
@@ -144,12 +148,16 @@ def _played_rows(found: Comparison) -> pl.DataFrame:
 
 
 def _replay(
-    found: Comparison, collectives: RunCollectives, played: pl.DataFrame, metric: str | None
+    found: Comparison,
+    collectives: RunCollectives,
+    played: pl.DataFrame,
+    metric: str | None,
+    iterations: list[int] | None = None,
 ) -> Replay | None:
-    """None where ranks are missing, or their work is unknown."""
+    """The replay of all or some iterations; None where ranks or their work are unknown."""
     if found.missing_ranks or found.scope.blind_ranks or metric != "work":
         return None
-    return collectives.replay(played)
+    return collectives.replay(played, iterations)
 
 
 def _judged_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | None:
@@ -176,7 +184,12 @@ def _verdict_inputs(
         if found.missing_ranks or found.scope.blind_ranks or metric != "work":
             return None
         instances.append(collectives.instances())
-        return _replay(found, collectives, played, metric)
+        size = collectives.calls()[1].rows.height
+        few = None
+        if size > MOST_CALLS:
+            per_iteration = size / instances[0]["iteration"].n_unique()
+            few = sampled(inputs.excess, inputs.levels, round(MOST_CALLS / per_iteration))
+        return _replay(found, collectives, played, metric, few)
 
     @cache
     def transfers() -> SlowTransfers | None:
@@ -193,7 +206,7 @@ def _verdict_inputs(
             dict(groups.select("group", "label").iter_rows()),
         )
 
-    return VerdictInputs(
+    inputs = VerdictInputs(
         run=RunSummary(
             ranks=tables.ranks.height,
             iterations=len(numbers),
@@ -208,6 +221,7 @@ def _verdict_inputs(
         replayed=replayed,
         transfers=transfers,
     )
+    return inputs
 
 
 def _metrics(rows: pl.DataFrame, scores: pl.DataFrame) -> dict[str, MetricSummary]:

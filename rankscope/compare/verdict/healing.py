@@ -12,6 +12,9 @@ from rankscope.compare.verdict.excess import Excess
 from rankscope.compare.verdict.levels import Flags, Levels
 from rankscope.compare.whatif.replay import Healing, Replay
 
+LEAST_PLAYED, BLOCK = 60, 10
+"""Iterations of a large run that are played at least, and those that follow each other in it."""
+
 NOISE_AROUND = 2.0
 """Robust deviations of the noise around a level that healing leaves where they are."""
 
@@ -92,8 +95,9 @@ def role_excess(excess: Excess) -> Floats:
 class Prices:
     """What healing saves, in ns.
 
-    By replay where the run can be replayed. Else the gain is at most what the slowest rank of each
-    iteration would be faster: `is_bound` is true then.
+    By replay where the run can be replayed; of a sample of iterations, the gain is scaled by what
+    the slowest rank of each iteration would be faster, in all iterations and in those. Without a
+    replay, the gain is at most that: `is_bound` is true then.
 
     Args:
         excess: of all ranks.
@@ -123,12 +127,51 @@ class Prices:
             Healing(replay.placed(excess.ranks, excess.numbers, excess.phases, each), transfer)
             for each in healed
         ]
-        return replay.gains_ns(changes, excess.numbers.tolist())
+        played = np.isin(excess.numbers, replay.iterations)
+        gains = replay.gains_ns(changes, excess.numbers[played].tolist())
+        if played.all():
+            return gains
+        return [
+            round(gain * self._scale(each, played))
+            for each, gain in zip(healed, gains, strict=True)
+        ]
 
     def _bound(self, healed: Floats) -> int:
+        return int(self._faster(healed).sum())
+
+    def _faster(self, healed: Floats) -> Floats:
+        """What the slowest rank of each iteration would be faster."""
         value = np.nan_to_num(self._excess.value)
         after = value - np.nansum(healed, axis=2)
-        return int((value.max(axis=0) - after.max(axis=0)).sum())
+        return np.asarray(value.max(axis=0) - after.max(axis=0))
+
+    def _scale(self, healed: Floats, played: Flags) -> float:
+        """Gain in all iterations / gain in those that were played."""
+        faster = self._faster(healed)
+        here = float(faster[played].sum())
+        return float(faster.sum()) / here if here > 0 else len(played) / float(played.sum())
+
+
+def sampled(excess: Excess, levels: Levels, most: int) -> list[int]:
+    """At most about `most` iterations to play: blocks spread evenly, and those with large events.
+
+    Args:
+        excess: of all ranks.
+        levels: what is usual for each.
+        most: how many; at least `LEAST_PLAYED`.
+    """
+    count = len(excess.numbers)
+    most = max(most, LEAST_PLAYED)
+    if count <= most:
+        return excess.numbers.tolist()
+    blocks = max(most // (2 * BLOCK), 1)
+    starts = np.linspace(0, count - BLOCK, blocks).astype(np.int64)
+    chosen = np.zeros(count, dtype=np.bool_)
+    for start in starts:
+        chosen[start : start + BLOCK] = True
+    worst = np.argsort(-levels.events.max(axis=0), kind="stable")[: most // 2]
+    chosen[worst[levels.events.max(axis=0)[worst] > 0]] = True
+    return excess.numbers[chosen].tolist()
 
 
 def only(healed: Floats, ranks: Flags, where: Flags | None = None) -> Floats:

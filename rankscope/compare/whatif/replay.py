@@ -120,6 +120,11 @@ class Replay:
         return found
 
     @property
+    def iterations(self) -> Numbers:
+        """The iterations that are played, ascending."""
+        return self._windows["iteration"].unique().sort().to_numpy()
+
+    @property
     def rows(self) -> pl.DataFrame:
         """rank and iteration of the rows of `Healing.work`, sorted."""
         return self._windows.select("rank", "iteration")

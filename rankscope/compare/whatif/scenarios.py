@@ -15,9 +15,6 @@ from rankscope.model.results import Verdict
 if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
 
-MOST_ROWS = 500_000
-"""Calls of collectives above which only the verdict and the ideal are played."""
-
 RANKS = 3
 """Ranks with most excess, each of which is a scenario."""
 
@@ -47,8 +44,7 @@ def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
     """
     if inputs.run.metric != "work":
         return None
-    replay = inputs.replayed()
-    if replay is None:
+    if inputs.replayed() is None:
         return None
     everything = inputs.components.everything
     rows = [("all", "every rank", inputs.decision.everything_ns)]
@@ -56,10 +52,9 @@ def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
     if verdict.gain_ns is not None and (names or verdict.roles):
         many = "rank" if len(names) == 1 else "ranks"
         rows.append(("verdict", f"{many} {listed(names)} in those iterations", verdict.gain_ns))
-    if replay.size <= MOST_ROWS:
-        played = _played(inputs, everything, verdict)
-        gains = inputs.prices.of([healed for _, _, healed in played])
-        rows += [(kind, name, gain) for (kind, name, _), gain in zip(played, gains, strict=True)]
+    played = _played(inputs, everything, verdict)
+    gains = inputs.prices.of([healed for _, _, healed in played])
+    rows += [(kind, name, gain) for (kind, name, _), gain in zip(played, gains, strict=True)]
     took = int(inputs.total_ns)
     table = [
         (kind, name, took - min(gain, took), min(gain, took), min(gain, took) / took if took else 0)
