@@ -70,11 +70,12 @@ def measured(name: str, arguments: list[str]) -> tuple[Cost, str]:
 def write(db: Path, ranks: int, iterations: int, collectives: int) -> None:
     """The reports of a job, not yet compared; prints what its slow rank costs, in ns."""
     from rankscope.ingestion.finalize import open_or_create
+    from rankscope.model.options import ShapingOptions
     from rankscope.store import ReportWriter
     from tests.bench.job import simulated
 
     with open_or_create(db) as database:
-        incoming = ReportWriter(database, "{}")
+        incoming = ReportWriter(database, ShapingOptions().to_json())
         job = simulated(ranks, iterations, collectives)
         for report in job.reports(db.parent):
             incoming.add(report)

@@ -163,7 +163,7 @@ def sampled(excess: Excess, levels: Levels, most: int) -> list[int]:
     count = len(excess.numbers)
     most = max(most, LEAST_PLAYED)
     if count <= most:
-        return excess.numbers.tolist()
+        return list(map(int, excess.numbers))
     blocks = max(most // (2 * BLOCK), 1)
     starts = np.linspace(0, count - BLOCK, blocks).astype(np.int64)
     chosen = np.zeros(count, dtype=np.bool_)
@@ -171,7 +171,7 @@ def sampled(excess: Excess, levels: Levels, most: int) -> list[int]:
         chosen[start : start + BLOCK] = True
     worst = np.argsort(-levels.events.max(axis=0), kind="stable")[: most // 2]
     chosen[worst[levels.events.max(axis=0)[worst] > 0]] = True
-    return excess.numbers[chosen].tolist()
+    return list(map(int, excess.numbers[chosen]))
 
 
 def only(healed: Floats, ranks: Flags, where: Flags | None = None) -> Floats:
