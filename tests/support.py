@@ -24,6 +24,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.model.schema import PARTS
 from tests.forge import Truth
+from tests.invariants import assert_consistent
 
 MS = 1_000_000
 ROOT = Path(__file__).parents[1]
@@ -57,7 +58,11 @@ class Stored:
     truth: Truth | None = None
 
     def analysis(self, **options: Any) -> Comparison:
-        return self.run.compare(rankscope.Options(**options))
+        """The comparison with some options; its verdict contradicts nothing."""
+        found = self.run.compare(rankscope.Options(**options))
+        if found.comparable:
+            assert_consistent(found)
+        return found
 
     def matched(self, **options: Any) -> Matched:
         """All collectives of the run, matched anew."""

@@ -1,0 +1,71 @@
+"""What holds for the verdict on every job: METHOD.md#verdict, checked on each analysis of a test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import polars as pl
+
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.verdict.decision import LEAST_GAIN, MUCH_GAIN
+from rankscope.model.kinds import VerdictKind
+
+RANKS_IN_WORDS = re.compile(r"\branks? (\d+(?:(?:, and |, | and )\d+)*)", re.IGNORECASE)
+
+SLACK = 0.01
+"""Share of the time by which two gains may differ that are priced separately."""
+
+
+def assert_consistent(comparison: Comparison) -> None:
+    """The verdict contradicts nothing else that the comparison says."""
+    broken = list(contradictions(comparison))
+    assert not broken, (broken, comparison.verdict.sentence)
+
+
+def contradictions(comparison: Comparison) -> Iterator[str]:
+    """What the verdict of a comparison up to its summary contradicts."""
+    verdict = comparison.verdict
+    spoken = {
+        int(number)
+        for found in RANKS_IN_WORDS.findall(verdict.sentence)
+        for number in re.findall(r"\d+", found)
+    }
+    if verdict.kind is not VerdictKind.INCONCLUSIVE and not spoken <= {*verdict.named}:
+        yield f"the sentence names ranks {sorted(spoken - {*verdict.named})}, the verdict does not"
+    if verdict.ranks and (verdict.gain is None or verdict.gain < LEAST_GAIN):
+        yield f"ranks {verdict.ranks} are named for a gain of {verdict.gain}"
+    if verdict.gain_all is not None:
+        if verdict.kind is VerdictKind.BALANCED and verdict.gain_all >= MUCH_GAIN:
+            yield f"balanced, but all imbalance costs {verdict.gain_all:.1%}"
+        if verdict.gain is not None and verdict.gain > verdict.gain_all + SLACK:
+            yield f"gain {verdict.gain:.1%}, but all imbalance costs {verdict.gain_all:.1%}"
+    yield from _against_what_if(comparison)
+    yield from _against_waits(comparison)
+
+
+def _against_what_if(comparison: Comparison) -> Iterator[str]:
+    verdict, table = comparison.verdict, comparison.summary.what_if
+    if table is None:
+        return
+    rows = {kind: gain for kind, gain in table.select("kind", "gain_ns").iter_rows()}
+    if verdict.gain_all_ns is not None and abs(rows["all"] - verdict.gain_all_ns) > 1:
+        yield f"all: {rows['all']} ns in the table, {verdict.gain_all_ns} in the verdict"
+    if verdict.ranks and abs(rows["verdict"] - (verdict.gain_ns or 0)) > 1:
+        yield f"verdict: {rows['verdict']} ns in the table, {verdict.gain_ns} in the verdict"
+
+
+def _against_waits(comparison: Comparison) -> Iterator[str]:
+    """Whoever is accused is waited for: it waits less than the others of its role do."""
+    verdict = comparison.verdict
+    if not verdict.ranks or verdict.kind is VerdictKind.COMMUNICATION:
+        return
+    rows = comparison.rows(["wait"]).filter(pl.col("iteration").is_in(verdict.iterations))
+    if rows["wait_ns"].null_count():
+        return
+    named = pl.col("rank").is_in(verdict.ranks)
+    roles = rows.filter(named)["role"].unique().implode()
+    rows = rows.filter(pl.col("role").is_in(roles))
+    mine, theirs = (rows.filter(some)["wait_ns"].mean() for some in (named, ~named))
+    if isinstance(mine, float) and isinstance(theirs, float) and mine > theirs:
+        yield f"ranks {verdict.ranks} wait {mine / 1e6:.2f} ms, the others {theirs / 1e6:.2f} ms"
