@@ -200,7 +200,7 @@ def _verdict_inputs(
         members = streams.group_by("group").agg(pl.col("rank").unique().sort())
         return slow_transfers(
             instances[0],
-            replay.service,
+            replay.service(instances[0].height),
             [*numbers],
             dict(members.iter_rows()),
             dict(groups.select("group", "label").iter_rows()),

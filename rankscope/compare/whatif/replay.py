@@ -107,14 +107,12 @@ class Replay:
         self._plan(instances)
         self._unchanged: dict[tuple[int, ...], float] = {}
 
-    @property
-    def service(self) -> Floats:
-        """What each instance takes once its last member and its predecessor are there, ns.
+    def service(self, count: int) -> Floats:
+        """What each of `count` instances takes once its last member and its predecessor are there.
 
-        By instance; NaN where it is not played.
+        In ns; NaN where it is not played.
         """
-        size = 1 + max((int(which.max()) for *_, which in self._steps), default=-1)
-        found = np.full(size, np.nan)
+        found = np.full(count, np.nan)
         for _, _, _, service, which in self._steps:
             found[which] = service
         return found

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import rankscope
+
 from tests.invariants import contradictions
-from tests.support import Stored
+from tests.support import Stored, capture
 
 
 @pytest.mark.parametrize(
@@ -32,12 +35,12 @@ def test_half_of_the_run_has_the_same_leading_rank(
 
 
 def test_a_narrower_range_of_a_capture_leads_with_the_same_rank(
-    stored_capture: Callable[..., Stored],
+    tmp_path: Path,
 ) -> None:
     """The line of the README: rank 1 is slow in every seventh iteration, rank 2 once."""
-    job = stored_capture("2022.4/ddp_a")
+    run = rankscope.ingest([capture("captured/2022.4/ddp_a")], tmp_path / "run.duckdb")
     for part in (None, slice(10, 50)):
-        verdict = job.analysis(iter_range=part).verdict
+        verdict = run.imbalance(iter_range=part).verdict
         assert (verdict.kind, verdict.ranks, verdict.period) == ("periodic", (1,), 7)
         (also,) = verdict.also
         assert (also.ranks, also.iterations, also.cause) == ((2,), (20,), "backward")
