@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from rankscope.measure.launches import LaunchSample
+from rankscope.measure.launches import LaunchSample, signed
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.schema import ACTIVITIES, conform, empty
 from rankscope.segment import PhaseRanges
@@ -46,8 +46,9 @@ class ActivityTotals:
         place, some = _places(_codes(keys) * own.to_numpy())
         others = 0 if own.all() else 1  # everything else has place 0
         start, end = part["start"].to_numpy(), part["end"].to_numpy()
-        alone = self._clear(start, end)
-        self._sampled(place - others, keys[some[others:]], end - start, alone)
+        alone, within = self._overlap(start, end)
+        lengths = signed(end - start, alone, within)
+        self._sampled(place - others, keys[some[others:]], lengths)
         place = 2 * place + alone
         sums = np.zeros((3, 2 * len(some)), dtype=np.int64)
         sums[0] = np.bincount(place, minlength=2 * len(some))
@@ -57,14 +58,13 @@ class ActivityTotals:
         beside, clear = sums[:, 2 * others :: 2], sums[:, 2 * others + 1 :: 2]
         self._parts.append((keys[some[others:]], np.concatenate((beside + clear, clear[1:]))))
 
-    def _sampled(self, place: Times, keys: pl.DataFrame, length: Times, clear: Flags) -> None:
+    def _sampled(self, place: Times, keys: pl.DataFrame, length: Times) -> None:
         """Add kernels to the sample of launches; those of place -1 are none.
 
         Args:
             place: of each operation, its row of `keys`.
             keys: window, phase, kind, name.
-            length: of each operation.
-            clear: whether it overlaps no collective.
+            length: of each operation, signed.
         """
         if keys.is_empty():
             return
@@ -78,16 +78,18 @@ class ActivityTotals:
             earlier = pl.concat(told).group_by(_KEY).agg(pl.col("count").sum())
             known = keys.join(earlier, _KEY, "left", nulls_equal=True, maintain_order="left")
             before = known["count"].fill_null(0).to_numpy()
-        self._sample.add(place[own], before, self._rows, length[own], clear[own])
+        self._sample.add(place[own], before, self._rows, length[own])
         self._counts.append(counts)
         self._rows += keys.height
 
-    def _clear(self, start: Times, end: Times) -> Flags:
-        """Whether each interval, sorted by start, overlaps no collective."""
+    def _overlap(self, start: Times, end: Times) -> tuple[Flags, Flags]:
+        """Of intervals sorted by start: whether no collective overlaps it; whether some fill it."""
         first, last = np.searchsorted(self._high, start[[0, -1]], side="right")
         following = first + count_before(start, self._high[first:last])  # ends next
-        clear: Flags = (end <= start) | (end <= np.append(self._low, NEVER)[following])
-        return clear
+        low, high = np.append(self._low, NEVER), np.append(self._high, NEVER)
+        clear: Flags = (end <= start) | (end <= low[following])
+        within: Flags = (low[following] <= start) & (end <= high[following])
+        return clear, within
 
     @property
     def frame(self) -> pl.DataFrame:

@@ -16,6 +16,8 @@ STEP = 3
 LONGEST = np.iinfo(np.int32).max
 """A longer launch has an unknown length."""
 
+UNKNOWN = LONGEST + 1
+
 
 class LaunchSample:
     """Evenly spaced launches of each row of totals, as chunks of operations come in.
@@ -28,15 +30,14 @@ class LaunchSample:
         nothing: Times = np.empty(0, dtype=np.int64)
         self._kept: list[tuple[Times, Times, Times]] = [(nothing, nothing, nothing)]
 
-    def add(self, place: Times, before: Times, offset: int, length: Times, clear: Flags) -> None:
+    def add(self, place: Times, before: Times, offset: int, length: Times) -> None:
         """Add a chunk of operations, in order of their starts.
 
         Args:
             place: the row that each belongs to, from 0 in this chunk.
             before: of each row, how many came in earlier chunks.
             offset: to add to `place` to get the row among the rows of all chunks.
-            length: how long each ran.
-            clear: whether it overlaps no collective.
+            length: how long each ran, as `signed` gives.
         """
         order = np.argsort(place, kind="stable")
         count = np.bincount(place, minlength=len(before))
@@ -44,9 +45,7 @@ class LaunchSample:
         row = place[order]
         nth = np.arange(len(place)) - first + before[row]
         kept = nth % stride(before + count)[row] == 0  # whatever comes later: strides only grow
-        order, row, nth = order[kept], row[kept], nth[kept]
-        signed = np.where(clear[order], length[order], -length[order])
-        self._kept.append((row + offset, nth, signed))
+        self._kept.append((row[kept] + offset, nth[kept], length[order[kept]]))
 
     def lists(self, group: pl.Series, counts: Times) -> pl.Series:
         """A list for each group of rows; null where there is none.
@@ -56,10 +55,10 @@ class LaunchSample:
             counts: of each group, how many launches it has.
 
         Returns:
-            Lengths in order of the starts, negative where a collective ran at the same time.
+            Lengths in order of the starts, as `signed` gives; null for unknown ones.
         """
-        row, nth, signed = (np.concatenate(each) for each in zip(*self._kept, strict=True))
-        kept = pl.DataFrame({"group": group.gather(row), "nth": nth, "launches": signed}).filter(
+        row, nth, length = (np.concatenate(each) for each in zip(*self._kept, strict=True))
+        kept = pl.DataFrame({"group": group.gather(row), "nth": nth, "launches": length}).filter(
             pl.col("group").is_not_null()
         )
         chosen = nth_kept(kept["nth"].to_numpy(), counts[kept["group"].to_numpy()])
@@ -72,6 +71,22 @@ class LaunchSample:
         )
         every = pl.DataFrame({"group": pl.int_range(len(counts), eager=True).cast(group.dtype)})
         return every.join(lists, on="group", how="left", maintain_order="left")["launches"]
+
+
+def signed(length: Times, clear: Flags, within: Flags) -> Times:
+    """Lengths with a sign that says what else ran.
+
+    Args:
+        length: of each operation.
+        clear: whether no collective ran at the same time.
+        within: whether a collective ran all the time.
+
+    Returns:
+        The length where clear, the negative length within collectives, UNKNOWN where a collective
+        ran a part of the time: no other launch is comparable.
+    """
+    lengths: Times = np.where(clear, length, np.where(within, -length, UNKNOWN))
+    return lengths
 
 
 def nth_kept(nth: Times, count: Times) -> Flags:

@@ -52,12 +52,12 @@ class CauseKind(StrEnum):
     A new cause needs a member here and a detector in `DETECTORS` (compare/causes/registry.py).
     """
 
-    DEVICE = "device"
-    DATA = "data"
+    DEVICE_SLOWER = "device_slower"
+    MORE_WORK = "more_work"
     CONTENTION = "contention"
-    STARVING = "starving"
+    STARVED = "starved"
     LOADER = "loader"
-    GARBAGE_COLLECTION = "garbage collection"
+    GARBAGE_COLLECTION = "garbage_collection"
     COPIES = "copies"
     RANGE = "range"
 

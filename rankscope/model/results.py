@@ -41,11 +41,14 @@ class MetricSummary:
 class Finding:
     """One thing that took longer than on the role's median rank, in the flagged iterations."""
 
-    kind: str  # kernel | kernels (several small ones) | copy | set | idle | range
+    kind: CauseKind
     name: str
     excess_ns: int  # mean per flagged iteration
     share: float  # of the rank's excess
-    suspect: CauseKind
+    suspect: CauseKind  # the same as `kind`, under its name of before
+    activity: str  # kernel | kernels (several small ones) | copy | set | idle | range
+    phase: str | None = None  # that was looked at; None: all
+    evidence: tuple[str, ...] = ()  # tables that it rests on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

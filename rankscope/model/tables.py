@@ -204,7 +204,8 @@ TABLES = {
             "launches": Column(
                 LENGTHS,
                 "Lengths of at most 8 of a kernel's launches, evenly spaced from the first on; "
-                "negative where a collective runs at the same time; null without a name",
+                "negative where collectives run all the time, null where they run a part of it; "
+                "null for what is no kernel with a name",
                 is_nullable=True,
             ),
         },

@@ -247,10 +247,14 @@ def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: Callable[..., Sto
     told = document(cli, stored("planted", where="data"))["verdict"]
     assert told["findings"]
     for each in told["findings"]:
-        assert each.keys() == {"kind", "name", "excess_ns", "share", "suspect"}
+        assert each.keys() == {
+            "kind", "name", "excess_ns", "share", "suspect", "activity", "phase", "evidence",
+        }  # fmt: skip
         assert type(each["excess_ns"]) is int
         assert 0 < each["share"] <= 1
-        assert each["suspect"] == "data"
+        assert each["kind"] == each["suspect"] == "more_work"
+        assert each["phase"] == told["cause"]
+        assert each["evidence"] == ["activities"]
     low, high = told["interval"]
     assert low <= told["excess"] <= high
     assert told["since"] is None

@@ -110,7 +110,7 @@ def test_keys_of_json_are_documented(
     ("key", "names"),
     [
         ("verdict.class", VerdictKind),
-        ("verdict.findings[].suspect", CauseKind),
+        ("verdict.findings[].kind", CauseKind),
         ("metrics[].unit", Unit),
     ],
 )

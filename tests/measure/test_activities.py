@@ -59,7 +59,7 @@ def test_sums_are_of_single_operations(
         sums.add(part.cast(CODED) if coded else part)
 
     expected: defaultdict[tuple, list[int]] = defaultdict(lambda: [0] * 5)
-    launches: defaultdict[tuple, list[int]] = defaultdict(list)
+    launches: defaultdict[tuple, list[int | None]] = defaultdict(list)
     for each in pl.concat(told.parts()).iter_rows(named=True):
         if not each["training"] or each["operation"] or each["window"] is None:
             continue
@@ -74,7 +74,7 @@ def test_sums_are_of_single_operations(
         added = 1, length, amount, length * (not beside), amount * (not beside)
         expected[key] = [a + b for a, b in zip(expected[key], added, strict=True)]
         if each["kind"] == "kernel" and each["name"]:
-            launches[key].append(-length if beside else length)
+            launches[key].append({0: length, length: -length}.get(beside))
     assert {row[:4]: [*row[4:9]] for row in sums.frame.iter_rows()} == expected
     kept = {
         key: each[:: next(step for step in (1, 3, 9) if len(each) <= 8 * step)]

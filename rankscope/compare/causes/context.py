@@ -9,6 +9,7 @@ from functools import cached_property
 import polars as pl
 
 from rankscope.compare.causes.excess import ACTIVITY_EXCESS, activity_excess
+from rankscope.compare.causes.launches import SLOWDOWN, same_overlap
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 
@@ -69,14 +70,33 @@ class CauseContext:
         large = pl.col("excess_total_ns") >= LEAST_SHARE * self.total_ns
         return self.activities.filter(pl.col("kind").is_in(kinds) & large)
 
-    def finding(self, cause: CauseKind, kind: str, name: str, excess_total_ns: float) -> Finding:
+    @cached_property
+    def slowdowns(self) -> pl.DataFrame:
+        """`same_overlap` of the slow ranks; no rows without activities."""
+        rows = self.table("activities")
+        if rows is None:
+            return pl.DataFrame(schema=SLOWDOWN)
+        slow = self.flagged.select("rank", "iteration")
+        return same_overlap(rows, self.roles, slow, self.phase)
+
+    def finding(
+        self,
+        cause: CauseKind,
+        activity: str,
+        name: str,
+        excess_total_ns: float,
+        evidence: tuple[str, ...] = ("activities",),
+    ) -> Finding:
         """A finding: so much of the excess of all flagged iterations lies in one activity."""
         return Finding(
-            kind=kind,
+            kind=cause,
             name=name,
             excess_ns=round(excess_total_ns / self.flagged.height),
             share=min(1.0, excess_total_ns / self.total_ns),
             suspect=cause,
+            activity=activity,
+            phase=self.phase,
+            evidence=evidence,
         )
 
     def findings(self, cause: CauseKind, rows: pl.DataFrame) -> list[Finding]:

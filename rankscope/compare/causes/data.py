@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Blame, Detector
-from rankscope.compare.causes.kernels import kernel_findings, more_work, taking_longer
+from rankscope.compare.causes.kernels import kernel_findings, taking_longer
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 
 
 def _findings(context: CauseContext) -> list[Finding]:
-    return kernel_findings(context, CauseKind.DATA, more_work())
+    return kernel_findings(context, CauseKind.MORE_WORK)
 
 
 def _sentence(finding: Finding) -> str:
@@ -18,7 +18,7 @@ def _sentence(finding: Finding) -> str:
 
 
 DETECTOR = Detector(
-    kind=CauseKind.DATA,
+    kind=CauseKind.MORE_WORK,
     findings=_findings,
     sentence=_sentence,
     remedy="compare what the ranks are given: batch sizes, sequence lengths, layers, experts",

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector
-from rankscope.compare.causes.kernels import (
-    kernel_findings,
-    more_work,
-    only_beside_collectives,
-    taking_longer,
-)
+from rankscope.compare.causes.kernels import kernel_findings, taking_longer
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 
 
 def _findings(context: CauseContext) -> list[Finding]:
-    which = ~more_work() & ~only_beside_collectives()
-    return kernel_findings(context, CauseKind.DEVICE, which)
+    return kernel_findings(context, CauseKind.DEVICE_SLOWER)
 
 
 def _sentence(finding: Finding) -> str:
@@ -24,7 +18,7 @@ def _sentence(finding: Finding) -> str:
 
 
 DETECTOR = Detector(
-    kind=CauseKind.DEVICE,
+    kind=CauseKind.DEVICE_SLOWER,
     findings=_findings,
     sentence=_sentence,
     remedy="compare the clocks, temperature and power limit of this device with those of the "

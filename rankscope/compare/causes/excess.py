@@ -16,7 +16,9 @@ ACTIVITY_EXCESS = pl.Schema(
         "excess_size": pl.Float64,
         "usual_count": pl.Float64,
         "usual_size": pl.Float64,
-        "clear_excess_ns": pl.Float64,
+        "total_ns": pl.Float64,
+        "usual_ns": pl.Float64,
+        "more_overlap": pl.Float64,
     }
 )
 """What `activity_excess` gives."""
@@ -38,18 +40,18 @@ def activity_excess(
         slow: rank, iteration of the slow ranks.
 
     Returns:
-        ACTIVITY_EXCESS; the amounts are sums over the rows of `slow`, and clear_excess_ns is the
-        excess if all operations ran like those that overlap no collective (by time per block),
-        null where no such operation ran on both sides.
+        ACTIVITY_EXCESS; the amounts are sums over the rows of `slow`, and more_overlap is the share
+        of operations (by their size) that overlap a collective, less the usual one; null where
+        sizes are unknown.
     """
-    values = [*AMOUNTS, "clear_ns", "clear_size"]
+    values = [*AMOUNTS, "clear_size"]
     key = ["rank", "iteration", "kind", "name"]
     sums = activities.group_by(key).agg(pl.col(values).sum())
     names = sums.select("kind", "name").unique()
     # every rank and iteration that has activities at all, with every name: 0 where absent
     every = sums.select("rank", "iteration").unique().join(names, how="cross")
     role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
-    rate = pl.col("clear_ns") / pl.col("clear_size")
+    overlap = 1 - pl.col("clear_size") / pl.col("size")
 
     def usual(name: str) -> pl.Expr:
         return pl.col(name).quantile(0.5, "lower").over(["role", "iteration", "kind", "name"])
@@ -61,9 +63,9 @@ def activity_excess(
         .with_columns(pl.col(values).fill_null(0), role=role)
         .with_columns(
             *(usual(name).alias(f"usual_{name}") for name in AMOUNTS),
-            rate=pl.when(pl.col("clear_size") > 0).then(rate),
+            overlap=pl.when(pl.col("size") > 0).then(overlap),
         )
-        .with_columns(slower=pl.col("rate") - usual("rate"))
+        .with_columns(more_overlap=pl.col("overlap") - usual("overlap"))
         .join(slow, on=["rank", "iteration"], how="semi")
         .group_by("kind", "name")
         .agg(
@@ -71,7 +73,8 @@ def activity_excess(
                 (pl.col(name) - pl.col(f"usual_{name}")).sum().alias(f"excess_{name}")
                 for name in AMOUNTS
             ),
-            pl.col("usual_count", "usual_size").sum(),
-            clear_excess_ns=(pl.col("slower").mean() * pl.col("size").sum()),
+            pl.col("total_ns", "usual_count", "usual_size").sum(),
+            usual_ns=pl.col("usual_total_ns").sum(),
+            more_overlap=pl.col("more_overlap").mean(),
         )
     )

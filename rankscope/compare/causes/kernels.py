@@ -1,49 +1,59 @@
-"""Kernels that take longer, classified for the causes `device`, `data` and `contention`."""
+"""Kernels that take longer: because of the device, of more work, or of contention."""
 
 from __future__ import annotations
 
 import polars as pl
 
 from rankscope.compare.causes.context import LEAST_SHARE, CauseContext
+from rankscope.compare.causes.launches import SLOWDOWN
 from rankscope.compare.causes.more_work import SAME
 from rankscope.compare.verdict.phrases import ms
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
 
-CLEARED = 0.5
-"""Where kernels that overlap no collective show less than this share of a kernel's excess, the
-rest comes from competition with collectives for the device."""
+GIVEN = 0.33
+"""More work is the cause where it explains this share of a kernel's excess if time is proportional
+to work. A third, because the time of attention grows with the square of the length."""
+
+LARGER_HALF = 0.5
+"""A kernel that is slower at the same overlap by this share of its excess is not in contention."""
 
 
-def more_work() -> pl.Expr:
-    """Whether a kernel's launch count or size differs from the usual one."""
-    return pl.any_horizontal(
-        pl.col(f"excess_{amount}").fill_null(0).abs()
-        > SAME * pl.max_horizontal(pl.col(f"usual_{amount}").fill_null(0), 1)
+def kernels(context: CauseContext) -> pl.DataFrame:
+    """ACTIVITY_EXCESS of the kernels with `cause`, a CauseKind.
+
+    `more_work`: more launches or blocks than usual explain a third of the excess.
+    `contention`: else, more of it than usual overlaps collectives, and the same launches at the
+    same overlap do not explain the larger half. `device_slower`: else. See METHOD.md#causes.
+    """
+    rows = context.activities.filter(pl.col("kind") == "kernel")
+    overlapped = (rows["more_overlap"] > SAME).any()
+    slowdowns = context.slowdowns if overlapped else pl.DataFrame(schema=SLOWDOWN)
+    excess, usual = pl.col("excess_total_ns"), pl.col("usual_ns")
+    more = pl.max_horizontal(
+        pl.when(pl.col(f"usual_{amount}") > 0).then(
+            pl.col(f"excess_{amount}") / pl.col(f"usual_{amount}")
+        )
         for amount in ("count", "size")
+    )
+    slower = pl.col("total_ns") * (1 - 1 / (1 + pl.col("slowdown")))
+    contended = (pl.col("more_overlap") > SAME) & (slower < LARGER_HALF * excess)
+    return rows.join(slowdowns, on="name", how="left").with_columns(
+        cause=pl.when((usual == 0) | ((more > SAME) & (more * usual >= GIVEN * excess)))
+        .then(pl.lit(str(CauseKind.MORE_WORK)))
+        .when(contended)
+        .then(pl.lit(str(CauseKind.CONTENTION)))
+        .otherwise(pl.lit(str(CauseKind.DEVICE_SLOWER)))
     )
 
 
-def only_beside_collectives() -> pl.Expr:
-    """Whether a kernel is slower only where a collective overlaps it."""
-    clear = pl.col("clear_excess_ns")
-    return (clear < CLEARED * pl.col("excess_total_ns")).fill_null(False)
-
-
-def kernel_findings(context: CauseContext, cause: CauseKind, which: pl.Expr) -> list[Finding]:
-    """Findings about the kernels of a cause: each large one, and all small ones as one.
-
-    Args:
-        context: what is looked at.
-        cause: of these findings.
-        which: the rows of `context.activities` that the cause explains.
-    """
-    found = context.findings(cause, context.large(("kernel",)).filter(which))
-    excess = pl.col("excess_total_ns")
-    small = context.activities.filter(
-        (pl.col("kind") == "kernel") & (excess > 0) & (excess < LEAST_SHARE * context.total_ns)
-    ).filter(which)
+def kernel_findings(context: CauseContext, cause: CauseKind) -> list[Finding]:
+    """Findings about the kernels of a cause: each large one, and all small ones as one."""
+    rows = kernels(context).filter(cause=str(cause))
+    excess, least = pl.col("excess_total_ns"), LEAST_SHARE * context.total_ns
+    found = context.findings(cause, rows.filter(excess >= least))
+    small = rows.filter((excess > 0) & (excess < least))
     together = float(small["excess_total_ns"].sum())
     if small.height > 1 and context.matters(together):
         found.append(context.finding(cause, "kernels", f"{small.height} smaller kernels", together))
@@ -53,5 +63,5 @@ def kernel_findings(context: CauseContext, cause: CauseKind, which: pl.Expr) -> 
 def taking_longer(finding: Finding) -> str:
     """`kernel gemm takes 6.0 ms longer`, `12 smaller kernels take 6.0 ms longer`."""
     name = sanitized(finding.name)
-    subject = f"{name} take" if finding.kind == "kernels" else f"kernel {name} takes"
+    subject = f"{name} take" if finding.activity == "kernels" else f"kernel {name} takes"
     return f"{subject} {ms(finding.excess_ns)} longer"

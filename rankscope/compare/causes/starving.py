@@ -12,7 +12,7 @@ from rankscope.model.results import Finding
 def _findings(context: CauseContext) -> list[Finding]:
     if context.phase == Phase.LOAD:
         return []
-    return context.findings(CauseKind.STARVING, context.large(("idle",)))
+    return context.findings(CauseKind.STARVED, context.large(("idle",)))
 
 
 def _sentence(finding: Finding) -> str:
@@ -20,7 +20,7 @@ def _sentence(finding: Finding) -> str:
 
 
 DETECTOR = Detector(
-    kind=CauseKind.STARVING,
+    kind=CauseKind.STARVED,
     findings=_findings,
     sentence=_sentence,
     remedy="look at the rank's host threads between the launches: Python work, synchronising "

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
 
-from rankscope.compare.causes.registry import context_of, finding_sentence, findings
+import rankscope
+from rankscope.compare.causes.registry import context_of, finding_sentence, findings, tables_of
 from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES
+from tests.forge import Job, Plant, forge, scene
 from tests.frames import filled
 from tests.support import MS, Stored
 
@@ -25,17 +29,36 @@ def activities(
     count: int = 10,
     size: int = 1_000,
     clear: float = 1.0,
-    clear_ms: float | None = None,
+    launches: list[float] | None = None,
 ) -> pl.DataFrame:
-    """One activity of a rank's backward, the same in iterations 0 to 9."""
+    """One activity of a rank's backward, the same in iterations 0 to 9.
+
+    Its `launches`, in ms, are alike where nothing else is said.
+    """
     numbers = pl.DataFrame({"iteration": range(10)})
+    listed = [total_ms / count] * 4 if launches is None else launches
     columns = {
         "rank": rank, "phase": "backward", "kind": kind, "name": name, "count": count,
         "total_ns": round(total_ms * MS), "size": size, "clear_size": round(size * clear),
-        "clear_ns": round((total_ms * clear if clear_ms is None else clear_ms) * MS),
+        "clear_ns": round(total_ms * clear * MS),
     }  # fmt: skip
-    frame = numbers.with_columns(**{key: pl.lit(value) for key, value in columns.items()})
+    lengths = [[round(each * MS) for each in listed]] * 10
+    frame = numbers.with_columns(
+        **{key: pl.lit(value) for key, value in columns.items()},
+        launches=pl.Series(lengths) if kind == "kernel" and name else None,
+    )
     return filled(frame, ACTIVITIES)
+
+
+def mixed(
+    rank: int, beside: range, factor: float = 1.0, slowdown: float = 1.0, name: str = "gemm"
+) -> pl.DataFrame:
+    """Eight launches of 1 to 8 ms; some are `beside` collectives, which slow them down."""
+    lengths = [
+        -(at + 1) * factor * slowdown if at in beside else (at + 1) * factor for at in range(8)
+    ]
+    total, clear = sum(map(abs, lengths)), 1 - len(beside) / 8
+    return activities(rank, name, total, count=8, size=800, clear=clear, launches=lengths)
 
 
 def found(rows: list[pl.DataFrame], roles: dict[int, str] = ALIKE) -> tuple[Finding, ...]:
@@ -55,7 +78,7 @@ def others(name: str = "gemm", total_ms: float = 10.0, **how: object) -> list[pl
 
 def test_the_same_work_slower_is_the_device() -> None:
     (one,) = found([*others(), activities(3, "gemm", 16)])
-    assert (one.kind, one.name, one.suspect) == ("kernel", "gemm", "device")
+    assert (one.activity, one.name, one.kind) == ("kernel", "gemm", "device_slower")
     assert one.excess_ns == 6 * MS
     assert one.share == pytest.approx(1)
     assert "the device" in finding_sentence(one)
@@ -64,22 +87,78 @@ def test_the_same_work_slower_is_the_device() -> None:
 @pytest.mark.parametrize("more", [{"count": 16}, {"size": 1_600}])
 def test_other_work_is_the_data(more: dict[str, int]) -> None:
     (one,) = found([*others(), activities(3, "gemm", 16, **more)])
-    assert one.suspect == "data"
+    assert one.suspect == one.kind == "more_work"
     (new,) = found([*others(), activities(3, "gemm", 10), activities(3, "embedding", 6)])
-    assert (new.name, new.suspect) == ("embedding", "data")
+    assert (new.name, new.suspect) == ("embedding", "more_work")
 
 
-def test_slower_only_beside_collectives_is_contention() -> None:
-    rows = [*others(clear=0.5), activities(3, "gemm", 16, clear=0.5, clear_ms=5)]
-    (one,) = found(rows)
-    assert one.suspect == "contention"
-    also_alone = [*others(clear=0.5), activities(3, "gemm", 16, clear=0.5, clear_ms=8)]
-    assert found(also_alone)[0].suspect == "device"
+USUAL = range(5, 8)
+"""Launches beside collectives on all ranks but the last."""
+
+
+@pytest.mark.parametrize("beside", [range(3), range(5, 8), range(1, 7), range(8)])
+@pytest.mark.parametrize("slowdown", [1.0, 1.4])
+def test_a_slow_device_is_one_however_its_launches_lie_to_collectives(
+    beside: range, slowdown: float
+) -> None:
+    """Its launches shift against collectives: those that are clear are others than on its peers."""
+    rows = [mixed(rank, USUAL, slowdown=slowdown) for rank in range(3)]
+    (one,) = found([*rows, mixed(3, beside, factor=1.6, slowdown=slowdown)])
+    assert (one.kind, one.name) == ("device_slower", "gemm")
+
+
+def test_more_overlap_than_peers_have_is_contention() -> None:
+    rows = [mixed(rank, USUAL, slowdown=1.4) for rank in range(3)]
+    (one,) = found([*rows, mixed(3, range(1, 8), slowdown=1.4)])
+    assert (one.kind, one.name) == ("contention", "gemm")
+    assert "overlaps collectives" in finding_sentence(one)
+
+
+def test_as_much_overlap_as_peers_have_is_the_device() -> None:
+    rows = [mixed(rank, USUAL) for rank in range(3)]
+    assert found([*rows, mixed(3, USUAL, slowdown=1.4)])[0].kind == "device_slower"
+
+
+def test_launches_in_another_order_are_nothing() -> None:
+    """Lengths under one name differ eightfold, and which of them overlap differs by rank."""
+    assert found([mixed(rank, range(rank, 2 * rank + 2)) for rank in range(4)]) == ()
+
+
+@pytest.mark.parametrize(("factor", "kind"), [(1.0, "contention"), (1.5, "device_slower")])
+def test_where_all_launches_overlap_on_one_rank_its_other_kernels_tell(
+    factor: float, kind: str
+) -> None:
+    rows = [
+        mixed(rank, range(8 if rank == 3 else 0), factor if rank == 3 else 1, 1.5)
+        for rank in range(4)
+    ]
+    rows += [mixed(rank, USUAL, factor if rank == 3 else 1, name="norm") for rank in range(4)]
+    kinds = {each.name: each.kind for each in found(rows)}
+    assert kinds["gemm"] == kind, kinds
+
+
+def test_reports_without_a_sample_of_launches_have_no_contention() -> None:
+    rows = [mixed(rank, range(1, 8) if rank == 3 else USUAL, slowdown=1.4) for rank in range(4)]
+    old = [each.with_columns(launches=pl.lit(None, pl.List(pl.Int32))) for each in rows]
+    assert found(old)[0].kind == "device_slower"
+
+
+def test_little_more_work_does_not_excuse_a_slow_device() -> None:
+    (one,) = found([*others(), activities(3, "gemm", 13, size=1_030)])
+    assert one.kind == "device_slower"
+    (less,) = found([*others(), activities(3, "gemm", 13, size=900, count=9)])
+    assert less.kind == "device_slower"
+
+
+def test_time_may_grow_with_the_square_of_more_work() -> None:
+    (one,) = found([*others(), activities(3, "attention", 17.1, size=1_310),
+                    *others("attention")])  # fmt: skip
+    assert one.kind == "more_work"
 
 
 def test_idling_copies_and_ranges_are_reported() -> None:
     (idle,) = found([*others("", 1, kind="idle"), activities(3, "", 7, kind="idle")])
-    assert (idle.suspect, idle.excess_ns) == ("starving", 6 * MS)
+    assert (idle.suspect, idle.excess_ns) == ("starved", 6 * MS)
     (copy,) = found([*others("", 1, kind="copy"), activities(3, "", 7, kind="copy")])
     assert copy.suspect == "copies"
     (span,) = found([*others(), activities(3, "gemm", 10), activities(3, "eval", 6, kind="range")])
@@ -93,7 +172,7 @@ def test_garbage_collection_is_reported_first(name: str) -> None:
         activities(3, name, 5.9, kind="range"),
     ]  # fmt: skip
     first = found(rows)[0]
-    assert (first.name, first.suspect) == (name, "garbage collection")
+    assert (first.name, first.suspect) == (name, "garbage_collection")
 
 
 def test_names_that_only_contain_gc_are_no_garbage_collection() -> None:
@@ -120,28 +199,30 @@ def test_at_most_three_are_reported_the_largest_first() -> None:
     assert [each.name for each in found(rows)] == ["b", "d", "a"]
 
 
-def many(slow_ms: float, **how: float) -> tuple[Finding, ...]:
-    """Twelve kernels of 1 ms, each of which takes longer on rank 3."""
+def many(slow_ms: float, clear: float = 1.0, slowdown: float = 1.0) -> tuple[Finding, ...]:
+    """Twelve kernels of 1 ms, each of which takes longer on rank 3, where it may be less clear."""
     names = [f"kernel {number}" for number in range(12)]
-    rows = [frame for name in names for frame in others(name, 1, **{"clear": how["clear"]})]
-    return found([*rows, *(activities(3, name, slow_ms, **how) for name in names)])
+    rows = [frame for name in names for frame in others(name, 1, launches=[0.1, 0.1, -0.2, -0.2])]
+    lengths = [0.1 * slowdown, -0.2 * slowdown, -0.2 * slowdown, -0.2 * slowdown]
+    slow = [activities(3, name, slow_ms, clear=clear, launches=lengths) for name in names]
+    return found([*rows, *slow])
 
 
 def test_many_kernels_with_little_each_are_reported_together() -> None:
-    (one,) = many(1.5, clear=1.0)
-    assert (one.kind, one.name, one.suspect) == ("kernels", "12 smaller kernels", "device")
+    (one,) = many(1.5, slowdown=1.5)
+    assert (one.activity, one.name, one.kind) == ("kernels", "12 smaller kernels", "device_slower")
     assert (one.excess_ns, one.share) == (6 * MS, pytest.approx(1))
     sentence = finding_sentence(one)
     assert sentence.startswith("12 smaller kernels take 6.0 ms longer for the same work")
 
 
 def test_many_kernels_that_contend_are_contention() -> None:
-    (one,) = many(1.5, clear=0.5, clear_ms=0.5)
-    assert one.suspect == "contention"
+    (one,) = many(1.5, clear=0.25)
+    assert one.kind == "contention"
 
 
 def test_many_kernels_that_vary_a_little_are_nothing() -> None:
-    assert many(1.03, clear=1.0) == ()
+    assert many(1.03) == ()
 
 
 def test_of_two_ranks_of_a_role_the_other_is_what_is_usual() -> None:
@@ -156,7 +237,8 @@ def suspects(job: Stored) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("where", "suspect"), [("kernel", "device"), ("device", "device"), ("data", "data")]
+    ("where", "suspect"),
+    [("kernel", "device_slower"), ("device", "device_slower"), ("data", "more_work")],
 )
 def test_suspects_of_simulated_jobs(
     stored: Callable[..., Stored], where: str, suspect: str
@@ -172,7 +254,7 @@ def test_suspects_of_simulated_jobs(
 def test_a_pause_of_python_is_reported(stored: Callable[..., Stored]) -> None:
     verdict = stored("garbage").analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("transient", (2,), "forward")
-    assert verdict.findings[0].suspect == "garbage collection"
+    assert verdict.findings[0].suspect == "garbage_collection"
     assert "garbage collection (gc.collect)" in verdict.sentence
 
 
@@ -180,13 +262,62 @@ def test_a_slow_loader_is_reported(stored: Callable[..., Stored]) -> None:
     assert suspects(stored("planted", where="load")) == {"loader"}
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_rank_that_suffers_from_collectives_is_not_named(
-    stored: Callable[..., Stored], seed: int
+CONTENDED = scene("contention")
+"""All ranks' kernels are slower beside collectives."""
+
+ALL_BUT_5 = tuple(rank for rank in range(CONTENDED.ranks) if rank != 5)
+
+
+def kinds_on(job: Job, rank: int, folder: Path) -> set[str]:
+    """What is found in a rank's excess of backward, in all iterations."""
+    forge(job, folder / "reports")
+    comparison = rankscope.ingest([folder / "reports"], folder / "db").compare(rankscope.Options())
+    usual = pl.col("backward_ns").quantile(0.5, "lower").over("iteration")
+    flagged = (
+        comparison.tables.measures.filter(pl.col("clock") == "gpu", pl.col("iteration") > 2)
+        .with_columns(excess_ns=pl.col("backward_ns") - usual)
+        .filter(pl.col("rank") == rank)
+        .select("rank", "iteration", "excess_ns")
+    )
+    roles, tables = comparison.roles.of, tables_of(comparison.tables)
+    return {each.kind for each in findings(context_of(tables, roles, flagged, "backward"))}
+
+
+@pytest.mark.parametrize(
+    ("plants", "rank", "kind"),
+    [
+        ([Plant("persistent", "device", (3,), factor=1.15)], 3, "device_slower"),
+        ([Plant("persistent", "device", (3,), factor=1.2)], 3, "device_slower"),
+        ([Plant("persistent", "data", (3,), factor=1.31)], 3, "more_work"),
+        # rank 5 waits for all others in its first bucket, and computes the rest beside it
+        ([Plant("persistent", "forward", ALL_BUT_5, extra_ns=8 * MS)], 5, "contention"),
+        (
+            [
+                Plant("persistent", "forward", ALL_BUT_5, extra_ns=12 * MS),
+                Plant("persistent", "device", (5,), factor=1.2),
+            ],
+            5,
+            "device_slower",
+        ),
+    ],
+    ids=["device 15 %", "device 20 %", "tokens", "more overlap", "more overlap and slow"],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_causes_where_collectives_contend_on_every_rank(
+    plants: list[Plant], rank: int, kind: str, seed: int, tmp_path: Path
 ) -> None:
-    verdict = stored("contention", only=2, seed=seed).analysis().verdict
-    assert verdict.ranks == ()
-    assert verdict.hosts == ()
+    job = replace(CONTENDED, seed=seed, plants=tuple(plants))
+    assert kinds_on(job, rank, tmp_path) == {kind}
+
+
+def test_a_slow_device_among_batches_of_random_length(tmp_path: Path) -> None:
+    slow = Plant("persistent", "device", (3,), factor=1.3)
+    job = replace(scene("sequence_lengths"), plants=(slow,))
+    assert kinds_on(job, 3, tmp_path) == {"device_slower"}
+
+
+def test_who_alone_suffers_from_collectives_is_slow_at_the_same_overlap(tmp_path: Path) -> None:
+    assert kinds_on(scene("contention", only=2), 2, tmp_path) == {"device_slower"}
 
 
 def test_who_makes_others_compute_beside_collectives_is(stored: Callable[..., Stored]) -> None:

@@ -61,7 +61,12 @@ def test_a_new_cause_is_seen_in_every_output(
     verdict = cli("imbalance", *look, "--format", "json").document["verdict"]
     assert "In it: clock sm <load> was low; the device idles" in verdict["sentence"]
     first, idle = verdict["findings"]
-    assert (first["kind"], first["name"], first["suspect"]) == ("clock", "sm <load>", "throttling")
+    assert (first["kind"], first["name"], first["suspect"]) == (
+        "throttling",
+        "sm <load>",
+        "throttling",
+    )
+    assert (first["activity"], first["phase"]) == ("clock", "load")
     assert (first["excess_ns"], first["share"]) == (verdict["excess_ns"], 1)
     assert idle["suspect"] == "loader"
     assert "clock sm <load> was low" in " ".join(cli("imbalance", *look).out.split())
@@ -117,11 +122,11 @@ def test_every_cause_has_one_detector_with_all_that_users_need() -> None:
         assert detector.remedy, detector.kind
         assert detector.capture, detector.kind
         assert not detector.remedy.endswith("."), "the sentence around it ends it"
-        finding = Finding("kernel", "a\x1bname", 6_000_000, 0.5, detector.kind)
+        finding = Finding(detector.kind, "a\x1bname", 6_000_000, 0.5, detector.kind, "kernel")
         assert "6.0 ms" in detector.sentence(finding)
         assert "\x1b" not in detector.sentence(finding)
 
 
 def test_a_cause_without_a_detector_is_an_error_that_says_where() -> None:
     with pytest.raises(LookupError, match=r"'throttling'.*DETECTORS"):
-        registry.finding_sentence(Finding("clock", "sm", 1, 1.0, THROTTLING))
+        registry.finding_sentence(Finding(THROTTLING, "sm", 1, 1.0, THROTTLING, "clock"))
