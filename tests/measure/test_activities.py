@@ -77,7 +77,7 @@ def test_sums_are_of_single_operations(
             launches[key].append({0: length, length: -length}.get(beside))
     assert {row[:4]: [*row[4:9]] for row in sums.frame.iter_rows()} == expected
     kept = {
-        key: each[:: next(step for step in (1, 3, 9) if len(each) <= 8 * step)]
+        key: each[:: next(step for step in (1, 3, 9) if len(each) <= 6 * step)]
         for key, each in launches.items()
     }
     listed = sums.frame.drop_nulls("launches")
