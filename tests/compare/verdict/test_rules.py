@@ -151,7 +151,7 @@ def test_what_is_in_a_cause_is_measured_as_the_excess_is(
     """Against the lower median: of two ranks the other one, not the middle between them."""
     verdict = stored("planted", ranks=ranks, kind="persistent", where="load").analysis().verdict
     assert verdict.excess_ns is not None
-    idle = next(each for each in verdict.findings if each.kind == "idle")
+    idle = next(each for each in verdict.findings if each.activity == "idle")
     assert idle.excess_ns == pytest.approx(verdict.excess_ns, rel=0.15)
 
 
