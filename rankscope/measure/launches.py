@@ -7,7 +7,7 @@ import polars as pl
 
 from rankscope.model.intervals import Flags, Times
 
-MOST = 8
+MOST = 6
 """Launches that are kept of a kernel in one phase of one iteration."""
 
 STEP = 3

@@ -203,7 +203,7 @@ TABLES = {
             ),
             "launches": Column(
                 LENGTHS,
-                "Lengths of at most 8 of a kernel's launches, evenly spaced from the first on; "
+                "Lengths of at most 6 of a kernel's launches, evenly spaced from the first on; "
                 "negative where collectives run all the time, null where they run a part of it; "
                 "null for what is no kernel with a name",
                 is_nullable=True,

@@ -188,7 +188,7 @@ comment on column activities."total_ns" is 'Sum of their lengths';
 comment on column activities."size" is 'Blocks of kernels, bytes of copies and sets, else 0';
 comment on column activities."clear_ns" is 'Part of total_ns in operations that overlap no collective; null for ranges and idling';
 comment on column activities."clear_size" is 'Blocks or bytes of those; null for ranges and idling';
-comment on column activities."launches" is 'Lengths of at most 8 of a kernel''s launches, evenly spaced from the first on; negative where collectives run all the time, null where they run a part of it; null for what is no kernel with a name';
+comment on column activities."launches" is 'Lengths of at most 6 of a kernel''s launches, evenly spaced from the first on; negative where collectives run all the time, null where they run a part of it; null for what is no kernel with a name';
 
 create table problems (
     "path" varchar not null,

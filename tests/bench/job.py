@@ -194,7 +194,7 @@ def _activities(gpu: pl.DataFrame) -> pl.DataFrame:
         for name in names:
             share = pl.Series(1 / len(names) * rng.lognormal(0, 0.03, gpu.height))
             total = (pl.col(f"{phase}_ns") * share).cast(pl.Int64)
-            spread = rng.lognormal(9, 0.1, (gpu.height, 8)).astype(np.int32)
+            spread = rng.lognormal(9, 0.1, (gpu.height, 3)).astype(np.int32)
             frames.append(
                 gpu.select(
                     "rank",

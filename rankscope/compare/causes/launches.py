@@ -48,7 +48,7 @@ def same_overlap(
         .with_columns(place=pl.int_ranges(pl.col("launches").list.len()))
         .explode("launches", "place")
         .drop_nulls("launches")
-        .with_columns(beside=pl.col("launches") < 0, length=pl.col("launches").abs())
+        .with_columns(beside=pl.col("launches") < 0, length=pl.col("launches").cast(pl.Int64).abs())
     )
     usual = each.group_by(_LAUNCH).agg(
         usual=pl.col("length").quantile(0.5, "lower"), ranks=pl.len()

@@ -107,11 +107,18 @@ def test_a_slow_device_is_one_however_its_launches_lie_to_collectives(
     assert (one.kind, one.name) == ("device_slower", "gemm")
 
 
-def test_more_overlap_than_peers_have_is_contention() -> None:
-    rows = [mixed(rank, USUAL, slowdown=1.4) for rank in range(3)]
-    (one,) = found([*rows, mixed(3, range(1, 8), slowdown=1.4)])
+@pytest.mark.parametrize("factor", [1.0, 100.0], ids=["of milliseconds", "of a second"])
+def test_more_overlap_than_peers_have_is_contention(factor: float) -> None:
+    rows = [mixed(rank, USUAL, factor, slowdown=1.4) for rank in range(3)]
+    (one,) = found([*rows, mixed(3, range(1, 8), factor, slowdown=1.4)])
     assert (one.kind, one.name) == ("contention", "gemm")
     assert "overlaps collectives" in finding_sentence(one)
+
+
+@pytest.mark.parametrize("factor", [1.0, 100.0], ids=["of milliseconds", "of a second"])
+def test_slower_at_more_overlap_is_the_device(factor: float) -> None:
+    rows = [mixed(rank, USUAL, factor) for rank in range(3)]
+    assert found([*rows, mixed(3, range(4, 8), 1.4 * factor)])[0].kind == "device_slower"
 
 
 def test_as_much_overlap_as_peers_have_is_the_device() -> None:
@@ -245,8 +252,7 @@ def test_suspects_of_simulated_jobs(
 ) -> None:
     job = stored("planted", where=where, factor=1.8 if where == "kernel" else 1.25)
     verdict = job.analysis().verdict
-    ranks = verdict.more_work_ranks if suspect == "more_work" else verdict.ranks
-    assert (ranks, verdict.cause) == ((3,), "backward")
+    assert (verdict.ranks, verdict.cause) == ((3,), "backward")
     assert suspects(job) == {suspect}, verdict.sentence
     if where == "kernel":
         assert [each.name for each in verdict.findings] == ["ampere_sgemm_128x64_nt"]
