@@ -131,7 +131,7 @@ def judge_scene(case: SceneCase, keep: Path | None) -> Result:
     began = time.monotonic()
     scene = SCENES[case.scene].make(case.ranks, case.seed)
     with tempfile.TemporaryDirectory(prefix="jobs-") as folder:
-        db = (keep or Path(folder)) / f"{case.key}.duckdb"
+        db = (keep or Path(folder)) / f"{case.key}-{scene.job.fingerprint:08x}.duckdb"
         result: Result = {"bench": "jobs", **asdict(case)}
         try:
             _stored(scene, db)
