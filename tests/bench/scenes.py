@@ -33,6 +33,9 @@ BALANCED_BELOW, ROTATING_ABOVE = 0.04, 0.065
 """What evening everything out saves where only `balanced`, and only `rotating`, is right: the
 method's border is 5 %, and its median of four ranks is not ours."""
 
+ACCUSING = {"persistent", "transient", "periodic", "communication"}
+"""Classes in which a host stands for its ranks; in others it is but said where something is."""
+
 RANKS_IN_WORDS = re.compile(
     r"(?<!like )\branks? (\d+(?:(?:, and |, | and |-| to )\d+)*)", re.IGNORECASE
 )
@@ -128,7 +131,7 @@ def judge_scene(case: SceneCase, keep: Path | None) -> Result:
     began = time.monotonic()
     scene = SCENES[case.scene].make(case.ranks, case.seed)
     with tempfile.TemporaryDirectory(prefix="jobs-") as folder:
-        db = (keep or Path(folder)) / f"{case.key}.duckdb"
+        db = (keep or Path(folder)) / f"{case.key}-{scene.job.fingerprint:08x}.duckdb"
         result: Result = {"bench": "jobs", **asdict(case)}
         try:
             _stored(scene, db)
@@ -178,7 +181,12 @@ def rights(scene: Scene, answer: Result, picks: Result, truth: Truth) -> Result:
     allowed = [c for c, gain in priced if gain >= LEAST_GAIN - UNSURE]
     leading = _named(job, verdict)
     everyone = leading.union(*(_named(job, each) for each in verdict.get("also") or ()))
-    hosts = {host for each in (verdict, *(verdict.get("also") or ())) for host in each["hosts"]}
+    hosts = {
+        host
+        for each in (verdict, *(verdict.get("also") or ()))
+        if each["class"] in ACCUSING
+        for host in each.get("hosts") or ()
+    }
     innocent = _innocent(job, right.spared, allowed, everyone, hosts)
     found = next((c for c in allowed if leading & {*c.ranks}), None)
     levelled = None if right.even is None else truth.gain("even", right.even, chosen)
@@ -221,7 +229,7 @@ def _said(verdict: Result) -> Result:
 
 def _named(job: Job, told: Result) -> set[int]:
     """Whom a verdict, or one of its others, accuses: its ranks, or all those of its hosts."""
-    if told["ranks"]:
+    if told["ranks"] or told["class"] not in ACCUSING:
         return {*told["ranks"]}
     return {rank for host in told.get("hosts") or () for rank in job.on_host(host)}
 
@@ -276,9 +284,8 @@ def _gain_right(verdict: Result, real: float | None, levelled: float | None) -> 
         if verdict.get("gain_is_bound"):
             return bool(claimed >= (1 - TOLERANCE) * real)
         return _near(claimed, real)
-    if levelled is not None and verdict.get("gain_all") is not None:
-        return _near(verdict["gain_all"], levelled)
-    return None
+    claimed = verdict.get("gain" if verdict["class"] == "communication" else "gain_all")
+    return None if levelled is None or claimed is None else _near(claimed, levelled)
 
 
 def _broken(verdict: Result, picks: Result) -> Iterator[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
+from zlib import crc32
 
 from tests.jobs.state import Costs
 
@@ -159,6 +160,12 @@ class Job:
     def on_host(self, host: str) -> tuple[int, ...]:
         """The ranks of a machine."""
         return tuple(rank for rank in range(self.ranks) if self.host_of(rank) == host)
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that differs when anything in the job does, but the code that plays it."""
+        parts = [getattr(self, each.name) for each in fields(self) if each.name != "step"]
+        return crc32(repr((self.step.__module__, parts)).encode())
 
     def healed(self, ranks: frozenset[int] | None = None) -> Job:
         """The same job with the same noise, without plants on some ranks, or on any."""

@@ -326,7 +326,7 @@ def three_percent(ranks: int, seed: int) -> Scene:
     """A device that is 3 % slower in quiet surroundings."""
     job = ddp("three_percent", ranks, seed)
     slow = pick(job)
-    job = replace(job, noise=Noise(kernel=0.01, step=0.003, static=0.001))
+    job = replace(job, noise=Noise(kernel=0.01, step=0.002, static=0.0005))
     job = plant(job, Plant("device", slow, factor=number(job, "factor", 1.03, 1.035)))
     return one(job, slow, {PERSISTENT}, COMPUTING)
 

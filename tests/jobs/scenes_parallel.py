@@ -184,7 +184,7 @@ def slow_link_of_a_host(ranks: int, seed: int) -> Scene:
     link = Plant("link", hit, factor=number(job, "factor", 4.0, 6.0), comm="tp")
     job = plant(job, link)
     culprit = Culprit(hit, frozenset({COMMUNICATION}), frozenset(), host, must=False)
-    return Scene(job, Answer(culprits=(culprit,)))
+    return Scene(job, Answer(culprits=(culprit,), even=job.healed()))
 
 
 @scene(8, 32, 128)
@@ -200,7 +200,7 @@ def slow_communicator(ranks: int, seed: int) -> Scene:
     comm = f"dp0.{index}"
     link = Plant("link", job.groups[comm], factor=number(job, "factor", 3.5, 5.0), comm=comm)
     job = plant(job, link)
-    return Scene(job, Answer(frozenset({COMMUNICATION})))
+    return Scene(job, Answer(frozenset({COMMUNICATION}), even=job.healed()))
 
 
 @scene()
@@ -211,7 +211,7 @@ def congested_spell(ranks: int, seed: int) -> Scene:
     hit = frozenset(range(begin, begin + 20))
     link = Plant("link", tuple(range(ranks)), factor=number(job, "factor", 4, 5), iterations=hit)
     job = plant(job, link)
-    return Scene(job, Answer(frozenset({COMMUNICATION})))
+    return Scene(job, Answer(frozenset({COMMUNICATION}), even=job.healed()))
 
 
 @scene()

@@ -123,3 +123,9 @@ def test_ranks_without_a_report_write_none(tmp_path: Path) -> None:
     job = replace(ddp("few", 4, 0, 3), report=Report(ranks=(0, 3)))
     names = [path.name for path in write(job, play(job), tmp_path)]
     assert names == ["report_rank_0.sqlite", "report_rank_3.sqlite"]
+
+
+def test_a_fingerprint_is_that_of_one_job() -> None:
+    first, again, other = (SCENES["fsdp"].make(4, seed).job for seed in (0, 0, 1))
+    assert first.fingerprint == again.fingerprint != other.fingerprint
+    assert first.fingerprint != first.healed().fingerprint
