@@ -1,4 +1,4 @@
-"""What holds for the verdict on every job: METHOD.md#verdict, checked on each analysis of a test."""
+"""Contradictions that no verdict may have, checked on each analysis of a test: METHOD.md#verdict."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.compare.causes.context import CauseContext
-from rankscope.compare.causes.detector import Blame, Detector
+from rankscope.compare.causes.detector import Detector
 from rankscope.compare.causes.kernels import kernel_findings, taking_longer
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
@@ -23,5 +23,4 @@ DETECTOR = Detector(
     sentence=_sentence,
     remedy="look at which collectives run beside these kernels on this rank only; compare a run "
     "with fewer channels for collectives (NCCL_MAX_NCHANNELS)",
-    blame=Blame.CONTENTION,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankscope.compare.causes.context import CauseContext
-from rankscope.compare.causes.detector import Blame, Detector
+from rankscope.compare.causes.detector import Detector
 from rankscope.compare.causes.kernels import kernel_findings, taking_longer
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
@@ -22,5 +22,4 @@ DETECTOR = Detector(
     findings=_findings,
     sentence=_sentence,
     remedy="compare what the ranks are given: batch sizes, sequence lengths, layers, experts",
-    blame=Blame.WORK,
 )

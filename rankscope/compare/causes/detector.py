@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum, IntEnum, auto
+from enum import IntEnum
 
 from rankscope.compare.causes.context import CauseContext
 from rankscope.model.kinds import CauseKind
@@ -12,14 +12,6 @@ from rankscope.model.results import Finding
 
 ACTIVITIES_CAPTURE = "profile with device tables: nsys profile --trace=cuda,nvtx"
 """How to capture the table `activities`."""
-
-
-class Blame(Enum):
-    """What a cause says about the slow rank."""
-
-    RANK = auto()  # the rank, its device or its host is slow
-    WORK = auto()  # the rank was given more work
-    CONTENTION = auto()  # the rank's kernels share the device with collectives
 
 
 class Precedence(IntEnum):
@@ -46,5 +38,4 @@ class Detector:
     remedy: str  # what to do next
     tables: tuple[str, ...] = ("activities",)
     capture: str = ACTIVITIES_CAPTURE
-    blame: Blame = Blame.RANK
     precedence: Precedence = Precedence.ACTIVITY

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import rankscope
-
 from tests.invariants import contradictions
 from tests.support import Stored, capture
 
