@@ -14,7 +14,7 @@ from rankscope.measure.collectives import ReadyTimes, collectives
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.metrics import UNPHASED_LIMIT, gpu_numbers, host_numbers
-from rankscope.model.reports import RankIdentity, RankRecord, RankRows, RunWarning, Trace
+from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, RunWarning, Trace
 from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
@@ -126,13 +126,16 @@ class _Building:
         return RankDetail(self._found, self._marks, self.work, device, self._sums, calls)
 
 
-def measure_rank(identity: RankIdentity, detail: RankDetail, words: Vocabulary) -> RankRows:
+def measure_rank(
+    identity: RankIdentity, detail: RankDetail, words: Vocabulary, gpu: Gpu | None = None
+) -> RankRows:
     """All rows of one rank that need no other rank.
 
     Args:
         identity: the rank and its process.
         detail: its entry from `detail_ranks`.
         words: the vocabulary that named its ranges.
+        gpu: the one that it computed on.
     """
     found = detail.found
     marks, device, calls = detail.marks, detail.device, detail.collectives
@@ -149,6 +152,7 @@ def measure_rank(identity: RankIdentity, detail: RankDetail, words: Vocabulary) 
             has_device=detail.has_device,
             clock_gpu=_clock_gpu(survey, found.frame.height, marks.phases),
             work_known=not detail.hidden,
+            gpu=gpu,
         ),
         iterations=_views(found.frame, marks, survey)
         .with_columns(rank)

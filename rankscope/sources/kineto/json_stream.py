@@ -78,6 +78,8 @@ class About(msgspec.Struct):
     distributed: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="distributedInfo")
     base_time: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
     host: Any = msgspec.field(default=None, name="host_name")
+    devices: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="deviceProperties")
+    cuda: Any = msgspec.field(default=None, name="cuda_runtime_version")
 
 
 class Tail(About):

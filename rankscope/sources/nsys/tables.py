@@ -21,6 +21,7 @@ from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.environment import claims_of, first_printable, local_rank_of
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
 from rankscope.sources.nsys.device import device_work
+from rankscope.sources.nsys.hardware import hardware
 from rankscope.sources.nsys.nvtx import Nvtx, nvtx
 from rankscope.sources.nsys.session_time import on_session_axis
 
@@ -111,6 +112,7 @@ def facts(file: Columns) -> CaptureFacts:
         local_rank=local_rank_of(own or command),
         exporter=next(iter(exported.get("EXPORT_PRODUCT_VERSION", [])), None),
         losses=_losses(file),
+        hardware=hardware(file, system, own + command),
     )
 
 
