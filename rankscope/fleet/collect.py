@@ -1,0 +1,160 @@
+"""The evidence of many databases; of each no more is read than is needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.compare.cache import cached_answers
+from rankscope.compare.comparison import Stage
+from rankscope.compare.stages import compare
+from rankscope.errors import RankscopeError, UsageError
+from rankscope.fleet.evidence import EVIDENCE, RUNS, RunEvidence, evidence
+from rankscope.model.options import Options
+from rankscope.model.reports import RunWarning
+from rankscope.store import Database, DatabaseReader
+from rankscope.store.tables import RunTables
+
+THREADS = 4
+"""Databases that are open at the same time: most of the work is waiting for files."""
+
+NAMED = 3
+"""At most this many databases are named in a warning."""
+
+log = logging.getLogger("rankscope.fleet")
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """RUNS and EVIDENCE of many runs, and what is to be known about them."""
+
+    runs: pl.DataFrame
+    evidence: pl.DataFrame
+    problems: tuple[RunWarning, ...] = ()
+
+
+def databases(given: Sequence[str]) -> list[Path]:
+    """The databases that paths, folders (searched recursively) and glob patterns name.
+
+    Raises:
+        UsageError: a path names none.
+    """
+    found: dict[Path, None] = {}
+    for text in given:
+        path = Path(text)
+        if path.is_dir():
+            there = sorted(path.rglob("*.duckdb"))
+        elif path.exists():
+            there = [path]
+        else:
+            there = sorted(Path(each) for each in glob(text, recursive=True))
+        if not there:
+            raise UsageError(
+                f"{text}: no such database, and no folder with some",
+                hint="name databases that `rankscope ingest --db FILE` made, or their folder",
+            )
+        found |= dict.fromkeys(there)
+    return [*found]
+
+
+def collect(paths: Sequence[Path]) -> Collected:
+    """The evidence of databases; what cannot be read is left out with a warning.
+
+    Raises:
+        DatabaseError, ReportError: none can be read.
+    """
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = [*pool.map(_tried, paths)]
+    failed = [(path, each) for path, each in results if isinstance(each, RankscopeError)]
+    found = [each for _, each in results if isinstance(each, RunEvidence)]
+    if failed and not found:
+        raise failed[0][1]
+    problems = [] if not failed else [_left_out(failed)]
+    runs = pl.concat([RUNS.to_frame(), *(each.run for each in found)])
+    ranks = pl.concat([EVIDENCE.to_frame(), *(each.ranks for each in found)])
+    return merged(runs, ranks, problems)
+
+
+def merged(
+    runs: pl.DataFrame, ranks: pl.DataFrame, problems: Iterable[RunWarning] = ()
+) -> Collected:
+    """Runs in the order of their starts, each once.
+
+    Args:
+        runs: RUNS; several rows may be of one run.
+        ranks: EVIDENCE of them; where a run is there twice, so are its rows.
+        problems: what is known of them.
+    """
+    own = [*problems]
+    several = runs.height - runs["run"].n_unique()
+    if several:
+        own.append(
+            RunWarning(
+                "same-run", f"{several} databases hold runs that others hold as well: left out"
+            )
+        )
+    runs = runs.unique("run", keep="first", maintain_order=True)
+    ranks = ranks.unique(["run", "rank"], keep="first", maintain_order=True)
+    unknown = runs.filter(pl.col("start_ns").is_null()).height
+    if unknown:
+        own.append(
+            RunWarning("start-unknown", f"{unknown} runs do not say when they began: no trend")
+        )
+    order = runs.sort("start_ns", "db", nulls_last=True)
+    return Collected(order, ranks, tuple(own))
+
+
+def evidence_of(path: Path) -> RunEvidence:
+    """The evidence of one database: its cached verdict, or the ranks are compared.
+
+    Raises:
+        DatabaseError: missing, locked, damaged, or of another version.
+        ReportError: no iterations can be compared.
+    """
+    state = Database.state(path)
+    with Database.open(path) as database:
+        reports, ranks = database.table("reports"), database.table("ranks")
+        loaded = {"reports": reports, "ranks": ranks}
+        tables = RunTables(database.name, DatabaseReader(path, state, loaded))
+        found = None
+        if ranks.height:
+            found = cached_answers(tables, database.comparison_table("answers"))
+    db = str(path)
+    if found is not None:
+        scope = found.scope
+        numbers, blind, roles = scope.selection.numbers, scope.blind_ranks, found.roles
+        return evidence(db, reports, ranks, found.verdict, roles, len(numbers), blind)
+    if ranks.is_empty():
+        from rankscope.errors import ReportError
+
+        raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
+    log.info("%s: its ranks are compared: ingest caches the answer", path)
+    made = compare(tables, Options(), until=Stage.VERDICT)
+    return evidence(
+        db,
+        reports,
+        ranks,
+        made.verdict,
+        made.roles.of,
+        len(made.selection.numbers),
+        made.scope.blind_ranks,
+    )
+
+
+def _tried(path: Path) -> tuple[Path, RunEvidence | RankscopeError]:
+    try:
+        return path, evidence_of(path)
+    except RankscopeError as error:
+        return path, error
+
+
+def _left_out(failed: list[tuple[Path, RankscopeError]]) -> RunWarning:
+    named = "; ".join(error.message for _, error in failed[:NAMED])
+    more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
+    return RunWarning("left-out", f"{len(failed)} databases are left out: {named}{more}")
