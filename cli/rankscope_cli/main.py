@@ -20,6 +20,7 @@ from rankscope_cli.commands import (
     diff,
     explain,
     export,
+    fleet,
     imbalance,
     ingest,
     pick_reports,
@@ -46,6 +47,7 @@ app.command("ingest", cls=Command)(ingest.ingest)
 app.command("imbalance", cls=Command)(imbalance.imbalance)
 app.command("pick-reports", cls=Command)(pick_reports.pick_reports)
 app.command("diff", cls=Command)(diff.diff)
+app.command("fleet", cls=Command)(fleet.fleet)
 app.command("plot", cls=Command)(plot.plot)
 app.command("export", cls=Command)(export.export)
 app.command("report", cls=Command)(report.report)

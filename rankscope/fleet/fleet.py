@@ -80,9 +80,9 @@ def fleet_of(collected: Collected) -> Fleet:
         problems.append(
             RunWarning(
                 "gpu-unknown",
-                f"{unknown} of {runs.height} runs do not say which GPU each rank used; there a "
-                "slow GPU can only be told as its host: profile CUDA with a newer nsys, or ingest the "
-                "reports again with --rebuild if an older rankscope read them",
+                f"{unknown} of {runs.height} runs do not say which GPU each rank used: there a "
+                "slow GPU can only be told as its host; trace CUDA with a newer nsys, or ingest "
+                "the reports again with --rebuild if an older rankscope read them",
             )
         )
     pieces = table["kind"].value_counts()

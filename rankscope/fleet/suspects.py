@@ -19,6 +19,9 @@ LARGEST_CHANCE = 0.01
 OWN_CHANCE = 0.05
 """Probability up to which a GPU is guilty beyond the other GPUs of its host."""
 
+SLOT = pl.col("host") + " " + pl.col("slot")
+"""The id of the slot that a GPU is in."""
+
 LEAST_OTHERS = 3
 """Runs on other hardware that say how often a rank is guilty wherever it runs."""
 
@@ -48,22 +51,22 @@ def judged(appearances: pl.DataFrame) -> Judged:
     changed = pl.col("id").is_in(_changed_slots(appearances).implode())
     tested = hardware.filter((kinds != "rank") & ((kinds != "slot") | changed))
     odds = _odds(tested)
-    likely = odds.filter((pl.col("guilty") >= LEAST_GUILTY) & (pl.col("p") <= LARGEST_CHANCE))
-    keys = [*likely.select("kind", "id").iter_rows()]
-    named = {
-        kind: [id_ for of, id_ in keys if of == kind] for kind in ("gpu", "slot", "host", "nic")
-    }
-    slots = [each for each in named["slot"] if _slot_beyond_gpus(each, appearances, odds)]
-    stayed = _in_slots(appearances, slots)
-    gpus = [each for each in named["gpu"] if each not in stayed and _beyond_host(each, appearances)]
-    adapters = [each for each in named["nic"] if _beyond_hosts(each, appearances)]
-    explained = _explained(appearances, gpus, slots, adapters)
-    left = _odds(explained).filter(
-        pl.col("kind") == "host",
-        pl.col("guilty") >= LEAST_GUILTY,
-        pl.col("p") <= LARGEST_CHANCE,
-    )
-    hosts = left["id"].to_list()
+    likely = _beyond_chance(odds)
+    slots = [
+        each
+        for each in likely.filter(kind="slot")["id"]
+        if _slot_beyond_gpus(each, appearances, odds)
+    ]
+    gpus = [
+        each
+        for each in _beyond_chance(_odds(_without_slots(tested, slots))).filter(kind="gpu")["id"]
+        if _beyond_host(each, appearances)
+    ]
+    adapters = [
+        each for each in likely.filter(kind="nic")["id"] if _beyond_hosts(each, appearances)
+    ]
+    explained = _explained(hardware, gpus, slots, adapters)
+    hosts = _beyond_chance(_odds(explained)).filter(kind="host")["id"].to_list()
     found = [("gpu", each) for each in gpus] + [("nic", each) for each in adapters]
     found += [("slot", each) for each in slots] + [("host", each) for each in hosts]
     return Judged(odds, tuple(found))
@@ -91,6 +94,11 @@ def _odds(rows: pl.DataFrame) -> pl.DataFrame:
     return pieces.with_columns(p=pl.Series(corrected(tail, guilty)))
 
 
+def _beyond_chance(odds: pl.DataFrame) -> pl.DataFrame:
+    """The pieces that are guilty often enough, and more often than chance makes anybody."""
+    return odds.filter((pl.col("guilty") >= LEAST_GUILTY) & (pl.col("p") <= LARGEST_CHANCE))
+
+
 def _without_work_of_ranks(rows: pl.DataFrame) -> pl.DataFrame:
     """The chance of hardware at least as large as that of its rank on other hardware.
 
@@ -98,7 +106,7 @@ def _without_work_of_ranks(rows: pl.DataFrame) -> pl.DataFrame:
     its guilt says nothing about the hardware it runs on.
     """
     ranks = rows.filter(kind="rank")
-    odds = _odds(ranks).filter((pl.col("guilty") >= LEAST_GUILTY) & (pl.col("p") <= LARGEST_CHANCE))
+    odds = _beyond_chance(_odds(ranks))
     if odds.is_empty():
         return rows
     busy = ranks.filter(pl.col("id").is_in(odds["id"].implode()))
@@ -124,7 +132,7 @@ def _changed_slots(rows: pl.DataFrame) -> pl.Series:
     """The slots that held several GPUs, of which more than one was guilty."""
     return (
         rows.filter(pl.col("kind") == "gpu", pl.col("slot").is_not_null(), "guilty")
-        .group_by(pl.col("host") + " " + pl.col("slot"))
+        .group_by(SLOT)
         .agg(pl.col("id").n_unique().alias("gpus"))
         .filter(pl.col("gpus") > 1)["host"]
     )
@@ -133,17 +141,15 @@ def _changed_slots(rows: pl.DataFrame) -> pl.Series:
 def _slot_beyond_gpus(slot: str, rows: pl.DataFrame, odds: pl.DataFrame) -> bool:
     """Whether guilt stayed in a slot, rather than with one of the GPUs that were in it."""
     [own] = odds.filter(kind="slot", id=slot)["p"]
-    there = rows.filter(kind="gpu").filter(pl.col("host") + " " + pl.col("slot") == slot)
+    there = rows.filter(kind="gpu").filter(slot == SLOT)
     rivals = odds.filter(kind="gpu").filter(pl.col("id").is_in(there["id"].implode()))
     return bool(own < (rivals["p"].min() or 0.0)) if rivals.height else True
 
 
-def _in_slots(rows: pl.DataFrame, slots: Collection[str]) -> set[str]:
-    """The GPUs that were guilty in some slots, and nowhere else."""
-    guilty = rows.filter(pl.col("kind") == "gpu", "guilty").with_columns(
-        inside=(pl.col("host") + " " + pl.col("slot")).is_in([*slots]).fill_null(False)
-    )
-    return {*guilty.filter(pl.col("inside").all().over("id"))["id"]}
+def _without_slots(rows: pl.DataFrame, slots: Collection[str]) -> pl.DataFrame:
+    """The rows in which GPUs are not guilty of what their slots explain."""
+    inside = (pl.col("kind") == "gpu") & SLOT.is_in([*slots]).fill_null(False)
+    return rows.with_columns(guilty=pl.col("guilty") & ~inside)
 
 
 def _beyond_host(gpu: str, rows: pl.DataFrame) -> bool:
@@ -188,7 +194,7 @@ def _explained(
     rows: pl.DataFrame, gpus: Collection[str], slots: Collection[str], adapters: Collection[str]
 ) -> pl.DataFrame:
     """Appearances of hardware in which hosts are not guilty of what other suspects explain."""
-    slot = (pl.col("host") + " " + pl.col("slot")).is_in([*slots]).fill_null(False)
+    slot = SLOT.is_in([*slots]).fill_null(False)
     culprits = rows.filter(pl.col("kind") == "gpu", "guilty").filter(
         pl.col("id").is_in([*gpus]) | slot
     )
