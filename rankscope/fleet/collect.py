@@ -14,15 +14,19 @@ import polars as pl
 from rankscope.compare.cache import cached_answers
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
-from rankscope.errors import RankscopeError, UsageError
+from rankscope.errors import RankscopeError, ReportError, UsageError
 from rankscope.fleet.evidence import EVIDENCE, RUNS, RunEvidence, evidence
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
 from rankscope.store import Database, DatabaseReader
+from rankscope.store.many import ManyDatabases
 from rankscope.store.tables import RunTables
 
 THREADS = 4
-"""Databases that are open at the same time: most of the work is waiting for files."""
+"""Databases that are open at the same time: a part of the work is waiting for files."""
+
+TOGETHER = 25
+"""Databases that a thread reads with one connection."""
 
 NAMED = 3
 """At most this many databases are named in a warning."""
@@ -70,7 +74,8 @@ def collect(paths: Sequence[Path]) -> Collected:
         DatabaseError, ReportError: none can be read.
     """
     with ThreadPoolExecutor(THREADS) as pool:
-        results = [*pool.map(_tried, paths)]
+        parts = [paths[begin : begin + TOGETHER] for begin in range(0, len(paths), TOGETHER)]
+        results = [each for part in pool.map(_several, parts) for each in part]
     failed = [(path, each) for path, each in results if isinstance(each, RankscopeError)]
     found = [each for _, each in results if isinstance(each, RunEvidence)]
     if failed and not found:
@@ -110,46 +115,48 @@ def merged(
     return Collected(order, ranks, tuple(own))
 
 
-def evidence_of(path: Path) -> RunEvidence:
+def evidence_of(path: Path, many: ManyDatabases | None = None) -> RunEvidence:
     """The evidence of one database: its cached verdict, or the ranks are compared.
+
+    Args:
+        path: the database.
+        many: reads the tables of several databases.
 
     Raises:
         DatabaseError: missing, locked, damaged, or of another version.
         ReportError: no iterations can be compared.
     """
     state = Database.state(path)
-    with Database.open(path) as database:
-        reports, ranks = database.table("reports"), database.table("ranks")
-        loaded = {"reports": reports, "ranks": ranks}
-        tables = RunTables(database.name, DatabaseReader(path, state, loaded))
-        found = None
-        if ranks.height:
-            found = cached_answers(tables, database.comparison_table("answers"))
+    read = None if many is None else many.read(path, ("reports", "ranks"), ("answers",))
+    if read is None:
+        with Database.open(path) as database:
+            read = {name: database.table(name) for name in ("reports", "ranks")}
+            answers = database.comparison_table("answers")
+    else:
+        answers = read.pop("answers")
+    reports, ranks = read["reports"], read["ranks"]
+    if ranks.is_empty():
+        raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
+    tables = RunTables(path.stem, DatabaseReader(path, state, read))
+    found = cached_answers(tables, answers)
     db = str(path)
     if found is not None:
-        scope = found.scope
-        numbers, blind, roles = scope.selection.numbers, scope.blind_ranks, found.roles
-        return evidence(db, reports, ranks, found.verdict, roles, len(numbers), blind)
-    if ranks.is_empty():
-        from rankscope.errors import ReportError
-
-        raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
+        numbers, blind = found.scope.selection.numbers, found.scope.blind_ranks
+        return evidence(db, reports, ranks, found.verdict, found.roles, len(numbers), blind)
     log.info("%s: its ranks are compared: ingest caches the answer", path)
     made = compare(tables, Options(), until=Stage.VERDICT)
-    return evidence(
-        db,
-        reports,
-        ranks,
-        made.verdict,
-        made.roles.of,
-        len(made.selection.numbers),
-        made.scope.blind_ranks,
-    )
+    numbers, blind = made.selection.numbers, made.scope.blind_ranks
+    return evidence(db, reports, ranks, made.verdict, made.roles.of, len(numbers), blind)
 
 
-def _tried(path: Path) -> tuple[Path, RunEvidence | RankscopeError]:
+def _several(paths: Sequence[Path]) -> list[tuple[Path, RunEvidence | RankscopeError]]:
+    with ManyDatabases() as many:
+        return [_tried(path, many) for path in paths]
+
+
+def _tried(path: Path, many: ManyDatabases) -> tuple[Path, RunEvidence | RankscopeError]:
     try:
-        return path, evidence_of(path)
+        return path, evidence_of(path, many)
     except RankscopeError as error:
         return path, error
 
