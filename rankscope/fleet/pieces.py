@@ -18,6 +18,7 @@ APPEARANCES = pl.Schema(
         "guilt": pl.Float64,  # share of the compared iterations that it is guilty in
         "chance": pl.Float64,  # probability that guilt falls on it, if it falls on anybody alike
         "cost_ns": pl.Int64,
+        "saved_ns": pl.Float64,  # of an iteration, if it were as fast as the others
         "cause": pl.String,
     }
 )
@@ -42,6 +43,7 @@ def appearances(runs: pl.DataFrame, evidence: pl.DataFrame) -> pl.DataFrame:
         .with_columns(
             accused=pl.col("guilty") > 0,
             guilt=pl.col("guilty") / pl.col("iterations"),
+            saved_ns=pl.col("cost_ns") / pl.len().over("run") / pl.col("iterations"),
         )
         # Guilt falls on any rank of the same role.
         .with_columns(chance=pl.col("accused").mean().over("run", "role"))
@@ -71,6 +73,7 @@ def _of_ranks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
         "guilt",
         "chance",
         "cost_ns",
+        "saved_ns",
         "cause",
     ).drop_nulls("id")
 
@@ -87,8 +90,13 @@ def _adapters(rows: pl.DataFrame) -> pl.DataFrame:
         .with_columns(id=pl.col("adapters").str.split(" "))
         .explode("id")
     )
-    moved = split.filter(pl.col("host").n_unique().over("id") > 1)
-    return _of_several(moved, "nic")
+    moved = _of_several(split.filter(pl.col("host").n_unique().over("id") > 1), "nic")
+    hosts = _hosts(rows).select("run", "host", usual="chance")
+    return (
+        moved.join(hosts, on=["run", "host"], how="left", maintain_order="left")
+        .with_columns(chance="usual")
+        .drop("usual")
+    )
 
 
 def _of_several(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
@@ -97,7 +105,7 @@ def _of_several(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
         pl.col("host").first(),
         pl.col("accused").any().alias("guilty"),
         pl.col("guilt").max(),
-        pl.col("cost_ns").sum(),
+        pl.col("cost_ns", "saved_ns").sum(),
         pl.col("cause").sort_by("cost_ns", descending=True).first(),
         pl.col("role").unique().sort().str.join("\n").alias("roles"),
     )
@@ -114,5 +122,6 @@ def _of_several(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
         "guilt",
         pl.col("guilty").mean().over("run", "roles").alias("chance"),
         "cost_ns",
+        "saved_ns",
         "cause",
     )

@@ -40,9 +40,9 @@ def prior(guilt: Floats, runs: Floats) -> tuple[float, float]:
     rates = guilt[several] / runs[several]
     weights = runs[several]
     variance = float((weights * (rates - mean) ** 2).sum() / max(weights.sum(), 1))
-    per_run = float((1 / weights).mean()) if len(weights) else 1.0
+    per_run = len(weights) / float(weights.sum()) if len(weights) else 1.0
     spread = mean * (1 - mean)
-    # Var(rate) = spread · (1/n + (1 - 1/n) / (weight + 1))
+    # the variance of a rate in n runs is spread · (1 / n + (1 - 1 / n) / (weight + 1))
     share = (variance / spread - per_run) / max(1 - per_run, 1e-9)
     weight = MOST_RUNS if share <= 0 else 1 / share - 1
     weight = float(np.clip(weight, LEAST_RUNS, MOST_RUNS))

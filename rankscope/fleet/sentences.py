@@ -64,8 +64,9 @@ def label(suspect: Suspect) -> str:
 
 
 def hours(cost_ns: int) -> str:
-    """A cost in rank-hours, two digits."""
-    return f"{cost_ns / NS_PER_HOUR:.2g} rank-hours"
+    """A cost in rank-hours, at least two digits."""
+    cost = cost_ns / NS_PER_HOUR
+    return f"{cost:,.0f} rank-hours" if cost >= 10 else f"{cost:.2g} rank-hours"
 
 
 def _told(suspect: Suspect) -> str:

@@ -10,7 +10,7 @@ import polars as pl
 LEAST_RUNS = 5
 """Runs from which on a trend is told."""
 
-LARGEST_CHANCE = 0.05
+LARGEST_CHANCE = 0.01
 """Probability up to which a trend is none by chance."""
 
 LEAST_BEFORE = 3
@@ -18,7 +18,8 @@ LEAST_BEFORE = 3
 
 
 def trend(own: pl.DataFrame) -> str | None:
-    """`worse`, `better` or `steady`, by Kendall's rank correlation of cost and time.
+    """`worse`, `better` or `steady`, by Kendall's rank correlation of time and cost per
+    iteration.
 
     Args:
         own: APPEARANCES of one piece, in the order of time.
@@ -26,7 +27,7 @@ def trend(own: pl.DataFrame) -> str | None:
     Returns:
         None for fewer than `LEAST_RUNS` runs.
     """
-    cost = own["cost_ns"].to_numpy().astype(np.float64)
+    cost = own["saved_ns"].to_numpy()
     n = len(cost)
     if n < LEAST_RUNS:
         return None
