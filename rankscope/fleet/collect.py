@@ -111,8 +111,9 @@ def merged(
         own.append(
             RunWarning("start-unknown", f"{unknown} runs do not say when they began: no trend")
         )
-    order = runs.sort("start_ns", "db", nulls_last=True)
-    return Collected(order, ranks, tuple(own))
+    # The same order whatever came first: sums of the same numbers in another order differ.
+    in_time = runs.sort("start_ns", "run", nulls_last=True)
+    return Collected(in_time, ranks.sort("run", "rank"), tuple(own))
 
 
 def evidence_of(path: Path, many: ManyDatabases | None = None) -> RunEvidence:
