@@ -108,14 +108,17 @@ def _hardware(
         id_.rsplit(" ", 1)[0]: id_.rsplit(" ", 1)[1] for kind, id_ in suspects if kind == "slot"
     }
     named = {("host", host) for host in slots} | {each for each in suspects if each[0] != "slot"}
-    real = rows.filter(pl.col("kind").is_in(["host", "gpu", "nic"])).sort("order")
+    real = rows.filter(pl.col("kind").is_in(["host", "gpu", "nic"])).sort(
+        "order", maintain_order=True
+    )
     pieces = real.group_by("kind", "id", maintain_order=True).agg(
         pl.col("host").last(),
         pl.col("slot").last(),
         pl.col("name").drop_nulls().last(),
         pl.len().cast(pl.Int64).alias("runs"),
         pl.col("guilty").sum().cast(pl.Int64),
-        pl.col("guilt").sum(),
+        # Whole numbers: sums of others differ in their last digits from one computer to the next.
+        (pl.col("guilt") * PARTS).round().cast(pl.Int64).sum() / PARTS,
         pl.col("cost_ns").sum(),
         pl.col("cause").sort_by("cost_ns", descending=True).first(),
     )
@@ -166,6 +169,9 @@ def _hardware(
         .cast(HARDWARE)
     )
 
+
+PARTS = 2**30
+"""Parts in which shares of iterations are summed."""
 
 RATES = pl.Schema({"rate": pl.Float64(), "low": pl.Float64(), "high": pl.Float64()})
 KEY = pl.Schema({"kind": pl.String(), "id": pl.String()})

@@ -39,7 +39,7 @@ def appearances(runs: pl.DataFrame, evidence: pl.DataFrame) -> pl.DataFrame:
     order = runs.select("run").with_row_index("order")
     rows = (
         evidence.filter(pl.col("iterations") > 0)
-        .join(order, on="run", how="inner")
+        .join(order, on="run", how="inner", maintain_order="left")
         .with_columns(
             accused=pl.col("guilty") > 0,
             guilt=pl.col("guilty") / pl.col("iterations"),
