@@ -53,20 +53,20 @@ def levels_of(excess: Excess) -> Levels:
     code = np.broadcast_to(excess.kinds * 2, total.shape).copy()
     usual = grouped_median(total, code)
     high = np.zeros(total.shape, dtype=np.bool_)
-    noise = deviation((total - usual) / excess.length)
+    noise = deviation((total - usual) / excess.unit)
     # only ranks that exceed their level clearly and often may have two
-    beyond = (np.abs(total - usual) / excess.length > 2 * noise).sum(axis=1)
+    beyond = (np.abs(total - usual) / excess.unit > 2 * noise).sum(axis=1)
     for rank in np.flatnonzero(beyond >= SHORTEST_SPELL - 1):
-        two = two_levels((total[rank] - usual[rank]) / excess.length[rank])
+        two = two_levels((total[rank] - usual[rank]) / excess.unit[rank])
         if two is not None:
             high[rank] = two
             code[rank] += two
             usual[rank] = grouped_median(total[rank : rank + 1], code[rank : rank + 1])[0]
             continue
-        low = below_turns((total[rank] - usual[rank]) / excess.length[rank])
+        low = below_turns((total[rank] - usual[rank]) / excess.unit[rank])
         if low is not None:
-            usual[rank] += low * excess.length[rank]
-    rest = (total - usual) / excess.length
+            usual[rank] += low * excess.unit[rank]
+    rest = (total - usual) / excess.unit
     noise = deviation(rest)
     events = np.where(rest > max(EVENT_NOISE * noise, LEAST_EVENT), total - usual, 0.0)
     return Levels(usual, code, high, np.nan_to_num(events), noise)
