@@ -110,7 +110,6 @@ def _apart(
     levels: Levels,
 ) -> bool:
     """Whether the members lie apart from the other ranks of their roles, in both halves."""
-    raw = excess.share
     for role in np.unique(excess.roles[members]):
         mine = np.flatnonzero(members & (excess.roles == role))
         others = np.flatnonzero(~members & (excess.roles == role))
@@ -123,21 +122,23 @@ def _apart(
         wide = spread(levels_of_others) * (1 + 2 / max(len(others) - 1, 1))
         if lowest - highest <= max(APART_SPREAD * wide, APART_ERRORS * error):
             return False
-        if not all(_agree(raw, rank, others, slow[rank]) for rank in mine.tolist()):
+        if not _agree(excess.share, mine, others, slow):
             return False
     return True
 
 
-def _agree(raw: Floats, rank: int, others: Index, slow: Flags) -> bool:
-    """Whether a rank exceeds all others in either half of its slow iterations."""
-    hit = np.flatnonzero(slow)
-    halves = np.array_split(hit, 2)
-    if len(halves[0]) < SHORTEST_SPELL // 2:
-        return False
-    for half in halves:
-        medians = np.nanmedian(raw[np.ix_(np.append(rank, others), half)], axis=1)
-        if medians[0] <= medians[1:].max(initial=0.0):
+def _agree(share: Floats, mine: Index, others: Index, slow: Flags) -> bool:
+    """Whether the ranks `mine` exceed all others in either half of their slow iterations."""
+    patterns, which = np.unique(slow[mine], axis=0, return_inverse=True)
+    for pattern, mask in enumerate(patterns):
+        alike = mine[which.ravel() == pattern]
+        halves = np.array_split(np.flatnonzero(mask), 2)
+        if len(halves[0]) < SHORTEST_SPELL // 2:
             return False
+        for half in halves:
+            medians = np.nanmedian(share[np.ix_(np.append(alike, others), half)], axis=1)
+            if medians[: len(alike)].min() <= medians[len(alike) :].max(initial=0.0):
+                return False
     return True
 
 
@@ -167,14 +168,15 @@ def event_candidates(
             found.append(candidate_of(members, (events > 0) & members[:, None], excess, hosts))
             taken |= members
     rest = np.nan_to_num(excess.total - levels.usual)
-    others = events[~taken]
+    others = np.sort(events[~taken], axis=None)
     for rank in np.flatnonzero((hits > 0) & ~taken).tolist():
         amounts = events[rank][events[rank] > 0]
         share = rest[rank] / excess.unit[rank]
         # small events next to large ones are noise
         for limit in (float(np.quantile(amounts, 0.75, method="lower")), float(amounts.max())):
             large = events[rank] >= ALIKE_EVENTS * limit
-            own, alike = int(large.sum()), int((others >= ALIKE_EVENTS * limit).sum())
+            own = int(large.sum())
+            alike = others.size - int(np.searchsorted(others, ALIKE_EVENTS * limit))
             pattern = event_pattern(np.flatnonzero(large).tolist(), excess.numbers.tolist())
             rare = size * tail(own, alike, 1 / size) < UNLIKELY
             alone = own == alike and share[large].sum() >= LONE_EVENT
