@@ -65,7 +65,7 @@ def level_candidates(
 
     Each set holds the one before it.
     """
-    share = np.nan_to_num(levels.usual / excess.unit)
+    share = _level_shares(excess, levels)
     top = share.max(axis=1)
     slow = (share > SLOW_SHARE * top[:, None]) & (top > LEAST_LEVEL)[:, None]
     cost = np.where(slow, np.nan_to_num(levels.usual), 0.0).sum(axis=1)
@@ -82,6 +82,16 @@ def level_candidates(
         ):
             found.append(candidate_of(members, slow & members[:, None], excess, hosts))
     return found[:MOST_GROUPS]
+
+
+def _level_shares(excess: Excess, levels: Levels) -> Floats:
+    """Each level as a share of the iteration, the mean over the iterations that have it."""
+    share = np.nan_to_num(levels.usual / excess.unit)
+    for code in np.unique(levels.code):
+        here = levels.code == code
+        mean = np.where(here, share, 0.0).sum(axis=1) / np.maximum(here.sum(axis=1), 1)
+        share = np.where(here, mean[:, None], share)
+    return share
 
 
 def _knees(cost: Floats) -> list[int]:
