@@ -107,10 +107,10 @@ def test_no_process_outlives_the_command(
 
 WATCHING = """
 import os, subprocess, sys, time
-child = "import os, sys; from rankscope.util import lifetime; " \
+child = "import sys, time; from rankscope.util import lifetime; " \
     "lifetime._signal_at_parents_end = lambda: False; " \
-    "lifetime.end_with_parent(int(sys.argv[1])); print(flush=True); sys.stdin.read()"
-subprocess.Popen([sys.executable, "-c", child, str(os.getpid())], stdin=subprocess.PIPE)
+    "lifetime.end_with_parent(int(sys.argv[1])); print(flush=True); time.sleep(60)"
+subprocess.Popen([sys.executable, "-c", child, str(os.getpid())])
 time.sleep(60)
 """
 
