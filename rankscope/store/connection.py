@@ -52,6 +52,7 @@ def connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     Raises:
         DatabaseError: it is in use, no database, damaged, or cannot be created.
     """
+    check_accessible(path)
     if path.is_dir():
         raise DatabaseError(f"{path}: is a folder", hint="name a file with --db")
     if path.exists() and not path.is_file():
@@ -71,6 +72,18 @@ def connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
             if not _is_locked(error) or time.monotonic() > limit:
                 raise _translated(path, error) from error
         time.sleep(LOOK_S)
+
+
+def check_accessible(path: Path) -> None:
+    """Raises `DatabaseError` for a path in a folder that may not be entered."""
+    try:
+        path.stat()
+    except PermissionError as error:
+        raise DatabaseError(
+            f"{path}: may not be accessed", hint="check the permissions of its folder"
+        ) from error
+    except OSError:
+        return
 
 
 def _is_locked(error: duckdb.Error) -> bool:
@@ -97,7 +110,7 @@ def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
 
 def not_created(path: Path, why: str) -> DatabaseError:
     """The error for a database that cannot be made."""
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         return DatabaseError(
             f"{path}: cannot be created, for there is no folder {path.parent}",
             hint="make the folder, or name another file with --db",

@@ -18,6 +18,7 @@ from rankscope.store.connection import (
     LOCK,
     NOT_OURS,
     REBUILD_HINT,
+    check_accessible,
     connect,
     disk_full,
     first_line,
@@ -36,7 +37,7 @@ from rankscope.store.migrations import (
 )
 from rankscope.store.reader import read_table
 from rankscope.store.tables import TableRequest
-from rankscope.util.atomic_io import made_aside, take_place
+from rankscope.util.atomic_io import exists, made_aside, take_place
 from rankscope.util.sanitize import sanitized
 
 LEAST_MEMORY = "256MB"
@@ -64,7 +65,8 @@ class Database:
         Raises:
             DatabaseError: missing, locked, damaged, or of another version.
         """
-        if not path.exists():
+        if not exists(path):
+            check_accessible(path)
             raise DatabaseError(
                 f"{path}: no such database", hint="make it: rankscope ingest PROFILES --db FILE"
             )
@@ -91,7 +93,7 @@ class Database:
             text = error.message.replace(str(making), str(path))
             raise DatabaseError(text, hint=error.hint) from error
         except OSError as error:
-            full = disk_full(path, error) if path.parent.is_dir() else None
+            full = disk_full(path, error) if exists(path.parent) else None
             raise full or not_created(path, error.strerror or "") from error
         return cls.open(path, write=True)
 
@@ -109,7 +111,8 @@ class Database:
     @classmethod
     def check_replaceable(cls, path: Path) -> None:
         """Raises `DatabaseError` unless `path` is free, a run, or a damaged one nobody uses."""
-        if not path.exists() or (path.is_file() and not path.stat().st_size):
+        check_accessible(path)
+        if not exists(path) or (path.is_file() and not path.stat().st_size):
             return
         try:
             with cls(path, connect(path, read_only=False)) as database:
@@ -193,7 +196,7 @@ class Database:
     def state(path: Path) -> tuple[int, ...]:
         """Numbers that are others after every change; also while there is no file."""
         files = (path, path.with_name(path.name + ".wal"))
-        stats = [file.stat() for file in files if file.exists()]
+        stats = [file.stat() for file in files if exists(file)]
         return tuple(
             each for stat in stats for each in (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         )

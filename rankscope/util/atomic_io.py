@@ -33,6 +33,11 @@ def check_writable(target: Path) -> None:
         raise _unwritable(target, f"you may not write to {target.parent}")
 
 
+def exists(path: Path) -> bool:
+    """Whether there is a file; False also where its folder may not be entered."""
+    return os.path.exists(path)
+
+
 def write_whole(target: Path, content: bytes) -> None:
     """Put `content` where `target` says; until all of it is written, what was there stays.
 
