@@ -78,7 +78,8 @@ def test_threads_named_with_digits_of_other_scripts(
         connection.execute("create table if not exists ThreadNames (nameId int, globalTid int)")
         connection.execute("insert into StringIds values (987654, ?)", [name.format(digit)])
         connection.execute(
-            "insert into ThreadNames (nameId, globalTid) select 987654, globalTid from NVTX_EVENTS limit 1"
+            "insert into ThreadNames (nameId, globalTid) "
+            "select 987654, globalTid from NVTX_EVENTS limit 1"
         )
     connection.close()
     assert cli("ingest", *reports, "--rebuild").code == 0

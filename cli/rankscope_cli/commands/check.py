@@ -74,9 +74,12 @@ def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> No
     table = check_report.reports_table(reports, every or output is Format.MARKDOWN)
     problems = check_report.problem_texts(reports)
     if output is Format.MARKDOWN:
-        items = [f"- {text}\n  - {remedy}" for text, remedy in problems]
+        prose = markdown_csv.prose
+        items = [f"- {prose(text)}\n  - {prose(remedy)}" for text, remedy in problems]
         console.write(
-            "\n\n".join([check_report.sentence(reports), markdown_csv.markdown(table), *items])
+            "\n\n".join(
+                [prose(check_report.sentence(reports)), markdown_csv.markdown(table), *items]
+            )
         )
         return
     console.headline(check_report.sentence(reports))
