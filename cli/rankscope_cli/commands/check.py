@@ -9,6 +9,7 @@ import typer
 from rankscope_cli import console
 from rankscope_cli.options import (
     All,
+    ExportTimeout,
     Format,
     FormatOption,
     IterationOption,
@@ -32,6 +33,7 @@ def check(
     phase: PhaseOption = None,
     rank_pattern: RankPattern = None,
     jobs: Jobs = None,
+    export_timeout: ExportTimeout = None,
     every: All = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
