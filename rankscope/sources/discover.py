@@ -75,7 +75,8 @@ def _best(forms: list[ReportFile]) -> ReportFile:
     """The form of one report to read."""
     kinds = {form.kind: formats.named(form.kind) for form in forms}
     recorded = [form.modified_ns for form in forms if kinds[form.kind].recorded]
-    fresh = [form for form in forms if form.modified_ns >= max(recorded, default=0)]
+    newest = max(recorded, default=min(form.modified_ns for form in forms))
+    fresh = [form for form in forms if form.modified_ns >= newest]
     return min(fresh, key=lambda form: (kinds[form.kind].preference, form.path))
 
 
