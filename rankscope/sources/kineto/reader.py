@@ -35,6 +35,9 @@ OLDEST_UTC_NS = 10**18
 MOST_RANKS = 10**7
 """Numbers from this on are not ranks."""
 
+MOST_NAMES = 10**6
+"""Different names of ranges, and of kernels, that a trace may have; real ones have thousands."""
+
 WORKER_NAME = re.compile(r"^(.{1,64})_(\d{1,8})\.\d{10,}\.pt\.trace\.json")
 """File names of tensorboard_trace_handler: host, pid, time."""
 
@@ -77,6 +80,11 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
         for nature, frame in frames(batch).items():
             parts[nature].append(frame)
     every = {nature: pl.concat(parts.pop(nature), rechunk=True) for nature in SCHEMAS}
+    if max(frame["name"].n_unique() for frame in (every[RANGE], every[WORK])) > MOST_NAMES:
+        raise UnreadableReport(
+            f"{path}: has more than {MOST_NAMES:,} different names of ranges or kernels",
+            hint="do names of ranges contain numbers? Record them without",
+        )
     if every[RANGE].is_empty() and every[WORK].is_empty():
         raise UnreadableReport(
             f"{path}: holds {file.events:,} events, but none of the PyTorch profiler",

@@ -40,10 +40,10 @@ MPI_TABLES = (
     "MPI_OTHER_EVENTS",
 )
 
-MPI_THREAD = r"^MPI Rank (\d{1,9})$"
+MPI_THREAD = r"^MPI Rank ([0-9]{1,9})$"
 """Names that nsys's own MPI trace gives threads."""
 
-JAX_THREAD = r"^XlaLauncher:#global=\d+,local=\d+,process=(\d{1,7}),"
+JAX_THREAD = r"^XlaLauncher:#global=[0-9]+,local=[0-9]+,process=([0-9]{1,7}),"
 """Names that XLA gives its launching threads, of which each device has one.
 
 openxla/xla: xla/pjrt/gpu/se_gpu_pjrt_client.cc, NameDeviceAndLauncherThread. NVIDIA/JAX-Toolbox
@@ -189,7 +189,7 @@ def _ranks_by_threads(file: Columns, nvtx: Nvtx, pool: Strings, pattern: str) ->
     ranks = (
         names.select(
             process=pl.col("globalTid") // PROCESS,
-            number=pl.col("text").str.extract(pattern).cast(pl.Int64),
+            number=pl.col("text").str.extract(pattern).cast(pl.Int64, strict=False),
         )
         .drop_nulls()
         .unique()
