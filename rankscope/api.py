@@ -318,6 +318,7 @@ def ingest(
     iteration: str | None = None,
     phases: dict[str, str] | None = None,
     rank_pattern: str | None = None,
+    rank: int | None = None,
     jobs: int | None = None,
     scheduler: str | Path | None = None,
     on_error: str = "fail",
@@ -335,9 +336,11 @@ def ingest(
         paths: files, folders (searched recursively), globs.
         db: the DuckDB file; created if it does not exist.
         iteration: pattern of the names of iteration ranges, `auto` (steps are found from what
-            repeats) or `whole` (each capture is one iteration).
+            repeats) or `whole` (each capture is one iteration). Default: the known names, else
+            `auto` if it is sure on every rank, else `whole`; a warning says what was taken.
         phases: phase → pattern of the names of its ranges.
         rank_pattern: pattern on the report's path, with a group `rank`.
+        rank: the rank of the only report.
         jobs: worker processes; default: the cores this process may use.
         scheduler: address or scheduler file of a Dask cluster whose workers see the same files;
             it reads the reports instead.
@@ -357,6 +360,7 @@ def ingest(
         iteration=iteration,
         phases=phases,
         rank_pattern=rank_pattern,
+        rank=rank,
         jobs=jobs,
         scheduler=scheduler,
         on_error=on_error,

@@ -7,6 +7,7 @@ of the ranks asked for, through the stages that ingest uses.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +18,7 @@ from rankscope.measure.collectives import belonging
 from rankscope.measure.metrics import device_segments, host_segments
 from rankscope.measure.rank import RankDetail
 from rankscope.measure.report import details
-from rankscope.model.options import ShapingOptions
+from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import ReportFile, RunWarning
 from rankscope.model.results import Timeline
 from rankscope.model.schema import (
@@ -106,10 +107,14 @@ def _details(comparison: Comparison, ranks: tuple[int, ...]) -> dict[int, RankDe
     """
     mine = comparison.tables.ranks.filter(pl.col("rank").is_in(ranks))
     rows = comparison.tables.reports.join(mine, on="path", how="semi").rows(named=True)
+    conventions = dict(mine.select("path", "convention").iter_rows())
     files = [_unchanged(row) for row in rows]  # before the first is read
     found: dict[int, RankDetail] = {}
     for file, row in zip(files, rows, strict=True):
-        found |= details(file, ShapingOptions.from_json(row["options"]))
+        options = ShapingOptions.from_json(row["options"])
+        if (convention := conventions[row["path"]]) in (AUTO, WHOLE):  # taken by default
+            options = replace(options, iteration=convention)
+        found |= details(file, options)
     return {rank: found[rank] for rank in ranks}
 
 

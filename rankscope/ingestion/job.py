@@ -53,6 +53,7 @@ def ingest_reports(
     iteration: str | None = None,
     phases: dict[str, str] | None = None,
     rank_pattern: str | None = None,
+    rank: int | None = None,
     jobs: int | None = None,
     scheduler: str | Path | None = None,
     on_error: str = "fail",
@@ -81,9 +82,13 @@ def ingest_reports(
     with closing(WorkerPool(jobs)) as pool:
         if scheduler is None and (rebuild or not target.exists()):
             pool.start(files)
+        from rankscope.ingestion.preflight import check_one_rank
         from rankscope.sources.conventions import vocabulary  # heavy: imported beside the workers
 
-        options = ShapingOptions(iteration, tuple(sorted((phases or {}).items())), rank_pattern)
+        options = ShapingOptions(
+            iteration, tuple(sorted((phases or {}).items())), rank_pattern, rank
+        )
+        check_one_rank(options, files)
         if iteration not in ("auto", "whole"):
             vocabulary(options)  # raises for a wrong pattern before any report is read
         job = IngestJob(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
@@ -134,6 +139,7 @@ class IngestJob:
     ) -> None:
         """Read the new and changed reports among `files`; each is stored whole or not at all."""
         from rankscope.ingestion import finalize
+        from rankscope.ingestion.iteration_defaults import read_alike
         from rankscope.ingestion.preflight import StoredReports
         from rankscope.measure.report import extract
         from rankscope.sources import formats
@@ -145,12 +151,16 @@ class IngestJob:
             path = self.target.with_name(self.target.name + ".rebuild")
         elif self.target.exists():
             stored = StoredReports(self.target, self.shaping)
+        others = [] if stored is None else stored.not_replaced(files)
+        self.options = replace(self.options, alone=len(files) == 1 and not others)
         to_read = self._checked(self._new_or_changed(files, stored), stored)
+        present = set() if stored is None else stored.conventions(to_read)
         started(to_read)
         if self.rebuild:
             finalize.remove(path)
         try:
-            with closing(map_over(extract, to_read, self.options)) as results:
+            read = partial(map_over, extract)
+            with closing(read_alike(read, to_read, self.options, present)) as results:
                 self._read(path, results, progress)
         except RankscopeError:
             if self.rebuild:
@@ -195,7 +205,7 @@ class IngestJob:
             try:
                 if isinstance(facts, RankscopeError):
                     raise facts
-                claims = claims_for_report(file.path, facts, own)
+                claims = claims_for_report(file.path, facts, own, self.options.rank)
             except ReportError as error:
                 self._bad(file, error)
                 continue
@@ -236,6 +246,8 @@ class IngestJob:
             return
         database.add(rows)
         self.events += rows.events
+        # A report is read again if others have no iterations of its kind.
+        self.outcomes = [each for each in self.outcomes if each.path != rows.file.path]
         self.outcomes.append(
             ReportOutcome(
                 path=rows.file.path,

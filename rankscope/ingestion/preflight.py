@@ -11,8 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.errors import RankscopeError
+from rankscope.errors import RankscopeError, UsageError
 from rankscope.ingestion import finalize
+from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome
 from rankscope.sources import formats
 from rankscope.sources.identify import check_distinct, check_one_run
@@ -64,6 +65,11 @@ class StoredReports:
             for rank, path, *rest in rows.select(columns).iter_rows()
         ]
 
+    def conventions(self, files: list[ReportFile]) -> set[str]:
+        """The conventions that named the iterations of the ranks whose reports are not `files`."""
+        replaced = [str(file.path.resolve()) for file in files]
+        return {*self._rows.filter(~pl.col("path").is_in(replaced))["convention"].drop_nulls()}
+
     def _moved(self, file: ReportFile, same: pl.DataFrame) -> pl.DataFrame:
         """Rows of a report that was moved, after its path is corrected; else no rows."""
         for (old,), rows in same.partition_by("path", as_dict=True).items():
@@ -71,6 +77,19 @@ class StoredReports:
                 finalize.move(self._target, old, str(file.path.resolve()))
                 return rows
         return same.clear()
+
+
+def check_one_rank(options: ShapingOptions, files: list[ReportFile]) -> None:
+    """Raises `UsageError` if `--rank` is given together with several reports or a pattern."""
+    if options.rank is None:
+        return
+    if options.rank_pattern is not None:
+        raise UsageError("--rank with --rank-pattern", hint="give one of them")
+    if len(files) > 1:
+        raise UsageError(
+            f"--rank {options.rank} is for one report, but there are {len(files)}",
+            hint="name one report; of several, --rank-pattern finds the ranks in their paths",
+        )
 
 
 def capture_facts(files: list[ReportFile]) -> list[CaptureFacts | RankscopeError]:

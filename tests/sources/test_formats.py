@@ -64,7 +64,7 @@ LINES = Format(
     family="range-lines",
     facts=facts,
     read=read,
-    hints=IterationHints(ranges="logged", no_ranges="log every step", unmarked="log 'step N'"),
+    hints=IterationHints(ranges="logged", no_ranges="log every step"),
     suffixes=(".lines",),
     inner_suffixes=(".log",),
     sniff=lambda path: path.read_bytes()[:7] == b'{"rank"',

@@ -16,6 +16,7 @@ from rankscope_cli.options import (
     Paths,
     PhaseOption,
     Quiet,
+    RankOption,
     RankPattern,
     Verbose,
     Version,
@@ -31,6 +32,7 @@ def check(
     iteration: IterationOption = None,
     phase: PhaseOption = None,
     rank_pattern: RankPattern = None,
+    rank: RankOption = None,
     jobs: Jobs = None,
     every: All = False,
     output: FormatOption = Format.TABLE,
@@ -51,7 +53,8 @@ def check(
     from rankscope.check import check as check_reports
     from rankscope.model.options import ShapingOptions
 
-    options = ShapingOptions(iteration, tuple(sorted(phases(phase or []).items())), rank_pattern)
+    named = tuple(sorted(phases(phase or []).items()))
+    options = ShapingOptions(iteration, named, rank_pattern, rank)
     with console.progress(quiet) as (started, advance):
         reports = check_reports(paths, options, jobs, started, advance)
     _show(reports, output, every)

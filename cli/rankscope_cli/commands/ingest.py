@@ -19,6 +19,7 @@ from rankscope_cli.options import (
     Paths,
     PhaseOption,
     Quiet,
+    RankOption,
     RankPattern,
     Verbose,
     Version,
@@ -47,6 +48,7 @@ def ingest(
     iteration: IterationOption = None,
     phase: PhaseOption = None,
     rank_pattern: RankPattern = None,
+    rank: RankOption = None,
     jobs: Jobs = None,
     scheduler: Annotated[
         str | None,
@@ -93,6 +95,7 @@ def ingest(
             iteration=iteration,
             phases=phases(phase or []),
             rank_pattern=rank_pattern,
+            rank=rank,
             jobs=jobs,
             scheduler=scheduler,
             on_error=on_error.value,
