@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from rankscope.compare.verdict.excess import Excess, Index
 from rankscope.compare.verdict.levels import SHORTEST_SPELL, Flags, Levels
 from rankscope.compare.verdict.roles_and_hosts import ranks_by_host, whole_hosts
 from rankscope.compare.verdict.temporal import Pattern, event_pattern, level_pattern
-from rankscope.model.kinds import VerdictKind
 
 LEAST_LEVEL = 0.01
 """Share of the iteration by which a rank's level must exceed its role's median."""
@@ -38,7 +37,7 @@ UNLIKELY = 0.001
 LONE_EVENT = 0.2
 """Sum of the shares of their iterations that the events of the only rank with events must have."""
 
-FEW_EVENTS = 0.5
+ALIKE_EVENTS = 0.5
 """Events of at least this share of the rank's typical one count as alike."""
 
 
@@ -63,7 +62,7 @@ def level_candidates(
 
     Each set holds the one before it.
     """
-    share = np.nan_to_num(levels.usual / excess.length)
+    share = np.nan_to_num(levels.usual / excess.unit)
     top = share.max(axis=1)
     slow = (share > SLOW_SHARE * top[:, None]) & (top > LEAST_LEVEL)[:, None]
     cost = np.where(slow, np.nan_to_num(levels.usual), 0.0).sum(axis=1)
@@ -111,7 +110,6 @@ def _apart(
     levels: Levels,
 ) -> bool:
     """Whether the members lie apart from the other ranks of their roles, in both halves."""
-    raw = excess.share
     for role in np.unique(excess.roles[members]):
         mine = np.flatnonzero(members & (excess.roles == role))
         others = np.flatnonzero(~members & (excess.roles == role))
@@ -124,21 +122,23 @@ def _apart(
         wide = spread(levels_of_others) * (1 + 2 / max(len(others) - 1, 1))
         if lowest - highest <= max(APART_SPREAD * wide, APART_ERRORS * error):
             return False
-        if not all(_agree(raw, rank, others, slow[rank]) for rank in mine.tolist()):
+        if not _agree(excess.share, mine, others, slow):
             return False
     return True
 
 
-def _agree(raw: Floats, rank: int, others: Index, slow: Flags) -> bool:
-    """Whether a rank exceeds all others in either half of its slow iterations."""
-    hit = np.flatnonzero(slow)
-    halves = np.array_split(hit, 2)
-    if len(halves[0]) < SHORTEST_SPELL // 2:
-        return False
-    for half in halves:
-        medians = np.nanmedian(raw[np.ix_(np.append(rank, others), half)], axis=1)
-        if medians[0] <= medians[1:].max(initial=0.0):
+def _agree(share: Floats, mine: Index, others: Index, slow: Flags) -> bool:
+    """Whether the ranks `mine` exceed all others in either half of their slow iterations."""
+    patterns, which = np.unique(slow[mine], axis=0, return_inverse=True)
+    for pattern, mask in enumerate(patterns):
+        alike = mine[which.ravel() == pattern]
+        halves = np.array_split(np.flatnonzero(mask), 2)
+        if len(halves[0]) < SHORTEST_SPELL // 2:
             return False
+        for half in halves:
+            medians = np.nanmedian(share[np.ix_(np.append(alike, others), half)], axis=1)
+            if medians[: len(alike)].min() <= medians[len(alike) :].max(initial=0.0):
+                return False
     return True
 
 
@@ -167,22 +167,30 @@ def event_candidates(
         if rare and not lone and (hits[members] > 0).sum() > len(group) / 2:
             found.append(candidate_of(members, (events > 0) & members[:, None], excess, hosts))
             taken |= members
-    holders = np.flatnonzero((hits > 0) & ~taken)
-    for rank in holders:
-        amounts = events[rank]
-        typical = float(np.quantile(amounts[amounts > 0], 0.75, method="lower"))
-        large = amounts >= FEW_EVENTS * typical
-        alike = int((events[~taken] >= FEW_EVENTS * typical).sum())
-        own = int(large.sum())
-        pattern = event_pattern(np.flatnonzero(large).tolist(), excess.numbers.tolist())
-        rare = size * tail(own, alike, 1 / size) < UNLIKELY
-        alone = own == alike and (amounts / excess.length[rank])[large].sum() >= LONE_EVENT
-        if rare or alone or pattern.kind is VerdictKind.PERIODIC:
-            members = np.zeros(size, dtype=np.bool_)
-            members[rank] = True
-            where = members[:, None] & large[None, :]
-            found.append(Candidate(members, where, (int(excess.ranks[rank]),), (), pattern))
-    cost = [float(events[each.where].sum()) for each in found]
+    rest = np.nan_to_num(excess.total - levels.usual)
+    others = np.sort(events[~taken], axis=None)
+    for rank in np.flatnonzero((hits > 0) & ~taken).tolist():
+        amounts = events[rank][events[rank] > 0]
+        share = rest[rank] / excess.unit[rank]
+        # small events next to large ones are noise
+        for limit in (float(np.quantile(amounts, 0.75, method="lower")), float(amounts.max())):
+            large = events[rank] >= ALIKE_EVENTS * limit
+            own = int(large.sum())
+            alike = others.size - int(np.searchsorted(others, ALIKE_EVENTS * limit))
+            pattern = event_pattern(np.flatnonzero(large).tolist(), excess.numbers.tolist())
+            rare = size * tail(own, alike, 1 / size) < UNLIKELY
+            alone = own == alike and share[large].sum() >= LONE_EVENT
+            if pattern.period is not None:
+                place = excess.numbers % pattern.period
+                usual_place = np.bincount(place[large]).argmax()
+                large |= (place == usual_place) & (rest[rank] >= ALIKE_EVENTS * limit)
+                pattern = replace(pattern, iterations=excess.numbers[large].tolist())
+            if rare or alone or pattern.period is not None:
+                members = np.arange(size) == rank
+                where = members[:, None] & large[None, :]
+                found.append(Candidate(members, where, (int(excess.ranks[rank]),), (), pattern))
+                break
+    cost = [float(rest[each.where].sum()) for each in found]
     return [found[place] for place in np.argsort([-each for each in cost], kind="stable")]
 
 
