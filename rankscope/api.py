@@ -324,6 +324,7 @@ def ingest(
     on_error: str = "fail",
     rebuild: bool = False,
     ranks: Container[int] | None = None,
+    run: int | None = None,
     started: Started | None = None,
     progress: Progress | None = None,
 ) -> Run:
@@ -347,6 +348,7 @@ def ingest(
         on_error: `fail`, or `skip` to leave bad reports out and list them.
         rebuild: start the database over; the old one stays until the new one is done.
         ranks: only these ranks; the reports of others are neither exported nor read.
+        run: the number of the run, if the reports are of several, as the error lists them.
         started: called with the reports that will be read.
         progress: called after each of them.
 
@@ -366,12 +368,13 @@ def ingest(
         on_error=on_error,
         rebuild=rebuild,
         ranks=ranks,
+        run=run,
         started=started,
         progress=progress,
     )
-    run = open_run(db)
-    run.ingested = ingested
-    return run
+    opened = open_run(db)
+    opened.ingested = ingested
+    return opened
 
 
 def open_run(db: str | Path = DEFAULT_DB) -> Run:

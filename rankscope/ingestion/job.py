@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Container, Generator, Iterable
+from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,6 +59,7 @@ def ingest_reports(
     on_error: str = "fail",
     rebuild: bool = False,
     ranks: Container[int] | None = None,
+    run: int | None = None,
     started: Started | None = None,
     progress: Progress | None = None,
 ) -> Ingested:
@@ -76,22 +77,26 @@ def ingest_reports(
             hint="leave out --jobs: a cluster brings its own workers",
         )
     begin = time.monotonic()
-    target = Path(db)
+    target, paths = Path(db), list(paths)
     unread: list[tuple[Path, ReportError]] = []
     files = discover(paths, None if on_error == "fail" else lambda *each: unread.append(each))
     with closing(WorkerPool(jobs)) as pool:
         if scheduler is None and (rebuild or not target.exists()):
             pool.start(files)
-        from rankscope.ingestion.preflight import check_one_rank
+        from rankscope.ingestion.preflight import check_one_rank, select_run
         from rankscope.sources.conventions import vocabulary  # heavy: imported beside the workers
+        from rankscope.sources.identify import pattern
 
         options = ShapingOptions(
             iteration, tuple(sorted((phases or {}).items())), rank_pattern, rank
         )
         check_one_rank(options, files)
+        if run is not None:
+            files = select_run(files, run, pattern(rank_pattern))
         if iteration not in ("auto", "whole"):
             vocabulary(options)  # raises for a wrong pattern before any report is read
         job = IngestJob(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
+        job.paths = paths
         for path, error in unread:
             job.leave_out(path, error)
         job.run(
@@ -131,6 +136,7 @@ class IngestJob:
         self.shaping = options.to_json()
         self.skip = skip
         self.rebuild = rebuild
+        self.paths: Sequence[str | Path] = ()  # as the user named them, for messages
         self.outcomes: list[ReportOutcome] = []
         self.events = 0
 
@@ -196,7 +202,7 @@ class IngestJob:
 
     def _checked(self, files: list[ReportFile], stored: StoredReports | None) -> list[ReportFile]:
         """The reports to read, after the checks of `preflight`."""
-        from rankscope.ingestion.preflight import capture_facts, check_together
+        from rankscope.ingestion.preflight import capture_facts, of_one_run
         from rankscope.sources.identify import claims_for_report, pattern
 
         own = pattern(self.options.rank_pattern)
@@ -212,8 +218,11 @@ class IngestJob:
             claim = next(iter(claims), None)
             if self._is_selected(file, claim):
                 good.append((file, facts, claim))
-        check_together([] if stored is None else stored.not_replaced(files), good)
-        return [file for file, _, _ in good]
+        existing = [] if stored is None else stored.not_replaced(files)
+        kept, left_out = of_one_run(existing, good, self.skip, self.paths)
+        for file, reason in left_out:
+            self._skipped(file, reason)
+        return [file for file, _, _ in kept]
 
     def _is_selected(self, file: ReportFile, claim: Claim | None) -> bool:
         """Whether `--ranks` selects a report; True if only its events can say which rank it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from rankscope.model.metrics import Unit
@@ -76,6 +77,24 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: `1 report`, `1,024 reports`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def ranks_text(ranks: Iterable[int], most: int | None = None) -> str:
+    """`rank 3`, `ranks 0-3, 7`; of more than `most` ranges the rest is left out: `…`.
+
+    An empty set is `no rank`.
+    """
+    numbers = sorted(ranks)
+    if not numbers:
+        return "no rank"
+    parts = span(numbers).split(", ")
+    shown = parts if most is None or len(parts) <= most else [*parts[:most], "…"]
+    return f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(shown)}"
 
 
 def span(numbers: tuple[int, ...] | list[int]) -> str:
