@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from threading import Event
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -28,6 +30,9 @@ from rankscope_cli.commands import (
 )
 from rankscope_cli.help import Command, Group
 from rankscope_cli.options import Version
+
+if TYPE_CHECKING:
+    from rankscope.errors import RankscopeError
 
 EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
 """Exit codes, see CONTRACT.md."""
@@ -68,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # do not fail on characters outside the locale
             stream.reconfigure(errors="replace")
+    console.expect(sys.argv[1:] if arguments is None else list(map(str, arguments)))
     try:
         code = _run(arguments)
     finally:
@@ -117,7 +123,7 @@ def _failed(error: BaseException) -> int:
     from rankscope.errors import RankscopeError
 
     if isinstance(error, RankscopeError):
-        console.error(error.message, error.hint)
+        console.error(error.message, error.hint, _code(error), getattr(error, "lines", ()))
         return _exit_code(error)
     if isinstance(error, typer.TyperException):
         return _usage(error)
@@ -135,6 +141,11 @@ def _output_failed(error: OSError) -> int:
         return 0
     console.error("cannot write the output (no space left)", "write it to another disk")
     return EXIT_TOOL
+
+
+def _code(error: RankscopeError) -> str:
+    """The name of an error in JSON: that of its class, as `several-runs`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
 
 
 def _exit_code(error: Exception) -> int:
@@ -159,7 +170,9 @@ def _usage(error: typer.TyperException) -> int:
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         console.write(error.format_message())
         return EXIT_USAGE
-    console.error(message[:1].lower() + message[1:].rstrip("."), f"see {path} --help")
+    console.error(
+        message[:1].lower() + message[1:].rstrip("."), f"see {path} --help", "usage-error"
+    )
     return EXIT_USAGE
 
 

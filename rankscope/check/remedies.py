@@ -74,11 +74,15 @@ def launcher(facts: CaptureFacts) -> str:
     return next((name for evidence, name in LAUNCHERS.items() if evidence in found), ANY)
 
 
+def remedy(code: str, scheduler: str = ANY) -> str:
+    """What to do about a warning, with the wrapper of a launcher."""
+    return REMEDIES.get(code, CAPTURE_AGAIN).format(
+        capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
+    )
+
+
 def with_remedy(
     code: str, message: str, scheduler: str = ANY, *, hint: str | None = None, fatal: bool = False
 ) -> CheckWarning:
     """A warning with the remedy of its code, or `hint` if the error has its own."""
-    remedy = hint or REMEDIES.get(code, CAPTURE_AGAIN).format(
-        capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
-    )
-    return CheckWarning(code, message, remedy, fatal)
+    return CheckWarning(code, message, hint or remedy(code, scheduler), fatal)

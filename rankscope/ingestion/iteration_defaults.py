@@ -54,7 +54,7 @@ def read_alike(
     if options.iteration is not None:
         yield from read(files, options)
         return
-    if len(before) == 1 and (only := before.pop()) is not None:
+    if len(before) == 1 and (only := next(iter(before))) is not None:
         yield from _said(read(files, replace(options, iteration=only)), only)
         return
     named: list[ReportFile] = []

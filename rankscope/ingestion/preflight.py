@@ -15,6 +15,7 @@ import polars as pl
 
 from rankscope.errors import ForeignRun, RankConflict, RankscopeError, ReportError, UsageError
 from rankscope.ingestion import finalize, runs
+from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, ReportFile, ReportOutcome
 from rankscope.sources import formats
@@ -179,7 +180,9 @@ def of_one_run(
 
 def _capture(report: Described) -> runs.Capture:
     file, facts, claim = report
-    own = claim is not None and claim.evidence.own
+    own = claim is not None and (
+        claim.evidence.own or claim.evidence.kind is EvidenceKind.FILE_NAME
+    )
     return runs.Capture(
         file.path,
         (claim.rank,) if claim is not None and own else (),

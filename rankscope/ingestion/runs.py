@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from rankscope.errors import SeveralRuns, UsageError
 from rankscope.output.quantities import counted, ranks_text
 from rankscope.sources import formats
-from rankscope.sources.identify import CLOCK_SLACK_NS
+from rankscope.sources.identify import CLOCK_SLACK_NS, LAST_NUMBER, OF_WORLD, RANK_IN_NAME
 
 MOST_PATHS = 3
 """Above this number of paths, a command for the shell abbreviates them."""
@@ -122,9 +121,10 @@ def selected(runs: Sequence[list[Capture]], number: int) -> list[Capture]:
 def _stem(capture: Capture) -> str:
     """The name without the rank."""
     stem = formats.title(capture.path)
-    for rank in capture.ranks[:1]:
-        stem = re.sub(rf"(?<!\d)0*{rank}(?!\d)(?!.*\d)", "#", stem)
-    return stem
+    spelled = next(
+        (each for each in (OF_WORLD, RANK_IN_NAME, LAST_NUMBER) if each.search(stem)), None
+    )
+    return stem if spelled is None else spelled.sub("#", stem)
 
 
 def _concurrent(some: Sequence[Capture], others: Sequence[Capture]) -> bool:

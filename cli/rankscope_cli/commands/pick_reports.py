@@ -94,7 +94,8 @@ def pick_reports(
     from rankscope.compare.comparison import Stage
     from rankscope.output import json_documents, text_tables
 
-    comparison = open_run(db).compare(
+    run = open_run(db)
+    comparison = run.compare(
         analysis_options(iter_range, clock, statistic, include_warmup, roles),
         until=Stage.VERDICT,
     )
@@ -115,7 +116,7 @@ def pick_reports(
         )
         return
     _write(picks, shown, output)
-    console.warn(problems, quiet)
+    console.warn_of_run(run, problems, quiet, verbose)
     if verbose:
         console.say(f"rankscope: {text_tables.run_line(comparison.facts)}")
 

@@ -77,7 +77,8 @@ def report(
             hint=f"-o {target.with_suffix('.html')}",
         )
     check_writable(target)
-    comparison = open_run(db).compare(
+    run = open_run(db)
+    comparison = run.compare(
         analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     )
     result, picks = imbalance(comparison), picks_of(comparison, None)
@@ -92,7 +93,7 @@ def report(
         return
     if detail.reason:
         console.say(f"rankscope: warning: no timeline: {sanitized(detail.reason, 2000)}", quiet)
-    console.warn(comparison.warnings, quiet)
+    console.warn_of_run(run, comparison.warnings, quiet, verbose)
     if output is Format.TABLE:
         console.write(f"{short_path(target)}: {size(len(content))}; open it in any browser")
     else:
