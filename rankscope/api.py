@@ -235,6 +235,7 @@ def picks_of(comparison: Comparison, metric: str | None) -> Picks:
         comparison.scope.utc_starts,
         metric,
         comparison.verdict.named,
+        comparison.tables.database,
     )
 
 

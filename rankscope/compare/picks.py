@@ -16,6 +16,7 @@ from rankscope.model.metrics import column_of
 from rankscope.model.reports import RankIdentity
 from rankscope.model.results import Pick, Window
 from rankscope.sources import formats
+from rankscope.sources.moved import located
 from rankscope.sources.report_format import Viewer
 
 GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
@@ -78,6 +79,7 @@ def pick(
     utc_starts: dict[int, int | None],
     metric: str,
     slow_ranks: tuple[int, ...],
+    database: Path | None = None,
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
@@ -89,6 +91,7 @@ def pick(
         utc_starts: rank → UTC of its report's time 0.
         metric: what to rank by.
         slow_ranks: the ranks that the verdict names.
+        database: the database, in whose folder moved reports are looked for.
 
     Raises:
         UsageError: no rank has the metric.
@@ -114,8 +117,8 @@ def pick(
         Pick(
             label=label,
             rank=rank,
-            report=who[rank][1],
-            file=openable_report(who[rank][1]),
+            report=located(who[rank][1], database),
+            file=openable_report(located(who[rank][1], database)),
             host=who[rank][0].host,
             pid=who[rank][0].pid,
             value=values.get(rank),

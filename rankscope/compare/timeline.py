@@ -30,6 +30,7 @@ from rankscope.model.schema import (
     conform,
 )
 from rankscope.sources.discover import describe
+from rankscope.sources.moved import located
 
 COLLECTIVE_KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
 """The columns that identify a collective of a rank."""
@@ -108,7 +109,9 @@ def _details(comparison: Comparison, ranks: tuple[int, ...]) -> dict[int, RankDe
     mine = comparison.tables.ranks.filter(pl.col("rank").is_in(ranks))
     rows = comparison.tables.reports.join(mine, on="path", how="semi").rows(named=True)
     conventions = dict(mine.select("path", "convention").iter_rows())
-    files = [_unchanged(row) for row in rows]  # before the first is read
+    files = [
+        _unchanged(row, comparison.tables.database) for row in rows
+    ]  # before the first is read
     found: dict[int, RankDetail] = {}
     for file, row in zip(files, rows, strict=True):
         options = ShapingOptions.from_json(row["options"])
@@ -118,17 +121,22 @@ def _details(comparison: Comparison, ranks: tuple[int, ...]) -> dict[int, RankDe
     return {rank: found[rank] for rank in ranks}
 
 
-def _unchanged(row: dict[str, object]) -> ReportFile:
-    """The report of a row of `reports`, if it is still what was ingested."""
-    path = Path(str(row["path"]))
+def _unchanged(row: dict[str, object], database: Path | None) -> ReportFile:
+    """The report of a row of `reports`, if it is still what was ingested.
+
+    Copies have times of their own, so a report that was moved must have the same size only.
+    """
+    stored = Path(str(row["path"]))
+    path = located(stored, database)
     try:
         file = describe(path, str(row["kind"]))
     except UnreadableReport as error:
         raise ReportError(
             f"{path}: is gone, and only it holds its ranks in detail",
-            hint="put it back, or ingest it from where it lies now",
+            hint="put it back or beside the database, or ingest it from where it lies now",
         ) from error
-    if (file.bytes, file.modified_ns) != (row["bytes"], row["modified_ns"]):
+    times = {row["modified_ns"], file.modified_ns}
+    if file.bytes != row["bytes"] or (path == stored and len(times) > 1):
         raise ReportError(
             f"{path}: has changed since it was ingested", hint="ingest it again, then repeat this"
         )
