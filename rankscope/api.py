@@ -26,7 +26,7 @@ from rankscope.compare.imbalance import imbalance
 from rankscope.compare.picks import Picks, pick
 from rankscope.compare.run_facts import identities_of
 from rankscope.compare.stages import compare
-from rankscope.errors import ReportError
+from rankscope.errors import ReportError, UsageError
 from rankscope.ingestion.job import Ingested, Progress, Started, ingest_reports
 from rankscope.model.metrics import check_metrics, column_of
 from rankscope.model.options import Options
@@ -36,6 +36,7 @@ from rankscope.output.plots import PICKING, PlotOptions, draw, format_of, save
 from rankscope.store import Database, DatabaseReader
 from rankscope.store.tables import RunTables
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
+from rankscope.util.wording import ranks_text
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
 """The metric to pick reports by is the first of these that is known."""
@@ -120,6 +121,7 @@ class Run:
         self,
         metric: str | None = None,
         *,
+        ranks: Container[int] | None = None,
         iter_range: slice | None = None,
         clock: str = "auto",
         statistic: str = "mean",
@@ -130,10 +132,11 @@ class Run:
 
         Args:
             metric: name; default: the first of `DEFAULT_METRICS` that is known.
+            ranks: pick from these; default: all.
             iter_range, clock, statistic, include_warmup, roles: those of the module.
         """
         options = Options(iter_range, clock, statistic, include_warmup, roles)
-        return picks_of(self.compare(options, until=Stage.VERDICT), metric)
+        return picks_of(self.compare(options, until=Stage.VERDICT), metric, ranks)
 
     def timeline(
         self,
@@ -212,14 +215,30 @@ class Run:
             return database.query(query)
 
 
-def picks_of(comparison: Comparison, metric: str | None) -> Picks:
+def picks_of(
+    comparison: Comparison, metric: str | None, ranks: Container[int] | None = None
+) -> Picks:
     """The reports to open.
 
     Args:
         comparison: up to its verdict.
         metric: name; default: the first of `DEFAULT_METRICS` that is known.
+        ranks: pick from these; None for all.
+
+    Raises:
+        UsageError: none of the ranks is in the run, or the metric is unknown on them.
     """
     scores = comparison.scores
+    named = comparison.verdict.named
+    if ranks is not None:
+        present = scores["rank"].to_list()
+        scores = scores.filter([rank in ranks for rank in present])
+        named = tuple(rank for rank in named if rank in ranks)
+        if scores.is_empty():
+            raise UsageError(
+                "none of the given ranks is in this run",
+                hint=f"it holds {ranks_text(present)}",
+            )
     if metric is not None:
         check_metrics([metric])
     else:
@@ -234,7 +253,7 @@ def picks_of(comparison: Comparison, metric: str | None) -> Picks:
         identities_of(comparison.tables.ranks),
         comparison.scope.utc_starts,
         metric,
-        comparison.verdict.named,
+        named,
         comparison.tables.database,
     )
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from rankscope.model.metrics import Unit
+from rankscope.util import wording
 from rankscope.util.sanitize import sanitized
 
-UNKNOWN = "–"
-"""The text for an unknown number."""
+UNKNOWN, counted, percent, ranks_text, span = (
+    wording.UNKNOWN,
+    wording.counted,
+    wording.percent,
+    wording.ranks_text,
+    wording.span,
+)
+"""What lower layers use as well."""
 
 
 def milliseconds(nanoseconds: float | None) -> str:
@@ -59,11 +65,6 @@ def with_unit(value: float | None, unit: Unit) -> str:
     return in_unit(value, unit) + suffix
 
 
-def percent(share: float | None) -> str:
-    """A fraction of 1 as `12 %`, below 10 % as `1.2 %`."""
-    return UNKNOWN if share is None else f"{share * 100:.{1 if abs(share) < 0.0995 else 0}f} %"
-
-
 def seconds(nanoseconds: int) -> str:
     """A moment on the axis of a report as the GUI shows it: `10.6872 s`."""
     return f"{nanoseconds / 1e9:.4f} s"
@@ -77,35 +78,6 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun: `1 report`, `1,024 reports`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def ranks_text(ranks: Iterable[int], most: int | None = None) -> str:
-    """`rank 3`, `ranks 0-3, 7`; of more than `most` ranges the rest is left out: `…`.
-
-    An empty set is `no rank`.
-    """
-    numbers = sorted(ranks)
-    if not numbers:
-        return "no rank"
-    parts = span(numbers).split(", ")
-    shown = parts if most is None or len(parts) <= most else [*parts[:most], "…"]
-    return f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(shown)}"
-
-
-def span(numbers: tuple[int, ...] | list[int]) -> str:
-    """Ascending numbers as `0-3, 7`."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
 def short_path(path: Path) -> str:

@@ -195,6 +195,30 @@ def test_errors_are_json_as_well(cli: Cli, words: list[str], code: int, name: st
     assert cli(*words).out == ""
 
 
+def test_ranks_to_pick_from(reports: list[Path], cli: Cli) -> None:
+    cli("ingest", *reports)
+    picks = cli("pick-reports", "--ranks", "1,2:4", "--format", "json").document["picks"]
+    assert {each["rank"] for each in picks} == {1, 2, 3}
+    cli("pick-reports", "--ranks", "9").refused(2, "ranks 0-3")
+
+
+def test_the_script_of_a_capture_as_json(cli: Cli) -> None:
+    plain = cli("capture", "slurm")
+    told = cli("capture", "slurm", "--format", "json").document
+    assert told["format"] == "rankscope/capture/1"
+    assert told["script"].rstrip("\n") == plain.out.rstrip("\n")
+    assert "srun" in told["start"]
+    assert told["output"] is None
+    assert cli("capture", "slurm", "--format", "markdown").out.startswith("```sh\n")
+
+
+def test_one_iteration_of_a_picture(reports: list[Path], cli: Cli) -> None:
+    cli("ingest", *reports)
+    for option in ("--iteration", "--iteration-number"):
+        assert cli("plot", "timeline", option, 5, "-o", f"{option}.png").code == 0
+    assert Path("--iteration.png").read_bytes() == Path("--iteration-number.png").read_bytes()
+
+
 def test_a_result_is_one_document(cli: Cli) -> None:
     """The gate of CI fails after the result was printed."""
     cli("ingest", SAMPLE, "--quiet")

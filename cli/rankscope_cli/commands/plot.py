@@ -70,6 +70,7 @@ def plot(
         int | None,
         typer.Option(
             "--iteration-number",
+            "--iteration",
             metavar="N",
             help="Iteration of a timeline. Default: the worst one of the picked ranks.",
             rich_help_panel=CHOICE,

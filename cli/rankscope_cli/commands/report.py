@@ -16,6 +16,7 @@ from rankscope_cli.options import (
     FormatOption,
     IncludeWarmup,
     IterRange,
+    PickMetric,
     Quiet,
     RolesOption,
     Statistic,
@@ -42,6 +43,7 @@ def report(
     iter_range: IterRange = None,
     clock: ClockOption = Clock.AUTO,
     roles: RolesOption = None,
+    metric: PickMetric = None,
     include_warmup: IncludeWarmup = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
@@ -81,7 +83,7 @@ def report(
     comparison = run.compare(
         analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     )
-    result, picks = imbalance(comparison), picks_of(comparison, None)
+    result, picks = imbalance(comparison), picks_of(comparison, metric)
     detail = _detail(comparison, picks)
     origin = Origin(db, target, f"rankscope {__version__}")
     content = render_page(comparison, result, picks, detail, origin)

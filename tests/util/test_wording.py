@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rankscope.output.quantities import counted, ranks_text
+from rankscope.util.wording import counted, ranks_text
 
 
 @pytest.mark.parametrize(
