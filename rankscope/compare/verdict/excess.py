@@ -141,7 +141,10 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
 
 def _unit(usual: Floats, length: Floats) -> Floats:
     """The median length, in proportion to the median rank's value in each iteration."""
-    middle, typical = np.nanmedian(length), np.nanmedian(usual)
+    if np.isnan(length).all():
+        return length
+    middle = np.nanmedian(length)
+    typical = 0.0 if np.isnan(usual).all() else np.nanmedian(usual)
     if not typical > 0:
         return np.full_like(length, middle)
     return np.asarray(np.where(usual > 0, usual / typical, 1.0) * middle)

@@ -27,8 +27,8 @@ def heavy_role(inputs: VerdictInputs) -> Verdict | None:
     if len(members) == 1:
         rank = int(excess.ranks[members[0]])
         return inconclusive(
-            f"rank {rank} needs more {excess.metric} than the others, but it is the only one of its "
-            "role: it may be slow, or have more to do by design",
+            f"rank {rank} needs more {excess.metric} than the others, but it is the only one of "
+            "its role: it may be slow, or have more to do by design",
             "profile several replicas of the job, or say with --roles which ranks do the same work",
         )
     per = healed[members[0]].sum(axis=1)
