@@ -11,7 +11,8 @@ LAUNCHERS = {OPEN_MPI: "mpirun", SLURM: "slurm", PMI: "pbs", TORCHRUN: "torchrun
 ANY = "slurm|pbs|mpirun|torchrun|k8s"
 
 REMEDIES = {
-    "another-run": "check and ingest the reports of one run at a time",
+    "another-run": "read one run: rankscope ingest PATH... --run N, which lists the runs without "
+    "--run; or all: --all-runs",
     "cannot-be-paired": "number the ranges as in {capture_snippet}, and record the same steps on "
     "every rank: {capture} --capture-range cudaProfilerApi",
     "capture-whole": "name the ranges with --iteration 'REGEX', or annotate the loop: "
@@ -45,6 +46,8 @@ REMEDIES = {
     "TARGET_INFO_SESSION_START_TIME",
     "part-unread": "nothing to do: communicators are inferred from their collectives; a newer "
     "rankscope may read them directly",
+    "phases-from-operators": "annotate the parts of a step ({capture_snippet}), or name them with "
+    "--phase forward='REGEX' and so on",
     "phases-unknown": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes",
     "rank-assumed": "name the report by its rank, as {capture} does; or --rank N",
     "rank-conflict": "profile one job at a time, each rank into its own report: {capture}",

@@ -77,11 +77,12 @@ def described(run: Sequence[Capture]) -> str:
     """The reports, ranks, hosts, start and folder of a run, as part of a sentence."""
     ranks = sorted({rank for each in run for rank in each.ranks})
     hosts = sorted({each.host for each in run if each.host})
-    start = _start(run)
+    start, unknown = _start(run), sum(not each.ranks for each in run)
     more = f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else ""
     parts = [
         counted(len(run), "report"),
         ranks_text(ranks) if ranks else "",
+        f"{unknown} of unknown rank" if unknown else "",
         f"on {', '.join(hosts[:MOST_HOSTS])}{more}" if hosts else "",
         "" if start is None else f"from {utc(start)}",
         f"in {os.path.commonpath([each.path.parent for each in run]) or '.'}",

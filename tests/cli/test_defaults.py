@@ -228,7 +228,7 @@ def test_a_result_is_one_document(cli: Cli) -> None:
 
 
 def test_warnings_are_shown_once(reports: list[Path], cli: Cli) -> None:
-    text = "1 of 4 ranks have no report"
+    text = "1 of 4 ranks has no report"
     assert text in cli("ingest", *reports[:3]).err
     for words in (["imbalance"], ["pick-reports"], ["plot", "heatmap"], ["report", "-o", "r.html"]):
         later = cli(*words).err
