@@ -23,10 +23,10 @@ from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.diff.compare import RunDiff, diff_runs
 from rankscope.compare.diff.same_job import differences
 from rankscope.compare.imbalance import imbalance
-from rankscope.compare.picks import Picks, pick
+from rankscope.compare.picks import Picks, among, pick
 from rankscope.compare.run_facts import identities_of
 from rankscope.compare.stages import compare
-from rankscope.errors import ReportError, UsageError
+from rankscope.errors import ReportError
 from rankscope.ingestion.job import Ingested, Progress, Started, ingest_reports
 from rankscope.model.metrics import check_metrics, column_of
 from rankscope.model.options import Options
@@ -36,7 +36,6 @@ from rankscope.output.plots import PICKING, PlotOptions, draw, format_of, save
 from rankscope.store import Database, DatabaseReader
 from rankscope.store.tables import RunTables
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
-from rankscope.util.wording import ranks_text
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
 """The metric to pick reports by is the first of these that is known."""
@@ -224,21 +223,8 @@ def picks_of(
         comparison: up to its verdict.
         metric: name; default: the first of `DEFAULT_METRICS` that is known.
         ranks: pick from these; None for all.
-
-    Raises:
-        UsageError: none of the ranks is in the run, or the metric is unknown on them.
     """
-    scores = comparison.scores
-    named = comparison.verdict.named
-    if ranks is not None:
-        present = scores["rank"].to_list()
-        scores = scores.filter([rank in ranks for rank in present])
-        named = tuple(rank for rank in named if rank in ranks)
-        if scores.is_empty():
-            raise UsageError(
-                "none of the given ranks is in this run",
-                hint=f"it holds {ranks_text(present)}",
-            )
+    scores = among(comparison.scores, ranks)
     if metric is not None:
         check_metrics([metric])
     else:
@@ -253,7 +239,7 @@ def picks_of(
         identities_of(comparison.tables.ranks),
         comparison.scope.utc_starts,
         metric,
-        named,
+        comparison.verdict.named,
         comparison.tables.database,
     )
 

@@ -5,7 +5,7 @@ See METHOD.md#picks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from rankscope.model.results import Pick, Window
 from rankscope.sources import formats
 from rankscope.sources.moved import located
 from rankscope.sources.report_format import Viewer
+from rankscope.util.wording import ranks_text
 
 GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
 
@@ -71,6 +72,17 @@ class Picks:
         return GUI_BASE_BYTES + GUI_FACTOR * self.total_bytes
 
 
+def among(scores: pl.DataFrame, ranks: Container[int] | None) -> pl.DataFrame:
+    """The scores of some ranks, or of all; raises `UsageError` if the run has none of them."""
+    present = scores["rank"].to_list()
+    some = scores.filter([ranks is None or rank in ranks for rank in present])
+    if some.is_empty() and present:
+        raise UsageError(
+            "none of the given ranks is in this run", hint=f"it holds {ranks_text(present)}"
+        )
+    return some
+
+
 def pick(
     ranked: pl.DataFrame,
     rows_of: Rows,
@@ -103,6 +115,7 @@ def pick(
             f"--metric {metric}: unknown on every rank of this run",
             hint="rankscope imbalance shows which metrics there are",
         )
+    slow_ranks = tuple(rank for rank in slow_ranks if rank in ranked["rank"])
     labelled = _labelled(ranked, column, slow_ranks)
     picked = [rank for _, rank in labelled]
     worst, typical = _moments(rows_of(picked), column)
