@@ -23,7 +23,7 @@ from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.diff.compare import RunDiff, diff_runs
 from rankscope.compare.diff.same_job import differences
 from rankscope.compare.imbalance import imbalance
-from rankscope.compare.picks import Picks, pick
+from rankscope.compare.picks import Picks, among, pick
 from rankscope.compare.run_facts import identities_of
 from rankscope.compare.stages import compare
 from rankscope.errors import ReportError
@@ -120,6 +120,7 @@ class Run:
         self,
         metric: str | None = None,
         *,
+        ranks: Container[int] | None = None,
         iter_range: slice | None = None,
         clock: str = "auto",
         statistic: str = "mean",
@@ -130,10 +131,11 @@ class Run:
 
         Args:
             metric: name; default: the first of `DEFAULT_METRICS` that is known.
+            ranks: pick from these; default: all.
             iter_range, clock, statistic, include_warmup, roles: those of the module.
         """
         options = Options(iter_range, clock, statistic, include_warmup, roles)
-        return picks_of(self.compare(options, until=Stage.VERDICT), metric)
+        return picks_of(self.compare(options, until=Stage.VERDICT), metric, ranks)
 
     def timeline(
         self,
@@ -212,14 +214,17 @@ class Run:
             return database.query(query)
 
 
-def picks_of(comparison: Comparison, metric: str | None) -> Picks:
+def picks_of(
+    comparison: Comparison, metric: str | None, ranks: Container[int] | None = None
+) -> Picks:
     """The reports to open.
 
     Args:
         comparison: up to its verdict.
         metric: name; default: the first of `DEFAULT_METRICS` that is known.
+        ranks: pick from these; None for all.
     """
-    scores = comparison.scores
+    scores = among(comparison.scores, ranks)
     if metric is not None:
         check_metrics([metric])
     else:
@@ -235,6 +240,7 @@ def picks_of(comparison: Comparison, metric: str | None) -> Picks:
         comparison.scope.utc_starts,
         metric,
         comparison.verdict.named,
+        comparison.tables.database,
     )
 
 
@@ -318,11 +324,13 @@ def ingest(
     iteration: str | None = None,
     phases: dict[str, str] | None = None,
     rank_pattern: str | None = None,
+    rank: int | None = None,
     jobs: int | None = None,
     scheduler: str | Path | None = None,
     on_error: str = "fail",
     rebuild: bool = False,
     ranks: Container[int] | None = None,
+    run: int | None = None,
     started: Started | None = None,
     progress: Progress | None = None,
 ) -> Run:
@@ -335,15 +343,18 @@ def ingest(
         paths: files, folders (searched recursively), globs.
         db: the DuckDB file; created if it does not exist.
         iteration: pattern of the names of iteration ranges, `auto` (steps are found from what
-            repeats) or `whole` (each capture is one iteration).
+            repeats) or `whole` (each capture is one iteration). Default: the known names, else
+            `auto` if it is sure on every rank, else `whole`; a warning says what was taken.
         phases: phase → pattern of the names of its ranges.
         rank_pattern: pattern on the report's path, with a group `rank`.
+        rank: the rank of the only report.
         jobs: worker processes; default: the cores this process may use.
         scheduler: address or scheduler file of a Dask cluster whose workers see the same files;
             it reads the reports instead.
         on_error: `fail`, or `skip` to leave bad reports out and list them.
         rebuild: start the database over; the old one stays until the new one is done.
         ranks: only these ranks; the reports of others are neither exported nor read.
+        run: the number of the run, if the reports are of several, as the error lists them.
         started: called with the reports that will be read.
         progress: called after each of them.
 
@@ -357,17 +368,19 @@ def ingest(
         iteration=iteration,
         phases=phases,
         rank_pattern=rank_pattern,
+        rank=rank,
         jobs=jobs,
         scheduler=scheduler,
         on_error=on_error,
         rebuild=rebuild,
         ranks=ranks,
+        run=run,
         started=started,
         progress=progress,
     )
-    run = open_run(db)
-    run.ingested = ingested
-    return run
+    opened = open_run(db)
+    opened.ingested = ingested
+    return opened
 
 
 def open_run(db: str | Path = DEFAULT_DB) -> Run:

@@ -8,6 +8,7 @@
     │   ├── UnknownRank         no evidence of a report's rank
     │   ├── RankConflict        two claims to one rank, or evidence that contradicts itself
     │   ├── ForeignRun          a report of another job than the database holds
+    │   │   └── SeveralRuns     reports of several jobs
     │   └── ReportBug           rankscope itself failed on one report
     ├── DatabaseError           the database is missing, locked, damaged or of another version
     └── ToolError               an outside program is missing or failed
@@ -73,6 +74,17 @@ class ReportBug(ReportError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.hint), {"details": self.details})
+
+
+class SeveralRuns(ForeignRun):
+    """Reports of several runs; `lines` has one text per run, with the command that reads it."""
+
+    def __init__(self, message: str, *, hint: str, lines: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.lines = lines
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint), {"lines": self.lines})
 
 
 class DatabaseError(RankscopeError):

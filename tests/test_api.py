@@ -133,10 +133,30 @@ def test_a_name_that_disagrees_is_told(reports: list[Path], tmp_path: Path) -> N
 
 
 def test_no_evidence_at_all(reports: list[Path], tmp_path: Path) -> None:
-    [report] = copied(reports[:1], tmp_path, ["profile.sqlite"])
-    with pytest.raises(UnknownRank, match=r"profile\.sqlite") as refused:
-        rankscope.ingest([without_rank(report)], tmp_path / "run.duckdb")
+    names = ["profile.sqlite", "other.sqlite"]
+    nameless = [*map(without_rank, copied(reports[:2], tmp_path, names))]
+    with pytest.raises(UnknownRank, match=r"(profile|other)\.sqlite") as refused:
+        rankscope.ingest(nameless, tmp_path / "run.duckdb")
     assert "--rank-pattern" in refused.value.hint
+    assert "--rank N" in refused.value.hint
+
+
+def test_the_only_report_is_rank_0(reports: list[Path], tmp_path: Path) -> None:
+    first, second = map(without_rank, copied(reports[:2], tmp_path, ["a.sqlite", "b.sqlite"]))
+    run = rankscope.ingest([first], tmp_path / "run.duckdb")
+    assert run.iterations()["rank"].unique().to_list() == [0]
+    [assumed] = [each for each in run.compare().warnings if each.code == "rank-assumed"]
+    assert "a.sqlite" in assumed.message
+    assert "--rank N" in assumed.message
+    assert run.timeline([0], [3]).windows["rank"].unique().to_list() == [0], "read again"
+    with pytest.raises(UnknownRank, match=r"b\.sqlite"):  # beside another, nothing is assumed
+        rankscope.ingest([second], tmp_path / "run.duckdb")
+    both = rankscope.ingest([second], tmp_path / "run.duckdb", rank=5)
+    assert both.iterations()["rank"].unique().sort().to_list() == [0, 5]
+    assert "options-differ" not in {each.code for each in both.compare().warnings}
+    assert both.timeline([5], [3]).windows["rank"].unique().to_list() == [5]
+    with pytest.raises(UsageError, match="--rank 5 is for one report, but there are 2"):
+        rankscope.ingest([first, second], tmp_path / "run.duckdb", rank=5)
 
 
 def test_names_that_fit_nothing_are_listed_most_frequent_first(
@@ -145,7 +165,7 @@ def test_names_that_fit_nothing_are_listed_most_frequent_first(
     for report in reports:
         edit(report, "update NVTX_EVENTS set text = 'do ' || text where text like 'step %'")
     with pytest.raises(NoIterations) as refused:
-        rankscope.ingest(reports, tmp_path / "run.duckdb")
+        rankscope.ingest(reports, tmp_path / "run.duckdb", iteration="lap")
     assert "'do step N' (12)" in refused.value.message
     assert "forward" in refused.value.message
     assert "--iteration" in refused.value.hint

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     import logging
 
+    from rankscope.api import Run
     from rankscope.model.reports import ReportFile, RunWarning
     from rankscope.output.table_layout import Table
 
@@ -23,6 +26,7 @@ LOGGER = "rankscope"
 
 def write(text: str) -> None:
     """Print a line of data, unchanged."""
+    _Output.written = True
     print(text)
 
 
@@ -32,10 +36,42 @@ def prose(text: str) -> None:
         print(line)
 
 
-def error(message: str, hint: str) -> None:
-    """Print an error and its remedy to stderr."""
+class _Output:
+    """What this run of the program prints to stdout."""
+
+    json_command: str | None = None  # with --format json: the command
+    written = False
+
+
+def expect(arguments: Sequence[str]) -> None:
+    """Note the command and its format, so that errors have the same format as the result."""
+    words = [word for word in arguments if not word.startswith("-")]
+    formats = [following for word, following in pairwise(arguments) if word == "--format"]
+    formats += [word.partition("=")[2] for word in arguments if word.startswith("--format=")]
+    _Output.json_command = words[0] if words and formats[-1:] == ["json"] else None
+    _Output.written = False
+
+
+def error(message: str, hint: str, code: str = "failed", lines: Iterable[str] = ()) -> None:
+    """Print an error and its remedy to stderr, and with --format json to stdout as well.
+
+    Args:
+        message: what is wrong.
+        hint: what to do.
+        code: the error's name in JSON.
+        lines: more, a line each, between the two.
+    """
     _to_stderr(f"rankscope: error: {_sanitized(message)}")
+    for line in lines:
+        _to_stderr(f"  {_sanitized(line)}")
     _to_stderr(f"hint: {_sanitized(hint)}")
+    if _Output.json_command is not None and not _Output.written:
+        import json
+
+        told = {"code": code, "message": _sanitized(message), "hint": _sanitized(hint)}
+        if lines:
+            told["lines"] = [_sanitized(line) for line in lines]  # type: ignore[assignment]
+        write(json.dumps({"format": f"rankscope/{_Output.json_command}/1", "error": told}))
 
 
 def warn(problems: Iterable[RunWarning], quiet: bool) -> None:
@@ -43,6 +79,32 @@ def warn(problems: Iterable[RunWarning], quiet: bool) -> None:
     if not quiet:
         for problem in problems:
             _to_stderr(f"rankscope: warning: {_sanitized(problem.message)}")
+
+
+def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: bool) -> None:
+    """Print the warnings that ingest has not shown, and the number of the others.
+
+    Args:
+        run: the run.
+        problems: the warnings about it.
+        quiet: print nothing.
+        verbose: print all warnings.
+    """
+    if quiet or verbose:
+        warn(problems, quiet)
+        return
+    from rankscope.compare.comparison import Stage
+    from rankscope.output.quantities import counted, short_path
+
+    problems = list(problems)
+    shown = {each.message for each in run.compare(until=Stage.MATCH).warnings}
+    warn([each for each in problems if each.message not in shown], quiet)
+    count = sum(each.message in shown for each in problems)
+    if count:
+        _to_stderr(
+            f"rankscope: {counted(count, 'warning')} about the reports: "
+            f"rankscope check --db {shlex.quote(short_path(run.db))}"
+        )
 
 
 def say(text: str, quiet: bool = False) -> None:

@@ -26,6 +26,25 @@ LONGEST_NAME = 26
 """The meaning of a longer option starts on the next line."""
 
 
+STEPS = {
+    "1. Capture: reports of every rank": ("capture", "check"),
+    "2. Ingest: reports into a database": ("ingest",),
+    "3. Find: the slow rank, its cause and its cost": ("imbalance", "why"),
+    "4. Look: reports, pictures and pages": ("pick-reports", "plot", "report", "view", "export"),
+    "5. Compare: did it help, does it recur": ("diff", "fleet"),
+}
+"""Steps from a job to its remedy → the commands of each."""
+
+HELP = "Help"
+"""The group of the commands of no step."""
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 2 wrong usage; 3 reports cannot be used; 4 database missing, locked or "
+    "damaged; 5 an outside tool failed; 10 --fail-above exceeded; 130 interrupted. "
+    "See rankscope explain 'exit 3'."
+)
+
+
 class Command(TyperCommand):
     """A command whose help shows its options in groups."""
 
@@ -65,13 +84,20 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The program; its help shows the first sentence of every command's help."""
+    """The program; its help shows the commands by the steps of their use."""
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the first paragraph of every command's help."""
-        rows = [
-            (name, inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " "))
+        """Write the first paragraph of every command's help, by steps, and the exit codes."""
+        rows = {
+            name: inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
             for name, command in self.commands.items()
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        }
+        wide = max(map(len, rows))
+        others = [name for name in rows if not any(name in names for names in STEPS.values())]
+        for step, names in {**STEPS, HELP: others}.items():
+            there = [(name.ljust(wide), rows[name]) for name in names if name in rows]
+            if there:
+                with formatter.section(step):
+                    formatter.write_dl(there)
+        formatter.write("\n")
+        formatter.write_text(EXIT_CODES)

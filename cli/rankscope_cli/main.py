@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -35,6 +36,8 @@ from rankscope_cli.start import RESUME_HINT, SIGNAL_EXIT, SIGNALS, end_now, reas
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
+
+    from rankscope.errors import RankscopeError
 
 EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
 EXIT_TERMINATED, EXIT_HUNG_UP = 143, 129
@@ -79,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # do not fail on characters outside the locale
             stream.reconfigure(errors="replace")
+    console.expect(sys.argv[1:] if arguments is None else list(map(str, arguments)))
     try:
         code = _run(arguments)
     finally:
@@ -161,7 +165,7 @@ def _failed(error: BaseException) -> int:
     from rankscope.errors import RankscopeError
 
     if isinstance(error, RankscopeError):
-        console.error(error.message, error.hint)
+        console.error(error.message, error.hint, _code(error), getattr(error, "lines", ()))
         return _exit_code(error)
     if isinstance(error, typer.TyperException):
         return _usage(error)
@@ -179,6 +183,11 @@ def _output_failed(error: OSError) -> int:
         return 0
     console.error("cannot write the output (no space left)", "write it to another disk")
     return EXIT_TOOL
+
+
+def _code(error: RankscopeError) -> str:
+    """The name of an error in JSON: that of its class, as `several-runs`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
 
 
 def _exit_code(error: Exception) -> int:
@@ -203,7 +212,9 @@ def _usage(error: typer.TyperException) -> int:
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         console.write(error.format_message())
         return EXIT_USAGE
-    console.error(message[:1].lower() + message[1:].rstrip("."), f"see {path} --help")
+    console.error(
+        message[:1].lower() + message[1:].rstrip("."), f"see {path} --help", "usage-error"
+    )
     return EXIT_USAGE
 
 

@@ -249,7 +249,8 @@ IterationOption = Annotated[
         "--iteration",
         metavar="REGEX|auto|whole",
         help="Pattern of the names of iteration ranges; its first group is the number. 'auto': "
-        "find steps in repeating events; 'whole': each capture is one iteration.",
+        "detect steps in repeating events; 'whole': each capture is one iteration. Default: known "
+        "names, else auto if it is certain on every rank, else whole.",
         rich_help_panel=NAMES,
     ),
 ]
@@ -269,6 +270,17 @@ RankPattern = Annotated[
         "--rank-pattern",
         metavar="REGEX",
         help="Pattern that finds the rank in the path of a report, as group 'rank'.",
+        rich_help_panel=NAMES,
+    ),
+]
+
+RankOption = Annotated[
+    int | None,
+    typer.Option(
+        "--rank",
+        metavar="N",
+        min=0,
+        help="The rank of the only report. Default: what the report or its name says, else 0.",
         rich_help_panel=NAMES,
     ),
 ]

@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.model.intervals import Times
+from rankscope.util.wording import counted
 
 Floats = NDArray[np.float64]
 
@@ -182,7 +183,7 @@ def solve_clocks(
         reached = (moment - middle + line.level for moment in spans.get(rank, ()))
         error = max((line.error(moment) for moment in reached), default=line.spread)
         fits[rank] = ClockFit(round(line.level), line.slope * 1e6, round(error))
-    return Clocks(fits, middle, f"ends of shared collectives ({count} communicators)")
+    return Clocks(fits, middle, f"ends of shared collectives ({counted(count, 'communicator')})")
 
 
 def with_hosts(clocks: Clocks, hosts: dict[int, str | None], paths: dict[int, str]) -> Clocks:

@@ -11,9 +11,12 @@ LAUNCHERS = {OPEN_MPI: "mpirun", SLURM: "slurm", PMI: "pbs", TORCHRUN: "torchrun
 ANY = "slurm|pbs|mpirun|torchrun|k8s"
 
 REMEDIES = {
-    "another-run": "check and ingest the reports of one run at a time",
+    "another-run": "read one run: rankscope ingest PATH... --run N, which lists the runs without "
+    "--run; or all: --all-runs",
     "cannot-be-paired": "number the ranges as in {capture_snippet}, and record the same steps on "
     "every rank: {capture} --capture-range cudaProfilerApi",
+    "capture-whole": "name the ranges with --iteration 'REGEX', or annotate the loop: "
+    "{capture_snippet}; code that cannot be edited: {capture} --python-functions-trace torch.json",
     "collectives-missing": "record them on every rank, as {capture} does: nsys --trace=cuda,nvtx "
     "for NCCL, and mpi for MPI; a gloo all-reduce needs a range 'all_reduce' around it",
     "events-lost": "record less at once: {capture} --capture-range cudaProfilerApi around ten to "
@@ -29,25 +32,32 @@ REMEDIES = {
     "cudaProfilerApi, or --delay S --duration S",
     "iterations-missing": "record the same steps on every rank: {capture} --capture-range "
     "cudaProfilerApi; a --delay counts from each rank's own start",
+    "iterations-assumed": "annotate the loop: {capture_snippet}; or call prof.step() of PyTorch's "
+    "profiler after each iteration",
     "markers-missing": "annotate on every rank, not on rank 0 alone: {capture_snippet}",
     "matched-by-ordinal": "number the ranges, f'step {{step}}', as in {capture_snippet}",
     "missing-ranks": "profile every rank into one folder: {capture}, without --local-ranks and "
     "--nodes; check and ingest them together",
-    "no-iterations": "name the ranges with --iteration 'REGEX', or annotate the loop: "
-    "{capture_snippet}; code that cannot be edited: {capture} --python-functions-trace torch.json",
+    "no-iterations": "leave out --iteration, or annotate the loop: {capture_snippet}; code that "
+    "cannot be edited: {capture} --python-functions-trace torch.json",
     "no-phases": "annotate the parts of a step ({capture_snippet}), or name them with --phase "
     "forward='REGEX' and so on",
     "no-utc": "capture again with {capture}; an export needs the table "
     "TARGET_INFO_SESSION_START_TIME",
     "part-unread": "nothing to do: communicators are inferred from their collectives; a newer "
     "rankscope may read them directly",
+    "phases-from-operators": "annotate the parts of a step ({capture_snippet}), or name them with "
+    "--phase forward='REGEX' and so on",
     "phases-unknown": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes",
+    "rank-assumed": "name the report by its rank, as {capture} does; or --rank N",
     "rank-conflict": "profile one job at a time, each rank into its own report: {capture}",
     "rank-twice": "check the reports of one run at a time; {capture} writes one folder per "
     "job and one report per rank, and never overwrites",
     "rank-unknown": "profile each rank into its own report, named by its rank: {capture}; or show "
     "where the path has the rank: --rank-pattern 'rank_(?P<rank>\\d+)'",
     "rows-broken": "export it again: nsys export -t sqlite REPORT.nsys-rep",
+    "steps-found": "annotate the loop: {capture_snippet}; or name the ranges with --iteration "
+    "'REGEX'",
     "versions-differ": "capture with one nsys on every node: {capture}, and "
     "RANKSCOPE_NSYS=/path/to/nsys in the job's environment",
     "waits-hidden": "record NCCL's kernels, as {capture} does: nsys --trace=cuda,nvtx",
@@ -67,11 +77,15 @@ def launcher(facts: CaptureFacts) -> str:
     return next((name for evidence, name in LAUNCHERS.items() if evidence in found), ANY)
 
 
+def remedy(code: str, scheduler: str = ANY) -> str:
+    """What to do about a warning, with the wrapper of a launcher."""
+    return REMEDIES.get(code, CAPTURE_AGAIN).format(
+        capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
+    )
+
+
 def with_remedy(
     code: str, message: str, scheduler: str = ANY, *, hint: str | None = None, fatal: bool = False
 ) -> CheckWarning:
     """A warning with the remedy of its code, or `hint` if the error has its own."""
-    remedy = hint or REMEDIES.get(code, CAPTURE_AGAIN).format(
-        capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
-    )
-    return CheckWarning(code, message, remedy, fatal)
+    return CheckWarning(code, message, hint or remedy(code, scheduler), fatal)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rankscope.check.cross_report import together
-from rankscope.check.single_report import Examined, checked, examine, unreadable
-from rankscope.errors import RankscopeError, ReportError, UsageError
+from rankscope.check.single_report import Examined, checked, unreadable
+from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
+from rankscope.ingestion.iteration_defaults import Read, read_alike
+from rankscope.ingestion.preflight import check_one_rank
 from rankscope.ingestion.workers import map_reports
-from rankscope.model.options import ShapingOptions
-from rankscope.model.reports import CheckedReport, CheckWarning, ReportFile
+from rankscope.measure.report import extract
+from rankscope.model.options import WHOLE, ShapingOptions
+from rankscope.model.reports import CheckedReport, CheckWarning, ReportFile, ReportRows
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.discover import discover
 from rankscope.sources.identify import pattern
@@ -41,33 +45,58 @@ def check(
     """
     options = options or ShapingOptions()
     pattern(options.rank_pattern)
-    if options.iteration not in ("auto", "whole"):
-        vocabulary(options)
+    vocabulary(replace(options, iteration=options.pattern()))
     unread: list[CheckedReport] = []
 
     def leave_out(path: Path, error: ReportError) -> None:
         unread.append(unreadable(ReportFile(path, "unknown", 0, 0), error))
 
     files = discover(paths, leave_out)
+    check_one_rank(options, files)
+    options = replace(options, alone=len(files) == 1)
     started(files)
-    every: list[Examined] = []
-    usage: list[UsageError] = []
-    with closing(map_reports(examine, files, options, jobs)) as results:
+    read = partial(map_reports, extract, jobs=jobs)
+    found: dict[Path, tuple[ReportFile, ReportRows | RankscopeError]] = {}
+    with closing(read_alike(read, files, options)) as results:
         for file, result in results:
-            if isinstance(result, RankscopeError):
-                unread.append(unreadable(file, result))
-                usage += [result] if isinstance(result, UsageError) else []
-            else:
-                every.append(result)
-            progress(file, 0 if isinstance(result, RankscopeError) else result.rows.events)
+            found[file.path] = file, result
+            progress(file, 0 if isinstance(result, RankscopeError) else result.events)
+    every, failed = _with_captures(read, found.values(), options)
+    unread += [unreadable(file, error) for file, error in failed]
+    usage = [error for _, error in failed if isinstance(error, UsageError)]
     if len(usage) == len(files):  # not caused by a report
         raise usage[0]
     every.sort(key=lambda examined: examined.rows.file.path)
-    found: dict[Path, list[CheckWarning]] = {}
+    more: dict[Path, list[CheckWarning]] = {}
     for path, problem in together(every):
-        found.setdefault(path, []).append(problem)
+        more.setdefault(path, []).append(problem)
     reports = [*map(checked, every), *unread]
     return tuple(
-        replace(report, problems=(*report.problems, *found.get(report.path, ())))
+        replace(report, problems=(*report.problems, *more.get(report.path, ())))
         for report in sorted(reports, key=lambda report: report.path)
     )
+
+
+def _with_captures(
+    read: Read,
+    found: Iterable[tuple[ReportFile, ReportRows | RankscopeError]],
+    options: ShapingOptions,
+) -> tuple[list[Examined], list[tuple[ReportFile, RankscopeError]]]:
+    """Reports with rows, and those with errors; of reports without iterations, the capture."""
+    every: list[Examined] = []
+    failed: list[tuple[ReportFile, RankscopeError]] = []
+    bare: dict[ReportFile, NoIterations] = {}
+    for file, result in found:
+        if isinstance(result, ReportRows):
+            every.append(Examined(result, None))
+        elif isinstance(result, NoIterations):
+            bare[file] = result
+        else:
+            failed.append((file, result))
+    with closing(read([*bare], replace(options, iteration=WHOLE))) as results:
+        for file, result in results:
+            if isinstance(result, ReportRows):
+                every.append(Examined(result, bare[file]))
+            else:
+                failed.append((file, bare[file]))
+    return every, failed

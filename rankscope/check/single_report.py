@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rankscope import errors
 from rankscope.check.remedies import launcher, with_remedy
 from rankscope.compare.verdict.preconditions import LEAST_ITERATIONS
 from rankscope.errors import NoIterations, RankscopeError
-from rankscope.measure.report import extract
-from rankscope.model.options import ShapingOptions
+from rankscope.model.options import WHOLE
 from rankscope.model.reports import Abilities, CheckedReport, CheckWarning, ReportFile, ReportRows
 
 CODES = {
@@ -33,16 +32,12 @@ class Examined:
     rows: ReportRows
     unmarked: NoIterations | None
 
-
-def examine(file: ReportFile, options: ShapingOptions) -> Examined:
-    """Read a report as ingest does; without iterations, read the capture as one iteration."""
-    try:
-        return Examined(extract(file, options), None)
-    except NoIterations as error:
-        try:
-            return Examined(extract(file, replace(options, iteration="whole")), error)
-        except RankscopeError:
-            raise error from None
+    @property
+    def has_steps(self) -> bool:
+        """Whether it has iterations, and not only the whole capture as one."""
+        return self.unmarked is None and all(
+            part.rank.convention != WHOLE for part in self.rows.ranks
+        )
 
 
 def unreadable(file: ReportFile, error: RankscopeError) -> CheckedReport:
@@ -63,7 +58,7 @@ def checked(examined: Examined) -> CheckedReport:
         ranks=tuple(sorted(part.rank.identity.rank for part in rows.ranks)),
         iterations=_complete(rows) if marked else 0,
         can=Abilities(
-            iterations=marked,
+            iterations=examined.has_steps,
             phases=marked and all(code != "no-phases" for code, _ in _noted(rows)),
             gpu=all(part.rank.has_device for part in rows.ranks),
             collectives=has_collectives,
@@ -85,8 +80,7 @@ def _problems(examined: Examined) -> Iterator[CheckWarning]:
     if lost := _lost(rows):
         yield with_remedy("events-lost", f"nsys says: {' '.join(lost)}", scheduler)
     yield from _device_problems(rows, unmarked is None, scheduler)
-    steps = unmarked is None and all(part.rank.convention != "whole" for part in rows.ranks)
-    if steps and _complete(rows) < LEAST_ITERATIONS:
+    if examined.has_steps and _complete(rows) < LEAST_ITERATIONS:
         yield with_remedy(
             "few-iterations",
             f"holds {_complete(rows)} complete iterations: too few to show a pattern",

@@ -5,7 +5,7 @@ See METHOD.md#picks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,9 @@ from rankscope.model.metrics import column_of
 from rankscope.model.reports import RankIdentity
 from rankscope.model.results import Pick, Window
 from rankscope.sources import formats
+from rankscope.sources.moved import located
 from rankscope.sources.report_format import Viewer
+from rankscope.util.wording import ranks_text
 
 GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
 
@@ -70,6 +72,17 @@ class Picks:
         return GUI_BASE_BYTES + GUI_FACTOR * self.total_bytes
 
 
+def among(scores: pl.DataFrame, ranks: Container[int] | None) -> pl.DataFrame:
+    """The scores of some ranks, or of all; raises `UsageError` if the run has none of them."""
+    present = scores["rank"].to_list()
+    some = scores.filter([ranks is None or rank in ranks for rank in present])
+    if some.is_empty() and present:
+        raise UsageError(
+            "none of the given ranks is in this run", hint=f"it holds {ranks_text(present)}"
+        )
+    return some
+
+
 def pick(
     ranked: pl.DataFrame,
     rows_of: Rows,
@@ -78,6 +91,7 @@ def pick(
     utc_starts: dict[int, int | None],
     metric: str,
     slow_ranks: tuple[int, ...],
+    database: Path | None = None,
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
@@ -89,6 +103,7 @@ def pick(
         utc_starts: rank → UTC of its report's time 0.
         metric: what to rank by.
         slow_ranks: the ranks that the verdict names.
+        database: the database, in whose folder moved reports are looked for.
 
     Raises:
         UsageError: no rank has the metric.
@@ -100,6 +115,7 @@ def pick(
             f"--metric {metric}: unknown on every rank of this run",
             hint="rankscope imbalance shows which metrics there are",
         )
+    slow_ranks = tuple(rank for rank in slow_ranks if rank in ranked["rank"])
     labelled = _labelled(ranked, column, slow_ranks)
     picked = [rank for _, rank in labelled]
     worst, typical = _moments(rows_of(picked), column)
@@ -114,8 +130,8 @@ def pick(
         Pick(
             label=label,
             rank=rank,
-            report=who[rank][1],
-            file=openable_report(who[rank][1]),
+            report=located(who[rank][1], database),
+            file=openable_report(located(who[rank][1], database)),
             host=who[rank][0].host,
             pid=who[rank][0].pid,
             value=values.get(rank),

@@ -7,6 +7,7 @@ of the ranks asked for, through the stages that ingest uses.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +18,7 @@ from rankscope.measure.collectives import belonging
 from rankscope.measure.metrics import device_segments, host_segments
 from rankscope.measure.rank import RankDetail
 from rankscope.measure.report import details
-from rankscope.model.options import ShapingOptions
+from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import ReportFile, RunWarning
 from rankscope.model.results import Timeline
 from rankscope.model.schema import (
@@ -29,6 +30,7 @@ from rankscope.model.schema import (
     conform,
 )
 from rankscope.sources.discover import describe
+from rankscope.sources.moved import located
 
 COLLECTIVE_KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
 """The columns that identify a collective of a rank."""
@@ -106,24 +108,35 @@ def _details(comparison: Comparison, ranks: tuple[int, ...]) -> dict[int, RankDe
     """
     mine = comparison.tables.ranks.filter(pl.col("rank").is_in(ranks))
     rows = comparison.tables.reports.join(mine, on="path", how="semi").rows(named=True)
-    files = [_unchanged(row) for row in rows]  # before the first is read
+    conventions = dict(mine.select("path", "convention").iter_rows())
+    files = [
+        _unchanged(row, comparison.tables.database) for row in rows
+    ]  # before the first is read
     found: dict[int, RankDetail] = {}
     for file, row in zip(files, rows, strict=True):
-        found |= details(file, ShapingOptions.from_json(row["options"]))
+        options = ShapingOptions.from_json(row["options"])
+        if (convention := conventions[row["path"]]) in (AUTO, WHOLE):  # taken by default
+            options = replace(options, iteration=convention)
+        found |= details(file, options)
     return {rank: found[rank] for rank in ranks}
 
 
-def _unchanged(row: dict[str, object]) -> ReportFile:
-    """The report of a row of `reports`, if it is still what was ingested."""
-    path = Path(str(row["path"]))
+def _unchanged(row: dict[str, object], database: Path | None) -> ReportFile:
+    """The report of a row of `reports`, if it is still what was ingested.
+
+    Copies have times of their own, so a report that was moved must have the same size only.
+    """
+    stored = Path(str(row["path"]))
+    path = located(stored, database)
     try:
         file = describe(path, str(row["kind"]))
     except UnreadableReport as error:
         raise ReportError(
             f"{path}: is gone, and only it holds its ranks in detail",
-            hint="put it back, or ingest it from where it lies now",
+            hint="put it back or beside the database, or ingest it from where it lies now",
         ) from error
-    if (file.bytes, file.modified_ns) != (row["bytes"], row["modified_ns"]):
+    times = {row["modified_ns"], file.modified_ns}
+    if file.bytes != row["bytes"] or (path == stored and len(times) > 1):
         raise ReportError(
             f"{path}: has changed since it was ingested", hint="ingest it again, then repeat this"
         )

@@ -8,6 +8,7 @@ import polars as pl
 
 from rankscope.align.match import MatchSummary
 from rankscope.model.reports import RunWarning
+from rankscope.util.wording import counted
 
 
 def grouped(problems: Iterable[RunWarning]) -> list[RunWarning]:
@@ -32,7 +33,8 @@ def missing_ranks(missing: tuple[int, ...], world_size: int | None, present: int
     )
     return RunWarning(
         "missing-ranks",
-        f"{len(missing)} of {least}{world} ranks have no report ({listed(missing)}): {unknown}",
+        f"{len(missing)} of {least}{world} ranks {'has' if len(missing) == 1 else 'have'} no "
+        f"report ({listed(missing)}): {unknown}",
         missing,
     )
 
@@ -79,7 +81,8 @@ def communication_warnings(
         found.append(
             RunWarning(
                 "unmatched-collectives",
-                f"{count} calls of collectives on {len(who)} ranks are left out of the waits: "
+                f"{counted(count, 'call')} of collectives on {counted(len(who), 'rank')} "
+                f"{'is' if count == 1 else 'are'} left out of the waits: "
                 f"{reason}",
                 tuple(who),
             )

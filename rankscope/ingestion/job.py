@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Container, Generator, Iterable
+from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,11 +53,13 @@ def ingest_reports(
     iteration: str | None = None,
     phases: dict[str, str] | None = None,
     rank_pattern: str | None = None,
+    rank: int | None = None,
     jobs: int | None = None,
     scheduler: str | Path | None = None,
     on_error: str = "fail",
     rebuild: bool = False,
     ranks: Container[int] | None = None,
+    run: int | None = None,
     started: Started | None = None,
     progress: Progress | None = None,
 ) -> Ingested:
@@ -75,18 +77,26 @@ def ingest_reports(
             hint="leave out --jobs: a cluster brings its own workers",
         )
     begin = time.monotonic()
-    target = Path(db)
+    target, paths = Path(db), list(paths)
     unread: list[tuple[Path, ReportError]] = []
     files = discover(paths, None if on_error == "fail" else lambda *each: unread.append(each))
     with closing(WorkerPool(jobs)) as pool:
         if scheduler is None and (rebuild or not exists(target)):
             pool.start(files)
+        from rankscope.ingestion.preflight import check_one_rank, select_run
         from rankscope.sources.conventions import vocabulary  # heavy: imported beside the workers
+        from rankscope.sources.identify import pattern
 
-        options = ShapingOptions(iteration, tuple(sorted((phases or {}).items())), rank_pattern)
+        options = ShapingOptions(
+            iteration, tuple(sorted((phases or {}).items())), rank_pattern, rank
+        )
+        check_one_rank(options, files)
+        if run is not None:
+            files = select_run(files, run, pattern(rank_pattern))
         if iteration not in ("auto", "whole"):
             vocabulary(options)  # raises for a wrong pattern before any report is read
         job = IngestJob(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
+        job.paths = paths
         for path, error in unread:
             job.leave_out(path, error)
         job.run(
@@ -126,6 +136,7 @@ class IngestJob:
         self.shaping = options.to_json()
         self.skip = skip
         self.rebuild = rebuild
+        self.paths: Sequence[str | Path] = ()  # as the user named them, for messages
         self.outcomes: list[ReportOutcome] = []
         self.events = 0
 
@@ -134,6 +145,7 @@ class IngestJob:
     ) -> None:
         """Read the new and changed reports among `files`; each is stored whole or not at all."""
         from rankscope.ingestion import finalize
+        from rankscope.ingestion.iteration_defaults import read_alike
         from rankscope.ingestion.preflight import StoredReports
         from rankscope.measure.report import extract
         from rankscope.sources import formats
@@ -145,12 +157,16 @@ class IngestJob:
             path = self.target.with_name(self.target.name + ".rebuild")
         elif exists(self.target):
             stored = StoredReports(self.target, self.shaping)
+        others = [] if stored is None else stored.not_replaced(files)
+        self.options = replace(self.options, alone=len(files) == 1 and not others)
         to_read = self._checked(self._new_or_changed(files, stored), stored)
+        present = set() if stored is None else stored.conventions(to_read)
         started(to_read)
         if self.rebuild:
             finalize.remove(path)
         try:
-            with closing(map_over(extract, to_read, self.options)) as results:
+            read = partial(map_over, extract)
+            with closing(read_alike(read, to_read, self.options, present)) as results:
                 self._read(path, results, progress)
         except RankscopeError:
             if self.rebuild:
@@ -186,7 +202,7 @@ class IngestJob:
 
     def _checked(self, files: list[ReportFile], stored: StoredReports | None) -> list[ReportFile]:
         """The reports to read, after the checks of `preflight`."""
-        from rankscope.ingestion.preflight import capture_facts, check_together
+        from rankscope.ingestion.preflight import capture_facts, of_one_run
         from rankscope.sources.identify import claims_for_report, pattern
 
         own = pattern(self.options.rank_pattern)
@@ -195,15 +211,18 @@ class IngestJob:
             try:
                 if isinstance(facts, RankscopeError):
                     raise facts
-                claims = claims_for_report(file.path, facts, own)
+                claims = claims_for_report(file.path, facts, own, self.options.rank)
             except ReportError as error:
                 self._bad(file, error)
                 continue
             claim = next(iter(claims), None)
             if self._is_selected(file, claim):
                 good.append((file, facts, claim))
-        check_together([] if stored is None else stored.not_replaced(files), good)
-        return [file for file, _, _ in good]
+        existing = [] if stored is None else stored.not_replaced(files)
+        kept, left_out = of_one_run(existing, good, self.skip, self.paths)
+        for file, reason in left_out:
+            self._skipped(file, reason)
+        return [file for file, _, _ in kept]
 
     def _is_selected(self, file: ReportFile, claim: Claim | None) -> bool:
         """Whether `--ranks` selects a report; True if only its events can say which rank it is."""
@@ -236,6 +255,8 @@ class IngestJob:
             return
         database.add(rows)
         self.events += rows.events
+        # A report is read again if others have no iterations of its kind.
+        self.outcomes = [each for each in self.outcomes if each.path != rows.file.path]
         self.outcomes.append(
             ReportOutcome(
                 path=rows.file.path,

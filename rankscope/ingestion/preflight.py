@@ -5,17 +5,26 @@ What would fail after minutes of reading (two reports of one rank, two runs) fai
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from rankscope.errors import RankscopeError
-from rankscope.ingestion import finalize
-from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome
+from rankscope.errors import ForeignRun, RankConflict, RankscopeError, ReportError, UsageError
+from rankscope.ingestion import finalize, runs
+from rankscope.model.kinds import EvidenceKind
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, ReportFile, ReportOutcome
 from rankscope.sources import formats
-from rankscope.sources.identify import check_distinct, check_one_run
+from rankscope.sources.identify import (
+    check_distinct,
+    check_one_run,
+    claims_for_report,
+    name_disagrees,
+)
 
 ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild"
 
@@ -64,6 +73,11 @@ class StoredReports:
             for rank, path, *rest in rows.select(columns).iter_rows()
         ]
 
+    def conventions(self, files: list[ReportFile]) -> set[str]:
+        """The conventions that named the iterations of the ranks whose reports are not `files`."""
+        replaced = [str(file.path.resolve()) for file in files]
+        return {*self._rows.filter(~pl.col("path").is_in(replaced))["convention"].drop_nulls()}
+
     def _moved(self, file: ReportFile, same: pl.DataFrame) -> pl.DataFrame:
         """Rows of a report that was moved, after its path is corrected; else no rows."""
         for (old,), rows in same.partition_by("path", as_dict=True).items():
@@ -73,15 +87,124 @@ class StoredReports:
         return same.clear()
 
 
+def check_one_rank(options: ShapingOptions, files: list[ReportFile]) -> None:
+    """Raises `UsageError` if `--rank` is given together with several reports or a pattern."""
+    if options.rank is None:
+        return
+    if options.rank_pattern is not None:
+        raise UsageError("--rank with --rank-pattern", hint="give one of them")
+    if len(files) > 1:
+        raise UsageError(
+            f"--rank {options.rank} is for one report, but there are {len(files)}",
+            hint="name one report; of several, --rank-pattern finds the ranks in their paths",
+        )
+
+
 def capture_facts(files: list[ReportFile]) -> list[CaptureFacts | RankscopeError]:
     """What each report says about its capture, or why it cannot be read; events are not read."""
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(_facts, files))
 
 
+Described = tuple[ReportFile, CaptureFacts, Claim | None]
+"""A report that will be read, its facts, and the best evidence for its rank."""
+
+
+def select_run(
+    files: list[ReportFile], number: int, own: re.Pattern[str] | None
+) -> list[ReportFile]:
+    """The reports of run `number`; raises `UsageError` if there are fewer runs."""
+    by_path = {file.path: file for file in files}
+    return [by_path[each.path] for each in runs.selected(found_runs(files, own), number)]
+
+
+def found_runs(files: list[ReportFile], own: re.Pattern[str] | None) -> list[list[runs.Capture]]:
+    """The runs that reports are of; those that cannot be read are of none.
+
+    Args:
+        files: the reports.
+        own: the user's pattern of the rank.
+    """
+    captures: list[runs.Capture] = []
+    for file, facts in zip(files, capture_facts(files), strict=True):
+        try:
+            if isinstance(facts, RankscopeError):
+                continue
+            claims = claims_for_report(file.path, facts, own)
+        except ReportError:
+            continue
+        captures.append(_capture((file, facts, next(iter(claims), None))))
+    return runs.runs_of(captures)
+
+
+def of_one_run(
+    existing: list[ExistingRank],
+    reports: list[Described],
+    skip: bool,
+    paths: Sequence[str | Path],
+) -> tuple[list[Described], list[tuple[ReportFile, str]]]:
+    """The reports that belong together, and those left out, with the reasons.
+
+    Args:
+        existing: ranks that stay in the database.
+        reports: the reports to read.
+        skip: leave out what does not belong to the database, else to the run with most reports.
+        paths: what the user named, for the error.
+
+    Raises:
+        SeveralRuns: the reports are of several runs.
+        RankConflict: two reports claim one rank.
+        ForeignRun: a report is not of the run that the database has.
+    """
+    found = runs.runs_of(map(_capture, reports))
+    if not skip and len(found) > 1 and not existing:
+        raise runs.several(found, paths)
+    try:
+        check_together(existing, reports)
+    except (RankConflict, ForeignRun):
+        if not skip:
+            raise
+    else:
+        return reports, []
+    first = {each.path for each in runs.largest(found)}
+    kept: list[Described] = []
+    left_out: list[tuple[ReportFile, str]] = []
+    for report in sorted(reports, key=lambda each: (each[0].path not in first, _misnamed(each))):
+        try:
+            check_together(existing, [*kept, report])
+            kept.append(report)
+        except (RankConflict, ForeignRun) as error:
+            left_out.append((report[0], error.message))
+    return kept, left_out
+
+
+def _capture(report: Described) -> runs.Capture:
+    file, facts, claim = report
+    own = claim is not None and (
+        claim.evidence.own or claim.evidence.kind is EvidenceKind.FILE_NAME
+    )
+    return runs.Capture(
+        file.path,
+        (claim.rank,) if claim is not None and own else (),
+        None if claim is None else claim.world_size,
+        facts.host,
+        facts.utc_start_ns,
+        facts.duration_ns,
+    )
+
+
+def _misnamed(report: Described) -> bool:
+    """Whether the name of a report says another rank than its evidence."""
+    file, facts, claim = report
+    if claim is None:
+        return False
+    whose = RankIdentity(claim.rank, 0, facts.local_rank, None, None, claim.evidence)
+    return name_disagrees(file.path, whose) is not None
+
+
 def check_together(
     existing: list[ExistingRank],
-    reports: list[tuple[ReportFile, CaptureFacts, Claim | None]],
+    reports: list[Described],
 ) -> None:
     """Check that the reports, and the database they go into, are of one run.
 

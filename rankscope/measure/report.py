@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from rankscope.errors import NoIterations
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
@@ -19,31 +18,19 @@ from rankscope.model.reports import (
     RunWarning,
     Trace,
 )
-from rankscope.model.schema import OPERATORS
-from rankscope.segment import (
-    SURE,
-    DetectedSteps,
-    IterationRanges,
-    LabelledRanges,
-    find_iterations,
-    find_steps,
-    whole_capture,
-    with_meanings,
-)
+from rankscope.segment import Chosen, DetectedSteps, choose_iterations
 from rankscope.sources import formats
-from rankscope.sources.conventions import Vocabulary, vocabulary
+from rankscope.sources.conventions import vocabulary
 from rankscope.sources.identify import (
     DEVICE,
+    ONLY_REPORT,
     identities,
     name_disagrees,
     pattern,
     process_ranks,
 )
 
-SHOWN_NAMES = 8
-
-SPECIAL = ("auto", "whole")
-"""Values of --iteration that are not patterns."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +38,8 @@ class Segmented:
     """One report, read: its ranks, and their iterations."""
 
     trace: Trace
-    named: LabelledRanges
-    words: Vocabulary
-    found: dict[int, IterationRanges]  # process → its iterations
+    chosen: Chosen  # its iterations
     identities: dict[int, RankIdentity]  # process → whose rank it is
-    steps: dict[
-        int, DetectedSteps
-    ]  # process → how its iterations were found, where nothing names them
 
 
 def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
@@ -65,22 +47,23 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
 
     Raises:
         UnreadableReport: it is not a valid report.
-        NoIterations: no range in it is named like an iteration.
+        NoIterations: it has no iterations as `--iteration` wants them, or no events at all.
         UnknownRank, RankConflict: its rank is unknown or contradictory.
     """
-    special = options.iteration in SPECIAL
-    words = vocabulary(ShapingOptions(phases=options.phases) if special else options)
+    words = vocabulary(replace(options, iteration=options.pattern()))
     trace = formats.read(file, words)
-    named = with_meanings(trace.ranges, words)
-    found, steps = _iterations(file, trace, named, options)
+    hints = formats.named(file.kind).hints
+    chosen = choose_iterations(file.path, trace, words, options, hints)
     ranks = identities(
         file.path,
         trace.facts,
-        {process: trace.process_of(process).pid for process in found},
-        process_ranks(trace, several=len(found) > 1),
+        {process: trace.process_of(process).pid for process in chosen.found},
+        process_ranks(trace, several=len(chosen.found) > 1),
         pattern(options.rank_pattern),
+        rank=options.rank,
+        alone=options.alone,
     )
-    return Segmented(trace, named, words, found, ranks, steps)
+    return Segmented(trace, chosen, ranks)
 
 
 def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
@@ -88,15 +71,15 @@ def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
 
     Raises: what `segmented` does.
     """
-    report = segmented(file, options)
+    report = segmented(file, replace(options, alone=True))  # extract refused an unknown rank
     detailed = _details(report)
     return {identity.rank: detailed[process] for process, identity in report.identities.items()}
 
 
 def _details(report: Segmented) -> dict[int, RankDetail]:
     """process → what is known of it, of those that are ranks."""
-    found = {process: report.found[process] for process in report.identities}
-    return detail_ranks(found, report.named, report.trace)
+    found = {process: report.chosen.found[process] for process in report.identities}
+    return detail_ranks(found, report.chosen.named, report.trace)
 
 
 def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
@@ -127,10 +110,19 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
                 tuple(identity.rank for identity in whose),
             )
         )
+    if whose[0].evidence == ONLY_REPORT:
+        problems.append(
+            RunWarning(
+                "rank-assumed",
+                f"nothing says which rank {file.path.name} is; as the only report it is rank 0; "
+                "--rank N makes it another",
+                (0,),
+            )
+        )
     problems += [
-        _found_steps(report.steps[process], each.rank)
+        _found_steps(report.chosen.steps[process], each.rank)
         for process, each in report.identities.items()
-        if report.steps
+        if report.chosen.steps
     ]
     problems += [
         RunWarning("part-unread", text, tuple(identity.rank for identity in whose))
@@ -149,11 +141,12 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         file=file,
         facts=trace.facts,
         ranks=tuple(
-            measure_rank(identity, detailed[process], report.words, _gpu(trace, process))
+            measure_rank(identity, detailed[process], report.chosen.words, _gpu(trace, process))
             for process, identity in report.identities.items()
         ),
         problems=tuple(problems),
         events=trace.events,
+        taken=report.chosen.taken,
     )
 
 
@@ -163,90 +156,11 @@ def _gpu(trace: Trace, process: int) -> Gpu | None:
     return trace.facts.hardware.gpu_of(trace.process_of(process).pid, used["device"])
 
 
-def _iterations(
-    file: ReportFile, trace: Trace, named: LabelledRanges, options: ShapingOptions
-) -> tuple[dict[int, IterationRanges], dict[int, DetectedSteps]]:
-    """The iterations of each process that has some, and the steps they are where found so."""
-    duration = trace.facts.duration_ns
-    if options.iteration == "auto":
-        ranges, work = named.every.whole, trace.device_work.whole
-        steps = {
-            process: find_steps(
-                _of(process, ranges),
-                _of(process, work),
-                duration,
-                trace.process_of(process).main_thread,
-            )
-            for process in dict.fromkeys(_processes(ranges) + _processes(work))
-        }
-        sure = {process: each for process, each in steps.items() if each.confidence >= SURE}
-        if not sure:
-            raise _no_steps(file, steps.values())
-        return {process: each.found for process, each in sure.items() if each.found}, sure
-    if options.iteration == "whole":
-        ranges = named.every.whole
-        kinds = trace.device_work.kinds
-        ends = dict(kinds.group_by("process").agg(pl.col("end").max()).iter_rows())
-        candidates = {
-            process: whole_capture(_of(process, ranges), ends.get(process))
-            for process in _processes(ranges)
-        }
-    else:
-        called = named.telling.filter(means="iteration")
-        candidates = {
-            process: find_iterations(_of(process, called), duration)
-            for process in _processes(called)
-        }
-    found = {process: each for process, each in candidates.items() if each}
-    if not found:
-        raise _no_iterations(file, named.every.whole, options)
-    return found, {}
-
-
-def _processes(frame: pl.DataFrame) -> list[int]:
-    return frame["process"].unique(maintain_order=True).to_list()
-
-
-def _of(process: int, frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.filter(pl.col("process") == process)
-
-
 def _found_steps(steps: DetectedSteps, rank: int) -> RunWarning:
+    _log.info("rank %d: %.0f %% of a step recurs in the next", rank, steps.confidence * 100)
     return RunWarning(
         "steps-found",
-        f"iterations are steps found in the {steps.source}, where {steps.confidence:.0%} of a step "
-        "recurs in the next; each ends with its last event, or in the pause that follows: ranges "
-        "around them would tell",
+        f"iterations are steps detected in the {steps.source} (--iteration auto); each ends with "
+        "its last event, or in the pause that follows",
         (rank,),
-    )
-
-
-def _no_steps(file: ReportFile, steps: Iterable[DetectedSteps]) -> NoIterations:
-    best = max((each.confidence for each in steps), default=0.0)
-    return NoIterations(
-        f"{file.path}: no steps found: at best {best:.0%} of what it does recurs, and "
-        f"{SURE:.0%} are needed",
-        hint="capture at least four steps, or annotate them "
-        "(torch.cuda.nvtx.range_push(f'step {i}')); or take the capture as one: --iteration whole",
-    )
-
-
-def _no_iterations(file: ReportFile, ranges: pl.DataFrame, options: ShapingOptions) -> NoIterations:
-    """The error that shows which names there are."""
-    annotations = ranges.filter(pl.col("domain") != OPERATORS)
-    hints = formats.named(file.kind).hints
-    if ranges.is_empty():
-        return NoIterations(f"{file.path}: holds no {hints.ranges} ranges", hint=hints.no_ranges)
-    stems = (ranges if annotations.is_empty() else annotations).select(
-        pl.col("name").str.replace_all(r"\d+", "N").str.slice(0, 60)
-    )
-    common = stems["name"].value_counts().sort("count", "name", descending=[True, False])
-    names = ", ".join(f"{name!r} ({count})" for name, count in common.head(SHOWN_NAMES).iter_rows())
-    looked = "that fit --iteration" if options.iteration else "named like iterations"
-    return NoIterations(
-        f"{file.path}: has no ranges {looked}; its most frequent ranges are {names}",
-        hint=hints.unmarked
-        if hints.unmarked and not options.iteration
-        else "name the iterations with --iteration 'REGEX' (its first group is the number), the "
-        "phases with --phase forward='REGEX'; or have steps found: --iteration auto",
     )

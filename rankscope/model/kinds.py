@@ -72,4 +72,5 @@ class EvidenceKind(StrEnum):
     EVENTS = "events"  # what the report's events say
     FILE_NAME = "file name"
     ORDER = "order"  # the order in which a launcher usually starts processes
+    ASSUMED = "assumed"  # none, but the run has no other report
     DATABASE = "database"  # read back: its name alone is known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 MEASURE_VERSION = 2
 """Version of the rules by which a report becomes rows; raise it when they give other numbers.
@@ -16,6 +16,10 @@ VERSION = "measure_version"
 """Its key among the options in JSON, which version 1 did not write."""
 
 
+AUTO, WHOLE = "auto", "whole"
+"""Values of `--iteration` that are not patterns: detected steps; each capture as one iteration."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShapingOptions:
     """Options that decide which rows a report becomes; a change of them means reading again."""
@@ -23,10 +27,20 @@ class ShapingOptions:
     iteration: str | None = None
     phases: tuple[tuple[str, str], ...] = ()
     rank_pattern: str | None = None
+    rank: int | None = field(default=None, compare=False)  # of one report, so it may differ
+    alone: bool = field(default=False, compare=False)  # the run has one report; not stored
 
     def to_json(self) -> str:
         """As text that is the same for the same options and the same MEASURE_VERSION."""
-        return json.dumps(asdict(self) | {VERSION: MEASURE_VERSION}, sort_keys=True)
+        values = asdict(self)
+        del values["alone"]
+        if self.rank is None:
+            del values["rank"]
+        return json.dumps(values | {VERSION: MEASURE_VERSION}, sort_keys=True)
+
+    def pattern(self) -> str | None:
+        """The pattern of the names of iterations; None without one."""
+        return None if self.iteration in (AUTO, WHOLE) else self.iteration
 
     @classmethod
     def from_json(cls, text: str) -> ShapingOptions:

@@ -139,6 +139,9 @@ class Trace:
     host_events: int = 0  # rows of the host that were read
     broken_ranges: int = 0  # left out because they have no time or no owner
     process_of: Callable[[int], Process] = plain_process  # by process key
+    busiest: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # without ranges: the process with most calls → start of its first, end of its last
 
     @property
     def events(self) -> int:
@@ -245,6 +248,7 @@ class ReportRows:
     ranks: tuple[RankRows, ...]
     problems: tuple[RunWarning, ...]
     events: int
+    taken: str | None = None  # the `--iteration` that gives the same; None: conventions' names
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from rankscope.model.reports import Abilities, CheckedReport, RunWarning
-from rankscope.output.quantities import UNKNOWN, span
+from rankscope.output.quantities import UNKNOWN, counted, ranks_text, span
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
 
@@ -83,10 +83,11 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
     if not usable:
         some = "The report" if len(reports) == 1 else f"None of the {len(reports)} reports"
         return f"{some} can{'not' if len(reports) == 1 else ''} be used."
-    many = "report" if len(reports) == 1 else "reports"
     lacking = [name for name in ABILITIES if not all(getattr(each.can, name) for each in usable)]
     rest = f"; missing: {', '.join(lacking)}" if lacking else ""
-    return f"{len(usable)} of {len(reports)} {many} can be used ({_ranks(usable)}){rest}."
+    return (
+        f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)}){rest}."
+    )
 
 
 def reports_table(reports: tuple[CheckedReport, ...], every: bool) -> Table:
@@ -177,5 +178,4 @@ def _codes(report: CheckedReport) -> tuple[str, ...]:
 
 
 def _ranks(reports: list[CheckedReport]) -> str:
-    ranks = span(sorted({rank for report in reports for rank in report.ranks}))
-    return f"rank {ranks}" if ranks.isdigit() else f"ranks {ranks}"
+    return ranks_text({rank for report in reports for rank in report.ranks})

@@ -6,10 +6,17 @@ import os
 from pathlib import Path
 
 from rankscope.model.metrics import Unit
+from rankscope.util import wording
 from rankscope.util.sanitize import sanitized
 
-UNKNOWN = "–"
-"""The text for an unknown number."""
+UNKNOWN, counted, percent, ranks_text, span = (
+    wording.UNKNOWN,
+    wording.counted,
+    wording.percent,
+    wording.ranks_text,
+    wording.span,
+)
+"""What lower layers use as well."""
 
 
 def milliseconds(nanoseconds: float | None) -> str:
@@ -58,11 +65,6 @@ def with_unit(value: float | None, unit: Unit) -> str:
     return in_unit(value, unit) + suffix
 
 
-def percent(share: float | None) -> str:
-    """A fraction of 1 as `12 %`, below 10 % as `1.2 %`."""
-    return UNKNOWN if share is None else f"{share * 100:.{1 if abs(share) < 0.0995 else 0}f} %"
-
-
 def seconds(nanoseconds: int) -> str:
     """A moment on the axis of a report as the GUI shows it: `10.6872 s`."""
     return f"{nanoseconds / 1e9:.4f} s"
@@ -76,17 +78,6 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
-
-
-def span(numbers: tuple[int, ...] | list[int]) -> str:
-    """Ascending numbers as `0-3, 7`."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
 def short_path(path: Path) -> str:

@@ -1,5 +1,6 @@
 """Ranges → iterations and phase ranges of one rank, on the host clock."""
 
+from rankscope.segment.choice import Chosen, choose_iterations
 from rankscope.segment.iterations import UNNAMED, IterationRanges, find_iterations, whole_capture
 from rankscope.segment.labelled_ranges import LabelledRanges, with_meanings
 from rankscope.segment.phase_ranges import PhaseRanges, find_marks
@@ -8,10 +9,12 @@ from rankscope.segment.step_detection import SURE, DetectedSteps, find_steps
 __all__ = [
     "SURE",
     "UNNAMED",
+    "Chosen",
     "DetectedSteps",
     "IterationRanges",
     "LabelledRanges",
     "PhaseRanges",
+    "choose_iterations",
     "find_iterations",
     "find_marks",
     "find_steps",

@@ -65,25 +65,34 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
     )
 
 
-def whole_capture(named: pl.DataFrame, work_end: int | None) -> IterationRanges | None:
-    """The capture of one process as a single iteration, from its first to its last event."""
-    if named.is_empty():
+def whole_capture(
+    named: pl.DataFrame, work: tuple[int, int] | None, main_thread: int
+) -> IterationRanges | None:
+    """The capture of one process as a single iteration, from its first to its last event.
+
+    Args:
+        named: RANGES of the process; may be empty.
+        work: start and end of its other events; None: it has none.
+        main_thread: the training thread of a process without ranges.
+    """
+    if named.is_empty() and work is None:
         return None
     threads = named.group_by("thread").agg(rows=pl.len()).sort("rows", "thread", descending=True)
-    ends = [named["end"].max(), work_end]
+    starts, ends = [named["start"].min()], [named["end"].max()]
+    if work is not None:
+        starts, ends = [*starts, work[0]], [*ends, work[1]]
     window = pl.DataFrame(
         {
             "iteration": 0,
             "epoch": 0,
             "number": 0,
-            "start": named["start"].min(),
+            "start": min(start for start in starts if isinstance(start, int)),
             "end": max(end for end in ends if isinstance(end, int)),
             "complete": True,
         }
     ).with_columns(window_start="start", window_end="end")
-    return IterationRanges(
-        conform(window, ITERATIONS), threads["thread"][0], numbered=False, row=WHOLE
-    )
+    thread = main_thread if threads.is_empty() else threads["thread"][0]
+    return IterationRanges(conform(window, ITERATIONS), thread, numbered=False, row=WHOLE)
 
 
 def _windows(ranges: pl.DataFrame, numbered: bool, duration_ns: int | None) -> pl.DataFrame:

@@ -28,10 +28,14 @@ OF_WORLD = re.compile(r"(?:^|[_\-.])([0-9]{1,7})[_\-]of[_\-]([0-9]{1,7})(?!\d)",
 
 NAME_HINT = "give the place of the rank in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
 
+ONE_HINT = f"{NAME_HINT}; or read the reports one by one, each with --rank N"
+
 PID_HINT = "or have them numbered in the order of process ids: --rank-pattern '(?P<pid>\\d+)'"
 
 FILE_NAME = RankEvidence("file name", EvidenceKind.FILE_NAME)
 RANK_PATTERN = RankEvidence("--rank-pattern", EvidenceKind.USER, own=True)
+GIVEN = RankEvidence("--rank", EvidenceKind.USER, own=True)
+ONLY_REPORT = RankEvidence("only report", EvidenceKind.ASSUMED)
 
 MPI_TRACE = RankEvidence("MPI trace", EvidenceKind.EVENTS)
 JAX = RankEvidence("JAX process", EvidenceKind.EVENTS)
@@ -69,17 +73,22 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
 
 
 def claims_for_report(
-    path: Path, facts: CaptureFacts, own: re.Pattern[str] | None
+    path: Path,
+    facts: CaptureFacts,
+    own: re.Pattern[str] | None,
+    rank: int | None = None,
 ) -> tuple[Claim, ...]:
     """The claims about a report of one rank, the most trusted first.
 
-    The user's pattern comes first, then the profiler's records (the environment of the process,
-    else of the profiler's command; or its `distributedInfo`), then the file's name.
+    The user's rank or pattern comes first, then the profiler's records (the environment of the
+    process, else of the profiler's command; or its `distributedInfo`), then the file's name.
 
     Raises:
         RankConflict: variables for one world size disagree.
         UsageError: the user's pattern does not fit the path.
     """
+    if rank is not None:
+        return (Claim(rank, None, GIVEN),)
     if own is not None and "pid" not in own.groupindex:
         return (_by_pattern(path, own),)
     first = next(iter(facts.environment), None)
@@ -124,6 +133,9 @@ def identities(
     pids: dict[int, int],
     stated: RanksByEvidence,
     own: re.Pattern[str] | None,
+    *,
+    rank: int | None = None,
+    alone: bool = False,
 ) -> dict[int, RankIdentity]:
     """Process key → the rank of each process of a report that has iterations.
 
@@ -133,28 +145,38 @@ def identities(
         pids: keys of the processes with iterations → their process ids.
         stated: what `process_ranks` returned.
         own: the user's pattern.
+        rank: the rank that the user gives the report.
+        alone: it is the only report, which is rank 0 without any evidence.
 
     Raises:
+        UsageError: the user gives one rank to several processes.
         UnknownRank: no evidence, or several processes that no evidence distinguishes.
         RankConflict: evidence that contradicts itself.
     """
+    if len(pids) > 1 and rank is not None:
+        raise UsageError(
+            f"--rank {rank}: {path} holds {len(pids)} training processes",
+            hint=PID_HINT.removeprefix("or "),
+        )
     if len(pids) > 1:
         return _several(path, facts, dict(sorted(pids.items())), stated, own)
     [(process, pid)] = pids.items()
-    claims = claims_for_report(path, facts, own)
+    claims = claims_for_report(path, facts, own, rank)
     best = next(iter(claims), None)
     evidence = next((each for each in (MPI_TRACE, JAX) if process in stated.get(each, {})), None)
-    if evidence is not None and own is None:
-        rank = stated[evidence][process]
+    if evidence is not None and own is None and rank is None:
+        number = stated[evidence][process]
         if best is None or best.evidence.kind is not EvidenceKind.ENVIRONMENT:
-            best = Claim(rank, None, evidence)
-        elif best.rank != rank:
+            best = Claim(number, None, evidence)
+        elif best.rank != number:
             raise RankConflict(
-                f"{path}: {best.evidence} says rank {best.rank}, its {evidence} says {rank}",
+                f"{path}: {best.evidence} says rank {best.rank}, its {evidence} says {number}",
                 hint=NAME_HINT,
             )
+    if best is None and alone:
+        best = Claim(0, None, ONLY_REPORT)
     if best is None:
-        raise UnknownRank(f"{path}: no evidence of the rank that wrote it", hint=NAME_HINT)
+        raise UnknownRank(f"{path}: no evidence of the rank that wrote it", hint=ONE_HINT)
     return {
         process: RankIdentity(
             best.rank, pid, facts.local_rank, best.world_size, facts.host, best.evidence

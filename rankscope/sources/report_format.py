@@ -26,7 +26,7 @@ class IterationHints:
 
     ranges: str  # the word for the host ranges of this format: "NVTX"
     no_ranges: str  # how to record ranges at all
-    unmarked: str | None = None  # how to mark iterations; None: name them with --iteration
+    pattern: str | None = None  # ranges that end iterations if none is named like one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,6 +61,12 @@ class RunTables:
         self.name = name
         self.reader = reader
         self._loaded: dict[str, pl.DataFrame] = {}
+
+    @property
+    def database(self) -> Path | None:
+        """The database that the tables come from; None: from memory."""
+        path = getattr(self.reader, "path", None)
+        return path if isinstance(path, Path) else None
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_loaded": {}}

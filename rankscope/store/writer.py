@@ -34,6 +34,7 @@ class ReportWriter:
 
     def add(self, rows: ReportRows) -> None:
         """Write a report's rows, now or with those of the next reports, or in `flush`."""
+        self._waiting = [each for each in self._waiting if each.file.path != rows.file.path]
         self._waiting.append(rows)
         many = sum(map(_height, self._waiting)) >= MOST_ROWS
         if many or time.monotonic() - self._written >= WAIT_S:

@@ -75,23 +75,32 @@ def without_markers(report: Path) -> None:
 
 def test_markers_on_some_ranks_only(reports: list[Path]) -> None:
     without_markers(reports[2])
+    assert [report.usable for report in check(reports)] == [True] * 4, "all have certain steps"
+    edit(reports[2], "delete from NVTX_EVENTS where rowid % 40")
+    edit(reports[2], "drop table CUPTI_ACTIVITY_KIND_KERNEL")
     checked = check(reports)
-    assert codes(checked) == [set(), set(), {"no-iterations", "markers-missing"}, set()]
+    missing = {"no-iterations", "markers-missing", "collectives-missing"}
+    assert codes(checked) == [set(), set(), missing, set()]
     spoiled = checked[2]
     assert spoiled.ranks == (2,), "whose it is, is known all the same"
     assert not spoiled.usable
     assert spoiled.can.gpu, "the rest of it was looked at"
     assert not spoiled.can.iterations
     assert not spoiled.can.phases
-    assert "'thing'" in spoiled.problems[0].message
+    assert "though other reports do" in spoiled.problems[0].message
 
 
 def test_no_markers_at_all_can_be_taken_as_a_whole(reports: list[Path]) -> None:
     for report in reports:
         without_markers(report)
-    assert codes(check(reports)) == [{"no-iterations"}] * 4
+    checked = check(reports)
+    assert [each & {"steps-found", "no-iterations"} for each in codes(checked)] == [
+        {"steps-found"}
+    ] * 4
+    assert all(report.usable and report.iterations > 1 for report in checked)
     whole = check(reports, ShapingOptions(iteration="whole"))
     assert all(report.usable and report.iterations == 1 for report in whole)
+    assert not any(report.can.iterations for report in whole)
 
 
 def test_unequal_windows_are_told_with_their_iterations(reports: list[Path]) -> None:

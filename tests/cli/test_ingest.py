@@ -78,7 +78,7 @@ def test_missing_ranks_are_told(cli: Cli, reports: list[Path], output: str) -> N
     result = cli("ingest", *reports[:3], "--format", output)
     if output == "table":
         assert "ranks 0-2 of 4" in result.out
-        assert "rankscope: warning: 1 of 4 ranks have no report (3)" in result.err
+        assert "rankscope: warning: 1 of 4 ranks has no report (3)" in result.err
         assert cli("ingest", *reports[:3], "--quiet").err == ""
         return
     [warning] = result.document["warnings"]

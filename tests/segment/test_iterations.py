@@ -91,10 +91,15 @@ def test_the_users_names_beat_all_others() -> None:
 
 
 def test_whole_takes_the_capture_as_one() -> None:
-    result = whole_capture(ranges((5, 9, "a"), (20, 80, "b")), work_end=95)
+    result = whole_capture(ranges((5, 9, "a"), (20, 80, "b")), (7, 95), 0)
     assert result is not None
     assert result.frame.select("window_start", "window_end", "iteration").rows() == [(5, 95, 0)]
-    assert whole_capture(ranges((5, 9, "a")).clear(), None) is None
+    nothing = ranges((5, 9, "a")).clear()
+    assert whole_capture(nothing, None, 3) is None
+    bare = whole_capture(nothing, (2, 40), 3)
+    assert bare is not None
+    assert bare.frame.select("window_start", "window_end").rows() == [(2, 40)]
+    assert bare.thread == 3
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [1, 2, 0]])

@@ -64,7 +64,7 @@ LINES = Format(
     family="range-lines",
     facts=facts,
     read=read,
-    hints=IterationHints(ranges="logged", no_ranges="log every step", unmarked="log 'step N'"),
+    hints=IterationHints(ranges="logged", no_ranges="log every step"),
     suffixes=(".lines",),
     inner_suffixes=(".log",),
     sniff=lambda path: path.read_bytes()[:7] == b'{"rank"',
@@ -182,10 +182,10 @@ def test_a_format_without_a_viewer_is_said_to_have_none(
 
 def test_its_own_hints_are_given(cli: Cli, reports: Path) -> None:
     path = write(reports / "job_0.log.lines", 0, ("turn", "stage", "sync"))
-    refused = cli("ingest", path)
-    refused.refused(3, "job_0.log.lines", "log 'step N'")
     path.write_text(path.read_text("utf-8").splitlines()[0], "utf-8")
-    cli("ingest", path).refused(3, "holds no logged ranges", "log every step")
+    cli("ingest", path).refused(3, "holds no events", "log every step")
+    refused = cli("ingest", path, "--iteration", "turn")
+    refused.refused(3, "holds no logged ranges", "log every step")
 
 
 def test_two_reports_that_claim_one_rank_are_refused_before_they_are_read(

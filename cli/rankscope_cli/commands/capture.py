@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.options import Quiet, Version, numbers
+from rankscope_cli.options import Format, FormatOption, Quiet, Version, numbers
 
 if TYPE_CHECKING:
     from rankscope.capture import CaptureConfig
@@ -113,6 +113,7 @@ def capture(
         bool,
         typer.Option("--snippet", help="Print NVTX ranges to add to a training loop."),
     ] = False,
+    shown: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     version: Version = False,
 ) -> None:
@@ -136,7 +137,7 @@ def capture(
     from rankscope.errors import UsageError
 
     if snippet:
-        console.write(recipes.snippet().rstrip("\n"))
+        _print(recipes.snippet(), shown, None, None)
         return
     if scheduler is None:
         raise UsageError("no scheduler is given", hint=f"rankscope capture {'|'.join(Scheduler)}")
@@ -154,11 +155,16 @@ def capture(
         graph_nodes=graph_nodes,
         nsys=tuple(nsys or ()),
     )
-    _write(scheduler.value, wish, output, functions, quiet)
+    _write(scheduler.value, wish, output, functions, shown, quiet)
 
 
 def _write(
-    scheduler: str, wish: CaptureConfig, output: Path | None, functions: Path | None, quiet: bool
+    scheduler: str,
+    wish: CaptureConfig,
+    output: Path | None,
+    functions: Path | None,
+    shown: Format,
+    quiet: bool,
 ) -> None:
     """Write the script to stdout or its file, and the functions trace to its file."""
     from rankscope import capture as recipes
@@ -168,9 +174,31 @@ def _write(
     if functions is not None and not functions.exists():
         recipes.save(functions, recipes.functions_trace())
         console.say(f"rankscope: wrote {functions}", quiet)
+    usage = recipes.usage(scheduler, name)
     if output is None:
-        console.write(script.rstrip("\n"))
+        _print(script, shown, None, usage)
         return
     recipes.save(output, script)
+    if shown is not Format.TABLE:
+        _print(script, shown, output, usage)
+        return
     console.say(f"rankscope: wrote {output}; start the job with:", quiet)
-    console.say(f"  {recipes.usage(scheduler, name)}", quiet)
+    console.say(f"  {usage}", quiet)
+
+
+def _print(script: str, shown: Format, output: Path | None, usage: str | None) -> None:
+    """Print a script as it is, as a row, as a block of Markdown, or as JSON."""
+    from rankscope.output import json_documents, markdown_csv
+
+    path = None if output is None else str(output)
+    facts = {"script": script, "output": path, "start": usage}
+    if shown is Format.JSON:
+        whole = json_documents.document("capture", None, None, (), facts)
+        console.write(json_documents.dumps(whole))
+    elif shown is Format.CSV:
+        import polars as pl
+
+        console.write(markdown_csv.csv(pl.DataFrame([facts])))
+    else:
+        text = script.rstrip("\n")
+        console.write(f"```sh\n{text}\n```" if shown is Format.MARKDOWN else text)

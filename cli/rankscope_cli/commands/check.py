@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,9 +15,9 @@ from rankscope_cli.options import (
     FormatOption,
     IterationOption,
     Jobs,
-    Paths,
     PhaseOption,
     Quiet,
+    RankOption,
     RankPattern,
     Verbose,
     Version,
@@ -28,10 +29,25 @@ if TYPE_CHECKING:
 
 
 def check(
-    paths: Paths,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH...]", help="Reports, folders (searched recursively) or glob patterns."
+        ),
+    ] = None,
+    db: Annotated[
+        Path | None,
+        typer.Option(
+            "--db",
+            metavar="FILE",
+            readable=False,  # the database has a better message for this
+            help="Instead of reports: show all warnings about the run in this database.",
+        ),
+    ] = None,
     iteration: IterationOption = None,
     phase: PhaseOption = None,
     rank_pattern: RankPattern = None,
+    rank: RankOption = None,
     jobs: Jobs = None,
     export_timeout: ExportTimeout = None,
     every: All = False,
@@ -49,16 +65,68 @@ def check(
       rankscope check profiles/
 
       rankscope check profiles/ --iteration 'my_step_(\\d+)' --format json
+
+      rankscope check --db rankscope.duckdb
     """
+    from rankscope.errors import UsageError
+
+    if db is not None and not paths:
+        _show_warnings(db, output)
+        return
+    if db is not None or not paths:
+        raise UsageError(
+            "--db together with reports" if db is not None else "no reports and no --db",
+            hint="rankscope check PATH... examines reports, rankscope check --db FILE a database",
+        )
     from rankscope.check import check as check_reports
     from rankscope.model.options import ShapingOptions
 
-    options = ShapingOptions(iteration, tuple(sorted(phases(phase or []).items())), rank_pattern)
+    named = tuple(sorted(phases(phase or []).items()))
+    options = ShapingOptions(iteration, named, rank_pattern, rank)
     with console.progress(quiet) as (started, advance):
         reports = check_reports(paths, options, jobs, started, advance)
     _show(reports, output, every)
     if not all(report.usable for report in reports):
         raise typer.Exit(3)
+
+
+def _show_warnings(db: Path, output: Format) -> None:
+    """Print the warnings about a run, and their remedies."""
+    import polars as pl
+
+    from rankscope.api import open_run
+    from rankscope.check.remedies import remedy
+    from rankscope.output import frame_table, json_documents, markdown_csv
+    from rankscope.output.quantities import counted, ranks_text, short_path
+
+    comparison = open_run(db).compare()
+    warnings = comparison.warnings
+    if output is Format.JSON:
+        whole = json_documents.document("check", db, comparison.facts, warnings, {"usable": True})
+        console.write(json_documents.dumps(whole))
+        return
+    if output in (Format.CSV, Format.MARKDOWN):
+        rows = [(each.code, each.message, list(each.ranks), remedy(each.code)) for each in warnings]
+        frame = pl.DataFrame(
+            rows,
+            {
+                "code": pl.String,
+                "message": pl.String,
+                "ranks": pl.List(pl.Int64),
+                "hint": pl.String,
+            },
+            orient="row",
+        )
+        table = frame_table.generic_table(frame, "Warnings")
+        console.write(
+            markdown_csv.csv(frame) if output is Format.CSV else markdown_csv.markdown(table)
+        )
+        return
+    ranks = comparison.tables.ranks["rank"]
+    console.headline(f"{short_path(db)}: {ranks_text(ranks)}, {counted(len(warnings), 'warning')}.")
+    for each in warnings:
+        console.write("")
+        console.problem(each.message, remedy(each.code))
 
 
 def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> None:

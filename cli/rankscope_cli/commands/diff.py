@@ -70,9 +70,8 @@ def diff(
 
     options = analysis_options(iter_range, clock, statistic, include_warmup, roles)
     names = check_metrics(metric or []) or None
-    result, old, new = diff_of(
-        open_run(before), open_run(after), options, names, until=Stage.VERDICT
-    )
+    run = open_run(after)
+    result, old, new = diff_of(open_run(before), run, options, names, until=Stage.VERDICT)
     problems = (*result.problems, *new.warnings)
     if output is Format.JSON:
         own = {
@@ -105,7 +104,7 @@ def diff(
                 console.write("")
                 console.show(table, every)
     if output is not Format.JSON:
-        console.warn(problems, quiet)
+        console.warn_of_run(run, problems, quiet, verbose)
     if fail_above is not None:
         _gate(result, fail_above)
 

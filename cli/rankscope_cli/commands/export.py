@@ -31,6 +31,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     import polars as pl
 
+    from rankscope.api import Run
     from rankscope.compare.comparison import Comparison
     from rankscope.model.reports import RunWarning
     from rankscope.model.results import Timeline
@@ -114,7 +115,8 @@ def export(
     ending = _ending(target, table)
     check_writable(target)
     rows_only = ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS)
-    comparison = open_run(db).compare(
+    run = open_run(db)
+    comparison = run.compare(
         analysis_options(iter_range, clock, Statistic.MEAN, include_warmup),
         until=Stage.OUTLIERS if rows_only else Stage.VERDICT,
     )
@@ -125,7 +127,7 @@ def export(
     else:
         done = _detail(comparison, selected, limited, metric, ending, table)
     write_whole(target, done.content)
-    _say(target, db, comparison, done, output, quiet)
+    _say(target, run, comparison, done, output, quiet, verbose)
     if verbose:
         from rankscope.output import text_tables
 
@@ -260,7 +262,13 @@ def _encoded(frame: pl.DataFrame, ending: str) -> bytes:
 
 
 def _say(
-    target: Path, db: Path, comparison: Comparison, done: Exported, output: Format, quiet: bool
+    target: Path,
+    run: Run,
+    comparison: Comparison,
+    done: Exported,
+    output: Format,
+    quiet: bool,
+    verbose: bool,
 ) -> None:
     """Print what was written, and how to open it."""
     import polars as pl
@@ -278,10 +286,10 @@ def _say(
         "iterations": list(done.iterations),
     }
     if output is Format.JSON:
-        whole = json_documents.document("export", db, comparison.facts, problems, facts)
+        whole = json_documents.document("export", run.db, comparison.facts, problems, facts)
         console.write(json_documents.dumps(whole))
         return
-    console.warn(problems, quiet)
+    console.warn_of_run(run, problems, quiet, verbose)
     if output is Format.CSV:
         console.write(markdown_csv.csv(pl.DataFrame([facts])))
         return

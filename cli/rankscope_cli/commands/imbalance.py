@@ -113,7 +113,7 @@ def imbalance(
         if verbose:
             console.say(f"rankscope: {comparison.matching.summary.calls} collective calls matched")
     if output is not Format.JSON:
-        console.warn(comparison.warnings, quiet)
+        console.warn_of_run(run, comparison.warnings, quiet, verbose)
     if fail_above is not None:
         _gate(result, fail_above)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ from rankscope_cli.options import (
     Paths,
     PhaseOption,
     Quiet,
+    RankOption,
     RankPattern,
     Verbose,
     Version,
@@ -48,6 +49,7 @@ def ingest(
     iteration: IterationOption = None,
     phase: PhaseOption = None,
     rank_pattern: RankPattern = None,
+    rank: RankOption = None,
     jobs: Jobs = None,
     export_timeout: ExportTimeout = None,
     scheduler: Annotated[
@@ -76,6 +78,23 @@ def ingest(
             help="Read only these ranks; the end of a range is excluded. Default: all.",
         ),
     ] = None,
+    number: Annotated[
+        int | None,
+        typer.Option(
+            "--run",
+            metavar="N",
+            min=1,
+            help="If the reports are of several runs: read this one. The error lists the runs.",
+        ),
+    ] = None,
+    every_run: Annotated[
+        bool,
+        typer.Option(
+            "--all-runs",
+            help="If the reports are of several runs: make one database per run, named "
+            "rankscope-1.duckdb and so on.",
+        ),
+    ] = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -86,51 +105,85 @@ def ingest(
     Unchanged reports that the database already contains are not read again. An interrupted
     ingest resumes if it is started again.
     """
+    from rankscope.errors import UsageError
     from rankscope.ingestion.job import ingest_reports
 
-    with console.progress(quiet) as (started, advance):
-        done = ingest_reports(
-            paths,
-            db,
-            iteration=iteration,
-            phases=phases(phase or []),
-            rank_pattern=rank_pattern,
-            jobs=jobs,
-            scheduler=scheduler,
-            on_error=on_error.value,
-            rebuild=rebuild,
-            ranks=None if ranks is None else numbers("--ranks", ranks),
-            started=started,
-            progress=advance,
-        )
-    from rankscope.api import open_run
+    databases = {db: number}
+    if every_run:
+        if number is not None:
+            raise UsageError("--run with --all-runs", hint="give one of them")
+        count = _count_runs(paths, rank_pattern)
+        names = {db.with_stem(f"{db.stem}-{run}"): run for run in range(1, count + 1)}
+        databases = {**names} if count > 1 else databases
+    documents: list[dict[str, Any]] = []
+    for target, run in databases.items():
+        with console.progress(quiet) as (started, advance):
+            done = ingest_reports(
+                paths,
+                target,
+                iteration=iteration,
+                phases=phases(phase or []),
+                rank_pattern=rank_pattern,
+                rank=rank,
+                jobs=jobs,
+                scheduler=scheduler,
+                on_error=on_error.value,
+                rebuild=rebuild,
+                ranks=None if ranks is None else numbers("--ranks", ranks),
+                run=run,
+                started=started,
+                progress=advance,
+            )
+        from rankscope.api import open_run
 
-    _show(open_run(db), done, output, quiet, verbose)
+        opened = open_run(target)
+        if output is Format.JSON:
+            documents.append(_document(opened, done))
+        else:
+            _show(opened, done, output, quiet, verbose)
+    if output is Format.JSON:
+        from rankscope.output import json_documents
+
+        several = {"format": "rankscope/ingest/1", "runs": documents}
+        console.write(json_documents.dumps(documents[0] if len(documents) == 1 else several))
 
 
 ingest.__doc__ = f"{cleandoc(ingest.__doc__ or '')}\n{EXAMPLES}"
 
 
-def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) -> None:
+def _count_runs(paths: list[str], rank_pattern: str | None) -> int:
+    """The number of runs that the reports are of."""
+    from rankscope.ingestion.preflight import found_runs
+    from rankscope.sources.discover import discover
+    from rankscope.sources.identify import pattern
+
+    files = discover(paths, lambda *_: None)  # unreadable ones: ingest reports them
+    return len(found_runs(files, pattern(rank_pattern)))
+
+
+def _document(run: Run, done: Ingested) -> dict[str, Any]:
+    """The JSON of one ingest."""
     from rankscope.compare.comparison import Stage
-    from rankscope.output import frame_table, json_documents, markdown_csv
-    from rankscope.output.quantities import short_path, size, span
+    from rankscope.output import json_documents
 
     comparison = run.compare(until=Stage.MATCH)
     outcomes = json_documents.outcomes(done.outcomes)
-    if output is Format.JSON:
-        console.write(
-            json_documents.dumps(
-                json_documents.document(
-                    "ingest",
-                    run.db,
-                    comparison.facts if comparison.comparable else None,
-                    comparison.warnings,
-                    {"reports": outcomes, "seconds": done.seconds, "events": done.events},
-                )
-            )
-        )
-        return
+    return json_documents.document(
+        "ingest",
+        run.db,
+        comparison.facts if comparison.comparable else None,
+        comparison.warnings,
+        {"reports": outcomes, "seconds": done.seconds, "events": done.events},
+    )
+
+
+def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) -> None:
+    from rankscope.compare.comparison import Stage
+    from rankscope.output import frame_table, json_documents, markdown_csv
+    from rankscope.output.quantities import counted, ranks_text, short_path, size
+
+    comparison = run.compare(until=Stage.MATCH)
+    outcomes = json_documents.outcomes(done.outcomes)
     import polars as pl
 
     frame = pl.DataFrame(
@@ -155,8 +208,8 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
     }
     statuses = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     ranks = sorted(comparison.tables.ranks["rank"])
+    shown = ranks_text(ranks)
     world = f" of {comparison.scope.world_size}" if comparison.scope.world_size else ""
-    many = "report" if len(done.outcomes) == 1 else "reports"
     total = sum(outcome.bytes for outcome in done.outcomes)
     from rankscope.sources import formats
 
@@ -168,7 +221,8 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
             "--rebuild deletes those of its reports",
             quiet,
         )
+    reports = counted(len(done.outcomes), "report")
     console.write(
-        f"{len(done.outcomes)} {many} ({statuses}; {size(total)}, {done.events:,} events) in "
-        f"{done.seconds:.1f} s: ranks {span(ranks)}{world} in {short_path(run.db)}"
+        f"{reports} ({statuses}; {size(total)}, {done.events:,} events) in "
+        f"{done.seconds:.1f} s: {shown}{world} in {short_path(run.db)}"
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
+from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
     Clock,
     ClockOption,
@@ -25,6 +26,7 @@ from rankscope_cli.options import (
     Verbose,
     Version,
     analysis_options,
+    numbers,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +53,15 @@ def pick_reports(
     db: Db = Path("rankscope.duckdb"),
     iter_range: IterRange = None,
     metric: PickMetric = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            "--ranks",
+            metavar="0,7,100:120",
+            help="Pick from these ranks; the end of a range is excluded. Default: all.",
+            rich_help_panel=CHOICE,
+        ),
+    ] = None,
     statistic: StatisticOption = Statistic.MEAN,
     clock: ClockOption = Clock.AUTO,
     include_warmup: IncludeWarmup = False,
@@ -94,11 +105,13 @@ def pick_reports(
     from rankscope.compare.comparison import Stage
     from rankscope.output import json_documents, text_tables
 
-    comparison = open_run(db).compare(
+    run = open_run(db)
+    comparison = run.compare(
         analysis_options(iter_range, clock, statistic, include_warmup, roles),
         until=Stage.VERDICT,
     )
-    picks = picks_of(comparison, metric)
+    chosen = None if ranks is None else numbers("--ranks", ranks)
+    picks = picks_of(comparison, metric, chosen)
     shown = _show(picks, view, copy_to, open_them)
     problems = [*comparison.warnings, *_problems(picks)]
     if output is Format.JSON:
@@ -115,7 +128,7 @@ def pick_reports(
         )
         return
     _write(picks, shown, output)
-    console.warn(problems, quiet)
+    console.warn_of_run(run, problems, quiet, verbose)
     if verbose:
         console.say(f"rankscope: {text_tables.run_line(comparison.facts)}")
 

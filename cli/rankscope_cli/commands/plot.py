@@ -70,6 +70,7 @@ def plot(
         int | None,
         typer.Option(
             "--iteration-number",
+            "--iteration",
             metavar="N",
             help="Iteration of a timeline. Default: the worst one of the picked ranks.",
             rich_help_panel=CHOICE,
@@ -97,7 +98,8 @@ def plot(
         format_of(path)
         check_writable(path)
     options = analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
-    comparison = open_run(db).compare(options, until=Stage.VERDICT)
+    run = open_run(db)
+    comparison = run.compare(options, until=Stage.VERDICT)
     figure = draw(kind, comparison, view_of(kind, comparison, metric, iteration, theme.value))
     save(figure, path, theme.value)
     facts = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
@@ -113,7 +115,7 @@ def plot(
         )
         return
     _write(facts, output)
-    console.warn(comparison.warnings, quiet)
+    console.warn_of_run(run, comparison.warnings, quiet, verbose)
     if verbose:
         from rankscope.output.text_tables import run_line
 

@@ -16,6 +16,7 @@ from rankscope_cli.options import (
     FormatOption,
     IncludeWarmup,
     IterRange,
+    PickMetric,
     Quiet,
     RolesOption,
     Statistic,
@@ -42,6 +43,7 @@ def report(
     iter_range: IterRange = None,
     clock: ClockOption = Clock.AUTO,
     roles: RolesOption = None,
+    metric: PickMetric = None,
     include_warmup: IncludeWarmup = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
@@ -77,10 +79,11 @@ def report(
             hint=f"-o {target.with_suffix('.html')}",
         )
     check_writable(target)
-    comparison = open_run(db).compare(
+    run = open_run(db)
+    comparison = run.compare(
         analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     )
-    result, picks = imbalance(comparison), picks_of(comparison, None)
+    result, picks = imbalance(comparison), picks_of(comparison, metric)
     detail = _detail(comparison, picks)
     origin = Origin(db, target, f"rankscope {__version__}")
     content = render_page(comparison, result, picks, detail, origin)
@@ -92,7 +95,7 @@ def report(
         return
     if detail.reason:
         console.say(f"rankscope: warning: no timeline: {sanitized(detail.reason, 2000)}", quiet)
-    console.warn(comparison.warnings, quiet)
+    console.warn_of_run(run, comparison.warnings, quiet, verbose)
     if output is Format.TABLE:
         console.write(f"{short_path(target)}: {size(len(content))}; open it in any browser")
     else:

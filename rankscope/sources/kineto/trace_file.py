@@ -56,8 +56,7 @@ FORMAT = Format(
     hints=IterationHints(
         ranges="host",
         no_ranges="profile with ProfilerActivity.CPU, and call prof.step() after every iteration",
-        unmarked="call prof.step() after every iteration; in this trace, --iteration "
-        "'^Optimizer\\.step#' ends one with each optimizer step",
+        pattern=r"^Optimizer\.step#",
     ),
     suffixes=(".json", ".json.gz"),
     inner_suffixes=(".trace", ".pt"),

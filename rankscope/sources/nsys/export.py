@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -17,6 +18,7 @@ import polars as pl
 
 from rankscope.errors import RankscopeError, ToolError, UnreadableReport, UsageError
 from rankscope.sources.columns.sqlite import SQLiteColumns
+from rankscope.sources.nsys.header import head_facts
 from rankscope.util.atomic_io import cache_home
 from rankscope.util.bounded import Ended, Stopped, run_bounded
 from rankscope.util.private import closed_folder
@@ -29,6 +31,18 @@ PARQUET, SQLITE = "export_pqtdir", "export.sqlite"
 
 BLOBS = "--include-blobs"
 """Option of nsys 2026 without which it leaves out NCCL's description of its calls."""
+
+NEWER = re.compile(
+    r"Version number is invalid(?:: ([\d@.]*\d))?"
+    r"|Report was created (?:in|by|with|using) (?:a newer version|[^.;]*?(\d{4}(?:[.@]\d+)+))?"
+    r"|created (?:in|by|with|using) a newer version"
+    r"|newer version of (?:NVIDIA )?Nsight Systems",
+    re.IGNORECASE,
+)
+"""What versions of nsys say about reports of a newer one, with its version if they name it."""
+
+VERSION = re.compile(r"\d{4}(\.\d+)+")
+"""The version in the answer of `nsys --version`."""
 
 TIMEOUT = "RANKSCOPE_EXPORT_TIMEOUT"
 """Environment variable: seconds that one export may take."""
@@ -65,6 +79,7 @@ def exported(report: Path) -> Path:
         if (entry / name).exists():
             return entry / name
     nsys = find_nsys()
+    check_age(report, nsys)
     name = PARQUET if _knows(nsys, "parquetdir") else SQLITE
     try:
         closed_folder(entry.parent, cache_home())
@@ -100,6 +115,17 @@ def find_nsys() -> str:
             "nsys export -t sqlite REPORT.nsys-rep",
         )
     return found
+
+
+def check_age(report: Path, nsys: str) -> None:
+    """Raises `ToolError` if the report's head states a newer version than `nsys` has.
+
+    Versions are compared by year and number: later builds of one release read each other's reports.
+    """
+    written, own = head_facts(report).exporter, _version(nsys)
+    if written is None or own is None or _release(written) <= _release(own):
+        return
+    raise _too_new(report, nsys, f"nsys {written}")
 
 
 def cache_folder() -> Path:
@@ -163,15 +189,35 @@ def _export(nsys: str, report: Path, target: Path) -> None:
     said = " ".join(done.said.split())
     if shutil.disk_usage(target.parent).free < LEAST_FREE:
         raise _no_room(target.parent.parent, "no space left")
-    if "Version number is invalid" in said:
-        raise ToolError(
-            f"{report}: was written by a newer nsys than {nsys} can read",
-            hint="set RANKSCOPE_NSYS to the nsys that captured it, or a newer one",
-        )
+    if named := NEWER.search(said):
+        version = next((each for each in named.groups() if each), None)
+        raise _too_new(report, nsys, f"nsys {version}" if version else "a newer nsys")
     raise UnreadableReport(
         f"{report}: nsys cannot export it ({_reason(said)})",
         hint="is it complete? Open it in the GUI, or copy it again from where it was captured",
     )
+
+
+def _too_new(report: Path, nsys: str, written: str) -> ToolError:
+    own = _version(nsys)
+    return ToolError(
+        f"{report}: was written by {written.replace('@', '.')}, and {nsys} is "
+        f"{own or 'older'}, which cannot read it",
+        hint="load the module of a newer nsys, or set RANKSCOPE_NSYS to one, as the one that "
+        "captured it; or export there: nsys export -t sqlite REPORT.nsys-rep",
+    )
+
+
+@cache
+def _version(nsys: str) -> str | None:
+    """The version that a program names; None if it names none."""
+    found = VERSION.search(_run([nsys, "--version"], HELP_S).said)
+    return None if found is None else found[0]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Year and number: (2023, 4) of `2023.4.4.54`."""
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def _is_whole(export: Path) -> bool:

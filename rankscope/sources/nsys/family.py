@@ -9,6 +9,5 @@ FAMILY = "nsys"
 HINTS = IterationHints(
     ranges="NVTX",
     no_ranges="annotate the training loop (torch.cuda.nvtx.range_push(f'step {i}')) and profile "
-    "with --trace=nvtx; or have steps found: --iteration auto; or take the capture as one: "
-    "--iteration whole",
+    "with --trace=cuda,nvtx",
 )

@@ -19,6 +19,7 @@ from rankscope.model.schema import RANGES, conform, empty
 from rankscope.sources.columns.sqlite_pages.loader import expect
 from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.environment import claims_of, first_printable, local_rank_of
+from rankscope.sources.nsys.busiest import busiest
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
 from rankscope.sources.nsys.device import device_work
 from rankscope.sources.nsys.hardware import hardware
@@ -62,15 +63,17 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
     pool = Strings.read(file)
     nvtx_events = nvtx(file, pool, words)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
+    ranges = _together(nvtx_events.ranges, mpi)
     return Trace(
         facts=known,
         broken_ranges=nvtx_events.broken,
-        ranges=_together(nvtx_events.ranges, mpi),
+        ranges=ranges,
         device_work=device_work(file, pool, nvtx_events),
         process_ranks=_ranks_by_threads(file, nvtx_events, pool, MPI_THREAD) | _mpi_ranks(file),
         jax_processes=_ranks_by_threads(file, nvtx_events, pool, JAX_THREAD),
         host_events=nvtx_events.events + sum(map(len, mpi)),
         process_of=process_of,
+        busiest=busiest(file) if ranges.signatures.is_empty() else {},
     )
 
 

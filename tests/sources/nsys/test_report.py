@@ -130,15 +130,70 @@ def test_without_nsys(reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "run.duckdb").exists()
 
 
-@pytest.mark.slow
 @needs_nsys
 @needs_shared
 def test_a_report_newer_than_nsys(tmp_path: Path) -> None:
     if export._knows(export.find_nsys(), "parquetdir"):
         pytest.skip("this nsys is not too old for the captured reports")
     shutil.copy(SHARED / "captured/2023.4/ddp_a/report_rank_0.nsys-rep", tmp_path)
-    with pytest.raises(ToolError, match="newer nsys"):
+    with pytest.raises(ToolError, match=r"was written by nsys 2023\.4\.4\.54, and .* is 2022\.4"):
         read(tmp_path / "report_rank_0.nsys-rep")
+    assert not export.cache_folder().exists(), "no export is tried"
+
+
+def fake_nsys(path: Path, version: str, said: str) -> Path:
+    """A program that states a version, refuses to export, and notes that it was asked to."""
+    path.write_text(
+        f"""#!/bin/sh
+case "$*" in
+  --version) echo "NVIDIA Nsight Systems version {version}-abc";;
+  "export --help") echo usage;;
+  *) touch {path}.exported; echo "{said}" >&2; exit 1;;
+esac
+"""
+    )
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ("Exportation error: Version number is invalid: 2099@1@1@7-24v0", "nsys 2099.1.1.7"),
+        ("Report was created in a newer version of Nsight Systems.", "a newer nsys"),
+        ("Error: Report was created in version 2099.1.1.7, update", "nsys 2099.1.1.7"),
+        ("Report was created by newer product 2099@1.", "nsys 2099.1"),
+        ("This report needs a newer version of NVIDIA Nsight Systems", "a newer nsys"),
+    ],
+)
+def test_the_ways_in_which_nsys_refuses_newer_reports(
+    reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, version: str
+) -> None:
+    """The sample's heads state no version, so nsys is asked."""
+    nsys = fake_nsys(tmp_path / "nsys", "2022.4.2.1", said)
+    monkeypatch.setenv("RANKSCOPE_NSYS", str(nsys))
+    with pytest.raises(ToolError) as refused:
+        read(reports / "report_rank_0.nsys-rep")
+    assert f"was written by {version}, and {nsys} is 2022.4.2.1" in refused.value.message
+    assert "RANKSCOPE_NSYS" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("own", "too_new"), [("2022.4.2.1", True), ("2023.3.9.9", True), ("2023.4.1.1", False)]
+)
+def test_the_head_is_enough(
+    reports: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, too_new: bool
+) -> None:
+    report = reports / "report_rank_0.nsys-rep"
+    line = b"NVIDIA Tegra Profiler Report "
+    report.write_bytes(report.read_bytes().replace(line + b"1", line + b"2023@4@4@54-2344v0", 1))
+    nsys = fake_nsys(tmp_path / "nsys", own, "Importer error")
+    monkeypatch.setenv("RANKSCOPE_NSYS", str(nsys))
+    with pytest.raises(ToolError if too_new else UnreadableReport) as refused:
+        read(report)
+    assert Path(f"{nsys}.exported").exists() != too_new
+    if too_new:
+        assert f"was written by nsys 2023.4.4.54, and {nsys} is {own}" in refused.value.message
 
 
 @pytest.mark.slow

@@ -1,0 +1,186 @@
+"""Without `--iteration`: iterations that all reports of a run can have, and a warning that says so.
+
+A report alone selects the best iterations that it has (`segment.choice`). Ranks are comparable only
+if all reports have the same kind, so results without named iterations wait here until every report
+is read. See METHOD.md#iterations.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+from rankscope.errors import NoIterations, RankscopeError
+from rankscope.model.options import AUTO, WHOLE, ShapingOptions
+from rankscope.model.reports import ReportFile, ReportRows, RunWarning
+
+Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
+"""Reports with their rows or errors."""
+
+Read = Callable[[list[ReportFile], ShapingOptions], Results]
+"""Reads reports, in workers."""
+
+HELD_BYTES = 2**28
+"""Rows that wait are kept in memory up to this size, then in a temporary file."""
+
+OTHERWISE = "--iteration REGEX selects ranges by name"
+
+TAKEN = {
+    AUTO: f"no range is named like an iteration: {OTHERWISE}, whole takes each capture as one "
+    "iteration",
+    WHOLE: "each capture is one iteration (--iteration whole), because no range is named like an "
+    f"iteration and steps are not certain on every rank: {OTHERWISE}",
+}
+"""Values of `--iteration` → the warning that it was taken."""
+
+
+def read_alike(
+    read: Read, files: list[ReportFile], options: ShapingOptions, present: Iterable[str] = ()
+) -> Results:
+    """Yield each report with its rows, of iterations that all reports have, or with its error.
+
+    If other reports show that a report needs another kind of iterations, it is yielded again.
+
+    Args:
+        read: reads reports with the options that it is given.
+        files: the reports.
+        options: the user's options.
+        present: conventions of the ranks that the database has already.
+    """
+    before = {convention if convention in TAKEN else None for convention in present}
+    if options.iteration is not None:
+        yield from read(files, options)
+        return
+    if len(before) == 1 and (only := next(iter(before))) is not None:
+        yield from _said(read(files, replace(options, iteration=only)), only)
+        return
+    named: list[ReportFile] = []
+    with _Held() as held:
+        with closing(read(files, options)) as results:
+            for file, result in results:
+                if isinstance(result, RankscopeError):
+                    yield file, result
+                elif result.taken is None:
+                    named.append(file)
+                    yield file, result
+                else:
+                    held.add(file, result)
+        if before or named:
+            yield from _beside_named(read, named, held, options, fixed=bool(before))
+        elif len(held.taken) < 2:
+            yield from held.rows()
+        else:
+            yield from _in_common(read, held, options)
+
+
+def _in_common(read: Read, held: _Held, options: ShapingOptions) -> Results:
+    """Yield the steps if all reports have them, else each capture as one iteration."""
+    with _Held() as steps:
+        if _all_read(read, held.other_than(AUTO), replace(options, iteration=AUTO), steps):
+            yield from held.rows(AUTO)
+            yield from steps.rows()
+            return
+    yield from held.rows(WHOLE)
+    others = held.other_than(WHOLE)
+    yield from _said(read(others, replace(options, iteration=WHOLE)), WHOLE)
+
+
+def _beside_named(
+    read: Read, named: list[ReportFile], held: _Held, options: ShapingOptions, fixed: bool
+) -> Results:
+    """Yield steps for all, if all have them; else errors of the reports without names."""
+    if not held.files:
+        return
+    if not fixed:
+        others = [*named, *held.other_than(AUTO)]
+        with _Held() as steps:
+            if _all_read(read, others, replace(options, iteration=AUTO), steps):
+                yield from held.rows(AUTO)
+                yield from steps.rows()
+                return
+    for file in held.files:
+        yield (
+            file,
+            NoIterations(
+                f"{file.path}: has no ranges named like iterations, though other reports do",
+                hint="--on-error skip leaves such reports out; --iteration whole takes each "
+                "capture as one iteration; or annotate every rank (rankscope capture --snippet)",
+            ),
+        )
+
+
+def _all_read(read: Read, files: list[ReportFile], options: ShapingOptions, into: _Held) -> bool:
+    """Whether all of the reports have such iterations; their rows go into `into`."""
+    with closing(read(files, options)) as results:
+        for file, result in results:
+            if isinstance(result, RankscopeError):
+                return False
+            into.add(file, result)
+    return True
+
+
+def _said(results: Results, taken: str | None) -> Results:
+    """Yield results with the warning that something was taken without being asked for."""
+    with closing(results):
+        for file, result in results:
+            yield file, result if isinstance(result, RankscopeError) else _warned(result, taken)
+
+
+def _warned(rows: ReportRows, taken: str | None) -> ReportRows:
+    ranks = tuple(part.rank.identity.rank for part in rows.ranks)
+    if taken is None:
+        return rows
+    if taken == AUTO:
+        steps = [
+            replace(each, message=f"{each.message}; {TAKEN[AUTO]}")
+            if each.code == "steps-found"
+            else each
+            for each in rows.problems
+        ]
+        return replace(rows, problems=tuple(steps))
+    text = TAKEN.get(taken) or (
+        f"no range is named like an iteration: --iteration '{taken}' was taken; another REGEX, "
+        "auto (detected steps) or whole (each capture is one iteration) chooses otherwise"
+    )
+    code = "capture-whole" if taken == WHOLE else "iterations-assumed"
+    return replace(rows, problems=(*rows.problems, RunWarning(code, text, ranks)))
+
+
+class _Held:
+    """Rows that wait, with their reports."""
+
+    def __init__(self) -> None:
+        self.files: list[ReportFile] = []
+        self.taken: set[str | None] = set()
+        self._kinds: list[str | None] = []
+        self._places: list[int] = []
+        self._store = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115
+
+    def __enter__(self) -> _Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
+
+    def add(self, file: ReportFile, rows: ReportRows) -> None:
+        """Keep the rows of a report."""
+        self.files.append(file)
+        self.taken.add(rows.taken)
+        self._kinds.append(rows.taken)
+        self._places.append(self._store.tell())
+        pickle.dump(rows, self._store, pickle.HIGHEST_PROTOCOL)
+
+    def other_than(self, kind: str) -> list[ReportFile]:
+        """The reports whose iterations are of another kind."""
+        return [file for file, own in zip(self.files, self._kinds, strict=True) if own != kind]
+
+    def rows(self, kind: str | None = None) -> Iterator[tuple[ReportFile, ReportRows]]:
+        """Yield the reports (of a kind) with their rows and the warning that says their kind."""
+        for file, own, place in zip(self.files, self._kinds, self._places, strict=True):
+            if kind in (None, own):
+                self._store.seek(place)
+                rows: ReportRows = pickle.load(self._store)
+                yield file, _warned(rows, rows.taken) if own else rows

@@ -1,0 +1,158 @@
+"""Reports → the runs that they are of, before their events are read."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rankscope.errors import SeveralRuns, UsageError
+from rankscope.output.quantities import counted, ranks_text
+from rankscope.sources import formats
+from rankscope.sources.identify import CLOCK_SLACK_NS, LAST_NUMBER, OF_WORLD, RANK_IN_NAME
+
+MOST_PATHS = 3
+"""Above this number of paths, a command for the shell abbreviates them."""
+
+MOST_HOSTS = 3
+"""Above this number of hosts, the rest is only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """What is known of a report before it is read."""
+
+    path: Path
+    ranks: tuple[int, ...]  # that it claims for itself; empty: unknown
+    world_size: int | None
+    host: str | None
+    start_ns: int | None  # UTC
+    duration_ns: int | None
+
+    @property
+    def end_ns(self) -> int | None:
+        """The end in UTC; None where start or duration are unknown."""
+        known = self.start_ns is not None and self.duration_ns is not None
+        return self.start_ns + self.duration_ns if known else None  # type: ignore[operator]
+
+
+def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
+    """The captures by their runs, in the order of start times, else of paths.
+
+    Captures are of different runs if their worlds differ or their times do not overlap. Otherwise
+    those of one folder with names that differ in the rank alone are of one run; and such groups
+    are of one run if no rank is in both.
+    """
+    captures = sorted(captures, key=lambda each: each.path)
+    ranks = [rank for each in captures for rank in each.ranks]
+    if captures and _concurrent(captures, []) and len({*ranks}) == len(ranks):
+        return [captures]
+    groups: dict[tuple[Path, str], list[list[Capture]]] = {}
+    for capture in captures:
+        alike = groups.setdefault((capture.path.parent, _stem(capture)), [])
+        own = next((group for group in alike if _concurrent([capture], group)), None)
+        if own is None:
+            alike.append([capture])
+        else:
+            own.append(capture)
+    runs: list[list[Capture]] = []
+    for group in (each for alike in groups.values() for each in alike):
+        fitting = [run for run in runs if _concurrent(group, run) and not _shared(group, run)]
+        if fitting:
+            max(fitting, key=lambda run: _common(run, group)).extend(group)
+        else:
+            runs.append(group)
+    return sorted(runs, key=lambda run: (_start(run) or 0, run[0].path))
+
+
+def largest(runs: Sequence[list[Capture]]) -> list[Capture]:
+    """The run with most reports, the first of several."""
+    return max(runs, key=len)
+
+
+def described(run: Sequence[Capture]) -> str:
+    """The reports, ranks, hosts, start and folder of a run, as part of a sentence."""
+    ranks = sorted({rank for each in run for rank in each.ranks})
+    hosts = sorted({each.host for each in run if each.host})
+    start, unknown = _start(run), sum(not each.ranks for each in run)
+    more = f" and {len(hosts) - MOST_HOSTS} more" if len(hosts) > MOST_HOSTS else ""
+    parts = [
+        counted(len(run), "report"),
+        ranks_text(ranks) if ranks else "",
+        f"{unknown} of unknown rank" if unknown else "",
+        f"on {', '.join(hosts[:MOST_HOSTS])}{more}" if hosts else "",
+        "" if start is None else f"from {utc(start)}",
+        f"in {os.path.commonpath([each.path.parent for each in run]) or '.'}",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def several(runs: Sequence[list[Capture]], paths: Sequence[str | Path]) -> SeveralRuns:
+    """The error that lists the runs, and the command for each."""
+    given = shlex.join(map(str, paths)) if len(paths) <= MOST_PATHS else "PATH..."
+    lines = [
+        f"run {number}: {described(run)}: rankscope ingest {given} --run {number}"
+        for number, run in enumerate(runs, 1)
+    ]
+    return SeveralRuns(
+        f"the reports are of {len(runs)} runs",
+        hint="select one with --run N; --all-runs makes one database per run; --on-error skip "
+        "reads the one with most reports",
+        lines=tuple(lines),
+    )
+
+
+def selected(runs: Sequence[list[Capture]], number: int) -> list[Capture]:
+    """Run `number`, counted from 1.
+
+    Raises:
+        UsageError: there are fewer.
+    """
+    if not 1 <= number <= len(runs):
+        raise UsageError(
+            f"--run {number}: the reports are of {counted(len(runs), 'run')}",
+            hint="leave out --run to list them",
+        )
+    return runs[number - 1]
+
+
+def _stem(capture: Capture) -> str:
+    """The name without the rank."""
+    stem = formats.title(capture.path)
+    spelled = next(
+        (each for each in (OF_WORLD, RANK_IN_NAME, LAST_NUMBER) if each.search(stem)), None
+    )
+    return stem if spelled is None else spelled.sub("#", stem)
+
+
+def _concurrent(some: Sequence[Capture], others: Sequence[Capture]) -> bool:
+    """Whether captures can be of one job by its size and their times."""
+    worlds = {each.world_size for each in (*some, *others) if each.world_size is not None}
+    begins = [each.start_ns for each in (*some, *others) if each.start_ns is not None]
+    ends = [end for each in (*some, *others) if (end := each.end_ns) is not None]
+    apart = bool(begins and ends) and max(begins) > min(ends) + CLOCK_SLACK_NS
+    return len(worlds) < 2 and not apart
+
+
+def _shared(some: Sequence[Capture], others: Sequence[Capture]) -> bool:
+    """Whether a rank is in both."""
+    ranks = {rank for each in some for rank in each.ranks}
+    return any(rank in ranks for each in others for rank in each.ranks)
+
+
+def _common(run: Sequence[Capture], group: Sequence[Capture]) -> int:
+    """The number of folders that the paths of two groups have in common."""
+    paths = [os.path.abspath(each.path) for each in (run[0], group[0])]
+    return len(Path(os.path.commonpath(paths)).parts)
+
+
+def utc(nanoseconds: int) -> str:
+    """A time in UTC as `2026-01-31 12:00:00 UTC`."""
+    return f"{datetime.fromtimestamp(nanoseconds / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _start(run: Sequence[Capture]) -> int | None:
+    return min((each.start_ns for each in run if each.start_ns is not None), default=None)

@@ -1,0 +1,194 @@
+"""The iterations of a report: those that `--iteration` asks for, or the best ones there are.
+
+See METHOD.md#iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.errors import NoIterations
+from rankscope.model.options import AUTO, WHOLE, ShapingOptions
+from rankscope.model.reports import Trace
+from rankscope.model.schema import OPERATORS
+from rankscope.segment.iterations import IterationRanges, find_iterations, whole_capture
+from rankscope.segment.labelled_ranges import LabelledRanges, with_meanings
+from rankscope.segment.step_detection import SURE, DetectedSteps, find_steps
+from rankscope.sources.conventions import Vocabulary, vocabulary
+from rankscope.sources.report_format import IterationHints
+
+SHOWN_NAMES = 8
+"""The number of range names that an error lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The iterations of the processes of one report."""
+
+    named: LabelledRanges
+    words: Vocabulary
+    found: dict[int, IterationRanges]  # process → its iterations
+    steps: dict[int, DetectedSteps]  # process → how its steps were detected, if they were
+    taken: str | None  # the `--iteration` that gives the same; None: names that are conventions
+
+
+def choose_iterations(
+    path: Path, trace: Trace, words: Vocabulary, options: ShapingOptions, hints: IterationHints
+) -> Chosen:
+    """The iterations of each process that has some.
+
+    Without `--iteration` these are the ranges named like iterations; else those that the format
+    suggests; else the detected steps, if they are sure on every training process; else each
+    capture as one iteration.
+
+    Args:
+        path: the report.
+        trace: its contents.
+        words: the vocabulary of `options`.
+        options: the user's options.
+        hints: the format's advice.
+
+    Raises:
+        NoIterations: the report has nothing of what is asked for.
+    """
+    named = with_meanings(trace.ranges, words)
+    if options.iteration == WHOLE:
+        return _whole(path, trace, named, words, hints)
+    if options.iteration == AUTO:
+        steps = _steps(trace, named)
+        sure = {process: each for process, each in steps.items() if each.confidence >= SURE}
+        if not sure:
+            raise _no_steps(path, steps.values())
+        return _detected(named, words, sure)
+    found = _by_name(trace, named)
+    if found:
+        return Chosen(named, words, found, {}, options.iteration)
+    if options.iteration is not None:
+        raise _no_names(path, named.every.whole, hints)
+    if hints.pattern is not None:
+        own = vocabulary(replace(options, iteration=hints.pattern))
+        renamed = with_meanings(trace.ranges, own)
+        if found := _by_name(trace, renamed):
+            return Chosen(renamed, own, found, {}, hints.pattern)
+    training = _training(trace, named)
+    steps = _steps(trace, named, training)
+    if steps and all(each.confidence >= SURE for each in steps.values()):
+        return _detected(named, words, steps)
+    return _whole(path, trace, named, words, hints)
+
+
+def _by_name(trace: Trace, named: LabelledRanges) -> dict[int, IterationRanges]:
+    called = named.telling.filter(means="iteration")
+    candidates = {
+        process: find_iterations(_of(process, called), trace.facts.duration_ns)
+        for process in _processes(called)
+    }
+    return {process: each for process, each in candidates.items() if each}
+
+
+def _steps(
+    trace: Trace, named: LabelledRanges, only: list[int] | None = None
+) -> dict[int, DetectedSteps]:
+    """Process → its steps, sure or not."""
+    ranges, work = named.every.whole, trace.device_work.whole
+    processes = dict.fromkeys(_processes(ranges) + _processes(work))
+    return {
+        process: find_steps(
+            _of(process, ranges),
+            _of(process, work),
+            trace.facts.duration_ns,
+            trace.process_of(process).main_thread,
+        )
+        for process in processes
+        if only is None or process in only
+    }
+
+
+def _detected(named: LabelledRanges, words: Vocabulary, steps: dict[int, DetectedSteps]) -> Chosen:
+    found = {process: each.found for process, each in steps.items() if each.found}
+    return Chosen(named, words, found, steps, AUTO)
+
+
+def _training(trace: Trace, named: LabelledRanges) -> list[int]:
+    """The processes that train: those with device work, else with known names, else with ranges."""
+    return (
+        _processes(trace.device_work.kinds)
+        or _processes(named.telling)
+        or _processes(named.every.whole)
+        or [*trace.busiest]
+    )
+
+
+def _whole(
+    path: Path, trace: Trace, named: LabelledRanges, words: Vocabulary, hints: IterationHints
+) -> Chosen:
+    """The capture of each training process as one iteration."""
+    ranges, work = named.every.whole, _extents(trace)
+    found = {
+        process: whole_capture(
+            _of(process, ranges),
+            work.get(process, trace.busiest.get(process)),
+            trace.process_of(process).main_thread,
+        )
+        for process in _training(trace, named)
+    }
+    found = {process: each for process, each in found.items() if each}
+    if not found:
+        raise NoIterations(f"{path}: holds no events of a process", hint=hints.no_ranges)
+    return Chosen(named, words, {p: each for p, each in found.items() if each}, {}, WHOLE)
+
+
+def _extents(trace: Trace) -> dict[int, tuple[int, int]]:
+    """Process → the first launch (or start) and the last end of its device work."""
+    begin = pl.coalesce("launch", "start")
+    parts = [
+        part.group_by("process").agg(begin.min().alias("begin"), pl.col("end").max())
+        for part in trace.device_work.parts()
+    ]
+    if not parts:
+        return {}
+    spans = pl.concat(parts).group_by("process").agg(pl.col("begin").min(), pl.col("end").max())
+    return {process: (begin, end) for process, begin, end in spans.iter_rows()}
+
+
+def _processes(frame: pl.DataFrame) -> list[int]:
+    return frame["process"].unique(maintain_order=True).to_list()
+
+
+def _of(process: int, frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.filter(pl.col("process") == process)
+
+
+def _no_steps(path: Path, steps: Iterable[DetectedSteps]) -> NoIterations:
+    best = max((each.confidence for each in steps), default=0.0)
+    return NoIterations(
+        f"{path}: no steps found: at best {best:.0%} of what it does recurs, and "
+        f"{SURE:.0%} are needed",
+        hint="capture at least four steps, or annotate them "
+        "(torch.cuda.nvtx.range_push(f'step {i}')); or take the capture as one iteration: "
+        "--iteration whole",
+    )
+
+
+def _no_names(path: Path, ranges: pl.DataFrame, hints: IterationHints) -> NoIterations:
+    """The error that shows which names there are."""
+    if ranges.is_empty():
+        return NoIterations(
+            f"{path}: holds no {hints.ranges} ranges, so none fits --iteration",
+            hint=f"leave out --iteration: then steps are detected; or {hints.no_ranges}",
+        )
+    annotations = ranges.filter(pl.col("domain") != OPERATORS)
+    stems = (ranges if annotations.is_empty() else annotations).select(
+        pl.col("name").str.replace_all(r"\d+", "N").str.slice(0, 60)
+    )
+    common = stems["name"].value_counts().sort("count", "name", descending=[True, False])
+    names = ", ".join(f"{name!r} ({count})" for name, count in common.head(SHOWN_NAMES).iter_rows())
+    return NoIterations(
+        f"{path}: has no ranges that fit --iteration; its most frequent ranges are {names}",
+        hint="correct the pattern, or leave out --iteration: then the names that are conventions "
+        "count, else steps are detected",
+    )

@@ -1,0 +1,29 @@
+"""Reports that were moved together with their database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LEVELS = 3
+"""Folders to look in: that of the database, and this many minus one above it."""
+
+
+def located(report: Path, database: Path | None) -> Path:
+    """Where a report is now: at its path, else where its database was moved to.
+
+    The longest end of the path that exists below the database's folder counts, then one below the
+    folders above it, there with at least one folder of its own. The path itself if there is none.
+
+    Args:
+        report: the path that the database holds.
+        database: the database; None: look nowhere else.
+    """
+    if database is None or report.exists():
+        return report
+    folder, parts = database.resolve().parent, report.parts[1:]
+    for level, base in enumerate([folder, *folder.parents][:LEVELS]):
+        for first in range(len(parts) - min(level, 1)):
+            candidate = base.joinpath(*parts[first:])
+            if candidate.exists():
+                return candidate
+    return report

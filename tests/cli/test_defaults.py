@@ -1,0 +1,247 @@
+"""Defaults in place of errors: iterations, ranks, formats of errors, warnings shown once."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rankscope
+from tests.support import SAMPLE, SHARED, Forged, Result, copied, edit, sqlite_tables
+
+Cli = Callable[..., Result]
+
+needs_public = pytest.mark.skipif(
+    not (SHARED / "public").is_dir(), reason="the public reports are not here"
+)
+
+
+@pytest.fixture
+def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
+    """Reports to change."""
+    return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+
+
+def codes(run: rankscope.Run) -> dict[str, tuple[int, ...]]:
+    return {each.code: each.ranks for each in run.compare().warnings}
+
+
+def without_names(report: Path) -> None:
+    edit(report, "update NVTX_EVENTS set text = 'x', textId = null where eventType in (59, 60)")
+
+
+def irregular(report: Path) -> None:
+    """Leave two ranges or two kernels, so that no steps are certain."""
+    for table in sqlite_tables(report):
+        if table == "NVTX_EVENTS":
+            edit(report, "delete from NVTX_EVENTS where eventType not in (59, 60)")
+        if table == "NVTX_EVENTS" or table.startswith("CUPTI_ACTIVITY_KIND_"):
+            keep = f"(select rowid from {table} order by start limit 2)"
+            edit(report, f"delete from {table} where rowid not in {keep}")
+    edit(report, "update NVTX_EVENTS set text = 'x', textId = null")
+
+
+def test_steps_where_they_are_certain_on_every_rank(reports: list[Path], cli: Cli) -> None:
+    for report in reports:
+        without_names(report)
+    result = cli("ingest", *reports)
+    assert result.code == 0
+    said = [line for line in result.err.splitlines() if "--iteration" in line]
+    assert len(said) == 1, "one line says what was taken, and what chooses otherwise"
+    assert "--iteration auto" in said[0]
+    assert "whole" in said[0]
+    run = rankscope.open_run("rankscope.duckdb")
+    assert codes(run)["steps-found"] == (0, 1, 2, 3)
+    assert run.iterations(include_warmup=True).height > 4 * 8
+    assert cli("check", *reports).code == 0
+
+
+def test_else_each_capture_is_one(reports: list[Path], cli: Cli) -> None:
+    for report in reports:
+        without_names(report)
+    irregular(reports[2])
+    result = cli("ingest", *reports)
+    assert result.code == 0
+    said = [line for line in result.err.splitlines() if "--iteration" in line]
+    assert len(said) == 1
+    assert "--iteration whole" in said[0]
+    run = rankscope.open_run("rankscope.duckdb")
+    assert codes(run)["capture-whole"] == (0, 1, 2, 3)
+    assert run.iterations(include_warmup=True)["rank"].to_list() == [0, 1, 2, 3]
+    assert run.timeline([0], [0]).iterations == (0,), "reports are read again in the same way"
+    table = cli("check", *reports, "--format", "json").document
+    assert table["usable"]
+    assert not any(each["can"]["iterations"] for each in table["reports"])
+    told = cli("ingest", *reports, "--format", "json").document
+    assert {each["status"] for each in told["reports"]} == {"unchanged"}
+
+
+def test_names_on_some_ranks_are_not_enough(reports: list[Path], cli: Cli) -> None:
+    without_names(reports[1])
+    assert cli("ingest", *reports).code == 0
+    run = rankscope.open_run("rankscope.duckdb")
+    assert codes(run)["steps-found"] == (0, 1, 2, 3)
+    assert {*run.sql("select convention from ranks")["convention"]} == {"auto"}
+    assert run.timeline([0], [5]).iterations == (5,)
+
+
+def test_names_are_not_given_up_for_whole_captures(reports: list[Path], cli: Cli) -> None:
+    irregular(reports[1])
+    refused = cli("ingest", *reports)
+    refused.refused(3, "report_rank_1.sqlite", "though other reports do", "--on-error skip")
+    told = cli("ingest", *reports, "--on-error", "skip", "--format", "json").document
+    assert told["run"]["ranks"] == [0, 2, 3]
+    assert "steps-found" not in {each["code"] for each in told["warnings"]}
+
+
+def test_later_reports_get_what_the_database_has(reports: list[Path], cli: Cli) -> None:
+    for report in reports:
+        without_names(report)
+    irregular(reports[0])
+    assert cli("ingest", *reports[:2]).code == 0
+    assert cli("ingest", *reports).code == 0
+    run = rankscope.open_run("rankscope.duckdb")
+    assert {*run.sql("select convention from ranks")["convention"]} == {"whole"}
+
+
+@pytest.mark.parametrize(
+    "kept", ["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "OSRT_API"]
+)
+@pytest.mark.parametrize("option", [(), ("--iteration", "whole")])
+def test_whole_captures_need_no_ranges(
+    reports: list[Path], cli: Cli, kept: str, option: tuple[str, ...]
+) -> None:
+    """Only kernels, calls of CUDA, or calls of the operating system."""
+    report = reports[0]
+    connection = sqlite3.connect(report)
+    runtime = "CUPTI_ACTIVITY_KIND_RUNTIME"
+    connection.execute(f"create table OSRT_API as select * from {runtime}")
+    begin, end = connection.execute(f"select min(start), max(end) from {kept}").fetchone()
+    for [table] in connection.execute("select name from sqlite_master where type = 'table'"):
+        if table not in (kept, "StringIds") and not table.startswith(("TARGET", "META", "ANAL")):
+            connection.execute(f"delete from {table}")
+    connection.commit()
+    connection.close()
+    if kept.endswith("KERNEL"):  # their steps would be certain
+        irregular(report)
+    result = cli("ingest", report, *option)
+    assert result.code == 0, result.err
+    [length] = rankscope.open_run("rankscope.duckdb").iterations(include_warmup=True)[
+        "iteration_ns"
+    ]
+    if kept == "OSRT_API":
+        assert length == end - begin
+    assert length > 0
+
+
+def test_hints_do_not_propose_what_was_done(reports: list[Path], cli: Cli) -> None:
+    irregular(reports[0])
+    for value in ("auto", "lap (\\d+)"):
+        refused = cli("ingest", reports[0], "--iteration", value)
+        hint = refused.err.splitlines()[-1]
+        assert refused.code == 3
+        assert f"--iteration {value}" not in hint
+
+
+@needs_public
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("kineto/resnet_kineto.json.gz", "iterations-assumed"),
+        ("kineto/linear_kineto.json.gz", "iterations-assumed"),
+        ("kineto/tb_resnet50_old_format.json.gz", "rank-assumed"),
+        ("nsys/mfu_2gpu_before.sqlite", "steps-found"),
+    ],
+)
+def test_reports_of_others_are_read_without_options(cli: Cli, name: str, code: str) -> None:
+    path = SHARED / "public" / name
+    assert cli("ingest", path).code == 0
+    run = rankscope.open_run("rankscope.duckdb")
+    assert code in codes(run)
+    assert run.iterations(include_warmup=True).height > 3
+    assert cli("imbalance").code == 0
+
+
+def test_a_given_rank(reports: list[Path], cli: Cli) -> None:
+    told = cli("ingest", reports[0], "--rank", 7, "--format", "json").document
+    assert told["run"]["ranks"] == [7]
+    assert told["reports"][0]["rank_evidence"] == "--rank"
+    cli("ingest", *reports, "--rank", 7).refused(2, "--rank 7", "4")
+    cli("ingest", reports[0], "--rank", 7, "--rank-pattern", "(?P<rank>.)").refused(2, "--rank")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "name"),
+    [
+        (["imbalance", "--db", "missing.duckdb"], 4, "database-error"),
+        (["ingest", "missing"], 2, "usage-error"),
+        (["imbalance", "--clock", "sun"], 2, "usage-error"),
+        (["ingest", "broken.sqlite"], 3, "unreadable-report"),
+    ],
+)
+def test_errors_are_json_as_well(cli: Cli, words: list[str], code: int, name: str) -> None:
+    Path("broken.sqlite").write_bytes(b"")
+    for option in (["--format", "json"], ["--format=json"]):
+        result = cli(*words, *option)
+        assert result.code == code
+        told = json.loads(result.out)
+        assert told["format"] == f"rankscope/{words[0]}/1"
+        assert told["error"]["code"] == name
+        assert told["error"]["message"] in result.err
+        assert told["error"]["hint"] in result.err
+    assert cli(*words).out == ""
+
+
+def test_ranks_to_pick_from(reports: list[Path], cli: Cli) -> None:
+    cli("ingest", *reports)
+    picks = cli("pick-reports", "--ranks", "1,2:4", "--format", "json").document["picks"]
+    assert {each["rank"] for each in picks} == {1, 2, 3}
+    cli("pick-reports", "--ranks", "9").refused(2, "ranks 0-3")
+
+
+def test_the_script_of_a_capture_as_json(cli: Cli) -> None:
+    plain = cli("capture", "slurm")
+    told = cli("capture", "slurm", "--format", "json").document
+    assert told["format"] == "rankscope/capture/1"
+    assert told["script"].rstrip("\n") == plain.out.rstrip("\n")
+    assert "srun" in told["start"]
+    assert told["output"] is None
+    assert cli("capture", "slurm", "--format", "markdown").out.startswith("```sh\n")
+
+
+def test_one_iteration_of_a_picture(reports: list[Path], cli: Cli) -> None:
+    cli("ingest", *reports)
+    for option in ("--iteration", "--iteration-number"):
+        assert cli("plot", "timeline", option, 5, "-o", f"{option}.png").code == 0
+    assert Path("--iteration.png").read_bytes() == Path("--iteration-number.png").read_bytes()
+
+
+def test_a_result_is_one_document(cli: Cli) -> None:
+    """The gate of CI fails after the result was printed."""
+    cli("ingest", SAMPLE, "--quiet")
+    result = cli("imbalance", "--format", "json", "--fail-above", 0)
+    assert result.code in (3, 10)
+    assert json.loads(result.out)["verdict"]
+
+
+def test_warnings_are_shown_once(reports: list[Path], cli: Cli) -> None:
+    text = "1 of 4 ranks has no report"
+    assert text in cli("ingest", *reports[:3]).err
+    for words in (["imbalance"], ["pick-reports"], ["plot", "heatmap"], ["report", "-o", "r.html"]):
+        later = cli(*words).err
+        assert text not in later
+        assert "1 warning about the reports: rankscope check --db rankscope.duckdb" in later
+        assert text in cli(*words, "--verbose").err
+        assert "warning" not in cli(*words, "--quiet").err
+    shown = cli("check", "--db", "rankscope.duckdb")
+    assert shown.code == 0
+    assert text in shown.out
+    assert "→ profile every rank into one folder" in shown.out
+    told = cli("check", "--db", "rankscope.duckdb", "--format", "json").document
+    assert [each["code"] for each in told["warnings"]] == ["missing-ranks"]
+    assert "missing-ranks" in cli("check", "--db", "rankscope.duckdb", "--format", "csv").out
+    cli("check").refused(2, "--db")
+    cli("check", *reports, "--db", "rankscope.duckdb").refused(2, "--db")

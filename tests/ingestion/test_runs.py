@@ -1,0 +1,107 @@
+"""A folder with several runs: they are told apart, listed, and read one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rankscope
+from rankscope.errors import SeveralRuns, UsageError
+from rankscope.ingestion.runs import Capture, runs_of
+from tests.support import Forged, Result, copied, edit
+
+Cli = Callable[..., Result]
+SECOND = 10**9
+
+
+def capture(
+    path: str, rank: int | None, start: int | None = None, world: int | None = None
+) -> Capture:
+    """A capture of 20 s."""
+    duration = None if start is None else 20 * SECOND
+    begin = None if start is None else start * SECOND
+    return Capture(Path(path), () if rank is None else (rank,), world, None, begin, duration)
+
+
+def names(captures: list[Capture]) -> list[list[str]]:
+    return [sorted(str(each.path) for each in run) for run in runs_of(captures)]
+
+
+@pytest.mark.parametrize(
+    ("captures", "runs"),
+    [
+        ([("a/r_0", 0), ("a/r_1", 1), ("b/r_0", 0), ("b/r_1", 1)], 2),  # folders
+        ([("x_r_0", 0), ("x_r_1", 1), ("y_r_0", 0), ("y_r_1", 1)], 2),  # names
+        ([("n0/r_0", 0), ("n1/r_1", 1), ("n2/r_2", 2)], 1),  # a folder per node
+        ([("j/n0/r_0", 0), ("j/n1/r_1", 1), ("k/n0/r_0", 0), ("k/n1/r_1", 1)], 2),
+        ([("j/n0/r_0", 0), ("k/n0/r_0", 0), ("k/n1/r_1", 1)], 2),
+        ([("r_0", 0, 100), ("r_1", 1, 101), ("r_2", 2, 5000)], 2),  # times
+        ([("r_0", 0, 100, 4), ("r_1", 1, 100, 4), ("r_2", 2, 100, 8)], 2),  # worlds
+        ([("r_0", 0), ("again_0", 0)], 2),
+        ([("a", None), ("b", None)], 1),
+    ],
+)
+def test_runs_are_told_apart(captures: list[tuple[str, int]], runs: int) -> None:
+    found = names([capture(*each) for each in captures])
+    assert len(found) == runs
+    assert sorted(path for run in found for path in run) == sorted(path for path, *_ in captures)
+    for run in found:
+        ranks = [rank for path, rank, *_ in captures if path in run]
+        assert None in ranks or len({*ranks}) == len(ranks)
+
+
+def test_a_missing_report_is_not_taken_from_another_run() -> None:
+    found = names([capture(path, int(path[-1])) for path in ("j/n0/r_0", "k/n0/r_0", "k/n1/r_1")])
+    assert found == [["j/n0/r_0"], ["k/n0/r_0", "k/n1/r_1"]]
+
+
+@pytest.fixture
+def two_runs(forged: Callable[..., Forged], tmp_path: Path) -> Path:
+    """Four ranks an hour after three."""
+    reports = forged("plain", iterations=12).reports
+    copied(reports[:3], tmp_path / "jobs" / "monday")
+    for report in copied(reports, tmp_path / "jobs" / "tuesday"):
+        shift = "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = utcEpochNs + 3600000000000"
+        edit(report, shift)
+    return tmp_path / "jobs"
+
+
+def test_they_are_listed_with_their_commands(two_runs: Path, cli: Cli) -> None:
+    with pytest.raises(SeveralRuns) as refused:
+        rankscope.ingest([two_runs], "run.duckdb")
+    monday, tuesday = refused.value.lines
+    assert "3 reports, ranks 0-2" in monday
+    assert "monday" in monday
+    assert "UTC" in monday
+    assert monday.endswith(f"rankscope ingest {two_runs} --run 1")
+    assert "4 reports, ranks 0-3" in tuesday
+    result = cli("ingest", two_runs)
+    result.refused(3, "2 runs", "--all-runs")
+    assert "run 2: 4 reports" in result.err
+    assert not Path("run.duckdb").exists()
+
+
+def test_one_is_selected(two_runs: Path, cli: Cli) -> None:
+    for _ in range(2):  # the second time they are unchanged
+        told = cli("ingest", two_runs, "--run", 1, "--format", "json").document
+        assert told["run"]["ranks"] == [0, 1, 2]
+    assert {Path(each["path"]).parent.name for each in told["reports"]} == {"monday"}
+    with pytest.raises(UsageError, match="--run 3: the reports are of 2 runs"):
+        rankscope.ingest([two_runs], "third.duckdb", run=3)
+
+
+def test_all_get_a_database_of_their_own(two_runs: Path, cli: Cli) -> None:
+    told = json.loads(cli("ingest", two_runs, "--all-runs", "--format", "json").out)
+    assert [run["run"]["ranks"] for run in told["runs"]] == [[0, 1, 2], [0, 1, 2, 3]]
+    assert len(rankscope.open_run("rankscope-2.duckdb").iterations()["rank"].unique()) == 4
+
+
+def test_skip_keeps_the_largest(two_runs: Path, cli: Cli) -> None:
+    told = cli("ingest", two_runs, "--on-error", "skip", "--format", "json").document
+    assert told["run"]["ranks"] == [0, 1, 2, 3]
+    status = [(Path(each["path"]).parent.name, each["status"]) for each in told["reports"]]
+    assert status == [("monday", "skipped")] * 3 + [("tuesday", "read")] * 4
+    assert all(each["reason"] for each in told["reports"][:3])
