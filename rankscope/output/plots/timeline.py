@@ -18,8 +18,8 @@ from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
 from rankscope.model.results import Timeline
-from rankscope.output.palette import THEMES, Theme
-from rankscope.output.plots.captions import footer
+from rankscope.output.palette import THEMES, Theme, part_name
+from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LONGEST_LABEL
 from rankscope.output.plots.style import (
@@ -107,10 +107,13 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         picture.height + 0.5 + 0.2,
         Caption(
             _title(shown, late, labels),
-            f"phases on the {shown.clock} clock, "
-            + ("" if picture.work.is_empty() else "device work in the colour of its phase, ")
-            + "collectives from arrival to end"
-            + (", on one clock" if shown.ranks["axis"].eq("aligned").all() else ""),
+            subtitle(
+                comparison,
+                f"phases on the {shown.clock} clock, "
+                + ("" if picture.work.is_empty() else "device work in the colour of its phase, ")
+                + "collectives from arrival to end"
+                + (", on one clock" if shown.ranks["axis"].eq("aligned").all() else ""),
+            ),
             footer(comparison, *_notes(picture, options, late, comparison.verdict.named)),
         ),
         picture.theme,
@@ -294,7 +297,7 @@ def _gap(rank: int, lanes: dict[int, list[Lane]]) -> float:
 def _legend(axes: Axes, theme: Theme) -> None:
     axes.legend(
         handles=[
-            Patch(label=part.replace("_", " "), **part_look(part, theme)) for part in theme.parts
+            Patch(label=part_name(part), **part_look(part, theme)) for part in theme.parts
         ],
         loc="lower left", bbox_to_anchor=(0, 1), ncols=8, borderpad=0, borderaxespad=0.4,
         handlelength=1.1, handletextpad=0.4, columnspacing=1.0,
