@@ -105,12 +105,13 @@ def report(
 
 def _detail(comparison: Comparison, picks: Picks) -> PicksTimeline:
     """The timeline of the picked ranks in their worst iteration, or why it is missing."""
-    from rankscope.compare.timeline import timeline
+    from rankscope.compare.timeline import timeline, with_last_to_arrive
     from rankscope.errors import RankscopeError
     from rankscope.output.html.lanes import PicksTimeline
 
-    ranks = [each.rank for each in picks.picks]
+    worst = [picks.picks[0].worst.iteration]
+    ranks = with_last_to_arrive(comparison, [each.rank for each in picks.picks], worst)
     try:
-        return PicksTimeline(timeline(comparison, ranks, [picks.picks[0].worst.iteration]))
+        return PicksTimeline(timeline(comparison, ranks, worst))
     except RankscopeError as error:
         return PicksTimeline(None, error.message)

@@ -312,8 +312,9 @@ def test_values_beyond_the_scale_are_marked(job: Stored) -> None:
     )
     figure = draw("heatmap", replace(analysis, table=table))
     marks = [each for each in figure.findobj(PathCollection) if each.get_gid() == "clipped"]
-    [[column, _]] = [point for each in marks for point in each.get_offsets()]
-    assert analysis.selection.numbers[int(column)] == 11
+    places = [tuple(point) for each in marks for point in np.asarray(each.get_offsets())]
+    assert len(places) == 1
+    assert analysis.selection.numbers[int(places[0][0])] == 11
     assert "beyond ±" in words(figure)
     assert "beyond" not in words(draw("heatmap", analysis))
 
