@@ -100,7 +100,9 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     frame = distributions(late)
     theme = THEMES[options.theme]
     order = frame["rank"].to_list()
-    rows = spaced(order, selected_rows(order, [*dict(options.ranks), *comparison.verdict.named]))
+    keep = [*dict(options.ranks), *comparison.verdict.named]
+    only = [rank for rank in order if rank in options.only]
+    rows = spaced(order, only or selected_rows(order, keep))
     many = len(order) > MOST_ROWS
     height = max((rows[-1].place + 1) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.8 if many else 0.0

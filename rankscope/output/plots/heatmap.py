@@ -79,7 +79,9 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     """
     metric = METRICS[metric_of(comparison, options.metric)]
     frame = excesses(comparison, metric.name)
-    grid = arrange(frame, comparison.missing_ranks)
+    if options.only:
+        frame = frame.filter(pl.col("rank").is_in(options.only))
+    grid = arrange(frame, () if options.only else comparison.missing_ranks)
     theme = THEMES[options.theme]
     worst = worst_cells(frame.filter("compared"))
     rows, columns = grid.values.shape

@@ -101,7 +101,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     theme = THEMES[options.theme]
     order = shares.frame["rank"].to_list()
     keep = [*dict(options.ranks), *comparison.verdict.named]
-    rows = spaced(order, _selected(shares.frame, keep))
+    selected = [rank for rank in order if rank in options.only] or _selected(shares.frame, keep)
+    rows = spaced(order, selected)
     count = len(comparison.selection.numbers)
     many = len(order) > MOST_ROWS
     height = max(rows[-1].place + 1, 3) * ROW if many else max(len(rows) * ROW, LEAST_HEIGHT)

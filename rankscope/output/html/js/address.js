@@ -18,6 +18,7 @@ function readAddress() {
 
 /** Write the picked cell and the map into the address, without an entry in the browser's history. */
 function writeAddress() {
+  if (location.protocol === "about:") return; // inside a notebook the page has no address of its own
   const parts = [`cell=${ranks[picked.rank]}/${iterations[picked.iteration]}`];
   if (byId("metric").value !== page.metric) parts.push(`metric=${byId("metric").value}`);
   if (byId("mode").value !== "excess") parts.push(`show=${byId("mode").value}`);
