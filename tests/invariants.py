@@ -1,4 +1,4 @@
-"""Contradictions that no verdict may have, checked on each analysis of a test: METHOD.md#verdict."""
+"""Contradictions that no verdict may have, checked on each analysis: METHOD.md#verdict."""
 
 from __future__ import annotations
 
