@@ -23,22 +23,23 @@ from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.diff.compare import RunDiff, diff_runs
 from rankscope.compare.diff.same_job import differences
 from rankscope.compare.imbalance import imbalance
-from rankscope.compare.picks import Picks, among, pick
-from rankscope.compare.run_facts import identities_of
+from rankscope.compare.picks import Picks
 from rankscope.compare.stages import compare
 from rankscope.errors import ReportError
 from rankscope.ingestion.job import Ingested, Progress, Started, ingest_reports
-from rankscope.model.metrics import check_metrics, column_of
+from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, Timeline
 from rankscope.model.schema import PARTS
-from rankscope.output.plots import PICKING, PlotOptions, draw, format_of, save
+from rankscope.output.chosen import picks_of, view_of
+from rankscope.output.html.whole import Page, make_page
+from rankscope.output.plots import Picture, draw, format_of
 from rankscope.store import Database, DatabaseReader
 from rankscope.store.tables import RunTables
+from rankscope.util import inline
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
 
-DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
-"""The metric to pick reports by is the first of these that is known."""
+__all__ = ["CHANGES", "Run", "diff", "diff_of", "ingest", "open_run", "picks_of", "view_of"]
 
 
 class Run:
@@ -63,6 +64,15 @@ class Run:
         self.tables = tables
         self.ingested = ingested
         self._cached = cached
+
+    def __repr__(self) -> str:
+        ranks = self.tables.ranks["rank"].sort().to_list()
+        return f"<Run {self.tables.name}: {len(ranks)} ranks ({ranks[0]}-{ranks[-1]}) in {self.db}>"
+
+    def _repr_html_(self) -> str:
+        """The run and its verdict as a notebook shows them."""
+        verdict = self.compare(until=Stage.VERDICT).verdict
+        return inline.paragraphs(repr(self)[1:-1]) + verdict._repr_html_()
 
     def compare(
         self, options: Options | None = None, *, until: Stage = Stage.SUMMARY
@@ -179,69 +189,67 @@ class Run:
         *,
         metric: str | None = None,
         iteration: int | None = None,
+        ranks: Sequence[int] | None = None,
         theme: str = "light",
         iter_range: slice | None = None,
         clock: str = "auto",
         statistic: str = "mean",
         include_warmup: bool = False,
         roles: str | None = None,
-    ) -> Path:
-        """A picture of the run, as PNG, SVG or PDF, and where it was written.
+    ) -> Picture:
+        """A picture of the run, which a notebook shows.
 
         Args:
             kind: heatmap, phases, timeline or arrivals.
-            path: its ending says which format; default `<kind>.png`.
+            path: the file to write; its ending says which format: PNG, SVG or PDF.
             metric: what a heat map shows (default work), and what ranks are picked by.
             iteration: that of a timeline; default the worst of the picked ranks.
+            ranks: the ranks to show; default: all, or the picked ones in a timeline.
             theme: light or dark.
             iter_range, clock, statistic, include_warmup, roles: those of the module.
 
         Raises:
-            UsageError: an unknown kind, metric, theme or ending, or nothing to draw.
+            UsageError: an unknown kind, metric, rank, theme or ending, or nothing to draw.
         """
-        target = Path(f"{kind}.png" if path is None else path)
-        format_of(target)
-        check_writable(target)
+        target = None if path is None else Path(path)
+        if target is not None:
+            format_of(target)
+            check_writable(target)
         options = Options(iter_range, clock, statistic, include_warmup, roles)
         comparison = self.compare(options, until=Stage.VERDICT)
-        figure = draw(kind, comparison, view_of(kind, comparison, metric, iteration, theme))
-        save(figure, target, theme)
-        return target
+        view = view_of(kind, comparison, metric, iteration, theme, ranks)
+        picture = Picture(draw(kind, comparison, view), theme)
+        return picture if target is None else picture.save(target)
+
+    def report(
+        self,
+        path: str | Path | None = None,
+        *,
+        iter_range: slice | None = None,
+        clock: str = "auto",
+        statistic: str = "mean",
+        include_warmup: bool = False,
+        roles: str | None = None,
+    ) -> Page:
+        """One self-contained page with everything, which a notebook shows.
+
+        Args:
+            path: the file to write.
+            iter_range, clock, statistic, include_warmup, roles: those of the module.
+        """
+        if path is not None:
+            check_writable(Path(path))
+        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        comparison = self.compare(options)
+        page = make_page(
+            comparison, picks_of(comparison, None), self.db, Path(path or "report.html")
+        )
+        return page if path is None else page.save(Path(path))
 
     def sql(self, query: str) -> pl.DataFrame:
         """The result of a query on the database, which is opened read-only for it."""
         with Database.open(self.db) as database:
             return database.query(query)
-
-
-def picks_of(
-    comparison: Comparison, metric: str | None, ranks: Container[int] | None = None
-) -> Picks:
-    """The reports to open.
-
-    Args:
-        comparison: up to its verdict.
-        metric: name; default: the first of `DEFAULT_METRICS` that is known.
-        ranks: pick from these; None for all.
-    """
-    scores = among(comparison.scores, ranks)
-    if metric is not None:
-        check_metrics([metric])
-    else:
-        metric = next(
-            (name for name in DEFAULT_METRICS if scores[column_of(name)].is_not_null().any()),
-            "iteration",
-        )
-    return pick(
-        scores,
-        lambda ranks: comparison.rows([metric], ranks),
-        lambda ranks: comparison.tables.read("iterations", ranks=ranks),
-        identities_of(comparison.tables.ranks),
-        comparison.scope.utc_starts,
-        metric,
-        comparison.verdict.named,
-        comparison.tables.database,
-    )
 
 
 CHANGES = ("iteration", "work", *PARTS, "wait", "time_to_all_reduce")
@@ -295,26 +303,6 @@ def diff(
     names = check_metrics(metrics or []) or None
     options = Options(iter_range, clock, statistic, include_warmup, roles)
     return diff_of(open_run(before), open_run(after), options, names)[0]
-
-
-def view_of(
-    kind: str,
-    comparison: Comparison,
-    metric: str | None,
-    iteration: int | None = None,
-    theme: str = "light",
-) -> PlotOptions:
-    """What a picture shows by default: the picked ranks, in their worst iteration."""
-    if kind not in PICKING:
-        check_metrics([] if metric is None else [metric])
-        return PlotOptions(metric=metric, theme=theme)
-    picks = picks_of(comparison, metric).picks
-    return PlotOptions(
-        metric=metric,
-        iteration=picks[0].worst.iteration if iteration is None else iteration,
-        ranks=tuple((pick.rank, pick.label) for pick in picks),
-        theme=theme,
-    )
 
 
 def ingest(

@@ -24,6 +24,7 @@ from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
 from rankscope.model.results import Efficiency, MetricSummary, RunFacts, Verdict
 from rankscope.store.tables import RunTables
+from rankscope.util import inline
 
 UNFLAGGED = {"flagged": pl.lit(None, pl.Boolean), "cause": pl.lit(None, pl.String)}
 """The columns of a run whose ranks cannot be judged."""
@@ -94,6 +95,20 @@ class Comparison:
     _scores: pl.DataFrame | None = None
     _verdict: Verdict | None = None
     _summary: Summary | None = None
+
+    def __repr__(self) -> str:
+        verdict = "" if self._verdict is None else f", {self._verdict.kind}"
+        iterations = len(self.selection.numbers) if self.comparable else 0
+        ranks = self.tables.ranks.height
+        return (
+            f"<Comparison of {ranks} ranks, {iterations} iterations, {self.clock} clock{verdict}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The comparison as a notebook shows it."""
+        return inline.paragraphs(repr(self)[1:-1]) + (
+            "" if self._verdict is None else self._verdict._repr_html_()
+        )
 
     @property
     def tables(self) -> RunTables:

@@ -18,6 +18,7 @@ from rankscope.model.results import Pick, Window
 from rankscope.sources import formats
 from rankscope.sources.moved import located
 from rankscope.sources.report_format import Viewer
+from rankscope.util import inline
 from rankscope.util.wording import ranks_text
 
 GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
@@ -32,6 +33,14 @@ class Picks:
 
     metric: str
     picks: tuple[Pick, ...]
+
+    def _repr_html_(self) -> str:
+        """The picks as a notebook shows them."""
+        rows = (
+            (each.label, each.rank, each.host, each.worst.iteration, each.report)
+            for each in self.picks
+        )
+        return inline.table(("pick", "rank", "host", "worst iteration", "report"), rows)
 
     def moments(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """The worst and the typical iteration, each with its neighbours, of those in `numbers`."""

@@ -35,6 +35,12 @@ from rankscope.sources.moved import located
 COLLECTIVE_KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
 """The columns that identify a collective of a rank."""
 
+LEAST_WAIT_NS = 1_000
+"""If no rank waits longer than this for a collective, nobody came last to it."""
+
+MOST_LAST = 3
+"""Most ranks that are shown in addition because others wait for them."""
+
 
 def timeline(comparison: Comparison, ranks: Sequence[int], iterations: Sequence[int]) -> Timeline:
     """`ranks` in `iterations`, on one axis that starts at the earliest window.
@@ -63,6 +69,7 @@ def timeline(comparison: Comparison, ranks: Sequence[int], iterations: Sequence[
     }
     here = pl.col("iteration").is_in(numbers)
     shared = {name: _aligned(comparison, frame.filter(here)) for name, frame in frames.items()}
+    shared["collectives"] = _waiting(comparison, shared["collectives"])
     origins = _origins(axes, shared["windows"])
     together = [origin for rank, origin in origins.items() if axes[rank] != "own"]
     utc = bool(together) and None not in comparison.scope.utc_starts.values()
@@ -77,6 +84,93 @@ def timeline(comparison: Comparison, ranks: Sequence[int], iterations: Sequence[
         operations=frames["operations"].sort("rank", "start_ns", "end_ns"),
         collectives=frames["collectives"].sort("rank", "arrival_ns", "end_ns"),
         problems=_problems(comparison, axes),
+    )
+
+
+def with_last_to_arrive(
+    comparison: Comparison, ranks: Sequence[int], iterations: Sequence[int]
+) -> tuple[int, ...]:
+    """`ranks`, and those for which they wait longest in `iterations`, though they are none of them.
+
+    The rank that came last may itself have waited for another one, which is added as well, up to
+    `MOST_LAST`.
+
+    Args:
+        comparison: the run.
+        ranks: ranks of the run.
+        iterations: iteration numbers.
+    """
+    calls = _matched_calls(comparison, tuple(iterations))
+    shown = list(dict.fromkeys(ranks))
+    for _ in range(MOST_LAST):
+        worst = longest_waits(calls.filter(pl.col("rank").is_in(shown)))
+        if worst.is_empty() or int(worst["last_rank"][0]) in shown:
+            break
+        shown.append(int(worst["last_rank"][0]))
+    return tuple(shown)
+
+
+def longest_waits(calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls of the instance that cost most waiting, added up over its calls; or no rows.
+
+    Args:
+        calls: instance, wait_ns and last_rank of TIMELINE_COLLECTIVES.
+    """
+    known = calls.drop_nulls(["wait_ns", "last_rank"])
+    worst = (
+        known.group_by("instance")
+        .agg(cost=pl.col("wait_ns").sum(), longest=pl.col("wait_ns").max())
+        .filter(pl.col("longest") >= LEAST_WAIT_NS)
+        .sort("cost", "instance")
+        .tail(1)
+    )
+    return known.join(worst, on="instance", how="semi")
+
+
+def _matched_calls(comparison: Comparison, numbers: tuple[int, ...]) -> pl.DataFrame:
+    """All ranks' calls that are matched: rank, instance, arrival_ns, wait_ns and last_rank."""
+    return (
+        comparison.collectives(numbers)
+        .part(numbers)
+        .select(
+            pl.col("rank", "instance", "arrival_ns").cast(pl.Int64),
+            wait_ns="wait",
+            last_rank=pl.col("last").cast(pl.Int64),
+        )
+    )
+
+
+def _waiting(comparison: Comparison, calls: pl.DataFrame) -> pl.DataFrame:
+    """TIMELINE_COLLECTIVES whose waits end when the last rank arrives, on one clock.
+
+    That rank is the one that came last, or the latest one where nobody clearly did. Where a
+    member's clock is not tied, the waits stay as the metrics have them.
+    """
+    tied = [*comparison.matching.summary.solved.fits]
+    every = _matched_calls(comparison, tuple(calls["iteration"].unique()))
+    arrival = pl.col("arrival_ns")
+    last = (
+        _aligned(comparison, every)
+        .group_by("instance")
+        .agg(
+            last_arrival=pl.coalesce(
+                arrival.filter(pl.col("rank") == pl.col("last_rank")).first(), arrival.max()
+            ),
+            tied=pl.col("rank").is_in(tied).all(),
+        )
+        .filter("tied")
+        .select("instance", "last_arrival")
+    )
+    until = pl.min_horizontal("last_arrival", "end_ns")
+    waited = pl.max_horizontal(until - arrival, 0)
+    return (
+        calls.join(last, on="instance", how="left", maintain_order="left")
+        .with_columns(
+            wait_ns=pl.when(pl.col("last_arrival").is_null() | pl.col("wait_ns").is_null())
+            .then("wait_ns")
+            .otherwise(waited)
+        )
+        .drop("last_arrival")
     )
 
 

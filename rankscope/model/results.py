@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.model.kinds import CauseKind, VerdictKind
+from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
+from rankscope.util import inline
 
 if TYPE_CHECKING:
     import polars as pl
@@ -111,6 +113,14 @@ class Verdict:
         ranks = (*self.ranks, *self.more_work_ranks)
         return tuple(dict.fromkeys((*ranks, *(rank for each in self.also for rank in each.ranks))))
 
+    def __repr__(self) -> str:
+        return f"<Verdict {self.kind}: {self.sentence}>"
+
+    def _repr_html_(self) -> str:
+        """The verdict as a notebook shows it."""
+        first, stop, rest = self.sentence.partition(". ")
+        return inline.paragraphs(first + stop.strip(), rest, f"Next: {self.next}.")
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -140,6 +150,14 @@ class Pick:
     value: float | None  # of the metric that ranked it, in its unit
     worst: Window
     typical: Window
+
+    def __repr__(self) -> str:
+        return f"<Pick {self.label}: rank {self.rank}, iteration {self.worst.iteration}>"
+
+    def _repr_html_(self) -> str:
+        """The pick as a notebook shows it."""
+        where = f"look at iteration {self.worst.iteration}, typical is {self.typical.iteration}"
+        return inline.paragraphs(f"{self.label}: rank {self.rank}", str(self.report), where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +227,21 @@ class Imbalance:
     efficiency: Efficiency | None = None  # where work is known
     what_if: pl.DataFrame | None = None  # kind, name, time_ns, gain_ns, gain; by replay
     chained: bool = False  # some collectives are of some ranks: who comes last may have waited
+
+    def __repr__(self) -> str:
+        return f"<Imbalance of {self.ranks.height} ranks: {self.verdict.sentence}>"
+
+    def _repr_html_(self) -> str:
+        """The verdict, and the metrics in ms, as a notebook shows them."""
+        rows = [
+            (each.metric, *(_shown(score) for score in (each.min, each.median, each.max)))
+            for each in self.metrics
+            if each.mean is not None and METRICS[each.metric].is_time
+        ]
+        columns = ("metric (ms; rank)", "min", "median", "max")
+        return self.verdict._repr_html_() + inline.table(columns, rows)
+
+
+def _shown(score: Score | None) -> str | None:
+    """A time in ms, and its rank."""
+    return None if score is None else f"{score.value / 1e6:,.2f} ({score.rank})"

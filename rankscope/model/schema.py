@@ -203,7 +203,7 @@ TIMELINE_COLLECTIVES = pl.Schema(
         "arrival_ns": pl.Int64,
         "start_ns": pl.Int64,
         "end_ns": pl.Int64,
-        "wait_ns": pl.Int64,  # from the arrival on; null where not matched
+        "wait_ns": pl.Int64,  # until the last rank arrives on this axis; null where not matched
         "last_rank": pl.Int64,  # who came last, of all ranks; null where nobody clearly did
     }
 )

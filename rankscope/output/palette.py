@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rankscope.model.kinds import Phase
+from rankscope.model.metrics import METRICS
 
 PHASE_COLORS: dict[Phase, str] = {
     Phase.LOAD: "#E69F00",
@@ -22,6 +23,11 @@ PHASE_COLORS: dict[Phase, str] = {
 
 COMMUNICATION_PARTS = ("wait", "transfer", "exposed_communication")
 """Parts of an iteration that are not work; the last one if it is not split into the others."""
+
+
+def part_name(part: str) -> str:
+    """The name of a part of an iteration in pictures, on pages and in traces."""
+    return METRICS[part].label if part in METRICS else part
 
 
 @dataclass(frozen=True, slots=True)

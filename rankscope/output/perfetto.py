@@ -22,6 +22,8 @@ import polars as pl
 from rankscope.model.intervals import lanes
 from rankscope.model.kinds import Clock
 from rankscope.model.results import Timeline
+from rankscope.model.schema import PARTS
+from rankscope.output.palette import part_name
 from rankscope.output.timeline_views import LastArrival, last_arrival, named_streams
 from rankscope.util.sanitize import sanitized
 
@@ -93,7 +95,10 @@ def _spans(timeline: Timeline) -> pl.DataFrame:
     windows = timeline.windows.with_columns(
         name=pl.format("iteration {}", "iteration"), depth=pl.lit(0)
     )
-    phases = timeline.phases.rename({"phase": "name"}).with_columns(depth=pl.lit(1))
+    names = {part: part_name(part) for part in PARTS}
+    phases = timeline.phases.with_columns(
+        name=pl.col("phase").replace(names), depth=pl.lit(1)
+    ).drop("phase")
     return (
         pl.concat([windows, phases.select(windows.columns)])
         .with_columns(order=order, track=pl.format("{} clock", "clock"))

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rankscope.compare.timeline import LEAST_WAIT_NS, longest_waits
+from rankscope.compare.verdict.phrases import plural
 from rankscope.model.results import Timeline
-
-LEAST_WAIT_NS = 1_000
-"""If no shown rank waits longer than this for a collective, no arrival is marked."""
-
-SHOWN_WEIGHT = 2
-"""Factor on the cost of an arrival whose rank is shown: only then is its reason visible, too."""
+from rankscope.output.quantities import milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +41,12 @@ class LastArrival:
 def last_arrival(timeline: Timeline) -> LastArrival | None:
     """The late arrival that cost the shown ranks most, or None if no rank clearly came last.
 
-    The cost of an arrival is the sum of the waits of the shown ranks at that collective,
-    multiplied by `SHOWN_WEIGHT` if the rank that came last is shown. Only ranks on the common
-    clock count: the others cannot be seen waiting for each other.
+    The cost of an arrival is the sum of the waits of the shown ranks at that collective. Only ranks
+    on the common clock count: the others cannot be seen waiting for each other.
     """
-    aligned = timeline.ranks.filter(axis="aligned")["rank"].to_list()
-    calls = timeline.collectives.filter(pl.col("rank").is_in(aligned)).drop_nulls(
-        ["wait_ns", "last_rank"]
-    )
-    shown = pl.col("last_rank").is_in(timeline.ranks["rank"].to_list())
-    costs = (
-        calls.group_by("instance")
-        .agg(
-            cost=pl.col("wait_ns").sum() * pl.when(shown.first()).then(SHOWN_WEIGHT).otherwise(1),
-            longest=pl.col("wait_ns").max(),
-        )
-        .filter(pl.col("longest") >= LEAST_WAIT_NS)
-        .sort("cost", "instance")
-        .tail(1)
-    )
-    if costs.is_empty():
+    worst = longest_waits(_calls_on_one_clock(timeline))
+    if worst.is_empty():
         return None
-    worst = calls.join(costs, on="instance", how="semi")
     rank = int(worst["last_rank"][0])
     own = worst.filter(rank=rank)["arrival_ns"]
     # The waits of the others end when it arrives.
@@ -77,6 +58,44 @@ def last_arrival(timeline: Timeline) -> LastArrival | None:
         moment_ns=int(own[0]) if len(own) else round(estimated),
         shown=rank in timeline.ranks["rank"],
     )
+
+
+def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
+    """Who keeps the shown ranks waiting, and how long; or that this is not known.
+
+    Args:
+        timeline: some ranks in some iterations.
+        late: its `last_arrival`.
+    """
+    if late is not None:
+        operation = str(late.calls["operation"][0]).replace("_", "-")
+        elsewhere = "" if late.shown else ", which is not shown,"
+        return (
+            f"rank {late.rank}{elsewhere} comes last to the {operation}, and others wait up to "
+            f"{milliseconds(late.longest_wait_ns)} ms"
+        )
+    if timeline.collectives.is_empty():
+        return "no collective, so no rank waits for another one"
+    calls = _calls_on_one_clock(timeline)
+    if calls.is_empty():
+        return "it is unknown who waits for whom, because the clocks are not aligned"
+    unknown = calls["wait_ns"].null_count()
+    longest = calls["wait_ns"].max()
+    if isinstance(longest, int) and longest >= LEAST_WAIT_NS:
+        return (
+            f"ranks wait up to {milliseconds(longest)} ms; for which rank is unknown, because the "
+            "last ones arrive too close together"
+        )
+    if unknown:
+        some = plural(unknown, "collective call")
+        return f"it is unknown who waits for whom in {some}, which are not matched across ranks"
+    return "no rank keeps the others waiting"
+
+
+def _calls_on_one_clock(timeline: Timeline) -> pl.DataFrame:
+    """TIMELINE_COLLECTIVES of the ranks that share one clock."""
+    aligned = timeline.ranks.filter(axis="aligned")["rank"].to_list()
+    return timeline.collectives.filter(pl.col("rank").is_in(aligned))
 
 
 def named_streams(timeline: Timeline) -> pl.DataFrame:

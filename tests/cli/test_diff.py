@@ -53,7 +53,7 @@ def test_its_document(cli: Cli, slower: Pair) -> None:
 
 def test_a_run_beside_itself(cli: Cli, slower: Pair) -> None:
     told = cli("diff", slower[0], slower[0], "--format", "json").document
-    assert told["sentence"].startswith("No change beyond noise")
+    assert told["sentence"].startswith("Both are the same run")
     assert not any(each["certain"] for each in [*told["metrics"], *told["ranks"]])
     assert {each["change"] for each in told["metrics"]} <= {0, None}
     assert cli("diff", slower[0], slower[0], "--fail-above", 0).code == 0

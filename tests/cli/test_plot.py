@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -39,7 +40,7 @@ def test_each_kind_is_written_in_each_format(cli: Cli, sample: Stored, kind: str
 
 @pytest.mark.parametrize("ending", STARTS)
 def test_the_same_picture_is_the_same_file(sample: Stored, tmp_path: Path, ending: str) -> None:
-    files = [sample.run.plot("phases", tmp_path / f"{name}{ending}") for name in "ab"]
+    files = [Path(sample.run.plot("phases", tmp_path / f"{name}{ending}")) for name in "ab"]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
@@ -47,7 +48,11 @@ def test_json_says_what_was_drawn(cli: Cli, sample: Stored) -> None:
     told = cli("plot", "heatmap", "--db", sample.db, "--format", "json").document
     assert told["format"] == "rankscope/plot/1"
     assert (told["kind"], told["file"], told["theme"]) == ("heatmap", "heatmap.png", "light")
-    assert told["title"] == "Rank 2 loads 30.1 ms longer in every 5th iteration"
+    verdict = cli("imbalance", "--db", sample.db, "--format", "json").document["verdict"]
+    excess = f"{verdict['excess_ns'] / 1e6:.1f} ms"
+    assert excess in verdict["sentence"]
+    found = f"Rank 2 needs {excess} more in every 5th iteration, 96 % of it in load"
+    assert told["title"] == found, "the number of the verdict"
     assert told["run"]["ranks"] == [0, 1, 2, 3]
     for output in ("csv", "markdown"):
         assert "heatmap.png" in cli("plot", "heatmap", "--db", sample.db, "--format", output).out
@@ -66,6 +71,8 @@ def test_json_says_what_was_drawn(cli: Cli, sample: Stored) -> None:
         (["timeline", "--iteration-number", "77"], ["77", "0 to 29"]),
         (["timeline", "--clock", "gpu"], ["gpu", "device work"]),
         (["heatmap", "--theme", "pink"], ["pink"]),
+        (["phases", "--ranks", "0,9"], ["rank 9", "0 to 3"]),
+        (["phases", "--ranks", "all"], ["--ranks", "not a list"]),
         ([], ["missing argument"]),
     ],
 )
@@ -73,6 +80,19 @@ def test_wrong_usage(cli: Cli, sample: Stored, arguments: list[str], words: list
     result = cli("plot", *arguments, "--db", sample.db)
     result.refused(2, *words)
     assert not [*Path().glob("*.png")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_some_ranks_only(cli: Cli, sample: Stored, kind: str) -> None:
+    arguments = ("--db", sample.db, "--ranks", "0,3", "-o", "x.svg")
+    assert cli("plot", kind, *arguments).code == 0
+    text = Path("x.svg").read_text("utf-8")
+    shown = {"0", "3"} | ({"1"} if kind == "timeline" else set())  # rank 1 arrives last
+    if kind == "heatmap":
+        assert "rank 0, iteration 29" in text, "the worst cell of these ranks"
+        assert "rank 1, iteration 18" not in text
+    else:
+        assert {*re.findall(r">rank (\d)[ <]", text)} == shown
 
 
 def test_no_database(cli: Cli) -> None:
@@ -121,4 +141,4 @@ def test_matplotlib_loads_only_to_plot_and_without_pyplot(sample: Stored, tmp_pa
 def test_jobs_without_device_work(stored: Callable[..., Stored], tmp_path: Path) -> None:
     run = stored("host_only", 8).run
     for kind in KINDS:
-        assert run.plot(kind, tmp_path / f"{kind}.svg").stat().st_size > 5000
+        assert Path(run.plot(kind, tmp_path / f"{kind}.svg")).stat().st_size > 5000

@@ -140,7 +140,7 @@ def test_a_metric_of_another_unit_is_drawn_in_its_unit(
     run: rankscope.Run, cli: Callable[..., Result]
 ) -> None:
     texts = drawn(cli, run)
-    assert "Calls: no rank exceeds the median on average" in texts
+    assert "Calls: no rank exceeds the median rank on average" in texts
     assert "excess (count)" in texts
     assert "no excess reaches 5.0 % of the median" in texts
     assert " ms" not in texts

@@ -4,6 +4,7 @@ names stay text. Skipped where there is no Chromium with its driver."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import rankscope
 from rankscope.api import picks_of
 from rankscope.compare.imbalance import imbalance
-from rankscope.compare.timeline import timeline
+from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.output.html.lanes import PicksTimeline
 from rankscope.output.html.page import render_page
 from rankscope.output.html.page_text import Origin
@@ -56,11 +57,12 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 class Shown:
     """A page in the browser."""
 
-    def __init__(self, browser: Any, path: Path) -> None:
+    def __init__(self, browser: Any, path: Path, address: str = "") -> None:
         self.browser = browser
         for kind in ("browser", "performance"):
             browser.get_log(kind)  # what came before
-        browser.get(path.as_uri())
+        browser.get("about:blank")  # else another address of the same page would not load it
+        browser.get(path.as_uri() + address)
         self.until("return document.documentElement.dataset.complete")
 
     def ask(self, script: str, *given: object) -> Any:
@@ -106,8 +108,9 @@ class Shown:
 def written(run: rankscope.Run, path: Path, **options: Any) -> Path:
     analysis = run.compare(rankscope.Options(**options))
     picks = picks_of(analysis, None)
-    ranks = [each.rank for each in picks.picks]
-    detail = PicksTimeline(timeline(analysis, ranks, [picks.picks[0].worst.iteration]))
+    worst = [picks.picks[0].worst.iteration]
+    ranks = with_last_to_arrive(analysis, [each.rank for each in picks.picks], worst)
+    detail = PicksTimeline(timeline(analysis, ranks, worst))
     origin = Origin(run.db, path, "rankscope")
     path.write_bytes(render_page(analysis, imbalance(analysis), picks, detail, origin))
     return path
@@ -227,6 +230,89 @@ def test_names_from_reports_stay_text(chromium: Any, tmp_path: Path) -> None:
     shown.is_quiet()
 
 
+def test_the_address_leads_to_the_picked_cell(
+    chromium: Any, shown: Shown, sample_page: Path
+) -> None:
+    assert shown.ask("return location.hash") == "", "nothing was picked"
+    shown.find("#heat").send_keys(Keys.ARROW_RIGHT)
+    shown.until("return location.hash === '#cell=2/3'")
+    shown.find("#metric option[value=load]").click()
+    shown.find("#mode option[value=value]").click()
+    shown.until("return location.hash === '#cell=2/3&metric=load&show=value'")
+    again = Shown(chromium, sample_page, "#cell=1/18&metric=backward")
+    assert again.picked == "1/18"
+    assert again.ask("return document.getElementById('metric').value") == "backward"
+    assert "iteration 18" in again.text("#cell-title")
+    again.ask("location.hash = '#cell=3/7&show=value'")
+    again.until("return document.documentElement.dataset.picked === '3/7'")
+    assert again.ask("return document.getElementById('mode').value") == "value"
+    wrong = Shown(chromium, sample_page, "#cell=99/1&metric=<b>&show=nothing")
+    assert wrong.picked == "2/2"
+    wrong.is_quiet()
+
+
+def test_every_chart_listens_to_the_keyboard(shown: Shown) -> None:
+    chart = shown.find("#phases-chart")
+    chart.send_keys(Keys.ARROW_RIGHT)
+    shown.until("return document.documentElement.dataset.picked === '3/2'")
+    chart.send_keys(Keys.SHIFT + Keys.ARROW_LEFT)
+    shown.until("return document.documentElement.dataset.picked === '0/2'")
+    shown_range = "document.getElementById('timeline-chart').layout.xaxis.range"
+    span = f"({shown_range}[1] - {shown_range}[0])"
+    whole = shown.ask(f"return {span}")
+    shown.find("#timeline-chart").send_keys("+")
+    shown.until(f"return Math.abs({span} - {whole} / 2) < 1e-6")
+    shown.find("#timeline-chart").send_keys("0")
+    shown.until(f"return Math.abs({span} - {whole}) < 1e-6")
+    reached = set()
+    shown.ask("document.activeElement.blur(); window.scrollTo(0, 0)")
+    for _ in range(400):
+        ActionChains(shown.browser).send_keys(Keys.TAB).perform()
+        at = shown.ask("const e = document.activeElement; return e.id || e.tagName")
+        if at == "BODY":
+            break
+        reached.add(at)
+    assert {"metric", "mode", "order", "marks", "heat", "cell-rank", "phases-of"} <= reached
+    assert {"phases-chart", "timeline-chart", "BUTTON", "SUMMARY"} <= reached
+    shown.is_quiet()
+
+
+def test_values_beyond_the_scale_have_triangles(chromium: Any, sample_page: Path) -> None:
+    """The scales are changed in the page's data, so the same page has values beyond them."""
+    shown = Shown(chromium, sample_page)
+    marks = "document.querySelector('#heat').data[2].x"
+    assert shown.ask(f"return {marks}") == []
+    text = sample_page.read_text("utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    before = json.dumps(data["cells"]["scales"]["work"], separators=(",", ":"))
+    narrow = sample_page.with_name("narrow.html")
+    narrow.write_text(text.replace(f'"work":{before}', '"work":[5.0,20.0]'), "utf-8")
+    clipped = Shown(chromium, narrow)
+    found = clipped.ask(f"return {marks}")
+    assert len(found) == 7, "six slow loads, and iteration 18"
+    assert "beyond 20.0" in clipped.text("#heat")
+
+
+def test_tables_keep_their_first_column_on_a_narrow_screen(shown: Shown) -> None:
+    size = {"width": 400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    shown.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        table = "document.getElementById('table-ranks')"
+        shown.ask(f"{table}.parentNode.scrollLeft = 300")
+        left = shown.ask(
+            f"const cell = {table}.querySelector('tbody th').getBoundingClientRect();"
+            f"return cell.left - {table}.parentNode.getBoundingClientRect().left"
+        )
+        assert abs(left) < 2
+        tall = shown.ask(
+            "const rows = [...document.querySelectorAll('tbody tr')];"
+            "return Math.max(...rows.map((row) => row.offsetHeight))"
+        )
+        assert tall < 120, "no cell is a column of single letters"
+    finally:
+        shown.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1280])
 def test_it_fits_every_screen_and_theme(shown: Shown, width: int, theme: str) -> None:
@@ -252,4 +338,5 @@ def test_a_run_of_one_rank_has_a_page(
     job = stored("plain", ranks=1)
     shown = Shown(chromium, written(job.run, tmp_path / "page.html"))
     assert shown.text("[data-fill=class]") == "inconclusive"
+    assert shown.ask("return document.getElementById('mode').value") == "value"
     shown.is_quiet()

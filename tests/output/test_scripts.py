@@ -63,6 +63,9 @@ def test_scripts_compute_what_python_computes(node: str, tmp_path: Path) -> None
             "iteration": ITERATIONS * len(RANKS),
             "work_ns": [None if each is None else each * 1000 for row in WORK for each in row],
             "iteration_ns": 400_000_000,
+            "role": [role for role in ROLES for _ in ITERATIONS],
+            "flagged": False,
+            "cause": None,
         }
     )
     ranks = pl.DataFrame({"rank": RANKS, "host": "node0", "role": ROLES})

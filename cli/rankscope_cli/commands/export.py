@@ -209,15 +209,14 @@ def _detail(
 ) -> Exported:
     """A trace or table of the picked or selected ranks, read from their reports."""
     from rankscope.api import picks_of
-    from rankscope.compare.timeline import timeline
+    from rankscope.compare.timeline import timeline, with_last_to_arrive
 
     picks = picks_of(comparison, metric)
     numbers = comparison.selection.numbers
-    shown = timeline(
-        comparison,
-        [each.rank for each in picks.picks] if ranks is None else ranks,
-        numbers if limited else picks.moments(numbers),
-    )
+    moments = numbers if limited else picks.moments(numbers)
+    picked = [each.rank for each in picks.picks]
+    every = with_last_to_arrive(comparison, picked, moments) if ranks is None else ranks
+    shown = timeline(comparison, every, moments)
     if table is not None:
         frame = getattr(shown, table.value)
         content, kind, rows = _encoded(frame, ending), table.value, frame.height

@@ -174,7 +174,7 @@ def _write_tables(
     output: Format,
     every: bool,
 ) -> None:
-    from rankscope.output import frame_table, markdown_csv, text_tables
+    from rankscope.output import frame_table, markdown_page, text_tables
 
     shown: list[Table] = [text_tables.metrics_table(result, every or metric is not None)]
     if by is By.RANK:
@@ -196,8 +196,7 @@ def _write_tables(
         lines.append(text_tables.efficiency_line(result.efficiency))
     if output is Format.MARKDOWN:
         lines += [] if shown else ["; ".join(WHY_EMPTY[by]) + "."]
-        texts = map(markdown_csv.prose, lines)
-        console.write("\n\n".join([*texts, *map(markdown_csv.markdown, shown)]))
+        console.write(markdown_page.section(lines[0], lines[1:], shown))
         return
     console.headline(lines[0])
     for line in lines[1:]:

@@ -26,6 +26,7 @@ from rankscope_cli.options import (
     Verbose,
     Version,
     analysis_options,
+    numbers,
 )
 
 EXAMPLES = """
@@ -76,6 +77,16 @@ def plot(
             rich_help_panel=CHOICE,
         ),
     ] = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            "--ranks",
+            metavar="0,7,100:120",
+            help="Ranks to show; the end of a range is excluded. A timeline also shows who arrives "
+            "last. Default: all, or the picked ones in a timeline.",
+            rich_help_panel=CHOICE,
+        ),
+    ] = None,
     clock: ClockOption = Clock.AUTO,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
@@ -100,7 +111,9 @@ def plot(
     options = analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     run = open_run(db)
     comparison = run.compare(options, until=Stage.VERDICT)
-    figure = draw(kind, comparison, view_of(kind, comparison, metric, iteration, theme.value))
+    chosen = None if ranks is None else sorted(numbers("--ranks", ranks))
+    view = view_of(kind, comparison, metric, iteration, theme.value, chosen)
+    figure = draw(kind, comparison, view)
     save(figure, path, theme.value)
     facts = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
     if output is Format.JSON:

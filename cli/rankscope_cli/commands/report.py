@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -24,11 +24,6 @@ from rankscope_cli.options import (
     Version,
     analysis_options,
 )
-
-if TYPE_CHECKING:
-    from rankscope.compare.comparison import Comparison
-    from rankscope.compare.picks import Picks
-    from rankscope.output.html.lanes import PicksTimeline
 
 ENDINGS = (".html", ".htm")
 """Endings of the name of a page."""
@@ -62,15 +57,12 @@ def report(
     """
     import polars as pl
 
-    from rankscope import __version__
     from rankscope.api import open_run, picks_of
-    from rankscope.compare.imbalance import imbalance
     from rankscope.errors import UsageError
     from rankscope.output import frame_table, json_documents, markdown_csv, text_tables
-    from rankscope.output.html.page import render_page
-    from rankscope.output.html.page_text import Origin
+    from rankscope.output.html.whole import make_page
     from rankscope.output.quantities import short_path, size
-    from rankscope.util.atomic_io import check_writable, write_whole
+    from rankscope.util.atomic_io import check_writable
     from rankscope.util.sanitize import sanitized
 
     if target.suffix.lower() not in ENDINGS:
@@ -83,37 +75,21 @@ def report(
     comparison = run.compare(
         analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     )
-    result, picks = imbalance(comparison), picks_of(comparison, metric)
-    detail = _detail(comparison, picks)
-    origin = Origin(db, target, f"rankscope {__version__}")
-    content = render_page(comparison, result, picks, detail, origin)
-    write_whole(target, content)
-    facts = {"output": str(target), "bytes": len(content), "timeline": detail.timeline is not None}
+    page = make_page(comparison, picks_of(comparison, metric), db, target).save(target)
+    length = len(page.content)
+    facts = {"output": str(target), "bytes": length, "timeline": not page.no_timeline}
     if output is Format.JSON:
         whole = json_documents.document("report", db, comparison.facts, comparison.warnings, facts)
         console.write(json_documents.dumps(whole))
         return
-    if detail.reason:
-        console.say(f"rankscope: warning: no timeline: {sanitized(detail.reason, 2000)}", quiet)
+    if page.no_timeline:
+        console.say(f"rankscope: warning: no timeline: {sanitized(page.no_timeline, 2000)}", quiet)
     console.warn_of_run(run, comparison.warnings, quiet, verbose)
     if output is Format.TABLE:
-        console.write(f"{short_path(target)}: {size(len(content))}; open it in any browser")
+        console.write(f"{short_path(target)}: {size(length)}; open it in any browser")
     else:
         frame = pl.DataFrame([facts])
         markdown = markdown_csv.markdown(frame_table.generic_table(frame, "Page"))
         console.write(markdown_csv.csv(frame) if output is Format.CSV else markdown)
     if verbose:
         console.say(f"rankscope: {text_tables.run_line(comparison.facts)}")
-
-
-def _detail(comparison: Comparison, picks: Picks) -> PicksTimeline:
-    """The timeline of the picked ranks in their worst iteration, or why it is missing."""
-    from rankscope.compare.timeline import timeline
-    from rankscope.errors import RankscopeError
-    from rankscope.output.html.lanes import PicksTimeline
-
-    ranks = [each.rank for each in picks.picks]
-    try:
-        return PicksTimeline(timeline(comparison, ranks, [picks.picks[0].worst.iteration]))
-    except RankscopeError as error:
-        return PicksTimeline(None, error.message)

@@ -126,7 +126,9 @@ def diff_runs(
     overall, single = (
         [_if_at_least(least[each.metric], each) for each in some] for some in (overall, single)
     )
-    if judged:
+    if before.equals(after):
+        sentence = "Both are the same run: every number is equal."
+    elif judged:
         sentence = _sentence(whole, single)
     elif len(signs) > 1:
         sentence = f"Inconclusive: {_unlike(signs)}."

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.metrics import METRICS
+from rankscope.output.excess_scale import scale_of, with_excess
 from rankscope.output.json_documents import Document
 
 UNKNOWN = -(2**31)
@@ -66,7 +67,8 @@ def cells(
     """The cells of the map: every known metric of every rank and iteration.
 
     Args:
-        wide: a row per rank and iteration: rank, iteration and the columns of the metrics.
+        wide: `Comparison.rows` with flags: rank, iteration, role, the columns of the metrics,
+            flagged, cause.
         ranks: the ranks, which are the rows of the map.
         iterations: the iterations, which are the columns of the map.
         metrics: names of metrics; those that are unknown in all cells are left out.
@@ -74,7 +76,10 @@ def cells(
     Returns:
         `ranks`, `iterations`, `unit_ns`, `median_ns` (of the iterations' lengths), `packed` (one
         text per distinct column, rank by rank, see `packed`), `columns` (metric → index into
-        `packed`) and `steps` (metric that is not a time → the value of 1 in its packed column).
+        `packed`), `steps` (metric that is not a time → the value of 1 in its packed column),
+        `scales` (metric → linear part and end of the colour scale of its excess, see
+        `ExcessScale`) and `ticks` (metric → values at which that scale has ticks); both in ms, or
+        in the metric's unit.
     """
     grid = pl.DataFrame({"rank": list(ranks)}, schema={"rank": pl.Int64}).join(
         pl.DataFrame({"iteration": list(iterations)}, schema={"iteration": pl.Int64}), how="cross"
@@ -84,12 +89,18 @@ def cells(
     places: dict[str, int] = {}
     columns: dict[str, int] = {}
     steps: dict[str, float] = {}
+    scales: dict[str, list[float]] = {}
+    ticks: dict[str, list[float]] = {}
     for name in metrics:
         column = full[METRICS[name].column]
         if column.null_count() == column.len():
             continue
         if not METRICS[name].is_time:
             steps[name] = step_of(column)
+        scale = scale_of(with_excess(wide, name))
+        divisor = 1e6 if METRICS[name].is_time else 1.0
+        scales[name] = [scale.linear / divisor, scale.limit / divisor]
+        ticks[name] = scale.ticks(divisor)
         columns[name] = places.setdefault(packed(column, steps.get(name, unit)), len(places))
     return {
         "ranks": list(ranks),
@@ -98,5 +109,7 @@ def cells(
         "median_ns": full["iteration_ns"].median(),
         "columns": columns,
         "steps": steps,
+        "scales": scales,
+        "ticks": ticks,
         "packed": list(places),
     }

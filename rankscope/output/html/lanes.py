@@ -13,10 +13,12 @@ from rankscope.output.html.page_text import precision
 from rankscope.output.html.tables import sortable_table
 from rankscope.output.json_documents import Document
 from rankscope.output.timeline_views import (
+    LastArrival,
     busiest_streams,
     collective_parts,
     last_arrival,
     stream_work,
+    who_waits,
 )
 
 MOST_STREAMS = 3
@@ -27,6 +29,9 @@ FINEST = 2000
 
 MOST_ROWS = 1000
 """Most rows of the table of collectives."""
+
+LAST = "arrives last:"
+"""The label of a rank that is shown only because others wait for it."""
 
 BAR = {"lane": pl.Int64, "start": pl.Int64, "end": pl.Int64, "part": pl.String, "text": pl.String}
 """Columns of the bars: lane (index), start and end (ns), part (sets the colour), text."""
@@ -76,12 +81,12 @@ def timeline_section(detail: PicksTimeline, picks: Picks) -> TimelineSection:
     for rank in timeline.ranks["rank"]:
         for name, frame in _rank_lanes(timeline, work, rank):
             bars.append(frame.with_columns(lane=pl.lit(len(lanes), pl.Int64)))
-            lanes.append({"rank": rank, "pick": labels.get(rank, ""), "name": name})
+            lanes.append({"rank": rank, "pick": labels.get(rank, LAST), "name": name})
     drawn = pl.concat(bars).select(pl.col(name).cast(dtype) for name, dtype in BAR.items())
     late = last_arrival(timeline)
     return TimelineSection(
         chart={
-            "caption": _caption(timeline),
+            "caption": _caption(timeline, late),
             "lanes": lanes,
             "bars": [drawn[name].to_list() for name in BAR],
             "late": [] if late is None else [{"rank": late.rank, "at": late.moment_ns}],
@@ -154,8 +159,8 @@ def _collective_bars(calls: pl.DataFrame) -> pl.DataFrame:
     return collective_parts(calls).select(*_span, "part", text=text)
 
 
-def _caption(timeline: Timeline) -> str:
-    """The iteration, the lanes, the precision of the clocks, and warnings."""
+def _caption(timeline: Timeline, late: LastArrival | None) -> str:
+    """The iteration, who waits, the lanes, the precision of the clocks, and warnings."""
     residuals = timeline.ranks.filter(pl.col("axis") == "aligned")["residual_ns"].drop_nulls()
     largest = residuals.max()
     aligned = (
@@ -164,8 +169,9 @@ def _caption(timeline: Timeline) -> str:
     warnings = "".join(f" {each.message}." for each in timeline.problems)
     which = ", ".join(map(str, timeline.iterations))
     return (
-        f"Iteration {which}, in which these ranks differ most: phases, device work, and "
-        f"collectives from arrival to end, with waiting hatched.{aligned}{warnings}"
+        f"Iteration {which}, in which the picked ranks differ most: {who_waits(timeline, late)}. "
+        "Shown are phases, device work, and collectives from arrival to end, with waiting hatched."
+        f"{aligned}{warnings}"
     )
 
 

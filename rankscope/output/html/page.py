@@ -27,12 +27,12 @@ from rankscope.output.html import columns, page_text, tables
 from rankscope.output.html.lanes import PicksTimeline, timeline_section
 from rankscope.output.html.page_text import Origin
 from rankscope.output.json_documents import Document
-from rankscope.output.palette import COMMUNICATION_PARTS, THEMES
+from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, part_name
 from rankscope.output.quantities import shown_unit
 from rankscope.output.text_tables import run_line
 from rankscope.util.sanitize import sanitized
 
-SCRIPTS = ("data", "look", "picked", "map", "phases", "timeline", "tables", "main")
+SCRIPTS = ("data", "look", "picked", "map", "phases", "timeline", "tables", "address", "main")
 """The page's own scripts in the order in which they run; they share one scope."""
 
 CHARTS = "vendor/plotly-cartesian.min.js"
@@ -69,12 +69,15 @@ def render_page(
         "vendor": _package_text(CHARTS),
         "script": f'"use strict";\n(() => {{\n{own}\n}})();',
     }
+    lead, stop, rest = data["verdict"]["sentence"].partition(". ")
+    lead += stop
     blocks = {
         **scripts,
         "policy": html.escape(_policy(scripts.values())),
         "title": html.escape(f"{data['run']['name']} – rankscope"),
         "style": f"{_palette()}\n{_package_text('page.css')}",
-        "sentence": html.escape(data["verdict"]["sentence"]),
+        "sentence": html.escape(lead),
+        "rest": html.escape(rest),
         "next": html.escape(data["next"]),
         "facts": html.escape(data["facts"]),
         "data": json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES),
@@ -91,7 +94,9 @@ def page_data(
     facts = comparison.facts
     found = tables.flagged(comparison)
     timeline = timeline_section(detail, picks)
-    cells = columns.cells(comparison.rows(), facts.ranks, facts.iterations, tuple(METRICS))
+    cells = columns.cells(
+        comparison.rows(flags=True), facts.ranks, facts.iterations, tuple(METRICS)
+    )
     own = {
         "verdict": json_documents.verdict(result.verdict),
         "next": f"Next: {result.verdict.next}.",
@@ -100,7 +105,7 @@ def page_data(
         "quality": page_text.quality(comparison, facts, cells["unit_ns"], found.height),
         "metrics": {
             each.name: {
-                "name": each.label,
+                "name": part_name(each.name),
                 "meaning": each.meaning,
                 "unit": shown_unit(each.unit),
                 "column": each.column,

@@ -48,7 +48,7 @@ def figures(result: Imbalance) -> list[Figure]:
             (
                 "Excess when flagged",
                 f"{milliseconds(verdict.excess_ns)} ms",
-                f"{percent(verdict.excess)} of the median iteration",
+                _share(verdict.excess_ns, verdict.excess, "the median iteration"),
             )
         )
     if verdict.iterations:
@@ -61,15 +61,40 @@ def figures(result: Imbalance) -> list[Figure]:
             (
                 "Fixing it saves at most" if verdict.gain_is_bound else "Fixing it saves",
                 f"{milliseconds(verdict.gain_ns)} ms",
-                f"{percent(verdict.gain)} of the time",
+                _share(verdict.gain_ns, verdict.gain),
+            )
+        )
+    if verdict.gain_all is not None:
+        found.append(
+            (
+                "All imbalance costs at most" if verdict.gain_is_bound else "All imbalance costs",
+                f"{milliseconds(verdict.gain_all_ns)} ms",
+                _share(verdict.gain_all_ns, verdict.gain_all),
+            )
+        )
+    if result.efficiency is not None:
+        load, rest = result.efficiency.load_balance, result.efficiency.communication
+        found.append(
+            (
+                "Parallel efficiency",
+                percent(result.efficiency.parallel),
+                f"load balance {percent(load)} × communication {percent(rest)}",
             )
         )
     for metric, term in (("iteration", "Iteration"), ("work", "Work"), ("wait", "Waiting")):
         summary = known.get(metric)
         if summary is not None and summary.mean is not None:
-            balance = f"imbalance {percent(summary.imbalance)}" if metric == "work" else ""
-            found.append((term, f"{milliseconds(summary.mean)} ms", f"{balance or 'mean of all'}"))
+            balance = f", imbalance {percent(summary.imbalance)}" if metric == "work" else ""
+            iterations = plural(count, "iteration")
+            base = f"mean over ranks, {result.statistic} over {iterations}{balance}"
+            found.append((term, f"{milliseconds(summary.mean)} ms", base))
     return found
+
+
+def _share(amount: int | None, share: float | None, base: str = "the time") -> str:
+    """A share, of what, and how long that is: `23 % of the time (746.1 ms)`."""
+    whole = f" ({milliseconds(amount / share)} ms)" if amount and share else ""
+    return f"{percent(share)} of {base}{whole}"
 
 
 def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int) -> list[Figure]:

@@ -12,6 +12,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.model.metrics import METRICS, Unit, metric_in
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts
 from rankscope.output.json_documents import Document
+from rankscope.output.palette import part_name
 from rankscope.output.quantities import span
 from rankscope.output.text_tables import LOST_NOTE, cost_note
 
@@ -88,7 +89,7 @@ def _column(name: str, dtype: pl.DataType, labels: Mapping[str, str]) -> Documen
         kind = name.rpartition("_")[2]
     else:
         kind = "number" if dtype.is_numeric() else "text"
-    label = labels.get(name, bare.replace("_", " "))
+    label = labels.get(name, part_name(bare).replace("_", " "))
     meaning = METRICS[bare].meaning if bare in METRICS else MEANINGS.get(bare)
     return {"name": name, "label": label, "kind": kind, "meaning": meaning}
 
@@ -112,6 +113,8 @@ def number_tables(comparison: Comparison, result: Imbalance, found: pl.DataFrame
             labels={"last_arriver_share": "came last", "work_z": "z of work"},
             sorted_by="work_ns",
         ),
+        *_also(result),
+        *_what_if(result),
         _flagged(found),
         *_findings(result),
         sortable_table(
@@ -182,6 +185,53 @@ def _findings(result: Imbalance) -> list[Document]:
     return [sortable_table("findings", title, pl.DataFrame(rows), note=note)]
 
 
+def _also(result: Imbalance) -> list[Document]:
+    """The table of what costs at least 1 % beside the verdict."""
+    rows: list[Document] = [
+        {
+            "rank": rank,
+            "host": ", ".join(each.hosts) or None,
+            "iteration": each.iterations[0] if each.iterations else None,
+            "iterations": [*each.iterations],
+            "class": each.kind.value,
+            "cause": each.cause,
+            "excess_ns": each.excess_ns,
+            "gain_ns": each.gain_ns,
+        }
+        for each in result.verdict.also
+        for rank in each.ranks or (None,)
+    ]
+    if not rows:
+        return []
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    note = "slow beside the ranks of the verdict; saves: in addition, once those are fixed"
+    labels = {"iteration": "first iteration", "gain_ns": "saves"}
+    return [sortable_table("also", "Also slow", frame, note=note, labels=labels)]
+
+
+def _what_if(result: Imbalance) -> list[Document]:
+    """The table of what repairs would save, largest first, if the run can be replayed."""
+    if result.what_if is None:
+        return []
+    rows = result.what_if.select("kind", "name", "gain_ns", gain_share="gain")
+    return [
+        sortable_table(
+            "whatif",
+            "What if",
+            rows,
+            note="time that the run would save if one thing took as long as on its role's median "
+            "rank, by replay",
+            labels={
+                "kind": "what",
+                "name": "which",
+                "gain_ns": "saves",
+                "gain_share": "of the time",
+            },
+            sorted_by="gain_ns",
+        )
+    ]
+
+
 def _scores(result: Imbalance) -> str:
     return f"{result.statistic} over the iterations"
 
@@ -213,7 +263,7 @@ def _summaries(summaries: list[MetricSummary]) -> pl.DataFrame:
     rows: list[Document] = []
     for each in summaries:
         metric = METRICS[each.metric]
-        row: Document = {"metric": each.metric.replace("_", " ")}
+        row: Document = {"metric": metric.label}
         row[metric.key("mean")] = round(each.mean or 0) if metric.is_time else each.mean
         for end, score in (("min", each.min), ("median", each.median), ("max", each.max)):
             row[metric.key(end)] = score and score.value

@@ -9,6 +9,7 @@ first picture is drawn: it takes 1.5 s.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = [
     "KINDS",
     "PICKING",
     "THEMES",
+    "Picture",
     "PlotOptions",
     "draw",
     "format_of",
@@ -93,15 +95,60 @@ def save(figure: Figure, path: Path, theme: str = "light") -> None:
     Raises:
         UsageError: the ending is not one of `FORMATS`, or the file cannot be written.
     """
+    write_whole(path, _encoded(figure, format_of(path), theme))
+
+
+def _encoded(figure: Figure, ending: str, theme: str) -> bytes:
+    """A figure as the content of a file of one of `FORMATS`."""
     from rankscope.output.plots.style import styled
 
-    ending = format_of(path)
     dates: dict[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     about = {"Title": title_of(figure), **dates.get(ending, {})}
     content = BytesIO()
     with styled(theme):
         figure.savefig(content, format=ending, dpi=DOTS_PER_INCH, metadata=about)
-    write_whole(path, content.getvalue())
+    return content.getvalue()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Picture:
+    """A picture, which a notebook shows; `os.fspath` of it is its file.
+
+    Attributes:
+        figure: matplotlib's figure, which can be changed before it is saved.
+        theme: light or dark.
+        path: the file; None if it was not written.
+    """
+
+    figure: Figure
+    theme: str = "light"
+    path: Path | None = None
+
+    @property
+    def title(self) -> str:
+        """What the picture says."""
+        return title_of(self.figure)
+
+    def save(self, path: str | Path) -> Picture:
+        """Write the picture as PNG, SVG or PDF; the picture with its file.
+
+        Raises:
+            UsageError: the ending is not one of `FORMATS`, or the file cannot be written.
+        """
+        save(self.figure, Path(path), self.theme)
+        return replace(self, path=Path(path))
+
+    def __fspath__(self) -> str:
+        if self.path is None:
+            raise TypeError("this picture was not written: Picture.save(path)")
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"<Picture {self.path or 'in memory'}: {self.title}>"
+
+    def _repr_png_(self) -> bytes:
+        """The picture as a notebook shows it."""
+        return _encoded(self.figure, "png", self.theme)
 
 
 def title_of(figure: Figure) -> str:

@@ -14,7 +14,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
 from rankscope.output.palette import THEMES, Theme
-from rankscope.output.plots.captions import footer, verdict_title
+from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
 from rankscope.output.plots.style import SMALL, Caption, new_sheet
@@ -100,7 +100,9 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     frame = distributions(late)
     theme = THEMES[options.theme]
     order = frame["rank"].to_list()
-    rows = spaced(order, selected_rows(order, [*dict(options.ranks), *comparison.verdict.ranks]))
+    keep = [*dict(options.ranks), *comparison.verdict.named]
+    only = [rank for rank in order if rank in options.only]
+    rows = spaced(order, only or selected_rows(order, keep))
     many = len(order) > MOST_ROWS
     height = max((rows[-1].place + 1) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.8 if many else 0.0
@@ -108,9 +110,12 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         WIDTH,
         0.45 + below + height + 0.1,
         Caption(
-            verdict_title(comparison),
-            "arrival of each rank at the collectives, after the first rank: quartiles, 5th and "
-            "95th percentile, and single collectives",
+            _title(comparison, frame),
+            subtitle(
+                comparison,
+                "arrival of each rank at the collectives, after the first rank: quartiles, 5th and "
+                "95th percentile, and single collectives",
+            ),
             footer(comparison, *_notes(comparison, order)),
         ),
         theme,
@@ -118,7 +123,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     axes = sheet.axes(LABELS, below + 0.45, PANEL, height)
     hosts = dict(comparison.tables.ranks.select("rank", "host").iter_rows())
     _boxes(axes, frame, late, rows, theme)
-    row_labels(axes, rows, [hosts.get(row.rank) for row in rows], comparison.verdict.ranks, theme)
+    row_labels(axes, rows, [hosts.get(row.rank) for row in rows], comparison.verdict.named, theme)
     _root_scale(axes, "x", frame["max_ns"].max())
     axes.set_xlabel("lateness (ms, square-root scale)")
     axes.grid(axis="x")
@@ -126,6 +131,27 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     if many:
         _overview(sheet.axes(LABELS, 0.35, PANEL, OVERVIEW), frame, theme)
     return sheet.figure
+
+
+def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
+    """Who arrives last, how often and how late; or that this is unknown.
+
+    Args:
+        comparison: the comparison that is drawn.
+        frame: its `distributions`.
+    """
+    late = milliseconds(frame["mean_ns"][0])
+    rank = frame["rank"][0]
+    if comparison.missing_ranks:
+        return f"Rank {rank} arrives {late} ms after the first one on average; the last is unknown"
+    shares = comparison.waits().drop_nulls("last_arriver_share")
+    often = shares.sort("last_arriver_share", "rank", descending=[True, False]).head(1)
+    if often.is_empty() or not often["last_arriver_share"][0]:
+        return f"No rank clearly arrives last: at most {late} ms after the first one on average"
+    most, share = often.select("rank", "last_arriver_share").row(0)
+    mean = frame.filter(rank=most)["mean_ns"]
+    own = f", {milliseconds(mean[0])} ms after the first one on average" if len(mean) else ""
+    return f"Rank {most} arrives last at {percent(share)} of the collectives{own}"
 
 
 def _notes(comparison: Comparison, known: Sequence[int]) -> list[str]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+import polars as pl
+
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.phrases import plural, who
+from rankscope.compare.verdict.candidates import LEAST_LEVEL
+from rankscope.compare.verdict.phrases import ms, plural, who
 from rankscope.compare.verdict.sentences import when
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.style import drawable
-from rankscope.output.quantities import milliseconds
+from rankscope.output.quantities import milliseconds, percent
 from rankscope.output.text_tables import run_line
 
 LONGEST_TITLE, USUAL_TITLE = 160, 110
@@ -20,19 +23,14 @@ LONGEST_TITLE, USUAL_TITLE = 160, 110
 LONGEST_NAME = 60
 """Most characters of the ranks or hosts in a title."""
 
+MOST_NAMED = 2
+"""Most ranks in the title of a picture of means."""
+
 CLAUSE = re.compile(r"[,;:] ")
 """The end of a clause."""
 
 LONGEST_FOOTER = 600
 """Most characters of each line of the footer, before it is wrapped."""
-
-VERBS = {
-    "load": ("loads", "load", ""),
-    "forward": ("takes", "take", " in forward"),
-    "backward": ("takes", "take", " in backward"),
-    "optimizer": ("takes", "take", " in the optimizer"),
-}
-"""Cause → verb for one rank, verb for several ranks, and the phase in words."""
 
 
 def finding(verdict: Verdict, count: int) -> str:
@@ -47,16 +45,14 @@ def finding(verdict: Verdict, count: int) -> str:
 
 
 def _straggler(verdict: Verdict, count: int) -> str:
-    """The slow ranks, their excess, its phase and its iterations."""
+    """The slow ranks, their excess, its iterations and its phase, as in the verdict's sentence."""
     if not verdict.ranks or verdict.excess_ns is None:
         return _from_sentence(verdict, count)
-    several = len(verdict.hosts or verdict.ranks) > 1
+    verb = "need" if len(verdict.hosts or verdict.ranks) > 1 else "needs"
     name = drawable(who(verdict.ranks, {}, verdict.hosts), LONGEST_NAME)
-    one, many, where = VERBS.get(verdict.cause or "", ("works", "work", ""))
-    share = verdict.cause_share if verdict.cause in VERBS else None
-    excess = verdict.excess_ns * (1.0 if share is None else share)
-    verb = many if several else one
-    return f"{name} {verb} {milliseconds(excess)} ms longer{where} {when(verdict, count)}"
+    share = percent(verdict.cause_share)
+    phase = "" if verdict.cause is None else f", {share} of it in {verdict.cause}"
+    return f"{name} {verb} {ms(verdict.excess_ns)} more {when(verdict, count)}{phase}"
 
 
 def _from_sentence(verdict: Verdict, count: int) -> str:
@@ -79,8 +75,52 @@ title of another class is the beginning of its sentence."""
 
 
 def verdict_title(comparison: Comparison) -> str:
-    """The title of a picture of the whole run: its finding."""
+    """The finding of the run, as the title of a picture that shows it."""
     return finding(comparison.verdict, len(comparison.selection.numbers))
+
+
+def subtitle(comparison: Comparison, shown: str, title: str = "") -> str:
+    """What a picture shows, and below it the verdict and what else there is.
+
+    Args:
+        comparison: the comparison that is drawn.
+        shown: what the picture shows.
+        title: the title of the picture, which is not repeated.
+    """
+    found = verdict_title(comparison)
+    others = [each.sentence.rstrip(".") for each in comparison.verdict.also]
+    lines = others if found == title else [f"Verdict: {found}", *others]
+    more = drawable(". ".join(lines), LONGEST_FOOTER)
+    return f"{shown}\n{more}." if lines else shown
+
+
+def median_name(comparison: Comparison) -> str:
+    """What a rank is compared with, in words."""
+    return "the median rank" if len({*comparison.roles.of.values()}) < 2 else "its role's median"
+
+
+def on_average(comparison: Comparison, excess: pl.DataFrame) -> str:
+    """The ranks that work longest on average, as the title of a picture of means.
+
+    Args:
+        comparison: the comparison that is drawn.
+        excess: a row per rank: rank, excess_ns (of its mean, above the median of its role) and
+            median_ns.
+    """
+    ranked = excess.drop_nulls().sort("excess_ns", "rank", descending=[True, False])
+    large = ranked.filter(pl.col("excess_ns") >= LEAST_LEVEL * pl.col("median_ns"))
+    than = median_name(comparison)
+    if large.is_empty():
+        most = ranked.row(0, named=True)
+        return (
+            f"No rank works {percent(LEAST_LEVEL)} longer than {than} on average: at most "
+            f"{milliseconds(most['excess_ns'])} of {milliseconds(most['median_ns'])} ms"
+        )
+    (first, amount), *others = large.head(MOST_NAMED).select("rank", "excess_ns").iter_rows()
+    more = [f"rank {rank} {milliseconds(ns)} ms" for rank, ns in others]
+    more += [plural(large.height - MOST_NAMED, "more rank")] if large.height > MOST_NAMED else []
+    title = f"Rank {first} works {milliseconds(amount)} ms longer than {than} on average"
+    return ", ".join([title, *more])
 
 
 def footer(comparison: Comparison, *notes: str) -> str:

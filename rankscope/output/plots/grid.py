@@ -9,11 +9,9 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.robust import MAD_FLOOR, lower_median
 from rankscope.compare.verdict.excess import LEAST_EXCESS
 from rankscope.errors import UsageError
-from rankscope.model.metrics import METRICS
-from rankscope.model.schema import PHASES
+from rankscope.output.excess_scale import ExcessScale, scale_of, with_excess
 
 Values = npt.NDArray[np.float64]
 
@@ -22,9 +20,6 @@ MOST_ROWS, MOST_COLUMNS = 400, 600
 
 DENSE = 0.5
 """If this share of the iterations between first and last is known, the others are drawn as gaps."""
-
-SPIKE = 10
-"""An excess above this multiple of the median large excess counts as a spike."""
 
 DEFAULTS = ("work", "load", "iteration")
 """Metrics of a heat map without `--metric`: the first known one is drawn."""
@@ -47,7 +42,7 @@ class Grid:
     iterations: tuple[int, ...]  # in the order of the columns, per_column to a column
     per_row: int
     per_column: int
-    limit: float  # end of the colour scale, in the metric's unit
+    scale: ExcessScale
 
 
 def metric_of(
@@ -76,33 +71,27 @@ def excesses(comparison: Comparison, metric: str) -> pl.DataFrame:
     Returns:
         A row per rank and iteration: rank, iteration, role, host, value, excess (null: unknown),
         scale (the median iteration of the role; of a metric that is not a time, its own median),
-        flagged (if the metric is a phase: flagged for this phase), cause. Value, excess and scale
-        are in the metric's unit.
+        flagged (if the metric is a phase: flagged for this phase), cause, compared (selected, so
+        complete on every rank). Value, excess and scale are in the metric's unit.
     """
     numbers = comparison.selection.numbers
     inside = ~pl.col("iteration").is_in([0, *comparison.selection.warmup])
     if comparison.options.iter_range is not None:
         inside &= pl.col("iteration").is_between(numbers[0], numbers[-1])
-    own = METRICS[metric]
-    value = pl.col(own.column)
-    scale = pl.col(METRICS["iteration"].column) if own.is_time else value
-    middle = lower_median if own.unit.is_whole else pl.Expr.median
     judged = comparison.rows(sorted({metric, "iteration"}), all_iterations=True, flags=True)
-    several = judged["role"].n_unique() > 1
-    role = ["role", "iteration"] if several else ["iteration"]  # grouping by one column is faster
-    flagged = pl.col("flagged").fill_null(False)
-    if metric in PHASES:
-        flagged &= pl.col("cause").eq_missing(metric)
-    return judged.filter(inside | pl.col("iteration").is_in(numbers)).select(
+    found = with_excess(judged.filter(inside | pl.col("iteration").is_in(numbers)), metric)
+    compared = pl.col("iteration").is_in(numbers).alias("compared")
+    return found.select(
         "rank",
         "iteration",
         "role",
         "host",
-        value=value,
-        excess=value - middle(value).over(role),
-        scale=middle(scale).over(role),
-        flagged=flagged,
-        cause="cause",
+        "value",
+        "excess",
+        "scale",
+        "flagged",
+        "cause",
+        compared,
     )
 
 
@@ -140,7 +129,7 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
         iterations=tuple(iterations),
         per_row=per_row,
         per_column=per_column,
-        limit=_limit(known),
+        scale=scale_of(frame.filter("compared")),
     )
 
 
@@ -179,23 +168,6 @@ def _columns(frame: pl.DataFrame) -> list[int]:
     numbers = frame["iteration"].unique().sort().to_list()
     whole = range(numbers[0], numbers[-1] + 1)
     return [*whole] if len(numbers) >= DENSE * len(whole) else numbers
-
-
-def _limit(known: pl.DataFrame) -> float:
-    """The end of the colour scale: a typical large excess, so that noise stays pale.
-
-    This is the median of the excesses above 5 % of `scale`, weighted by their squares. Each
-    is limited to `SPIKE` medians, so that one spike does not wash out the rest. Without such an
-    excess it is the 99th percentile, because then there are only small differences to see.
-    """
-    size = known["excess"].abs().cast(pl.Float64)
-    large = np.sort(size.filter(size > LEAST_EXCESS * known["scale"]).to_numpy())
-    if not len(large):
-        scales = known["scale"].drop_nulls().to_numpy()
-        least = MAD_FLOOR * float(np.median(scales)) if len(scales) else 0.0
-        return max(size.quantile(0.99) or 0.0, least) or 1.0
-    weight = np.cumsum(np.minimum(large, SPIKE * np.median(large)) ** 2)
-    return float(large[np.searchsorted(weight, weight[-1] / 2)])
 
 
 def _blocks(values: Values, per_row: int, per_column: int) -> Values:

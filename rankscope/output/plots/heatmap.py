@@ -7,19 +7,20 @@ import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection, QuadMesh
-from matplotlib.colors import Normalize
+from matplotlib.colors import AsinhNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.roles import ALL
 from rankscope.compare.verdict.excess import LEAST_EXCESS
 from rankscope.compare.verdict.phrases import plural, who
+from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import METRICS, Metric, Unit
 from rankscope.output.palette import THEMES, Theme
-from rankscope.output.plots.captions import footer, verdict_title
+from rankscope.output.plots.captions import footer, median_name, subtitle, verdict_title
 from rankscope.output.plots.grid import Grid, arrange, excesses, metric_of, worst_cells
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import (
@@ -59,6 +60,12 @@ KEY_LINE = 0.2
 DOTTED = 0.07
 """Least size of a cell, in inches, in which a dot is visible."""
 
+SHOWN = (
+    VerdictKind.BALANCED, VerdictKind.PERSISTENT, VerdictKind.TRANSIENT, VerdictKind.PERIODIC,
+    VerdictKind.ROTATING, VerdictKind.STRUCTURAL,
+)  # fmt: skip
+"""Classes of verdicts that a map of work shows."""
+
 VECTOR_CELLS = 20_000
 """Above this number of cells, the map is an image inside SVG and PDF files."""
 
@@ -72,9 +79,11 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     """
     metric = METRICS[metric_of(comparison, options.metric)]
     frame = excesses(comparison, metric.name)
-    grid = arrange(frame, comparison.missing_ranks)
+    if options.only:
+        frame = frame.filter(pl.col("rank").is_in(options.only))
+    grid = arrange(frame, () if options.only else comparison.missing_ranks)
     theme = THEMES[options.theme]
-    worst = worst_cells(frame.filter(pl.col("iteration").is_in(comparison.selection.numbers)))
+    worst = worst_cells(frame.filter("compared"))
     rows, columns = grid.values.shape
     height = min(max(rows * ROW, LEAST_HEIGHT), MOST_HEIGHT)
     width = min(max(columns * COLUMN, LEAST_WIDTH), MOST_WIDTH)
@@ -83,13 +92,13 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     left = MARGIN + sum(map(bracket_width, sides.values())) + TICKS
     key = _key(worst, metric)
     under = 0.5 + KEY_LINE * -(-len(key) // 2)
+    title = _title(comparison, frame.filter("compared"), metric)
     sheet = new_sheet(
         left + width + BAR + 1.1,
         height + under,
         Caption(
-            _title(comparison, frame, metric),
-            f"{metric.label}: excess over the "
-            f"{'median rank' if _one_role(grid) else 'median of the role'} in the same iteration",
+            title,
+            subtitle(comparison, _shown(grid, metric), title),
             footer(comparison, *_notes(grid, worst, comparison, metric)),
         ),
         theme,
@@ -98,6 +107,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     mesh = _cells(axes, grid, metric.unit, theme)
     _ticks(axes, grid, cell[1])
     has_dots = _dots(axes, grid, cell, theme)
+    has_clipped = _clipped(axes, grid, cell, theme)
     _letters(axes, grid, worst, cell, theme)
     place = MARGIN
     for name, groups in sides.items():
@@ -110,8 +120,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         bars.set_ylim(axes.get_ylim())
         _flag_bars(bars, grid, theme)
     scale = sheet.axes(left + width + BAR + 0.2, under, 0.14, height)
-    _scale(sheet.figure, scale, mesh, metric.unit)
-    _legend(axes, has_dots, grid, theme)
+    _scale(sheet.figure, scale, mesh, metric.unit, grid)
+    _legend(axes, has_dots, has_clipped, grid, metric.unit, theme)
     column = max((text_width(text, BODY) for text in key), default=0.0) + 0.2
     for line, text in enumerate(key):
         sheet.text(left + (line % 2) * column, under - 0.56 - KEY_LINE * (line // 2), text)
@@ -129,24 +139,42 @@ def _sides(grid: Grid) -> dict[str, list[RowGroup]]:
     }
 
 
+def _shown(grid: Grid, metric: Metric) -> str:
+    """What the colours mean."""
+    if len(grid.ranks) == 1:
+        return f"{metric.label}: excess over the rank's own median, for want of other ranks"
+    than = "median rank" if _one_role(grid) else "median of the role"
+    return f"{metric.label}: excess over the {than} in the same iteration"
+
+
 def _one_role(grid: Grid) -> bool:
     return len({role for role in grid.roles if role is not None}) < 2
 
 
 def _title(comparison: Comparison, frame: pl.DataFrame, metric: Metric) -> str:
-    """The verdict if the picture shows its metric, else the ranks with the most of the metric."""
-    if metric.name in ("work", comparison.outliers.metric, comparison.verdict.cause, "iteration"):
-        return verdict_title(comparison)
-    means = frame.group_by("rank").agg(pl.col("excess").mean()).drop_nulls()
-    excess = float(means["excess"].to_numpy().max())
-    if excess <= 0:
+    """The verdict if the picture shows it, else the ranks with the most of the metric."""
+    verdict = comparison.verdict
+    label = f"{metric.label[:1].upper()}{metric.label[1:]}"
+    if frame["rank"].n_unique() == 1:
+        rows = frame.drop_nulls("excess").sort("excess", descending=True)
+        rank, iteration, excess = rows.select("rank", "iteration", "excess").row(0)
         return (
-            f"{metric.label[:1].upper()}{metric.label[1:]}: no rank exceeds the median on average"
+            f"Rank {rank} alone: its {metric.label} is largest in iteration {iteration}, "
+            f"{with_unit(excess, metric.unit)} above its median"
         )
+    if verdict.kind in SHOWN and metric.name in ("work", comparison.outliers.metric, verdict.cause):
+        return verdict_title(comparison)
+    means = frame.group_by("rank").agg(pl.col("excess", "scale").mean()).drop_nulls()
+    excess = float(means["excess"].to_numpy().max())
+    than = median_name(comparison)
+    if excess <= 0:
+        return f"{label}: no rank exceeds {than} on average"
     most = tuple(means.filter(pl.col("excess") == excess)["rank"].sort())
+    share = percent(excess / float(np.median(means["scale"].to_numpy())))
+    whole = "iteration" if metric.is_time else "median"
     return (
         f"{who(most, {}, ())} {'has' if len(most) == 1 else 'have'} the most {metric.label}: "
-        f"on average {with_unit(excess, metric.unit)} more than the median"
+        f"on average {with_unit(excess, metric.unit)} more than {than}, {share} of the {whole}"
     )
 
 
@@ -174,14 +202,14 @@ def _cells(axes: Axes, grid: Grid, unit: Unit, theme: Theme) -> QuadMesh:
         spine.set_visible(False)
     rows, columns = grid.values.shape
     divisor = 1e6 if unit is Unit.NS else 1.0
-    limit = grid.limit / divisor
+    limit = grid.scale.limit / divisor
     separated = max(rows, columns) <= 64
     return axes.pcolormesh(
         np.arange(columns + 1) - 0.5,
         np.arange(rows + 1) - 0.5,
         np.ma.masked_invalid(grid.values / divisor),
         cmap=excess_colors(theme),
-        norm=Normalize(-limit, limit),
+        norm=AsinhNorm(grid.scale.linear / divisor, -limit, limit),
         rasterized=rows * columns > VECTOR_CELLS,
         edgecolors=theme.page if separated else "none",
         linewidth=0.8 if separated else 0,
@@ -215,6 +243,23 @@ def _dots(axes: Axes, grid: Grid, cell: tuple[float, float], theme: Theme) -> bo
         column, row, s=size**2, color=theme.page, edgecolors=theme.ink, linewidths=0.6, gid="flags"
     )
     return True
+
+
+def _clipped(axes: Axes, grid: Grid, cell: tuple[float, float], theme: Theme) -> bool:
+    """Mark values beyond the scale with triangles; False if there are none."""
+    size = min(4.0, max(2.0, 72 * min(cell) * 0.3))
+    found = False
+    for marker, beyond in (
+        ("^", grid.values > grid.scale.limit),
+        ("v", grid.values < -grid.scale.limit),
+    ):
+        row, column = np.nonzero(beyond)
+        found |= bool(len(row))
+        axes.scatter(
+            column, row - 0.25, s=size**2, marker=marker, color=theme.page, edgecolors=theme.ink,
+            linewidths=0.5, gid="clipped",
+        )  # fmt: skip
+    return found
 
 
 def _letters(
@@ -293,28 +338,37 @@ def _tick(value: float, unit: Unit) -> str:
     return f"{'+' if value > 0 else '−'}{size(round(abs(value)))}"
 
 
-def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, unit: Unit) -> None:
-    bar = figure.colorbar(mesh, cax=axes, extend="both", extendfrac=0.04)
+def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, unit: Unit, grid: Grid) -> None:
+    beyond = bool((np.abs(grid.values) > grid.scale.limit).any())
+    bar = figure.colorbar(mesh, cax=axes, extend="both" if beyond else "neither", extendfrac=0.04)
     bar.outline.set_visible(False)
-    bar.locator = MaxNLocator(5, symmetric=True)
+    bar.locator = FixedLocator(grid.scale.ticks(1e6 if unit is Unit.NS else 1.0))
     bar.formatter = FuncFormatter(lambda value, _: _tick(value, unit))
+    bar.minorticks_off()
     bar.update_ticks()
     bar.set_label("excess" if unit is Unit.BYTES else f"excess ({shown_unit(unit)})", labelpad=6)
 
 
-def _legend(axes: Axes, has_dots: bool, grid: Grid, theme: Theme) -> None:
-    """The meaning of dots and hatching, above the right end of the cells."""
+def _legend(
+    axes: Axes, has_dots: bool, has_clipped: bool, grid: Grid, unit: Unit, theme: Theme
+) -> None:
+    """The meaning of marks and hatching, above the right end of the cells."""
     handles: list[Artist] = []
     if has_dots:
         dot = Line2D([], [], linestyle="", marker="o", markersize=4, label="flagged")
         dot.set(markerfacecolor=theme.page, markeredgecolor=theme.ink)
         handles.append(dot)
+    if has_clipped:
+        end = with_unit(grid.scale.limit, unit)
+        mark = Line2D([], [], linestyle="", marker="^", markersize=5, label=f"beyond ±{end}")
+        mark.set(markerfacecolor=theme.page, markeredgecolor=theme.ink)
+        handles.append(mark)
     if np.isnan(grid.values).any():
         hatched = Patch(label="unknown", hatch=HATCH, linewidth=0)
         hatched.set(facecolor=theme.page, edgecolor=theme.muted)
         handles.append(hatched)
     if handles:
         axes.legend(
-            handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderpad=0,
+            handles=handles, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderpad=0,
             borderaxespad=0.3, handletextpad=0.4, columnspacing=1.2,
         )  # fmt: skip

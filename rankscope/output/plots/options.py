@@ -14,9 +14,11 @@ class PlotOptions:
         iteration: the number of the iteration of a timeline.
         ranks: ranks that are shown in any case, each with its label (the picks).
         theme: `light` or `dark`.
+        only: the ranks to show, and no others except those that arrive last; empty: all.
     """
 
     metric: str | None = None
     iteration: int | None = None
     ranks: tuple[tuple[int, str], ...] = ()
     theme: str = "light"
+    only: tuple[int, ...] = ()

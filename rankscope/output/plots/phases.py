@@ -14,13 +14,16 @@ from matplotlib.patches import Patch
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.robust import lower_median
 from rankscope.compare.scores import score
+from rankscope.compare.verdict.candidates import LEAST_LEVEL
+from rankscope.compare.verdict.phrases import plural
 from rankscope.errors import UsageError
 from rankscope.model.schema import PHASES
-from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme
-from rankscope.output.plots.captions import footer, verdict_title
+from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme, part_name
+from rankscope.output.plots.captions import footer, on_average, subtitle
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
 from rankscope.output.plots.style import SMALL, Caption, new_sheet, part_look, signed_ms
+from rankscope.output.quantities import SHOWN_NS, milliseconds
 
 WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55
 """Widths in inches: of the sheet, of both panels together, and between the panels."""
@@ -97,7 +100,10 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     shares = phase_shares(comparison)
     theme = THEMES[options.theme]
     order = shares.frame["rank"].to_list()
-    rows = spaced(order, selected_rows(order, [*dict(options.ranks), *comparison.verdict.ranks]))
+    keep = [*dict(options.ranks), *comparison.verdict.named]
+    selected = [rank for rank in order if rank in options.only] or _selected(shares.frame, keep)
+    rows = spaced(order, selected)
+    count = len(comparison.selection.numbers)
     many = len(order) > MOST_ROWS
     height = max(rows[-1].place + 1, 3) * ROW if many else max(len(rows) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.75 if many else 0.0
@@ -105,9 +111,12 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         WIDTH,
         0.45 + below + height + 0.2,
         Caption(
-            verdict_title(comparison),
-            "phases of an iteration, per rank: work on the left, communication that no work hides "
-            f"on the right; mean over {len(comparison.selection.numbers)} iterations",
+            _title(comparison, shares),
+            subtitle(
+                comparison,
+                "phases of an iteration, per rank: work on the left, communication that no work "
+                f"hides on the right; mean over {plural(count, 'iteration')}",
+            ),
             footer(comparison, *_notes(shares)),
         ),
         theme,
@@ -123,17 +132,45 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     _bars(communication, frame, rows, shares.communication, theme)
     _medians(work, frame, rows, theme)
     grouping = "host" if shares.frame["role"].n_unique() == 1 else "role"
-    row_labels(work, rows, frame[grouping].to_list(), comparison.verdict.ranks, theme)
+    row_labels(work, rows, frame[grouping].to_list(), comparison.verdict.named, theme)
     communication.set_yticks([])
     work.set_xlim(0, highest[0])
     communication.set_xlim(0, highest[1])
     work.set_xlabel("work (ms)")
     communication.set_xlabel("exposed communication (ms)")
     _legend(work, shares.phases, theme)
-    _legend(communication, shares.communication, theme)
+    _legend(communication, shares.communication, theme, right=True)
     if many:
         _overview(sheet.axes(LABELS, 0.5, PANELS + BETWEEN, OVERVIEW), shares, theme)
     return sheet.figure
+
+
+def _title(comparison: Comparison, shares: PhaseShares) -> str:
+    """The ranks with the largest means, or the share of work of a single rank."""
+    frame = shares.frame
+    if frame.height > 1:
+        above = pl.col("total_ns") - pl.col("median_ns")
+        return on_average(comparison, frame.select("rank", "median_ns", excess_ns=above))
+    rank, work = frame.select("rank", "total_ns").row(0)
+    length = comparison.rows(["iteration"])["iteration_ns"].mean()
+    assert isinstance(length, float)
+    return f"Rank {rank} alone works {milliseconds(work)} of {milliseconds(length)} ms on average"
+
+
+def _selected(frame: pl.DataFrame, keep: Sequence[int]) -> list[int]:
+    """The ranks that have rows; of many, those like the median have only the median's.
+
+    Args:
+        frame: that of `PhaseShares`.
+        keep: ranks to show in any case.
+    """
+    order = frame["rank"].to_list()
+    rows = selected_rows(order, keep)
+    if len(order) <= MOST_ROWS:
+        return rows
+    off = (frame["total_ns"] - frame["median_ns"]).abs() >= LEAST_LEVEL * frame["median_ns"]
+    shown = {*frame.filter(off)["rank"], *keep, order[0], order[-1], order[len(order) // 2]}
+    return [rank for rank in rows if rank in shown]
 
 
 def _notes(shares: PhaseShares) -> list[str]:
@@ -184,7 +221,7 @@ def _medians(axes: Axes, frame: pl.DataFrame, rows: Sequence[Row], theme: Theme)
     totals = frame["total_ns"].to_numpy() / 1e6
     for place, total, middle in zip(places, totals, median, strict=True):
         axes.annotate(
-            "median" if total == middle else signed_ms(total - middle),
+            "median" if abs(total - middle) < SHOWN_NS / 1e6 else signed_ms(total - middle),
             (max(total, middle), place),
             xytext=(4, 0),
             textcoords="offset points",
@@ -194,12 +231,12 @@ def _medians(axes: Axes, frame: pl.DataFrame, rows: Sequence[Row], theme: Theme)
         )
 
 
-def _legend(axes: Axes, names: Sequence[str], theme: Theme) -> None:
+def _legend(axes: Axes, names: Sequence[str], theme: Theme, right: bool = False) -> None:
     axes.legend(
-        handles=[Patch(label=name.replace("_", " "), **part_look(name, theme)) for name in names],
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=len(names),
+        handles=[Patch(label=part_name(name), **part_look(name, theme)) for name in names],
+        loc="lower right" if right else "lower left",
+        bbox_to_anchor=(int(right), 1),
+        ncols=max(len(names), 1),
         borderpad=0,
         borderaxespad=0.4,
         handlelength=1.1,

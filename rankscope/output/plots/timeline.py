@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.timeline import timeline
+from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
 from rankscope.model.results import Timeline
-from rankscope.output.palette import THEMES, Theme
-from rankscope.output.plots.captions import footer
+from rankscope.output.palette import THEMES, Theme, part_name
+from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LONGEST_LABEL
 from rankscope.output.plots.style import (
@@ -39,6 +39,7 @@ from rankscope.output.timeline_views import (
     collective_parts,
     last_arrival,
     stream_work,
+    who_waits,
 )
 
 NAMES, LANES, PANEL, RIGHT = 1.1, 0.95, 8.1, 0.35
@@ -48,7 +49,7 @@ PHASE_LANE, STREAM_LANE, COLLECTIVE_LANE, BETWEEN = 0.26, 0.16, 0.24, 0.26
 """Heights in inches: of the lanes of a rank, and between two ranks."""
 
 MOST_RANKS, MOST_STREAMS = 8, 4
-"""Most ranks, and most streams per rank; the footer says how many more there are."""
+"""Most picked ranks, and most streams per rank; the footer says how many more there are."""
 
 VECTOR_SHAPES = 4_000
 """Above this number of rectangles, a lane is an image inside SVG and PDF files."""
@@ -95,6 +96,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             hint="give PlotOptions(ranks=…, iteration=…), or use Run.plot, which picks them",
         )
     labels = dict(options.ranks[:MOST_RANKS])
+    every = with_last_to_arrive(comparison, [*labels], [options.iteration])
+    labels |= {rank: "arrives last" for rank in every if rank not in labels}
     shown = timeline(comparison, list(labels), [options.iteration])
     picture = _prepared(shown, [*labels], THEMES[options.theme])
     late = last_arrival(shown)
@@ -103,12 +106,15 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         left + PANEL + RIGHT,
         picture.height + 0.5 + 0.2,
         Caption(
-            _title(options.iteration, late, labels),
-            f"phases on the {shown.clock} clock, "
-            + ("" if picture.work.is_empty() else "device work in the colour of its phase, ")
-            + "collectives from arrival to end"
-            + (", on one clock" if shown.ranks["axis"].eq("aligned").all() else ""),
-            footer(comparison, *_notes(picture, options, late, comparison.verdict.ranks)),
+            _title(shown, late, labels),
+            subtitle(
+                comparison,
+                f"phases on the {shown.clock} clock, "
+                + ("" if picture.work.is_empty() else "device work in the colour of its phase, ")
+                + "collectives from arrival to end"
+                + (", on one clock" if shown.ranks["axis"].eq("aligned").all() else ""),
+            ),
+            footer(comparison, *_notes(picture, options, late, comparison.verdict.named)),
         ),
         picture.theme,
     )
@@ -124,27 +130,21 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     return sheet.figure
 
 
-def _title(iteration: int, late: LastArrival | None, labels: dict[int, str]) -> str:
+def _title(shown: Timeline, late: LastArrival | None, labels: dict[int, str]) -> str:
+    iteration = shown.iterations[0]
     if len(labels) == 1:
         return f"Iteration {iteration} of rank {min(labels)}"
-    if late is None:
-        return f"Iteration {iteration}: no rank keeps the others waiting"
-    operation = str(late.calls["operation"][0]).replace("_", "-")
-    elsewhere = "" if late.shown else ", which is not shown,"
-    return (
-        f"Iteration {iteration}: rank {late.rank}{elsewhere} comes last to the {operation}, "
-        f"and others wait up to {milliseconds(late.longest_wait_ns)} ms"
-    )
+    return f"Iteration {iteration}: {who_waits(shown, late)}"
 
 
 def _notes(
-    picture: Picture, options: PlotOptions, late: LastArrival | None, stragglers: tuple[int, ...]
+    picture: Picture, options: PlotOptions, late: LastArrival | None, named: tuple[int, ...]
 ) -> list[str]:
     notes = [problem.message for problem in picture.timeline.problems]
-    if late is not None and stragglers and late.rank not in stragglers:
+    if late is not None and named and late.rank not in named:
         notes.append(
             f"rank {late.rank} may be late because it waited elsewhere: over the run "
-            f"the verdict names {listed(stragglers)}"
+            f"the verdict names {'rank' if len(named) == 1 else 'ranks'} {listed(named)}"
         )
     residual = picture.timeline.ranks["residual_ns"].max()
     if isinstance(residual, int) and residual:
@@ -297,7 +297,7 @@ def _gap(rank: int, lanes: dict[int, list[Lane]]) -> float:
 def _legend(axes: Axes, theme: Theme) -> None:
     axes.legend(
         handles=[
-            Patch(label=part.replace("_", " "), **part_look(part, theme)) for part in theme.parts
+            Patch(label=part_name(part), **part_look(part, theme)) for part in theme.parts
         ],
         loc="lower left", bbox_to_anchor=(0, 1), ncols=8, borderpad=0, borderaxespad=0.4,
         handlelength=1.1, handletextpad=0.4, columnspacing=1.0,

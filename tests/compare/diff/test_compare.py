@@ -43,7 +43,7 @@ def test_a_run_is_like_itself() -> None:
             assert each.before_ns == each.after_ns
             assert each.change == 0 or each.before_ns == 0
             assert not each.certain
-        assert found.sentence.startswith("No change beyond noise")
+        assert found.sentence.startswith("Both are the same run")
         assert found.problems == ()
 
 

@@ -27,19 +27,22 @@ SLOW = replace(
 @pytest.mark.parametrize(
     ("verdict", "title"),
     [
-        (SLOW, "Rank 2 loads 27.0 ms longer in every 5th iteration"),
-        (replace(SLOW, period=None), "Rank 2 loads 27.0 ms longer in 3 of 29 iterations"),
+        (SLOW, "Rank 2 needs 30.0 ms more in every 5th iteration, 90 % of it in load"),
+        (
+            replace(SLOW, period=None),
+            "Rank 2 needs 30.0 ms more in 3 of 29 iterations, 90 % of it in load",
+        ),
         (
             replace(SLOW, period=None, cause="backward", iterations=(18,)),
-            "Rank 2 takes 27.0 ms longer in backward in iteration 18",
+            "Rank 2 needs 30.0 ms more in iteration 18, 90 % of it in backward",
         ),
         (
             replace(SLOW, ranks=(1, 4), cause=None, period=None, iterations=tuple(range(29))),
-            "Ranks 1, 4 work 30.0 ms longer in every iteration",
+            "Ranks 1, 4 need 30.0 ms more in every iteration",
         ),
         (
             replace(SLOW, ranks=(4, 5), hosts=("node1",), period=None, since=12),
-            "Host node1 (ranks 4, 5) loads 27.0 ms longer from iteration 12 on",
+            "Host node1 (ranks 4, 5) needs 30.0 ms more from iteration 12 on, 90 % of it in load",
         ),
         (inconclusive("too few", "more"), "Inconclusive: too few"),
         (

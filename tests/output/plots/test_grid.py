@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from rankscope.errors import UsageError
+from rankscope.output.excess_scale import ExcessScale, scale_of
 from rankscope.output.plots.grid import (
     MOST_COLUMNS,
     MOST_ROWS,
@@ -30,6 +31,7 @@ def cells(values: np.ndarray, roles: list[str] | None = None) -> pl.DataFrame:
             "iteration": np.tile(np.arange(iterations), ranks),
             "role": np.repeat(roles or ["all"] * ranks, iterations),
             "host": [f"node{rank // 4}" for rank in range(ranks) for _ in range(iterations)],
+            "compared": True,
             "excess": (values * MS).astype(np.int64).ravel(),
             "scale": np.full(ranks * iterations, 20 * MS),
             "flagged": (values > 5).ravel(),
@@ -51,7 +53,9 @@ def test_a_thousand_ranks_keep_their_outliers() -> None:
     assert grid.values[700 // grid.per_row, 501 // grid.per_column] == 500 * MS
     assert grid.flagged[700 // grid.per_row, 501 // grid.per_column]
     assert (grid.values[30 // grid.per_row] == 8 * MS).all()
-    assert grid.limit == 8 * MS, "a spike must not wash out a straggler"
+    place = grid.scale.position(np.array([8.0, 240.0]) * MS)
+    assert place[0] > 0.2, "a spike must not wash out a straggler"
+    assert place[1] == pytest.approx(1), "and is clipped"
 
 
 def test_blocks_hold_what_is_furthest_from_the_median_of_either_sign() -> None:
@@ -63,11 +67,31 @@ def test_blocks_hold_what_is_furthest_from_the_median_of_either_sign() -> None:
     assert grid.ranks[:: grid.per_row][:3] == (0, 2, 4)
 
 
-def test_noise_stays_pale_beside_a_straggler_but_shows_alone() -> None:
-    noise = np.random.default_rng(1).normal(0, 0.8, (8, 40))
-    assert arrange(cells(noise)).limit < 4 * MS
-    noise[3, ::5] = 30.0
-    assert arrange(cells(noise)).limit == 30 * MS
+def test_noise_stays_pale_beside_stragglers_of_3_and_30_ms_but_shows_alone() -> None:
+    noise = np.random.default_rng(1).normal(0, 0.5, (64, 40))
+    assert arrange(cells(noise)).scale.limit < 4 * MS
+    values = noise.copy()
+    values[17] += 3.0
+    values[42, [9, 20, 33]] += 30.0
+    frame = cells(values)
+    scale = scale_of(
+        frame.with_columns(flagged=pl.col("rank").is_in([17, 42]) & (pl.col("excess") > MS))
+    )
+    small, large, quiet = scale.position(np.array([3.0, 30.0, 0.5]) * MS)
+    assert small > 0.25
+    assert large > 0.9
+    assert quiet < 0.1
+
+
+def test_ticks_are_round_and_apart() -> None:
+    for linear, limit in ((7.09, 72), (3, 31), (8, 8.2), (0.4, 0.5), (2, 60)):
+        scale = ExcessScale(linear * MS, limit * MS)
+        ticks = scale.ticks(MS)
+        assert ticks == sorted(ticks) == [-each for each in reversed(ticks)]
+        assert 5 <= len(ticks) <= 7
+        assert max(ticks) <= limit
+        assert all(f"{abs(each):.0e}"[0] in "0125" for each in ticks)
+        assert np.diff(scale.position(np.array(ticks) * MS)).min() > 0.08
 
 
 def test_ranks_of_a_role_stand_together() -> None:

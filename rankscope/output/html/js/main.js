@@ -19,6 +19,10 @@ function offerMetrics() {
   const select = byId("metric");
   for (const name of known) select.append(make("option", { value: name, title: meaningOf(name) }, named(name)));
   select.value = page.metric;
+  if (ranks.length === 1) {
+    byId("mode").value = "value"; // there is no other rank to compare with
+    byId("mode").querySelector("[value=excess]").disabled = true;
+  }
   const offered = { host: new Set(hosts).size > 1, role: several };
   for (const option of byId("order").querySelectorAll("option")) option.hidden = option.disabled = offered[option.value] === false;
 }
@@ -37,6 +41,7 @@ async function start() {
   showTexts();
   offerMetrics();
   Object.assign(picked, { rank: placeOfRank.get(page.first.rank) ?? 0, iteration: placeOfIteration.get(page.first.iteration) ?? 0 });
+  const linked = readAddress();
   await showMap();
   listenToMap();
   root.dataset.interactive = Math.round(performance.now());
@@ -48,7 +53,8 @@ async function start() {
     tabulateMap();
     return showCell();
   });
-  onPick(() => (byId("phases-of").value === "picked" ? drawPhases() : null));
+  onPick(() => (byId("phases-of").value === "picked" ? drawPhases() : markPhases()));
+  onPick(writeAddress);
   await showCell();
   await nextTask();
   await drawPhases();
@@ -58,6 +64,8 @@ async function start() {
   await nextTask();
   showTables();
   listenToControls();
+  addEventListener("hashchange", followAddress);
+  if (linked) byId("map").scrollIntoView();
   root.dataset.complete = Math.round(performance.now());
 }
 
@@ -67,6 +75,7 @@ function listenToControls() {
     tabulateMap();
     await drawPhases();
     await showCell();
+    writeAddress();
   };
   for (const id of ["metric", "mode", "order"]) byId(id).addEventListener("change", redraw);
   byId("marks").addEventListener("change", drawMap);

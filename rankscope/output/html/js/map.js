@@ -2,7 +2,7 @@
 
 const heat = byId("heat");
 const FLAGS_SHOWN = 400; // most circles, so that drawing stays fast
-const LEAST_LIMIT = 0.05; // least end of the colour scale, as a share of the median iteration: no smaller excess is flagged
+const CLIPPED_SHOWN = 400; // most triangles, likewise
 const shown = { order: ranks.map((_, place) => place), rowOf: [], values: null, middle: null, blocks: null, limits: [0, 1] };
 const full = () => ({ x: [-0.5, iterations.length - 0.5], y: [ranks.length - 0.5, -0.5] });
 const view = full();
@@ -60,6 +60,7 @@ function blocks(excess) {
       }
     }
   }
+  if (excess) for (const line of z) line.forEach((value, k) => (line[k] = placeOf(byId("metric").value, value)));
   return { z, from, columns, across, down, x0: x0 + (across - 1) / 2, y0: y0 + (down - 1) / 2 };
 }
 
@@ -68,24 +69,46 @@ function quantiles(numbers) {
   return (share) => sorted[Math.round((sorted.length - 1) * share)] ?? 0;
 }
 
-/** The ends of the colour scale in ms: the median flagged excess, so that noise stays pale, but at least LEAST_LIMIT. */
+/** The ends of the colour scale of values, or of excess (`place` of the ends). */
 function limits(excess) {
-  const width = iterations.length;
+  if (excess) return [-1, 1];
   const metric = byId("metric").value;
-  const at = (place) => {
-    const raw = shown.values[place];
-    const middle = shown.middle[roleIndex[Math.floor(place / width)]][place % width];
-    return raw === NONE ? NaN : (excess ? Math.abs(raw - middle) : raw) * scaleOf(metric);
-  };
   const step = Math.max(1, Math.floor(shown.values.length / 50021)); // a prime: samples all columns
   const sample = [];
-  for (let place = 0; place < shown.values.length; place += step) sample.push(at(place));
+  for (let place = 0; place < shown.values.length; place += step) sample.push(scaled(metric, shown.values[place]));
   const all = quantiles(sample);
-  if (!excess) return [all(0.005), Math.max(all(0.995), all(0.005) + 1e-3)];
-  const flagged = quantiles([...flags.keys()].map(at))(0.5);
-  const least = metric in cells.steps ? 0 : (LEAST_LIMIT * cells.median_ns) / 1e6;
-  const end = Math.max(all(0.995), flagged, least, 1e-3);
-  return [-end, end];
+  return [all(0.005), Math.max(all(0.995), all(0.005) + 1e-3)];
+}
+
+/** Where an excess lies on the colour scale of a metric, whose ends are -1 and 1. */
+function placeOf(metric, value) {
+  const [linear, end] = cells.scales[metric];
+  return Math.asinh(value / linear) / Math.asinh(end / linear);
+}
+
+/** Ticks of the colour scale of excess; where there is little room, only the middle and the outermost. */
+function scaleTicks(metric) {
+  const every = cells.ticks[metric];
+  const chosen = heat.clientWidth < 560 ? [every[0], 0, every.at(-1)] : every;
+  const text = (value) => (value > 0 ? "+" : "") + String(value).replace("-", "−");
+  return { tickvals: chosen.map((value) => placeOf(metric, value)), ticktext: chosen.map(text), tickangle: 0 };
+}
+
+/** Triangles on cells whose excess is beyond the colour scale. */
+function triangles(excess) {
+  const trace = {
+    type: "scatter", mode: "markers", hoverinfo: "skip", showlegend: false, x: [], y: [],
+    marker: { symbol: [], size: 8, color: color("page"), line: { color: color("mark"), width: 1.2 } },
+  };
+  if (!excess) return trace;
+  const { z, x0, y0, across, down } = shown.blocks;
+  z.forEach((line, row) => line.forEach((value, k) => {
+    if (!(Math.abs(value) > 1 + 1e-9) || trace.x.length >= CLIPPED_SHOWN) return;
+    trace.x.push(x0 + k * across);
+    trace.y.push(y0 + row * down);
+    trace.marker.symbol.push(value > 0 ? "triangle-up" : "triangle-down");
+  }));
+  return trace;
 }
 
 /** Positions and texts of ticks: round numbers if the labels ascend, else evenly spaced. */
@@ -114,10 +137,17 @@ function rankTicks() {
   return ticks(view.y, shown.order.map((place) => ranks[place]), room);
 }
 
+/** So that a circle leaves the colour of its cell visible. */
+function circleSize() {
+  const across = (heat.clientWidth - 70) / Math.max(1, view.x[1] - view.x[0]);
+  const down = (heatHeight() - 110) / Math.max(1, view.y[0] - view.y[1]);
+  return Math.max(2.5, Math.min(6, 0.6 * Math.min(across, down)));
+}
+
 function circles() {
   const trace = {
     type: "scatter", mode: "markers", hoverinfo: "skip", showlegend: false, x: [], y: [],
-    marker: { symbol: "circle", size: 6, color: color("page"), line: { color: color("mark"), width: 1.4 } },
+    marker: { symbol: "circle", size: circleSize(), color: color("page"), line: { color: color("mark"), width: circleSize() < 5 ? 0.8 : 1.4 } },
   };
   if (!byId("marks").checked) return trace;
   const width = iterations.length;
@@ -147,9 +177,12 @@ function drawMap() {
   shown.blocks = blocks(excess);
   const { z, x0, y0, across, down } = shown.blocks;
   const [zmin, zmax] = shown.limits;
+  const marks = triangles(excess);
+  const beyond = marks.x.length > 0;
   const bar = {
     orientation: "h", x: 0, xanchor: "left", xpad: 0, ypad: 4, y: 1.01, yanchor: "bottom", thickness: 10, len: 0.6, outlinewidth: 0, nticks: heat.clientWidth < 560 ? 4 : 8,
-    title: { text: excess ? `${named(metric)} above the median (${unitOf(metric)}); gray: unknown` : `${named(metric)} (${unitOf(metric)}); gray: unknown`, side: "top", font: { size: 12 } },
+    ...(excess ? scaleTicks(metric) : {}),
+    title: { text: excess ? `${named(metric)} above the median (${unitOf(metric)}); gray: unknown${beyond ? `; ▲ beyond ${ms(cells.scales[metric][1])}` : ""}` : `${named(metric)} (${unitOf(metric)}); gray: unknown`, side: "top", font: { size: 12 } },
   };
   const map = {
     type: "heatmap", z, x0, dx: across, y0, dy: down, zmin, zmax, zsmooth: false, hoverinfo: "none",
@@ -162,7 +195,7 @@ function drawMap() {
     xaxis: axis("iteration", { automargin: false, range: view.x, ...ticks(view.x, iterations, room), showgrid: false, zeroline: false, fixedrange: false }),
     yaxis: axis(byId("order").value === "host" ? "host" : "rank", { range: view.y, ...rankTicks(), showgrid: false, zeroline: false, fixedrange: false }),
   };
-  Plotly.react(heat, [map, circles()], layout(heatHeight(), more), CONFIG);
+  Plotly.react(heat, [map, circles(), marks], layout(heatHeight(), more), CONFIG);
 }
 
 async function showMap() {

@@ -36,8 +36,15 @@ async function drawPhases() {
     marks.ticktext.unshift("median");
   }
   const x = axis("rank", { range: [(stack.beside ?? 0) - beside / 2 - 0.5, ranks.length - 0.5], ...marks, showgrid: false, zeroline: false });
-  Plotly.react(phasesChart, traces, layout(330, { xaxis: x, yaxis: axis("ms", { rangemode: "tozero" }), margin: { l: 48, r: 12, t: 8, b: 44 } }), CONFIG);
+  Plotly.react(phasesChart, traces, layout(330, { shapes: pickedRank(), xaxis: x, yaxis: axis("ms", { rangemode: "tozero" }), margin: { l: 48, r: 12, t: 8, b: 44 } }), CONFIG);
 }
+
+/** A frame around the bar of the picked rank. */
+function pickedRank() {
+  const at = stack.order.indexOf(picked.rank);
+  return [{ type: "rect", xref: "x", yref: "paper", x0: at - 0.5, x1: at + 0.5, y0: 0, y1: 1, line: { color: color("accent"), width: 2 } }];
+}
+const markPhases = () => Plotly.relayout(phasesChart, { shapes: pickedRank() });
 
 function tracesOf(part, beside) {
   const value = (rank) => stack.parts[rank].get(part) ?? 0;
@@ -61,4 +68,11 @@ function listenToPhases() {
     showTip(event, [who, ...[...each].map(([part, value]) => `${named(part)} ${ms(value)} ms`)]);
   });
   phasesChart.on("plotly_unhover", hideTip);
+  phasesChart.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step || event.ctrlKey || event.altKey || event.metaKey) return;
+    const at = Math.max(0, Math.min(ranks.length - 1, stack.order.indexOf(picked.rank) + step * (event.shiftKey ? 10 : 1)));
+    pick(stack.order[at], picked.iteration);
+    event.preventDefault();
+  });
 }

@@ -7,8 +7,9 @@ const lateLine = ({ at }) => ({
   type: "line", xref: "x", x0: at / 1e6, x1: at / 1e6, yref: "paper", y0: 0, y1: 1,
   line: { color: color("late"), width: 1.5, dash: "dash" },
 });
+const longestEnd = () => page.timeline.bars[2].reduce((a, b) => Math.max(a, b), 0);
 const lateWords = ({ at, rank }) => ({
-  x: at / 1e6, xref: "x", y: 1, yref: "paper", yanchor: "bottom", showarrow: false,
+  x: at / 1e6, xref: "x", xanchor: at > longestEnd() / 2 ? "right" : "left", y: 1, yref: "paper", yanchor: "bottom", showarrow: false,
   text: `rank ${rank} arrives last`, font: { color: color("late"), size: 12 },
 });
 
@@ -60,4 +61,17 @@ function drawTimeline() {
   timelineChart.on("plotly_unhover", hideTip);
   timelineChart.removeAllListeners("plotly_doubleclick");
   timelineChart.on("plotly_doubleclick", () => Plotly.relayout(timelineChart, { "xaxis.range": whole() }));
+  timelineChart.onkeydown = (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const [low, high] = timelineChart.layout.xaxis.range.map(Number);
+    const quarter = (high - low) / 4;
+    const range = {
+      ArrowLeft: [low - quarter, high - quarter], ArrowRight: [low + quarter, high + quarter],
+      "+": [low + quarter, high - quarter], "=": [low + quarter, high - quarter], "-": [low - 2 * quarter, high + 2 * quarter],
+      0: whole(), Escape: whole(),
+    }[event.key];
+    if (!range) return;
+    Plotly.relayout(timelineChart, { "xaxis.range": range });
+    event.preventDefault();
+  };
 }

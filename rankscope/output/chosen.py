@@ -1,0 +1,89 @@
+"""Which ranks pictures and pages show by default: those whose reports are to be opened."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.picks import Picks, among, pick
+from rankscope.compare.run_facts import identities_of
+from rankscope.errors import UsageError
+from rankscope.model.metrics import check_metrics, column_of
+from rankscope.output.plots import PICKING
+from rankscope.output.plots.options import PlotOptions
+
+DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
+"""The metric to pick reports by is the first of these that is known."""
+
+
+def picks_of(
+    comparison: Comparison, metric: str | None, ranks: Container[int] | None = None
+) -> Picks:
+    """The reports to open.
+
+    Args:
+        comparison: up to its verdict.
+        metric: name; default: the first of `DEFAULT_METRICS` that is known.
+        ranks: pick from these; None for all.
+    """
+    scores = among(comparison.scores, ranks)
+    if metric is not None:
+        check_metrics([metric])
+    else:
+        metric = next(
+            (name for name in DEFAULT_METRICS if scores[column_of(name)].is_not_null().any()),
+            "iteration",
+        )
+    return pick(
+        scores,
+        lambda ranks: comparison.rows([metric], ranks),
+        lambda ranks: comparison.tables.read("iterations", ranks=ranks),
+        identities_of(comparison.tables.ranks),
+        comparison.scope.utc_starts,
+        metric,
+        comparison.verdict.named,
+        comparison.tables.database,
+    )
+
+
+def view_of(
+    kind: str,
+    comparison: Comparison,
+    metric: str | None,
+    iteration: int | None = None,
+    theme: str = "light",
+    ranks: Sequence[int] | None = None,
+) -> PlotOptions:
+    """What a picture shows by default: the picked ranks, in their worst iteration.
+
+    Args:
+        kind: one of `KINDS`.
+        comparison: up to its verdict.
+        metric: what a heat map shows, and what ranks are picked by.
+        iteration: that of a timeline.
+        theme: light or dark.
+        ranks: ranks to show, whoever is picked.
+
+    Raises:
+        UsageError: the metric does not exist, or the run has not these ranks.
+    """
+    if ranks is not None:
+        present = comparison.tables.ranks["rank"].sort().to_list()
+        if absent := sorted({*ranks} - {*present}):
+            raise UsageError(
+                f"rank {absent[0]} is not in this run",
+                hint=f"it holds {len(present)} ranks, {present[0]} to {present[-1]}",
+            )
+    if kind not in PICKING:
+        check_metrics([] if metric is None else [metric])
+        return PlotOptions(metric=metric, theme=theme, only=tuple(ranks or ()))
+    picks = picks_of(comparison, metric).picks
+    labels = {pick.rank: pick.label for pick in picks}
+    shown = [*labels] if ranks is None else [*dict.fromkeys(ranks)]
+    return PlotOptions(
+        metric=metric,
+        iteration=picks[0].worst.iteration if iteration is None else iteration,
+        ranks=tuple((rank, labels.get(rank, "")) for rank in shown),
+        theme=theme,
+        only=tuple(ranks or ()),
+    )

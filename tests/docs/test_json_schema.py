@@ -1,0 +1,138 @@
+"""The published JSON Schema fits real documents, and names every key of theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rankscope
+from rankscope.model.kinds import VerdictKind
+from tests.reference import commands, help_of
+from tests.support import SAMPLE, Result, Stored
+
+Cli = Callable[..., Result]
+
+SCHEMA = json.loads(
+    (Path(rankscope.__file__).parent / "docs/json-schema/rankscope.schema.json").read_text("utf-8")
+)
+KINDS = {
+    "object": dict, "array": list, "string": str, "boolean": bool, "null": type(None),
+    "integer": int, "number": (int, float),
+}  # fmt: skip
+KNOWN = {
+    "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "items",
+    "properties", "required", "type",
+}  # fmt: skip
+"""Keywords that `faults` understands."""
+
+
+def faults(value: Any, schema: dict[str, Any], path: str = "$") -> Iterator[str]:
+    """Where a value does not fit a schema, or has a key that the schema does not name."""
+    assert {*schema} <= KNOWN, f"{path}: this test cannot check { ({*schema} - KNOWN) }"
+    if "$ref" in schema:
+        yield from faults(value, SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")], path)
+        return
+    if "anyOf" in schema:
+        found = [[*faults(value, each, path)] for each in schema["anyOf"]]
+        yield from min(found, key=len)
+        return
+    if "const" in schema and value != schema["const"]:
+        yield f"{path}: {value!r}"
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{path}: {value!r} is none of {schema['enum']}"
+    allowed = schema.get("type", [*KINDS])
+    names = [allowed] if isinstance(allowed, str) else allowed
+    if not any(_is(value, name) for name in names):
+        yield f"{path}: {value!r} is not of type {names}"
+    elif isinstance(value, dict):
+        yield from _faults_of_object(value, schema, path)
+    elif isinstance(value, list) and "items" in schema:
+        for place, each in enumerate(value):
+            yield from faults(each, schema["items"], f"{path}[{place}]")
+
+
+def _is(value: Any, name: str) -> bool:
+    number = name in ("integer", "number")
+    return isinstance(value, KINDS[name]) and not (number and isinstance(value, bool))
+
+
+def _faults_of_object(value: dict[str, Any], schema: dict[str, Any], path: str) -> Iterator[str]:
+    named = schema.get("properties")
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{path}: lacks {name}"
+    for name, inner in value.items():
+        if named is not None and name in named:
+            yield from faults(inner, named[name], f"{path}.{name}")
+        elif "additionalProperties" in schema:
+            yield from faults(inner, schema["additionalProperties"], f"{path}.{name}")
+        elif named is not None:
+            yield f"{path}.{name}: is not in the schema"
+
+
+def fits(document: dict[str, Any]) -> None:
+    """The document is one of those of the schema."""
+    name = document["format"].split("/")[1]
+    assert {"$ref": f"#/$defs/{name}"} in SCHEMA["oneOf"]
+    assert [*faults(document, SCHEMA["$defs"][name])] == []
+
+
+def test_documents_of_all_commands_fit(cli: Cli, sample: Stored) -> None:
+    db, other = ("--db", sample.db), ("--format", "json")
+    made = [
+        cli("ingest", SAMPLE, "--db", "new.duckdb", *other),
+        cli("imbalance", *db, *other),
+        *(cli("imbalance", *db, "--by", by, *other) for by in ("host", "iteration", "collective")),
+        cli("imbalance", *db, "--metric", "load", *other),
+        cli("pick-reports", *db, "--view", "x.nsys-view", *other),
+        cli("diff", sample.db, sample.db, *other),
+        cli("check", SAMPLE, *other),
+        cli("plot", "heatmap", *db, *other),
+        cli("report", *db, "-o", "x.html", *other),
+        cli("export", *db, "-o", "x.json.gz", *other),
+        cli("explain", "wait", *other),
+        cli("explain", *other),
+    ]
+    for each in made:
+        fits(json.loads(each.out))
+    tried = {json.loads(each.out)["format"].split("/")[1] for each in made}
+    published = {each["$ref"].removeprefix("#/$defs/") for each in SCHEMA["oneOf"]}
+    assert tried == published
+    assert published == {each for each in commands() if "--format" in help_of(each)}
+
+
+@pytest.mark.parametrize(
+    ("scene", "parameters"),
+    [
+        ("planted", {"kind": "structural", "where": "data", "factor": 1.5}),
+        ("planted", {"kind": "persistent", "where": "device"}),
+        ("sequence_lengths", {}),
+        ("plain", {"ranks": 1}),
+    ],
+)
+def test_verdicts_of_every_kind_fit(
+    cli: Cli, stored: Callable[..., Stored], scene: str, parameters: dict[str, Any]
+) -> None:
+    db = stored(scene, **{"ranks": 4} | parameters).db
+    fits(cli("imbalance", "--db", db, "--format", "json").document)
+    fits(cli("imbalance", "--db", db, "--by", "kernel", "--format", "json").document)
+
+
+def test_the_schema_refuses_what_does_not_fit(cli: Cli, sample: Stored) -> None:
+    document = cli("imbalance", "--db", sample.db, "--format", "json").document
+    schema = SCHEMA["$defs"]["imbalance"]
+    verdict = document["verdict"]
+    for wrong in (
+        {"verdict": verdict | {"class": "slow"}},
+        {"verdict": verdict | {"excess_ns": "30 ms"}},
+        {"verdict": verdict | {"ranks": [True]}},
+        {"verdict": {key: value for key, value in verdict.items() if key != "sentence"}},
+        {"format": "rankscope/imbalance/2"},
+        {"more": 1},
+    ):
+        assert [*faults(document | wrong, schema)], wrong
+    assert {*SCHEMA["$defs"]["verdict"]["properties"]["class"]["enum"]} == {*VerdictKind}

@@ -1,0 +1,107 @@
+"""What maps and bars show of slow ranks of different size, of many ranks, and of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.collections import PathCollection, QuadMesh
+
+import rankscope
+from rankscope.output.html.columns import cells
+from rankscope.output.plots import draw, title_of
+from tests.forge import forge, scene
+from tests.forge.job import Plant
+from tests.output.plots.test_pictures import PERIODIC, job_reports, one, picture, words
+from tests.support import MS, Stored, copied
+
+
+@pytest.fixture(scope="module")
+def job(stored: Callable[..., Stored]) -> Stored:
+    """Rank 7 of 8 loads 8 ms longer in every fifth iteration."""
+    return stored("planted", **PERIODIC)
+
+
+def cells_of(job: Stored) -> dict[str, object]:
+    """The cells of the page of a job."""
+    analysis = job.analysis()
+    facts = analysis.facts
+    return cells(analysis.rows(flags=True), facts.ranks, facts.iterations, ["work", "iteration"])
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """Of 64 ranks one is always 3 ms slow, and another one 30 ms in three iterations."""
+    folder = tmp_path_factory.mktemp("two")
+    always = Plant("persistent", "forward", (17,), extra_ns=3 * MS)
+    rarely = Plant(
+        "transient", "load", (42,), extra_ns=30 * MS, iterations=(5, 9, 13), on_host=True
+    )
+    job = scene("planted", 64, 16, 0, "2023.4")
+    forge(replace(job, plants=(always, rarely)), folder / "reports")
+    run = rankscope.ingest([folder / "reports"], folder / "run.duckdb", jobs=1)
+    return Stored(folder / "reports", folder / "run.duckdb", run)
+
+
+@pytest.mark.slow
+def test_slow_ranks_of_3_and_of_30_ms_are_both_visible(two: Stored) -> None:
+    assert set(two.analysis().verdict.named) == {17, 42}
+    figure = picture(two, "heatmap")
+    mesh = one(figure.axes[0], QuadMesh)
+    places = mesh.norm(mesh.get_array()) * 2 - 1  # type: ignore[attr-defined]
+    numbers = [*two.analysis().selection.numbers]
+    slow = [numbers.index(each) for each in (5, 9, 13)]
+    usual = np.delete(np.asarray(places), [17, 42], axis=0)
+    assert np.median(places[17]) > 0.25
+    assert places[42, slow].min() > 0.85
+    assert np.median(np.abs(usual)) < 0.1, "noise is pale"
+    assert "rank 17" in words(figure), "the verdict's other rank"
+    page = cells_of(two)
+    limit = mesh.norm.vmax  # type: ignore[attr-defined]
+    assert page["scales"]["work"] == pytest.approx([mesh.norm.linear_width, limit])  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_phases_of_many_ranks_leave_out_those_like_the_median(two: Stored) -> None:
+    axes = picture(two, "phases").axes[0]
+    said = [text.get_text() for text in axes.texts]
+    assert not [text for text in said if text.strip("+−") == "0.00"]
+    names = [label.get_text().split(" ·")[0] for label in axes.get_yticklabels()]
+    assert {"rank 17", "rank 42"} <= {*names}
+    assert len(names) <= 8
+    assert any("ranks between" in text for text in said)
+
+
+def test_values_beyond_the_scale_are_marked(job: Stored) -> None:
+    analysis = job.analysis()
+    slow = (pl.col("rank") == 3) & (pl.col("iteration") == 11)
+    table = analysis.rows(all_iterations=True).with_columns(
+        work_ns=pl.when(slow).then(pl.col("work_ns") + 5_000 * MS).otherwise("work_ns")
+    )
+    figure = draw("heatmap", replace(analysis, table=table))
+    marks = [each for each in figure.findobj(PathCollection) if each.get_gid() == "clipped"]
+    places = [tuple(point) for each in marks for point in np.asarray(each.get_offsets())]
+    assert len(places) == 1
+    assert analysis.selection.numbers[int(places[0][0])] == 11
+    assert "beyond ±" in words(figure)
+    assert "beyond" not in words(draw("heatmap", analysis))
+
+
+def test_a_single_rank_is_compared_with_itself(job: Stored, tmp_path: Path) -> None:
+    copied(job_reports(job)[-1:], tmp_path / "one")
+    run = rankscope.ingest([tmp_path / "one"], tmp_path / "one.duckdb")
+    one_rank = Stored(tmp_path / "one", tmp_path / "one.duckdb", run)
+    figure = picture(one_rank, "heatmap")
+    assert title_of(figure).startswith("Rank 7 alone: its work is largest in iteration ")
+    assert "the rank's own median" in words(figure)
+    values = one(figure.axes[0], QuadMesh).get_array()  # type: ignore[attr-defined]
+    assert values.max() > 7, "its slow loads"
+    assert re.fullmatch(
+        r"Rank 7 alone works [\d.]+ of [\d.]+ ms on average", title_of(picture(one_rank, "phases"))
+    )
+    assert "of rank 7" in title_of(picture(one_rank, "timeline"))
