@@ -34,6 +34,10 @@ PART_OF_ALL = 0.2
 """Share of the gain of healing everything that the named ranks must hold, where that is large."""
 
 
+MOST_EVENT_SETS = 8
+"""Hosts and ranks with events that are priced."""
+
+
 class Component(Enum):
     """A part of the excess."""
 
@@ -111,10 +115,6 @@ def decide(inputs: VerdictInputs) -> Decision:
         least_other = PART_OF_ALL * everything  # else one of many reasons
     others = _others(inputs, main, straggler, priced, least_other)
     return Decision(everything, gains, main, straggler, others)
-
-
-MOST_EVENT_SETS = 8
-"""Hosts and ranks with events that are priced."""
 
 
 def _main(
