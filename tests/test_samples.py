@@ -78,7 +78,9 @@ def test_the_traces_of_the_pytorch_profiler(tmp_path: Path) -> None:
     assert (slow["wait_ns"] > 130 * MS).all()
 
 
-@pytest.mark.parametrize("folder", sorted(path.name for path in SAMPLE.parent.iterdir()))
+@pytest.mark.parametrize(
+    "folder", sorted(path.name for path in SAMPLE.parent.iterdir() if path.is_dir())
+)
 def test_each_sample_says_what_it_is(folder: str) -> None:
     readme = SAMPLE.parent / folder / "README.md"
     assert readme.is_file()

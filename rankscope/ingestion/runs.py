@@ -44,7 +44,7 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
 
     Captures are of different runs if their worlds differ or their times do not overlap. Otherwise
     those of one folder with names that differ in the rank alone are of one run; and such groups
-    are of one run if no rank is in both.
+    are of one run if no rank is in both, or if one holds only copies of reports of the other.
     """
     captures = sorted(captures, key=lambda each: each.path)
     ranks = [rank for each in captures for rank in each.ranks]
@@ -65,7 +65,7 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
             max(fitting, key=lambda run: _common(run, group)).extend(group)
         else:
             runs.append(group)
-    return sorted(runs, key=lambda run: (_start(run) or 0, run[0].path))
+    return sorted(_without_copies(runs), key=lambda run: (_start(run) or 0, run[0].path))
 
 
 def largest(runs: Sequence[list[Capture]]) -> list[Capture]:
@@ -135,6 +135,24 @@ def _concurrent(some: Sequence[Capture], others: Sequence[Capture]) -> bool:
     ends = [end for each in (*some, *others) if (end := each.end_ns) is not None]
     apart = bool(begins and ends) and max(begins) > min(ends) + CLOCK_SLACK_NS
     return len(worlds) < 2 and not apart
+
+
+def _without_copies(runs: list[list[Capture]]) -> list[list[Capture]]:
+    """The runs, those that only hold copies of reports of a larger one together with it."""
+    kept: list[list[Capture]] = []
+    for run in sorted(runs, key=len, reverse=True):
+        origin = next((each for each in kept if _origins(run) <= _origins(each) - {None}), None)
+        if origin is None:
+            kept.append(run)
+        else:
+            origin.extend(run)
+    return kept
+
+
+def _origins(run: Sequence[Capture]) -> set[tuple[object, ...] | None]:
+    """Rank, host, start and size of the job of every capture; None where one is unknown."""
+    known = [(each.ranks, each.host, each.start_ns, each.world_size) for each in run]
+    return {each if each[0] and None not in each[1:3] else None for each in known}
 
 
 def _shared(some: Sequence[Capture], others: Sequence[Capture]) -> bool:

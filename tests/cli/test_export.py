@@ -14,6 +14,7 @@ import pytest
 
 import rankscope
 from rankscope.model.schema import PARTS
+from rankscope.output.palette import part_name
 from tests.support import SAMPLE, Result, Stored, copied, edit
 
 Cli = Callable[..., Result]
@@ -83,7 +84,7 @@ def test_its_slices_are_the_rows_of_the_database(
         for part in PARTS:
             known = measures[f"{part}_ns"]
             if not known.null_count():
-                assert by_name.get(part, 0) == known.sum(), part
+                assert by_name.get(part_name(part), 0) == known.sum(), part
     windows = measures["iteration_ns"].count()
     spans = told.filter(pl.col("name").str.starts_with("iteration "))
     assert spans.height == windows

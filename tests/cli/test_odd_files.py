@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import rankscope
 from tests.support import SAMPLE, Forged, Result, copied, edit, without_rank
 
 Cli = Callable[..., Result]
@@ -88,9 +89,16 @@ def test_threads_named_with_digits_of_other_scripts(
 
 @pytest.mark.parametrize("digit", DIGITS)
 def test_files_named_with_digits_of_other_scripts(cli: Cli, tmp_path: Path, digit: str) -> None:
-    [report] = copied([SAMPLE / "report_rank_0.sqlite"], tmp_path, [f"rank_{digit}x.sqlite"])
-    without_rank(report)
-    cli("ingest", report).refused(3, "no evidence of the rank")
+    """They are no numbers: no rank, neither of several reports nor of one."""
+    names = [f"rank_{digit}x.sqlite", "other.sqlite"]
+    report, other = copied(sorted(SAMPLE.glob("*.sqlite"))[2:], tmp_path, names)
+    for each in (report, other):
+        without_rank(each)
+    cli("ingest", report, other).refused(3, "no evidence of the rank")
+    alone = cli("ingest", report)
+    assert alone.code == 0
+    assert f"nothing says which rank {report.name} is" in alone.err
+    assert rankscope.open_run("rankscope.duckdb").iterations()["rank"].unique().to_list() == [0]
     pattern = r"rank_(?P<rank>\w+)x"
     cli("ingest", report, "--rank-pattern", pattern).refused(2, "--rank-pattern")
 

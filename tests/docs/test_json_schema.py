@@ -74,11 +74,16 @@ def _faults_of_object(value: dict[str, Any], schema: dict[str, Any], path: str) 
             yield f"{path}.{name}: is not in the schema"
 
 
-def fits(document: dict[str, Any]) -> None:
-    """The document is one of those of the schema."""
-    name = document["format"].split("/")[1]
-    assert {"$ref": f"#/$defs/{name}"} in SCHEMA["oneOf"]
-    assert [*faults(document, SCHEMA["$defs"][name])] == []
+NAMES = [each["$ref"].removeprefix("#/$defs/") for each in SCHEMA["oneOf"]]
+"""Kinds of documents."""
+
+
+def fits(document: dict[str, Any]) -> str:
+    """The document is one of those of the schema, whose name is returned."""
+    found = {name: [*faults(document, SCHEMA["$defs"][name])] for name in NAMES}
+    fitting = [name for name, wrong in found.items() if not wrong]
+    assert len(fitting) == 1, found[document["format"].split("/")[1]]
+    return fitting[0]
 
 
 def test_documents_of_all_commands_fit(cli: Cli, sample: Stored) -> None:
@@ -96,13 +101,34 @@ def test_documents_of_all_commands_fit(cli: Cli, sample: Stored) -> None:
         cli("export", *db, "-o", "x.json.gz", *other),
         cli("explain", "wait", *other),
         cli("explain", *other),
+        cli("fleet", sample.db, *other),
+        cli("capture", "slurm", *other),
+        cli("capture", "mpirun", "-o", "profile.sh", *other),
+        cli("capture", "--snippet", *other),
     ]
-    for each in made:
-        fits(json.loads(each.out))
-    tried = {json.loads(each.out)["format"].split("/")[1] for each in made}
-    published = {each["$ref"].removeprefix("#/$defs/") for each in SCHEMA["oneOf"]}
-    assert tried == published
-    assert published == {each for each in commands() if "--format" in help_of(each)}
+    tried = {fits(json.loads(each.out)) for each in made}
+    assert tried == {*NAMES} - {"error", "ingest-runs"}
+    assert tried == {each for each in commands() if "--format" in help_of(each)}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("imbalance", "--db", "absent.duckdb"),
+        ("imbalance", "--clock", "sundial"),
+        ("ingest", "nowhere"),
+        ("ingest",),
+        ("fleet",),
+        ("capture",),
+        ("explain", "nonsense"),
+    ],
+)
+def test_errors_fit(cli: Cli, wrong: tuple[str, ...]) -> None:
+    refused = cli(*wrong, "--format", "json")
+    assert refused.code > 0
+    document = json.loads(refused.out)
+    assert fits(document) == "error"
+    assert document["format"] == f"rankscope/{wrong[0]}/1"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 import rankscope
 from rankscope.fleet.collect import collect, databases, evidence_of
 from rankscope.fleet.fleet import fleet_of
+from tests.docs.test_json_schema import fits
 from tests.fleet.machines import Machine, furnish
 from tests.forge import forge, scene
 from tests.forge.job import Plant
@@ -94,6 +95,7 @@ def test_every_format(cli: Cli, runs: Path) -> None:
     assert re.search(rf"^\| GPU \| {BAD} .* suspect \|$", marked, re.MULTILINE)
     document = json.loads(cli("fleet", runs, "--format", "json").out)
     assert document["format"] == "rankscope/fleet/1"
+    assert fits(document) == "fleet"
     assert document["verdict"]["suspects"] == [BAD]
     [suspect] = [each for each in document["hardware"] if each["suspect"]]
     assert suspect["kind"] == "gpu"

@@ -11,6 +11,7 @@ import pytest
 import rankscope
 from rankscope.errors import SeveralRuns, UsageError
 from rankscope.ingestion.runs import Capture, runs_of
+from tests.docs.test_json_schema import fits
 from tests.support import Forged, Result, copied, edit
 
 Cli = Callable[..., Result]
@@ -97,6 +98,21 @@ def test_all_get_a_database_of_their_own(two_runs: Path, cli: Cli) -> None:
     told = json.loads(cli("ingest", two_runs, "--all-runs", "--format", "json").out)
     assert [run["run"]["ranks"] for run in told["runs"]] == [[0, 1, 2], [0, 1, 2, 3]]
     assert len(rankscope.open_run("rankscope-2.duckdb").iterations()["rank"].unique()) == 4
+    assert fits(told) == "ingest-runs"
+
+
+def test_a_copy_of_a_report_is_no_run(two_runs: Path, cli: Cli) -> None:
+    """It has the rank, host and start of another report."""
+    monday = two_runs / "monday"
+    [first, *_] = sorted(monday.iterdir())
+    copied([first], monday, ["again.sqlite"])
+    cli("ingest", monday).refused(3, "both claim rank 0", "again.sqlite")
+    copied([first], two_runs / "copies")
+    cli("ingest", monday, two_runs / "copies").refused(3, "both claim rank 0")
+    refused = cli("ingest", two_runs, "--format", "json")
+    document = json.loads(refused.out)
+    assert fits(document) == "error"
+    assert document["error"]["lines"][0].startswith("run 1: 5 reports, ranks 0-2")
 
 
 def test_skip_keeps_the_largest(two_runs: Path, cli: Cli) -> None:

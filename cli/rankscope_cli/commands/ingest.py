@@ -78,7 +78,7 @@ def ingest(
             help="Read only these ranks; the end of a range is excluded. Default: all.",
         ),
     ] = None,
-    number: Annotated[
+    run: Annotated[
         int | None,
         typer.Option(
             "--run",
@@ -87,7 +87,7 @@ def ingest(
             help="If the reports are of several runs: read this one. The error lists the runs.",
         ),
     ] = None,
-    every_run: Annotated[
+    all_runs: Annotated[
         bool,
         typer.Option(
             "--all-runs",
@@ -108,15 +108,15 @@ def ingest(
     from rankscope.errors import UsageError
     from rankscope.ingestion.job import ingest_reports
 
-    databases = {db: number}
-    if every_run:
-        if number is not None:
+    databases = {db: run}
+    if all_runs:
+        if run is not None:
             raise UsageError("--run with --all-runs", hint="give one of them")
         count = _count_runs(paths, rank_pattern)
-        names = {db.with_stem(f"{db.stem}-{run}"): run for run in range(1, count + 1)}
+        names = {db.with_stem(f"{db.stem}-{each}"): each for each in range(1, count + 1)}
         databases = {**names} if count > 1 else databases
     documents: list[dict[str, Any]] = []
-    for target, run in databases.items():
+    for target, number in databases.items():
         with console.progress(quiet) as (started, advance):
             done = ingest_reports(
                 paths,
@@ -130,7 +130,7 @@ def ingest(
                 on_error=on_error.value,
                 rebuild=rebuild,
                 ranks=None if ranks is None else numbers("--ranks", ranks),
-                run=run,
+                run=number,
                 started=started,
                 progress=advance,
             )

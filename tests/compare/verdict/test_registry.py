@@ -65,7 +65,8 @@ def test_a_new_class_is_seen_in_every_output(
     table = cli("imbalance", *look)
     assert SENTENCE in table.out
     assert "Next: cool it." in table.out
-    assert SENTENCE in cli("imbalance", *look, "--format", "markdown").out
+    section = cli("imbalance", *look, "--format", "markdown").out
+    assert section.startswith(f"### {SENTENCE.rstrip('.')}\n")
     assert cli("imbalance", *look, "--fail-above", 0).code == 0, "it gave no excess in percent"
     assert cli("report", *look, "-o", "page.html").code == 0
     page = Path("page.html").read_text(encoding="utf-8")
