@@ -6,6 +6,7 @@ import polars as pl
 
 from rankscope.errors import UsageError
 from rankscope.store.tables import RunTables
+from rankscope.util.wording import counted
 
 CLOCKS = ("auto", "gpu", "host")
 
@@ -48,7 +49,8 @@ def choose_clock(tables: RunTables, asked: str) -> tuple[str, str]:
     sparse = counts.filter((lacking > most) | (pl.col("working") <= lacking))
     for rank, iterations, working in sparse.iter_rows():
         return "host", (
-            f"rank {rank} has device work of a phase in {working} of {iterations} iterations, "
+            f"rank {rank} has device work of a phase in {working} of "
+            f"{counted(iterations, 'iteration')}, "
             "fewer than 90 %"
         )
     return "gpu", (

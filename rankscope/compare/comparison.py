@@ -25,6 +25,7 @@ from rankscope.model.reports import RunWarning
 from rankscope.model.results import Efficiency, MetricSummary, RunFacts, Verdict
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
+from rankscope.util.wording import counted
 
 UNFLAGGED = {"flagged": pl.lit(None, pl.Boolean), "cause": pl.lit(None, pl.String)}
 """The columns of a run whose ranks cannot be judged."""
@@ -99,9 +100,9 @@ class Comparison:
     def __repr__(self) -> str:
         verdict = "" if self._verdict is None else f", {self._verdict.kind}"
         iterations = len(self.selection.numbers) if self.comparable else 0
-        ranks = self.tables.ranks.height
         return (
-            f"<Comparison of {ranks} ranks, {iterations} iterations, {self.clock} clock{verdict}>"
+            f"<Comparison of {counted(self.tables.ranks.height, 'rank')}, "
+            f"{counted(iterations, 'iteration')}, {self.clock} clock{verdict}>"
         )
 
     def _repr_html_(self) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.util.wording import counted
 
 ALL = "all"
 """The one role of ranks that nothing distinguishes."""
@@ -74,7 +75,8 @@ def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
     world = world_size or max(ranks) + 1
     if prod(sizes.values()) != world:
         raise UsageError(
-            f"--roles {spec}: that makes {prod(sizes.values())} ranks, the job has {world}",
+            f"--roles {spec}: that makes {counted(prod(sizes.values()), 'rank')}, "
+            f"the job has {world}",
             hint=HINT,
         )
     places = {rank: _place(rank, sizes) for rank in range(world)}

@@ -16,6 +16,7 @@ from rankscope.model.options import MEASURE_VERSION, ShapingOptions, measure_ver
 from rankscope.model.reports import RankEvidence, RankIdentity, RunWarning
 from rankscope.model.results import RunFacts
 from rankscope.store.tables import RunTables
+from rankscope.util.wording import agreeing, counted
 
 
 def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
@@ -72,7 +73,8 @@ def warnings_of(scope: Scope, matching: Matching, roles: Roles) -> list[RunWarni
         found.append(
             RunWarning(
                 "measured-before",
-                f"{len(older)} of {tables.ranks.height} ranks were measured by an older rankscope, "
+                f"{len(older)} of {counted(tables.ranks.height, 'rank')} "
+                f"{agreeing(len(older), 'was', 'were')} measured by an older rankscope, "
                 "whose numbers on the gpu clock differ; ingest the reports again",
                 older,
             )

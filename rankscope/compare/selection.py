@@ -18,6 +18,7 @@ from rankscope.errors import ReportError, UsageError
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
 from rankscope.store.tables import RunTables, measured
+from rankscope.util.wording import agreeing, counted
 
 ROLLING = 5
 SETTLED_MADS = 5.0
@@ -343,7 +344,7 @@ def _without_work(unknown: pl.DataFrame) -> RunWarning:
     who = tuple(unknown["rank"].unique().sort())
     return RunWarning(
         "iterations-without-work",
-        f"no device work in {'iteration' if len(numbers) == 1 else 'iterations'} "
+        f"no device work in {agreeing(len(numbers), 'iteration')} "
         f"{listed(numbers)}, left out on all ranks",
         who,
     )
@@ -355,8 +356,8 @@ def _uneven(complete: pl.DataFrame, common: list[int], total: int) -> RunWarning
     fewest = f"; fewest on rank {short[0]}" if short else ""
     return RunWarning(
         "iterations-uneven",
-        f"only {len(common)} of {total} iterations are complete on every rank; the others are "
-        f"left out{fewest}",
+        f"only {len(common)} of {counted(total, 'iteration')} are complete on every rank; "
+        f"the others are left out{fewest}",
         tuple(short),
     )
 

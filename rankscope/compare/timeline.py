@@ -31,6 +31,7 @@ from rankscope.model.schema import (
 )
 from rankscope.sources.discover import describe
 from rankscope.sources.moved import located
+from rankscope.util.wording import agreeing, counted, ranks_text
 
 COLLECTIVE_KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
 """The columns that identify a collective of a rank."""
@@ -180,7 +181,7 @@ def _check(comparison: Comparison, ranks: tuple[int, ...], numbers: tuple[int, .
     if absent or not ranks:
         raise UsageError(
             f"rank {absent[0]} is not in this run" if absent else "no ranks are named",
-            hint=f"it holds {len(present)} ranks, {present[0]} to {present[-1]}",
+            hint=f"it holds {ranks_text(present)}",
         )
     mine = comparison.tables.iterations.filter(pl.col("rank").is_in(ranks))
     there = mine["iteration"].unique().sort().to_list()
@@ -384,7 +385,8 @@ def _problems(comparison: Comparison, axes: dict[int, str]) -> tuple[RunWarning,
         problems.append(
             RunWarning(
                 "waits-lower-bounds",
-                f"{len(comparison.missing_ranks)} ranks have no report, and one of them may have "
+                f"{counted(len(comparison.missing_ranks), 'rank')} of the job "
+                f"{agreeing(len(comparison.missing_ranks), 'has', 'have')} no report and may have "
                 "come last: waits are lower bounds",
                 comparison.missing_ranks,
             )

@@ -8,7 +8,7 @@ import polars as pl
 
 from rankscope.align.match import MatchSummary
 from rankscope.model.reports import RunWarning
-from rankscope.util.wording import counted
+from rankscope.util.wording import agreeing, counted
 
 
 def grouped(problems: Iterable[RunWarning]) -> list[RunWarning]:
@@ -25,6 +25,7 @@ def grouped(problems: Iterable[RunWarning]) -> list[RunWarning]:
 def missing_ranks(missing: tuple[int, ...], world_size: int | None, present: int) -> RunWarning:
     """Ranks of the job without a report."""
     world = world_size or present + len(missing)
+    have = agreeing(len(missing), "has", "have")
     least = "" if world_size else "at least "
     unknown = (
         "there is no other rank to compare this one with, and waits are unknown"
@@ -33,7 +34,7 @@ def missing_ranks(missing: tuple[int, ...], world_size: int | None, present: int
     )
     return RunWarning(
         "missing-ranks",
-        f"{len(missing)} of {least}{world} ranks {'has' if len(missing) == 1 else 'have'} no "
+        f"{len(missing)} of {least}{world} {agreeing(world, 'rank')} {have} no "
         f"report ({listed(missing)}): {unknown}",
         missing,
     )
@@ -82,7 +83,7 @@ def communication_warnings(
             RunWarning(
                 "unmatched-collectives",
                 f"{counted(count, 'call')} of collectives on {counted(len(who), 'rank')} "
-                f"{'is' if count == 1 else 'are'} left out of the waits: "
+                f"{agreeing(count, 'is', 'are')} left out of the waits: "
                 f"{reason}",
                 tuple(who),
             )
@@ -129,4 +130,4 @@ def listed(numbers: Iterable[int], most: int = 8) -> str:
 def _named(ranks: list[int]) -> str:
     if not ranks:
         return ""
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {listed(ranks)}: "
+    return f"{agreeing(len(ranks), 'rank')} {listed(ranks)}: "

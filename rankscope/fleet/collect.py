@@ -21,6 +21,7 @@ from rankscope.model.reports import RunWarning
 from rankscope.store import Database, DatabaseReader
 from rankscope.store.many import ManyDatabases
 from rankscope.store.tables import RunTables
+from rankscope.util.wording import agreeing, counted
 
 THREADS = 4
 """Databases that are open at the same time: a part of the work is waiting for files."""
@@ -101,7 +102,9 @@ def merged(
     if several:
         own.append(
             RunWarning(
-                "same-run", f"{several} databases hold runs that others hold as well: left out"
+                "same-run",
+                f"{counted(several, 'database')} {agreeing(several, 'holds', 'hold')} runs that "
+                "others hold as well: left out",
             )
         )
     runs = runs.unique("run", keep="first", maintain_order=True)
@@ -109,7 +112,11 @@ def merged(
     unknown = runs.filter(pl.col("start_ns").is_null()).height
     if unknown:
         own.append(
-            RunWarning("start-unknown", f"{unknown} runs do not say when they began: no trend")
+            RunWarning(
+                "start-unknown",
+                f"{counted(unknown, 'run')} {agreeing(unknown, 'does', 'do')} not say when "
+                f"{agreeing(unknown, 'it', 'they')} began: no trend",
+            )
         )
     # The same order whatever came first: sums of the same numbers in another order differ.
     in_time = runs.sort("start_ns", "run", nulls_last=True)
@@ -165,4 +172,8 @@ def _tried(path: Path, many: ManyDatabases) -> tuple[Path, RunEvidence | Ranksco
 def _left_out(failed: list[tuple[Path, RankscopeError]]) -> RunWarning:
     named = "; ".join(error.message for _, error in failed[:NAMED])
     more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
-    return RunWarning("left-out", f"{len(failed)} databases are left out: {named}{more}")
+    return RunWarning(
+        "left-out",
+        f"{counted(len(failed), 'database')} {agreeing(len(failed), 'is', 'are')} left out: "
+        f"{named}{more}",
+    )

@@ -17,6 +17,7 @@ from rankscope.fleet.sentences import Suspect, next_step, sentence
 from rankscope.fleet.suspects import LEAST_GUILTY, judged
 from rankscope.fleet.trend import follows, since, trend
 from rankscope.model.reports import RunWarning
+from rankscope.util.wording import agreeing, counted
 
 HARDWARE = pl.Schema(
     {
@@ -80,7 +81,8 @@ def fleet_of(collected: Collected) -> Fleet:
         problems.append(
             RunWarning(
                 "gpu-unknown",
-                f"{unknown} of {runs.height} runs do not say which GPU each rank used: there a "
+                f"{unknown} of {counted(runs.height, 'run')} {agreeing(unknown, 'does', 'do')} not "
+                "say which GPU each rank used: there a "
                 "slow GPU can only be told as its host; trace CUDA with a newer nsys, or ingest "
                 "the reports again with --rebuild if an older rankscope read them",
             )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from rankscope.util.wording import counted
+
 NAMED = 3
 """At most this many suspects are named in the sentence."""
 
@@ -42,11 +44,11 @@ def sentence(suspects: tuple[Suspect, ...], runs: int, pieces: Mapping[str, int]
         runs: how many were compared.
         pieces: kind of hardware → how many were compared.
     """
-    names = {"host": "hosts", "gpu": "GPUs", "nic": "network adapters"}
-    counted = ", ".join(
-        f"{pieces[kind]:,} {text}" for kind, text in names.items() if kind in pieces
+    names = {"host": "host", "gpu": "GPU", "nic": "network adapter"}
+    hardware = ", ".join(
+        counted(pieces[kind], name) for kind, name in names.items() if kind in pieces
     )
-    seen = f"in {runs:,} runs on {counted}" if counted else f"in {runs:,} runs"
+    seen = f"in {counted(runs, 'run')}" + (f" on {hardware}" if hardware else "")
     if not suspects:
         return f"{NOBODY}: no hardware is slow again and again {seen}."
     told = "; ".join(map(_told, suspects[:NAMED]))
@@ -71,7 +73,7 @@ def hours(cost_ns: int) -> str:
 
 def _told(suspect: Suspect) -> str:
     text = (
-        f"{label(suspect)} is slow in {suspect.guilty} of {suspect.runs} runs"
+        f"{label(suspect)} is slow in {suspect.guilty} of {counted(suspect.runs, 'run')}"
         f" (p {_odds(suspect.p)}, cost {hours(suspect.cost_ns)} in the profiled iterations)"
     )
     if suspect.since_ns is not None:

@@ -17,6 +17,7 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 from rankscope.sources.discover import discover
 from rankscope.util.atomic_io import DEFAULT_DB, exists
+from rankscope.util.wording import counted
 
 if TYPE_CHECKING:
     from rankscope.ingestion.finalize import DatabaseWriter
@@ -173,8 +174,10 @@ class IngestJob:
                 finalize.remove(path)
             raise
         if not any(outcome.status != "skipped" for outcome in self.outcomes):
+            count = len(self.outcomes)
+            whole = "no report" if count == 1 else f"none of the {counted(count, 'report')}"
             raise ReportError(
-                f"none of the {len(files)} reports could be used: {self.outcomes[0].reason}",
+                f"{whole} could be used: {self.outcomes[0].reason}",
                 hint="rankscope ingest --on-error fail stops at the first one and says what to do",
             )
         if self.rebuild:

@@ -98,7 +98,7 @@ def several(runs: Sequence[list[Capture]], paths: Sequence[str | Path]) -> Sever
         for number, run in enumerate(runs, 1)
     ]
     return SeveralRuns(
-        f"the reports are of {len(runs)} runs",
+        f"the reports are of {counted(len(runs), 'run')}",
         hint="select one with --run N; --all-runs makes one database per run; --on-error skip "
         "reads the one with most reports",
         lines=tuple(lines),

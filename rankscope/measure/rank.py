@@ -26,6 +26,7 @@ from rankscope.model.schema import (
 )
 from rankscope.segment import UNNAMED, IterationRanges, LabelledRanges, PhaseRanges, find_marks
 from rankscope.sources.conventions import Vocabulary, with_operation
+from rankscope.util.wording import percent
 
 GPU_CLOCK_SHARE = 0.9
 """The gpu clock needs device work in some phase in at least this share of the iterations."""
@@ -250,7 +251,7 @@ def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
         problems.append(
             RunWarning(
                 "phases-unknown",
-                f"in some iterations more than {UNPHASED_LIMIT:.0%} of the device work has no "
+                f"in some iterations more than {percent(UNPHASED_LIMIT)} of the device work has no "
                 "phase (no launch record, or a CUDA graph that spans phases); phases are "
                 "unknown there",
                 (rank,),

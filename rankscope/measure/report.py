@@ -29,6 +29,7 @@ from rankscope.sources.identify import (
     pattern,
     process_ranks,
 )
+from rankscope.util.wording import agreeing, counted
 
 _log = logging.getLogger(__name__)
 
@@ -132,7 +133,8 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         problems.append(
             RunWarning(
                 "rows-broken",
-                f"{trace.broken_rows:,} events without a time or an owner are left out; is the "
+                f"{counted(trace.broken_rows, 'event')} without a time or an owner "
+                f"{agreeing(trace.broken_rows, 'is', 'are')} left out; is the "
                 "export whole?",
                 tuple(identity.rank for identity in whose),
             )

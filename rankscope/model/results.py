@@ -10,6 +10,7 @@ from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning
 from rankscope.util import inline
+from rankscope.util.wording import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -229,7 +230,7 @@ class Imbalance:
     chained: bool = False  # some collectives are of some ranks: who comes last may have waited
 
     def __repr__(self) -> str:
-        return f"<Imbalance of {self.ranks.height} ranks: {self.verdict.sentence}>"
+        return f"<Imbalance of {counted(self.ranks.height, 'rank')}: {self.verdict.sentence}>"
 
     def _repr_html_(self) -> str:
         """The verdict, and the metrics in ms, as a notebook shows them."""

@@ -81,8 +81,9 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
     """The number of usable reports, their ranks, and what some of them lack."""
     usable = [report for report in reports if report.usable]
     if not usable:
-        some = "The report" if len(reports) == 1 else f"None of the {len(reports)} reports"
-        return f"{some} can{'not' if len(reports) == 1 else ''} be used."
+        if len(reports) == 1:
+            return "The report cannot be used."
+        return f"None of the {counted(len(reports), 'report')} can be used."
     lacking = [name for name in ABILITIES if not all(getattr(each.can, name) for each in usable)]
     rest = f"; missing: {', '.join(lacking)}" if lacking else ""
     return (

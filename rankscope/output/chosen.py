@@ -11,6 +11,7 @@ from rankscope.errors import UsageError
 from rankscope.model.metrics import check_metrics, column_of
 from rankscope.output.plots import PICKING
 from rankscope.output.plots.options import PlotOptions
+from rankscope.util.wording import ranks_text
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
 """The metric to pick reports by is the first of these that is known."""
@@ -72,7 +73,7 @@ def view_of(
         if absent := sorted({*ranks} - {*present}):
             raise UsageError(
                 f"rank {absent[0]} is not in this run",
-                hint=f"it holds {len(present)} ranks, {present[0]} to {present[-1]}",
+                hint=f"it holds {ranks_text(present)}",
             )
     if kind not in PICKING:
         check_metrics([] if metric is None else [metric])

@@ -9,22 +9,17 @@ from rankscope.model.metrics import Unit
 from rankscope.util import wording
 from rankscope.util.sanitize import sanitized
 
-UNKNOWN, counted, percent, ranks_text, span = (
+UNKNOWN, agreeing, counted, milliseconds, percent, ranks_text, signed_percent, span = (
     wording.UNKNOWN,
+    wording.agreeing,
     wording.counted,
+    wording.milliseconds,
     wording.percent,
     wording.ranks_text,
+    wording.signed_percent,
     wording.span,
 )
 """What lower layers use as well."""
-
-
-def milliseconds(nanoseconds: float | None) -> str:
-    """A time in ms without its unit: `12.3`, below 10 ms `1.23`."""
-    if nanoseconds is None:
-        return UNKNOWN
-    value = nanoseconds / 1e6
-    return f"{value:,.{2 if abs(value) < 9.995 else 1}f}"
 
 
 SHOWN_NS = 5_000

@@ -16,12 +16,14 @@ from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score
 from rankscope.output.quantities import (
     UNKNOWN,
     beyond_error,
+    counted,
     in_unit,
     milliseconds,
     percent,
     seconds,
     short_path,
     shown_unit,
+    signed_percent,
     span,
 )
 from rankscope.output.sparklines import bars, sparklines
@@ -47,13 +49,13 @@ ABOVE, COURSE = "above", "by iteration"
 def run_line(facts: RunFacts) -> str:
     """The ranks, iterations and clock of a run, on one line."""
     chosen = facts.iterations
-    world = f" of {facts.world_size}" if facts.world_size else ""
+    world = facts.world_size
+    ranks = counted(world or len(facts.ranks), "rank")
+    of_world = f"{len(facts.ranks)} of {ranks}" if world else ranks
     left_out = facts.warmup
     warmup = f", warm-up {span(left_out)} left out" if left_out else ""
-    many = "iteration" if len(chosen) == 1 else "iterations"
-    ranks = "rank" if len(facts.ranks) == 1 and not world else "ranks"
     return (
-        f"{len(facts.ranks)}{world} {ranks} · {len(chosen)} {many} ({span(chosen)}{warmup}) · "
+        f"{of_world} · {counted(len(chosen), 'iteration')} ({span(chosen)}{warmup}) · "
         f"{facts.clock} clock ({facts.clock_reason})"
     )
 
@@ -187,14 +189,13 @@ def _named(change: Change) -> str:
 
 
 def _before_after(each: Change) -> tuple[str, ...]:
-    signed = "–" if each.change is None else f"{each.change:+.1%}"
-    span = "–" if each.low is None else f"{each.low:+.1%} to {each.high or 0:+.1%}"
+    certainly = f"{signed_percent(each.low)} to {signed_percent(each.high)}"
     unit = METRICS[each.metric].unit
     return (
         in_unit(each.before_ns, unit),
         in_unit(each.after_ns, unit),
-        signed,
-        span,
+        signed_percent(each.change),
+        UNKNOWN if each.low is None else certainly,
         "yes" if each.certain else "no",
     )
 

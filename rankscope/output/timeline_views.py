@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.compare.timeline import LEAST_WAIT_NS, longest_waits
-from rankscope.compare.verdict.phrases import plural
 from rankscope.model.results import Timeline
 from rankscope.output.quantities import milliseconds
+from rankscope.util.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
             "last ones arrive too close together"
         )
     if unknown:
-        some = plural(unknown, "collective call")
+        some = counted(unknown, "collective call")
         return f"it is unknown who waits for whom in {some}, which are not matched across ranks"
     return "no rank keeps the others waiting"
 

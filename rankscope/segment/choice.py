@@ -20,6 +20,7 @@ from rankscope.segment.labelled_ranges import LabelledRanges, with_meanings
 from rankscope.segment.step_detection import SURE, DetectedSteps, find_steps
 from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.report_format import IterationHints
+from rankscope.util.wording import percent
 
 SHOWN_NAMES = 8
 """The number of range names that an error lists."""
@@ -166,8 +167,8 @@ def _of(process: int, frame: pl.DataFrame) -> pl.DataFrame:
 def _no_steps(path: Path, steps: Iterable[DetectedSteps]) -> NoIterations:
     best = max((each.confidence for each in steps), default=0.0)
     return NoIterations(
-        f"{path}: no steps found: at best {best:.0%} of what it does recurs, and "
-        f"{SURE:.0%} are needed",
+        f"{path}: no steps found: at best {percent(best)} of what it does recurs, and "
+        f"{percent(SURE)} are needed",
         hint="capture at least four steps, or annotate them "
         "(torch.cuda.nvtx.range_push(f'step {i}')); or take the capture as one iteration: "
         "--iteration whole",

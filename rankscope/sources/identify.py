@@ -13,6 +13,7 @@ from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdentity, Trace
 from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
+from rankscope.util.wording import counted
 
 RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?([0-9]{1,7})(?!\d)", re.IGNORECASE)
 """A file name that says `rank` before the number."""
@@ -299,7 +300,8 @@ def check_one_run(
         if world is not None:
             if size is not None and size[1] != world:
                 raise ForeignRun(
-                    f"{size[0]} is of a job of {size[1]} ranks, {path} of one of {world}",
+                    f"{size[0]} is of a job of {counted(size[1], 'rank')}, "
+                    f"{path} of one of {world}",
                     hint=hint,
                 )
             size = size or (path, world)

@@ -1,4 +1,4 @@
-"""Numbers in sentences: with their nouns in the singular or the plural, ranges, percentages."""
+"""Numbers in sentences: with nouns that agree with them, with units, as ranges and percentages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ UNKNOWN = "–"
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun: `1 report`, `1,024 reports`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+    return f"{count:,} {agreeing(count, noun, plural)}"
+
+
+def agreeing(count: int, noun: str, plural: str | None = None) -> str:
+    """The word that agrees with a number: `report` of 1, `reports` of any other."""
+    return noun if count == 1 else plural or noun + "s"
 
 
 def span(numbers: tuple[int, ...] | list[int]) -> str:
@@ -34,9 +39,27 @@ def ranks_text(ranks: Iterable[int], most: int | None = None) -> str:
         return "no rank"
     parts = span(numbers).split(", ")
     shown = parts if most is None or len(parts) <= most else [*parts[:most], "…"]
-    return f"{'rank' if len(numbers) == 1 else 'ranks'} {', '.join(shown)}"
+    return f"{agreeing(len(numbers), 'rank')} {', '.join(shown)}"
 
 
 def percent(share: float | None) -> str:
     """A fraction of 1 as `12 %`, below 10 % as `1.2 %`."""
     return UNKNOWN if share is None else f"{share * 100:.{1 if abs(share) < 0.0995 else 0}f} %"
+
+
+def signed_percent(change: float | None) -> str:
+    """A relative change as `+1.2 %`."""
+    return UNKNOWN if change is None else f"{change * 100:+.1f} %"
+
+
+def milliseconds(nanoseconds: float | None) -> str:
+    """A time in ms without its unit: `12.3`, below 10 ms `1.23`."""
+    if nanoseconds is None:
+        return UNKNOWN
+    value = nanoseconds / 1e6
+    return f"{value:,.{2 if abs(value) < 9.995 else 1}f}"
+
+
+def ms(nanoseconds: float) -> str:
+    """A time of ns with its unit: `12.3 ms`, `1.23 ms`."""
+    return f"{milliseconds(nanoseconds)} ms"

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from rankscope.util.wording import counted, ranks_text
+from rankscope.util.wording import (
+    UNKNOWN,
+    agreeing,
+    counted,
+    milliseconds,
+    ms,
+    percent,
+    ranks_text,
+    signed_percent,
+)
+from tests.support import ROOT
 
 
 @pytest.mark.parametrize(
@@ -26,3 +38,55 @@ def test_other_plurals() -> None:
 )
 def test_ranks(ranks: list[int], text: str) -> None:
     assert ranks_text(ranks, most=2) == text
+
+
+def test_verbs_agree() -> None:
+    assert [agreeing(count, "has", "have") for count in (0, 1, 2)] == ["have", "has", "have"]
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0.0 %"), (0.0494, "4.9 %"), (0.0996, "10 %"), (0.233, "23 %"), (-0.016, "-1.6 %"),
+     (1.61, "161 %"), (None, UNKNOWN)],
+)  # fmt: skip
+def test_shares(share: float | None, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_changes_have_a_sign() -> None:
+    assert [signed_percent(each) for each in (0.0123, -0.5, None)] == ["+1.2 %", "-50.0 %", UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("time", "text"), [(0, "0.00"), (1_234_000, "1.23"), (9_996_000, "10.0"), (1.2345e9, "1,234.5")]
+)
+def test_times(time: float, text: str) -> None:
+    assert milliseconds(time) == text
+    assert ms(time) == f"{text} ms"
+
+
+HAND_MADE = [
+    ("percent() or signed_percent()", r"\{[^{}]*:[+.,\d]*%\}", 'f"{gain:.1%} of"'),
+    ("a space before %", r"\b\d%(?= )", '"as 1% of the time"'),
+    (
+        "counted()",
+        r"\{(?:len\([^{}]*\)|\w*count|\w+\.height)(?::,)?\} [a-z]+s\b",
+        '"{len(a)} runs"',
+    ),
+    ("agreeing()", r"""== 1 else f?["']\w+s["']|else ["']s["']""", "{'' if n == 1 else 's'}"),
+]
+"""A helper to use, a pattern of code that does without it, and an example of such code."""
+
+
+@pytest.mark.parametrize(("helper", "pattern", "example"), HAND_MADE)
+def test_sentences_are_made_with_the_helpers(helper: str, pattern: str, example: str) -> None:
+    assert re.search(pattern, example)
+    modules = [*(ROOT / "rankscope").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]
+    assert len(modules) > 100
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}: use {helper}"
+        for path in modules
+        for line in path.read_text("utf-8").splitlines()
+        if re.search(pattern, line) and path.name != "wording.py"
+    ]
+    assert not found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankscope.util.wording import signed_percent
 from rankscope_cli import console
 from rankscope_cli.options import (
     All,
@@ -122,12 +123,12 @@ def _gate(result: RunDiff, limit: float) -> None:
         return
     if not change.certain:
         console.error(
-            f"--fail-above {limit:g}: {change.change * 100:.1f} % slower, but within noise",
+            f"--fail-above {limit:g}: {signed_percent(change.change)[1:]} slower, but within noise",
             hint="profile more iterations",
         )
         raise typer.Exit(3)
     console.error(
-        f"--fail-above {limit:g}: iterations became {change.change * 100:.1f} % slower",
+        f"--fail-above {limit:g}: iterations became {signed_percent(change.change)[1:]} slower",
         hint="run rankscope imbalance on both databases to see where",
     )
     raise typer.Exit(10)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankscope.util.wording import ranks_text
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
@@ -185,7 +186,7 @@ def _rank_iterations(
         if absent:
             raise UsageError(
                 f"rank {absent[0]} is not in this run",
-                hint=f"it holds {len(present)} ranks, {present[0]} to {present[-1]}",
+                hint=f"it holds {ranks_text(present)}",
             )
         frame = frame.filter(pl.col("rank").is_in(ranks))
     if limited:

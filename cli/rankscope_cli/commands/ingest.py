@@ -223,6 +223,6 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
         )
     reports = counted(len(done.outcomes), "report")
     console.write(
-        f"{reports} ({statuses}; {size(total)}, {done.events:,} events) in "
+        f"{reports} ({statuses}; {size(total)}, {counted(done.events, 'event')}) in "
         f"{done.seconds:.1f} s: {shown}{world} in {short_path(run.db)}"
     )

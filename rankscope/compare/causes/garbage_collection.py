@@ -6,10 +6,10 @@ import polars as pl
 
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
-from rankscope.compare.verdict.phrases import ms
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import ms
 
 RANGE = r"(?i)\bgc\b|gc\.collect|garbage"
 """Names of ranges around a garbage collection."""

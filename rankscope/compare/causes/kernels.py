@@ -7,10 +7,10 @@ import polars as pl
 from rankscope.compare.causes.context import LEAST_SHARE, CauseContext
 from rankscope.compare.causes.launches import SLOWDOWN
 from rankscope.compare.causes.more_work import SAME
-from rankscope.compare.verdict.phrases import ms
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import ms
 
 GIVEN = 0.33
 """More work is the cause where it explains this share of a kernel's excess if time is proportional

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector
-from rankscope.compare.verdict.phrases import ms
 from rankscope.model.kinds import CauseKind, Phase
 from rankscope.model.results import Finding
+from rankscope.util.wording import ms
 
 
 def _findings(context: CauseContext) -> list[Finding]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.garbage_collection import is_garbage_collection
-from rankscope.compare.verdict.phrases import ms
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import ms
 
 
 def _findings(context: CauseContext) -> list[Finding]:

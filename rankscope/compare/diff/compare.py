@@ -12,9 +12,10 @@ import polars as pl
 
 from rankscope.compare.diff import noise
 from rankscope.compare.diff.noise import Values
-from rankscope.compare.verdict.phrases import amount, ms
+from rankscope.compare.verdict.phrases import amount
 from rankscope.model.metrics import METRICS, Unit, column_of
 from rankscope.model.reports import RunWarning
+from rankscope.util.wording import agreeing, counted, ms, signed_percent
 
 FALSE_ALARM = 0.02
 """Family-wise false-alarm rate, applied separately to the iteration time, the other metrics and the
@@ -98,7 +99,11 @@ def diff_runs(
     few = min(len(values["iteration"][0]) for values in (old, new))
     if few < LEAST_ITERATIONS:
         problems.append(
-            RunWarning("few-iterations", f"{few} iterations are too few to tell change from noise")
+            RunWarning(
+                "few-iterations",
+                f"{counted(few, 'iteration')} {agreeing(few, 'is', 'are')} too few to tell change "
+                "from noise",
+            )
         )
     shifts = {name: _shift((old[name], new[name]), statistic) for name in names}
     # All ranks' iterations are one: the noise of the slowest's work is that of each.
@@ -257,12 +262,12 @@ def _sentence(whole: Change, single: list[Change]) -> str:
     """The changes in words."""
     before, after = round(whole.before_ns or 0), round(whole.after_ns or 0)
     times = f"{ms(before)} → {ms(after)} per iteration"
-    span = f"95 % interval {whole.low or 0:+.1%} to {whole.high or 0:+.1%}"
+    span = f"95 % interval {signed_percent(whole.low or 0)} to {signed_percent(whole.high or 0)}"
     if not whole.certain:
         text = f"No change beyond noise: {times} ({span})."
     else:
         word = "slower" if after > before else "faster"
-        text = f"{abs(whole.change or 0):.1%} {word}: {times} ({span})."
+        text = f"{signed_percent(abs(whole.change or 0))[1:]} {word}: {times} ({span})."
     for word, sign in (("Worse", 1), ("Better", -1)):
         moved = sorted(
             (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.compare.verdict.phrases import plural
 from rankscope.model.metrics import PHASE_METRICS, column_of
 from rankscope.store.tables import RunTables
+from rankscope.util.wording import counted
 
 TIMES_AS_LONG = 5.0
 """No change of a job makes its iterations so much longer or shorter."""
@@ -35,7 +35,7 @@ def _sizes(before: RunTables, after: RunTables) -> str | None:
         size if isinstance(size := run.ranks["world_size"].max(), int) else run.ranks.height
         for run in (before, after)
     )
-    return None if old == new else f"{old} ranks → {new}"
+    return None if old == new else f"{counted(old, 'rank')} → {new}"
 
 
 def _lengths(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
@@ -84,4 +84,4 @@ def _kernels(before: RunTables, after: RunTables) -> str | None:
     ]
     if max(shares) >= LEAST_SHARED:
         return None
-    return f"{plural(common, 'kernel') if common else 'no kernel'} in common"
+    return f"{counted(common, 'kernel') if common else 'no kernel'} in common"

@@ -8,22 +8,18 @@ from rankscope.compare.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import Unit
 from rankscope.model.results import Also
+from rankscope.util.wording import agreeing, ms, percent
 
 
 def who(ranks: tuple[int, ...], hosts: dict[int, str | None], slow_hosts: tuple[str, ...]) -> str:
     """`Rank 1 (node0)`, `Ranks 1, 2`, `Host node1 (ranks 4, 5, 6, 7)`."""
     if slow_hosts:
-        word = "Host" if len(slow_hosts) == 1 else "Hosts"
-        return f"{word} {', '.join(slow_hosts)} (ranks {listed(list(ranks))})"
+        word = agreeing(len(slow_hosts), "Host")
+        return f"{word} {', '.join(slow_hosts)} ({agreeing(len(ranks), 'rank')} {listed(ranks)})"
     if len(ranks) > 1:
-        return f"Ranks {listed(list(ranks))}"
+        return f"Ranks {listed(ranks)}"
     host = hosts.get(ranks[0])
     return f"Rank {ranks[0]}" + ("" if host is None else f" ({host})")
-
-
-def plural(count: int, one: str, many: str | None = None) -> str:
-    """`1 iteration`, `2 iterations`."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def ordinal(number: int) -> str:
@@ -32,11 +28,6 @@ def ordinal(number: int) -> str:
         "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     )
     return f"{number}{ending}"
-
-
-def ms(nanoseconds: int) -> str:
-    """`12.3 ms` of ns."""
-    return f"{nanoseconds / 1e6:.1f} ms"
 
 
 def amount(value: float, unit: Unit) -> str:
@@ -66,13 +57,13 @@ def also_sentence(found: Also, hosts: dict[int, str | None], count: int, total_n
     elif len(hits) == count:
         when = "in every iteration"
     else:
-        when = f"in iteration{'' if len(hits) == 1 else 's'} {listed(hits)}"
+        when = f"in {agreeing(len(hits), 'iteration')} {listed(hits)}"
     more = "more to do" if found.kind is VerdictKind.STRUCTURAL else "more"
     phase = "" if found.cause is None else f", mostly in {found.cause}"
     cost = (
         ""
         if found.gain_ns is None or not total_ns
-        else f", {found.gain_ns / total_ns:.1%} of the time"
+        else f", {percent(found.gain_ns / total_ns)} of the time"
     )
     return replace(
         found, sentence=f"Also {name} {when}: {ms(found.excess_ns)} {more}{phase}{cost}."

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rankscope.compare.verdict.phrases import plural
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
+from rankscope.util.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
@@ -54,7 +54,7 @@ def too_few_iterations(inputs: VerdictInputs) -> Verdict | None:
     count = inputs.run.iterations
     if count >= LEAST_ITERATIONS:
         return None
-    amount = "one iteration is" if count == 1 else f"{count} iterations are"
+    amount = "one iteration is" if count == 1 else f"{counted(count, 'iteration')} are"
     return inconclusive(
         f"{amount} too few to distinguish a pattern from chance",
         "widen --iter-range, or capture ten iterations or more",
@@ -77,7 +77,8 @@ def most_ranks_missing(inputs: VerdictInputs) -> Verdict | None:
     if missing < there:
         return None
     return inconclusive(
-        f"{missing} of {missing + there} ranks of the job have no report, so it is unknown for "
+        f"{missing} of {counted(missing + there, 'rank')} of the job "
+        f"{agreeing(missing, 'has', 'have')} no report, so it is unknown for "
         "whom the others wait",
         "ingest the reports of the missing ranks",
     )
@@ -108,9 +109,9 @@ def ranks_missing(inputs: VerdictInputs) -> Verdict | None:
     if not inputs.run.missing_ranks:
         return None
     return inconclusive(
-        f"the {inputs.run.ranks} ranks with a report are alike, but "
-        f"{plural(len(inputs.run.missing_ranks), 'rank')} of the job "
-        f"{'has' if len(inputs.run.missing_ranks) == 1 else 'have'} none",
+        f"the {counted(inputs.run.ranks, 'rank')} with a report are alike, but "
+        f"{counted(len(inputs.run.missing_ranks), 'rank')} of the job "
+        f"{agreeing(len(inputs.run.missing_ranks), 'has', 'have')} none",
         "ingest the reports of the missing ranks",
     )
 
@@ -121,6 +122,6 @@ def ranks_blind(inputs: VerdictInputs) -> Verdict | None:
         return None
     return inconclusive(
         "the other ranks are alike, but there are no collectives in the reports of "
-        f"{plural(len(inputs.run.blind_ranks), 'rank')}",
+        f"{counted(len(inputs.run.blind_ranks), 'rank')}",
         "export or capture those reports again, with the same --trace on every rank",
     )

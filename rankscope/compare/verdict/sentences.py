@@ -13,10 +13,11 @@ import polars as pl
 from rankscope.compare.causes.registry import finding_sentence
 from rankscope.compare.robust import lower_median
 from rankscope.compare.verdict.inputs import VerdictInputs
-from rankscope.compare.verdict.phrases import ms, ordinal, plural, who
+from rankscope.compare.verdict.phrases import ordinal, who
 from rankscope.compare.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
+from rankscope.util.wording import agreeing, counted, ms, percent
 
 Sentence = Callable[[Verdict, VerdictInputs], str]
 """A verdict without its sentence, and what it was found from → the sentence."""
@@ -51,7 +52,7 @@ def when(verdict: Verdict, count: int) -> str:
         return f"in iteration {hits[0]}"
     if len(verdict.spells) == 1:
         return f"from iteration {verdict.spells[0][0]} to {verdict.spells[0][1]}"
-    return f"in {len(hits)} of {plural(count, 'iteration')}"
+    return f"in {len(hits)} of {counted(count, 'iteration')}"
 
 
 def _straggler(verdict: Verdict, inputs: VerdictInputs) -> str:
@@ -74,24 +75,28 @@ def _when_exactly(verdict: Verdict, count: int) -> str:
     if verdict.kind is VerdictKind.TRANSIENT and len(hits) > 1:
         return f"{short} ({listed(hits)})"
     if verdict.since is not None or verdict.spells:
-        return f"{short} ({len(hits)} of {plural(count, 'iteration')})"
-    return f"in {len(hits)} of {plural(count, 'iteration')}" if len(hits) == count else short
+        return f"{short} ({len(hits)} of {counted(count, 'iteration')})"
+    return f"in {len(hits)} of {counted(count, 'iteration')}" if len(hits) == count else short
 
 
 def _gain(verdict: Verdict) -> str:
-    """`at most 120.0 ms, 2.9% of the time`."""
+    """`at most 120.0 ms, 2.9 % of the time`."""
     bound = "at most " if verdict.gain_is_bound else ""
-    return f"{bound}{ms(verdict.gain_ns or 0)}, {verdict.gain or 0:.1%} of the time"
+    return f"{bound}{ms(verdict.gain_ns or 0)}, {percent(verdict.gain or 0)} of the time"
 
 
 def _excess(verdict: Verdict, inputs: VerdictInputs) -> str:
     """How much longer the ranks take than the median rank, and in which phase."""
     pronoun = "It needs" if len(verdict.hosts or verdict.ranks) == 1 else "They need"
     each = " then" if len(verdict.iterations) < len(inputs.numbers) else ""
-    phase = "" if verdict.cause is None else f"; {verdict.cause_share:.0%} of it in {verdict.cause}"
+    phase = (
+        ""
+        if verdict.cause is None
+        else f"; {percent(verdict.cause_share)} of it in {verdict.cause}"
+    )
     return (
         f"{pronoun} {ms(verdict.excess_ns or 0)} more {inputs.excess.metric} than the median "
-        f"rank{each}, {verdict.excess or 0:.0%} of the median iteration "
+        f"rank{each}, {percent(verdict.excess or 0)} of the median iteration "
         f"({ms(_typical(verdict, inputs))}){phase}."
     )
 
@@ -117,7 +122,7 @@ def _rest(verdict: Verdict) -> str:
 def _everything(verdict: Verdict) -> str:
     """What all imbalance costs."""
     bound = "at most " if verdict.gain_is_bound else ""
-    return f"All imbalance together costs {bound}{verdict.gain_all or 0:.1%} of the time."
+    return f"All imbalance together costs {bound}{percent(verdict.gain_all or 0)} of the time."
 
 
 def _reservations(verdict: Verdict, inputs: VerdictInputs) -> str:
@@ -126,25 +131,30 @@ def _reservations(verdict: Verdict, inputs: VerdictInputs) -> str:
     if not verdict.gain_is_bound:
         return ""
     if missing:
-        have = "has" if missing == 1 else "have"
-        return f" {plural(missing, 'rank')} of the job {have} no report: the gain is at most that."
+        have = agreeing(missing, "has", "have")
+        return f" {counted(missing, 'rank')} of the job {have} no report: the gain is at most that."
     return " The run cannot be replayed: the gain is at most that."
 
 
 def _structural(verdict: Verdict, inputs: VerdictInputs) -> str:
     ranks = verdict.more_work_ranks
-    name = f"{'Rank' if len(ranks) == 1 else 'Ranks'} {listed(ranks)}"
+    name = f"{agreeing(len(ranks), 'Rank')} {listed(ranks)}"
     count, hits = len(inputs.numbers), len(verdict.iterations)
-    often = f"in {hits} of {plural(count, 'iteration')}"
-    phase = "" if verdict.cause is None else f", {verdict.cause_share:.0%} of it in {verdict.cause}"
+    often = f"in {hits} of {counted(count, 'iteration')}"
+    phase = (
+        ""
+        if verdict.cause is None
+        else f", {percent(verdict.cause_share)} of it in {verdict.cause}"
+    )
     which = f" (role {verdict.roles[0]!r})" if verdict.roles else ""
     verb, compared = ("is", "the others") if len(ranks) == 1 else ("are", "the others")
     compared = "the median role" if verdict.roles else compared
     return (
         f"{name}{which} {verb} given more work than {compared} {often}. "
         f"Giving all ranks the same would save {_gain(verdict)}. "
-        f"The additional work takes {ms(verdict.excess_ns or 0)}, {verdict.excess or 0:.0%} of the "
-        f"median iteration ({ms(_typical(verdict, inputs))}){phase}; no rank is to blame."
+        f"The additional work takes {ms(verdict.excess_ns or 0)}, "
+        f"{percent(verdict.excess or 0)} of the median iteration "
+        f"({ms(_typical(verdict, inputs))}){phase}; no rank is to blame."
         f"{_why(verdict)}{_rest(verdict)}{_reservations(verdict, inputs)}"
     )
 
@@ -165,9 +175,9 @@ def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
     ratio = first["transfer_ns"] / max(first["usual_ns"], 1)
     return (
         f"The transfer is slow: {first['operation']} on {first['label']} "
-        f"({plural(len(first['members']), 'member')}){more} takes {ratio:.1f} times as long as "
+        f"({counted(len(first['members']), 'member')}){more} takes {ratio:.1f} times as long as "
         f"usual in "
-        f"{len(verdict.iterations)} of {plural(len(inputs.numbers), 'iteration')}. "
+        f"{len(verdict.iterations)} of {counted(len(inputs.numbers), 'iteration')}. "
         f"At the usual speed the run would save {_gain(verdict)}. "
         f"Once all ranks have arrived it takes {ms(first['transfer_ns'])}, usually "
         f"{ms(first['usual_ns'])}.{where}{_rest(verdict)}"
@@ -181,8 +191,8 @@ def _rotating(verdict: Verdict, inputs: VerdictInputs) -> str:
     phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
     others = "".join(f" {each.sentence}" for each in verdict.also)
     return (
-        f"A different rank is slow each time: {plural(ranks, 'rank')} take turns in "
-        f"{len(verdict.iterations)} of {plural(len(inputs.numbers), 'iteration')}. "
+        f"A different rank is slow each time: {counted(ranks, 'rank')} take turns in "
+        f"{len(verdict.iterations)} of {counted(len(inputs.numbers), 'iteration')}. "
         f"Without imbalance the run would save {_gain(verdict)}. The slowest rank needs "
         f"{ms(verdict.excess_ns or 0)} more {inputs.excess.metric} than the median rank on "
         f"average{phase}; no rank is to blame.{others}{_reservations(verdict, inputs)}"
@@ -193,9 +203,9 @@ def _balanced(verdict: Verdict, inputs: VerdictInputs) -> str:
     ranks = len(inputs.excess.ranks)
     bound = "at most " if verdict.gain_is_bound else ""
     return (
-        f"Balanced: over {plural(len(inputs.numbers), 'iteration')} of {plural(ranks, 'rank')} "
-        f"no rank costs as much as 1% of the time; jitter costs {bound}"
-        f"{verdict.gain_all or 0:.1%} in all."
+        f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of {counted(ranks, 'rank')} "
+        f"no rank costs as much as 1 % of the time; jitter costs {bound}"
+        f"{percent(verdict.gain_all or 0)} in all."
     )
 
 

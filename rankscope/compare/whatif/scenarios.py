@@ -11,6 +11,7 @@ from rankscope.compare.robust import Floats
 from rankscope.compare.verdict.healing import only
 from rankscope.compare.warnings import listed
 from rankscope.model.results import Verdict
+from rankscope.util.wording import agreeing
 
 if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
@@ -50,8 +51,13 @@ def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
     rows = [("all", "every rank", inputs.decision.everything_ns)]
     names = verdict.ranks or verdict.more_work_ranks
     if verdict.gain_ns is not None and (names or verdict.roles):
-        many = "rank" if len(names) == 1 else "ranks"
-        rows.append(("verdict", f"{many} {listed(names)} in those iterations", verdict.gain_ns))
+        rows.append(
+            (
+                "verdict",
+                f"{agreeing(len(names), 'rank')} {listed(names)} in those iterations",
+                verdict.gain_ns,
+            )
+        )
     played = _played(inputs, everything, verdict)
     gains = inputs.prices.of([healed for _, _, healed in played])
     rows += [(kind, name, gain) for (kind, name, _), gain in zip(played, gains, strict=True)]

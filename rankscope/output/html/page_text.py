@@ -10,11 +10,12 @@ from pathlib import Path
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
-from rankscope.compare.verdict.phrases import ordinal, plural
+from rankscope.compare.verdict.phrases import ordinal
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, RunFacts
 from rankscope.output.nsys_view import open_command
 from rankscope.output.quantities import milliseconds, percent, span
+from rankscope.util.wording import counted
 
 Figure = tuple[str, str, str]
 """Term, value, note."""
@@ -85,7 +86,7 @@ def figures(result: Imbalance) -> list[Figure]:
         summary = known.get(metric)
         if summary is not None and summary.mean is not None:
             balance = f", imbalance {percent(summary.imbalance)}" if metric == "work" else ""
-            iterations = plural(count, "iteration")
+            iterations = counted(count, "iteration")
             base = f"mean over ranks, {result.statistic} over {iterations}{balance}"
             found.append((term, f"{milliseconds(summary.mean)} ms", base))
     return found
@@ -119,7 +120,7 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
     met = comparison.matching.summary
     unmatched = int(met.unmatched["count"].sum())
     return [
-        ("Ranks", f"{len(facts.ranks)}{world}, from {plural(facts.reports, 'report')}", ""),
+        ("Ranks", f"{len(facts.ranks)}{world}, from {counted(facts.reports, 'report')}", ""),
         ("Ranks without a report", missing, ""),
         ("Iterations", f"{len(facts.iterations)}: {span(facts.iterations)}", ""),
         ("Iterations left out", warmup, ""),
@@ -127,10 +128,10 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
         ("Iterations matched by", facts.matched_by, ""),
         ("Clock of the times", f"{facts.clock} clock ({facts.clock_reason})", ""),
         ("Clocks of the ranks", alignment, ""),
-        ("Collectives", f"{met.calls:,} calls matched, {unmatched:,} not matched", ""),
+        ("Collectives", f"{counted(met.calls, 'call')} matched, {unmatched:,} not matched", ""),
         (
             "Flagged",
-            f"{plural(flagged, 'cell')} of {len(facts.ranks) * len(facts.iterations):,}",
+            f"{counted(flagged, 'cell')} of {len(facts.ranks) * len(facts.iterations):,}",
             "",
         ),
         ("Resolution of the cells", precision(unit_ns), ""),

@@ -18,7 +18,7 @@ from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
 from rankscope.output.plots.style import SMALL, Caption, new_sheet
-from rankscope.output.quantities import milliseconds, percent
+from rankscope.output.quantities import counted, milliseconds, percent
 
 WIDTH, PANEL = 10.0, 6.4
 """Widths in inches: of the sheet, and of the distributions."""
@@ -243,7 +243,7 @@ def _overview(axes: Axes, frame: pl.DataFrame, theme: Theme) -> None:
     first, last = axes.get_xticklabels()
     first.set_horizontalalignment("left")
     last.set_horizontalalignment("right")
-    axes.set_xlabel(f"all {frame.height:,} ranks, by mean lateness", labelpad=-6)
+    axes.set_xlabel(f"all {counted(frame.height, 'rank')}, by mean lateness", labelpad=-6)
     axes.tick_params(length=2, pad=2)
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), borderaxespad=0, markerscale=2)
 

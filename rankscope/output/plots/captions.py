@@ -9,13 +9,14 @@ import polars as pl
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.verdict.candidates import LEAST_LEVEL
-from rankscope.compare.verdict.phrases import ms, plural, who
+from rankscope.compare.verdict.phrases import who
 from rankscope.compare.verdict.sentences import when
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.style import drawable
 from rankscope.output.quantities import milliseconds, percent
 from rankscope.output.text_tables import run_line
+from rankscope.util.wording import counted, ms
 
 LONGEST_TITLE, USUAL_TITLE = 160, 110
 """Most characters of a title. A longer sentence is cut after a whole clause, at `USUAL_TITLE`."""
@@ -118,7 +119,7 @@ def on_average(comparison: Comparison, excess: pl.DataFrame) -> str:
         )
     (first, amount), *others = large.head(MOST_NAMED).select("rank", "excess_ns").iter_rows()
     more = [f"rank {rank} {milliseconds(ns)} ms" for rank, ns in others]
-    more += [plural(large.height - MOST_NAMED, "more rank")] if large.height > MOST_NAMED else []
+    more += [counted(large.height - MOST_NAMED, "more rank")] if large.height > MOST_NAMED else []
     title = f"Rank {first} works {milliseconds(amount)} ms longer than {than} on average"
     return ", ".join([title, *more])
 
@@ -133,7 +134,7 @@ def footer(comparison: Comparison, *notes: str) -> str:
     facts = comparison.facts
     first = drawable(f"{facts.name} · {run_line(facts)}", LONGEST_FOOTER)
     warnings = [problem.message for problem in comparison.warnings]
-    more = [] if len(warnings) < 3 else [f"and {plural(len(warnings) - 2, 'more warning')}"]
+    more = [] if len(warnings) < 3 else [f"and {counted(len(warnings) - 2, 'more warning')}"]
     remarks = [*notes, *(f"warning: {text}" for text in warnings[:2]), *more]
     second = [drawable(" · ".join(remarks), LONGEST_FOOTER)] if remarks else []
     return "\n".join([first, *second])

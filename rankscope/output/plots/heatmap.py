@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.roles import ALL
 from rankscope.compare.verdict.excess import LEAST_EXCESS
-from rankscope.compare.verdict.phrases import plural, who
+from rankscope.compare.verdict.phrases import who
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import METRICS, Metric, Unit
 from rankscope.output.palette import THEMES, Theme
@@ -43,6 +43,7 @@ from rankscope.output.plots.style import (
     with_sign,
 )
 from rankscope.output.quantities import percent, shown_unit, size, span, with_unit
+from rankscope.util.wording import agreeing, counted
 
 ROW, COLUMN = 0.3, 0.26
 """Height and width of a cell in inches, within the limits of the whole map."""
@@ -173,7 +174,7 @@ def _title(comparison: Comparison, frame: pl.DataFrame, metric: Metric) -> str:
     share = percent(excess / float(np.median(means["scale"].to_numpy())))
     whole = "iteration" if metric.is_time else "median"
     return (
-        f"{who(most, {}, ())} {'has' if len(most) == 1 else 'have'} the most {metric.label}: "
+        f"{who(most, {}, ())} {agreeing(len(most), 'has', 'have')} the most {metric.label}: "
         f"on average {with_unit(excess, metric.unit)} more than {than}, {share} of the {whole}"
     )
 
@@ -182,8 +183,8 @@ def _notes(grid: Grid, worst: pl.DataFrame, comparison: Comparison, metric: Metr
     notes = []
     if grid.per_row > 1 or grid.per_column > 1:
         notes.append(
-            f"a cell stands for {plural(grid.per_row, 'rank')} and "
-            f"{plural(grid.per_column, 'iteration')}, and shows the value furthest from the median"
+            f"a cell stands for {counted(grid.per_row, 'rank')} and "
+            f"{counted(grid.per_column, 'iteration')}, and shows the value furthest from the median"
         )
     if worst.is_empty() and comparison.tables.ranks.height > 1:
         whole = "an iteration" if metric.is_time else "the median"
@@ -192,7 +193,7 @@ def _notes(grid: Grid, worst: pl.DataFrame, comparison: Comparison, metric: Metr
         notes.append(f"not complete on every rank, so not compared: {span(partial)}")
     unseen = {*comparison.missing_ranks} - {*grid.ranks}
     if unseen:
-        notes.append(f"{plural(len(unseen), 'missing rank')} without a row")
+        notes.append(f"{counted(len(unseen), 'missing rank')} without a row")
     return notes
 
 
@@ -328,7 +329,7 @@ def _flag_bars(axes: Axes, grid: Grid, theme: Theme) -> None:
     axes.set_yticks([])
     axes.spines["bottom"].set_visible(False)
     axes.set_xticks([])
-    axes.set_xlabel(f"flagged\n(up to {share.max():.0%})", size=SMALL)
+    axes.set_xlabel(f"flagged\n(up to {percent(share.max())})", size=SMALL)
 
 
 def _tick(value: float, unit: Unit) -> str:

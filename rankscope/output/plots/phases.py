@@ -15,7 +15,6 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.robust import lower_median
 from rankscope.compare.scores import score
 from rankscope.compare.verdict.candidates import LEAST_LEVEL
-from rankscope.compare.verdict.phrases import plural
 from rankscope.errors import UsageError
 from rankscope.model.schema import PHASES
 from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme, part_name
@@ -24,6 +23,7 @@ from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
 from rankscope.output.plots.style import SMALL, Caption, new_sheet, part_look, signed_ms
 from rankscope.output.quantities import SHOWN_NS, milliseconds
+from rankscope.util.wording import counted
 
 WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55
 """Widths in inches: of the sheet, of both panels together, and between the panels."""
@@ -115,7 +115,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             subtitle(
                 comparison,
                 "phases of an iteration, per rank: work on the left, communication that no work "
-                f"hides on the right; mean over {plural(count, 'iteration')}",
+                f"hides on the right; mean over {counted(count, 'iteration')}",
             ),
             footer(comparison, *_notes(shares)),
         ),
@@ -182,7 +182,7 @@ def _notes(shares: PhaseShares) -> list[str]:
     if "exposed_communication" in shares.communication:
         notes.append("the share of waiting in the communication is unknown")
     if unknown.height:
-        notes.append(f"communication unknown on {unknown.height} ranks")
+        notes.append(f"communication unknown on {counted(unknown.height, 'rank')}")
     return notes
 
 
@@ -262,7 +262,7 @@ def _overview(axes: Axes, shares: PhaseShares, theme: Theme) -> None:
     first, last = axes.get_xticklabels()
     first.set_horizontalalignment("left")
     last.set_horizontalalignment("right")
-    axes.set_xlabel(f"all {frame.height:,} ranks, sorted by work", labelpad=-6)
+    axes.set_xlabel(f"all {counted(frame.height, 'rank')}, sorted by work", labelpad=-6)
     axes.yaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
     axes.set_ylabel("← communication   work →\n(ms)", size=SMALL)
     axes.tick_params(length=2, pad=2)

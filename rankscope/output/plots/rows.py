@@ -11,6 +11,7 @@ from matplotlib.collections import LineCollection
 
 from rankscope.output.palette import Theme
 from rankscope.output.plots.style import SMALL, drawable, text_width
+from rankscope.util.wording import counted
 
 MOST_ROWS = 24
 """Up to this many ranks, each has a row; of more ranks some have rows, and a band shows all."""
@@ -95,7 +96,7 @@ def row_labels(
             label.set(weight="bold", color=theme.ink)
         if row.skipped:
             axes.annotate(
-                f"… {row.skipped:,} ranks between",
+                f"… {counted(row.skipped, 'rank')} between",
                 (0, row.place - (1 + GAP) / 2),
                 xytext=(-4, 0),
                 xycoords=("axes fraction", "data"),

@@ -32,7 +32,7 @@ from rankscope.output.plots.style import (
     part_look,
     text_width,
 )
-from rankscope.output.quantities import milliseconds
+from rankscope.output.quantities import agreeing, milliseconds
 from rankscope.output.timeline_views import (
     LastArrival,
     busiest_streams,
@@ -144,7 +144,7 @@ def _notes(
     if late is not None and named and late.rank not in named:
         notes.append(
             f"rank {late.rank} may be late because it waited elsewhere: over the run "
-            f"the verdict names {'rank' if len(named) == 1 else 'ranks'} {listed(named)}"
+            f"the verdict names {agreeing(len(named), 'rank')} {listed(named)}"
         )
     residual = picture.timeline.ranks["residual_ns"].max()
     if isinstance(residual, int) and residual:

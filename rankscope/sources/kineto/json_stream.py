@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 import msgspec
 
 from rankscope.errors import UnreadableReport
+from rankscope.util.wording import counted
 
 CHUNK_BYTES = 2**22
 LARGEST_BYTES = 2**24
@@ -155,7 +156,7 @@ class EventFile:
         if self._unpacked > MOST_BYTES + MOST_TIMES * self._bytes:
             raise self._swollen(f"{self._unpacked / 1e6:,.0f} MB")
         if self.events > MOST_EVENTS + self._bytes:
-            raise self._swollen(f"{self.events:,} events")
+            raise self._swollen(counted(self.events, "event"))
 
     def _swollen(self, found: str) -> UnreadableReport:
         return UnreadableReport(
@@ -254,7 +255,7 @@ class EventFile:
 
     def _damaged(self) -> UnreadableReport:
         return UnreadableReport(
-            f"{self.path}: is damaged or truncated after its first {self.events:,} events",
+            f"{self.path}: is damaged or truncated after its first {counted(self.events, 'event')}",
             hint=COPY_HINT,
         )
 

@@ -25,6 +25,7 @@ from rankscope.sources.environment import first_printable
 from rankscope.sources.kineto.columns import NEEDED, RANGE, SCHEMAS, WORK, frames
 from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
+from rankscope.util.wording import counted
 
 DISTRIBUTED_INFO = RankEvidence("distributedInfo", EvidenceKind.PROFILER, own=True)
 """The profiler's own record of the job."""
@@ -87,7 +88,7 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
         )
     if every[RANGE].is_empty() and every[WORK].is_empty():
         raise UnreadableReport(
-            f"{path}: holds {file.events:,} events, but none of the PyTorch profiler",
+            f"{path}: holds {counted(file.events, 'event')}, but none of the PyTorch profiler",
             hint="name a trace of torch.profiler, recorded with ProfilerActivity.CPU and .CUDA",
         )
     whole = {nature: frame.drop_nulls(NEEDED[nature]) for nature, frame in every.items()}

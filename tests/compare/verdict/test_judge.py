@@ -59,9 +59,9 @@ def test_a_slow_device() -> None:
     assert [each.suspect for each in verdict.findings] == [CauseKind.DEVICE_SLOWER]
     assert verdict.sentence == (
         "Rank 3 (node0) is slow in 20 of 20 iterations. Fixing it would save at most 400.0 ms, "
-        "20.0% of the time. It needs 20.0 ms more work than the median rank, 20% of the median "
-        "iteration (100.0 ms); 100% of it in backward. Why: kernel gemm takes 20.0 ms longer for "
-        "the same work: the device is slow. All imbalance together costs at most 20.0% of the "
+        "20 % of the time. It needs 20.0 ms more work than the median rank, 20 % of the median "
+        "iteration (100.0 ms); 100 % of it in backward. Why: kernel gemm takes 20.0 ms longer for "
+        "the same work: the device is slow. All imbalance together costs at most 20 % of the "
         "time. The run cannot be replayed: the gain is at most that."
     )
 
@@ -83,8 +83,8 @@ def test_nothing_is_balanced() -> None:
     verdict = judge(inputs())
     assert (verdict.kind, verdict.ranks, verdict.findings) == (VerdictKind.BALANCED, (), ())
     assert verdict.sentence == (
-        "Balanced: over 20 iterations of 8 ranks no rank costs as much as 1% of the time; jitter "
-        "costs at most 0.0% in all."
+        "Balanced: over 20 iterations of 8 ranks no rank costs as much as 1 % of the time; jitter "
+        "costs at most 0.0 % in all."
     )
 
 
