@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 PIPED_WIDTH = 10_000
 """Width of tables for pipes and files, in characters: they are never folded."""
+
+LOOK_S = 0.3
+"""Time (s) between two looks at how far the reports in progress are."""
 
 LOGGER = "rankscope"
 """Parent of the library's loggers, one per package."""
@@ -269,7 +274,7 @@ def progress(
         TransferSpeedColumn,
     )
 
-    with Progress(
+    bars = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
@@ -279,17 +284,61 @@ def progress(
         TextColumn("{task.fields[done]}/{task.fields[count]}"),
         console=Console(stderr=True),
         transient=True,
-    ) as bars:
+    )
+    with _metered() as so_far, bars:
         task = bars.add_task("reading", total=None, done=0, count=0)
+        sizes: dict[str, int] = {}  # of the reports that are not done
         done = 0
 
         def started(files: list[ReportFile]) -> None:
-            total = sum(file.bytes for file in files)
-            bars.update(task, total=total, count=len(files))
+            sizes.update({str(file.path): file.bytes for file in files})
+            bars.update(task, total=sum(sizes.values()), count=len(files))
 
         def advance(file: ReportFile, _events: int) -> None:
             nonlocal done
-            done += 1
-            bars.update(task, advance=file.bytes, done=done)
+            done += sizes.pop(str(file.path), 0)
+            bars.update(task, completed=done, done=bars.tasks[0].fields["done"] + 1)
 
-        yield started, advance
+        def look() -> None:
+            part = sum(min(read, sizes.get(path, 0)) for path, read in so_far().items())
+            bars.update(task, completed=max(bars.tasks[0].completed, done + part))
+
+        with _repeated(look):
+            yield started, advance
+
+
+@contextmanager
+def _metered() -> Iterator[Callable[[], dict[str, int]]]:
+    """While open, reading processes note how far they are.
+
+    Yields:
+        A function that gives the bytes read of each report in progress.
+    """
+    import tempfile
+
+    from rankscope.util import meter
+
+    with tempfile.TemporaryDirectory(prefix="rankscope.") as folder:
+        os.environ[meter.FOLDER] = folder
+        try:
+            yield lambda: meter.read_so_far(Path(folder))
+        finally:
+            del os.environ[meter.FOLDER]
+
+
+@contextmanager
+def _repeated(look: Callable[[], None]) -> Iterator[None]:
+    """Call a function every LOOK_S in a thread."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(LOOK_S):
+            look()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

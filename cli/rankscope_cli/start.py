@@ -10,7 +10,9 @@ import signal
 import sys
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 """Signals that end the program in order: Ctrl-C, batch systems, a lost terminal."""
 
 SIGNAL_EXIT = 128

@@ -183,12 +183,16 @@ def _labelled(
 
 
 def _moments(wide: pl.DataFrame, column: str) -> tuple[int, int]:
-    """The iteration with the largest spread between ranks, and the one most like the rest."""
+    """The worst iteration, and the one most like the rest.
+
+    The worst one has the largest spread between ranks; of a single rank, the highest value.
+    """
+    known = wide.drop_nulls(column)
+    least = 0 if known["rank"].n_unique() == 1 else pl.col(column).min()
     per = (
-        wide.drop_nulls(column)
-        .with_columns(off=(pl.col(column) - pl.col(column).median().over("rank")).abs())
+        known.with_columns(off=(pl.col(column) - pl.col(column).median().over("rank")).abs())
         .group_by("iteration")
-        .agg(spread=pl.col(column).max() - pl.col(column).min(), off=pl.col("off").sum())
+        .agg(spread=pl.col(column).max() - least, off=pl.col("off").sum())
     )
     worst = per.sort("spread", "iteration", descending=[True, False])["iteration"][0]
     return int(worst), int(per.sort("off", "iteration")["iteration"][0])

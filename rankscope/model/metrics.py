@@ -183,6 +183,7 @@ _ROWS = (
         Need.GRADIENT_REDUCTIONS,
         scope=Scope.COLLECTIVES,
         display=Display.ON_REQUEST,
+        title="time to first all-reduce",
     ),
     Metric("compute", "union of computation on the device", Need.DEVICE_WORK),
     Metric(

@@ -17,7 +17,9 @@ PR_SET_PDEATHSIG = 1
 LOOK_S = 0.5
 """Time (s) between two looks at the parent where the system sends no signal."""
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 """Signals that a terminal or a batch system sends to all processes of a job."""
 
 
@@ -25,8 +27,11 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def signals_held() -> Iterator[None]:
     """Hold the signals of `ENDING` back; processes and threads started meanwhile never get them.
 
-    So the starting process alone decides when its workers end.
+    So the starting process alone decides when its workers end. Windows cannot hold signals back.
     """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
@@ -64,4 +69,4 @@ def _signal_at_parents_end() -> bool:
 
 
 def _end() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))

@@ -105,6 +105,11 @@ def test_windows_of_the_worst_and_the_typical_iteration() -> None:
         assert each.typical.iteration == 2
 
 
+def test_of_one_rank_the_longest_iteration_is_the_worst() -> None:
+    [only] = picked({3: [5, 9, 6, 5]}).picks
+    assert (only.worst.iteration, only.typical.iteration) == (1, 0)
+
+
 def test_what_the_gui_opens(tmp_path: Path) -> None:
     for rank in range(3):
         (tmp_path / f"r {rank}.sqlite").write_bytes(b"s" * 10)

@@ -102,6 +102,7 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
     assert what_if is not None
     assert by_id["whatif"]["values"][2] == what_if["gain_ns"].to_list()
     assert [*by_id["also"]["values"][0]] == [1], "the other slow rank of the sample"
+    assert [*by_id["also"]["values"][1]] == ["node0"]
     figures = {term: (value, note) for term, value, note in told["figures"]}
     assert figures["Parallel efficiency"][0] == "38 %"
     assert figures["Fixing it saves"] == ("173.5 ms", "23 % of the time (746.0 ms)")

@@ -332,6 +332,59 @@ def test_it_fits_every_screen_and_theme(shown: Shown, width: int, theme: str) ->
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
+@pytest.mark.parametrize("width", [400, 1280])
+def test_charts_follow_the_width_of_the_window(shown: Shown, width: int) -> None:
+    """As after a phone was turned: each chart has its own place and no text over it."""
+    boxes = (
+        "return [...document.querySelectorAll('.js-plotly-plot')].map((chart) => ["
+        "chart.getBoundingClientRect(), chart.querySelector('.main-svg').getBoundingClientRect()])"
+    )
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    shown.browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", size | {"width": 1700 - width}
+    )
+    try:
+        shown.browser.refresh()
+        shown.until("return document.documentElement.dataset.complete")
+        shown.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        drawn = f"{boxes}.every(([own, svg]) => Math.abs(own.width - svg.width) < 2)"
+        shown.until(drawn)
+        assert len(shown.ask(boxes)) == 4
+        for own, svg in shown.ask(boxes):
+            assert own["height"] >= svg["height"] - 1
+            assert svg["right"] <= width
+    finally:
+        shown.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_no_title_of_an_axis_is_cut_or_covers_a_tick(shown: Shown) -> None:
+    """On a wide and on a narrow screen."""
+    odd = (
+        "const box = (each) => each.getBoundingClientRect();"
+        "return [...document.querySelectorAll('.js-plotly-plot')].flatMap((chart) => {"
+        " const all = (what) => [...chart.querySelectorAll(what)].map(box);"
+        " const below = Math.max(...all('.xtick text').map((tick) => tick.bottom));"
+        " const right = Math.min(...all('.ytick text').map((tick) => tick.left), Infinity);"
+        " return [...all('.xtitle').map((title) => title.top < below - 3),"
+        "  ...all('.ytitle').map((title) => title.right > right + 1),"
+        "  ...all('.xtitle, .ytitle, .cbtitle text').map("
+        "   (title) => title.left < box(chart).left - 1"
+        "   || title.right > box(chart).right + 1)]"
+        "})"
+    )
+    for width in (400, 1280):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        shown.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            shown.browser.refresh()
+            shown.until("return document.documentElement.dataset.complete")
+            found = shown.ask(odd)
+            assert len(found) > 10
+            assert not any(found), width
+        finally:
+            shown.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_a_run_of_one_rank_has_a_page(
     chromium: Any, stored: Callable[..., Stored], tmp_path: Path
 ) -> None:

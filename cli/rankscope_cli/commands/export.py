@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankscope.util.wording import ranks_text
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
@@ -178,6 +177,7 @@ def _rank_iterations(
     import polars as pl
 
     from rankscope.errors import UsageError
+    from rankscope.output.quantities import ranks_text
 
     frame = comparison.rank_iterations()
     if ranks is not None:
@@ -274,7 +274,7 @@ def _say(
     import polars as pl
 
     from rankscope.output import frame_table, json_documents, markdown_csv
-    from rankscope.output.quantities import short_path, size, span
+    from rankscope.output.quantities import agreeing, counted, ranks_text, short_path, size, span
 
     problems = [*comparison.warnings, *done.problems]
     facts = {
@@ -298,10 +298,12 @@ def _say(
             markdown_csv.markdown(frame_table.generic_table(pl.DataFrame([facts]), "Exported"))
         )
         return
-    unit = "events" if done.kind == "trace" else f"rows of {done.kind}"
+    rows = counted(done.rows, "event" if done.kind == "trace" else "row")
+    of_table = "" if done.kind == "trace" else f" of {done.kind}"
+    iterations = f"{agreeing(len(done.iterations), 'iteration')} {span(done.iterations)}"
     console.write(
-        f"{short_path(target)}: {done.rows:,} {unit} ({size(len(done.content))}), ranks "
-        f"{span(done.ranks)}, iterations {span(done.iterations)}"
+        f"{short_path(target)}: {rows}{of_table} ({size(len(done.content))}), "
+        f"{ranks_text(done.ranks)}, {iterations}"
     )
     if done.kind == "trace":
         console.write(f"Open it in {VIEWER} (uploads nothing) or chrome://tracing.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import re
+import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator
@@ -18,6 +19,7 @@ from rankscope.errors import RankscopeError, ReportBug, ReportError, UnreadableR
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.sources.discover import describe
+from rankscope.util import meter
 from rankscope.util.lifetime import end_with_parent, signals_held
 
 SMALL_BYTES = 32 * 2**20
@@ -106,8 +108,9 @@ class WorkerPool:
 
         if self._executor is not None:
             self._executor.shutdown(wait=True, kill_workers=True)
-        with signals_held():  # Python's own tracker lets signals in again as soon as it runs
-            resource_tracker.ensure_running()
+        if hasattr(signal, "pthread_sigmask"):
+            with signals_held():  # Python's own tracker lets signals in again as soon as it runs
+                resource_tracker.ensure_running()
         with signals_held(), suppress(BrokenExecutor):
             self._executor = get_reusable_executor(
                 max_workers=workers,
@@ -203,6 +206,7 @@ def guarded(
 ) -> Got | RankscopeError:
     """The function's result, or an error that names the report, whatever was raised."""
     result: Got | RankscopeError
+    meter.begin(file.path)
     try:
         result = function(file, options)
     except RankscopeError as error:

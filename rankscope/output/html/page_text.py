@@ -15,7 +15,7 @@ from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, RunFacts
 from rankscope.output.nsys_view import open_command
 from rankscope.output.quantities import milliseconds, percent, span
-from rankscope.util.wording import counted
+from rankscope.util.wording import agreeing, counted
 
 Figure = tuple[str, str, str]
 """Term, value, note."""
@@ -109,10 +109,10 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
     """
     world = f" of {facts.world_size}" if facts.world_size else ""
     missing = span(facts.missing_ranks) if facts.missing_ranks else "none"
-    warmup = f"{span(facts.warmup)} (warm-up)" if facts.warmup else "none"
+    left_out = f"{agreeing(len(facts.warmup), 'iteration')} {span(facts.warmup)} (warm-up)"
     residual = facts.residual_ns
     alignment = (
-        f"aligned ({facts.clock_method}) to {precision(residual)}; smaller differences between "
+        f"aligned by {facts.clock_method}, to {precision(residual)}; smaller differences between "
         "ranks are not meaningful"
         if facts.clocks_aligned and residual is not None
         else f"not all aligned ({facts.clock_method})"
@@ -123,7 +123,7 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
         ("Ranks", f"{len(facts.ranks)}{world}, from {counted(facts.reports, 'report')}", ""),
         ("Ranks without a report", missing, ""),
         ("Iterations", f"{len(facts.iterations)}: {span(facts.iterations)}", ""),
-        ("Iterations left out", warmup, ""),
+        ("Iterations left out", left_out if facts.warmup else "none", ""),
         ("Roles", facts.roles, ""),
         ("Iterations matched by", facts.matched_by, ""),
         ("Clock of the times", f"{facts.clock} clock ({facts.clock_reason})", ""),

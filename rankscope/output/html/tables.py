@@ -187,10 +187,11 @@ def _findings(result: Imbalance) -> list[Document]:
 
 def _also(result: Imbalance) -> list[Document]:
     """The table of what costs at least 1 % beside the verdict."""
+    hosts = dict(result.ranks.select("rank", "host").iter_rows())
     rows: list[Document] = [
         {
             "rank": rank,
-            "host": ", ".join(each.hosts) or None,
+            "host": ", ".join(each.hosts) or hosts.get(rank),
             "iteration": each.iterations[0] if each.iterations else None,
             "iterations": [*each.iterations],
             "class": each.kind.value,

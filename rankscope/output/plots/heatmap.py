@@ -160,7 +160,8 @@ def _title(comparison: Comparison, frame: pl.DataFrame, metric: Metric) -> str:
         rows = frame.drop_nulls("excess").sort("excess", descending=True)
         rank, iteration, excess = rows.select("rank", "iteration", "excess").row(0)
         return (
-            f"Rank {rank} alone: its {metric.label} is largest in iteration {iteration}, "
+            f"Rank {rank} alone: its {metric.label} is "
+            f"{'longest' if metric.is_time else 'largest'} in iteration {iteration}, "
             f"{with_unit(excess, metric.unit)} above its median"
         )
     if verdict.kind in SHOWN and metric.name in ("work", comparison.outliers.metric, verdict.cause):

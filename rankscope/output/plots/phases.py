@@ -154,6 +154,11 @@ def _title(comparison: Comparison, shares: PhaseShares) -> str:
     rank, work = frame.select("rank", "total_ns").row(0)
     length = comparison.rows(["iteration"])["iteration_ns"].mean()
     assert isinstance(length, float)
+    if comparison.rows(["work"])["work_ns"].null_count():
+        return (
+            f"Rank {rank} alone: iterations take {milliseconds(length)} ms on average; how much "
+            "of it is work is unknown"
+        )
     return f"Rank {rank} alone works {milliseconds(work)} of {milliseconds(length)} ms on average"
 
 

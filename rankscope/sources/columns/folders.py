@@ -12,6 +12,7 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.sources.columns.text import decoded
+from rankscope.util import meter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +68,7 @@ class FolderColumns(ABC):
             only: an integer column, and the values of the rows to keep.
             raw: columns to read as Binary, for any declared type.
         """
+        meter.add(_size(self._file(table)))
         return self._read(table, integers, text or [], only, raw or [])
 
     def pieces(
@@ -89,6 +91,7 @@ class FolderColumns(ABC):
         for number in numbers if chosen is None else chosen:
             piece = number * PIECE_ROWS, PIECE_ROWS
             yield self._read(table, integers, text or [], only, raw or [], piece)
+            meter.add(_size(file) // len(numbers))
 
     def _read(
         self,
@@ -134,6 +137,10 @@ class FolderColumns(ABC):
         return UnreadableReport(
             f"{file}: is damaged or truncated", hint=HINT.format(kind=self.kind)
         )
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0
 
 
 class ParquetColumns(FolderColumns):

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 import msgspec
 
 from rankscope.errors import UnreadableReport
+from rankscope.util import meter
 from rankscope.util.wording import counted
 
 CHUNK_BYTES = 2**22
@@ -169,6 +170,8 @@ class EventFile:
         try:
             data = file.read(count)
             self._unpacked += len(data)
+            packed = getattr(file, "fileobj", None)
+            meter.reach((packed or file).tell())
             return data
         except EOFError as error:
             raise UnreadableReport(f"{self.path}: is truncated", hint=COPY_HINT) from error

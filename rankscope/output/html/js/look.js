@@ -2,6 +2,9 @@
 
 const root = document.documentElement;
 const PRINT_WIDTH = 680;
+const LEAST_WIDTH = 240;
+const NARROW = 560; // below this width, in pixels, texts in charts are shorter
+const narrow = (chart) => chart.clientWidth < NARROW;
 const printing = () => root.classList.contains("paper");
 
 const color = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
@@ -10,6 +13,8 @@ const scale = (name) => color(name).split(" ").map((each, k, all) => [k / (all.l
 /** Text that the chart library shows unchanged; it interprets some tags in labels as markup. */
 const literal = (text) =>
   String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+/** Text whose lines do not break before a percent sign or a unit. */
+const unbroken = (text) => text.replaceAll(/(\d) (?=%|ms\b|µs\b)/g, "$1\u00a0");
 const short = (text, most = 18) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function axis(title, more = {}) {
@@ -20,16 +25,17 @@ function axis(title, more = {}) {
   };
 }
 
-function layout(height, more = {}) {
+/** `width` is of the chart now; it is drawn again when the window has another. */
+function layout(chart, height, more = {}) {
   return {
-    height, autosize: !printing(), width: printing() ? PRINT_WIDTH : undefined,
+    height, width: printing() ? PRINT_WIDTH : Math.max(chart.clientWidth, LEAST_WIDTH),
     margin: { l: 48, r: 12, t: 12, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif", size: 12, color: color("ink") },
     showlegend: false, hovermode: "closest", barmode: "stack", bargap: 0.15, dragmode: false, ...more,
   };
 }
 
-const CONFIG = { displaylogo: false, displayModeBar: false, responsive: true, doubleClick: false };
+const CONFIG = { displaylogo: false, displayModeBar: false, doubleClick: false };
 
 /** Colour and hatching of a part of an iteration; waiting is hatched. */
 function paint(part) {

@@ -6,7 +6,7 @@ function showTexts() {
   badge.textContent = verdict.class;
   badge.dataset.class = verdict.class;
   for (const [term, value, note] of page.figures) {
-    slot("figures").append(make("div", {}, make("dt", {}, term), make("dd", {}, value, ...(note ? [make("small", {}, note)] : []))));
+    slot("figures").append(make("div", {}, make("dt", {}, term), make("dd", {}, value, ...(note ? [make("small", {}, unbroken(note))] : []))));
   }
   for (const warning of page.warnings) slot("warnings").append(make("li", {}, warning.message));
   byId("limits").hidden = !page.warnings.length;
@@ -26,6 +26,8 @@ function offerMetrics() {
   const offered = { host: new Set(hosts).size > 1, role: several };
   for (const option of byId("order").querySelectorAll("option")) option.hidden = option.disabled = offered[option.value] === false;
 }
+
+const RESIZED_MS = 120; // charts are drawn again this long after the last change of the width
 
 /** Let the browser paint and handle events before the next step. */
 const nextTask = () => new Promise((resolve) => setTimeout(resolve));
@@ -85,6 +87,13 @@ function listenToControls() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   addEventListener("beforeprint", () => (root.classList.add("paper"), drawAll()));
   addEventListener("afterprint", () => (root.classList.remove("paper"), drawAll()));
+  let [width, due] = [root.clientWidth, 0];
+  addEventListener("resize", () => {
+    if (root.clientWidth === width) return; // the bars of a phone's browser come and go
+    width = root.clientWidth;
+    clearTimeout(due);
+    due = setTimeout(() => printing() || drawAll(), RESIZED_MS);
+  });
   addEventListener("scroll", hideTip, { passive: true });
 }
 

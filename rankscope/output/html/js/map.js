@@ -89,7 +89,7 @@ function placeOf(metric, value) {
 /** Ticks of the colour scale of excess; where there is little room, only the middle and the outermost. */
 function scaleTicks(metric) {
   const every = cells.ticks[metric];
-  const chosen = heat.clientWidth < 560 ? [every[0], 0, every.at(-1)] : every;
+  const chosen = narrow(heat) ? [every[0], 0, every.at(-1)] : every;
   const text = (value) => (value > 0 ? "+" : "") + String(value).replace("-", "−");
   return { tickvals: chosen.map((value) => placeOf(metric, value)), ticktext: chosen.map(text), tickangle: 0 };
 }
@@ -179,10 +179,12 @@ function drawMap() {
   const [zmin, zmax] = shown.limits;
   const marks = triangles(excess);
   const beyond = marks.x.length > 0;
+  const what = `${named(metric)}${excess ? " above the median" : ""} (${unitOf(metric)})`;
+  const notes = `gray: unknown${beyond ? `; ▲ beyond ${ms(cells.scales[metric][1])}` : ""}`;
   const bar = {
-    orientation: "h", x: 0, xanchor: "left", xpad: 0, ypad: 4, y: 1.01, yanchor: "bottom", thickness: 10, len: 0.6, outlinewidth: 0, nticks: heat.clientWidth < 560 ? 4 : 8,
+    orientation: "h", x: 0, xanchor: "left", xpad: 0, ypad: 4, y: 1.01, yanchor: "bottom", thickness: 10, len: 0.6, outlinewidth: 0, nticks: narrow(heat) ? 4 : 8,
     ...(excess ? scaleTicks(metric) : {}),
-    title: { text: excess ? `${named(metric)} above the median (${unitOf(metric)}); gray: unknown${beyond ? `; ▲ beyond ${ms(cells.scales[metric][1])}` : ""}` : `${named(metric)} (${unitOf(metric)}); gray: unknown`, side: "top", font: { size: 12 } },
+    title: { text: `${what}${narrow(heat) ? "<br>" : "; "}${notes}`, side: "top", font: { size: 12 } },
   };
   const map = {
     type: "heatmap", z, x0, dx: across, y0, dy: down, zmin, zmax, zsmooth: false, hoverinfo: "none",
@@ -192,10 +194,10 @@ function drawMap() {
   const more = {
     plot_bgcolor: color("unknown"), dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
     margin: { l: 56, r: 14, t: 8, b: 48 }, shapes: crosshair(),
-    xaxis: axis("iteration", { automargin: false, range: view.x, ...ticks(view.x, iterations, room), showgrid: false, zeroline: false, fixedrange: false }),
+    xaxis: axis("iteration", { title: { text: "iteration", font: { size: 12 }, standoff: 26 }, automargin: false, range: view.x, ...ticks(view.x, iterations, room), showgrid: false, zeroline: false, fixedrange: false }),
     yaxis: axis(byId("order").value === "host" ? "host" : "rank", { range: view.y, ...rankTicks(), showgrid: false, zeroline: false, fixedrange: false }),
   };
-  Plotly.react(heat, [map, circles(), marks], layout(heatHeight(), more), CONFIG);
+  Plotly.react(heat, [map, circles(), marks], layout(heat, heatHeight(), more), CONFIG);
 }
 
 async function showMap() {

@@ -36,7 +36,7 @@ async function drawPhases() {
     marks.ticktext.unshift("median");
   }
   const x = axis("rank", { range: [(stack.beside ?? 0) - beside / 2 - 0.5, ranks.length - 0.5], ...marks, showgrid: false, zeroline: false });
-  Plotly.react(phasesChart, traces, layout(330, { shapes: pickedRank(), xaxis: x, yaxis: axis("ms", { rangemode: "tozero" }), margin: { l: 48, r: 12, t: 8, b: 44 } }), CONFIG);
+  Plotly.react(phasesChart, traces, layout(phasesChart, 330, { shapes: pickedRank(), xaxis: x, yaxis: axis("ms", { rangemode: "tozero" }), margin: { l: 48, r: 12, t: 8, b: 44 } }), CONFIG);
 }
 
 /** A frame around the bar of the picked rank. */

@@ -90,7 +90,7 @@ function drawCell(cell, own, median) {
   const chart = byId("cell-chart");
   showLegend("cell", present, named);
   const more = { xaxis: axis("ms"), yaxis: axis("", { autorange: "reversed", ticks: "" }), bargap: 0.3 };
-  Plotly.react(chart, traces, layout(70 + 52 * rows.length, more), CONFIG);
+  Plotly.react(chart, traces, layout(chart, 70 + 52 * rows.length, more), CONFIG);
   chart.removeAllListeners("plotly_hover");
   chart.on("plotly_hover", ({ points: [point], event }) => showTip(event, [`${point.y}`, `${point.data.name} ${ms(point.x)} ms`]));
   chart.removeAllListeners("plotly_unhover");

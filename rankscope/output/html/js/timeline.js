@@ -33,20 +33,20 @@ function drawTimeline() {
     };
   });
   const whole = () => [start.reduce((a, b) => Math.min(a, b)) / 1e6, end.reduce((a, b) => Math.max(a, b)) / 1e6];
-  const narrow = timelineChart.clientWidth < 560;
+  const small = narrow(timelineChart);
   const texts = lanes.map((each, k) => {
     const first = k === 0 || gaps[k];
     const who = `${each.pick} rank ${each.rank}`.trim();
-    return first ? `<b>${literal(who)}</b>${narrow ? "" : `  ${literal(each.name)}`}` : literal(narrow ? short(each.name, 11) : each.name);
+    return first ? `<b>${literal(who)}</b>${small ? "" : `  ${literal(each.name)}`}` : literal(small ? short(each.name, 11) : each.name);
   });
   const lines = lanes.flatMap((_, k) => (gaps[k] ? [{ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: place[k] - 0.8, y1: place[k] - 0.8, line: { color: color("faint"), width: 1 } }] : []));
   const more = {
-    xaxis: axis("time since the start of the first window (ms)", { fixedrange: false, range: whole() }), barmode: "overlay",
+    xaxis: axis(small ? "time since the first start (ms)" : "time since the start of the first window (ms)", { fixedrange: false, range: whole() }), barmode: "overlay",
     yaxis: axis("", { range: [place.at(-1) + 0.6, -0.6], tickvals: place, ticktext: texts, ticks: "", showgrid: false, zeroline: false }),
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", shapes: [...lines, ...late.map(lateLine)], annotations: late.map(lateWords),
     margin: { l: 48, r: 12, t: late.length ? 26 : 8, b: 44 },
   };
-  Plotly.react(timelineChart, traces, layout(90 + 26 * (place.at(-1) + 1), more), CONFIG);
+  Plotly.react(timelineChart, traces, layout(timelineChart, 90 + 26 * (place.at(-1) + 1), more), CONFIG);
   timelineChart.removeAllListeners("plotly_hover");
   timelineChart.on("plotly_hover", ({ points: [point], event }) => {
     const k = point.customdata;

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.frames import Decoder, Plan, TableLayout, Unusual
+from rankscope.util import meter
+from rankscope.util.positional import OPEN_FLAGS, read_at, read_into
 
 PIECE_BYTES = 2**24
 """Bytes of a chunk: pages that are read and decoded at once."""
@@ -63,7 +65,7 @@ class PagedFile:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._file = os.open(path, os.O_RDONLY)
+            self._file = os.open(path, OPEN_FLAGS)
         except OSError as error:
             raise Unusual(str(error)) from error
         self._finalizer = weakref.finalize(self, os.close, self._file)
@@ -167,7 +169,7 @@ class PagedFile:
 
     def _bytes(self, at: int, length: int) -> bytes:
         try:
-            content = os.pread(self._file, length, at)
+            content = read_at(self._file, length, at)
         except OSError as error:
             raise Unusual(str(error)) from error
         if len(content) < length:
@@ -181,10 +183,10 @@ class PagedFile:
         for begin, end in zip(begins, ends, strict=True):
             into = pages[begin * self._page_size : end * self._page_size]
             try:
-                got = os.preadv(
-                    self._file, [into.data], (int(numbers[begin]) - 1) * self._page_size
-                )
+                at = (int(numbers[begin]) - 1) * self._page_size
+                got = read_into(self._file, into.data, at)
             except OSError as error:
                 raise Unusual(str(error)) from error
             if got < into.size:
                 raise Unusual("the file is truncated")
+            meter.add(got)

@@ -1,0 +1,115 @@
+"""What Windows and macOS lack is not needed: the same answers without it, and no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rankscope.util import positional
+from tests.support import SAMPLE
+
+ABSENT = """
+import os, signal, sys
+for name in ("pread", "preadv", "pwrite", "geteuid", "getuid", "killpg", "setsid", "fork",
+             "sched_getaffinity", "getpgid", "statvfs"):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("SIGHUP", "SIGKILL", "SIGQUIT", "SIGPIPE", "pthread_sigmask"):
+    if hasattr(signal, name):
+        delattr(signal, name)
+for name in ("fcntl", "resource", "pwd", "grp", "termios"):
+    sys.modules[name] = None
+real = open
+def opened(file, *rest, **more):
+    assert not str(file).startswith("/proc"), file
+    return real(file, *rest, **more)
+import builtins, io
+builtins.open = io.open = opened
+"""
+"""Code that takes away what Windows does not have; Python's own modules cope without it."""
+
+RUN = "sys.argv = ['rankscope', *{words}]; from rankscope_cli.start import main; main()"
+
+
+def run(words: list[str], folder: Path, before: str = "import sys") -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{before}\n{RUN.format(words=words)}"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+COMMANDS = [
+    ["check", str(SAMPLE)],
+    ["imbalance"],
+    ["imbalance", "--format", "json"],
+    ["pick-reports"],
+    ["diff", "rankscope.duckdb", "rankscope.duckdb"],
+    ["plot", "timeline"],
+    ["report", "-o", "page.html"],
+    ["export", "-o", "trace.json.gz"],
+    ["fleet", "rankscope.duckdb"],
+    ["explain", "wait"],
+    ["capture", "slurm"],
+    ["imbalance", "--db", "absent.duckdb"],
+]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_every_command_answers_as_on_linux(tmp_path: Path, jobs: str) -> None:
+    folders = tmp_path / "linux", tmp_path / "other"
+    for folder, before in zip(folders, ("import sys", ABSENT), strict=True):
+        folder.mkdir()
+        code, out, err = run(["ingest", str(SAMPLE), "--jobs", jobs], folder, before)
+        assert code == 0, err
+        assert "ranks 0-3 of 4" in out
+    for words in COMMANDS if jobs == "1" else COMMANDS[1:2]:
+        expected, told = run(words, folders[0]), run(words, folders[1], ABSENT)
+        assert told[:2] == expected[:2], (words, told[2])
+        assert "Traceback" not in told[2]
+
+
+def test_an_export_by_nsys_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    """nsys needs sessions and process groups, to be stopped with all that it starts."""
+    [report] = SAMPLE.glob("report_rank_0.nsys-rep")
+    nsys = tmp_path / "nsys"
+    nsys.write_text("#!/bin/sh\nexit 0\n")
+    nsys.chmod(0o755)
+    copy = tmp_path / report.name
+    copy.write_bytes(report.read_bytes())
+    before = f"import os\nos.environ['RANKSCOPE_NSYS'] = {str(nsys)!r}\n{ABSENT}"
+    code, _, err = run(["ingest", str(copy)], tmp_path, before)
+    assert code == 5, err
+    assert "nsys cannot be run on this system" in err
+    assert "nsys export -t sqlite" in err
+
+
+@pytest.fixture(params=[(), ("preadv",), ("pread", "preadv")])
+def file(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[int]:
+    """An open file of 1,000 bytes, on systems with fewer and fewer calls."""
+    for name in request.param:
+        monkeypatch.delattr(os, name, raising=False)
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(250)) * 4)
+    descriptor = os.open(path, positional.OPEN_FLAGS)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_bytes_are_read_at_a_place(file: int) -> None:
+    assert positional.read_at(file, 3, 10) == bytes([10, 11, 12])
+    assert positional.read_at(file, 10, 995) == bytes(range(245, 250))
+    buffer = bytearray(5)
+    assert positional.read_into(file, memoryview(buffer), 249) == 5
+    assert bytes(buffer) == bytes([249, 0, 1, 2, 3])
+    assert positional.read_into(file, memoryview(buffer), 998) == 2
