@@ -16,7 +16,8 @@ from rankscope._version import __version__ as __version__
 if TYPE_CHECKING:
     from rankscope.api import Run, diff, ingest, open_run
     from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary
-    from rankscope.compare.diff.compare import Change, RunDiff
+    from rankscope.compare.diff.compare import RunDiff
+    from rankscope.compare.diff.shifts import Change
     from rankscope.compare.picks import Picks
     from rankscope.errors import (
         DatabaseError,

@@ -38,7 +38,7 @@ from rankscope.store import Database, DatabaseReader
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
-from rankscope.util.wording import ranks_text
+from rankscope.util.wording import counted, ranks_text
 
 __all__ = ["CHANGES", "Run", "diff", "diff_of", "ingest", "open_run", "picks_of", "view_of"]
 
@@ -52,6 +52,7 @@ class Run:
         tables: RunTables,
         cached: Comparison | None = None,
         ingested: Ingested | None = None,
+        label: str | None = None,
     ) -> None:
         """A run of a database.
 
@@ -60,7 +61,9 @@ class Run:
             tables: its tables.
             cached: the comparison with the default options, if the database holds it.
             ingested: what the ingest did that made this run.
+            label: what `ingest` was told that the run is, for example a commit.
         """
+        self.label = label
         self.db = db
         self.tables = tables
         self.ingested = ingested
@@ -258,32 +261,54 @@ CHANGES = ("iteration", "work", *PARTS, "wait", "time_to_all_reduce")
 
 
 def diff_of(
-    before: Run,
+    before: Sequence[Run],
     after: Run,
     options: Options,
     metrics: list[str] | None = None,
     until: Stage = Stage.TABLE,
 ) -> tuple[RunDiff, Comparison, Comparison]:
-    """The changes between two runs, and their comparisons, on the same clock.
+    """The changes from one or several runs to another, and two comparisons, on the same clock.
 
     Args:
-        before: the one run.
+        before: the one run, or those of a baseline.
         after: the other.
         options: how to compare the ranks of each.
         metrics: names; None for iteration, work, phases and waits.
         until: the last stage that is needed of the comparisons.
+
+    Returns:
+        The changes; the comparison of the latest run before; that of the run after.
     """
-    runs = (before, after)
-    if len({choose_clock(run.tables, options.clock)[0] for run in runs}) > 1:
+    before = sorted(before, key=_start)
+    if len({choose_clock(run.tables, options.clock)[0] for run in (*before, after)}) > 1:
         options = replace(options, clock="host")
-    old, new = (run.compare(options, until=until) for run in runs)
-    rows = old.rows(), new.rows()
-    signs = differences(old.tables, new.tables, *rows)
-    return diff_runs(*rows, list(metrics or CHANGES), options.statistic, signs), old, new
+    old = [run.compare(options, until=until) for run in before]
+    new = after.compare(options, until=until)
+    rows, last = [each.rows() for each in old], new.rows()
+    signs = differences(old[-1].tables, new.tables, rows[-1], last)
+    found = diff_runs(rows, last, list(metrics or CHANGES), options.statistic, signs)
+    if len(before) > 1:
+        found = replace(
+            found,
+            sentence=f"{found.sentence} {_baseline_sentence(before)}",
+            baseline=tuple((run.db, run.label) for run in before),
+        )
+    return found, old[-1], new
+
+
+def _start(run: Run) -> int:
+    """When a run began, UTC in ns; 0 where that is unknown."""
+    start = run.tables.reports["utc_start_ns"].min()
+    return start if isinstance(start, int) else 0
+
+
+def _baseline_sentence(runs: Sequence[Run]) -> str:
+    names = [run.label or run.db.name for run in (runs[0], runs[-1])]
+    return f"Baseline: {counted(len(runs), 'run')}, {names[0]} to {names[1]}."
 
 
 def diff(
-    before: str | Path,
+    before: str | Path | Sequence[str | Path],
     after: str | Path,
     metrics: list[str] | None = None,
     *,
@@ -296,14 +321,19 @@ def diff(
     """Which ranks and phases got better or worse from one database to the other, beyond noise.
 
     Args:
-        before: database of the one run.
+        before: database of the one run; or those of at least three runs, whose mean is compared
+            and between which the noise is measured.
         after: that of the other.
         metrics: names; None for iteration, work, phases and waits.
         iter_range, clock, statistic, include_warmup, roles: those of the module.
+
+    Raises:
+        UsageError: an unknown metric, or a baseline of two runs.
     """
     names = check_metrics(metrics or []) or None
     options = Options(iter_range, clock, statistic, include_warmup, roles)
-    return diff_of(open_run(before), open_run(after), options, names)[0]
+    earlier = [before] if isinstance(before, str | Path) else before
+    return diff_of([open_run(db) for db in earlier], open_run(after), options, names)[0]
 
 
 def ingest(
@@ -320,6 +350,7 @@ def ingest(
     rebuild: bool = False,
     ranks: Container[int] | None = None,
     run: int | None = None,
+    label: str | None = None,
     started: Started | None = None,
     progress: Progress | None = None,
 ) -> Run:
@@ -344,6 +375,7 @@ def ingest(
         rebuild: start the database over; the old one stays until the new one is done.
         ranks: only these ranks; the reports of others are neither exported nor read.
         run: the number of the run, if the reports are of several, as the error lists them.
+        label: what the run is, for example a commit; `diff` names it.
         started: called with the reports that will be read.
         progress: called after each of them.
 
@@ -364,6 +396,7 @@ def ingest(
         rebuild=rebuild,
         ranks=ranks,
         run=run,
+        label=label,
         started=started,
         progress=progress,
     )
@@ -385,4 +418,5 @@ def open_run(db: str | Path = DEFAULT_DB) -> Run:
         if loaded["ranks"].is_empty():
             raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
         tables = RunTables(database.name, DatabaseReader(path, state, loaded))
-        return Run(path, tables, load(tables, database.comparison_table))
+        cached = load(tables, database.comparison_table)
+        return Run(path, tables, cached, label=database.meta().get("label"))

@@ -94,7 +94,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     caught = SignalCatcher()
     try:
         with caught:
-            code = app(arguments, standalone_mode=False, prog_name="rankscope")
+            words = diff.with_whole_baseline(sys.argv[1:] if arguments is None else arguments)
+            code = app(words, standalone_mode=False, prog_name="rankscope")
             sys.stdout.flush()
     except SystemExit:  # rich and typer end like this when the reader of a pipe is gone
         if caught.number is None:

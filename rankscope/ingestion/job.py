@@ -61,6 +61,7 @@ def ingest_reports(
     rebuild: bool = False,
     ranks: Container[int] | None = None,
     run: int | None = None,
+    label: str | None = None,
     started: Started | None = None,
     progress: Progress | None = None,
 ) -> Ingested:
@@ -108,6 +109,11 @@ def ingest_reports(
             started or (lambda _: None),
             progress or (lambda *_: None),
         )
+    if label is not None:
+        from rankscope.store import Database
+
+        with Database.open(target, write=True) as database:
+            database.set_label(label)
     return Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from rankscope.compare.diff.compare import Change, RunDiff
+from rankscope.compare.diff.compare import RunDiff
+from rankscope.compare.diff.shifts import Change
 from rankscope.compare.picks import Picks
 from rankscope.model.metrics import METRICS, Metric
 from rankscope.model.reports import ReportOutcome, RunWarning
@@ -165,6 +166,7 @@ def run_diff(given: RunDiff) -> Document:
         "sentence": given.sentence,
         "metrics": [_change(each) for each in given.metrics],
         "ranks": [{"rank": each.rank, **_change(each)} for each in given.ranks],
+        "baseline": [{"db": str(db), "label": label} for db, label in given.baseline],
     }
 
 

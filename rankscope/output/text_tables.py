@@ -9,7 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.diff.compare import Change, largest_first
+from rankscope.compare.diff.compare import largest_first
+from rankscope.compare.diff.shifts import Change
 from rankscope.compare.picks import Picks
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
 from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score

@@ -224,6 +224,11 @@ class Database:
             for table in ("reports", "ranks", "problems"):
                 self._connection.execute(f"update {table} set path = ? where path = ?", [new, old])
 
+    def set_label(self, label: str) -> None:
+        """Note what the run is, for example a commit."""
+        with self.transaction():
+            self._connection.execute("insert or replace into meta values ('label', ?)", [label])
+
     def replace_comparison(
         self, wide: pl.DataFrame, clock: str, tables: dict[str, pl.DataFrame]
     ) -> None:

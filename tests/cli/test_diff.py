@@ -139,3 +139,53 @@ def test_wrong_usage(cli: Cli, slower: Pair, tmp_path: Path) -> None:
     cli("diff", *slower, "--metric", "wrok").refused(2, "wrok")
     cli("diff", *slower, "--iter-range", "900:").refused(2)
     cli("diff", slower[0], tmp_path / "none.duckdb").refused(4, "none.duckdb")
+
+
+@pytest.fixture
+def baseline(stored: Callable[..., Stored], tmp_path: Path) -> Path:
+    """Four runs of the healthy job, each with a label; their folder."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for seed in range(1, 5):
+        reports = stored("plain", seed=seed).folder
+        rankscope.ingest([reports], folder / f"run{seed}.duckdb", label=f"commit-{seed}", jobs=1)
+    return folder
+
+
+def test_several_runs_are_a_baseline(cli: Cli, slower: Pair, baseline: Path) -> None:
+    told = cli("diff", "--baseline", baseline, slower[1], "--format", "json").document
+    labels = [each["label"] for each in told["baseline"]]
+    assert sorted(labels) == [f"commit-{seed}" for seed in range(1, 5)]
+    assert f"Baseline: 4 runs, {labels[0]} to {labels[-1]}." in told["sentence"], "by start time"
+    rank = next(each for each in told["ranks"] if (each["rank"], each["metric"]) == (3, "forward"))
+    assert rank["certain"] is True
+    assert rank["after_ns"] - rank["before_ns"] == pytest.approx(8 * MS, rel=0.15)
+    assert cli("diff", *slower, "--format", "json").document["baseline"] == []
+
+
+def test_the_gate_goes_by_the_baseline(cli: Cli, slower: Pair, baseline: Path) -> None:
+    assert cli("diff", "--baseline", baseline, slower[1], "--fail-above", 3).code == 10
+    assert cli("diff", "--baseline", baseline, slower[0], "--fail-above", 3).code == 0
+
+
+def test_a_pattern_may_be_opened_by_the_shell(cli: Cli, slower: Pair, baseline: Path) -> None:
+    """The words that a shell makes of it, before and after the run that is compared."""
+    runs, more = sorted(baseline.iterdir()), ("--format", "json")
+    expected = cli("diff", "--baseline", f"{baseline}/*.duckdb", slower[1], *more)
+    assert expected.code == 0
+    for words in (
+        ["--baseline", *runs, slower[1], *more],
+        [slower[1], "--baseline", *runs, *more],
+        [slower[1], *more, "--baseline", *runs],
+    ):
+        assert cli("diff", *words).out == expected.out
+
+
+def test_wrong_baselines(cli: Cli, slower: Pair, baseline: Path) -> None:
+    two = sorted(baseline.iterdir())[:2]
+    few = cli("diff", slower[1], "--baseline", *two)
+    assert (few.code, "at least 3 runs" in few.err) == (2, True)
+    none = cli("diff", *slower, "--baseline", baseline)
+    assert (none.code, "2 databases beside --baseline" in none.err) == (2, True)
+    one = cli("diff", slower[0])
+    assert (one.code, "--baseline" in one.err) == (2, True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankscope.util.wording import signed_percent
+from rankscope.util.wording import counted, signed_percent
 from rankscope_cli import console
 from rankscope_cli.options import (
     All,
@@ -28,12 +28,28 @@ from rankscope_cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rankscope.compare.diff.compare import RunDiff
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Database of the first run.")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Database of the second run.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[BEFORE] AFTER",
+            help="Databases of the two runs; with --baseline only that of the second one.",
+        ),
+    ],
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            metavar="RUN.duckdb...",
+            help="Compare with the mean of several runs, at least three: databases, folders or "
+            "glob patterns. The noise is that between these runs.",
+        ),
+    ] = None,
     iter_range: IterRange = None,
     metric: MetricsOption = None,
     statistic: StatisticOption = Statistic.MEAN,
@@ -62,7 +78,7 @@ def diff(
 
       rankscope diff before.duckdb after.duckdb
 
-      rankscope diff main.duckdb branch.duckdb --fail-above 3
+      rankscope diff --baseline main/*.duckdb branch.duckdb --fail-above 3
     """
     from rankscope.api import diff_of, open_run
     from rankscope.compare.comparison import Stage
@@ -71,8 +87,10 @@ def diff(
 
     options = analysis_options(iter_range, clock, statistic, include_warmup, roles)
     names = check_metrics(metric or []) or None
+    before, after = _databases(runs, baseline)
     run = open_run(after)
-    result, old, new = diff_of(open_run(before), run, options, names, until=Stage.VERDICT)
+    earlier = [open_run(each) for each in before]
+    result, old, new = diff_of(earlier, run, options, names, until=Stage.VERDICT)
     problems = (*result.problems, *new.warnings)
     if output is Format.JSON:
         own = {
@@ -108,6 +126,45 @@ def diff(
         console.warn_of_run(run, problems, quiet, verbose)
     if fail_above is not None:
         _gate(result, fail_above)
+
+
+def _databases(runs: list[Path], baseline: list[str] | None) -> tuple[list[Path], Path]:
+    """The databases before, and the one after."""
+    from rankscope.errors import UsageError
+    from rankscope.fleet.collect import databases
+
+    if baseline is None:
+        if len(runs) != 2:
+            raise UsageError(
+                f"{counted(len(runs), 'database')} to compare",
+                hint="name two, BEFORE and AFTER; or a --baseline of several, and AFTER",
+            )
+        return [runs[0]], runs[1]
+    if len(runs) != 1:
+        raise UsageError(
+            f"{counted(len(runs), 'database')} beside --baseline",
+            hint="name one, AFTER: rankscope diff --baseline 'runs/*.duckdb' AFTER",
+        )
+    after = runs[0].resolve()
+    return [each for each in databases(baseline) if each.resolve() != after], runs[0]
+
+
+def with_whole_baseline(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--baseline` before each database that a shell's pattern named.
+
+    A shell turns `--baseline runs/*.duckdb` into several words, of which an option takes one. If
+    AFTER stands before the option, all words up to the next option belong to the baseline;
+    otherwise the last of them is AFTER.
+    """
+    given = list(arguments)
+    if given[:1] != ["diff"] or given.count("--baseline") != 1:
+        return given
+    at = given.index("--baseline")
+    stop = next((i for i in range(at + 1, len(given)) if given[i].startswith("-")), len(given))
+    is_named = any(not each.startswith("-") and each.endswith(".duckdb") for each in given[1:at])
+    last = stop if is_named or stop - at <= 2 else stop - 1
+    more = [word for name in given[at + 2 : last] for word in ("--baseline", name)]
+    return [*given[: at + 2], *more, *given[last:]]
 
 
 def _gate(result: RunDiff, limit: float) -> None:

@@ -95,6 +95,14 @@ def ingest(
             "rankscope-1.duckdb and so on.",
         ),
     ] = False,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            "--label",
+            metavar="TEXT",
+            help="What the run is, for example a commit: rankscope diff names it.",
+        ),
+    ] = None,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -131,6 +139,7 @@ def ingest(
                 rebuild=rebuild,
                 ranks=None if ranks is None else numbers("--ranks", ranks),
                 run=number,
+                label=label,
                 started=started,
                 progress=advance,
             )

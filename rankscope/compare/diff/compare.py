@@ -5,15 +5,25 @@ See METHOD.md#diff.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from rankscope.compare.diff import noise
 from rankscope.compare.diff.noise import Values
+from rankscope.compare.diff.shifts import (
+    Change,
+    Shift,
+    noise_of_slowest,
+    shift,
+    shift_from_baseline,
+    values_of,
+)
 from rankscope.compare.verdict.phrases import amount
-from rankscope.model.metrics import METRICS, Unit, column_of
+from rankscope.errors import UsageError
+from rankscope.model.metrics import METRICS, Unit
 from rankscope.model.reports import RunWarning
 from rankscope.util.wording import agreeing, counted, ms, signed_percent
 
@@ -27,33 +37,23 @@ that is not a time, of the metric's mean over ranks before."""
 
 LEAST_ITERATIONS = 5
 
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A metric before and after; `low` and `high` bound its relative change with 95 % certainty.
-
-    `certain`: beyond the noise of all that is compared, and at least `LEAST_CHANGE`. The
-    values are in the metric's unit.
-    """
-
-    metric: str
-    rank: int | None  # None: the mean over ranks
-    before_ns: float | None  # an integer, except of a metric whose values are not
-    after_ns: float | None
-    change: float | None  # after / before - 1; as its bounds null where there was nothing before
-    low: float | None
-    high: float | None
-    certain: bool
+LEAST_BASELINE = 3
+"""Runs of a baseline: the variance of two has one degree of freedom, which shows nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDiff:
-    """The answer to `rankscope diff`."""
+    """The answer to `rankscope diff`.
+
+    `baseline`: the databases of the runs before and their labels, by start time, where those are
+    several.
+    """
 
     metrics: tuple[Change, ...]
     ranks: tuple[Change, ...]
     sentence: str
     problems: tuple[RunWarning, ...]
+    baseline: tuple[tuple[Path, str | None], ...] = ()
 
     @property
     def iteration(self) -> Change:
@@ -62,27 +62,38 @@ class RunDiff:
 
 
 def diff_runs(
-    before: pl.DataFrame,
+    before: pl.DataFrame | Sequence[pl.DataFrame],
     after: pl.DataFrame,
     metrics: list[str],
     statistic: str,
     signs: tuple[str, ...] = (),
 ) -> RunDiff:
-    """The changes from one run to the other.
+    """The changes from one run, or from the mean of several, to another run.
 
-    Ranks are matched by number; those of one run alone are left out, with a warning. Between runs
-    that look like different jobs the numbers are given, but no change is certain.
+    Ranks are matched by number; those that not all runs have are left out, with a warning. Between
+    runs that look like different jobs the numbers are given, but no change is certain.
 
     Args:
-        before: `Comparison.rows` of the one run: rank, iteration, `<metric>_ns`.
+        before: `Comparison.rows` of one run, or of at least `LEAST_BASELINE`: rank, iteration,
+            `<metric>_ns`. The noise is that within the one run, or that between several.
         after: those of the other.
         metrics: what to compare; `iteration` is always among them.
         statistic: mean, median or p95 over iterations.
         signs: how the runs differ as different jobs do, by `same_job.differences`.
+
+    Raises:
+        UsageError: several runs, but fewer than `LEAST_BASELINE`.
     """
+    earlier = [before] if isinstance(before, pl.DataFrame) else [*before]
+    if 1 < len(earlier) < LEAST_BASELINE:
+        raise UsageError(
+            f"a baseline of {counted(len(earlier), 'run')}",
+            hint=f"give at least {LEAST_BASELINE} runs: fewer do not show how much runs differ",
+        )
     names = metrics if "iteration" in metrics else ["iteration", *metrics]
-    both = sorted({*before["rank"]} & {*after["rank"]})
-    alone = sorted({*before["rank"]} ^ {*after["rank"]})
+    runs = [*earlier, after]
+    both = sorted(set.intersection(*({*run["rank"]} for run in runs)))
+    alone = sorted(set.union(*({*run["rank"]} for run in runs)) - {*both})
     problems = []
     if alone:
         some = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
@@ -95,8 +106,8 @@ def diff_runs(
         unknown = [Change(name, None, None, None, None, None, None, False) for name in names]
         hindrance = _unlike(signs) if len(signs) > 1 else "the runs share no rank"
         return RunDiff(tuple(unknown), (), f"Inconclusive: {hindrance}.", tuple(problems))
-    old, new = (_values(frame, both, [*names, "work"]) for frame in (before, after))
-    few = min(len(values["iteration"][0]) for values in (old, new))
+    values = [values_of(frame, both, [*names, "work"]) for frame in runs]
+    few = min(len(each["iteration"][0]) for each in values)
     if few < LEAST_ITERATIONS:
         problems.append(
             RunWarning(
@@ -105,10 +116,7 @@ def diff_runs(
                 "from noise",
             )
         )
-    shifts = {name: _shift((old[name], new[name]), statistic) for name in names}
-    # All ranks' iterations are one: the noise of the slowest's work is that of each.
-    slowest = _noise_of_slowest((old["work"], new["work"]), statistic)
-    shifts["iteration"] = shifts["iteration"].in_step(slowest)
+    shifts = {name: _shift_of(name, values, statistic) for name in names}
     single = [
         each
         for name in names
@@ -131,7 +139,7 @@ def diff_runs(
     overall, single = (
         [_if_at_least(least[each.metric], each) for each in some] for some in (overall, single)
     )
-    if before.equals(after):
+    if len(earlier) == 1 and earlier[0].equals(after):
         sentence = "Both are the same run: every number is equal."
     elif judged:
         sentence = _sentence(whole, single)
@@ -142,101 +150,17 @@ def diff_runs(
     return RunDiff(tuple(overall), tuple(single), sentence, tuple(problems))
 
 
-@dataclass(frozen=True, slots=True)
-class _Shift:
-    """A metric's scores in both runs, and their noise; arrays of shape (ranks,), in its unit."""
-
-    before: Values
-    after: Values
-    noise: Values  # standard deviation of each rank's after - before
-    common: float  # that of the mean over ranks
-    freedom: int  # degrees of freedom of the noise that all ranks tell together
-
-    def of_ranks(self, metric: str, ranks: list[int], false_alarm: float) -> list[Change]:
-        """A change per rank."""
-        return [
-            _change(metric, *row, self.freedom, false_alarm)
-            for row in zip(ranks, self.before, self.after, self.noise, strict=True)
-        ]
-
-    def of_all(self, metric: str, false_alarm: float) -> Change:
-        """The change of the mean over ranks."""
-        before, after = float(self.before.mean()), float(self.after.mean())
-        return _change(metric, None, before, after, self.common, self.freedom, false_alarm)
-
-    def in_step(self, noise_ns: float | None) -> _Shift:
-        """The same of what all ranks have in common, so that many tell no more than one does.
-
-        Args:
-            noise_ns: what it must be at least, by what the ranks have each for itself.
-        """
-        if noise_ns is None:
-            return replace(self, freedom=2)
-        return replace(
-            self, noise=np.maximum(self.noise, noise_ns), common=max(self.common, noise_ns)
-        )
-
-
-def _shift(runs: tuple[Values, Values], statistic: str) -> _Shift:
-    """The change of one metric, of shape (ranks, iterations) in each run; nan is unknown."""
-    before, after = (noise.score(values, statistic) for values in runs)
-    chance = max(noise.pooled(runs, statistic), noise.spread(after - before))
-    own = np.hypot(*(noise.sampling(values, statistic) for values in runs))
-    means = [values.mean(axis=0) for values in runs]
-    together = (
-        float(np.hypot(*(function(values, statistic) for values in means)))
-        for function in (noise.wander, noise.sampling)
-    )
-    independent = chance / np.sqrt(len(before))
-    return _Shift(
-        before,
-        after,
-        np.maximum(chance, own),
-        max(independent, *together),
-        max(2 * int(np.count_nonzero(~np.isnan(before))), 2),
-    )
-
-
-def _noise_of_slowest(work: tuple[Values, Values], statistic: str) -> float | None:
-    """Standard deviation of the iteration's change, by that of ranks' work; None if unknown."""
-    if any(np.isnan(values).any() for values in work):
-        return None
-    weights = max(noise.weight_of_slowest(values) for values in work)
-    return weights * noise.pooled(work, statistic)
-
-
-def _values(frame: pl.DataFrame, ranks: list[int], names: list[str]) -> dict[str, Values]:
-    """Per metric an array of shape (ranks, iterations); what is unknown is nan."""
-    rows = frame.filter(pl.col("rank").is_in(ranks)).sort("rank", "iteration")
-    shape = len(ranks), rows["iteration"].n_unique()
-    return {
-        name: rows[column_of(name)].cast(pl.Float64).to_numpy().reshape(shape)
-        if column_of(name) in rows.columns
-        else np.full(shape, np.nan)
-        for name in names
-    }
-
-
-def _change(
-    metric: str, rank: int | None, before: float, after: float, deviation: float, freedom: int,
-    false_alarm: float,
-) -> Change:  # fmt: skip
-    if np.isnan(before) or np.isnan(after):
-        return Change(metric, rank, None, None, None, None, None, False)
-    apart = after - before
-    is_whole = METRICS[metric].unit.is_whole
-    reach = noise.quantile(0.975, freedom) * deviation
-    sure = noise.quantile(1 - false_alarm / 2, freedom) * deviation
-    return Change(
-        metric=metric,
-        rank=rank,
-        before_ns=round(before) if is_whole else before,
-        after_ns=round(after) if is_whole else after,
-        change=float(apart / before) if before else None,
-        low=max(-1.0, float((apart - reach) / before)) if before else None,  # times are positive
-        high=float((apart + reach) / before) if before else None,
-        certain=bool(abs(apart) > sure),
-    )
+def _shift_of(name: str, values: list[dict[str, Values]], statistic: str) -> Shift:
+    """The change of a metric from the first runs to the last one."""
+    *before, after = (each[name] for each in values)
+    if len(before) > 1:
+        return shift_from_baseline(before, after, statistic)
+    found = shift((before[0], after), statistic)
+    if name != "iteration":
+        return found
+    # All ranks' iterations are one: the noise of the slowest's work is that of each.
+    old, new = values
+    return found.in_step(noise_of_slowest((old["work"], new["work"]), statistic))
 
 
 def _if_at_least(least: float, change: Change) -> Change:

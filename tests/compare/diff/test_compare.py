@@ -9,7 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.compare.diff.compare import Change, RunDiff, diff_runs
+from rankscope.compare.diff.compare import RunDiff, diff_runs
+from rankscope.compare.diff.shifts import Change
+from rankscope.errors import UsageError
 from tests.forge import scene, simulate
 from tests.support import MS
 
@@ -252,3 +254,39 @@ def test_what_was_nothing_has_no_relative_change() -> None:
     assert (other.before_ns, other.after_ns, other.change) == (0, 5 * MS, None)
     assert other.certain
     assert (other.low, other.high) == (None, None), "no base to be relative to"
+
+
+def runs_of(seed: int, count: int, apart: float, slower: float = 1.0) -> list[pl.DataFrame]:
+    """Runs of 4 ranks whose speed differs by `apart` from run to run; the last by `slower`, too."""
+    drawn = np.random.default_rng(seed)
+    steady = drawn.normal(100 * MS, 0.2 * MS, (count, 4, 40))
+    speeds = drawn.normal(1, apart, (count, 1, 1))
+    speeds[-1] *= slower
+    return [table(values) for values in steady * speeds]
+
+
+def test_noise_between_runs_is_not_told_as_change() -> None:
+    """Each run has a speed of its own, of which its halves show nothing."""
+    certain = {"halves": 0, "runs": 0}
+    for seed in range(100):
+        *before, after = runs_of(seed, 6, 0.02)
+        certain["halves"] += diff_runs(before[-1], after, ["iteration"], "mean").iteration.certain
+        certain["runs"] += diff_runs(before, after, ["iteration"], "mean").iteration.certain
+    assert certain["runs"] <= 5, "2 % are expected"
+    assert certain["halves"] > 20, "else the runs do not differ enough for this test"
+
+
+def test_a_change_beyond_the_noise_between_runs_is_certain() -> None:
+    found = [
+        diff_runs(before, after, ["iteration"], "mean").iteration
+        for *before, after in (runs_of(seed, 9, 0.01, slower=1.15) for seed in range(20))
+    ]
+    assert all(each.certain for each in found)
+    assert np.mean([each.change for each in found]) == pytest.approx(0.15, abs=0.01)
+
+
+def test_two_runs_are_no_baseline() -> None:
+    *before, after = runs_of(0, 3, 0.01)
+    with pytest.raises(UsageError, match="2 runs") as raised:
+        diff_runs(before, after, ["iteration"], "mean")
+    assert "at least 3" in (raised.value.hint or "")
