@@ -73,12 +73,13 @@ def level_candidates(
     order = order[cost[order] > 0]
     strength = np.array([share[rank, slow[rank]].mean() if slow[rank].any() else 0.0
                          for rank in range(len(share))])  # fmt: skip
+    error = _level_errors(excess, levels, slow)
     found: list[Candidate] = []
     for size in _knees(cost[order]):
         members = np.zeros(len(share), dtype=np.bool_)
         members[order[:size]] = True
         if _minority(members, excess.roles) and _apart(
-            members, slow, strength, share, excess, levels
+            members, slow, strength, error, share, excess
         ):
             found.append(candidate_of(members, slow & members[:, None], excess, hosts))
     return found[:MOST_GROUPS]
@@ -92,6 +93,25 @@ def _level_shares(excess: Excess, levels: Levels) -> Floats:
         mean = np.where(here, share, 0.0).sum(axis=1) / np.maximum(here.sum(axis=1), 1)
         share = np.where(here, mean[:, None], share)
     return share
+
+
+def _level_errors(excess: Excess, levels: Levels, slow: Flags) -> Floats:
+    """The standard error of each rank's level over its slow iterations; 0 where it has none.
+
+    The larger one of two: of a median in the noise of all ranks, and of the rank's own values. The
+    latter is the distance from the level to the value that lies one standard deviation of a
+    binomial count below the median, and holds for any distribution.
+    """
+    rest = (excess.total - levels.usual) / excess.unit
+    errors = np.zeros(len(slow))
+    for rank in np.flatnonzero(slow.any(axis=1)):
+        values = np.sort(rest[rank, slow[rank] & ~np.isnan(rest[rank])])
+        count = max(len(values), 1)
+        errors[rank] = 1.2533 * levels.noise / math.sqrt(count)
+        below = math.floor((len(values) - math.sqrt(count)) / 2)
+        if below >= 0:
+            errors[rank] = max(errors[rank], -float(values[below]))
+    return errors
 
 
 def _knees(cost: Floats) -> list[int]:
@@ -118,9 +138,9 @@ def _apart(
     members: Flags,
     slow: Flags,
     strength: Floats,
+    error: Floats,
     share: Floats,
     excess: Excess,
-    levels: Levels,
 ) -> bool:
     """Whether the members lie apart from the other ranks of their roles, in both halves."""
     for role in np.unique(excess.roles[members]):
@@ -129,11 +149,10 @@ def _apart(
         during = slow[mine].any(axis=0)
         levels_of_others = share[np.ix_(others, during)].mean(axis=1)
         highest = levels_of_others.max(initial=0.0)
-        lowest = strength[mine].min()
-        error = 1.2533 * levels.noise / math.sqrt(max(slow[mine].sum(axis=1).min(), 1))
         # the spread of few ranks is not known well
         wide = spread(levels_of_others) * (1 + 2 / max(len(others) - 1, 1))
-        if lowest - highest <= max(APART_SPREAD * wide, APART_ERRORS * error):
+        between = np.fmax(APART_SPREAD * wide, APART_ERRORS * error[mine])
+        if (strength[mine] - highest <= between).any():
             return False
         if not _agree(excess.share, mine, others, slow):
             return False
