@@ -66,6 +66,7 @@ class Decision:
     `main`: the component that decides; None where nothing costs enough, or no component holds
     enough of a large gain. `straggler`: the ranks that are named; None where none can be.
     `others`: further stragglers, with what healing them saves once the main ones are healed.
+    `costless`: usually slow ranks, healing of which saves less than `LEAST_GAIN` then.
     """
 
     everything_ns: int
@@ -73,6 +74,7 @@ class Decision:
     main: Component | None
     straggler: Straggler | None
     others: list[Straggler]
+    costless: list[int]
 
 
 def decide(inputs: VerdictInputs) -> Decision:
@@ -113,8 +115,15 @@ def decide(inputs: VerdictInputs) -> Decision:
     least_other = least
     if straggler is None and everything >= MUCH_GAIN * inputs.total_ns:
         least_other = PART_OF_ALL * everything  # else one of many reasons
-    others = _others(inputs, main, straggler, priced, least_other)
-    return Decision(everything, gains, main, straggler, others)
+    besides = _besides(inputs, main, straggler, priced)
+    others = [each for each in besides if each.gain_ns >= least_other]
+    costless = sorted(
+        rank
+        for each in besides
+        if each.component is Component.LEVEL and each.gain_ns < least
+        for rank in each.candidate.ranks
+    )
+    return Decision(everything, gains, main, straggler, others, costless)
 
 
 def _main(
@@ -210,14 +219,13 @@ def _at_times_slow(inputs: VerdictInputs, sets: list[Straggler]) -> Straggler | 
     return Straggler(candidate, Component.EVENTS, healed, gain)
 
 
-def _others(
+def _besides(
     inputs: VerdictInputs,
     main: Component | None,
     straggler: Straggler | None,
     priced: list[Straggler],
-    least: float,
 ) -> list[Straggler]:
-    """Stragglers besides the main ones, each with what it saves in addition, most first."""
+    """Candidates besides the main ones, each with what it saves in addition, most first."""
     named = np.zeros(len(inputs.excess.ranks), dtype=np.bool_)
     if straggler is not None:
         named = straggler.candidate.members
@@ -246,9 +254,5 @@ def _others(
     base = np.zeros_like(inputs.components.level) if straggler is None else straggler.healed
     transfer = inputs.components.transfer if main is Component.TRANSFER else None
     before, *after = inputs.prices.of([base, *(base + each.healed for each in rest)], transfer)
-    found = [
-        replace(each, gain_ns=gain - before)
-        for each, gain in zip(rest, after, strict=True)
-        if gain - before >= least
-    ]
+    found = [replace(each, gain_ns=gain - before) for each, gain in zip(rest, after, strict=True)]
     return sorted(found, key=lambda each: -each.gain_ns)
