@@ -200,8 +200,28 @@ def event_candidates(
         large = (share[rank] >= ALIKE_EVENTS * highest[rank]) & (events[rank] > 0)
         if share[rank, large].sum() >= LONE_EVENT and share[rank, large].min() > LONELY * rival:
             found.append(_single(rank, large, excess))
+    found = _with_smaller_events(found, excess, events)
     cost = [float(rest[each.where].sum()) for each in found]
     return [found[place] for place in np.argsort([-each for each in cost], kind="stable")]
+
+
+def _with_smaller_events(found: list[Candidate], excess: Excess, events: Floats) -> list[Candidate]:
+    """The candidates, each single rank with its events that are larger than those of bystanders.
+
+    The events that show that a rank is slow are its large ones. Once it is known to be, so are
+    smaller ones of which no other rank has the like.
+    """
+    candidates = np.logical_or.reduce([each.members for each in found], initial=False)
+    bystanders = events[~np.broadcast_to(candidates, len(events))]
+    most = bystanders.max(initial=0.0)
+    extended = []
+    for each in found:
+        if len(each.ranks) == 1 and each.pattern.period is None:
+            rank = int(np.flatnonzero(each.members)[0])
+            extended.append(_single(rank, each.where[rank] | (events[rank] > most), excess))
+        else:
+            extended.append(each)
+    return extended
 
 
 def _hosts_with_events(

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.compare.verdict.candidates import level_candidates
+from rankscope.compare.verdict.candidates import event_candidates, level_candidates
 from rankscope.compare.verdict.excess import Excess, excess_of
 from rankscope.compare.verdict.levels import levels_of
 
@@ -64,3 +64,16 @@ def test_a_rank_that_is_always_slower_lies_apart_in_spite_of_a_heavy_tail(seed: 
     run = excess(10 + drawn)
     candidates = level_candidates(run, levels_of(run), {})
     assert [each.ranks for each in candidates] == [(2,)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rank_with_large_events_is_also_slow_in_its_smaller_ones(seed: int) -> None:
+    large, small = [5, 17, 23, 40, 41], [8, 30, 52]
+    work = noisy(seed)
+    work[3, large] += 20
+    work[3, small] += 5
+    work[6, [11, 33]] += 4  # of somebody else, smaller than those
+    run = excess(work)
+    (candidate,) = event_candidates(run, levels_of(run), {})
+    assert candidate.ranks == (3,)
+    assert candidate.pattern.iterations == sorted(large + small)
