@@ -148,14 +148,18 @@ def _lasts(flags: Flags) -> bool:
 def without_short(flags: Flags) -> Flags:
     """Runs shorter than a spell take the value around them, the shortest first.
 
-    The first and the last run may be cut off by the range of iterations: half a spell is enough.
+    The first and the last run may be cut off by the range of iterations: half a spell is enough
+    for them where another run of their value is a whole one.
     """
     flags = flags.copy()
     while True:
         edges = np.flatnonzero(np.diff(flags)) + 1
         starts, ends = np.append(0, edges), np.append(edges, len(flags))
         lasted = ends - starts
-        lasted[[0, -1]] *= 2
+        for end in (slice(0, None, 2), slice(len(lasted) - 1, None, -2)):
+            alike = lasted[end]  # runs take turns between two values
+            if len(alike) > 1 and alike[1:].max() >= SHORTEST_SPELL:
+                alike[0] *= 2
         if len(lasted) == 1 or lasted.min() >= SHORTEST_SPELL:
             return flags
         shortest = int(lasted.argmin())
