@@ -77,3 +77,32 @@ def test_a_rank_with_large_events_is_also_slow_in_its_smaller_ones(seed: int) ->
     (candidate,) = event_candidates(run, levels_of(run), {})
     assert candidate.ranks == (3,)
     assert candidate.pattern.iterations == sorted(large + small)
+
+
+@pytest.mark.parametrize("ranks", [8, 32])
+def test_the_largest_of_a_heavy_tail_is_nobodys_fault(ranks: int) -> None:
+    found = []
+    for seed in range(100):
+        run = excess(10 + np.random.default_rng(seed).pareto(2, (ranks, 40)))
+        found += event_candidates(run, levels_of(run), {})
+    assert len(found) <= 8, "at most 5 % seem lone, and 0.1 % often"
+
+
+def test_few_events_at_regular_distances_are_chance() -> None:
+    found = []
+    for seed in range(100):
+        work = noisy(seed, ranks=32, iterations=40)
+        work[np.random.default_rng(seed).random(work.shape) < 0.04] += 5
+        run = excess(work)
+        found += [each.pattern.period for each in event_candidates(run, levels_of(run), {})]
+    assert len(found) - found.count(None) <= 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_lone_stall_stands_out_from_a_heavy_tail(seed: int) -> None:
+    work = 10 + np.random.default_rng(seed).pareto(4, (8, 40))
+    work[5, 21] += 60
+    run = excess(work)
+    (candidate,) = event_candidates(run, levels_of(run), {})
+    assert candidate.ranks == (5,)
+    assert 21 in candidate.pattern.iterations
