@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -56,3 +58,24 @@ def deviation(values: Floats) -> float:
 def spread(values: Floats) -> float:
     """The robust standard deviation around the median; 0 without any values."""
     return deviation(values - np.median(values)) if len(values) else 0.0
+
+
+def tail(count: int, events: int, chance: float) -> float:
+    """Probability that at least `count` of `events` fall where each falls with `chance`.
+
+    The exact binomial tail.
+    """
+    if count <= 0:
+        return 1.0
+    if count > events or chance <= 0:
+        return 0.0
+    if chance >= 1:
+        return 1.0
+    ks = np.arange(count, events + 1)
+    logs = (
+        math.lgamma(events + 1)
+        - np.array([math.lgamma(k + 1) + math.lgamma(events - k + 1) for k in ks.tolist()])
+        + ks * math.log(chance)
+        + (events - ks) * math.log1p(-chance)
+    )
+    return float(min(1.0, np.exp(logs).sum()))

@@ -86,8 +86,9 @@ def compare(
 
 def replay_of(comparison: Comparison) -> Replay | None:
     """The selected iterations, to be played again with less work; None where that is unknown."""
-    metric = comparison.outliers.metric
-    return _replay(comparison, run_collectives(comparison), _played_rows(comparison), metric)
+    if not _replayable(comparison, comparison.outliers.metric):
+        return None
+    return run_collectives(comparison).replay(_played_rows(comparison))
 
 
 def _rescored(found: Comparison, reuse: Comparison) -> Comparison:
@@ -147,17 +148,9 @@ def _played_rows(found: Comparison) -> pl.DataFrame:
     return found.rows(all_iterations=found.scope.in_range is None)
 
 
-def _replay(
-    found: Comparison,
-    collectives: RunCollectives,
-    played: pl.DataFrame,
-    metric: str | None,
-    iterations: list[int] | None = None,
-) -> Replay | None:
-    """The replay of all or some iterations; None where ranks or their work are unknown."""
-    if found.missing_ranks or found.scope.blind_ranks or metric != "work":
-        return None
-    return collectives.replay(played, iterations)
+def _replayable(found: Comparison, metric: str | None) -> bool:
+    """Whether a run can be replayed: the work of all ranks is known."""
+    return metric == "work" and not found.missing_ranks and not found.scope.blind_ranks
 
 
 def _judged_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | None:
@@ -181,7 +174,7 @@ def _verdict_inputs(
 
     @cache
     def replayed() -> Replay | None:
-        if found.missing_ranks or found.scope.blind_ranks or metric != "work":
+        if not _replayable(found, metric):
             return None
         instances.append(collectives.instances())
         size = collectives.calls()[1].rows.height
@@ -189,7 +182,7 @@ def _verdict_inputs(
         if size > MOST_CALLS:
             per_iteration = size / instances[0]["iteration"].n_unique()
             few = sampled(inputs.excess, inputs.levels, round(MOST_CALLS / per_iteration))
-        return _replay(found, collectives, played, metric, few)
+        return collectives.replay(played, few)
 
     @cache
     def transfers() -> SlowTransfers | None:

@@ -100,6 +100,7 @@ class Verdict:
     gain_all_ns: int | None = None  # of every rank at its role's median
     gain_all: float | None = None
     more_work_ranks: tuple[int, ...] = ()  # who is given more to do
+    costless_ranks: tuple[int, ...] = ()  # usually slow, but hardly anything waits for them
     also: tuple[Also, ...] = ()
     sentence: str = ""
     next: str

@@ -12,8 +12,10 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.diff.compare import largest_first
 from rankscope.compare.diff.shifts import Change
 from rankscope.compare.picks import Picks
+from rankscope.compare.verdict.decision import LEAST_GAIN as LEAST_NAMED
+from rankscope.compare.warnings import listed
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
-from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score
+from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score, Verdict
 from rankscope.output.quantities import (
     UNKNOWN,
     beyond_error,
@@ -101,6 +103,16 @@ def _value(result: Imbalance, metric: Metric, value: float | None) -> str:
     if metric.limited_by_wait_error:
         return beyond_error(value, result.wait_error_ns)
     return in_unit(value, metric.unit)
+
+
+def costless_lines(given: Verdict) -> list[str]:
+    """A line on the ranks that are slow at no cost, if there are any."""
+    ranks = given.costless_ranks
+    if not ranks:
+        return []
+    name = f"rank{'s' * (len(ranks) > 1)} {listed(ranks)}"
+    saved = f"less than {percent(LEAST_NAMED)} of the time"
+    return [f"Slow, at no cost: {name}. A repair would save {saved}."]
 
 
 def efficiency_line(given: Efficiency) -> str:

@@ -150,6 +150,8 @@ def _half(scene: Scene, answer: Result, db: Path) -> list[str]:
     whole, plants = answer["verdict"], scene.job.plants
     if not whole["ranks"] or any(plant.iterations or plant.amounts for plant in plants):
         return []
+    if (whole["gain"] or 0) < LEAST_GAIN + UNSURE:
+        return []  # half of the run may be on the other side of the border
     said = answer["run"]["iterations"]
     middle = (said["first"] + said["last"]) // 2
     half = ask("imbalance", db, "--iter-range", f"{middle}:")["verdict"]

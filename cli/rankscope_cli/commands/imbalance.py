@@ -186,6 +186,7 @@ def _write_tables(
         shown = [] if empty else [frame_table.by_table(by.value, frame)]
     lines = [
         result.verdict.sentence,
+        *text_tables.costless_lines(result.verdict),
         f"Next: {result.verdict.next}.",
         text_tables.run_line(comparison.facts),
     ]

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.compare.robust import Floats, spread
+from rankscope.compare.robust import Floats, spread, tail
 from rankscope.compare.verdict.excess import Excess, Index
 from rankscope.compare.verdict.levels import SHORTEST_SPELL, Flags, Levels
 from rankscope.compare.verdict.roles_and_hosts import ranks_by_host, whole_hosts
-from rankscope.compare.verdict.temporal import Pattern, event_pattern, level_pattern
+from rankscope.compare.verdict.temporal import (
+    Pattern,
+    chance_of_period,
+    event_pattern,
+    level_pattern,
+)
 
 LEAST_LEVEL = 0.01
 """Share of the iteration by which a rank's level must exceed its role's median."""
@@ -37,8 +42,17 @@ UNLIKELY = 0.001
 LONE_EVENT = 0.2
 """Sum of the shares of their iterations that the events of the only rank with events must have."""
 
-LONELY = 2.0
-"""Factor between lone events and everything else that any other rank exceeds its level by."""
+LONE_CHANCE = 0.05
+"""Probability that the largest of a heavy tail of noise lies as far out as lone events."""
+
+TAIL_SHARE = 0.05
+"""Share of the other ranks' excesses that shows how heavy their tail is."""
+
+FEWEST_OF_TAIL, MOST_OF_TAIL = 5, 20
+"""Fewest and most of these values."""
+
+LEAST_TAIL = 0.1
+"""Tail index that is assumed at least: a few values may lie close together by chance."""
 
 ALIKE_EVENTS = 0.5
 """Events of at least this share of the rank's typical one count as alike."""
@@ -73,12 +87,13 @@ def level_candidates(
     order = order[cost[order] > 0]
     strength = np.array([share[rank, slow[rank]].mean() if slow[rank].any() else 0.0
                          for rank in range(len(share))])  # fmt: skip
+    error = _level_errors(excess, levels, slow)
     found: list[Candidate] = []
     for size in _knees(cost[order]):
         members = np.zeros(len(share), dtype=np.bool_)
         members[order[:size]] = True
         if _minority(members, excess.roles) and _apart(
-            members, slow, strength, share, excess, levels
+            members, slow, strength, error, share, excess
         ):
             found.append(candidate_of(members, slow & members[:, None], excess, hosts))
     return found[:MOST_GROUPS]
@@ -92,6 +107,25 @@ def _level_shares(excess: Excess, levels: Levels) -> Floats:
         mean = np.where(here, share, 0.0).sum(axis=1) / np.maximum(here.sum(axis=1), 1)
         share = np.where(here, mean[:, None], share)
     return share
+
+
+def _level_errors(excess: Excess, levels: Levels, slow: Flags) -> Floats:
+    """The standard error of each rank's level over its slow iterations; 0 where it has none.
+
+    The larger one of two: of a median in the noise of all ranks, and of the rank's own values. The
+    latter is the distance from the level to the value that lies one standard deviation of a
+    binomial count below the median, and holds for any distribution.
+    """
+    rest = (excess.total - levels.usual) / excess.unit
+    errors = np.zeros(len(slow))
+    for rank in np.flatnonzero(slow.any(axis=1)):
+        values = np.sort(rest[rank, slow[rank] & ~np.isnan(rest[rank])])
+        count = max(len(values), 1)
+        errors[rank] = 1.2533 * levels.noise / math.sqrt(count)
+        below = math.floor((len(values) - math.sqrt(count)) / 2)
+        if below >= 0:
+            errors[rank] = max(errors[rank], -float(values[below]))
+    return errors
 
 
 def _knees(cost: Floats) -> list[int]:
@@ -118,9 +152,9 @@ def _apart(
     members: Flags,
     slow: Flags,
     strength: Floats,
+    error: Floats,
     share: Floats,
     excess: Excess,
-    levels: Levels,
 ) -> bool:
     """Whether the members lie apart from the other ranks of their roles, in both halves."""
     for role in np.unique(excess.roles[members]):
@@ -129,11 +163,10 @@ def _apart(
         during = slow[mine].any(axis=0)
         levels_of_others = share[np.ix_(others, during)].mean(axis=1)
         highest = levels_of_others.max(initial=0.0)
-        lowest = strength[mine].min()
-        error = 1.2533 * levels.noise / math.sqrt(max(slow[mine].sum(axis=1).min(), 1))
         # the spread of few ranks is not known well
         wide = spread(levels_of_others) * (1 + 2 / max(len(others) - 1, 1))
-        if lowest - highest <= max(APART_SPREAD * wide, APART_ERRORS * error):
+        between = np.fmax(APART_SPREAD * wide, APART_ERRORS * error[mine])
+        if (strength[mine] - highest <= between).any():
             return False
         if not _agree(excess.share, mine, others, slow):
             return False
@@ -175,14 +208,38 @@ def event_candidates(
     share = rest / excess.unit
     for each in found:
         share = np.where(each.where, 0.0, share)
-    highest = np.fmax.reduce(share, axis=1)
+    share = np.nan_to_num(share)
+    highest = share.max(axis=1)
     for rank in (rank for rank, each in often.items() if each is None):
-        rival = np.delete(highest, rank).max(initial=0.0)
         large = (share[rank] >= ALIKE_EVENTS * highest[rank]) & (events[rank] > 0)
-        if share[rank, large].sum() >= LONE_EVENT and share[rank, large].min() > LONELY * rival:
+        is_large = share[rank, large].sum() >= LONE_EVENT
+        if (
+            is_large
+            and chance_of_largest(share[rank, large], np.delete(share, rank, 0)) < LONE_CHANCE
+        ):
             found.append(_single(rank, large, excess))
+    found = _with_smaller_events(found, excess, events)
     cost = [float(rest[each.where].sum()) for each in found]
     return [found[place] for place in np.argsort([-each for each in cost], kind="stable")]
+
+
+def _with_smaller_events(found: list[Candidate], excess: Excess, events: Floats) -> list[Candidate]:
+    """The candidates, each single rank with its events that are larger than those of bystanders.
+
+    The events that show that a rank is slow are its large ones. Once it is known to be, so are
+    smaller ones of which no other rank has the like.
+    """
+    candidates = np.logical_or.reduce([each.members for each in found], initial=False)
+    bystanders = events[~np.broadcast_to(candidates, len(events))]
+    most = bystanders.max(initial=0.0)
+    extended = []
+    for each in found:
+        if len(each.ranks) == 1 and each.pattern.period is None:
+            rank = int(np.flatnonzero(each.members)[0])
+            extended.append(_single(rank, each.where[rank] | (events[rank] > most), excess))
+        else:
+            extended.append(each)
+    return extended
 
 
 def _hosts_with_events(
@@ -215,17 +272,19 @@ def _often(
         every: the events of all ranks that are considered, sorted.
     """
     size, amounts = len(excess.ranks), events[events > 0]
+    span = int(excess.numbers[-1] - excess.numbers[0]) + 1
     # small events next to large ones are noise
     for typical in (float(np.quantile(amounts, 0.75, method="lower")), float(amounts.max())):
         large = events >= ALIKE_EVENTS * typical
         alike = every.size - int(np.searchsorted(every, ALIKE_EVENTS * typical))
+        chance = size * tail(int(large.sum()), alike, 1 / size)
         period = event_pattern(np.flatnonzero(large).tolist(), excess.numbers.tolist()).period
-        if period is not None:
+        if period is not None and chance * chance_of_period(int(large.sum()), span) < UNLIKELY:
             place = excess.numbers % period
             usual_place = np.bincount(place[large]).argmax()
             large |= (place == usual_place) & (rest >= ALIKE_EVENTS * typical)
             return _single(rank, large, excess)
-        if size * tail(int(large.sum()), alike, 1 / size) < UNLIKELY:
+        if chance < UNLIKELY:
             return _single(rank, large, excess)
     return None
 
@@ -255,22 +314,18 @@ def candidate_of(
     return Candidate(members, where, ranks, whole_hosts(ranks, hosts), pattern)
 
 
-def tail(count: int, events: int, chance: float) -> float:
-    """Probability that at least `count` of `events` fall where each falls with `chance`.
+def chance_of_largest(amounts: Floats, others: Floats) -> float:
+    """Probability that some amounts exceed all others as far as they do by chance.
 
-    The exact binomial tail.
+    The tail is that of a power law whose index is Hill's estimate from the largest others.
+    There the largest value is more than `r` times the next one with probability `r ** (-1/index)`.
+    See METHOD.md#verdict.
     """
-    if count <= 0:
-        return 1.0
-    if count > events or chance <= 0:
+    count = min(max(int(TAIL_SHARE * others.size), FEWEST_OF_TAIL), MOST_OF_TAIL)
+    largest = np.sort(others, axis=None)[-count - 1 :]
+    largest = largest[largest > 0]
+    if not len(largest):
         return 0.0
-    if chance >= 1:
-        return 1.0
-    ks = np.arange(count, events + 1)
-    logs = (
-        math.lgamma(events + 1)
-        - np.array([math.lgamma(k + 1) + math.lgamma(events - k + 1) for k in ks.tolist()])
-        + ks * math.log(chance)
-        + (events - ks) * math.log1p(-chance)
-    )
-    return float(min(1.0, np.exp(logs).sum()))
+    index = max(float(np.log(largest / largest[0]).sum()) / max(len(largest) - 1, 1), LEAST_TAIL)
+    beyond = np.log(amounts / largest[-1])
+    return float(np.exp(-beyond.sum() / index)) if (beyond > 0).all() else 1.0

@@ -10,7 +10,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
+from rankscope.compare.causes.more_work import more_work
 from rankscope.compare.robust import Floats
 from rankscope.compare.verdict.candidates import Candidate
 from rankscope.compare.verdict.roles_and_hosts import whole_hosts
@@ -33,6 +35,9 @@ HALF = 0.5
 PART_OF_ALL = 0.2
 """Share of the gain of healing everything that the named ranks must hold, where that is large."""
 
+
+GIVEN = 0.5
+"""Share of a rank's excess that more work must explain."""
 
 MOST_EVENT_SETS = 8
 """Hosts and ranks with events that are priced."""
@@ -66,6 +71,9 @@ class Decision:
     `main`: the component that decides; None where nothing costs enough, or no component holds
     enough of a large gain. `straggler`: the ranks that are named; None where none can be.
     `others`: further stragglers, with what healing them saves once the main ones are healed.
+    Ranks that are given more work are not repaired before that: the others must save it alone.
+    `costless`: usually slow ranks, healing of which saves less than `LEAST_GAIN` then.
+    `more_work_ranks`: those of the named ranks that have more to do.
     """
 
     everything_ns: int
@@ -73,6 +81,14 @@ class Decision:
     main: Component | None
     straggler: Straggler | None
     others: list[Straggler]
+    costless: list[int]
+    more_work_ranks: list[int]
+
+    @property
+    def is_by_design(self) -> bool:
+        """Whether most of the named ranks are given more work: no repair makes them fast."""
+        named = () if self.straggler is None else self.straggler.candidate.ranks
+        return 2 * len(self.more_work_ranks) > len(named)
 
 
 def decide(inputs: VerdictInputs) -> Decision:
@@ -113,8 +129,17 @@ def decide(inputs: VerdictInputs) -> Decision:
     least_other = least
     if straggler is None and everything >= MUCH_GAIN * inputs.total_ns:
         least_other = PART_OF_ALL * everything  # else one of many reasons
-    others = _others(inputs, main, straggler, priced, least_other)
-    return Decision(everything, gains, main, straggler, others)
+    given = [] if straggler is None else ranks_with_more_work(inputs, straggler)
+    found = Decision(everything, gains, main, straggler, [], [], given)
+    besides = _besides(inputs, found, priced)
+    others = [each for each in besides if each.gain_ns >= least_other]
+    costless = sorted(
+        rank
+        for each in besides
+        if each.component is Component.LEVEL and each.gain_ns < least
+        for rank in each.candidate.ranks
+    )
+    return replace(found, others=others, costless=costless)
 
 
 def _main(
@@ -210,14 +235,9 @@ def _at_times_slow(inputs: VerdictInputs, sets: list[Straggler]) -> Straggler | 
     return Straggler(candidate, Component.EVENTS, healed, gain)
 
 
-def _others(
-    inputs: VerdictInputs,
-    main: Component | None,
-    straggler: Straggler | None,
-    priced: list[Straggler],
-    least: float,
-) -> list[Straggler]:
-    """Stragglers besides the main ones, each with what it saves in addition, most first."""
+def _besides(inputs: VerdictInputs, found: Decision, priced: list[Straggler]) -> list[Straggler]:
+    """Candidates besides the main ones, each with what it saves in addition, most first."""
+    main, straggler = found.main, found.straggler
     named = np.zeros(len(inputs.excess.ranks), dtype=np.bool_)
     if straggler is not None:
         named = straggler.candidate.members
@@ -243,12 +263,23 @@ def _others(
     ]
     if not rest:
         return []
-    base = np.zeros_like(inputs.components.level) if straggler is None else straggler.healed
+    base = np.zeros_like(inputs.components.level)
+    if straggler is not None and not found.is_by_design:
+        base = straggler.healed
     transfer = inputs.components.transfer if main is Component.TRANSFER else None
     before, *after = inputs.prices.of([base, *(base + each.healed for each in rest)], transfer)
-    found = [
-        replace(each, gain_ns=gain - before)
-        for each, gain in zip(rest, after, strict=True)
-        if gain - before >= least
+    priced = [replace(each, gain_ns=gain - before) for each, gain in zip(rest, after, strict=True)]
+    return sorted(priced, key=lambda each: -each.gain_ns)
+
+
+def ranks_with_more_work(inputs: VerdictInputs, found: Straggler) -> list[int]:
+    """Which of the ranks have more to do, by enough to explain most of their excess."""
+    numbers = found.candidate.pattern.iterations
+    work = more_work(inputs.tables, inputs.role_of, numbers)
+    mean = found.healed[:, np.isin(inputs.excess.numbers, numbers)].sum(axis=2).mean(axis=1)
+    excess = dict(zip(inputs.excess.ranks.tolist(), mean.tolist(), strict=True))
+    return [
+        rank
+        for rank, extra in work.filter(pl.col("more")).select("rank", "extra_ns").iter_rows()
+        if rank in found.candidate.ranks and extra >= GIVEN * excess[rank]
     ]
-    return sorted(found, key=lambda each: -each.gain_ns)

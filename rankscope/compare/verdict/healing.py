@@ -113,6 +113,12 @@ class Prices:
         """Whether the run cannot be replayed, so that a gain is at most what is given."""
         return self._replayed() is None
 
+    @property
+    def played(self) -> int:
+        """In how many of the iterations the replay is played; 0 where there is none."""
+        replay = self._replayed()
+        return 0 if replay is None else int(np.isin(self._excess.numbers, replay.iterations).sum())
+
     def of(self, healed: Sequence[Floats], transfer: Floats | None = None) -> list[int]:
         """The gain of each healing.
 

@@ -127,7 +127,8 @@ def two_levels(values: Floats) -> Flags | None:
         return None
     above = np.cumsum(np.concatenate(([0], values > border)))
     index = np.arange(len(values))
-    low, high = np.maximum(index - AROUND, 0), np.minimum(index + AROUND + 1, len(values))
+    around = np.minimum(AROUND, np.minimum(index, index[::-1]))  # as many on either side
+    low, high = index - around, index + around + 1
     smooth = 2 * (above[high] - above[low]) > high - low
     smooth = without_short(smooth)
     if smooth.all() or not smooth.any():
@@ -145,12 +146,20 @@ def _lasts(flags: Flags) -> bool:
 
 
 def without_short(flags: Flags) -> Flags:
-    """Runs shorter than a spell take the value around them, the shortest first."""
+    """Runs shorter than a spell take the value around them, the shortest first.
+
+    The first and the last run may be cut off by the range of iterations: half a spell is enough
+    for them where another run of their value is a whole one.
+    """
     flags = flags.copy()
     while True:
         edges = np.flatnonzero(np.diff(flags)) + 1
         starts, ends = np.append(0, edges), np.append(edges, len(flags))
         lasted = ends - starts
+        for end in (slice(0, None, 2), slice(len(lasted) - 1, None, -2)):
+            alike = lasted[end]  # runs take turns between two values
+            if len(alike) > 1 and alike[1:].max() >= SHORTEST_SPELL:
+                alike[0] *= 2
         if len(lasted) == 1 or lasted.min() >= SHORTEST_SPELL:
             return flags
         shortest = int(lasted.argmin())

@@ -50,6 +50,7 @@ def judge(inputs: VerdictInputs) -> Verdict:
         gain_all_ns=decision.everything_ns,
         gain_all=decision.everything_ns / total if total else None,
         gain_is_bound=inputs.prices.is_bound,
+        costless_ranks=tuple(decision.costless),
         also=stragglers.others(inputs) if found.kind is not VerdictKind.BALANCED else (),
     )
     return replace(found, sentence=sentence(found, inputs))

@@ -128,8 +128,9 @@ def _everything(verdict: Verdict) -> str:
 def _reservations(verdict: Verdict, inputs: VerdictInputs) -> str:
     """What weakens the verdict."""
     missing = len(inputs.run.missing_ranks)
+    played, count = inputs.prices.played, len(inputs.numbers)
     if not verdict.gain_is_bound:
-        return ""
+        return f" Gains are estimated from {played} of the iterations." if played < count else ""
     if missing:
         have = agreeing(missing, "has", "have")
         return f" {counted(missing, 'rank')} of the job {have} no report: the gain is at most that."

@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.compare.causes import registry
-from rankscope.compare.causes.more_work import more_work
 from rankscope.compare.robust import Floats, lower_median, summed
-from rankscope.compare.verdict.decision import Component, Straggler
+from rankscope.compare.verdict.decision import Component, ranks_with_more_work
 from rankscope.compare.verdict.phrases import also_sentence
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Also, Verdict
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 
 RESAMPLES = 1000
 """Samples of a bootstrap."""
-
-GIVEN = 0.5
-"""Share of a rank's excess that more work must explain."""
 
 MOST_OTHERS = 3
 """Further findings that a verdict tells."""
@@ -38,14 +34,13 @@ def named(inputs: VerdictInputs) -> Verdict | None:
     excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
     cause, share = cause_of(rows)
     pattern, total = found.candidate.pattern, inputs.total_ns
-    given = ranks_with_more_work(inputs, found)
-    by_design = len(given) * 2 > len(found.candidate.ranks)
+    by_design = inputs.decision.is_by_design
     context = registry.context_of(inputs.tables, inputs.role_of, rows, cause)
     return Verdict(
         kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
         ranks=() if by_design else found.candidate.ranks,
         hosts=() if by_design else found.candidate.hosts,
-        more_work_ranks=tuple(given),
+        more_work_ranks=tuple(inputs.decision.more_work_ranks),
         cause=cause,
         cause_share=share,
         excess_ns=excess_ns,
@@ -94,19 +89,6 @@ def largest_phase(inputs: VerdictInputs, healed: Floats) -> tuple[str | None, fl
         return None, None  # where no phase is known all time is `other`, and that causes nothing
     most = int(sums.argmax())
     return phases[most], float(sums[most] / sums.sum())
-
-
-def ranks_with_more_work(inputs: VerdictInputs, found: Straggler) -> list[int]:
-    """Which of the ranks have more to do, by enough to explain most of their excess."""
-    numbers = found.candidate.pattern.iterations
-    work = more_work(inputs.tables, inputs.role_of, numbers)
-    mean = found.healed[:, np.isin(inputs.excess.numbers, numbers)].sum(axis=2).mean(axis=1)
-    excess = dict(zip(inputs.excess.ranks.tolist(), mean.tolist(), strict=True))
-    return [
-        rank
-        for rank, extra in work.filter(pl.col("more")).select("rank", "extra_ns").iter_rows()
-        if rank in found.candidate.ranks and extra >= GIVEN * excess[rank]
-    ]
 
 
 def interval(share: pl.Series) -> tuple[float, float] | None:

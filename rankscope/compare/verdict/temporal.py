@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from rankscope.compare.robust import tail
 from rankscope.model.kinds import VerdictKind
 
 PERIOD_FIT = 0.8
@@ -90,3 +92,22 @@ def period_of(places: Sequence[int], count: int) -> int | None:
     expected = max(count // period, PERIOD_HITS)
     fits = hits >= PERIOD_FIT * len(places) and hits >= PERIOD_FIT * expected
     return period if fits else None
+
+
+def chance_of_period(hits: int, count: int) -> float:
+    """Probability that so many hits, at places drawn at random, have a period.
+
+    It is summed over all periods that `period_of` would accept, and the places in them.
+
+    Args:
+        hits: how many.
+        count: how many places there are.
+    """
+    need = math.ceil(PERIOD_FIT * hits)
+    periods = [
+        period
+        for period in range(2, count)
+        if need >= max(PERIOD_FIT * max(count // period, PERIOD_HITS), PERIOD_HITS)
+        and (need - 1) * period < count
+    ]
+    return min(1.0, sum(period * tail(need, hits, 1 / period) for period in periods))

@@ -11,6 +11,7 @@ from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.verdict.rules import judge
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.schema import ACTIVITIES, conform
+from rankscope.output.text_tables import costless_lines
 from tests.support import MS, inputs_of
 
 RANKS, COUNT = 8, 20
@@ -77,6 +78,29 @@ def test_more_work_is_nobodys_fault() -> None:
     assert verdict.more_work_ranks == (3,)
     assert [each.suspect for each in verdict.findings] == [CauseKind.MORE_WORK]
     assert "no rank is to blame" in verdict.sentence
+
+
+def test_a_slow_rank_that_nobody_waits_for_is_listed_and_not_accused() -> None:
+    """Rank 1 of a light role is 10 ms slower; the other role needs 40 ms more than that."""
+    work = [10, 20, 10, 10, 60, 60, 60, 60]
+    rows = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
+    wide = pl.DataFrame(
+        {
+            "rank": [rank for rank, _ in rows],
+            "iteration": [i for _, i in rows],
+            "role": ["light" if rank < 4 else "heavy" for rank, _ in rows],
+            "backward_ns": [work[rank] * MS for rank, _ in rows],
+        }
+    ).with_columns(
+        work_ns="backward_ns", iteration_ns=100 * MS,
+        **{f"{name}_ns": pl.lit(0) for name in ("load", "forward", "optimizer", "other")},
+    )  # fmt: skip
+    verdict = judge(inputs_of(wide, run=replace(SUMMARY, roles=2)))
+    assert (verdict.ranks, verdict.also) == ((), ())
+    assert verdict.costless_ranks == (1,)
+    assert costless_lines(verdict) == [
+        "Slow, at no cost: rank 1. A repair would save less than 1.0 % of the time."
+    ]
 
 
 def test_nothing_is_balanced() -> None:
