@@ -19,10 +19,12 @@ from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
     EXPOSED,
+    HOST_STATES,
     MEASURES,
     PHASES,
     RANK_ITERATIONS,
     conform,
+    empty,
 )
 from rankscope.segment import UNNAMED, IterationRanges, LabelledRanges, PhaseRanges, find_marks
 from rankscope.sources.conventions import Vocabulary, with_operation
@@ -126,13 +128,19 @@ class _Building:
         return RankDetail(self._found, self._marks, self.work, device, self._sums, calls)
 
 
-def measure_rank(identity: RankIdentity, detail: RankDetail, words: Vocabulary) -> RankRows:
+def measure_rank(
+    identity: RankIdentity,
+    detail: RankDetail,
+    words: Vocabulary,
+    states: pl.DataFrame | None = None,
+) -> RankRows:
     """All rows of one rank that need no other rank.
 
     Args:
         identity: the rank and its process.
         detail: its entry from `detail_ranks`.
         words: the vocabulary that named its ranges.
+        states: HOST_STATES without `rank`; None where nothing is recorded.
     """
     found = detail.found
     marks, device, calls = detail.marks, detail.device, detail.collectives
@@ -162,6 +170,9 @@ def measure_rank(identity: RankIdentity, detail: RankDetail, words: Vocabulary) 
             activities(found.frame, host, detail.sums, device.idle, marks).with_columns(rank),
             ACTIVITIES,
         ),
+        host_states=empty(HOST_STATES)
+        if states is None
+        else conform(states.with_columns(rank), HOST_STATES),
         problems=tuple(_problems(identity.rank, detail)),
     )
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.errors import NoIterations
+from rankscope.measure.host_states import host_states
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
+from rankscope.model.host_events import ThreadEvents
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import RankIdentity, ReportFile, ReportRows, RunWarning, Trace
@@ -100,6 +102,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     report = segmented(file, options)
     trace, whose = report.trace, [*report.identities.values()]
     detailed = _details(report)
+    states = _host_states(trace, detailed)
     problems = [
         RunWarning(
             "file-name-disagrees",
@@ -142,12 +145,28 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         file=file,
         facts=trace.facts,
         ranks=tuple(
-            measure_rank(identity, detailed[process], report.words)
+            measure_rank(identity, detailed[process], report.words, states[process])
             for process, identity in report.identities.items()
         ),
         problems=tuple(problems),
         events=trace.events,
     )
+
+
+def _host_states(trace: Trace, detailed: dict[int, RankDetail]) -> dict[int, pl.DataFrame]:
+    """process → HOST_STATES without `rank`."""
+    spans = {
+        detail.found.thread: (detail.host["start"].item(0), detail.host["end"].item(-1))
+        for detail in detailed.values()
+        if not detail.host.is_empty()
+    }
+    told = trace.host_of(spans)
+    return {
+        process: host_states(
+            detail.found.frame, detail.host, told.get(detail.found.thread, ThreadEvents())
+        )
+        for process, detail in detailed.items()
+    }
 
 
 def _iterations(

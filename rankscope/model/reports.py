@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankscope.model.host_events import HostEvents, no_host_events
 from rankscope.model.kinds import EvidenceKind
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Trace:
     host_events: int = 0  # rows of the host that were read
     broken_ranges: int = 0  # left out because they have no time or no owner
     process_of: Callable[[int], Process] = plain_process  # by process key
+    host_of: HostEvents = no_host_events  # what threads did; read from the report when called
 
     @property
     def events(self) -> int:
@@ -195,6 +197,7 @@ class RankRows:
     collectives: pl.DataFrame  # COLLECTIVES
     exposed: pl.DataFrame  # EXPOSED
     activities: pl.DataFrame  # ACTIVITIES
+    host_states: pl.DataFrame  # HOST_STATES
     problems: tuple[RunWarning, ...]
 
 

@@ -20,6 +20,7 @@ class Precedence(IntEnum):
     EXPLANATION = 1  # says why; other findings measure its effect
     ACTIVITY = 2
     SURROUNDING = 3  # a range that contains the activities of other findings
+    REST = 4  # what nothing explains; only where others leave most of the excess open
 
 
 @dataclass(frozen=True, slots=True)

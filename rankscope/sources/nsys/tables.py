@@ -21,6 +21,7 @@ from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.environment import claims_of, first_printable, local_rank_of
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
 from rankscope.sources.nsys.device import device_work
+from rankscope.sources.nsys.host_events import host_events
 from rankscope.sources.nsys.nvtx import Nvtx, nvtx
 from rankscope.sources.nsys.session_time import on_session_axis
 
@@ -70,6 +71,7 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
         jax_processes=_ranks_by_threads(file, nvtx_events, pool, JAX_THREAD),
         host_events=nvtx_events.events + sum(map(len, mpi)),
         process_of=process_of,
+        host_of=host_events(file, pool),
     )
 
 

@@ -1,0 +1,44 @@
+"""Cause: the thread gets or returns memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.detector import Detector, Precedence
+from rankscope.compare.causes.host import (
+    CAPTURE,
+    TABLE,
+    allocates,
+    explains,
+    host_excess,
+    host_finding,
+    largest,
+    of,
+)
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+from rankscope.util.sanitize import sanitized
+
+
+def _findings(context: CauseContext) -> Iterator[Finding]:
+    rows = host_excess(context).filter(allocates())
+    excess = float(rows["excess_total_ns"].sum())
+    if rows.height and explains(context, excess):
+        yield host_finding(context, CauseKind.ALLOCATOR, largest(rows), excess)
+
+
+def _sentence(finding: Finding) -> str:
+    return f"allocating or freeing memory {of(finding)} ({sanitized(finding.name)})"
+
+
+DETECTOR = Detector(
+    kind=CauseKind.ALLOCATOR,
+    findings=_findings,
+    sentence=_sentence,
+    remedy="reuse buffers; a caching allocator of the framework should not call the driver in the "
+    "step: compare the memory that the ranks use",
+    tables=(TABLE,),
+    capture=CAPTURE,
+    precedence=Precedence.EXPLANATION,
+)

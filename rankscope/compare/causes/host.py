@@ -1,0 +1,117 @@
+"""What the slow ranks' training threads did longer than their role's: the host's share of causes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.excess import activity_excess
+from rankscope.compare.verdict.phrases import ms
+from rankscope.model.kinds import CauseKind, HostState
+from rankscope.model.results import Finding
+
+TABLE = "host_states"
+
+LEAST_SHARE = 0.3
+"""Share of the excess that what the host did must explain to be named."""
+
+ALLOCATOR = (
+    r"^(_?int_)?(malloc|calloc|realloc|free|memalign)(_consolidate)?$|^__libc_(m|c|re)alloc$"
+    r"|^(sys|sbrk|madvise|systrim|brk|mremap|mprotect|posix_memalign|aligned_alloc)\w*$"
+    r"|^m(un)?map(64)?$|^operator (new|delete)|^(je|tc|mi)_(m|c|re)alloc|page_fault|^clear_page"
+    r"|^do_anonymous_page|^cuda(Malloc|Free|Host(Alloc|Register|Unregister))"
+    r"|^cuMem(Alloc|Free|HostAlloc|HostRegister|Create|Map|Unmap|AddressReserve)"
+)
+"""Names of functions and calls that get or return memory."""
+
+COLLECTING = "gc_collect"
+"""The name of samples in Python's garbage collector."""
+
+CAPTURE = (
+    "profile with scheduling, samples and calls of the operating system: nsys profile "
+    "--trace=cuda,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree"
+)
+"""How to capture the table `host_states`."""
+
+
+def host_excess(context: CauseContext) -> pl.DataFrame:
+    """state, name and the excess over the role's median in the flagged iterations.
+
+    Returns:
+        state, name, excess_total_ns, excess_count, usual_count, total_ns; no rows without the
+        table. On a run with device work the excess is at most that of the device's starving: what
+        the host does while the device is busy delays nothing. See METHOD.md#causes.
+    """
+    rows = context.table(TABLE)
+    if rows is not None and context.phase is not None:
+        rows = rows.filter(pl.col("phase") == context.phase)
+    if rows is None or rows.is_empty():
+        return pl.DataFrame(schema=_EXCESS)
+    zero = pl.lit(0, pl.Int64)
+    alike = rows.with_columns(kind="state", size=zero, clear_size=zero)
+    slow = context.flagged.select("rank", "iteration")
+    found = activity_excess(alike, context.roles, slow).rename({"kind": "state"})
+    most = starving(context)
+    capped = found["excess_total_ns"].clip(upper_bound=most) if most is not None else None
+    if capped is not None:
+        found = found.with_columns(excess_total_ns=capped)
+    return found.select(*_EXCESS)
+
+
+_EXCESS = pl.Schema(
+    {
+        "state": pl.String,
+        "name": pl.String,
+        "excess_total_ns": pl.Float64,
+        "excess_count": pl.Float64,
+        "usual_count": pl.Float64,
+        "total_ns": pl.Float64,
+    }
+)
+
+
+def starving(context: CauseContext) -> float | None:
+    """Excess of the device's starving in the phase (ns); None where no device works in it."""
+    if context.activities.filter(pl.col("kind").is_in(["kernel", "graph", "copy"])).is_empty():
+        return None
+    idle = context.activities.filter(pl.col("kind") == "idle")["excess_total_ns"]
+    return max(0.0, float(idle.sum()))
+
+
+def explains(context: CauseContext, excess_total_ns: float) -> bool:
+    """Whether so much, over all flagged iterations, is enough to be named as a cause."""
+    return excess_total_ns >= LEAST_SHARE * context.total_ns
+
+
+def host_finding(
+    context: CauseContext, cause: CauseKind, name: str, excess_total_ns: float, detail: str = ""
+) -> Finding:
+    """A finding about the training thread."""
+    finding = context.finding(cause, "host", name, excess_total_ns, evidence=(TABLE,))
+    return replace(finding, detail=detail)
+
+
+def largest(rows: pl.DataFrame) -> str:
+    """The name with the largest excess, of those that have one; empty without."""
+    named = rows.filter(pl.col("name") != "").sort(
+        "excess_total_ns", "name", descending=[True, False]
+    )
+    return "" if named.is_empty() else str(named["name"][0])
+
+
+def of(finding: Finding) -> str:
+    """`24.8 ms of 25.1`: what a finding explains, of the whole excess."""
+    whole = finding.excess_ns if finding.share >= 1 else finding.excess_ns / finding.share
+    return f"{ms(finding.excess_ns)} of {whole / 1e6:.1f}"
+
+
+def allocates() -> pl.Expr:
+    """Whether a row is about memory."""
+    return pl.col("name").str.contains(ALLOCATOR)
+
+
+def state_is(*states: HostState) -> pl.Expr:
+    """Whether a row is of one of the states."""
+    return pl.col("state").is_in([str(each) for each in states])

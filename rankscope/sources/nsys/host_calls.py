@@ -1,0 +1,76 @@
+"""Calls in Nsight Systems exports: of the operating system, of CUDA, and the profiler's time."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from rankscope.model.host_events import Calls, Spans
+from rankscope.sources.nsys.common import Columns, Strings, without_nulls
+
+OS_CALLS = "OSRT_API"
+CUDA_CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
+PROFILER = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
+TIMES = ["start", "end", "globalTid"]
+
+VERSION = r"_v\d+$|_ptsz$"
+"""What an export adds to the names of CUDA calls."""
+
+UNNAMED = "profiler"
+
+
+def os_calls(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
+    """Calls of the C library that the profiler traced; None without the table."""
+    return _calls(file, OS_CALLS, pool, spans)
+
+
+def cuda_calls(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
+    """Calls of the CUDA runtime and driver; None without the table."""
+    return _calls(file, CUDA_CALLS, pool, spans)
+
+
+def profiler_time(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
+    """Time that the profiler itself took on the threads; None where no table says it."""
+    tables = [_calls(file, table, pool, spans) for table in PROFILER]
+    told = [each for each in tables if each is not None]
+    return {thread: _joined([each[thread] for each in told]) for thread in spans} if told else None
+
+
+def _calls(file: Columns, table: str, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
+    """The calls of a table that overlap the spans, clipped to them."""
+    if not file.has(table, *TIMES):
+        return None
+    kept: dict[int, list[pl.DataFrame]] = {thread: [] for thread in spans}
+    for piece in file.pieces(table, [*TIMES, "nameId"], only=("globalTid", [*spans])):
+        whole = without_nulls(piece, *TIMES)
+        for thread, (low, high) in spans.items():
+            own = whole.filter(
+                pl.col("globalTid") == thread,
+                pl.col("end") > low,
+                pl.col("start") < high,
+                pl.col("end") > pl.col("start"),
+            )
+            kept[thread].append(
+                own.select(
+                    pl.col("start", "end").clip(low, high),
+                    # Ids of strings are small; a larger one is none.
+                    pl.col("nameId").cast(pl.UInt32, strict=False),
+                )
+            )
+    return {thread: _named(pl.concat(parts), pool) for thread, parts in kept.items()}
+
+
+def _named(rows: pl.DataFrame, pool: Strings) -> Calls:
+    ids = rows["nameId"].unique()
+    text = pool.of(ids.cast(pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
+    names = pl.DataFrame({"nameId": ids, "name": text.cast(pl.Categorical)})
+    name = rows.join(names, on="nameId", how="left", nulls_equal=True, maintain_order="left")
+    return Calls(rows["start"].to_numpy(), rows["end"].to_numpy(), name["name"])
+
+
+def _joined(parts: list[Calls]) -> Calls:
+    return Calls(
+        np.concatenate([each.start for each in parts]),
+        np.concatenate([each.end for each in parts]),
+        pl.concat([each.name.cast(pl.String) for each in parts]),
+    )
