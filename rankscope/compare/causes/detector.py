@@ -38,5 +38,6 @@ class Detector:
     """One finding as a clause of the verdict's sentence; names go through `sanitized`."""
     remedy: str  # what to do next
     tables: tuple[str, ...] = ("activities",)
+    alternatives: tuple[str, ...] = ()  # any of these does as well as all of `tables`
     capture: str = ACTIVITIES_CAPTURE
     precedence: Precedence = Precedence.ACTIVITY

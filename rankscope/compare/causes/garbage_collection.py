@@ -6,7 +6,13 @@ import polars as pl
 
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
-from rankscope.compare.causes.host import COLLECTING, explains, host_excess, host_finding
+from rankscope.compare.causes.host import (
+    COLLECTING,
+    TABLE,
+    explains,
+    host_excess,
+    host_finding,
+)
 from rankscope.compare.verdict.phrases import ms
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
@@ -44,7 +50,7 @@ DETECTOR = Detector(
     kind=CauseKind.GARBAGE_COLLECTION,
     findings=_findings,
     sentence=_sentence,
-    tables=(),  # either will do
+    alternatives=(TABLE,),
     remedy="collect garbage at the same iteration on all ranks: gc.disable(), and gc.collect() "
     "every few hundred iterations",
     capture="annotate garbage collection with a range, for example by gc.callbacks",

@@ -1,4 +1,4 @@
-"""What the slow ranks' training threads did longer than their role's: the host's share of causes."""
+"""What slow ranks' training threads did longer than their role's: causes on the host."""
 
 from __future__ import annotations
 

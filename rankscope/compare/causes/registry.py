@@ -110,7 +110,8 @@ def silent(context: CauseContext) -> list[Detector]:
 
 
 def _missing(detector: Detector, context: CauseContext) -> bool:
-    return any(context.table(name) is None for name in detector.tables)
+    lacks = any(context.table(name) is None for name in detector.tables)
+    return lacks and all(context.table(name) is None for name in detector.alternatives)
 
 
 def detector_of(cause: CauseKind) -> Detector:
