@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.model.host_events import Calls, Switches, ThreadEvents
+from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
 from rankscope.model.intervals import Flags, Times, cells
 from rankscope.model.kinds import HostState
 from rankscope.model.schema import HOST_STATES, conform
@@ -96,7 +96,7 @@ class _Outer:
 
     start: Times
     end: Times
-    name: Times  # index into the names
+    name: Names  # index into the names
 
     def at(self, moments: Times) -> Times:
         """The name of the call that covers each moment; -1 without one."""
@@ -132,27 +132,23 @@ class _Sweep:
         """The events of a thread."""
         system, cuda = told.os_calls or Calls.none(), told.cuda_calls or Calls.none()
         overhead = told.profiler or Calls.none()
-        every = (system, cuda, overhead)
-        text = pl.concat([each.name.cast(pl.String) for each in every])
-        text = text.str.slice(0, LONGEST_NAME)
-        kind = np.repeat(np.arange(3), [len(each.start) for each in every])
-        coded = pl.DataFrame({"kind": kind, "text": text}).with_columns(
-            code=pl.struct("kind", "text").rank("dense").cast(pl.Int64) - 1
-        )
-        names = coded.unique("code").sort("code")
-        codes = coded["code"].to_numpy()
-        both = kind < 2
-        start = np.concatenate([each.start for each in every])
-        end = np.concatenate([each.end for each in every])
+        names = pl.concat([each.names for each in (system, cuda, overhead)])
+        kinds = np.repeat(np.arange(3), [len(each.names) for each in (system, cuda, overhead)])
+        in_cuda = cuda.name + np.int32(len(system.names))
+        in_profiler = overhead.name + np.int32(len(system.names) + len(cuda.names))
         at, function = np.empty(0, np.int64), pl.Series(dtype=pl.String)
         if told.samples is not None:
             order = np.argsort(told.samples.at, kind="stable")
             at, function = told.samples.at[order], told.samples.function[order]
         return cls(
-            names=names["text"],
-            profiler=_outermost(start[~both], end[~both], codes[~both]),
-            calls=_outermost(start[both], end[both], codes[both]),
-            is_cuda=(names["kind"] == 1).to_numpy().astype(np.int64),
+            names=names.str.slice(0, LONGEST_NAME),
+            profiler=_outermost(overhead.start, overhead.end, in_profiler),
+            calls=_outermost(
+                np.concatenate((system.start, cuda.start)),
+                np.concatenate((system.end, cuda.end)),
+                np.concatenate((system.name, in_cuda)),
+            ),
+            is_cuda=(kinds == 1).astype(np.int64),
             switches=told.switches,
             sampled_at=at,
             sampled=function.str.slice(0, LONGEST_NAME),
@@ -273,11 +269,12 @@ def _scheduled(switches: Switches | None, at: Times) -> tuple[Flags, Flags]:
     return ~nothing, on
 
 
-def _outermost(start: Times, end: Times, name: Times) -> _Outer:
+def _outermost(start: Times, end: Times, name: Names) -> _Outer:
     """Disjoint intervals: of nested ones the outermost, of overlapping ones the earlier."""
-    order = np.lexsort((-end, start))
-    start, end, name = start[order], end[order], name[order]
-    if len(start):
+    if not (start[1:] > start[:-1]).all():
+        order = np.lexsort((-end, start))
+        start, end, name = start[order], end[order], name[order]
+    if (start[1:] < end[:-1]).any():
         reached = np.append(start[0], np.maximum.accumulate(end)[:-1])
         start = np.maximum(start, reached)
         real = end > start

@@ -16,17 +16,18 @@ Names = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls of one thread, in any order. Shape: (n,) each."""
+    """Calls of one thread, in any order. Shape: (n,) each, but of `names`."""
 
     start: Times
     end: Times
-    name: pl.Series  # String
+    name: Names  # place in `names`
+    names: pl.Series  # String
 
     @classmethod
     def none(cls) -> Calls:
         """No calls."""
         nothing: Times = np.empty(0, np.int64)
-        return cls(nothing, nothing, pl.Series(dtype=pl.String))
+        return cls(nothing, nothing, nothing.astype(np.int32), pl.Series(dtype=pl.String))
 
 
 @dataclass(frozen=True, slots=True)

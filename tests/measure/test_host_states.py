@@ -20,9 +20,12 @@ END = 80
 
 
 def calls(*rows: tuple[int, int, str]) -> Calls:
-    start, end, name = ([row[place] for row in rows] for place in range(3))
+    names = sorted({name for *_, name in rows})
     return Calls(
-        np.array(start, np.int64), np.array(end, np.int64), pl.Series(name, dtype=pl.String)
+        np.array([start for start, *_ in rows], np.int64),
+        np.array([end for _, end, _ in rows], np.int64),
+        np.array([names.index(name) for *_, name in rows], np.int32),
+        pl.Series(names, dtype=pl.String),
     )
 
 
@@ -89,7 +92,7 @@ def outermost(at: int, *groups: Calls | None) -> str | None:
         for place, group in enumerate(groups)
         if group is not None
         for start, end, name in zip(
-            group.start.tolist(), group.end.tolist(), group.name, strict=True
+            group.start.tolist(), group.end.tolist(), group.names.gather(group.name), strict=True
         )
     ]
     reached = 0

@@ -61,16 +61,25 @@ def _calls(file: Columns, table: str, pool: Strings, spans: Spans) -> dict[int, 
 
 
 def _named(rows: pl.DataFrame, pool: Strings) -> Calls:
-    ids = rows["nameId"].unique()
-    text = pool.of(ids.cast(pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
-    names = pl.DataFrame({"nameId": ids, "name": text.cast(pl.Categorical)})
-    name = rows.join(names, on="nameId", how="left", nulls_equal=True, maintain_order="left")
-    return Calls(rows["start"].to_numpy(), rows["end"].to_numpy(), name["name"])
+    ids = rows["nameId"].unique().sort()
+    names = pool.of(ids.cast(pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
+    dense = rows["nameId"].rank("dense") - 1  # null stays null: the first in the order
+    code = dense + 1 if ids.null_count() else dense
+    return Calls(
+        rows["start"].to_numpy(),
+        rows["end"].to_numpy(),
+        code.fill_null(0).cast(pl.Int32).to_numpy(),
+        names,
+    )
 
 
 def _joined(parts: list[Calls]) -> Calls:
+    offsets = np.cumsum([0, *(len(each.names) for each in parts)])
     return Calls(
         np.concatenate([each.start for each in parts]),
         np.concatenate([each.end for each in parts]),
-        pl.concat([each.name.cast(pl.String) for each in parts]),
+        np.concatenate(
+            [each.name + np.int32(offset) for each, offset in zip(parts, offsets, strict=False)]
+        ),
+        pl.concat([each.names for each in parts]),
     )

@@ -98,7 +98,7 @@ def test_every_format_tells_of_the_thread_in_the_span(
     assert events.os_calls is not None
     found = sorted(zip(events.os_calls.start.tolist(), events.os_calls.end.tolist(), strict=True))
     assert found == [(1_000, 2_500), (4_000, 5_000)]
-    assert {*events.os_calls.name} == {"fsync"}
+    assert {*events.os_calls.names} == {"fsync"}
     assert events.samples is not None
     assert sorted(zip(events.samples.at.tolist(), events.samples.function, strict=True)) == [
         (1_500, "gc_collect"),
@@ -107,7 +107,7 @@ def test_every_format_tells_of_the_thread_in_the_span(
         (3_300, "libz.so.1"),
     ]
     assert events.profiler is not None
-    assert [*events.profiler.name] == ["TLS allocation"]
+    assert [*events.profiler.names] == ["TLS allocation"]
 
 
 def test_tables_that_are_missing_are_unknown(forged: Callable[..., Forged], thread: int) -> None:
@@ -126,7 +126,7 @@ def test_calls_of_cuda_lose_their_version(report: Path, thread: int) -> None:
         )
     events = told(report, "sqlite", thread)
     assert events.cuda_calls is not None
-    assert "cudaMalloc" in [*events.cuda_calls.name]
+    assert "cudaMalloc" in [*events.cuda_calls.names]
 
 
 def test_times_are_on_the_axis_of_the_session(report: Path, thread: int) -> None:
