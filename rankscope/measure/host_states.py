@@ -25,6 +25,9 @@ LONGEST_NAME = 120
 AT_ONCE = 200_000
 """Events that are processed together; bounds memory."""
 
+SPARSE = 16
+"""Keys are counted in a table if it has at most this multiple of their number."""
+
 OFF_CPU = "off_cpu"
 """Name of unknown time off the CPU: where calls are not recorded, nothing says why."""
 
@@ -176,19 +179,20 @@ class _Sweep:
         segment = np.searchsorted(begins, at, side="right") - 1
         state, name = self._states(at)
         unsaid = len(self.names)  # no name
+        kinds = len(_STATES) * (unsaid + 2)
         key = (segment * len(_STATES) + state) * (unsaid + 2) + np.where(name < 0, unsaid, name)
         fresh = np.append(True, key[1:] != key[:-1])
-        different, place = np.unique(key, return_inverse=True)
-        spent = np.zeros(len(different), np.int64)
-        np.add.at(spent, place, length)
+        different, place = _places(key, kinds * host.height)
+        spent = np.bincount(place, weights=length, minlength=len(different)).astype(np.int64)
+        count = np.bincount(place, weights=fresh, minlength=len(different)).astype(np.int64)
         names = pl.concat([self.names, pl.Series(["", OFF_CPU], dtype=pl.String)])
-        segments, rest = np.divmod(different, len(_STATES) * (unsaid + 2))
+        segments, rest = np.divmod(different, kinds)
         rows = pl.DataFrame(
             {
                 "segment": segments,
                 "state": rest // (unsaid + 2),
                 "name": names.gather(rest % (unsaid + 2)),
-                "count": np.bincount(place, weights=fresh).astype(np.int64),
+                "count": count,
                 "total_ns": spent,
             }
         )
@@ -256,6 +260,18 @@ class _Sweep:
         )
         whole = rows.filter(~plain | ~pl.col("segment").is_in(hits["segment"].implode()))
         return pl.concat([whole, divided])
+
+
+def _places(key: Times, size: int) -> tuple[Times, Times]:
+    """The different keys, all below a size, and the place of each key among them."""
+    if size > SPARSE * len(key):
+        return np.unique(key, return_inverse=True)
+    there = np.zeros(size, np.bool_)
+    there[key] = True
+    different = np.flatnonzero(there)
+    table = np.zeros(size, np.int64)
+    table[different] = np.arange(len(different))
+    return different, table[key]
 
 
 def _scheduled(switches: Switches | None, at: Times) -> tuple[Flags, Flags]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
 from rankscope.model.host_events import Samples, Spans
@@ -28,6 +27,9 @@ COLLECTING = "gc_collect"
 PYTHON = r"\.pyx?$"
 """Modules of Python frames, which name a function better than the interpreter's."""
 
+MOST_SAMPLES = 50_000
+"""Samples whose stacks are read: of more an even part, which tells the shares as well."""
+
 UNRESOLVED = r"^(0x[0-9a-fA-F]+|\[.*\]|)$"
 """Symbols that are none."""
 
@@ -44,6 +46,7 @@ def samples(file: Columns, pool: Strings, spans: Spans) -> dict[int, Samples] | 
         _of_threads(piece, spans)
         for piece in file.pieces(SAMPLES, [*SAMPLE, "cpuCycles"], only=("globalTid", [*spans]))
     ).sort("id")
+    wanted = wanted.gather_every(max(1, -(-wanted.height // MOST_SAMPLES)))
     frames = _frames(file, pool, wanted["id"].to_numpy())
     named = wanted.join(frames, on="id", how="left", maintain_order="left").with_columns(
         pl.col("function").fill_null("")
@@ -78,12 +81,10 @@ def _frames(file: Columns, pool: Strings, ids: Times) -> pl.DataFrame:
             schema={"id": pl.Int64, "rank": pl.Int8, "stackDepth": pl.Int64, "function": pl.String}
         )
     ]
-    for piece in file.pieces(CHAINS, [*FRAME, "module"]):
+    if not len(ids):
+        return pl.DataFrame(schema={"id": pl.Int64, "function": pl.String})
+    for piece in file.pieces(CHAINS, [*FRAME, "module"], only=("id", ids.tolist())):
         own = without_nulls(piece, *FRAME)
-        place = np.minimum(np.searchsorted(ids, own["id"].to_numpy()), max(len(ids) - 1, 0))
-        if not len(ids):
-            break
-        own = own.filter(pl.Series(ids[place]) == own["id"])
         pairs = own.select("symbol", "module").unique()
         fresh = pairs.join(known, on=["symbol", "module"], how="anti", nulls_equal=True)
         if not fresh.is_empty():
