@@ -89,7 +89,8 @@ def host_finding(
     context: CauseContext, cause: CauseKind, name: str, excess_total_ns: float, detail: str = ""
 ) -> Finding:
     """A finding about the training thread."""
-    finding = context.finding(cause, "host", name, excess_total_ns, evidence=(TABLE,))
+    explained = min(excess_total_ns, context.total_ns)
+    finding = context.finding(cause, "host", name, explained, evidence=(TABLE,))
     return replace(finding, detail=detail)
 
 
@@ -103,8 +104,7 @@ def largest(rows: pl.DataFrame) -> str:
 
 def of(finding: Finding) -> str:
     """`24.8 ms of 25.1`: what a finding explains, of the whole excess."""
-    whole = finding.excess_ns if finding.share >= 1 else finding.excess_ns / finding.share
-    return f"{ms(finding.excess_ns)} of {whole / 1e6:.1f}"
+    return f"{ms(finding.excess_ns)} of {finding.excess_ns / finding.share / 1e6:.1f}"
 
 
 def allocates() -> pl.Expr:
