@@ -1,10 +1,10 @@
-"""`python -m tests.bench.verdicts`: how often verdicts are right, as a table in tests/README.md.
+"""`python -m tests.bench.verdicts`: how often verdicts are right, as tables in tests/README.md.
 
-Two sets. `forge`: jobs with 3 % noise per iteration and a slow 5 % random walk of each rank's
-speed, with a straggler that costs 10 to 29 % of the iterations it hits, or nobody. `jobs`: the
-scenes of `tests.jobs`, whose verdicts must meet targets, else the exit code is 1.
-Results are kept in `--cache`, so that an interrupted run goes on; with `--keep` so are the
-databases, and another run with another cache only judges them anew.
+Two sets. `jobs`: the scenes of `tests.jobs`, whose verdicts must meet targets, else the exit code
+is 1. `forge`: jobs with 3 % noise per iteration and phase, a slow 5 % random walk of each rank's
+speed, and a straggler that costs 10 to 29 % of the iterations it hits, or nobody. Results are kept
+in `--cache`, so that an interrupted run goes on; with `--keep` so are the databases, and another
+run with another cache only judges them anew.
 """
 
 from __future__ import annotations

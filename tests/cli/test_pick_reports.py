@@ -24,8 +24,8 @@ def test_its_document(cli: Cli, sample: Stored) -> None:
         "run", "warnings", "metric", "picks", "command", "view", "total_bytes",
     }  # fmt: skip
     assert told["metric"] == "time_to_all_reduce"
-    assert [pick["label"] for pick in told["picks"]] == ["min", "median", "max"]
-    assert told["picks"][2]["rank"] == 2
+    assert [pick["label"] for pick in told["picks"]] == ["min", "median", "max", "culprit"]
+    assert [pick["rank"] for pick in told["picks"][2:]] == [2, 1], "who is named is picked"
     for pick in told["picks"]:
         assert pick.keys() >= {"label", "rank", "report", "host", "value_ns", "windows"}
         assert Path(pick["report"]) == SAMPLE / f"report_rank_{pick['rank']}.sqlite"
@@ -69,7 +69,7 @@ def test_other_formats(cli: Cli, sample: Stored, output: str) -> None:
         assert word in result.out
     if output == "csv":
         rows = list(csv.DictReader(io.StringIO(result.out)))
-        assert [row["label"] for row in rows] == ["min", "median", "max"]
+        assert [row["label"] for row in rows] == ["min", "median", "max", "culprit"]
         assert all(int(row["worst_start_ns"]) < int(row["worst_end_ns"]) for row in rows)
     if output == "table":
         assert "nsys-ui " in result.out
@@ -81,7 +81,7 @@ def test_the_line_survives_a_shell(cli: Cli, sample: Stored, tmp_path: Path) -> 
     cli("ingest", folder)
     told = cli("pick-reports", "--format", "json").document
     files = shlex.split(told["command"])[1:]
-    assert len(files) == 3
+    assert len(files) == 4
     assert all(Path(file).is_file() for file in files)
 
 

@@ -84,4 +84,4 @@ def test_piped_it_is_plain_and_whole(sample: Stored, tmp_path: Path) -> None:
     )  # fmt: skip
     assert not {*done.stdout} & {*BLOCKS, "\x1b"}
     assert "more: --all" not in done.stdout
-    assert done.stdout.splitlines()[0].endswith("in backward."), "sentences are not folded"
+    assert done.stdout.splitlines()[0].endswith("% of the time."), "sentences are not folded"

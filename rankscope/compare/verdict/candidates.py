@@ -12,7 +12,6 @@ from rankscope.compare.verdict.excess import Excess, Index
 from rankscope.compare.verdict.levels import SHORTEST_SPELL, Flags, Levels
 from rankscope.compare.verdict.roles_and_hosts import ranks_by_host, whole_hosts
 from rankscope.compare.verdict.temporal import Pattern, event_pattern, level_pattern
-from rankscope.model.kinds import VerdictKind
 
 LEAST_LEVEL = 0.01
 """Share of the iteration by which a rank's level must exceed its role's median."""
@@ -38,7 +37,10 @@ UNLIKELY = 0.001
 LONE_EVENT = 0.2
 """Sum of the shares of their iterations that the events of the only rank with events must have."""
 
-FEW_EVENTS = 0.5
+LONELY = 2.0
+"""Factor between lone events and everything else that any other rank exceeds its level by."""
+
+ALIKE_EVENTS = 0.5
 """Events of at least this share of the rank's typical one count as alike."""
 
 
@@ -63,7 +65,7 @@ def level_candidates(
 
     Each set holds the one before it.
     """
-    share = np.nan_to_num(levels.usual / excess.length)
+    share = _level_shares(excess, levels)
     top = share.max(axis=1)
     slow = (share > SLOW_SHARE * top[:, None]) & (top > LEAST_LEVEL)[:, None]
     cost = np.where(slow, np.nan_to_num(levels.usual), 0.0).sum(axis=1)
@@ -80,6 +82,16 @@ def level_candidates(
         ):
             found.append(candidate_of(members, slow & members[:, None], excess, hosts))
     return found[:MOST_GROUPS]
+
+
+def _level_shares(excess: Excess, levels: Levels) -> Floats:
+    """Each level as a share of the iteration, the mean over the iterations that have it."""
+    share = np.nan_to_num(levels.usual / excess.unit)
+    for code in np.unique(levels.code):
+        here = levels.code == code
+        mean = np.where(here, share, 0.0).sum(axis=1) / np.maximum(here.sum(axis=1), 1)
+        share = np.where(here, mean[:, None], share)
+    return share
 
 
 def _knees(cost: Floats) -> list[int]:
@@ -111,7 +123,6 @@ def _apart(
     levels: Levels,
 ) -> bool:
     """Whether the members lie apart from the other ranks of their roles, in both halves."""
-    raw = excess.share
     for role in np.unique(excess.roles[members]):
         mine = np.flatnonzero(members & (excess.roles == role))
         others = np.flatnonzero(~members & (excess.roles == role))
@@ -124,21 +135,23 @@ def _apart(
         wide = spread(levels_of_others) * (1 + 2 / max(len(others) - 1, 1))
         if lowest - highest <= max(APART_SPREAD * wide, APART_ERRORS * error):
             return False
-        if not all(_agree(raw, rank, others, slow[rank]) for rank in mine.tolist()):
+        if not _agree(excess.share, mine, others, slow):
             return False
     return True
 
 
-def _agree(raw: Floats, rank: int, others: Index, slow: Flags) -> bool:
-    """Whether a rank exceeds all others in either half of its slow iterations."""
-    hit = np.flatnonzero(slow)
-    halves = np.array_split(hit, 2)
-    if len(halves[0]) < SHORTEST_SPELL // 2:
-        return False
-    for half in halves:
-        medians = np.nanmedian(raw[np.ix_(np.append(rank, others), half)], axis=1)
-        if medians[0] <= medians[1:].max(initial=0.0):
+def _agree(share: Floats, mine: Index, others: Index, slow: Flags) -> bool:
+    """Whether the ranks `mine` exceed all others in either half of their slow iterations."""
+    patterns, which = np.unique(slow[mine], axis=0, return_inverse=True)
+    for pattern, mask in enumerate(patterns):
+        alike = mine[which.ravel() == pattern]
+        halves = np.array_split(np.flatnonzero(mask), 2)
+        if len(halves[0]) < SHORTEST_SPELL // 2:
             return False
+        for half in halves:
+            medians = np.nanmedian(share[np.ix_(np.append(alike, others), half)], axis=1)
+            if medians[: len(alike)].min() <= medians[len(alike) :].max(initial=0.0):
+                return False
     return True
 
 
@@ -150,40 +163,79 @@ def event_candidates(
     A host comes before its ranks.
     """
     events = levels.events
-    hits = (events > 0).sum(axis=1)
-    every = int(hits.sum())
-    if not every:
+    if not events.any():
         return []
-    size = len(events)
-    found: list[Candidate] = []
-    taken = np.zeros(size, dtype=np.bool_)
-    groups = [each for each in ranks_by_host(excess.ranks.tolist(), hosts) if len(each) > 1]
-    for group in groups if len(groups) > 1 else []:
-        members = np.zeros(size, dtype=np.bool_)
-        members[group] = True
-        own = int(hits[members].sum())
-        lone = hits[members].max() > KNEE * own
-        rare = len(groups) * tail(own, every, len(group) / size) < UNLIKELY
-        if rare and not lone and (hits[members] > 0).sum() > len(group) / 2:
-            found.append(candidate_of(members, (events > 0) & members[:, None], excess, hosts))
-            taken |= members
-    holders = np.flatnonzero((hits > 0) & ~taken)
-    for rank in holders:
-        amounts = events[rank]
-        typical = float(np.quantile(amounts[amounts > 0], 0.75, method="lower"))
-        large = amounts >= FEW_EVENTS * typical
-        alike = int((events[~taken] >= FEW_EVENTS * typical).sum())
-        own = int(large.sum())
-        pattern = event_pattern(np.flatnonzero(large).tolist(), excess.numbers.tolist())
-        rare = size * tail(own, alike, 1 / size) < UNLIKELY
-        alone = own == alike and (amounts / excess.length[rank])[large].sum() >= LONE_EVENT
-        if rare or alone or pattern.kind is VerdictKind.PERIODIC:
-            members = np.zeros(size, dtype=np.bool_)
-            members[rank] = True
-            where = members[:, None] & large[None, :]
-            found.append(Candidate(members, where, (int(excess.ranks[rank]),), (), pattern))
-    cost = [float(events[each.where].sum()) for each in found]
+    found = _hosts_with_events(excess, events, hosts)
+    taken = np.logical_or.reduce([each.members for each in found], initial=False)
+    rest = np.nan_to_num(excess.total - levels.usual)
+    left = np.flatnonzero((events > 0).any(axis=1) & ~taken).tolist()
+    every = np.sort(events[~np.broadcast_to(taken, len(events))], axis=None)
+    often = {rank: _often(rank, excess, events[rank], rest[rank], every) for rank in left}
+    found += [each for each in often.values() if each is not None]
+    share = rest / excess.unit
+    for each in found:
+        share = np.where(each.where, 0.0, share)
+    highest = np.fmax.reduce(share, axis=1)
+    for rank in (rank for rank, each in often.items() if each is None):
+        rival = np.delete(highest, rank).max(initial=0.0)
+        large = (share[rank] >= ALIKE_EVENTS * highest[rank]) & (events[rank] > 0)
+        if share[rank, large].sum() >= LONE_EVENT and share[rank, large].min() > LONELY * rival:
+            found.append(_single(rank, large, excess))
+    cost = [float(rest[each.where].sum()) for each in found]
     return [found[place] for place in np.argsort([-each for each in cost], kind="stable")]
+
+
+def _hosts_with_events(
+    excess: Excess, events: Floats, hosts: dict[int, str | None]
+) -> list[Candidate]:
+    """Hosts that have more events than chance gives them, on most of their ranks."""
+    groups = [each for each in ranks_by_host(excess.ranks.tolist(), hosts) if len(each) > 1]
+    hits = (events > 0).sum(axis=1)
+    found = []
+    for group in groups if len(groups) > 1 else []:
+        own = int(hits[group].sum())
+        spread_out = (hits[group] > 0).sum() > len(group) / 2 and hits[group].max() <= KNEE * own
+        chance = len(groups) * tail(own, int(hits.sum()), len(group) / len(events))
+        if spread_out and chance < UNLIKELY:
+            members = np.isin(np.arange(len(events)), group)
+            found.append(candidate_of(members, (events > 0) & members[:, None], excess, hosts))
+    return found
+
+
+def _often(
+    rank: int, excess: Excess, events: Floats, rest: Floats, every: Floats
+) -> Candidate | None:
+    """The rank, if it has more events than chance gives it, or periodic ones.
+
+    Args:
+        rank: its place.
+        excess: of all ranks.
+        events: of the rank.
+        rest: what the rank exceeds its level by.
+        every: the events of all ranks that are considered, sorted.
+    """
+    size, amounts = len(excess.ranks), events[events > 0]
+    # small events next to large ones are noise
+    for typical in (float(np.quantile(amounts, 0.75, method="lower")), float(amounts.max())):
+        large = events >= ALIKE_EVENTS * typical
+        alike = every.size - int(np.searchsorted(every, ALIKE_EVENTS * typical))
+        period = event_pattern(np.flatnonzero(large).tolist(), excess.numbers.tolist()).period
+        if period is not None:
+            place = excess.numbers % period
+            usual_place = np.bincount(place[large]).argmax()
+            large |= (place == usual_place) & (rest >= ALIKE_EVENTS * typical)
+            return _single(rank, large, excess)
+        if size * tail(int(large.sum()), alike, 1 / size) < UNLIKELY:
+            return _single(rank, large, excess)
+    return None
+
+
+def _single(rank: int, large: Flags, excess: Excess) -> Candidate:
+    """The candidate of one rank with events in some iterations."""
+    members = np.arange(len(excess.ranks)) == rank
+    pattern = event_pattern(np.flatnonzero(large).tolist(), excess.numbers.tolist())
+    where = members[:, None] & large[None, :]
+    return Candidate(members, where, (int(excess.ranks[rank]),), (), pattern)
 
 
 def candidate_of(

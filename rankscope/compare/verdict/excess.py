@@ -32,8 +32,9 @@ class Excess:
 
     `total`: the judged metric over the lower median of the role in the iteration. `by_phase`: the
     same of each phase (rank by iteration by phase). `value`: the judged metric. `spent`: the time
-    in each phase. `length`: the role's median iteration. `kinds`: the kind of each iteration: most
-    jobs have one, a job with accumulation or evaluation steps has several.
+    in each phase. `length`: the role's median iteration. `unit`: the length that the iteration has
+    by the work of the role's median rank, without waits for slow ranks. `kinds`: the kind of each
+    iteration: most jobs have one, a job with accumulation or evaluation steps has several.
     """
 
     metric: str
@@ -47,6 +48,7 @@ class Excess:
     value: Floats
     spent: Floats
     length: Floats
+    unit: Floats
     kinds: Index
 
     @property
@@ -61,8 +63,8 @@ class Excess:
 
     @property
     def share(self) -> Floats:
-        """`total` as a share of the iteration's own length."""
-        return np.asarray(self.total / self.length)
+        """`total` as a share of `unit`."""
+        return np.asarray(self.total / self.unit)
 
     def peers(self, rank: int) -> NDArray[np.bool_]:
         """Which ranks share the role of the rank at an index."""
@@ -112,13 +114,14 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
     value = matrix(column_of(metric))
     spent = np.stack([matrix(column_of(phase)) for phase in phases], axis=2)
     iteration = matrix("iteration_ns")
-    length = np.empty_like(iteration)
+    length, unit = np.empty_like(iteration), np.empty_like(iteration)
     usual, typical = np.empty_like(value), np.empty_like(spent)
     for role in range(len(names)):
         some = roles == role
         length[some] = lower_medians(iteration[some], 0)
         usual[some] = lower_medians(value[some], 0)
         typical[some] = lower_medians(spent[some], 0)
+        unit[some] = _unit(usual[some], length[some])
     return Excess(
         metric=metric,
         ranks=ranks,
@@ -131,8 +134,20 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         value=value,
         spent=spent,
         length=np.where(length > 0, length, np.nan),
+        unit=np.where(unit > 0, unit, np.nan),
         kinds=iteration_kinds(lower_medians(value, 0)[0]),
     )
+
+
+def _unit(usual: Floats, length: Floats) -> Floats:
+    """The median length, in proportion to the median rank's value in each iteration."""
+    if np.isnan(length).all():
+        return length
+    middle = np.nanmedian(length)
+    typical = 0.0 if np.isnan(usual).all() else np.nanmedian(usual)
+    if not typical > 0:
+        return np.full_like(length, middle)
+    return np.asarray(np.where(usual > 0, usual / typical, 1.0) * middle)
 
 
 def iteration_kinds(work: Floats) -> Index:

@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.compare.verdict.candidates import Candidate
 from rankscope.compare.verdict.excess import Excess
-from rankscope.compare.verdict.levels import Levels
+from rankscope.compare.verdict.levels import LEAST_EVENT, Levels
 
 
 def flagged(excess: Excess, levels: Levels, slow: Sequence[Candidate]) -> pl.DataFrame:
@@ -30,7 +30,7 @@ def flagged(excess: Excess, levels: Levels, slow: Sequence[Candidate]) -> pl.Dat
     known = ~np.isnan(excess.total)
     apart = levels.events > 0
     for candidate in slow:
-        apart |= candidate.where
+        apart |= candidate.where & (levels.usual > LEAST_EVENT * excess.unit)
     row, column = np.nonzero(known)
     by_phase = excess.by_phase[row, column]
     filled = np.where(np.isnan(by_phase), -np.inf, by_phase)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankscope.compare.verdict.decision import LEAST_GAIN, MUCH_GAIN, Component
+from rankscope.compare.verdict.preconditions import inconclusive
 from rankscope.compare.verdict.stragglers import largest_phase
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
@@ -23,6 +24,13 @@ def heavy_role(inputs: VerdictInputs) -> Verdict | None:
     cost = np.array([healed[excess.roles == role].sum() for role in range(len(excess.role_names))])
     heaviest = int(cost.argmax())
     members = np.flatnonzero(excess.roles == heaviest)
+    if len(members) == 1:
+        rank = int(excess.ranks[members[0]])
+        return inconclusive(
+            f"rank {rank} needs more {excess.metric} than the others, but it is the only one of "
+            "its role: it may be slow, or have more to do by design",
+            "profile several replicas of the job, or say with --roles which ranks do the same work",
+        )
     per = healed[members[0]].sum(axis=1)
     hit = per > LEAST_GAIN * np.nan_to_num(excess.length[members[0]])
     mean = round(float(per[hit].mean())) if hit.any() else 0

@@ -72,7 +72,7 @@ def level_weights(excess: Excess, levels: Levels) -> Floats:
 
 def slow_excess(excess: Excess, levels: Levels) -> Floats:
     """The level, and what of the excess lies beyond the noise around it, in ns."""
-    noise = NOISE_AROUND * levels.noise * excess.length
+    noise = NOISE_AROUND * levels.noise * excess.unit
     rest = excess.total - levels.usual
     return np.asarray(levels.usual + np.sign(rest) * np.fmax(np.abs(rest) - noise, 0.0))
 

@@ -24,7 +24,6 @@ from rankscope.compare.verdict.healing import (
     Prices,
     components_of,
     level_weights,
-    only,
     slow_excess,
 )
 from rankscope.compare.verdict.levels import Levels, levels_of
@@ -137,7 +136,8 @@ class VerdictInputs:
         time.
         """
         if not level:
-            return only(self.components.events, candidate.members, candidate.where)
+            rest = np.where(candidate.where, self.excess.total - self.levels.usual, 0.0)
+            return self.excess.saved(rest, self.excess.by_phase)
         amount = np.where(candidate.where, slow_excess(self.excess, self.levels), 0.0)
         return self.excess.saved(amount, self.level_weights)
 

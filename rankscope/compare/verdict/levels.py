@@ -16,6 +16,9 @@ BELIEVED = 0.6
 BIMODAL = 0.35
 """The same for two values that take turns: noise alone leaves 0.6."""
 
+FEWER_RUNS = 0.75
+"""Share of the runs that chance gives, below which a rank's slow iterations come in spells."""
+
 SHORTEST_SPELL = 4
 """Iterations that a spell, or the time between two, lasts at least."""
 
@@ -53,20 +56,20 @@ def levels_of(excess: Excess) -> Levels:
     code = np.broadcast_to(excess.kinds * 2, total.shape).copy()
     usual = grouped_median(total, code)
     high = np.zeros(total.shape, dtype=np.bool_)
-    noise = deviation((total - usual) / excess.length)
+    noise = deviation((total - usual) / excess.unit)
     # only ranks that exceed their level clearly and often may have two
-    beyond = (np.abs(total - usual) / excess.length > 2 * noise).sum(axis=1)
+    beyond = (np.abs(total - usual) / excess.unit > 2 * noise).sum(axis=1)
     for rank in np.flatnonzero(beyond >= SHORTEST_SPELL - 1):
-        two = two_levels((total[rank] - usual[rank]) / excess.length[rank])
+        two = two_levels((total[rank] - usual[rank]) / excess.unit[rank])
         if two is not None:
             high[rank] = two
             code[rank] += two
             usual[rank] = grouped_median(total[rank : rank + 1], code[rank : rank + 1])[0]
             continue
-        low = below_turns((total[rank] - usual[rank]) / excess.length[rank])
+        low = below_turns((total[rank] - usual[rank]) / excess.unit[rank])
         if low is not None:
-            usual[rank] += low * excess.length[rank]
-    rest = (total - usual) / excess.length
+            usual[rank] += low * excess.unit[rank]
+    rest = (total - usual) / excess.unit
     noise = deviation(rest)
     events = np.where(rest > max(EVENT_NOISE * noise, LEAST_EVENT), total - usual, 0.0)
     return Levels(usual, code, high, np.nan_to_num(events), noise)
@@ -119,7 +122,9 @@ def two_levels(values: Floats) -> Flags | None:
     if known.sum() < 2 * SHORTEST_SPELL:
         return None
     values = np.where(known, values, np.nanmedian(values))
-    border, _ = split(values)
+    border, rest = split(values)
+    if rest >= BELIEVED or not _lasts(values > border):
+        return None
     above = np.cumsum(np.concatenate(([0], values > border)))
     index = np.arange(len(values))
     low, high = np.maximum(index - AROUND, 0), np.minimum(index + AROUND + 1, len(values))
@@ -130,6 +135,13 @@ def two_levels(values: Floats) -> Flags | None:
     one = np.abs(values - np.median(values)).sum()
     two = sum(np.abs(values[some] - np.median(values[some])).sum() for some in (smooth, ~smooth))
     return smooth if two < BELIEVED * one else None
+
+
+def _lasts(flags: Flags) -> bool:
+    """Whether flags come in fewer runs than chance gives."""
+    often = int(flags.sum())
+    expected = 1 + 2 * often * (len(flags) - often) / len(flags)
+    return bool(1 + np.count_nonzero(np.diff(flags)) < FEWER_RUNS * expected)
 
 
 def without_short(flags: Flags) -> Flags:

@@ -36,7 +36,7 @@ def named(inputs: VerdictInputs) -> Verdict | None:
     rows = inputs.rows_of(found.candidate)
     typical = typical_ns(inputs, rows)
     excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
-    cause, share = largest_phase(inputs, found.healed)
+    cause, share = cause_of(rows)
     pattern, total = found.candidate.pattern, inputs.total_ns
     given = ranks_with_more_work(inputs, found)
     by_design = len(given) * 2 > len(found.candidate.ranks)
@@ -71,6 +71,19 @@ def typical_ns(inputs: VerdictInputs, rows: pl.DataFrame) -> int:
     roles = rows["role"].unique().implode()
     theirs = inputs.flags.filter(pl.col("role").is_in(roles))
     return int(theirs.select(lower_median(pl.col("length_ns"))).item() or 0)
+
+
+def cause_of(rows: pl.DataFrame) -> tuple[str | None, float | None]:
+    """The phase with most of the excess of some rows of `flags`, and its share of it."""
+    sums = {
+        name.removesuffix("_excess"): summed(rows[name].drop_nulls())
+        for name in rows.columns
+        if name.endswith("_excess")
+    }
+    if not any(excess for phase, excess in sums.items() if phase != "other"):
+        return None, None  # where no phase is known all time is `other`, and that causes nothing
+    most = max(sums, key=lambda phase: sums[phase])
+    return most, min(1.0, sums[most] / max(summed(rows["excess_ns"]), 1))
 
 
 def largest_phase(inputs: VerdictInputs, healed: Floats) -> tuple[str | None, float | None]:
@@ -111,7 +124,7 @@ def others(inputs: VerdictInputs) -> tuple[Also, ...]:
     found = []
     for each in inputs.decision.others[:MOST_OTHERS]:
         rows = inputs.rows_of(each.candidate)
-        cause, _ = largest_phase(inputs, each.healed)
+        cause, _ = cause_of(rows)
         pattern = each.candidate.pattern
         excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
         given = each.component is Component.LEVEL and set(ranks_with_more_work(inputs, each)) == {

@@ -131,3 +131,10 @@ def test_the_heavy_role_by_hand() -> None:
 )  # fmt: skip
 def test_no_role_is_heavy(work: dict[str, float], hold: float) -> None:
     assert judge(inputs_of(wide(work, hold))).roles == ()
+
+
+def test_the_only_rank_of_a_heavy_role_cannot_be_judged() -> None:
+    frame = wide({"a": 50, "b": 50, "c": 70}).filter(pl.col("rank") != 5)
+    verdict = judge(inputs_of(frame))
+    assert (verdict.kind, verdict.ranks, verdict.roles) == ("inconclusive", (), ())
+    assert "rank 4 needs more work than the others, but it is the only one" in verdict.sentence
