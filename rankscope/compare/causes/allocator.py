@@ -11,7 +11,6 @@ from rankscope.compare.causes.host import (
     TABLE,
     allocates,
     explains,
-    host_excess,
     host_finding,
     largest,
     of,
@@ -22,7 +21,7 @@ from rankscope.util.sanitize import sanitized
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
-    rows = host_excess(context).filter(allocates())
+    rows = context.host.filter(allocates())
     excess = float(rows["excess_total_ns"].sum())
     if rows.height and explains(context, excess):
         yield host_finding(context, CauseKind.ALLOCATOR, largest(rows), excess)

@@ -13,7 +13,6 @@ from rankscope.compare.causes.host import (
     TABLE,
     allocates,
     explains,
-    host_excess,
     host_finding,
     of,
     state_is,
@@ -31,7 +30,7 @@ def in_calls(context: CauseContext) -> pl.DataFrame:
 
     The time on the CPU inside of a call belongs to it: copying what a read has waited for.
     """
-    rows = host_excess(context).filter(
+    rows = context.host.filter(
         state_is(HostState.BLOCKED, HostState.ON_CPU) & (pl.col("name") != "") & ~allocates()
     )
     off = pl.col("excess_total_ns").filter(state_is(HostState.BLOCKED)).sum()

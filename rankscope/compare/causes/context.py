@@ -19,6 +19,17 @@ LEAST_SHARE = 0.15
 ENOUGH = 50
 """Iterations that are looked into."""
 
+HOST_EXCESS = pl.Schema(
+    {
+        "state": pl.String,  # a HostState
+        "name": pl.String,
+        "excess_total_ns": pl.Float64,
+        "excess_count": pl.Float64,
+        "usual_count": pl.Float64,
+    }
+)
+"""What `CauseContext.host` gives; amounts over all flagged iterations of the slow ranks."""
+
 Tables = Callable[[str, Collection[int]], pl.DataFrame | None]
 """Table and iterations → the rows of all ranks in them; None where the run has no such table."""
 
@@ -69,6 +80,32 @@ class CauseContext:
         """Rows of `activities` of some kinds whose excess is large enough to be reported."""
         large = pl.col("excess_total_ns") >= LEAST_SHARE * self.total_ns
         return self.activities.filter(pl.col("kind").is_in(kinds) & large)
+
+    @cached_property
+    def host(self) -> pl.DataFrame:
+        """HOST_EXCESS of the phase: what the slow ranks' threads did longer; no rows if unknown."""
+        rows = self.table("host_states")
+        if rows is not None and self.phase is not None:
+            rows = rows.filter(pl.col("phase") == self.phase)
+        if rows is None or rows.is_empty():
+            return pl.DataFrame(schema=HOST_EXCESS)
+        zero = pl.lit(0, pl.Int64)
+        alike = rows.with_columns(kind="state", size=zero, clear_size=zero)
+        found = activity_excess(alike, self.roles, self.flagged.select("rank", "iteration"))
+        return found.rename({"kind": "state"}).select(HOST_EXCESS.names())
+
+    @cached_property
+    def most_by_host_ns(self) -> float:
+        """What the host can explain at most, over all flagged iterations.
+
+        Where the device works in the phase, that is what it starved longer: what the host does
+        while the device is busy delays nothing. Else it is the excess. See METHOD.md#causes.
+        """
+        rows = self.activities
+        if rows.filter(pl.col("kind").is_in(["kernel", "graph", "copy"])).is_empty():
+            return self.total_ns
+        idle = float(rows.filter(pl.col("kind") == "idle")["excess_total_ns"].sum())
+        return min(max(0.0, idle), self.total_ns)
 
     @cached_property
     def slowdowns(self) -> pl.DataFrame:

@@ -12,7 +12,6 @@ from rankscope.compare.causes.host import (
     TABLE,
     allocates,
     explains,
-    host_excess,
     host_finding,
     of,
     state_is,
@@ -32,7 +31,7 @@ Else the host only waits longer because the device is late.
 def _findings(context: CauseContext) -> Iterator[Finding]:
     waits = pl.col("name").str.contains(SYNCHRONISING)
     more = pl.col("excess_count") > MORE_CALLS * pl.col("usual_count")
-    rows = host_excess(context).filter(
+    rows = context.host.filter(
         state_is(HostState.CUDA_CALL) & (pl.col("name") != "") & ~allocates() & (~waits | more)
     )
     for name, excess in rows.select("name", "excess_total_ns").iter_rows():

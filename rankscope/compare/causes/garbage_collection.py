@@ -10,7 +10,6 @@ from rankscope.compare.causes.host import (
     COLLECTING,
     TABLE,
     explains,
-    host_excess,
     host_finding,
 )
 from rankscope.compare.verdict.phrases import ms
@@ -35,7 +34,7 @@ def _findings(context: CauseContext) -> list[Finding]:
 
 def _sampled(context: CauseContext) -> list[Finding]:
     """The collector in the samples of the CPU, where no range tells."""
-    rows = host_excess(context).filter(name=COLLECTING)
+    rows = context.host.filter(name=COLLECTING)
     excess = float(rows["excess_total_ns"].sum())
     if rows.is_empty() or not explains(context, excess):
         return []

@@ -7,7 +7,6 @@ from dataclasses import replace
 import polars as pl
 
 from rankscope.compare.causes.context import CauseContext
-from rankscope.compare.causes.excess import activity_excess
 from rankscope.compare.verdict.phrases import ms
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
@@ -36,60 +35,16 @@ CAPTURE = (
 """How to capture the table `host_states`."""
 
 
-def host_excess(context: CauseContext) -> pl.DataFrame:
-    """state, name and the excess over the role's median in the flagged iterations.
-
-    Returns:
-        state, name, excess_total_ns, excess_count, usual_count, total_ns; no rows without the
-        table. On a run with device work the excess is at most that of the device's starving: what
-        the host does while the device is busy delays nothing. See METHOD.md#causes.
-    """
-    rows = context.table(TABLE)
-    if rows is not None and context.phase is not None:
-        rows = rows.filter(pl.col("phase") == context.phase)
-    if rows is None or rows.is_empty():
-        return pl.DataFrame(schema=_EXCESS)
-    zero = pl.lit(0, pl.Int64)
-    alike = rows.with_columns(kind="state", size=zero, clear_size=zero)
-    slow = context.flagged.select("rank", "iteration")
-    found = activity_excess(alike, context.roles, slow).rename({"kind": "state"})
-    most = starving(context)
-    capped = found["excess_total_ns"].clip(upper_bound=most) if most is not None else None
-    if capped is not None:
-        found = found.with_columns(excess_total_ns=capped)
-    return found.select(*_EXCESS)
-
-
-_EXCESS = pl.Schema(
-    {
-        "state": pl.String,
-        "name": pl.String,
-        "excess_total_ns": pl.Float64,
-        "excess_count": pl.Float64,
-        "usual_count": pl.Float64,
-        "total_ns": pl.Float64,
-    }
-)
-
-
-def starving(context: CauseContext) -> float | None:
-    """Excess of the device's starving in the phase (ns); None where no device works in it."""
-    if context.activities.filter(pl.col("kind").is_in(["kernel", "graph", "copy"])).is_empty():
-        return None
-    idle = context.activities.filter(pl.col("kind") == "idle")["excess_total_ns"]
-    return max(0.0, float(idle.sum()))
-
-
 def explains(context: CauseContext, excess_total_ns: float) -> bool:
     """Whether so much, over all flagged iterations, is enough to be named as a cause."""
-    return excess_total_ns >= LEAST_SHARE * context.total_ns
+    return min(excess_total_ns, context.most_by_host_ns) >= LEAST_SHARE * context.total_ns
 
 
 def host_finding(
     context: CauseContext, cause: CauseKind, name: str, excess_total_ns: float, detail: str = ""
 ) -> Finding:
     """A finding about the training thread."""
-    explained = min(excess_total_ns, context.total_ns)
+    explained = min(excess_total_ns, context.most_by_host_ns)
     finding = context.finding(cause, "host", name, explained, evidence=(TABLE,))
     return replace(finding, detail=detail)
 

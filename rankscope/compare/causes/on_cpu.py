@@ -16,7 +16,6 @@ from rankscope.compare.causes.host import (
     TABLE,
     allocates,
     explains,
-    host_excess,
     host_finding,
     largest,
     of,
@@ -28,7 +27,7 @@ from rankscope.util.sanitize import sanitized
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
-    rows = host_excess(context).filter(
+    rows = context.host.filter(
         state_is(HostState.ON_CPU)
         & ~allocates()
         & (pl.col("name") != COLLECTING)

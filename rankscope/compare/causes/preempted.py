@@ -10,7 +10,6 @@ from rankscope.compare.causes.host import (
     CAPTURE,
     TABLE,
     explains,
-    host_excess,
     host_finding,
     of,
     state_is,
@@ -20,7 +19,7 @@ from rankscope.model.results import Finding
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
-    rows = host_excess(context).filter(state_is(HostState.OFF_CPU))
+    rows = context.host.filter(state_is(HostState.OFF_CPU))
     excess = float(rows["excess_total_ns"].sum())
     if rows.height and explains(context, excess):
         yield host_finding(context, CauseKind.PREEMPTED, "preempted", excess)

@@ -10,7 +10,6 @@ from rankscope.compare.causes.host import (
     CAPTURE,
     TABLE,
     explains,
-    host_excess,
     host_finding,
     largest,
     of,
@@ -22,7 +21,7 @@ from rankscope.util.sanitize import sanitized
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
-    rows = host_excess(context).filter(state_is(HostState.PROFILER))
+    rows = context.host.filter(state_is(HostState.PROFILER))
     excess = float(rows["excess_total_ns"].sum())
     if rows.height and explains(context, excess):
         name = largest(rows) or "profiler"

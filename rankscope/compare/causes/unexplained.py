@@ -12,7 +12,6 @@ from rankscope.compare.causes.host import (
     CAPTURE,
     TABLE,
     explains,
-    host_excess,
     host_finding,
     of,
     state_is,
@@ -25,7 +24,7 @@ OFF_CPU = "off_cpu"
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
-    rows = host_excess(context).filter(state_is(HostState.UNKNOWN))
+    rows = context.host.filter(state_is(HostState.UNKNOWN))
     excess = float(rows["excess_total_ns"].sum())
     if rows.is_empty() or not explains(context, excess):
         return
