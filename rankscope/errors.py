@@ -7,7 +7,8 @@
     │   ├── NoIterations        nothing in the report is named like an iteration
     │   ├── UnknownRank         no evidence of a report's rank
     │   ├── RankConflict        two claims to one rank, or evidence that contradicts itself
-    │   └── ForeignRun          a report of another job than the database holds
+    │   ├── ForeignRun          a report of another job than the database holds
+    │   └── ReportBug           rankscope itself failed on one report
     ├── DatabaseError           the database is missing, locked, damaged or of another version
     └── ToolError               an outside program is missing or failed
 
@@ -61,6 +62,17 @@ class RankConflict(ReportError):
 
 class ForeignRun(ReportError):
     """A report that belongs to another job than the database holds."""
+
+
+class ReportBug(ReportError):
+    """rankscope itself failed on one report; `details` is the traceback."""
+
+    def __init__(self, message: str, *, hint: str, details: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.details = details
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint), {"details": self.details})
 
 
 class DatabaseError(RankscopeError):

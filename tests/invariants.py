@@ -60,7 +60,9 @@ def _against_waits(comparison: Comparison) -> Iterator[str]:
     verdict = comparison.verdict
     if not verdict.ranks or verdict.kind is VerdictKind.COMMUNICATION:
         return
-    rows = comparison.rows(["wait"]).filter(pl.col("iteration").is_in(verdict.iterations))
+    # the others wait for a slow optimizer in the next iteration
+    numbers = {*verdict.iterations} | {number + 1 for number in verdict.iterations}
+    rows = comparison.rows(["wait"]).filter(pl.col("iteration").is_in([*numbers]))
     if rows["wait_ns"].null_count():
         return
     named = pl.col("rank").is_in(verdict.ranks)

@@ -6,10 +6,12 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
-from threading import Event
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
@@ -20,6 +22,7 @@ from rankscope_cli.commands import (
     diff,
     explain,
     export,
+    fleet,
     imbalance,
     ingest,
     pick_reports,
@@ -29,9 +32,16 @@ from rankscope_cli.commands import (
 )
 from rankscope_cli.help import Command, Group
 from rankscope_cli.options import Version
+from rankscope_cli.start import RESUME_HINT, SIGNAL_EXIT, SIGNALS, end_now, reason
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
+EXIT_TERMINATED, EXIT_HUNG_UP = 143, 129
 """Exit codes, see CONTRACT.md."""
+
+EXITS_OF_SIGNALS = (EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_HUNG_UP)
 
 app = typer.Typer(
     name="rankscope",
@@ -47,6 +57,7 @@ app.command("ingest", cls=Command)(ingest.ingest)
 app.command("imbalance", cls=Command)(imbalance.imbalance)
 app.command("pick-reports", cls=Command)(pick_reports.pick_reports)
 app.command("diff", cls=Command)(diff.diff)
+app.command("fleet", cls=Command)(fleet.fleet)
 app.command("plot", cls=Command)(plot.plot)
 app.command("export", cls=Command)(export.export)
 app.command("report", cls=Command)(report.report)
@@ -78,40 +89,73 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    with _noticing_interrupts() as interrupted:
-        try:
+    caught = SignalCatcher()
+    try:
+        with caught:
             code = app(arguments, standalone_mode=False, prog_name="rankscope")
             sys.stdout.flush()
-        except SystemExit:  # rich and typer end like this when the reader of a pipe is gone
+    except SystemExit:  # rich and typer end like this when the reader of a pipe is gone
+        if caught.number is None:
             return 0
-        except (Exception, KeyboardInterrupt) as error:
-            meant = isinstance(error, (KeyboardInterrupt, typer.Abort))
-            if not meant and not interrupted.is_set():
-                return _failed(error)
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, (KeyboardInterrupt, typer.Abort)):
             code = EXIT_INTERRUPTED
-    if code == EXIT_INTERRUPTED:  # typer returns this code, too
-        console.error("interrupted", "run the same command again to resume")
+        elif caught.number is None:
+            return _failed(error)
+    if caught.number is not None:
+        code = SIGNAL_EXIT + caught.number
+    if code in EXITS_OF_SIGNALS:  # typer returns that of Ctrl-C, too
+        with suppress(OSError):  # after SIGHUP the terminal is gone
+            console.error(reason(code - SIGNAL_EXIT), RESUME_HINT)
     return code if isinstance(code, int) else 0
 
 
-@contextmanager
-def _noticing_interrupts() -> Iterator[Event]:
-    """An event that is set by an interrupt, because DuckDB and workers raise other errors then."""
-    interrupted = Event()
+class Stopped(KeyboardInterrupt):
+    """One of `SIGNALS` came. Its type differs because of `KeyboardInterrupt` itself, raised within
+    `exec` (in an import, say), Python kills itself at its end, whatever the exit code."""
 
-    def interrupt(*_: object) -> None:
-        interrupted.set()
-        raise KeyboardInterrupt
 
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # ignored on purpose, for example by nohup
-        yield interrupted
-        return
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)
+class SignalCatcher:
+    """Raises `Stopped` at the first signal of `SIGNALS`; the second one ends the process.
+
+    `number` is the signal that came, because DuckDB and workers raise other errors then. Signals
+    that are ignored on purpose, for example by nohup, stay ignored.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._before: dict[int, Any] = {}
+        self._leaving = False
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {each: signal.getsignal(each) for each in SIGNALS}
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._not_raised
+            for number, before in self._before.items():
+                if before not in (signal.SIG_IGN, None):
+                    signal.signal(number, self._came)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leaving = True
+        if self._before:
+            sys.unraisablehook = self._hook
+        for number, before in self._before.items():
+            if before is not None:
+                signal.signal(number, before)
+
+    def _came(self, number: int, _frame: FrameType | None) -> None:
+        if self.number is not None:
+            end_now(self.number)
+        self.number = number
+        if not self._leaving:
+            raise Stopped
+
+    def _not_raised(self, ignored: UnraisableHookArgs) -> None:
+        """An exception that nobody can catch; an interrupt must not be lost like this."""
+        if self.number is not None and isinstance(ignored.exc_value, Stopped):
+            end_now(self.number)
+        self._hook(ignored)
 
 
 def _failed(error: BaseException) -> int:

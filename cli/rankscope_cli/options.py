@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -104,6 +105,28 @@ Paths = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH...", help="Reports, folders (searched recursively) or glob patterns."
+    ),
+]
+
+
+def _limit_exports(seconds: float | None) -> float | None:
+    """Pass the option on to the processes that read reports."""
+    if seconds is not None:
+        os.environ["RANKSCOPE_EXPORT_TIMEOUT"] = str(seconds)
+    return seconds
+
+
+ExportTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--export-timeout",
+        metavar="SECONDS",
+        min=1,
+        callback=_limit_exports,
+        envvar="RANKSCOPE_EXPORT_TIMEOUT",
+        show_envvar=False,
+        help="Time that nsys may take to export one report. Default: 600 s, and 10 s more for "
+        "each MB; RANKSCOPE_EXPORT_TIMEOUT.",
     ),
 ]
 Jobs = Annotated[

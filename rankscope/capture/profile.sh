@@ -20,11 +20,14 @@ mkdir -p "$folder" || fail "$folder: cannot be made; set RANKSCOPE_REPORTS to a 
   fail "$folder/report_rank_$rank.nsys-rep: is there already; move it away, or set RANKSCOPE_REPORTS"
 
 # Events are buffered in TMPDIR, on the node's own disk. There every nsys of the node also keeps its
-# locks; if another user made those so that they cannot be shared, a folder of our own must do.
+# locks; if another user made those so that they cannot be shared, a folder of our own must do, of a
+# name that nobody can guess and be there first.
 TMPDIR=${RANKSCOPE_TMPDIR:-$tmp}
-locks=$TMPDIR/nvidia/nsight_systems
-if [ -e "$locks" ] && [ ! -w "$locks" ]; then TMPDIR=$TMPDIR/nsys-$(id -u); fi
 mkdir -p "$TMPDIR" || fail "$TMPDIR: cannot be made; set RANKSCOPE_TMPDIR"
+locks=$TMPDIR/nvidia/nsight_systems
+if [ -e "$locks" ] && [ ! -w "$locks" ]; then
+  TMPDIR=$(mktemp -d "$TMPDIR/nsys-XXXXXXXXXX") || fail "no folder can be made there; set RANKSCOPE_TMPDIR"
+fi
 export TMPDIR
 
 options=("--trace=$trace" --sample=none --cpuctxsw=none --wait=primary)

@@ -33,6 +33,18 @@ HEAD = """\
 # RANKSCOPE_TMPDIR beat the settings below, and RANKSCOPE_NSYS is the nsys to use.
 # shellcheck disable=SC2016
 set -eu
+
+# A variable's value as a number. In arithmetic the shell would evaluate anything else.
+number() {
+  case ${!1:-} in
+    '' | *[!0-9]*)
+      echo "$0: $1 is not a number: put the launcher in front of this script" >&2
+      exit 1
+      ;;
+  esac
+  echo "$((10#${!1}))"
+}
+
 """
 
 RANGE = """\

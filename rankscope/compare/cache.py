@@ -112,7 +112,7 @@ def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Com
     if os.environ.get(VARIABLE) == "0":
         log.info("%s: answers are computed: %s=0", tables.name, VARIABLE)
         return None
-    answers = _answers(tables, stored("answers"))
+    answers = cached_answers(tables, stored("answers"))
     if answers is None:
         return None
     names = ("clocks", "communicators", "streams", "unmatched", "scores", "by_iteration")
@@ -125,7 +125,7 @@ def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Com
     return _comparison(tables, answers, there)
 
 
-def _answers(tables: RunTables, stored: pl.DataFrame | None) -> Answers | None:
+def cached_answers(tables: RunTables, stored: pl.DataFrame | None) -> Answers | None:
     """The rows of the table `answers`, if they hold for this code and these reports."""
     if stored is None:
         log.info("%s: answers are computed: none are cached", tables.name)

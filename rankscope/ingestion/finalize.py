@@ -20,6 +20,7 @@ from rankscope.model.reports import ReportRows
 from rankscope.sources.identify import check_distinct
 from rankscope.store import Database, ReportWriter, stored_path
 from rankscope.store.tables import RunTables
+from rankscope.util.atomic_io import exists
 
 
 class DatabaseWriter:
@@ -81,7 +82,7 @@ class DatabaseWriter:
 
     def _interrupted(self) -> bool:
         """Whether an earlier ingest wrote reports, but stopped before it compared them."""
-        if not self._path.exists():
+        if not exists(self._path):
             return False
         with Database.open(self._path) as database:
             return not database.is_finished
@@ -116,7 +117,7 @@ def compare_stored(database: Database) -> None:
 
 def open_or_create(path: Path) -> Database:
     """The database at `path`, to write to."""
-    return Database.open(path, write=True) if path.exists() else Database.create(path)
+    return Database.open(path, write=True) if exists(path) else Database.create(path)
 
 
 def check_replaceable(path: Path) -> None:

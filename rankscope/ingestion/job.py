@@ -16,7 +16,7 @@ from rankscope.ingestion.workers import WorkerPool, map_reports
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 from rankscope.sources.discover import discover
-from rankscope.util.atomic_io import DEFAULT_DB
+from rankscope.util.atomic_io import DEFAULT_DB, exists
 
 if TYPE_CHECKING:
     from rankscope.ingestion.finalize import DatabaseWriter
@@ -79,7 +79,7 @@ def ingest_reports(
     unread: list[tuple[Path, ReportError]] = []
     files = discover(paths, None if on_error == "fail" else lambda *each: unread.append(each))
     with closing(WorkerPool(jobs)) as pool:
-        if scheduler is None and (rebuild or not target.exists()):
+        if scheduler is None and (rebuild or not exists(target)):
             pool.start(files)
         from rankscope.sources.conventions import vocabulary  # heavy: imported beside the workers
 
@@ -143,7 +143,7 @@ class IngestJob:
             finalize.check_replaceable(self.target)
             formats.clear_exports(file.path for file in files)
             path = self.target.with_name(self.target.name + ".rebuild")
-        elif self.target.exists():
+        elif exists(self.target):
             stored = StoredReports(self.target, self.shaping)
         to_read = self._checked(self._new_or_changed(files, stored), stored)
         started(to_read)

@@ -14,7 +14,7 @@ from rankscope.measure.collectives import ReadyTimes, collectives
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.metrics import UNPHASED_LIMIT, gpu_numbers, host_numbers
-from rankscope.model.reports import RankIdentity, RankRecord, RankRows, RunWarning, Trace
+from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, RunWarning, Trace
 from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
@@ -132,6 +132,7 @@ def measure_rank(
     identity: RankIdentity,
     detail: RankDetail,
     words: Vocabulary,
+    gpu: Gpu | None = None,
     states: pl.DataFrame | None = None,
 ) -> RankRows:
     """All rows of one rank that need no other rank.
@@ -140,6 +141,7 @@ def measure_rank(
         identity: the rank and its process.
         detail: its entry from `detail_ranks`.
         words: the vocabulary that named its ranges.
+        gpu: the one that it computed on.
         states: HOST_STATES without `rank`; None where nothing is recorded.
     """
     found = detail.found
@@ -157,6 +159,7 @@ def measure_rank(
             has_device=detail.has_device,
             clock_gpu=_clock_gpu(survey, found.frame.height, marks.phases),
             work_known=not detail.hidden,
+            gpu=gpu,
         ),
         iterations=_views(found.frame, marks, survey)
         .with_columns(rank)

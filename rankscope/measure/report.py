@@ -13,7 +13,14 @@ from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
 from rankscope.model.host_events import ThreadEvents
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
-from rankscope.model.reports import RankIdentity, ReportFile, ReportRows, RunWarning, Trace
+from rankscope.model.reports import (
+    Gpu,
+    RankIdentity,
+    ReportFile,
+    ReportRows,
+    RunWarning,
+    Trace,
+)
 from rankscope.model.schema import OPERATORS
 from rankscope.segment import (
     SURE,
@@ -145,7 +152,13 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         file=file,
         facts=trace.facts,
         ranks=tuple(
-            measure_rank(identity, detailed[process], report.words, states[process])
+            measure_rank(
+                identity,
+                detailed[process],
+                report.words,
+                _gpu(trace, process),
+                states[process],
+            )
             for process, identity in report.identities.items()
         ),
         problems=tuple(problems),
@@ -167,6 +180,12 @@ def _host_states(trace: Trace, detailed: dict[int, RankDetail]) -> dict[int, pl.
         )
         for process, detail in detailed.items()
     }
+
+
+def _gpu(trace: Trace, process: int) -> Gpu | None:
+    """The GPU that a process computed on, if the report identifies it."""
+    used = trace.device_work.kinds.filter(pl.col("kind") != "copy", process=process)
+    return trace.facts.hardware.gpu_of(trace.process_of(process).pid, used["device"])
 
 
 def _iterations(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,6 +63,42 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU that a process used, and what identifies it in other runs; None is unknown."""
+
+    pid: int | None  # of the process; None: any
+    device: int | None  # the number by which the process calls it; None: any
+    uuid: str | None
+    name: str | None  # of the model
+    bus: str | None  # the slot that it is in
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What a report says about the machine that it was captured on; None is unknown."""
+
+    cpu: str | None = None  # model
+    adapters: tuple[str, ...] = ()  # GUIDs of the network's
+    software: str | None = None  # versions of driver, CUDA and NCCL
+    gpus: tuple[Gpu, ...] = ()
+
+    def gpu_of(self, pid: int, devices: Iterable[int]) -> Gpu | None:
+        """The GPU of a process; None if it is unknown, or if the process used several.
+
+        Args:
+            pid: its id.
+            devices: the numbers of the devices that it used.
+        """
+        used = {*devices}
+        found = [
+            gpu
+            for gpu in self.gpus
+            if gpu.pid in (None, pid) and (gpu.device is None or gpu.device in used)
+        ]
+        return found[0] if len(used) == 1 and len(found) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
 class CaptureFacts:
     """Facts that a report states about its capture as a whole.
 
@@ -76,6 +112,7 @@ class CaptureFacts:
     local_rank: int | None
     exporter: str | None  # version of the program that wrote the file
     losses: tuple[Loss, ...] = ()
+    hardware: Hardware = Hardware()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +222,7 @@ class RankRecord:
     has_device: bool
     clock_gpu: bool  # at least 90 % of iterations have device work in some phase
     work_known: bool  # waits are visible, so that `work` means something
+    gpu: Gpu | None = None
 
 
 @dataclass(frozen=True, slots=True)

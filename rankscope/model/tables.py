@@ -84,6 +84,9 @@ TABLES = {
             "exporter": Column(
                 TEXT, "Version of the program that wrote the file", is_nullable=True
             ),
+            "software": Column(
+                TEXT, "Versions of driver, CUDA and NCCL, where it states them", is_nullable=True
+            ),
             "events": Column(INTEGER, "Number of events read from it"),
             "iterations": Column(INTEGER, "Iterations found in it, of the rank that has most"),
         },
@@ -110,6 +113,13 @@ TABLES = {
                 FLAG, "Whether nearly all its iterations have device work in some phase"
             ),
             "work_known": Column(FLAG, "Whether its waits are visible on the host clock"),
+            "gpu_uuid": Column(TEXT, "UUID of the GPU that it computed on", is_nullable=True),
+            "gpu_name": Column(TEXT, "Model of that GPU", is_nullable=True),
+            "gpu_bus": Column(TEXT, "Slot of that GPU: its place on the bus", is_nullable=True),
+            "adapters": Column(
+                TEXT, "GUIDs of its host's network adapters, with blanks between", is_nullable=True
+            ),
+            "cpu": Column(TEXT, "Model of its host's CPU", is_nullable=True),
         },
         key="rank",
     ),

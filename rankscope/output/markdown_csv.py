@@ -1,30 +1,84 @@
-"""Tables as Markdown, frames as CSV."""
+"""Tables as Markdown, frames as CSV; names from reports stay plain text in both."""
 
 from __future__ import annotations
+
+import re
 
 import polars as pl
 
 from rankscope.output.table_layout import Table
 
+LIVE = re.compile(r"[<`\[\\]|&#?\w+;|://|www\.|\w@\w|(?<!\w)[@#]\w", re.IGNORECASE)
+"""What Markdown, or a platform that shows it, could take for HTML, a link or a mention."""
+
+ESCAPES = {"<": "&lt;", ">": "&gt;", "[": "\\[", "`": "\\`", "\\": "\\\\", "&": "&amp;"}
+
+BROKEN_LINKS = (("://", ":&#47;&#47;"), ("www.", "www&#46;"), ("@", "&#64;"))
+"""Parts of what becomes a link by itself, and what shows the same."""
+
+FORMULA = r"^[=+\-@\t\r＝＋－＠]"
+"""The start of a formula; spreadsheets take the wide characters for the others."""
+
+NUMBER = r"^[+-]?[0-9][0-9.,]*(?:[eE][+-]?[0-9]+)?$"
+"""Text that is a number starts no formula."""
+
 
 def markdown(table: Table) -> str:
-    """The title and the table in GitHub Markdown, followed by the note."""
+    """The title and the table in GitHub Markdown, followed by the note.
+
+    A cell that could be markup is shown as code, in which nothing is.
+    """
 
     def line(cells: tuple[str, ...]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(map(_cell, cells)) + " |"
 
     table = table.without(table.graphic)
     rule = tuple("--:" if name in table.numeric else "---" for name in table.columns)
-    body = [line(table.columns), line(rule), *map(line, table.rows)]
-    title = [f"**{table.title}**", ""] if table.title else []
-    return "\n".join([*title, *body, *(["", table.note] if table.note else [])])
+    body = [line(table.columns), "| " + " | ".join(rule) + " |", *map(line, table.rows)]
+    title = [f"**{prose(table.title)}**", ""] if table.title else []
+    return "\n".join([*title, *body, *(["", prose(table.note)] if table.note else [])])
+
+
+def prose(text: str) -> str:
+    """A sentence as Markdown: what its names contain is no HTML and no link."""
+    escaped = "".join(ESCAPES.get(char, char) for char in text)
+    for part, harmless in BROKEN_LINKS:
+        escaped = re.sub(re.escape(part), harmless, escaped, flags=re.IGNORECASE)
+    return escaped
+
+
+def _cell(text: str) -> str:
+    if LIVE.search(text):
+        fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+        pad = " " if text.startswith("`") or text.endswith("`") else ""
+        text = f"{fence}{pad}{text}{pad}{fence}"
+    return text.replace("|", "\\|")
 
 
 def csv(frame: pl.DataFrame) -> str:
-    """CSV with a line of headings; lists are joined by spaces, unknown is empty."""
+    """CSV with a line of headings; lists are joined by spaces, unknown is empty.
+
+    Text that a spreadsheet would take for a formula gets an apostrophe in front.
+    """
     flat = frame.with_columns(
         pl.col(name).cast(pl.List(pl.String)).list.join(" ")
         for name, dtype in frame.schema.items()
         if isinstance(dtype, pl.List)
-    ).with_columns(pl.col(pl.String).str.replace_all(r"\p{C}", "?"))
-    return flat.write_csv().rstrip("\n")
+    )
+    texts = [
+        name
+        for name, dtype in frame.schema.items()
+        if dtype == pl.String or (isinstance(dtype, pl.List) and dtype.inner == pl.String)
+    ]
+    harmless = flat.with_columns(map(_no_formula, texts))
+    return (
+        harmless.with_columns(pl.col(pl.String).str.replace_all(r"\p{C}", "?"))
+        .write_csv()
+        .rstrip("\n")
+    )
+
+
+def _no_formula(name: str) -> pl.Expr:
+    text = pl.col(name)
+    is_formula = text.str.contains(FORMULA) & ~text.str.contains(NUMBER)
+    return pl.when(is_formula).then(pl.lit("'") + text).otherwise(text).alias(name)

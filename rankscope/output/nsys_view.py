@@ -30,4 +30,5 @@ def open_command(files: Sequence[Path]) -> str:
 
 def rsync_command(folder: Path, host: str) -> str:
     """The shell line that copies a folder to the machine where the GUI runs."""
-    return shlex.join(["rsync", "-av", f"{host}:{folder.resolve()}/", f"{folder.name}/"])
+    # -s: the other shell does not read the path; ./: a name is never an option or a host
+    return shlex.join(["rsync", "-avs", f"{host}:{folder.resolve()}/", f"./{folder.name}/"])

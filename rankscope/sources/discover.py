@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -28,12 +29,16 @@ def discover(
 
     Raises:
         UsageError: a path that does not exist, or nothing that looks like a report.
-        ReportError: a folder that cannot be listed, a dangling link, a name that is not UTF-8.
+        ReportError: a folder that cannot be listed, a dangling link, a name that is not UTF-8,
+            a FIFO or the like; also where nothing else was found.
     """
+
+    failed: list[ReportError] = []
 
     def fail(path: Path, error: ReportError) -> None:
         if on_error is None:
             raise error
+        failed.append(error)
         on_error(path, error)
 
     paths = list(paths)
@@ -44,6 +49,8 @@ def discover(
                 found.setdefault(file.resolve(), describe(file, kind.name))
             except UnreadableReport as error:
                 fail(file, error)
+    if not found and failed:
+        raise failed[0]
     if not found:
         raise UsageError(
             f"no reports found in {', '.join(str(path) for path in paths)}",
@@ -68,7 +75,8 @@ def _best(forms: list[ReportFile]) -> ReportFile:
     """The form of one report to read."""
     kinds = {form.kind: formats.named(form.kind) for form in forms}
     recorded = [form.modified_ns for form in forms if kinds[form.kind].recorded]
-    fresh = [form for form in forms if form.modified_ns >= max(recorded, default=0)]
+    newest = max(recorded, default=min(form.modified_ns for form in forms))
+    fresh = [form for form in forms if form.modified_ns >= newest]
     return min(fresh, key=lambda form: (kinds[form.kind].preference, form.path))
 
 
@@ -105,8 +113,12 @@ def _exists(path: Path) -> bool:
 
 def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tuple[Path, Format]]:
     """Reports at or below `path` with their formats."""
-    if not path.is_dir():
-        yield path, formats.of_named_file(path)
+    mode = _mode(path)
+    if not stat.S_ISDIR(mode):
+        if _is_odd(mode):
+            fail(path, _odd(path, mode))
+        else:
+            yield path, formats.of_named_file(path)
         return
     if kind := formats.of_folder(path.name):
         yield path, kind
@@ -131,8 +143,31 @@ def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tup
         )
         subfolders[:] = sorted(name for name in subfolders if not formats.of_folder(name))
         for file in (Path(folder) / name for name in sorted(names)):
-            if kind := formats.of_file(file):
+            if _is_odd(mode := _mode(file)):  # opening it could take for ever
+                if formats.of_name(file.name):
+                    fail(file, _odd(file, mode))
+            elif kind := formats.of_file(file):
                 yield file, kind
+
+
+def _mode(path: Path) -> int:
+    """The type and permissions of what a path leads to; 0 where that is unknown."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
+
+
+def _is_odd(mode: int) -> bool:
+    """Whether it is a FIFO, a socket or a device."""
+    return mode != 0 and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _odd(path: Path, mode: int) -> UnreadableReport:
+    named = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode), "a device")
+    return UnreadableReport(
+        f"{path}: is {named}, no regular file", hint="name the file that the profiler wrote"
+    )
 
 
 def describe(path: Path, kind: str) -> ReportFile:
@@ -149,12 +184,20 @@ def describe(path: Path, kind: str) -> ReportFile:
         ) from error
     try:
         if formats.named(kind).folders:
-            files = [entry.stat() for entry in os.scandir(path) if entry.is_file()]
+            entries = [*os.scandir(path)]
+            for entry in entries:
+                if _is_odd(mode := _mode(Path(entry.path))):
+                    raise _odd(Path(entry.path), mode)
+            files = [entry.stat() for entry in entries if entry.is_file()]
             newest = max((status.st_mtime_ns for status in files), default=0)
             return ReportFile(path, kind, sum(status.st_size for status in files), newest)
         status = path.stat()
     except OSError as error:
+        denied = isinstance(error, PermissionError)
         raise UnreadableReport(
-            f"{path}: cannot be read ({error.strerror})", hint="is it a dangling link?"
+            f"{path}: cannot be read ({error.strerror})",
+            hint="check its permissions" if denied else "is it a dangling link?",
         ) from error
+    if _is_odd(status.st_mode):
+        raise _odd(path, status.st_mode)
     return ReportFile(path, kind, status.st_size, status.st_mtime_ns)

@@ -61,6 +61,11 @@ def of_file(path: Path) -> Format | None:
     return next((each for each in candidates if each.sniff is None or each.sniff(path)), None)
 
 
+def of_name(name: str) -> Format | None:
+    """The format of a file by its name alone; None where that is not enough."""
+    return next((each for each in _by_suffix(name) if each.sniff is None), None)
+
+
 def of_named_file(path: Path) -> Format:
     """The format of a file that the user names, which is taken for a report in any case."""
     candidates = _by_suffix(path.name)

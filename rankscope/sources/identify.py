@@ -14,16 +14,16 @@ from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdent
 from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
 
-RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?(\d{1,7})(?!\d)", re.IGNORECASE)
+RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?([0-9]{1,7})(?!\d)", re.IGNORECASE)
 """A file name that says `rank` before the number."""
 
-LAST_NUMBER = re.compile(r"(?:^|[_\-.])(\d{1,7})$")
+LAST_NUMBER = re.compile(r"(?:^|[_\-.])([0-9]{1,7})$")
 """A file name that ends in a number: weak evidence, used only if there is no other."""
 
 MPI_LAUNCHERS = (OPEN_MPI, PMIX, PMI)
 """mpirun sets these for each process, which inherits the batch script's SLURM_PROCID."""
 
-OF_WORLD = re.compile(r"(?:^|[_\-.])(\d{1,7})[_\-]of[_\-](\d{1,7})(?!\d)", re.IGNORECASE)
+OF_WORLD = re.compile(r"(?:^|[_\-.])([0-9]{1,7})[_\-]of[_\-]([0-9]{1,7})(?!\d)", re.IGNORECASE)
 """A file name that says rank and world size: `name-3-of-8`."""
 
 NAME_HINT = "give the place of the rank in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
@@ -215,16 +215,22 @@ def _by_pattern(path: Path, own: re.Pattern[str]) -> Claim:
     fit = own.search(str(path))
     groups = {} if fit is None else fit.groupdict()
     try:
-        rank = groups.get("rank")
-        if rank is None:
-            raise ValueError("no rank")
         world = groups.get("world")
-        return Claim(int(rank), None if world is None else int(world), RANK_PATTERN)
+        return Claim(
+            _number(groups.get("rank")), None if world is None else _number(world), RANK_PATTERN
+        )
     except ValueError as error:
         raise UsageError(
             f"{path}: --rank-pattern finds no rank in its path",
             hint="its group `rank` must match digits; the whole path is searched",
         ) from error
+
+
+def _number(text: str | None) -> int:
+    """A number of at most seven digits 0 to 9; raises `ValueError`."""
+    if text is None or not re.fullmatch("[0-9]{1,7}", text):
+        raise ValueError(text)
+    return int(text)
 
 
 def name_disagrees(path: Path, identity: RankIdentity) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 import duckdb
@@ -31,46 +32,95 @@ DAMAGE = (
 """What DuckDB raises when it reads a damaged file. Its other errors are bugs of rankscope."""
 
 
+PATIENCE_S, LOOK_S = 3.0, 0.1
+"""Seconds to wait for a database that another process uses, and between two attempts."""
+
+CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": False,
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+}
+"""Settings of every connection: SQL in somebody else's file reads and loads nothing else."""
+
+LOCK = "lock_configuration"
+"""The setting after which no SQL can change settings."""
+
+
 def connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """A connection to a file that exists or can be created, waited for shortly if it is in use.
+
+    Raises:
+        DatabaseError: it is in use, no database, damaged, or cannot be created.
+    """
+    check_accessible(path)
     if path.is_dir():
         raise DatabaseError(f"{path}: is a folder", hint="name a file with --db")
+    if path.exists() and not path.is_file():
+        raise DatabaseError(f"{path}: is no regular file", hint="name a file with --db")
     if path.exists() and not os.access(path, os.R_OK):
         raise DatabaseError(f"{path}: may not be read", hint="check its permissions")
     if path.exists() and not _looks_like_duckdb(path):
         ours = path.suffix in (".duckdb", ".rebuild")  # by its name: damaged beyond its first bytes
         hint = REBUILD_HINT if ours else "name another file with --db"
         raise DatabaseError(f"{path}: {NOT_OURS}", hint=hint)
+    config = CONFIG | {LOCK: read_only}  # whoever writes may still choose the memory
+    limit = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return duckdb.connect(os.fspath(path), read_only=read_only, config=config)
+        except duckdb.Error as error:
+            if not _is_locked(error) or time.monotonic() > limit:
+                raise _translated(path, error) from error
+        time.sleep(LOOK_S)
+
+
+def check_accessible(path: Path) -> None:
+    """Raises `DatabaseError` for a path in a folder that may not be entered."""
     try:
-        return duckdb.connect(os.fspath(path), read_only=read_only)
-    except duckdb.Error as error:
-        raise _translated(path, error) from error
+        path.stat()
+    except PermissionError as error:
+        raise DatabaseError(
+            f"{path}: may not be accessed", hint="check the permissions of its folder"
+        ) from error
+    except OSError:
+        return
+
+
+def _is_locked(error: duckdb.Error) -> bool:
+    return re.search(r"\block\b", str(error), re.IGNORECASE) is not None
 
 
 def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
     """What DuckDB says when it cannot open a file, in our words."""
     text = str(error)
-    if re.search(r"\block\b", text, re.IGNORECASE):
+    if _is_locked(error):
         return DatabaseError(
             f"{path}: {IN_USE}", hint="wait until it is done, or name another --db"
         )
     if not path.parent.is_dir():
-        return DatabaseError(
-            f"{path}: cannot be created, for there is no folder {path.parent}",
-            hint="make the folder, or name another file with --db",
-        )
+        return not_created(path, text)
     if full := disk_full(path, error):
         return full
     if "newer" in text or "version number" in text:
         return DatabaseError(f"{path}: was written by another version of DuckDB", hint=REBUILD_HINT)
     if not path.exists():
-        return DatabaseError(
-            f"{path}: cannot be created ({first_line(error)})",
-            hint="may you write to its folder?",
-        )
+        return not_created(path, first_line(error))
     return DatabaseError(f"{path}: is damaged", hint=REBUILD_HINT)
 
 
-def disk_full(path: Path, error: duckdb.Error) -> DatabaseError | None:
+def not_created(path: Path, why: str) -> DatabaseError:
+    """The error for a database that cannot be made."""
+    if not os.path.isdir(path.parent):
+        return DatabaseError(
+            f"{path}: cannot be created, for there is no folder {path.parent}",
+            hint="make the folder, or name another file with --db",
+        )
+    return DatabaseError(
+        f"{path}: cannot be created ({why})", hint="may you write to its folder, and is there room?"
+    )
+
+
+def disk_full(path: Path, error: duckdb.Error | OSError) -> DatabaseError | None:
     """The error for a full disk, if that is what it was."""
     if "No space left" not in str(error) and shutil.disk_usage(path.parent).free > LEAST_FREE:
         return None

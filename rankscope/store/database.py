@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,17 +16,21 @@ from rankscope.model.tables import TABLES
 from rankscope.store.comparison_tables import replace_tables
 from rankscope.store.connection import (
     DAMAGE,
+    LOCK,
     NOT_OURS,
     REBUILD_HINT,
+    check_accessible,
     connect,
     disk_full,
     first_line,
+    not_created,
 )
 from rankscope.store.ddl import ddl
 from rankscope.store.migrations import (
     SCHEMA_VERSION,
     IncompleteDatabase,
     add_columns,
+    foreign_view,
     migrate,
     missing_columns,
     needs_reports,
@@ -35,12 +38,15 @@ from rankscope.store.migrations import (
 )
 from rankscope.store.reader import read_table
 from rankscope.store.tables import TableRequest
+from rankscope.util.atomic_io import exists, made_aside, take_place
 from rankscope.util.sanitize import sanitized
 
 LEAST_MEMORY = "256MB"
 """What DuckDB works in where memory is wanted for other things."""
 
 LONGEST_PATH = 300
+
+UNTRUSTED_HINT = "do not trust the file; " + REBUILD_HINT
 
 NAMED_REPORTS = 3
 """At most this many reports are named in an error."""
@@ -66,7 +72,8 @@ class Database:
         Raises:
             DatabaseError: missing, locked, damaged, or of another version.
         """
-        if not path.exists():
+        if not exists(path):
+            check_accessible(path)
             raise DatabaseError(
                 f"{path}: no such database", hint="make it: rankscope ingest PROFILES --db FILE"
             )
@@ -80,35 +87,39 @@ class Database:
 
     @classmethod
     def create(cls, path: Path) -> Self:
-        """A new, empty run at `path`, which must not exist.
+        """The run at `path`, to write to; a new, empty one unless there is one by now.
 
         Raises:
-            DatabaseError: the folder cannot be written to.
+            DatabaseError: the folder cannot be written to, or another process uses the run.
         """
-        making = path.with_name(f"{path.name}.{os.getpid()}.new")
-        making.unlink(missing_ok=True)
         try:
-            database = cls(making, connect(making, read_only=False))
-            with database:
-                with database.transaction():
-                    database._connection.execute(ddl())
-                    database._connection.execute(
-                        "insert into meta values ('schema_version', ?)", [str(SCHEMA_VERSION)]
-                    )
-                database.settle()  # closing says nothing of a full disk
-            making.rename(path)  # so that a database without its schema is never seen
+            with made_aside(path) as making, suppress(FileExistsError):
+                cls._make(making)
+                take_place(making, path)  # so that a database without its schema is never seen
         except DatabaseError as error:
             text = error.message.replace(str(making), str(path))
             raise DatabaseError(text, hint=error.hint) from error
-        finally:
-            making.unlink(missing_ok=True)
-            making.with_name(f"{making.name}.wal").unlink(missing_ok=True)
+        except OSError as error:
+            full = disk_full(path, error) if exists(path.parent) else None
+            raise full or not_created(path, error.strerror or "") from error
         return cls.open(path, write=True)
+
+    @classmethod
+    def _make(cls, path: Path) -> None:
+        """Write a new, empty run."""
+        with cls(path, connect(path, read_only=False)) as database:
+            with database.transaction():
+                database._connection.execute(ddl())
+                database._connection.execute(
+                    "insert into meta values ('schema_version', ?)", [str(SCHEMA_VERSION)]
+                )
+            database.settle()  # closing says nothing of a full disk
 
     @classmethod
     def check_replaceable(cls, path: Path) -> None:
         """Raises `DatabaseError` unless `path` is free, a run, or a damaged one nobody uses."""
-        if not path.exists() or (path.is_file() and not path.stat().st_size):
+        check_accessible(path)
+        if not exists(path) or (path.is_file() and not path.stat().st_size):
             return
         try:
             with cls(path, connect(path, read_only=False)) as database:
@@ -143,6 +154,7 @@ class Database:
     def keep_little(self) -> None:
         """Let others have the memory: from now on no more of the file stays there than must."""
         self._connection.execute(f"set memory_limit = '{LEAST_MEMORY}'")
+        self._connection.execute(f"set {LOCK} = true")
 
     def settle(self) -> None:
         """Bring everything into the one file, so that a copy of it is whole."""
@@ -191,7 +203,7 @@ class Database:
     def state(path: Path) -> tuple[int, ...]:
         """Numbers that are others after every change; also while there is no file."""
         files = (path, path.with_name(path.name + ".wal"))
-        stats = [file.stat() for file in files if file.exists()]
+        stats = [file.stat() for file in files if exists(file)]
         return tuple(
             each for stat in stats for each in (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         )
@@ -242,7 +254,6 @@ class Database:
             UsageError: the query is wrong.
         """
         try:
-            self._connection.execute("set enable_external_access = false")
             relation = self._connection.sql(sql)
             frame: pl.DataFrame = pl.DataFrame() if relation is None else relation.pl()
         except duckdb.Error as error:
@@ -285,6 +296,10 @@ class Database:
         try:
             if "meta" not in self._tables():
                 raise DatabaseError(f"{self.path}: {NOT_OURS}", hint=REBUILD_HINT)
+            if view := foreign_view(self._connection):
+                raise DatabaseError(
+                    f"{self.path}: {NOT_OURS} (its {view} is a view)", hint=UNTRUSTED_HINT
+                )
             version = self.meta().get("schema_version") or ""
             if version != str(SCHEMA_VERSION):
                 self._migrate(version, write)
@@ -308,7 +323,7 @@ class Database:
             DatabaseError: it is newer, its reports must be read again, or it is opened for reading.
         """
         text = f"{self.path}: has schema version {version}, this rankscope uses {SCHEMA_VERSION}"
-        known = int(version) if version.isdigit() else 0
+        known = int(version) if version.isascii() and version.isdigit() else 0
         if known > SCHEMA_VERSION:
             raise DatabaseError(text, hint="use a newer rankscope")
         if known < 1 or needs_reports(known):

@@ -19,7 +19,7 @@ import logging
 
 import duckdb
 
-from rankscope.model.tables import TABLES
+from rankscope.model.tables import COMPARED_TABLES, TABLES
 from rankscope.store.ddl import SQL_TYPES, add_column, create_table
 
 SCHEMA_VERSION = 2
@@ -56,12 +56,13 @@ def missing_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str
     """Table → columns of the schema that the file lacks; all of a later table.
 
     Raises:
-        IncompleteDatabase: the file lacks a table, or a column that may not be null.
+        IncompleteDatabase: the file lacks a table, or a column that may not be null, or a column
+            has another type.
     """
     rows = connection.execute(
-        "select table_name, column_name from duckdb_columns() where not internal"
+        "select table_name, column_name, lower(data_type) from duckdb_columns() where not internal"
     ).fetchall()
-    present = {(str(table), str(column)) for table, column in rows}
+    present = {(str(table), str(column)): str(kind) for table, column, kind in rows}
     tables = {table for table, _ in present}
     missing: dict[str, list[str]] = {}
     for name, table in TABLES.items():
@@ -73,7 +74,15 @@ def missing_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str
                 if not described.is_nullable:
                     raise IncompleteDatabase(f"{name}.{column}")
                 missing.setdefault(name, []).append(column)
+            elif present[name, column] != SQL_TYPES[described.dtype]:
+                raise IncompleteDatabase(f"{name}.{column} of type {SQL_TYPES[described.dtype]}")
     return missing
+
+
+def foreign_view(connection: duckdb.DuckDBPyConnection) -> str | None:
+    """A table of ours in whose place the file has a view, which could hold any SQL."""
+    views = connection.execute("select view_name from duckdb_views() where not internal").fetchall()
+    return next((name for (name,) in views if name in {*TABLES, *COMPARED_TABLES}), None)
 
 
 def add_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[str]]) -> None:

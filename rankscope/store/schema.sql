@@ -20,6 +20,7 @@ create table reports (
     "utc_start_ns" bigint,
     "duration_ns" bigint,
     "exporter" varchar,
+    "software" varchar,
     "events" bigint not null,
     "iterations" bigint not null
 );
@@ -33,6 +34,7 @@ comment on column reports."host" is 'Host it was captured on';
 comment on column reports."utc_start_ns" is 'UTC of the report''s time 0 by its host''s clock, ns since the epoch';
 comment on column reports."duration_ns" is 'Where the capture ends on the report''s axis';
 comment on column reports."exporter" is 'Version of the program that wrote the file';
+comment on column reports."software" is 'Versions of driver, CUDA and NCCL, where it states them';
 comment on column reports."events" is 'Number of events read from it';
 comment on column reports."iterations" is 'Iterations found in it, of the rank that has most';
 
@@ -48,7 +50,12 @@ create table ranks (
     "convention" varchar not null,
     "has_device" boolean not null,
     "clock_gpu" boolean not null,
-    "work_known" boolean not null
+    "work_known" boolean not null,
+    "gpu_uuid" varchar,
+    "gpu_name" varchar,
+    "gpu_bus" varchar,
+    "adapters" varchar,
+    "cpu" varchar
 );
 comment on table ranks is 'A row per rank';
 comment on column ranks."rank" is 'Rank of the job';
@@ -63,6 +70,11 @@ comment on column ranks."convention" is 'Framework or option whose naming its it
 comment on column ranks."has_device" is 'Whether its report holds device work';
 comment on column ranks."clock_gpu" is 'Whether nearly all its iterations have device work in some phase';
 comment on column ranks."work_known" is 'Whether its waits are visible on the host clock';
+comment on column ranks."gpu_uuid" is 'UUID of the GPU that it computed on';
+comment on column ranks."gpu_name" is 'Model of that GPU';
+comment on column ranks."gpu_bus" is 'Slot of that GPU: its place on the bus';
+comment on column ranks."adapters" is 'GUIDs of its host''s network adapters, with blanks between';
+comment on column ranks."cpu" is 'Model of its host''s CPU';
 
 create table iterations (
     "rank" bigint not null,

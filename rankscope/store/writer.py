@@ -92,6 +92,7 @@ def _report(rows: ReportRows, options: str) -> dict[str, object]:
         "utc_start_ns": rows.facts.utc_start_ns,
         "duration_ns": rows.facts.duration_ns,
         "exporter": rows.facts.exporter,
+        "software": rows.facts.hardware.software,
         "events": rows.events,
         "iterations": max(part.iterations.height for part in rows.ranks),
     }
@@ -113,6 +114,11 @@ def _ranks(rows: ReportRows) -> list[dict[str, object]]:
             "has_device": part.rank.has_device,
             "clock_gpu": part.rank.clock_gpu,
             "work_known": part.rank.work_known,
+            "gpu_uuid": part.rank.gpu and part.rank.gpu.uuid,
+            "gpu_name": part.rank.gpu and part.rank.gpu.name,
+            "gpu_bus": part.rank.gpu and part.rank.gpu.bus,
+            "adapters": " ".join(rows.facts.hardware.adapters) or None,
+            "cpu": rows.facts.hardware.cpu,
         }
         for part in rows.ranks
     ]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rankscope.errors import UsageError
 
 DEFAULT_DB = "rankscope.duckdb"
 """A run's database, in the folder one works in."""
+
+NAME_BYTES = 40
+"""Length of the part of a file's name that its temporary folder has."""
 
 
 def check_writable(target: Path) -> None:
@@ -26,6 +33,11 @@ def check_writable(target: Path) -> None:
         raise _unwritable(target, f"you may not write to {target.parent}")
 
 
+def exists(path: Path) -> bool:
+    """Whether there is a file; False also where its folder may not be entered."""
+    return os.path.exists(path)
+
+
 def write_whole(target: Path, content: bytes) -> None:
     """Put `content` where `target` says; until all of it is written, what was there stays.
 
@@ -36,15 +48,40 @@ def write_whole(target: Path, content: bytes) -> None:
     """
     check_writable(target)
     target = _meant(target)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
-        try:
+        with made_aside(target) as partial:
             partial.write_bytes(content)
             os.replace(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(target, str(error.strerror)) from error
+
+
+@contextmanager
+def made_aside(target: Path) -> Iterator[Path]:
+    """A path of the target's name in a new folder beside it, which others can neither guess nor
+    enter and which is removed at the end; raises `OSError`."""
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name[:NAME_BYTES]}.", dir=target.parent))
+    try:
+        yield folder / target.name
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def take_place(made: Path, target: Path) -> None:
+    """Give a finished file its final name.
+
+    Raises:
+        FileExistsError: another process was faster; its file stays.
+        OSError: it cannot be written there.
+    """
+    try:
+        os.link(made, target)
+    except FileExistsError:
+        raise
+    except OSError as error:  # a file system without links
+        if target.exists():
+            raise FileExistsError(target) from error
+        made.rename(target)
 
 
 def _meant(target: Path) -> Path:

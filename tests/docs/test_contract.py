@@ -85,6 +85,7 @@ def test_commands_are_those_of_the_program() -> None:
         (("check", SAMPLE), ["check"]),
         (("ingest", SAMPLE, "--db", "new.duckdb"), ["ingest"]),
         (("diff", "DB", "DB"), ["diff"]),
+        (("fleet", "DB"), ["fleet"]),
         (("plot", "heatmap", "--db", "DB"), ["plot, export, report, explain"]),
         (("export", "-o", "t.json", "--db", "DB"), ["plot, export, report, explain"]),
         (("explain", "work"), ["plot, export, report, explain"]),

@@ -66,7 +66,7 @@ def test_method_has_the_anchors_that_sources_may_use() -> None:
     explicit = re.findall(r'<a id="([\w-]+)"></a>', (DOCUMENTS / "METHOD.md").read_text("utf-8"))
     assert explicit == [
         *("words", "iterations", "host-clock", "gpu-clock", "metrics", "waits", "clocks"),
-        *("imbalance", "verdict", "causes", "what-if", "picks", "diff"),
+        *("imbalance", "verdict", "causes", "what-if", "picks", "diff", "fleet"),
     ]
 
 

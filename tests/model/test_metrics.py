@@ -14,7 +14,7 @@ from rankscope_cli.options import _metrics
 import rankscope
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.diff.compare import diff_runs
-from rankscope.errors import UsageError
+from rankscope.errors import ReportBug, UsageError
 from rankscope.measure.metrics import FUNCTIONS, MetricInputs
 from rankscope.model.availability import SOURCES, availability_table
 from rankscope.model.metrics import (
@@ -201,8 +201,9 @@ def test_a_metric_that_nobody_computes_is_a_clear_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(FUNCTIONS, metric.name)
-    with pytest.raises(ValueError, match=r"metric calls: nothing computes.*model/metrics\.py"):
+    with pytest.raises(ReportBug) as bug:
         rankscope.ingest(forged("plain", iterations=12).reports, tmp_path / "r.duckdb", jobs=1)
+    assert re.search(r"metric calls: nothing computes.*model/metrics\.py", bug.value.details)
 
 
 @pytest.mark.parametrize(

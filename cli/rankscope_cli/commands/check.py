@@ -9,6 +9,7 @@ import typer
 from rankscope_cli import console
 from rankscope_cli.options import (
     All,
+    ExportTimeout,
     Format,
     FormatOption,
     IterationOption,
@@ -32,6 +33,7 @@ def check(
     phase: PhaseOption = None,
     rank_pattern: RankPattern = None,
     jobs: Jobs = None,
+    export_timeout: ExportTimeout = None,
     every: All = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
@@ -74,9 +76,12 @@ def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> No
     table = check_report.reports_table(reports, every or output is Format.MARKDOWN)
     problems = check_report.problem_texts(reports)
     if output is Format.MARKDOWN:
-        items = [f"- {text}\n  - {remedy}" for text, remedy in problems]
+        prose = markdown_csv.prose
+        items = [f"- {prose(text)}\n  - {prose(remedy)}" for text, remedy in problems]
         console.write(
-            "\n\n".join([check_report.sentence(reports), markdown_csv.markdown(table), *items])
+            "\n\n".join(
+                [prose(check_report.sentence(reports)), markdown_csv.markdown(table), *items]
+            )
         )
         return
     console.headline(check_report.sentence(reports))

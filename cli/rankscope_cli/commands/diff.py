@@ -95,7 +95,8 @@ def diff(
             f"After: {new.verdict.sentence}",
         ]
         if output is Format.MARKDOWN:
-            console.write("\n\n".join([*lines, *map(markdown_csv.markdown, shown)]))
+            texts = map(markdown_csv.prose, lines)
+            console.write("\n\n".join([*texts, *map(markdown_csv.markdown, shown)]))
         else:
             console.headline(lines[0])
             for line in lines[1:]:

@@ -205,7 +205,8 @@ def _write_tables(
         lines.append(text_tables.efficiency_line(result.efficiency))
     if output is Format.MARKDOWN:
         lines += [] if shown else ["; ".join(WHY_EMPTY[by]) + "."]
-        console.write("\n\n".join([*lines, *map(markdown_csv.markdown, shown)]))
+        texts = map(markdown_csv.prose, lines)
+        console.write("\n\n".join([*texts, *map(markdown_csv.markdown, shown)]))
         return
     console.headline(lines[0])
     for line in lines[1:]:

@@ -11,6 +11,7 @@ import typer
 from rankscope_cli import console
 from rankscope_cli.options import (
     Db,
+    ExportTimeout,
     Format,
     FormatOption,
     IterationOption,
@@ -48,6 +49,7 @@ def ingest(
     phase: PhaseOption = None,
     rank_pattern: RankPattern = None,
     jobs: Jobs = None,
+    export_timeout: ExportTimeout = None,
     scheduler: Annotated[
         str | None,
         typer.Option(

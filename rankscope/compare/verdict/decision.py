@@ -34,6 +34,10 @@ PART_OF_ALL = 0.2
 """Share of the gain of healing everything that the named ranks must hold, where that is large."""
 
 
+MOST_EVENT_SETS = 8
+"""Hosts and ranks with events that are priced."""
+
+
 class Component(Enum):
     """A part of the excess."""
 
@@ -106,12 +110,11 @@ def decide(inputs: VerdictInputs) -> Decision:
     }
     main = _main(gains, named, everything, inputs.total_ns)
     straggler = None if main is None else named.get(main)
-    others = _others(inputs, main, straggler, priced)
+    least_other = least
+    if straggler is None and everything >= MUCH_GAIN * inputs.total_ns:
+        least_other = PART_OF_ALL * everything  # else one of many reasons
+    others = _others(inputs, main, straggler, priced, least_other)
     return Decision(everything, gains, main, straggler, others)
-
-
-MOST_EVENT_SETS = 8
-"""Hosts and ranks with events that are priced."""
 
 
 def _main(
@@ -212,6 +215,7 @@ def _others(
     main: Component | None,
     straggler: Straggler | None,
     priced: list[Straggler],
+    least: float,
 ) -> list[Straggler]:
     """Stragglers besides the main ones, each with what it saves in addition, most first."""
     named = np.zeros(len(inputs.excess.ranks), dtype=np.bool_)
@@ -242,7 +246,6 @@ def _others(
     base = np.zeros_like(inputs.components.level) if straggler is None else straggler.healed
     transfer = inputs.components.transfer if main is Component.TRANSFER else None
     before, *after = inputs.prices.of([base, *(base + each.healed for each in rest)], transfer)
-    least = LEAST_GAIN * inputs.total_ns
     found = [
         replace(each, gain_ns=gain - before)
         for each, gain in zip(rest, after, strict=True)

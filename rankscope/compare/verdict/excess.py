@@ -66,10 +66,6 @@ class Excess:
         """`total` as a share of `unit`."""
         return np.asarray(self.total / self.unit)
 
-    def peers(self, rank: int) -> NDArray[np.bool_]:
-        """Which ranks share the role of the rank at an index."""
-        return np.asarray(self.roles == self.roles[rank])
-
     def saved(self, amount: Floats, weights: Floats) -> Floats:
         """`amount` ns (rank by iteration) spread over the phases.
 

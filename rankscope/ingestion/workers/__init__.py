@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator
+from contextlib import closing
 
-from rankscope.errors import RankscopeError, ToolError
+from rankscope.errors import RankscopeError, ReportBug, ToolError
 from rankscope.ingestion.workers.local import Got
 from rankscope.ingestion.workers.local import WorkerPool as WorkerPool
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
+
+LOG = logging.getLogger("rankscope.ingestion")
 
 
 def map_reports(
@@ -34,7 +38,23 @@ def map_reports(
         UsageError: `scheduler` is not an address.
     """
     if scheduler is None:
-        return (pool or WorkerPool(jobs)).map(function, files, options)
+        results = (pool or WorkerPool(jobs)).map(function, files, options)
+    else:
+        results = _on_cluster(function, files, options, scheduler)
+    with closing(results):
+        for file, result in results:
+            if isinstance(result, ReportBug):
+                for line in result.details.splitlines():
+                    LOG.info("%s", line)
+            yield file, result
+
+
+def _on_cluster(
+    function: Callable[[ReportFile, ShapingOptions], Got],
+    files: list[ReportFile],
+    options: ShapingOptions,
+    scheduler: str,
+) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
     try:
         from rankscope.ingestion.workers.dask import map_on_cluster
     except ModuleNotFoundError as error:

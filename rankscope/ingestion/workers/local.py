@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import re
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import suppress
 from importlib import import_module
+from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
-from rankscope.errors import RankscopeError
+from rankscope.errors import RankscopeError, ReportBug, ReportError, UnreadableReport
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
+from rankscope.sources.discover import describe
+from rankscope.util.lifetime import end_with_parent, signals_held
 
 SMALL_BYTES = 32 * 2**20
 """Total size of reports below which this process is faster than starting workers."""
@@ -30,6 +37,16 @@ ENVIRONMENT = {
 AHEAD = 2
 """Reports in progress per worker: one being read, and one whose rows wait to be stored."""
 
+SIGNAL_NAME = re.compile(r"\b(SIG[A-Z]+)\b")
+"""In loky's message about workers that were killed."""
+
+LESS_HINT = (
+    "read fewer reports at once with --jobs 1, use a machine with more memory, or leave it "
+    "out with --on-error skip"
+)
+
+CHANGED_HINT = "is it still being written or copied? Run the same command again when that is done"
+
 Got = TypeVar("Got")
 
 
@@ -45,14 +62,8 @@ class WorkerPool:
     def start(self, files: list[ReportFile]) -> None:
         """Start the workers that `map` will need for these reports; they import meanwhile."""
         self._workers = self._worth(files)
-        if not self._workers:
-            return
-        # loky's workers are not forked (polars must not be) and need no `if __name__` guard.
-        from loky import get_reusable_executor
-
-        self._executor = get_reusable_executor(max_workers=self._workers, env=ENVIRONMENT)
-        for _ in range(self._workers):
-            self._executor.submit(_import_needed)
+        if self._workers:
+            self._start(self._workers)
 
     def map(
         self,
@@ -71,11 +82,14 @@ class WorkerPool:
         running: dict[Future[Got | RankscopeError], ReportFile] = {}
         try:
             while waiting or running:
-                while waiting and len(running) < AHEAD * self._workers:
-                    file = waiting.popleft()
-                    running[self._executor.submit(guarded, function, file, options)] = file
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
+                room = AHEAD * self._workers - len(running)
+                lost = self._submit_all(function, waiting, options, room, running)
+                results, killed = _finished(running, all_of_them=bool(lost))
+                yield from results
+                if lost := lost + killed:
+                    yield from self._each_alone(function, lost, options)
+                    if waiting:
+                        self._start(self._workers)
         finally:
             self.close()
 
@@ -84,6 +98,74 @@ class WorkerPool:
         if self._executor is not None:
             self._executor.shutdown(wait=False, kill_workers=True)
             self._executor = None
+
+    def _start(self, workers: int) -> None:
+        """Start processes, in place of those there are."""
+        # loky's workers are not forked (polars must not be) and need no `if __name__` guard.
+        from loky import get_reusable_executor
+
+        if self._executor is not None:
+            self._executor.shutdown(wait=True, kill_workers=True)
+        with signals_held():  # Python's own tracker lets signals in again as soon as it runs
+            resource_tracker.ensure_running()
+        with signals_held(), suppress(BrokenExecutor):
+            self._executor = get_reusable_executor(
+                max_workers=workers,
+                env=ENVIRONMENT,
+                initializer=_ready,
+                initargs=(os.getpid(),),
+                reuse=False,
+            )
+            for _ in range(workers):
+                self._executor.submit(_import_needed)
+
+    def _submit(
+        self,
+        function: Callable[[ReportFile, ShapingOptions], Got],
+        file: ReportFile,
+        options: ShapingOptions,
+    ) -> Future[Got | RankscopeError]:
+        with signals_held():  # a worker that was idle for long is started again here
+            submitted: Future[Got | RankscopeError] = self._executor.submit(
+                guarded, function, file, options
+            )
+        return submitted
+
+    def _submit_all(
+        self,
+        function: Callable[[ReportFile, ShapingOptions], Got],
+        waiting: deque[ReportFile],
+        options: ShapingOptions,
+        room: int,
+        running: dict[Future[Got | RankscopeError], ReportFile],
+    ) -> list[ReportFile]:
+        """Start as many reports as there is room for; the one that met killed workers, if any."""
+        while waiting and room > 0:
+            file = waiting.popleft()
+            try:
+                running[self._submit(function, file, options)] = file
+            except BrokenExecutor:
+                return [file]
+            room -= 1
+        return []
+
+    def _each_alone(
+        self,
+        function: Callable[[ReportFile, ShapingOptions], Got],
+        files: list[ReportFile],
+        options: ShapingOptions,
+    ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
+        """Read reports whose worker was killed once more, one at a time in one process."""
+        is_ready = False
+        for file in files:
+            if not is_ready:
+                self._start(1)
+            try:
+                result = self._submit(function, file, options).result()
+                is_ready = True
+            except BrokenExecutor as error:
+                result, is_ready = _killed(file, error), False
+            yield file, result
 
     def _worth(self, files: list[ReportFile]) -> int:
         """The number of workers for these reports; 0 if this process reads them."""
@@ -98,14 +180,75 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _finished(
+    running: dict[Future[Got | RankscopeError], ReportFile], all_of_them: bool
+) -> tuple[list[tuple[ReportFile, Got | RankscopeError]], list[ReportFile]]:
+    """Take out of `running` what has a result, and what was lost with a killed worker."""
+    done = wait(running, return_when=ALL_COMPLETED if all_of_them else FIRST_COMPLETED).done
+    if any(isinstance(future.exception(), BrokenExecutor) for future in done):
+        done = wait(running).done  # a killed worker takes all that is in progress along
+    results: list[tuple[ReportFile, Got | RankscopeError]] = []
+    lost: list[ReportFile] = []
+    for future in done:
+        file = running.pop(future)
+        if isinstance(future.exception(), BrokenExecutor):
+            lost.append(file)
+        else:
+            results.append((file, future.result()))
+    return results, lost
+
+
 def guarded(
     function: Callable[[ReportFile, ShapingOptions], Got], file: ReportFile, options: ShapingOptions
 ) -> Got | RankscopeError:
-    """The function's result, or the error it raised if the user can fix it."""
+    """The function's result, or an error that names the report, whatever was raised."""
+    result: Got | RankscopeError
     try:
-        return function(file, options)
+        result = function(file, options)
     except RankscopeError as error:
-        return error
+        result = error
+    except MemoryError:
+        result = ReportError(f"{file.path}: too large for the memory that is free", hint=LESS_HINT)
+    except Exception as error:
+        result = bug(file, error)
+    return _changed(file) or result
+
+
+def bug(file: ReportFile, error: Exception) -> ReportBug:
+    """The error of a report that rankscope failed on; call it where `error` is caught."""
+    return ReportBug(
+        f"{file.path}: cannot be read because of a bug in rankscope ({type(error).__name__})",
+        hint="leave it out with --on-error skip; please report the bug, with what --verbose says",
+        details="".join(traceback.format_exception(error)),
+    )
+
+
+def _changed(file: ReportFile) -> UnreadableReport | None:
+    """The error of a report that is not as it was when it was found."""
+    try:
+        now = describe(file.place, file.kind)
+    except UnreadableReport:
+        return UnreadableReport(f"{file.path}: vanished while it was read", hint=CHANGED_HINT)
+    if (now.bytes, now.modified_ns) == (file.bytes, file.modified_ns):
+        return None
+    return UnreadableReport(f"{file.path}: changed while it was read", hint=CHANGED_HINT)
+
+
+def _killed(file: ReportFile, error: BrokenExecutor) -> ReportError:
+    """The error of a report whose reader was killed, alone as well."""
+    signals = sorted({*SIGNAL_NAME.findall(str(error))})
+    how = f" by {', '.join(signals)}" if signals else ""
+    return ReportError(
+        f"{file.path}: the process that read it was killed twice{how}; probably the memory is "
+        "not enough",
+        hint=LESS_HINT,
+    )
+
+
+def _ready(parent: int) -> None:
+    """Prepare a worker of the process `parent`."""
+    faulthandler.disable()  # loky's; a crash is one line of error
+    end_with_parent(parent)
 
 
 def _import_needed() -> None:

@@ -43,7 +43,7 @@ KNOWN_MEANINGS = (
 """What a convention can say that a range means."""
 
 SEPARATORS = r"[\s_\-:]+"
-NUMBER = r"\{?(\d+)\}?"
+NUMBER = r"\{?([0-9]+)\}?"
 
 ANY = "^"
 """The pattern of conventions that apply to all names of a domain."""

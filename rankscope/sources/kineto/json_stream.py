@@ -23,6 +23,12 @@ CHUNK_BYTES = 2**22
 LARGEST_BYTES = 2**24
 """Upper limit (bytes) of one event, and of the text after the events, in Kineto's files."""
 
+MOST_TIMES, MOST_BYTES = 200, 2**26
+"""A file may unpack to this many times its bytes, and so many more; real ones to 10 to 30 times."""
+
+MOST_EVENTS = 10**6
+"""A file may hold this many events more than it has bytes; real ones have one in 10 to 20 bytes."""
+
 OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
 BORDER = re.compile(rb"\}\s*(,)\s*\{")
 TRIES = 3
@@ -78,6 +84,8 @@ class About(msgspec.Struct):
     distributed: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="distributedInfo")
     base_time: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
     host: Any = msgspec.field(default=None, name="host_name")
+    devices: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="deviceProperties")
+    cuda: Any = msgspec.field(default=None, name="cuda_runtime_version")
 
 
 class Tail(About):
@@ -110,6 +118,7 @@ class EventFile:
         self.about: list[About] = []
         self.events = 0
         self.broken = 0
+        self._unpacked = self._bytes = 0
 
     def head(self) -> list[About]:
         """The fields before the events; the events are not read."""
@@ -128,6 +137,7 @@ class EventFile:
             listed, start = self._skip_head(pending)
             pending = pending[start:]
             while more := self._read(file, CHUNK_BYTES):
+                self._check_bounds()
                 pending += more
                 batch, pending = self._batch(pending)
                 if batch:
@@ -139,9 +149,26 @@ class EventFile:
             self.events += len(last)
             yield last
 
+    def _check_bounds(self) -> None:
+        """Raise `UnreadableReport` for a small file that unpacks to far more than a trace does."""
+        self._bytes = self._bytes or self.path.stat().st_size
+        if self._unpacked > MOST_BYTES + MOST_TIMES * self._bytes:
+            raise self._swollen(f"{self._unpacked / 1e6:,.0f} MB")
+        if self.events > MOST_EVENTS + self._bytes:
+            raise self._swollen(f"{self.events:,} events")
+
+    def _swollen(self, found: str) -> UnreadableReport:
+        return UnreadableReport(
+            f"{self.path}: is no profiler trace: its {self._bytes:,} bytes unpack to more than "
+            f"{found}",
+            hint=NAME_HINT,
+        )
+
     def _read(self, file: BinaryIO, count: int) -> bytes:
         try:
-            return file.read(count)
+            data = file.read(count)
+            self._unpacked += len(data)
+            return data
         except EOFError as error:
             raise UnreadableReport(f"{self.path}: is truncated", hint=COPY_HINT) from error
         except (OSError, zlib.error) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import polars as pl
@@ -17,7 +18,7 @@ from rankscope.errors import UnreadableReport
 from rankscope.model.device_work import SYNC_CALLS, InMemoryWork
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.ranges import Ranges
-from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, Trace
+from rankscope.model.reports import CaptureFacts, Claim, Gpu, Hardware, RankEvidence, Trace
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform
 from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.environment import first_printable
@@ -34,6 +35,9 @@ OLDEST_UTC_NS = 10**18
 MOST_RANKS = 10**7
 """Numbers from this on are not ranks."""
 
+MOST_NAMES = 10**6
+"""Different names of ranges, and of kernels, that a trace may have; real ones have thousands."""
+
 WORKER_NAME = re.compile(r"^(.{1,64})_(\d{1,8})\.\d{10,}\.pt\.trace\.json")
 """File names of tensorboard_trace_handler: host, pid, time."""
 
@@ -43,6 +47,14 @@ class Distributed(msgspec.Struct):
 
     rank: int | None = None
     world_size: int | None = None
+    nccl_version: Any = None
+
+
+class Device(msgspec.Struct):
+    """The fields of `deviceProperties` that are used."""
+
+    id: int
+    name: str
 
 
 def facts(path: Path) -> CaptureFacts:
@@ -68,6 +80,11 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
         for nature, frame in frames(batch).items():
             parts[nature].append(frame)
     every = {nature: pl.concat(parts.pop(nature), rechunk=True) for nature in SCHEMAS}
+    if max(frame["name"].n_unique() for frame in (every[RANGE], every[WORK])) > MOST_NAMES:
+        raise UnreadableReport(
+            f"{path}: has more than {MOST_NAMES:,} different names of ranges or kernels",
+            hint="do names of ranges contain numbers? Record them without",
+        )
     if every[RANGE].is_empty() and every[WORK].is_empty():
         raise UnreadableReport(
             f"{path}: holds {file.events:,} events, but none of the PyTorch profiler",
@@ -111,13 +128,20 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
 
 
 def _facts(about: list[About]) -> CaptureFacts:
-    """Rank and host; no other field beside the events is kept."""
+    """Rank, host, GPU models and versions; no other field beside the events is kept."""
     claims: list[Claim] = []
+    versions = [
+        f"CUDA {each.cuda // 1000}.{each.cuda % 1000 // 10}"
+        for each in about
+        if isinstance(each.cuda, int) and 0 < each.cuda < MOST_RANKS
+    ]
     for each in about:
         try:
             said = msgspec.json.decode(each.distributed, type=Distributed)
         except FAULTS:
             continue
+        if isinstance(said.nccl_version, str):
+            versions.append(f"NCCL {said.nccl_version}")
         if said.rank is not None and 0 <= said.rank < MOST_RANKS:
             claims.append(Claim(said.rank, said.world_size or None, DISTRIBUTED_INFO))
     hosts = [each.host for each in about if isinstance(each.host, str) and each.host]
@@ -128,7 +152,20 @@ def _facts(about: list[About]) -> CaptureFacts:
         environment=tuple(claims[:1]),
         local_rank=None,
         exporter=None,
+        hardware=Hardware(
+            software=first_printable([", ".join(versions)] if versions else []),
+            gpus=tuple(gpu for each in about for gpu in _gpus(each)),
+        ),
     )
+
+
+def _gpus(about: About) -> list[Gpu]:
+    """The devices by their models: a trace has neither their UUIDs nor their slots."""
+    try:
+        devices = msgspec.json.decode(about.devices, type=list[Device])
+    except FAULTS:
+        return []
+    return [Gpu(None, each.id, None, first_printable([each.name]), None) for each in devices]
 
 
 def _host_in_name(path: Path, process: int) -> str | None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
 import polars as pl
 
-from rankscope.errors import RankscopeError, ToolError, UnreadableReport
+from rankscope.errors import RankscopeError, ToolError, UnreadableReport, UsageError
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.util.atomic_io import cache_home
+from rankscope.util.bounded import Ended, Stopped, run_bounded
+from rankscope.util.private import closed_folder
+from rankscope.util.supervisor import CANNOT_RUN
 
 SOURCE = "source.json"
 """File in each cache entry that names the exported report."""
@@ -25,6 +29,25 @@ PARQUET, SQLITE = "export_pqtdir", "export.sqlite"
 
 BLOBS = "--include-blobs"
 """Option of nsys 2026 without which it leaves out NCCL's description of its calls."""
+
+TIMEOUT = "RANKSCOPE_EXPORT_TIMEOUT"
+"""Environment variable: seconds that one export may take."""
+
+LEAST_S, SLOWEST = 600.0, 10**5
+"""Without it an export may take this many seconds, and one more for so many bytes of its report."""
+
+HELP_S = 60.0
+"""Seconds that the help of nsys may take."""
+
+MOST_TIMES, MOST_BYTES = 100, 2**30
+"""An export may have this many times the bytes of its report, and so many more."""
+
+PROGRESS_S = 10.0
+"""Seconds between two log messages about an export."""
+
+FULL = "no space left"
+
+LOG = logging.getLogger("rankscope.sources")
 
 LEAST_FREE = 2**20
 """If less disk space (bytes) than this is left, a failed export is reported as 'disk full'."""
@@ -44,10 +67,10 @@ def exported(report: Path) -> Path:
     nsys = find_nsys()
     name = PARQUET if _knows(nsys, "parquetdir") else SQLITE
     try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
+        closed_folder(entry.parent, cache_home())
         making = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", dir=entry.parent))
     except OSError as error:
-        raise _no_room(entry.parent, error.strerror or "") from error
+        raise _no_room(entry.parent, error.strerror or str(error)) from error
     try:
         _export(nsys, report, making / name)
         (making / SOURCE).write_text(json.dumps(_source(report)), "utf-8")
@@ -124,7 +147,7 @@ def _source(report: Path) -> dict[str, object]:
 @cache
 def _knows(nsys: str, word: str) -> bool:
     """Whether the help of this nsys names an export type or option."""
-    return word in _run([nsys, "export", "--help"]).stdout
+    return word in _run([nsys, "export", "--help"], HELP_S).said
 
 
 def _export(nsys: str, report: Path, target: Path) -> None:
@@ -132,10 +155,12 @@ def _export(nsys: str, report: Path, target: Path) -> None:
     options = ["-t", kind, "-q", "true", "-o", str(target)]
     if _knows(nsys, BLOBS):
         options.append(f"{BLOBS}=true")
-    done = _run([nsys, "export", *options, str(report.resolve())])
-    if done.returncode == 0 and _is_whole(target):
+    watch = _Watch(report, target)
+    command = [nsys, "export", *options, str(report.resolve())]
+    done = _run(command, time_limit(report), watch.problem, report)
+    if done.code == 0 and _is_whole(target):
         return
-    said = " ".join((done.stdout + done.stderr).split())
+    said = " ".join(done.said.split())
     if shutil.disk_usage(target.parent).free < LEAST_FREE:
         raise _no_room(target.parent.parent, "no space left")
     if "Version number is invalid" in said:
@@ -161,15 +186,78 @@ def _is_whole(export: Path) -> bool:
         return False
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def time_limit(report: Path) -> float:
+    """Seconds that the export of a report may take: `RANKSCOPE_EXPORT_TIMEOUT`, else by its size.
+
+    Raises:
+        UsageError: the variable is no positive number.
+    """
+    given = os.environ.get(TIMEOUT)
+    if not given:
+        return LEAST_S + report.stat().st_size / SLOWEST
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False
-        )
-    except OSError as error:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise UsageError(f"{TIMEOUT}: is no number of seconds", hint=f"{TIMEOUT}=3600")
+    return seconds
+
+
+class _Watch:
+    """Looks at an export while it is made."""
+
+    def __init__(self, report: Path, target: Path) -> None:
+        self._report, self._target = report, target
+        self._most = MOST_BYTES + MOST_TIMES * report.stat().st_size
+        self._begin = self._said = time.monotonic()
+
+    def problem(self) -> str | None:
+        """Why it must end; None while all is well."""
+        size = _size(self._target)
+        if shutil.disk_usage(self._target.parent).free < LEAST_FREE:
+            return FULL
+        if size > self._most:
+            return f"it wrote more than {self._most / 1e9:.1f} GB"
+        now = time.monotonic()
+        if now - self._said > PROGRESS_S:
+            self._said = now
+            LOG.info(
+                "export of %s: %.0f MB after %.0f s", self._report, size / 1e6, now - self._begin
+            )
+        return None
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file or of the files in a folder; 0 if there is none."""
+    try:
+        if path.is_dir():
+            return sum(entry.stat().st_size for entry in os.scandir(path))
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _run(
+    command: list[str],
+    seconds: float,
+    check: Callable[[], str | None] = lambda: None,
+    report: Path | None = None,
+) -> Ended:
+    try:
+        done = run_bounded(command, seconds, check)
+        if done.code == CANNOT_RUN:
+            why = " ".join(done.said.split())[:160]
+            raise ToolError(f"{command[0]}: cannot be run ({why})", hint="set RANKSCOPE_NSYS")
+        return done
+    except Stopped as stopped:
+        if str(stopped) == FULL:
+            raise _no_room(cache_folder(), FULL) from stopped
         raise ToolError(
-            f"{command[0]}: cannot be run ({error.strerror})", hint="set RANKSCOPE_NSYS"
-        ) from error
+            f"{report or command[0]}: nsys was stopped: {stopped}",
+            hint=f"allow it more seconds with --export-timeout or {TIMEOUT}, or export the report "
+            "elsewhere: nsys export -t sqlite REPORT.nsys-rep",
+        ) from stopped
 
 
 def _reason(said: str) -> str:

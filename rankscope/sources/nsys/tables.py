@@ -21,6 +21,7 @@ from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.environment import claims_of, first_printable, local_rank_of
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
 from rankscope.sources.nsys.device import device_work
+from rankscope.sources.nsys.hardware import hardware
 from rankscope.sources.nsys.host_events import host_events
 from rankscope.sources.nsys.nvtx import Nvtx, nvtx
 from rankscope.sources.nsys.session_time import on_session_axis
@@ -40,10 +41,10 @@ MPI_TABLES = (
     "MPI_OTHER_EVENTS",
 )
 
-MPI_THREAD = r"^MPI Rank (\d{1,9})$"
+MPI_THREAD = r"^MPI Rank ([0-9]{1,9})$"
 """Names that nsys's own MPI trace gives threads."""
 
-JAX_THREAD = r"^XlaLauncher:#global=\d+,local=\d+,process=(\d{1,7}),"
+JAX_THREAD = r"^XlaLauncher:#global=[0-9]+,local=[0-9]+,process=([0-9]{1,7}),"
 """Names that XLA gives its launching threads, of which each device has one.
 
 openxla/xla: xla/pjrt/gpu/se_gpu_pjrt_client.cc, NameDeviceAndLauncherThread. NVIDIA/JAX-Toolbox
@@ -113,6 +114,7 @@ def facts(file: Columns) -> CaptureFacts:
         local_rank=local_rank_of(own or command),
         exporter=next(iter(exported.get("EXPORT_PRODUCT_VERSION", [])), None),
         losses=_losses(file),
+        hardware=hardware(file, system, own + command),
     )
 
 
@@ -189,7 +191,7 @@ def _ranks_by_threads(file: Columns, nvtx: Nvtx, pool: Strings, pattern: str) ->
     ranks = (
         names.select(
             process=pl.col("globalTid") // PROCESS,
-            number=pl.col("text").str.extract(pattern).cast(pl.Int64),
+            number=pl.col("text").str.extract(pattern).cast(pl.Int64, strict=False),
         )
         .drop_nulls()
         .unique()

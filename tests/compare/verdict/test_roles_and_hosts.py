@@ -9,11 +9,12 @@ import pytest
 
 from rankscope.compare.verdict.roles_and_hosts import whole_hosts
 from rankscope.compare.verdict.rules import judge
+from tests.forge import simulate, without_plants
 from tests.support import MS, Stored, inputs_of, mostly_slow
 
 ROLES = "pp=4,dp=2"
 WORKERS = [
-    ("forward", "persistent", {}), ("load", "persistent", {}), ("device", "persistent", {}),
+    ("forward", "persistent", {}), ("device", "persistent", {}),
     ("backward", "periodic", {}), ("forward", "transient", {"extra_ms": 16.0, "iterations": 30}),
     ("optimizer", "persistent", {"rank": 0}),
 ]  # fmt: skip
@@ -32,6 +33,24 @@ def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
     assert (verdict.kind, verdict.ranks, verdict.roles) == (kind, plant.ranks, ())
     assert verdict.cause == ("backward" if where == "device" else where)
     assert verdict.period == (5 if kind == "periodic" else None)
+
+
+def test_a_slow_worker_that_nobody_waits_for_is_not_accused(stored: Callable[..., Stored]) -> None:
+    """The bubble hides its loading: without the plant the job takes as long."""
+    job = stored("pipeline", ranks=8, iterations=16, where="load", kind="persistent")
+    assert job.truth is not None
+    healthy = simulate(without_plants(job.truth.job)).truth
+    lengths = [
+        sum(
+            int(row["iteration_ns"] or 0)
+            for row in truth.iterations
+            if row["clock"] == "gpu" and row["iteration"] != 0
+        )
+        for truth in (job.truth, healthy)
+    ]
+    assert lengths[0] == pytest.approx(lengths[1], rel=1e-4)
+    verdict = job.analysis(roles=ROLES).verdict
+    assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
 
 
 def test_the_slow_worker_without_roles(stored: Callable[..., Stored]) -> None:

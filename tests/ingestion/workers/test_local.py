@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -11,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.errors import UnreadableReport
+from rankscope.errors import ReportBug, ReportError, UnreadableReport
 from rankscope.ingestion.workers import map_reports
 from rankscope.ingestion.workers.local import AHEAD, WorkerPool, available_cores
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
-from rankscope.sources.discover import discover
+from rankscope.sources.discover import describe, discover
 from tests.support import Forged, copied
 
 
@@ -38,36 +40,115 @@ def test_rows_and_errors_come_back(
             assert f"_{result.ranks[0].rank.identity.rank}." in file.path.name
 
 
-def test_bugs_are_not_swallowed(forged: Callable[..., Forged]) -> None:
-    def broken(*_: object) -> ReportRows:
-        raise ZeroDivisionError
+def broken(file: ReportFile, options: ShapingOptions) -> int:
+    if file.path.name == "rank_1":
+        raise ZeroDivisionError("of what is in the report")
+    return file.bytes
 
-    files = discover([forged("plain", iterations=12).folder])
-    with pytest.raises(ZeroDivisionError):
-        list(map_reports(broken, files, ShapingOptions(), 1))
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_bug_is_the_error_of_one_report(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, jobs: int
+) -> None:
+    files = made(tmp_path, 3)
+    with caplog.at_level(logging.INFO, "rankscope"):
+        results = dict(map_reports(broken, files, ShapingOptions(), jobs))
+    error = results.pop(files[1])
+    assert isinstance(error, ReportBug)
+    assert "rank_1: " in error.message
+    assert "bug in rankscope (ZeroDivisionError)" in error.message
+    assert "of what is in the report" not in error.message
+    assert sorted(results.values()) == [0, 2]
+    assert "Traceback (most recent call last):" in caplog.messages
+    assert "ZeroDivisionError: of what is in the report" in caplog.messages
+
+
+def made(folder: Path, count: int) -> list[ReportFile]:
+    """Files as they were found."""
+    for number in range(count):
+        (folder / f"rank_{number}").write_bytes(b"x" * number)
+    return [describe(folder / f"rank_{number}", "nsys-sqlite") for number in range(count)]
+
+
+def deadly(file: ReportFile, options: ShapingOptions) -> str:
+    """A small report kills its reader each time, the largest one the first time."""
+    if file.path.name == "rank_1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    seen = file.path.parent / "seen"
+    if file.path.name == "rank_7" and not seen.exists():
+        seen.touch()
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return file.path.name
+
+
+def test_a_report_that_kills_its_reader_twice_is_the_error(tmp_path: Path) -> None:
+    files = made(tmp_path, 8)
+    results = dict(map_reports(deadly, files, ShapingOptions(), 2))
+    assert len(results) == 8
+    error = results.pop(files[1])
+    assert isinstance(error, ReportError)
+    assert "rank_1: " in error.message
+    assert "SIGKILL" in error.message
+    assert "memory" in error.message
+    assert "--jobs 1" in error.hint
+    assert all(result == file.path.name for file, result in results.items())
+
+
+def ends_at_once(file: ReportFile, options: ShapingOptions) -> None:
+    os._exit(1)
+
+
+def test_workers_that_all_end_are_an_error_of_each_report(tmp_path: Path) -> None:
+    results = dict(map_reports(ends_at_once, made(tmp_path, 3), ShapingOptions(), 2))
+    assert len(results) == 3
+    assert all(isinstance(error, ReportError) for error in results.values())
+
+
+def vanishing(file: ReportFile, options: ShapingOptions) -> int:
+    """What happens to reports while they are read."""
+    if file.path.name == "rank_0":
+        file.path.write_bytes(b"more")
+    elif file.path.name == "rank_1":
+        os.utime(file.path, (1, 1))  # back in time
+    elif file.path.name == "rank_2":
+        file.path.unlink()
+        file.path.read_bytes()
+    elif file.path.name == "rank_3":
+        file.path.write_bytes(b"")
+        raise UnreadableReport(f"{file.path}: is truncated", hint="copy it again")
+    return file.bytes
+
+
+def test_reports_that_change_while_they_are_read_are_errors(tmp_path: Path) -> None:
+    files = made(tmp_path, 5)
+    results = dict(map_reports(vanishing, files, ShapingOptions(), 1))
+    said = [getattr(results[file], "message", None) for file in files]
+    ends = ["changed while it was read"] * 2 + ["vanished while it was read", "changed while"]
+    assert all(end in str(text) for end, text in zip(ends, said, strict=False)), said
+    assert said[4] is None
 
 
 def begun(file: ReportFile, options: ShapingOptions) -> int:
-    (file.path / f"{file.bytes}").touch()
+    (file.path.parent / "begun" / f"{file.bytes}").touch()
     return file.bytes
 
 
 def test_largest_reports_first_and_no_more_than_are_taken_in(tmp_path: Path) -> None:
-    files = [ReportFile(tmp_path, "nsys-sqlite", size, 0) for size in range(20)]
+    files = made(tmp_path, 20)
+    (tmp_path / "begun").mkdir()
     with closing(WorkerPool(2)) as crew:
         crew.start(files)
         results = crew.map(begun, files, ShapingOptions())
         taken = [got for _, got in islice(results, 3)]
         time.sleep(0.5)  # whoever could, would have gone on
-        reached = sorted(int(path.name) for path in tmp_path.iterdir())
+        reached = sorted(int(path.name) for path in (tmp_path / "begun").iterdir())
         assert len(reached) <= len(taken) + 2 * AHEAD
-        assert reached == [*range(20)][-len(reached) :]
+        largest = [*range(20)][-len(reached) - 1 :]  # a worker may have just begun with one
+        assert {*reached} <= {*largest}
         assert sorted([*taken, *(got for _, got in results)]) == [*range(20)]
 
 
 def test_cores_are_those_this_process_may_use() -> None:
-    import os
-
     assert 1 <= available_cores() <= (os.cpu_count() or 1)
 
 
@@ -82,9 +163,9 @@ def grown(file: ReportFile, options: ShapingOptions) -> int:
 HELD: list[bytes] = []
 
 
-def test_a_worker_that_has_read_a_large_report_reads_on() -> None:
+def test_a_worker_that_has_read_a_large_report_reads_on(tmp_path: Path) -> None:
     pytest.importorskip("psutil", reason="without it loky looks at no memory")
-    files = [ReportFile(Path(str(number)), "nsys-sqlite", 0, 0) for number in range(8)]
+    files = made(tmp_path, 8)
     with closing(WorkerPool(2)) as crew:
         crew.start(files)
         workers = [got for _, got in crew.map(grown, files, ShapingOptions())]

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from rankscope.util.atomic_io import cache_home
+from rankscope.util.private import NotPrivate, private_folder
 
 WORTH_BYTES = 32 * 2**20
 """Minimum total size of reports (bytes) for which loading the compiled reader pays off."""
@@ -81,8 +82,14 @@ def _imported() -> ModuleType:
     # this import. All other functions of the process keep theirs.
     # It looks for changes in the file of the function alone, so the folder depends on all of them.
     before = config.CACHE_DIR
-    parent = Path(before) if before else cache_home() / "compiled"
-    config.CACHE_DIR = str(parent / _sources())
+    top = Path(before) if before else cache_home()
+    folder = (top if before else top / "compiled") / _sources()
+    try:  # machine code is loaded from there
+        config.CACHE_DIR = str(private_folder(folder, folder if before else top))
+    except NotPrivate as error:
+        raise _NotUsed(f"its cache is not safe: {error}") from error
+    except OSError as error:
+        raise _NotUsed(f"its cache {folder} cannot be made ({error.strerror})") from error
     try:
         return import_module(f"{__package__}.records")
     except (NumbaError, ImportError, RuntimeError) as error:

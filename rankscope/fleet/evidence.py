@@ -1,0 +1,188 @@
+"""What one run says for and against its hardware. See METHOD.md#fleet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from rankscope.model.kinds import VerdictKind
+from rankscope.model.results import Also, Verdict
+
+LEAST_SHARE = 0.01
+"""Share of a run's time that an accusation must cost before it counts."""
+
+ACCUSING = frozenset(
+    (
+        VerdictKind.PERSISTENT,
+        VerdictKind.TRANSIENT,
+        VerdictKind.PERIODIC,
+        VerdictKind.COMMUNICATION,
+    )
+)
+"""Classes of verdicts that hold something against the ranks they name."""
+
+RUNS = pl.Schema(
+    {
+        "run": pl.String,  # the same for every copy of the database
+        "db": pl.String,
+        "start_ns": pl.Int64,  # UTC; null where unknown
+        "ranks": pl.Int64,
+        "world_size": pl.Int64,
+        "iterations": pl.Int64,  # in which the ranks were compared
+        "verdict": pl.String,
+        "gain_ns": pl.Int64,
+        "software": pl.String,
+    }
+)
+"""A row per run."""
+
+EVIDENCE = pl.Schema(
+    {
+        "run": pl.String,
+        "rank": pl.Int64,
+        "host": pl.String,
+        "gpu": pl.String,  # UUID; null where unknown
+        "gpu_name": pl.String,
+        "slot": pl.String,  # of the GPU in its host
+        "adapters": pl.String,
+        "role": pl.String,
+        "iterations": pl.Int64,  # in which it was compared with others of its role
+        "guilty": pl.Int64,  # iterations in which the verdict holds against it
+        "cost_ns": pl.Int64,  # time that it cost all ranks together
+        "cause": pl.String,  # phase of the accusation that costs most
+    }
+)
+"""A row per run and rank: exposure, guilt, cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvidence:
+    """RUNS, of one row, and EVIDENCE of a run."""
+
+    run: pl.DataFrame
+    ranks: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class _Accusation:
+    """Ranks that are slow together, and what it costs."""
+
+    ranks: tuple[int, ...]
+    iterations: tuple[int, ...]
+    gain_ns: int
+    cause: str | None
+
+
+def evidence(
+    db: str,
+    reports: pl.DataFrame,
+    ranks: pl.DataFrame,
+    verdict: Verdict,
+    roles: Mapping[int, str],
+    iterations: int,
+    blind_ranks: Iterable[int] = (),
+) -> RunEvidence:
+    """What a run says for and against its hardware.
+
+    Args:
+        db: its database.
+        reports, ranks: these tables of it.
+        verdict: of all its selected iterations.
+        roles: rank → role.
+        iterations: how many were compared.
+        blind_ranks: whose work is unknown.
+    """
+    key = run_key(reports, ranks)
+    table = _identified(ranks.sort("rank"))
+    who: list[int] = table["rank"].to_list()
+    role_of = [roles.get(rank, "") for rank in who]
+    judged = verdict.kind is not VerdictKind.INCONCLUSIVE
+    blind = {*blind_ranks}
+    seeing = [role for rank, role in zip(who, role_of, strict=True) if rank not in blind]
+    exposure = [
+        iterations if judged and rank not in blind and seeing.count(role) > 1 else 0
+        for rank, role in zip(who, role_of, strict=True)
+    ]
+    accusations = _accusations(verdict) if judged else []
+    against = {rank: [each for each in accusations if rank in each.ranks] for rank in who}
+    guilty = [len({number for each in against[rank] for number in each.iterations}) for rank in who]
+    cost = [
+        sum(each.gain_ns / len(each.ranks) for each in against[rank]) * len(who) for rank in who
+    ]
+    cause = [
+        max(against[rank], key=lambda each: each.gain_ns).cause if against[rank] else None
+        for rank in who
+    ]
+    frame = table.with_columns(
+        pl.lit(key).alias("run"),
+        pl.Series("role", role_of, pl.String),
+        pl.Series("iterations", exposure, pl.Int64),
+        pl.Series("guilty", guilty, pl.Int64),
+        pl.Series("cost_ns", [round(each) for each in cost], pl.Int64),
+        pl.Series("cause", cause, pl.String),
+    ).with_columns(pl.min_horizontal("guilty", "iterations").alias("guilty"))
+    software = reports["software"].drop_nulls().unique().sort()
+    row: dict[str, Any] = {
+        "run": key,
+        "db": db,
+        "start_ns": reports["utc_start_ns"].min(),
+        "ranks": len(who),
+        "world_size": ranks["world_size"].max(),
+        "iterations": iterations,
+        "verdict": verdict.kind.value,
+        "gain_ns": verdict.gain_ns,
+        "software": "; ".join(software) or None,
+    }
+    return RunEvidence(pl.DataFrame([row], RUNS), frame.select(EVIDENCE.names()).cast(EVIDENCE))
+
+
+def run_key(reports: pl.DataFrame, ranks: pl.DataFrame) -> str:
+    """A text that is the same for all copies of a run's database, and for no other run.
+
+    It is made of the report of the lowest rank: more reports may come in later.
+    """
+    lowest = ranks.sort("rank").head(1)
+    known = ("kind", "bytes", "host", "utc_start_ns", "duration_ns", "events")
+    report = reports.filter(path=lowest["path"][0]).select(known).row(0)
+    process = lowest.select("rank", "pid", "gpu_uuid").row(0)
+    return hashlib.sha256(repr((report, process)).encode()).hexdigest()[:16]
+
+
+def _identified(ranks: pl.DataFrame) -> pl.DataFrame:
+    """rank, host, gpu, gpu_name, slot, adapters.
+
+    A GPU or a slot that several ranks of a run have is unknown for all of them: the report did not
+    say which devices the processes were given.
+    """
+    shared = pl.len().over("gpu_uuid") > 1
+    same_slot = pl.len().over("host", "gpu_bus") > 1
+    return ranks.select(
+        "rank",
+        "host",
+        pl.when(~shared).then("gpu_uuid").alias("gpu"),
+        "gpu_name",
+        pl.when(~shared & ~same_slot).then("gpu_bus").alias("slot"),
+        "adapters",
+    )
+
+
+def _accusations(verdict: Verdict) -> list[_Accusation]:
+    """Who is held to be slow by a verdict, where it costs enough; given work is no guilt."""
+    said: tuple[Verdict | Also, ...] = (verdict, *verdict.also)
+    found = [
+        _Accusation(each.ranks, each.iterations, each.gain_ns, each.cause)
+        for each in said
+        if each.kind in ACCUSING and each.ranks and each.gain_ns is not None
+    ]
+    total = _total_ns(verdict)
+    return [each for each in found if total is None or each.gain_ns >= LEAST_SHARE * total]
+
+
+def _total_ns(verdict: Verdict) -> float | None:
+    """The time of the compared iterations, as the verdict's shares tell it."""
+    pairs = ((verdict.gain_ns, verdict.gain), (verdict.gain_all_ns, verdict.gain_all))
+    return next((time / share for time, share in pairs if time and share), None)

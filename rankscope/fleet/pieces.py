@@ -1,0 +1,127 @@
+"""Pieces of hardware in the runs they were part of. See METHOD.md#fleet."""
+
+from __future__ import annotations
+
+import polars as pl
+
+APPEARANCES = pl.Schema(
+    {
+        "kind": pl.String,  # host | gpu | nic | slot | rank
+        "id": pl.String,
+        "run": pl.String,
+        "order": pl.UInt32,  # of the run in time
+        "rank": pl.Int64,  # null for pieces that several ranks share
+        "host": pl.String,
+        "slot": pl.String,  # of a GPU; null where unknown, and for the other kinds
+        "name": pl.String,  # model
+        "guilty": pl.Boolean,
+        "guilt": pl.Float64,  # share of the compared iterations that it is guilty in
+        "chance": pl.Float64,  # probability that guilt falls on it, if it falls on anybody alike
+        "cost_ns": pl.Int64,
+        "saved_ns": pl.Float64,  # of an iteration, if it were as fast as the others
+        "cause": pl.String,
+    }
+)
+"""A row per piece and run in which it was compared.
+
+Kinds `slot` and `rank` are no hardware to swap. They are there to tell whether guilt stays where a
+GPU was, and whether it goes with the work of a rank, whatever it runs on.
+"""
+
+
+def appearances(runs: pl.DataFrame, evidence: pl.DataFrame) -> pl.DataFrame:
+    """APPEARANCES of all pieces.
+
+    Args:
+        runs: RUNS in the order of time.
+        evidence: EVIDENCE of them.
+    """
+    order = runs.select("run").with_row_index("order")
+    rows = (
+        evidence.filter(pl.col("iterations") > 0)
+        .join(order, on="run", how="inner", maintain_order="left")
+        .with_columns(
+            accused=pl.col("guilty") > 0,
+            guilt=pl.col("guilty") / pl.col("iterations"),
+            saved_ns=pl.col("cost_ns") / pl.len().over("run") / pl.col("iterations"),
+        )
+        # Guilt falls on any rank of the same role.
+        .with_columns(chance=pl.col("accused").mean().over("run", "role"))
+    )
+    several = [_of_ranks(rows, kind) for kind in ("gpu", "slot", "rank")]
+    return pl.concat([_hosts(rows), _adapters(rows), *several])
+
+
+def _of_ranks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """Pieces of which a rank has one and no other rank of its run has it."""
+    names = {
+        "gpu": pl.col("gpu"),
+        "slot": pl.col("host") + " " + pl.col("slot"),
+        "rank": pl.col("rank").cast(pl.String),
+    }
+    of_gpu = kind == "gpu"
+    return rows.select(
+        pl.lit(kind).alias("kind"),
+        names[kind].alias("id"),
+        "run",
+        "order",
+        "rank",
+        "host",
+        pl.col("slot") if kind in ("gpu", "slot") else pl.lit(None, pl.String).alias("slot"),
+        pl.col("gpu_name").alias("name") if of_gpu else pl.lit(None, pl.String).alias("name"),
+        pl.col("accused").alias("guilty"),
+        "guilt",
+        "chance",
+        "cost_ns",
+        "saved_ns",
+        "cause",
+    ).drop_nulls("id")
+
+
+def _hosts(rows: pl.DataFrame) -> pl.DataFrame:
+    named = rows.drop_nulls("host").with_columns(id=pl.col("host"))
+    return _of_several(named, "host")
+
+
+def _adapters(rows: pl.DataFrame) -> pl.DataFrame:
+    """Network adapters that were in more than one host: the others are their host."""
+    split = (
+        rows.drop_nulls(["adapters", "host"])
+        .with_columns(id=pl.col("adapters").str.split(" "))
+        .explode("id")
+    )
+    moved = _of_several(split.filter(pl.col("host").n_unique().over("id") > 1), "nic")
+    hosts = _hosts(rows).select("run", "host", usual="chance")
+    return (
+        moved.join(hosts, on=["run", "host"], how="left", maintain_order="left")
+        .with_columns(chance="usual")
+        .drop("usual")
+    )
+
+
+def _of_several(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """Pieces that ranks share: guilty if any of them is, compared with those that do the same."""
+    together = rows.group_by("run", "order", "id", maintain_order=True).agg(
+        pl.col("host").first(),
+        pl.col("accused").any().alias("guilty"),
+        pl.col("guilt").max(),
+        pl.col("cost_ns", "saved_ns").sum(),
+        pl.col("cause").sort_by("cost_ns", descending=True).first(),
+        pl.col("role").unique().sort().str.join("\n").alias("roles"),
+    )
+    return together.select(
+        pl.lit(kind).alias("kind"),
+        "id",
+        "run",
+        "order",
+        pl.lit(None, pl.Int64).alias("rank"),
+        "host",
+        pl.lit(None, pl.String).alias("slot"),
+        pl.lit(None, pl.String).alias("name"),
+        "guilty",
+        "guilt",
+        pl.col("guilty").mean().over("run", "roles").alias("chance"),
+        "cost_ns",
+        "saved_ns",
+        "cause",
+    )

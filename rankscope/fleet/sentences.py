@@ -1,0 +1,128 @@
+"""What a fleet's answer says in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+NAMED = 3
+"""At most this many suspects are named in the sentence."""
+
+NS_PER_HOUR = 3_600 * 10**9
+
+NOBODY = "Nobody beyond chance"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A piece of hardware that is slow again and again; the fields are those of HARDWARE."""
+
+    kind: str
+    id: str
+    host: str | None
+    slot: str | None
+    name: str | None
+    runs: int
+    guilty: int
+    rate: float
+    p: float
+    cost_ns: int
+    trend: str | None
+    since_ns: int | None
+    follows: str | None
+    cause: str | None
+
+
+def sentence(suspects: tuple[Suspect, ...], runs: int, pieces: Mapping[str, int]) -> str:
+    """The answer.
+
+    Args:
+        suspects: the one to check first comes first.
+        runs: how many were compared.
+        pieces: kind of hardware → how many were compared.
+    """
+    names = {"host": "hosts", "gpu": "GPUs", "nic": "network adapters"}
+    counted = ", ".join(
+        f"{pieces[kind]:,} {text}" for kind, text in names.items() if kind in pieces
+    )
+    seen = f"in {runs:,} runs on {counted}" if counted else f"in {runs:,} runs"
+    if not suspects:
+        return f"{NOBODY}: no hardware is slow again and again {seen}."
+    told = "; ".join(map(_told, suspects[:NAMED]))
+    more = f"; and {len(suspects) - NAMED} more" if len(suspects) > NAMED else ""
+    return f"{told}{more} ({seen})."
+
+
+def label(suspect: Suspect) -> str:
+    """A piece of hardware by its name: `GPU GPU-1f… in host n1`."""
+    if suspect.kind == "gpu":
+        return f"GPU {suspect.id} in host {suspect.host or 'unknown'}"
+    if suspect.kind == "nic":
+        return f"network adapter {suspect.id} in host {suspect.host or 'unknown'}"
+    return f"host {suspect.id}" + (f", slot {suspect.slot}," if suspect.slot else "")
+
+
+def hours(cost_ns: int) -> str:
+    """A cost in rank-hours, at least two digits."""
+    cost = cost_ns / NS_PER_HOUR
+    return f"{cost:,.0f} rank-hours" if cost >= 10 else f"{cost:.2g} rank-hours"
+
+
+def _told(suspect: Suspect) -> str:
+    text = (
+        f"{label(suspect)} is slow in {suspect.guilty} of {suspect.runs} runs"
+        f" (p {_odds(suspect.p)}, cost {hours(suspect.cost_ns)} in the profiled iterations)"
+    )
+    if suspect.since_ns is not None:
+        text += f", since {datetime.fromtimestamp(suspect.since_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC"
+    if suspect.trend in ("worse", "better"):
+        text += ", getting " + suspect.trend
+    if suspect.follows == "card":
+        text += ", and its guilt moved with the card"
+    elif suspect.follows == "slot":
+        text += ", and its guilt stayed with the slot when cards changed"
+    return text
+
+
+def _odds(p: float) -> str:
+    return f"{p:.1g}" if p >= 1e-4 else "< 0.0001"
+
+
+CHECKS = {
+    "gpu": "compare its clocks, temperature and error counters with a neighbour's "
+    "(nvidia-smi -q -d PERFORMANCE,TEMPERATURE,ECC), then run dcgmi diag -r 3",
+    "nic": "compare its error counters and bandwidth with another one's (ibstat, ib_write_bw)",
+    "host": "compare it with a normal host: CPU clocks and load, memory, storage, fans, and "
+    "dcgmi diag -r 3 on its GPUs",
+}
+"""Kind of hardware → how to check it."""
+
+
+def next_step(suspects: tuple[Suspect, ...], runs: int, confined: int | None) -> str:
+    """What to do now.
+
+    Args:
+        suspects: the one to check first comes first.
+        runs: how many were compared.
+        confined: the rank that the first suspect always was, and no other hardware.
+    """
+    if not suspects:
+        return (
+            "profile more runs: a suspect needs three guilty ones"
+            if runs < 3
+            else "nothing to check; add further runs as they come"
+        )
+    first = suspects[0]
+    check = CHECKS[first.kind]
+    if first.slot and first.kind == "host":
+        check = f"reseat or swap what is in slot {first.slot}, and check its power and risers"
+    elif first.cause == "load" and first.kind == "host":
+        check = "check its storage and CPUs first: its excess is in loading data"
+    text = f"check {label(first).rstrip(',')} first: {check}"
+    if confined is not None:
+        text += (
+            f"; it was always rank {confined}, and other hardware hardly ever was: run that rank "
+            "elsewhere once, to tell the hardware from the work of the rank"
+        )
+    return text

@@ -1,0 +1,81 @@
+"""Whether guilt grows, when it began, and whether it moved with a card. See METHOD.md#fleet."""
+
+from __future__ import annotations
+
+from math import erfc, sqrt
+
+import numpy as np
+import polars as pl
+
+LEAST_RUNS = 5
+"""Runs from which on a trend is told."""
+
+LARGEST_CHANCE = 0.01
+"""Probability up to which a trend is none by chance."""
+
+LEAST_BEFORE = 3
+"""Innocent runs before the first guilty one from which on guilt has a beginning."""
+
+
+def trend(own: pl.DataFrame) -> str | None:
+    """`worse`, `better` or `steady`, by Kendall's rank correlation of time and cost per
+    iteration.
+
+    Args:
+        own: APPEARANCES of one piece, in the order of time.
+
+    Returns:
+        None for fewer than `LEAST_RUNS` runs.
+    """
+    cost = own["saved_ns"].to_numpy()
+    n = len(cost)
+    if n < LEAST_RUNS:
+        return None
+    score = sum(np.sign(cost[place + 1 :] - cost[place]).sum() for place in range(n - 1))
+    _, ties = np.unique(cost, return_counts=True)
+    variance = (
+        n * (n - 1) * (2 * n + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()
+    ) / 18  # of the score if order means nothing
+    if variance <= 0:
+        return "steady"
+    deviations = max(abs(score) - 1, 0) / sqrt(variance)
+    if erfc(deviations / sqrt(2)) > LARGEST_CHANCE:
+        return "steady"
+    return "worse" if score > 0 else "better"
+
+
+def since(own: pl.DataFrame, starts: dict[str, int | None]) -> int | None:
+    """When the first guilty run began; None where it was guilty nearly from the beginning.
+
+    Args:
+        own: APPEARANCES of one piece, in the order of time.
+        starts: run → its start, ns of UTC.
+    """
+    guilty = own["guilty"].to_list()
+    first = guilty.index(True) if True in guilty else 0
+    return starts[own["run"][first]] if first >= LEAST_BEFORE else None
+
+
+def follows(own: pl.DataFrame, rows: pl.DataFrame) -> str | None:
+    """`card` where guilt moved with a card, `slot` where it stayed; None where nothing moved.
+
+    Args:
+        own: APPEARANCES of a suspect.
+        rows: those of all hardware.
+    """
+    if own["kind"][0] == "host":
+        return None
+    places = own.group_by("host", "slot").agg(pl.col("guilty").any())
+    if places.height < 2:
+        return None
+    if places["guilty"].sum() > 1:
+        return "card"
+    [left] = places.filter("guilty").select("host", "slot").iter_rows() or [(None, None)]
+    heirs = rows.filter(
+        pl.col("kind") == own["kind"][0],
+        pl.col("host") == left[0],
+        pl.col("slot").eq_missing(left[1]),
+        pl.col("id") != own["id"][0],
+        "guilty",
+    )
+    return "slot" if heirs.height else None

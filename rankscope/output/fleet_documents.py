@@ -1,0 +1,176 @@
+"""The answer of `fleet` as JSON, as tables, and as a text file for node_exporter."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+
+from rankscope.fleet.fleet import Fleet
+from rankscope.fleet.sentences import NS_PER_HOUR
+from rankscope.output.quantities import UNKNOWN, percent
+from rankscope.output.table_layout import Table
+from rankscope.util.sanitize import sanitized
+
+KINDS = {"host": "host", "gpu": "GPU", "nic": "network adapter"}
+"""Kind of hardware → how readers call it."""
+
+LONGEST_ID = 100
+"""Most characters of a name of hardware."""
+
+
+def document(fleet: Fleet) -> dict[str, Any]:
+    """The keys of the JSON of `fleet`: runs, hardware and verdict."""
+    return {
+        "runs": [
+            {
+                "db": row["db"],
+                "start": moment(row["start_ns"]),
+                "start_ns": row["start_ns"],
+                "ranks": row["ranks"],
+                "world_size": row["world_size"],
+                "iterations": row["iterations"],
+                "verdict": row["verdict"],
+                "gain_ns": row["gain_ns"],
+                "software": row["software"],
+            }
+            for row in fleet.runs.iter_rows(named=True)
+        ],
+        "hardware": [
+            {
+                "kind": row["kind"],
+                "id": row["id"],
+                "host": row["host"],
+                "slot": row["slot"],
+                "name": row["name"],
+                "runs": row["runs"],
+                "guilty": row["guilty"],
+                "rate": row["rate"],
+                "interval": [row["low"], row["high"]],
+                "p": row["p"],
+                "cost_ns": row["cost_ns"],
+                "cost_rank_hours": row["cost_ns"] / NS_PER_HOUR,
+                "cause": row["cause"],
+                "suspect": row["suspect"],
+                "trend": row["trend"],
+                "since": moment(row["since_ns"]),
+                "follows": row["follows"],
+            }
+            for row in fleet.hardware.iter_rows(named=True)
+        ],
+        "verdict": {
+            "suspects": [each.id for each in fleet.suspects],
+            "sentence": fleet.sentence,
+            "next": fleet.next,
+        },
+    }
+
+
+def moment(ns: int | None) -> str | None:
+    """A time of UTC as `2026-11-21T08:16:58Z`."""
+    return None if ns is None else f"{datetime.fromtimestamp(ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def table(fleet: Fleet, every: bool = False) -> Table:
+    """The hardware as a table: what was ever guilty, or all of it.
+
+    Args:
+        fleet: the answer.
+        every: innocent hardware too.
+    """
+    rows = fleet.hardware if every else fleet.hardware.filter(pl.col("guilty") > 0)
+    columns = (
+        "hardware", "id", "host", "slot", "guilty", "runs", "rate", "95 % interval", "p",
+        "rank-hours", "trend", "follows", "",
+    )  # fmt: skip
+    return Table(
+        title="Hardware by cost" if every else "Hardware that was ever slow, by cost",
+        columns=columns,
+        numeric=frozenset(("guilty", "runs", "rate", "95 % interval", "p", "rank-hours")),
+        rows=tuple(_cells(row) for row in rows.iter_rows(named=True)),
+        drop_first=("follows", "slot", "trend", "95 % interval", "host"),
+        shorten=frozenset(("id", "host")),
+        notes=(
+            ("guilty", "runs whose verdict names it"),
+            ("rate", "share of its iterations in which it is named, shrunken to the fleet's"),
+            ("p", "probability that chance makes any hardware look as bad"),
+            ("rank-hours", "time that it cost all ranks, in the profiled iterations"),
+        ),
+    )
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    def text(name: str) -> str:
+        return UNKNOWN if row[name] is None else sanitized(str(row[name]), LONGEST_ID)
+
+    return (
+        KINDS.get(row["kind"], row["kind"]),
+        text("id"),
+        text("host"),
+        text("slot"),
+        str(row["guilty"]),
+        str(row["runs"]),
+        percent(row["rate"]),
+        f"{percent(row['low'])} to {percent(row['high'])}",
+        _probability(row["p"]),
+        f"{row['cost_ns'] / NS_PER_HOUR:.3g}",
+        text("trend"),
+        text("follows"),
+        "suspect" if row["suspect"] else "",
+    )
+
+
+def _probability(p: float | None) -> str:
+    if p is None:
+        return UNKNOWN
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def prometheus(fleet: Fleet) -> str:
+    """The answer for node_exporter's textfile collector.
+
+    Hardware that was never guilty is left out: it would make most of the series.
+    """
+    guilty = fleet.hardware.filter(pl.col("guilty") > 0)
+    keys = [
+        _labels(kind=kind, id=id_, host=host)
+        for kind, id_, host in guilty.select("kind", "id", "host").iter_rows()
+    ]
+    lines = []
+    last = fleet.runs["start_ns"].max()
+    single: list[tuple[str, str, object]] = [
+        ("runs", "Runs that were compared.", fleet.runs.height),
+        ("suspects", "Pieces of hardware that are slow again and again.", len(fleet.suspects)),
+    ]
+    if isinstance(last, int):
+        single.append(("last_run_timestamp_seconds", "Start of the last run.", last / 1e9))
+    for name, meaning, value in single:
+        lines += _metric(name, meaning, [("", value)])
+    for name, meaning, values in (
+        (
+            "hardware_suspect",
+            "Whether it is slow again and again.",
+            guilty["suspect"].cast(pl.Int8),
+        ),
+        ("hardware_compared_runs", "Runs in which it was compared.", guilty["runs"]),
+        ("hardware_guilty_runs", "Runs whose verdict names it.", guilty["guilty"]),
+        ("hardware_guilt_ratio", "Share of its iterations in which it is named.", guilty["rate"]),
+        ("hardware_cost_rank_seconds", "Time that it cost all ranks.", guilty["cost_ns"] / 1e9),
+    ):
+        lines += _metric(name, meaning, [*zip(keys, values, strict=True)])
+    return "\n".join(lines) + "\n"
+
+
+def _metric(name: str, meaning: str, values: list[tuple[str, object]]) -> list[str]:
+    full = f"rankscope_fleet_{name}"
+    samples = [f"{full}{labels} {value}" for labels, value in values]
+    return [f"# HELP {full} {meaning}", f"# TYPE {full} gauge", *samples] if samples else []
+
+
+def _labels(**labels: str | None) -> str:
+    def escaped(text: str) -> str:
+        return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+    pairs = ",".join(f'{name}="{escaped(value or "")}"' for name, value in labels.items())
+    return f"{{{pairs}}}"

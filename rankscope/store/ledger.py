@@ -1,0 +1,137 @@
+"""A file that keeps what runs said about their hardware, so that the runs may be deleted.
+
+Several processes may add to it: DuckDB lets one of them write at a time, and the others wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+from rankscope.errors import DatabaseError
+from rankscope.store.connection import IN_USE, connect, disk_full, first_line
+from rankscope.store.ddl import SQL_TYPES
+
+PREFIX = "fleet_"
+"""Beginning of the names of its tables: a run's database has none of them."""
+
+WAIT_S = 60.0
+"""A process waits this long for the others before it gives up, s."""
+
+PAUSE_S = 0.05
+"""Time between two attempts, s."""
+
+UNFINISHED_BYTES = 4096
+"""A file that another process is about to make may be this small."""
+
+
+class Ledger:
+    """Tables of rows that belong to runs; each has a column `run`."""
+
+    def __init__(
+        self, path: Path, schemas: Mapping[str, pl.Schema], wait_s: float = WAIT_S
+    ) -> None:
+        """A ledger at `path`, which need not exist yet.
+
+        Args:
+            path: the file.
+            schemas: its tables.
+            wait_s: how long to wait for other processes.
+        """
+        self.path = path
+        self._schemas = schemas
+        self._wait_s = wait_s
+
+    def add(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        """Put rows in, in place of what their runs had; all of them or none.
+
+        Raises:
+            DatabaseError: it cannot be written, is no ledger, or others use it for too long.
+        """
+        with self._opened(read_only=False) as connection:
+            try:
+                connection.begin()
+                for name, schema in self._schemas.items():
+                    self._prepare(connection, name, schema)
+                for name, frame in tables.items():
+                    connection.register("incoming", frame)
+                    connection.execute(
+                        f"delete from {PREFIX}{name} where run in (select run from incoming)"
+                    )
+                    connection.execute(f"insert into {PREFIX}{name} by name from incoming")
+                    connection.unregister("incoming")
+                connection.commit()
+            except duckdb.Error as error:
+                full = disk_full(self.path, error)
+                raise full or DatabaseError(
+                    f"{self.path}: cannot be written ({first_line(error)})",
+                    hint="name another file with --store",
+                ) from error
+
+    def read(self) -> dict[str, pl.DataFrame]:
+        """Its tables; what an older rankscope did not write is null.
+
+        Raises:
+            DatabaseError: there is none, it is no ledger, or others use it for too long.
+        """
+        if not self.path.exists():
+            raise DatabaseError(
+                f"{self.path}: no such ledger",
+                hint=f"make it: rankscope fleet --store {self.path.name} add RUN.duckdb",
+            )
+        with self._opened(read_only=True) as connection:
+            return {
+                name: _completed(connection.sql(f"from {PREFIX}{name}").pl(), schema)
+                for name, schema in self._schemas.items()
+            }
+
+    @contextmanager
+    def _opened(self, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection, as soon as nobody else writes."""
+        until = time.monotonic() + self._wait_s
+        while True:
+            try:
+                connection = connect(self.path, read_only=read_only)
+                break
+            except DatabaseError as error:
+                begun = self.path.exists() and self.path.stat().st_size < UNFINISHED_BYTES
+                if time.monotonic() > until or not (IN_USE in error.message or begun):
+                    raise
+            time.sleep(PAUSE_S)
+        try:
+            self._check(connection)
+            yield connection
+        finally:
+            connection.close()
+
+    def _check(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Raises `DatabaseError` if the file holds something else."""
+        rows = connection.execute("select table_name from duckdb_tables()").fetchall()
+        names = {str(name) for (name,) in rows}
+        if names and not names >= {f"{PREFIX}{name}" for name in self._schemas}:
+            raise DatabaseError(
+                f"{self.path}: is no ledger of a fleet", hint="name another file with --store"
+            )
+
+    def _prepare(self, connection: duckdb.DuckDBPyConnection, name: str, schema: pl.Schema) -> None:
+        columns = {each: SQL_TYPES[dtype] for each, dtype in schema.items()}
+        listed = ", ".join(f'"{each}" {type_}' for each, type_ in columns.items())
+        connection.execute(f"create table if not exists {PREFIX}{name} ({listed})")
+        for each, type_ in columns.items():
+            connection.execute(
+                f'alter table {PREFIX}{name} add column if not exists "{each}" {type_}'
+            )
+
+
+def _completed(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    missing = [name for name in schema if name not in frame.columns]
+    return (
+        frame.with_columns(pl.lit(None).alias(name) for name in missing)
+        .select(schema.names())
+        .cast(schema)
+    )

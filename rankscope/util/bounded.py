@@ -1,0 +1,92 @@
+"""Outside programs with limits: time, output, and no process left over."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rankscope.util.lifetime import signals_held
+
+KEPT_BYTES = 2**16
+"""Output of a program that is kept: its end."""
+
+LOOK_S = 0.2
+"""Time (s) between two looks at a running program."""
+
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended."""
+
+    code: int
+    said: str
+    """The end of its output and errors."""
+
+
+class Stopped(Exception):
+    """A program was killed at a limit; the text says at which one."""
+
+
+def run_bounded(
+    command: list[str], seconds: float, check: Callable[[], str | None] = lambda: None
+) -> Ended:
+    """Run a program to its end; it and all it started are killed at a limit, or with this process.
+
+    Args:
+        command: the program and its arguments.
+        seconds: the longest time it may take.
+        check: called while it runs; a text stops it.
+
+    Raises:
+        OSError: it cannot be started.
+        Stopped: it reached a limit.
+    """
+    with signals_held():
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(SUPERVISOR), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    kept = bytearray()
+    reader = threading.Thread(target=_keep_end, args=(process.stdout, kept), daemon=True)
+    reader.start()
+    limit = time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                code = process.wait(LOOK_S)
+                break
+            except subprocess.TimeoutExpired:
+                if why := check():
+                    raise Stopped(why) from None
+                if time.monotonic() > limit:
+                    raise Stopped(f"it took more than {seconds:.0f} s") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        reader.join(timeout=5)
+        if process.stdin is not None:
+            process.stdin.close()
+    return Ended(code, kept.decode("utf-8", "replace"))
+
+
+def _keep_end(stream: IO[bytes], kept: bytearray) -> None:
+    with stream:
+        while some := stream.read1(KEPT_BYTES):  # type: ignore[attr-defined]
+            kept += some
+            del kept[:-KEPT_BYTES]

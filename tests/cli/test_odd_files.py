@@ -1,0 +1,103 @@
+"""FIFOs, sockets and devices named like reports: nothing waits for them. Odd names of threads."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import SAMPLE, Forged, Result, copied, edit, without_rank
+
+Cli = Callable[..., Result]
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def listening(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        before = Path.cwd()
+        os.chdir(path.parent)  # its name may be only so long
+        made.bind(path.name)
+        os.chdir(before)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+ODD = {"a FIFO": fifo, "a socket": listening, "a device": device}
+
+
+@pytest.mark.parametrize("what", ODD)
+@pytest.mark.parametrize("ending", [".sqlite", ".nsys-rep", ".qdstrm", ".json", ".json.gz"])
+def test_only_regular_files_are_opened(cli: Cli, tmp_path: Path, what: str, ending: str) -> None:
+    folder = tmp_path / "reports"
+    copied(sorted(SAMPLE.glob("*.sqlite"))[:2], folder)
+    odd = folder / f"report_rank_7{ending}"
+    ODD[what](odd)
+    cli("ingest", odd).refused(3, odd.name, what)
+    cli("check", odd).refused(3, odd.name, what)
+    if ending.startswith(".json"):  # in a folder, that is no report
+        assert cli("ingest", folder).code == 0
+        assert cli("check", folder).code == 0
+        return
+    cli("ingest", folder).refused(3, odd.name, what)
+    told = cli("ingest", folder, "--on-error", "skip", "--format", "json").document
+    assert [each["status"] for each in told["reports"]] == ["read", "read", "skipped"]
+    checked = cli("check", folder)
+    assert checked.code == 3
+    assert what in checked.out
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_in_the_folder_of_an_export(cli: Cli, tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "report_rank_0_pqtdir"
+    folder.mkdir()
+    ODD[what](folder / "NVTX_EVENTS.parquet")
+    cli("ingest", folder).refused(3, "NVTX_EVENTS.parquet", what)
+    cli("check", folder).refused(3, "NVTX_EVENTS.parquet", what)
+
+
+DIGITS = ["٣", "３", "²", "৩", "1٣"]
+"""Digits of other scripts than 0 to 9."""
+
+
+@pytest.mark.parametrize("digit", DIGITS)
+@pytest.mark.parametrize("name", ["MPI Rank {}", "XlaLauncher:#global=1,local=0,process={},"])
+def test_threads_named_with_digits_of_other_scripts(
+    cli: Cli, forged: Callable[..., Forged], tmp_path: Path, name: str, digit: str
+) -> None:
+    reports = copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+    with sqlite3.connect(reports[1]) as connection:
+        connection.execute("create table if not exists ThreadNames (nameId int, globalTid int)")
+        connection.execute("insert into StringIds values (987654, ?)", [name.format(digit)])
+        connection.execute(
+            "insert into ThreadNames (nameId, globalTid) "
+            "select 987654, globalTid from NVTX_EVENTS limit 1"
+        )
+    connection.close()
+    assert cli("ingest", *reports, "--rebuild").code == 0
+    assert cli("imbalance", "--format", "json").document["run"]["ranks"] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("digit", DIGITS)
+def test_files_named_with_digits_of_other_scripts(cli: Cli, tmp_path: Path, digit: str) -> None:
+    [report] = copied([SAMPLE / "report_rank_0.sqlite"], tmp_path, [f"rank_{digit}x.sqlite"])
+    without_rank(report)
+    cli("ingest", report).refused(3, "no evidence of the rank")
+    pattern = r"rank_(?P<rank>\w+)x"
+    cli("ingest", report, "--rank-pattern", pattern).refused(2, "--rank-pattern")
+
+
+@pytest.mark.parametrize("digit", DIGITS)
+def test_ranges_numbered_with_digits_of_other_scripts(cli: Cli, tmp_path: Path, digit: str) -> None:
+    [report] = copied([SAMPLE / "report_rank_0.sqlite"], tmp_path)
+    edit(report, "update NVTX_EVENTS set text = replace(text, 'Batch1', 'Batch' || ?)", digit)
+    for options in ((), ("--iteration", r"Batch(\d+)"), ("--iteration", r"Batch(.*)")):
+        assert cli("ingest", report, "--rebuild", *options).code == 0

@@ -1,0 +1,96 @@
+"""What may not be read or entered: one clear line, the same from `check` and `ingest`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import SAMPLE, Result, copied
+
+CAPABILITIES = "-dac_override,-dac_read_search"
+DROPPED = ["setpriv", f"--bounding-set={CAPABILITIES}", f"--inh-caps={CAPABILITIES}"]
+"""A command in front of another one, after which root may not read what is closed either."""
+
+
+@pytest.fixture
+def bound(tmp_path: Path) -> Callable[..., Result]:
+    """The command line in a process that may not read what is closed."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("root may read all, and setpriv is not installed")
+
+    def run(*arguments: object, cache: Path = tmp_path / "cache") -> Result:
+        done = subprocess.run(
+            [*(DROPPED if os.geteuid() == 0 else []), sys.executable, "-m", "rankscope",
+             *map(str, arguments)],
+            cwd=tmp_path, env=os.environ | {"XDG_CACHE_HOME": str(cache)},
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    folder = tmp_path / "reports"
+    copied(sorted(SAMPLE.glob("*.sqlite")), folder / "inner")
+    return folder
+
+
+CLOSED: dict[str, Callable[[Path], Path]] = {
+    "a report": lambda folder: folder / "inner" / "report_rank_1.sqlite",
+    "a folder": lambda folder: folder / "inner",
+    "the folder": lambda folder: folder,
+}
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444, 0o111], ids=oct)
+@pytest.mark.parametrize("what", CLOSED)
+def test_reports_that_may_not_be_read(
+    bound: Callable[..., Result], reports: Path, what: str, mode: int
+) -> None:
+    closed = CLOSED[what](reports)
+    closed.chmod(mode)
+    try:
+        checked = bound("check", reports, "--format", "json")
+        ingested = bound("ingest", reports)
+    finally:
+        closed.chmod(0o755)
+    for result in (checked, ingested):
+        assert "Traceback" not in result.err, result.err
+    if closed.is_file() and mode & 0o444:
+        assert checked.code == ingested.code == 0, "that may be read"
+        return
+    ingested.refused(3, "ermission")
+    assert checked.code == 3, checked.err
+    assert "ermission denied" in checked.out + checked.err
+    problem = ingested.err.splitlines()[0].rpartition(": ")[2]
+    assert problem in checked.out + checked.err, "check and ingest say the same"
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444, 0o555], ids=oct)
+def test_a_database_in_a_closed_folder(
+    bound: Callable[..., Result], reports: Path, mode: int
+) -> None:
+    folder = reports.parent / "database"
+    folder.mkdir()
+    folder.chmod(mode)
+    for command in (("ingest", reports), ("imbalance",), ("ingest", reports, "--rebuild")):
+        bound(*command, "--db", folder / "run.duckdb").refused(4, "run.duckdb")
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o555], ids=oct)
+def test_a_cache_that_is_closed_costs_time_only(
+    bound: Callable[..., Result], reports: Path, mode: int
+) -> None:
+    cache = reports.parent / "closed"
+    cache.mkdir(mode=mode)
+    result = bound("check", reports, cache=cache)
+    assert result.code == 0, result.err
+    assert "Traceback" not in result.err

@@ -1,0 +1,142 @@
+"""Full disks, slow and changing files, odd clocks: one clear line, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import rankscope
+from tests.support import Forged, Result, Stored, copied
+
+MB = 2**20
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 48 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "none", str(folder)]
+    if (
+        sys.platform != "linux"
+        or subprocess.run(mount, check=False, capture_output=True).returncode
+    ):
+        pytest.skip("only root may mount a small disk")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def rankscope_cli(*arguments: object) -> Result:
+    command = [sys.executable, "-m", "rankscope", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def fill(disk: Path, free: int) -> Path:
+    """Leave this many bytes on a disk."""
+    ballast = disk / "ballast"
+    with ballast.open("wb") as file:
+        file.write(b"x" * max(0, shutil.disk_usage(disk).free - free))
+    return ballast
+
+
+def answers(db: Path) -> object:
+    run = rankscope.open_run(db)
+    return run.imbalance().verdict.sentence, run.iterations().rows()
+
+
+@pytest.mark.parametrize("free", [0, MB // 16, MB // 2, MB])
+def test_a_full_disk_and_going_on_after_room_was_made(
+    forged: Callable[..., Forged], stored: Callable[..., Stored], disk: Path, free: int
+) -> None:
+    reports, db = forged("plain").reports, disk / "run.duckdb"
+    assert rankscope_cli("ingest", *reports[:1], "--db", db).code == 0
+    ballast = fill(disk, free)
+    result = rankscope_cli("ingest", *reports, "--db", db)
+    if result.code != 0:
+        result.refused(4, "run.duckdb", "disk is full")
+    ballast.unlink()
+    assert rankscope_cli("ingest", *reports, "--db", db).code == 0
+    assert answers(db) == answers(stored("plain").db)
+    # DuckDB may keep its write-ahead log, which it reads at the next opening
+    assert {path.name for path in disk.iterdir()} <= {"run.duckdb", "run.duckdb.wal"}
+
+
+@pytest.mark.parametrize("free", [0, MB // 16])
+def test_a_new_database_on_a_full_disk(
+    forged: Callable[..., Forged], disk: Path, free: int
+) -> None:
+    ballast = fill(disk, free)
+    result = rankscope_cli("ingest", *forged("plain").reports, "--db", disk / "run.duckdb")
+    result.refused(4, "run.duckdb", "disk is full")
+    ballast.unlink()
+    assert not [*disk.iterdir()]
+
+
+def test_a_report_that_is_written_while_it_is_read(
+    forged: Callable[..., Forged], tmp_path: Path
+) -> None:
+    reports = copied(forged("plain").reports, tmp_path / "reports")
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.wait(0.01):
+            os.utime(reports[1])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        result = rankscope_cli("ingest", tmp_path / "reports", "--db", tmp_path / "run.duckdb")
+        skipping = rankscope_cli(
+            "ingest", tmp_path / "reports", "--db", tmp_path / "run.duckdb", "--on-error", "skip"
+        )
+    finally:
+        stop.set()
+        writer.join()
+    result.refused(3, reports[1].name, "changed while it was read")
+    assert skipping.code == 0
+    assert rankscope_cli("ingest", tmp_path / "reports", "--db", tmp_path / "run.duckdb").code == 0
+    ranks = rankscope.open_run(tmp_path / "run.duckdb").sql("select rank from ranks")["rank"]
+    assert sorted(ranks) == [0, 1, 2, 3]
+
+
+def test_clocks_that_go_back(
+    forged: Callable[..., Forged], stored: Callable[..., Stored], tmp_path: Path
+) -> None:
+    """Times of files in the future, then in the past: changed is what differs."""
+    reports, db = copied(forged("plain").reports, tmp_path / "reports"), tmp_path / "run.duckdb"
+    for moment in (time.time() + 10**7, 10**6, -(10**6)):
+        os.utime(reports[0], (moment, moment))
+        told = rankscope_cli("ingest", *reports, "--db", db, "--format", "json").document
+        assert told["reports"][0]["status"] == "read"
+    told = rankscope_cli("ingest", *reports, "--db", db, "--format", "json").document
+    assert {each["status"] for each in told["reports"]} == {"unchanged"}
+    assert answers(db) == answers(stored("plain").db)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_slow_files(
+    forged: Callable[..., Forged], stored: Callable[..., Stored], tmp_path: Path
+) -> None:
+    """As on a busy network file system: every opening and reading takes a while."""
+    db = tmp_path / "run.duckdb"
+    slow = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(forged("plain").folder)]
+    for report in forged("plain").reports:
+        slow += ["-P", str(report)]
+    inject = ["-e", "inject=read,pread64,preadv,openat,newfstatat:delay_enter=20000"]
+    command = [sys.executable, "-m", "rankscope", "ingest", str(forged("plain").folder)]
+    done = subprocess.run(
+        [*slow, *inject, *command, "--db", db], capture_output=True, text=True, check=False,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert answers(db) == answers(stored("plain").db)

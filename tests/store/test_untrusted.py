@@ -1,0 +1,119 @@
+"""A database from somebody else reads no file, loads nothing, and replaces none of our tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import rankscope
+from rankscope.errors import DatabaseError, UsageError
+from rankscope.store import Database
+from tests.support import Result, Stored
+
+Cli = Callable[..., Result]
+COMMANDS = (
+    ("imbalance",), ("pick-reports",), ("plot", "heatmap"), ("export", "-o", "t.json"),
+    ("report", "-o", "r.html"), ("ingest", "reports"),
+)  # fmt: skip
+SECRET = "not for the world"
+
+
+@pytest.fixture
+def db(stored: Callable[..., Stored], tmp_path: Path) -> Path:
+    """A database to spoil."""
+    path = tmp_path / "run.duckdb"
+    path.write_bytes(stored("plain").db.read_bytes())
+    return path
+
+
+@pytest.mark.parametrize("table", ["ranks", "reports", "rank_iterations", "activities"])
+def test_a_view_in_place_of_a_table_is_refused(
+    cli: Cli, db: Path, tmp_path: Path, stored: Callable[..., Stored], table: str
+) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    with duckdb.connect(str(db)) as connection:
+        connection.execute(f"create table kept as select * from {table}")
+        connection.execute(f"drop table {table}")
+        path = "(select content from read_text('secret'))"
+        columns = f"select * replace ({path} as path)" if table == "ranks" else "select *"
+        connection.execute(f"create view {table} as {columns} from kept")
+    (tmp_path / "reports").symlink_to(stored("plain").folder)
+    for command in COMMANDS:
+        result = cli(*command, "--db", db)
+        result.refused(4, table, "view")
+        assert SECRET not in result.out + result.err
+
+
+def test_a_column_of_another_type_is_refused(cli: Cli, db: Path) -> None:
+    with duckdb.connect(str(db)) as connection:
+        connection.execute("create or replace table ranks as from (select rank::text rank, * "
+                           "exclude (rank) from ranks)")  # fmt: skip
+    cli("imbalance", "--db", db).refused(4, "ranks.rank")
+
+
+@pytest.mark.parametrize("version", ["²", "٣", "-1", "1e3", ""])
+def test_a_version_that_is_no_number(cli: Cli, db: Path, version: str) -> None:
+    with duckdb.connect(str(db)) as connection:
+        connection.execute("update meta set value = ? where key = 'schema_version'", [version])
+    cli("imbalance", "--db", db).refused(4, "schema version")
+
+
+QUERIES = {
+    "read_text": "select content from read_text('{secret}')",
+    "read_csv": "select * from read_csv('{secret}')",
+    "copy": "copy ranks to '{secret}.csv'",
+    "attach": "attach '{secret}.duckdb'",
+    "load": "load '{secret}'",
+    "install": "install httpfs",
+    "a setting": "set enable_external_access = true",
+    "unlocking": "set lock_configuration = false",
+    "glob": "select * from glob('{secret}*')",
+    "a view": "select * from spy",
+}
+
+
+@pytest.mark.parametrize("how", QUERIES)
+def test_queries_reach_nothing_outside(db: Path, tmp_path: Path, how: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    with duckdb.connect(str(db)) as connection:
+        connection.execute(f"create view spy as select content from read_text('{secret}')")
+        assert SECRET in str(connection.execute("select * from spy").fetchall()), "it works"
+    run = rankscope.open_run(db)
+    with pytest.raises(UsageError) as refused:
+        run.sql(QUERIES[how].format(secret=secret))
+    assert SECRET not in refused.value.message
+    assert [*tmp_path.glob("secret*")] == [secret]
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_every_connection_is_closed_to_the_outside(db: Path, tmp_path: Path, write: bool) -> None:
+    with Database.open(db, write=write) as database:
+        for setting in ("enable_external_access", "autoload_known_extensions",
+                        "autoinstall_known_extensions"):  # fmt: skip
+            assert database.query(f"select current_setting('{setting}') as v").item() is False
+        if write:
+            database.keep_little()
+        assert database.query("select current_setting('lock_configuration') as v").item() is True
+
+
+def test_a_fifo_is_no_database(cli: Cli, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.duckdb")
+    for command in (("imbalance",), ("ingest", "."), ("ingest", ".", "--rebuild")):
+        (tmp_path / "r.sqlite").write_bytes(b"")
+        cli(*command, "--db", "run.duckdb").refused(4, "run.duckdb", "regular file")
+
+
+def test_a_database_that_exists_by_now_is_taken(stored: Callable[..., Stored], db: Path) -> None:
+    with Database.create(db) as database:
+        assert database.table("ranks").height == 4, "nothing was overwritten"
+    assert [each.name for each in db.parent.iterdir()] == [db.name], "nothing is left beside it"
+
+
+def test_creation_says_where_it_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="no folder"):
+        Database.create(tmp_path / "no" / "run.duckdb")
