@@ -10,7 +10,7 @@ from rankscope.compare.causes.host import (
     CAPTURE,
     TABLE,
     allocates,
-    explains,
+    explained,
     host_finding,
     largest,
     of,
@@ -21,10 +21,10 @@ from rankscope.util.sanitize import sanitized
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
-    rows = context.host.filter(allocates())
-    excess = float(rows["excess_total_ns"].sum())
-    if rows.height and explains(context, excess):
-        yield host_finding(context, CauseKind.ALLOCATOR, largest(rows), excess)
+    excess = explained(context, allocates())
+    if excess is not None:
+        name = largest(context.host.filter(allocates()))
+        yield host_finding(context, CauseKind.ALLOCATOR, name, excess)
 
 
 def _sentence(finding: Finding) -> str:

@@ -8,7 +8,12 @@ from functools import cached_property
 
 import polars as pl
 
-from rankscope.compare.causes.excess import ACTIVITY_EXCESS, activity_excess
+from rankscope.compare.causes.excess import (
+    ACTIVITY_EXCESS,
+    HostExcess,
+    activity_excess,
+    host_excess,
+)
 from rankscope.compare.causes.launches import SLOWDOWN, same_overlap
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
@@ -26,6 +31,7 @@ HOST_EXCESS = pl.Schema(
         "excess_total_ns": pl.Float64,
         "excess_count": pl.Float64,
         "usual_count": pl.Float64,
+        "usual_ns": pl.Float64,
     }
 )
 """What `CauseContext.host` gives; amounts over all flagged iterations of the slow ranks."""
@@ -82,12 +88,30 @@ class CauseContext:
         return self.activities.filter(pl.col("kind").is_in(kinds) & large)
 
     @cached_property
-    def host(self) -> pl.DataFrame:
-        """HOST_EXCESS of the phase: what the slow ranks' threads did longer; no rows if unknown."""
+    def host_rows(self) -> pl.DataFrame | None:
+        """HOST_STATES of the phase; None where no report tells."""
         rows = self.table("host_states")
         if rows is not None and self.phase is not None:
             rows = rows.filter(pl.col("phase") == self.phase)
-        if rows is None or rows.is_empty():
+        return None if rows is None or rows.is_empty() else rows
+
+    def host_excess(self, chosen: pl.Expr) -> HostExcess:
+        """How much longer the slow ranks' threads did what an expression chooses.
+
+        Args:
+            chosen: of the columns `state` and `name` of HOST_STATES.
+        """
+        rows = self.host_rows
+        if rows is None:
+            return HostExcess(0, 0)
+        slow = self.flagged.select("rank", "iteration")
+        return host_excess(rows, chosen, self.roles, slow)
+
+    @cached_property
+    def host(self) -> pl.DataFrame:
+        """HOST_EXCESS of the phase: what the slow ranks' threads did longer; no rows if unknown."""
+        rows = self.host_rows
+        if rows is None:
             return pl.DataFrame(schema=HOST_EXCESS)
         zero = pl.lit(0, pl.Int64)
         alike = rows.with_columns(kind="state", size=zero, clear_size=zero)

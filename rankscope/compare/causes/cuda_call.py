@@ -11,7 +11,7 @@ from rankscope.compare.causes.detector import ACTIVITIES_CAPTURE, Detector, Prec
 from rankscope.compare.causes.host import (
     TABLE,
     allocates,
-    explains,
+    explained,
     host_finding,
     of,
     state_is,
@@ -34,8 +34,9 @@ def _findings(context: CauseContext) -> Iterator[Finding]:
     rows = context.host.filter(
         state_is(HostState.CUDA_CALL) & (pl.col("name") != "") & ~allocates() & (~waits | more)
     )
-    for name, excess in rows.select("name", "excess_total_ns").iter_rows():
-        if explains(context, excess):
+    for name in rows["name"]:
+        excess = explained(context, state_is(HostState.CUDA_CALL) & (pl.col("name") == name))
+        if excess is not None:
             yield host_finding(context, CauseKind.CUDA_CALL, name, excess)
 
 

@@ -9,7 +9,7 @@ from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
     COLLECTING,
     TABLE,
-    explains,
+    explained,
     host_finding,
 )
 from rankscope.compare.verdict.phrases import ms
@@ -34,9 +34,8 @@ def _findings(context: CauseContext) -> list[Finding]:
 
 def _sampled(context: CauseContext) -> list[Finding]:
     """The collector in the samples of the CPU, where no range tells."""
-    rows = context.host.filter(name=COLLECTING)
-    excess = float(rows["excess_total_ns"].sum())
-    if rows.is_empty() or not explains(context, excess):
+    excess = explained(context, pl.col("name") == COLLECTING)
+    if excess is None:
         return []
     return [host_finding(context, CauseKind.GARBAGE_COLLECTION, "samples", excess)]
 

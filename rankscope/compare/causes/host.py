@@ -16,6 +16,9 @@ TABLE = "host_states"
 LEAST_SHARE = 0.3
 """Share of the excess that what the host did must explain to be named."""
 
+MARGIN = 2.0
+"""The excess must be this many times that of the upper quartile of peers in the same iterations."""
+
 ALLOCATOR = (
     r"^(_?int_)?(malloc|calloc|realloc|free|memalign)(_consolidate)?$|^__libc_(m|c|re)alloc$"
     r"|^(sys|sbrk|madvise|systrim|brk|mremap|mprotect|posix_memalign|aligned_alloc)\w*$"
@@ -35,17 +38,26 @@ CAPTURE = (
 """How to capture the table `host_states`."""
 
 
-def explains(context: CauseContext, excess_total_ns: float) -> bool:
-    """Whether so much, over all flagged iterations, is enough to be named as a cause."""
-    return min(excess_total_ns, context.most_by_host_ns) >= LEAST_SHARE * context.total_ns
+def explained(context: CauseContext, chosen: pl.Expr) -> float | None:
+    """What a cause explains, over all flagged iterations (ns); None if that is not enough.
+
+    It must explain LEAST_SHARE of the excess, and be MARGIN times what peers show too.
+
+    Args:
+        chosen: of the columns `state` and `name` of HOST_STATES.
+    """
+    excess, peers = context.host_excess(chosen)
+    explains = min(excess, context.most_by_host_ns)
+    if excess <= 0 or explains < LEAST_SHARE * context.total_ns or excess < MARGIN * peers:
+        return None
+    return explains
 
 
 def host_finding(
-    context: CauseContext, cause: CauseKind, name: str, excess_total_ns: float, detail: str = ""
+    context: CauseContext, cause: CauseKind, name: str, explained_ns: float, detail: str = ""
 ) -> Finding:
     """A finding about the training thread."""
-    explained = min(excess_total_ns, context.most_by_host_ns)
-    finding = context.finding(cause, "host", name, explained, evidence=(TABLE,))
+    finding = context.finding(cause, "host", name, explained_ns, evidence=(TABLE,))
     return replace(finding, detail=detail)
 
 

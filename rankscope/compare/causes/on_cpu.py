@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 import polars as pl
@@ -15,7 +16,7 @@ from rankscope.compare.causes.host import (
     COLLECTING,
     TABLE,
     allocates,
-    explains,
+    explained,
     host_finding,
     largest,
     of,
@@ -25,26 +26,32 @@ from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
 
+FILLS = r"^_*mem(set|cpy|move|pcpy)"
+"""Functions that touch memory first, where it is new: the samples do not show the page faults."""
+
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
-    rows = context.host.filter(
+    own = (
         state_is(HostState.ON_CPU)
         & ~allocates()
         & (pl.col("name") != COLLECTING)
-        & ~pl.col("name").is_in(in_calls(context)["name"].implode())
+        & ~pl.col("name").is_in(in_calls(context)["name"].to_list())
     )
-    excess = float(rows["excess_total_ns"].sum())
-    name = largest(rows)
-    if rows.is_empty() or not explains(context, excess):
+    excess = explained(context, own)
+    if excess is None:
         return
-    own = rows.filter(pl.col("name") == name)
-    part = float(own["excess_total_ns"].sum()) / excess
+    rows = context.host.filter(own)
+    name = largest(rows)
+    whole = float(rows["excess_total_ns"].sum())
+    part = float(rows.filter(pl.col("name") == name)["excess_total_ns"].sum()) / max(whole, 1)
     samples = float(rows.filter(pl.col("name") != "")["excess_count"].sum())
     detail = ""
     if name and part > 0:
         part = min(part, 1.0)
         error = math.sqrt(part * (1 - part) / max(samples, 1))
         detail = f"{part:.0%} ± {error:.0%} of it in {sanitized(name)}"
+        if re.search(FILLS, name):
+            detail += "; in new memory, page faults are part of it"
     yield host_finding(context, CauseKind.ON_CPU, name or "on the CPU", excess, detail)
 
 

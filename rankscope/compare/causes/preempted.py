@@ -9,7 +9,7 @@ from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
     CAPTURE,
     TABLE,
-    explains,
+    explained,
     host_finding,
     of,
     state_is,
@@ -19,9 +19,8 @@ from rankscope.model.results import Finding
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
-    rows = context.host.filter(state_is(HostState.OFF_CPU))
-    excess = float(rows["excess_total_ns"].sum())
-    if rows.height and explains(context, excess):
+    excess = explained(context, state_is(HostState.OFF_CPU))
+    if excess is not None:
         yield host_finding(context, CauseKind.PREEMPTED, "preempted", excess)
 
 

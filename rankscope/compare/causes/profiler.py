@@ -9,7 +9,7 @@ from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
     CAPTURE,
     TABLE,
-    explains,
+    explained,
     host_finding,
     largest,
     of,
@@ -21,10 +21,10 @@ from rankscope.util.sanitize import sanitized
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
-    rows = context.host.filter(state_is(HostState.PROFILER))
-    excess = float(rows["excess_total_ns"].sum())
-    if rows.height and explains(context, excess):
-        name = largest(rows) or "profiler"
+    own = state_is(HostState.PROFILER)
+    excess = explained(context, own)
+    if excess is not None:
+        name = largest(context.host.filter(own)) or "profiler"
         yield host_finding(context, CauseKind.PROFILER, name, excess)
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from rankscope.compare.causes.blocked import in_calls, woken_late
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
     CAPTURE,
     TABLE,
-    explains,
+    explained,
     host_finding,
     of,
     state_is,
@@ -24,18 +25,23 @@ OFF_CPU = "off_cpu"
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
-    rows = context.host.filter(state_is(HostState.UNKNOWN))
-    excess = float(rows["excess_total_ns"].sum())
-    if rows.is_empty() or not explains(context, excess):
-        return
-    off = float(rows.filter(pl.col("name") == OFF_CPU)["excess_total_ns"].sum())
-    detail = (
-        "the thread was off the CPU, but its calls were not recorded: --trace=osrt"
-        if off * 2 > excess
-        else "what the thread did was not recorded: --cpuctxsw=process-tree --sample=process-tree "
-        "--trace=osrt"
-    )
-    yield host_finding(context, CauseKind.UNEXPLAINED, "unknown", excess, detail)
+    unknown = state_is(HostState.UNKNOWN)
+    excess = explained(context, unknown)
+    if excess is not None:
+        off = context.host_excess(unknown & (pl.col("name") == OFF_CPU)).slow
+        detail = (
+            "the thread was off the CPU, but its calls were not recorded: --trace=osrt"
+            if off * 2 > excess
+            else "what the thread did was not recorded: --cpuctxsw=process-tree "
+            "--sample=process-tree --trace=osrt"
+        )
+        yield host_finding(context, CauseKind.UNEXPLAINED, "unknown", excess, detail)
+    late = in_calls(context).filter(woken_late())["name"].to_list()
+    excess = explained(context, state_is(HostState.BLOCKED) & pl.col("name").is_in(late))
+    if excess is not None:
+        detail = "the thread waits in calls as its peers do, and may get a CPU later: record "
+        detail += "all processes with --cpuctxsw=system-wide"
+        yield host_finding(context, CauseKind.UNEXPLAINED, "woken late", excess, detail)
 
 
 def _sentence(finding: Finding) -> str:
