@@ -59,10 +59,10 @@ _PARTS = pl.Schema(
 def host_states(iterations: pl.DataFrame, host: pl.DataFrame, told: ThreadEvents) -> pl.DataFrame:
     """The time of each phase on the host clock by what the thread did in it.
 
-    Of nested calls the outermost counts. At each instant the profiler's own time comes first, then
-    a CUDA call, then the scheduler's word: off the CPU the thread is blocked in a call of the
-    operating system or, without one, off_cpu. Time on the CPU outside of calls is divided among
-    the functions of its samples.
+    Of nested calls of one kind the outermost counts. At each instant the profiler's own time comes
+    first, then a CUDA call, then the scheduler's word: off the CPU the thread is blocked in a call
+    of the operating system or, without one, off_cpu. Time on the CPU outside of calls is divided
+    among the functions of its samples.
 
     Args:
         iterations: ITERATIONS.
@@ -78,7 +78,7 @@ def host_states(iterations: pl.DataFrame, host: pl.DataFrame, told: ThreadEvents
     swept = _Sweep.of(told)
     parts = [pl.DataFrame(schema=_PARTS)]
     parts += [swept.account(host.slice(first, rows)) for first, rows in _blocks(host, swept)]
-    rows = pl.concat(parts).group_by(_NAME).agg(pl.col("count", "total_ns").sum())
+    rows = _added_up(pl.concat(parts))
     number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
     states = dict(enumerate(map(str, _STATES)))
     return conform(
@@ -99,7 +99,8 @@ class _Outer:
 
     start: Times
     end: Times
-    name: Names  # index into the names
+    name: Names  # index into the names of the calls
+    before: int  # names of other calls that come first
 
     def at(self, moments: Times) -> Times:
         """The name of the call that covers each moment; -1 without one."""
@@ -107,7 +108,7 @@ class _Outer:
             return np.full(len(moments), -1, np.int64)
         place = np.searchsorted(self.start, moments, side="right") - 1
         inside = (place >= 0) & (moments < self.end[place])
-        return np.where(inside, self.name[place], -1)
+        return np.where(inside, self.name[place] + self.before, -1)
 
     def edges(self, begin: int, end: int) -> Times:
         """The starts and ends in an interval."""
@@ -123,8 +124,8 @@ class _Sweep:
 
     names: pl.Series  # String
     profiler: _Outer
-    calls: _Outer
-    is_cuda: Times  # of each name, 1 or 0
+    cuda: _Outer
+    system: _Outer
     switches: Switches | None
     sampled_at: Times
     sampled: pl.Series  # String: the function
@@ -133,25 +134,21 @@ class _Sweep:
     @classmethod
     def of(cls, told: ThreadEvents) -> _Sweep:
         """The events of a thread."""
-        system, cuda = told.os_calls or Calls.none(), told.cuda_calls or Calls.none()
-        overhead = told.profiler or Calls.none()
-        names = pl.concat([each.names for each in (system, cuda, overhead)])
-        kinds = np.repeat(np.arange(3), [len(each.names) for each in (system, cuda, overhead)])
-        in_cuda = cuda.name + np.int32(len(system.names))
-        in_profiler = overhead.name + np.int32(len(system.names) + len(cuda.names))
+        groups = [each or Calls.none() for each in (told.profiler, told.cuda_calls, told.os_calls)]
+        first = np.cumsum([0, *(len(each.names) for each in groups)])
+        profiler, cuda, system = (
+            _outermost(each.start, each.end, each.name, int(before))
+            for each, before in zip(groups, first[:-1], strict=True)
+        )
         at, function = np.empty(0, np.int64), pl.Series(dtype=pl.String)
         if told.samples is not None:
             order = np.argsort(told.samples.at, kind="stable")
             at, function = told.samples.at[order], told.samples.function[order]
         return cls(
-            names=names.str.slice(0, LONGEST_NAME),
-            profiler=_outermost(overhead.start, overhead.end, in_profiler),
-            calls=_outermost(
-                np.concatenate((system.start, cuda.start)),
-                np.concatenate((system.end, cuda.end)),
-                np.concatenate((system.name, in_cuda)),
-            ),
-            is_cuda=(kinds == 1).astype(np.int64),
+            names=pl.concat([each.names for each in groups]).str.slice(0, LONGEST_NAME),
+            profiler=profiler,
+            cuda=cuda,
+            system=system,
             switches=told.switches,
             sampled_at=at,
             sampled=function.str.slice(0, LONGEST_NAME),
@@ -162,7 +159,8 @@ class _Sweep:
     def events(self) -> int:
         """How many edges there are."""
         switches = 0 if self.switches is None else len(self.switches.at)
-        return 2 * len(self.calls.start) + 2 * len(self.profiler.start) + switches
+        groups = (self.profiler, self.cuda, self.system)
+        return sum(2 * len(each.start) for each in groups) + switches
 
     def account(self, host: pl.DataFrame) -> pl.DataFrame:
         """_PARTS of adjacent segments of the host timeline."""
@@ -171,7 +169,8 @@ class _Sweep:
         points = cells(
             begins,
             host["end"].to_numpy(),
-            self.calls.edges(begin, until),
+            self.system.edges(begin, until),
+            self.cuda.edges(begin, until),
             self.profiler.edges(begin, until),
             self._switched(begin, until),
         )
@@ -198,9 +197,8 @@ class _Sweep:
         )
         label = host.select("window", pl.col("label").cast(pl.String)).with_row_index("segment")
         rows = self._by_function(rows, at, segment, (state == _ON) & (name < 0), until)
-        return conform(
-            rows.join(label.cast({"segment": pl.Int64}), on="segment"), _PARTS, drop_others=True
-        )
+        rows = rows.join(label.cast({"segment": pl.Int64}), on="segment")
+        return _added_up(conform(rows, _PARTS, drop_others=True))
 
     def _switched(self, begin: int, until: int) -> Times:
         if self.switches is None:
@@ -210,7 +208,7 @@ class _Sweep:
 
     def _states(self, at: Times) -> tuple[Times, Times]:
         """State and name of the cells that begin at some moments; -1 is no name."""
-        call, overhead = self.calls.at(at), self.profiler.at(at)
+        call, cuda, overhead = self.system.at(at), self.cuda.at(at), self.profiler.at(at)
         inside = call >= 0
         known, on = _scheduled(self.switches, at)
         unsaid = len(self.names) + 1  # OFF_CPU
@@ -220,10 +218,10 @@ class _Sweep:
             lost = known & ~on & ~inside
             state[lost], name[lost] = _UNKNOWN, unsaid
         state[~known] = np.where(inside[~known], _BLOCKED, _UNKNOWN)
-        if len(self.is_cuda):
-            state[inside & (self.is_cuda[call] == 1)] = _CUDA
-        state[overhead >= 0] = _PROFILER
-        return state, np.where(overhead >= 0, overhead, name)
+        for own, which in ((cuda, _CUDA), (overhead, _PROFILER)):
+            state[own >= 0] = which
+            name = np.where(own >= 0, own, name)
+        return state, name
 
     def _by_function(
         self, rows: pl.DataFrame, at: Times, segment: Times, running: Flags, until: int
@@ -285,7 +283,7 @@ def _scheduled(switches: Switches | None, at: Times) -> tuple[Flags, Flags]:
     return ~nothing, on
 
 
-def _outermost(start: Times, end: Times, name: Names) -> _Outer:
+def _outermost(start: Times, end: Times, name: Names, before: int) -> _Outer:
     """Disjoint intervals: of nested ones the outermost, of overlapping ones the earlier."""
     if not (start[1:] > start[:-1]).all():
         order = np.lexsort((-end, start))
@@ -295,7 +293,7 @@ def _outermost(start: Times, end: Times, name: Names) -> _Outer:
         start = np.maximum(start, reached)
         real = end > start
         start, end, name = start[real], end[real], name[real]
-    return _Outer(start, end, name)
+    return _Outer(start, end, name, before)
 
 
 def _blocks(host: pl.DataFrame, swept: _Sweep) -> Iterator[tuple[int, int]]:
@@ -320,6 +318,10 @@ def _capped(rows: pl.DataFrame) -> pl.DataFrame:
     return (
         rows.join(leading, on=["state", "name"], how="left")
         .with_columns(name=pl.when(minor).then(pl.lit("")).otherwise("name"))
-        .group_by(_NAME)
-        .agg(pl.col("count", "total_ns").sum())
+        .pipe(_added_up)
     )
+
+
+def _added_up(rows: pl.DataFrame) -> pl.DataFrame:
+    """A row per window, phase, state and name."""
+    return rows.group_by(_NAME).agg(pl.col("count", "total_ns").sum())

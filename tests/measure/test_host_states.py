@@ -108,9 +108,9 @@ def played(told: ThreadEvents, at: int) -> tuple[str, str | None]:
     own = outermost(at, told.profiler)
     if own is not None:
         return "profiler", own
-    call = outermost(at, told.os_calls, told.cuda_calls)
-    if call is not None and call.startswith("cuda"):
-        return "cuda_call", call
+    cuda, call = outermost(at, told.cuda_calls), outermost(at, told.os_calls)
+    if cuda is not None:
+        return "cuda_call", cuda
     if told.switches is None:
         return ("blocked", call) if call is not None else ("unknown", "")
     before = [on for t, on in zip(told.switches.at, told.switches.on, strict=True) if t <= at]

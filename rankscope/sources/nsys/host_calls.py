@@ -18,6 +18,9 @@ VERSION = r"_v\d+$|_ptsz$"
 
 UNNAMED = "profiler"
 
+NO_ID = 2**32 - 1
+"""Stands for an id that is missing: above all of them."""
+
 
 def os_calls(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
     """Calls of the C library that the profiler traced; None without the table."""
@@ -61,14 +64,16 @@ def _calls(file: Columns, table: str, pool: Strings, spans: Spans) -> dict[int, 
 
 
 def _named(rows: pl.DataFrame, pool: Strings) -> Calls:
-    ids = rows["nameId"].unique().sort()
+    """Calls whose names are codes: places among the names that they have."""
+    ids = rows["nameId"].unique().sort(nulls_last=True)
     names = pool.of(ids.cast(pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
-    dense = rows["nameId"].rank("dense") - 1  # null stays null: the first in the order
-    code = dense + 1 if ids.null_count() else dense
+    known = ids.drop_nulls().to_numpy()
+    # A call without an id gets the last name, that of the null.
+    code = rows["nameId"].fill_null(NO_ID).to_numpy()
     return Calls(
         rows["start"].to_numpy(),
         rows["end"].to_numpy(),
-        code.fill_null(0).cast(pl.Int32).to_numpy(),
+        np.searchsorted(known, code).astype(np.int32),
         names,
     )
 

@@ -24,7 +24,9 @@ def switches(file: Columns, spans: Spans) -> dict[int, Switches]:
     for piece in file.pieces(TABLE, COLUMNS, only=("globalTid", [*spans])):
         whole = without_nulls(piece, *COLUMNS)
         for thread, (low, high) in spans.items():
-            own = whole.filter(pl.col("globalTid") == thread).select("start", "isSchedIn")
+            own = whole.filter(pl.col("globalTid") == thread).select(
+                "start", pl.col("isSchedIn") != 0
+            )
             kept[thread].append(own.filter(pl.col("start").is_between(low, high)))
             earlier = own.filter(pl.col("start") < low)
             if not earlier.is_empty():
@@ -35,8 +37,12 @@ def switches(file: Columns, spans: Spans) -> dict[int, Switches]:
     found = {}
     for thread, parts in kept.items():
         first = [before[thread]] if thread in before else []
-        rows = pl.concat([*first, *parts]).sort("start", maintain_order=True)
-        if not rows.is_empty():
-            at = np.maximum(rows["start"].to_numpy(), spans[thread][0])
-            found[thread] = Switches(at, rows["isSchedIn"].to_numpy() != 0)
+        rows = pl.concat([*first, *parts])
+        parts.clear()
+        if rows.is_empty():
+            continue
+        if not rows["start"].is_sorted():
+            rows = rows.sort("start", maintain_order=True)
+        at = np.maximum(rows["start"].to_numpy(), spans[thread][0])
+        found[thread] = Switches(at, rows["isSchedIn"].to_numpy())
     return found
