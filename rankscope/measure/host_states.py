@@ -103,12 +103,15 @@ class _Outer:
     before: int  # names of other calls that come first
 
     def at(self, moments: Times) -> Times:
-        """The name of the call that covers each moment; -1 without one."""
-        if not len(self.start):
+        """The name of the call that covers each moment, in time order; -1 without one."""
+        first = np.searchsorted(self.end, moments[0], side="right")
+        last = np.searchsorted(self.start, moments[-1], side="right")
+        start, end, name = (each[first:last] for each in (self.start, self.end, self.name))
+        if not len(start):
             return np.full(len(moments), -1, np.int64)
-        place = np.searchsorted(self.start, moments, side="right") - 1
-        inside = (place >= 0) & (moments < self.end[place])
-        return np.where(inside, self.name[place] + self.before, -1)
+        place = np.searchsorted(start, moments, side="right") - 1
+        inside = (place >= 0) & (moments < end[place])
+        return np.where(inside, name[place] + self.before, -1)
 
     def edges(self, begin: int, end: int) -> Times:
         """The starts and ends in an interval."""
@@ -277,9 +280,11 @@ def _scheduled(switches: Switches | None, at: Times) -> tuple[Flags, Flags]:
     nothing = np.zeros(len(at), np.bool_)
     if switches is None or not len(switches.at):
         return nothing, nothing
-    place = np.searchsorted(switches.at, at, side="right") - 1
+    first, last = np.searchsorted(switches.at, (at[0], at[-1]), side="right")
     # Before the first switch the thread was in the other state.
-    on = np.where(place >= 0, switches.on[np.maximum(place, 0)], ~switches.on[0])
+    before = switches.on[first - 1] if first else ~switches.on[0]
+    states = np.append(before, switches.on[first:last])
+    on = states[np.searchsorted(switches.at[first:last], at, side="right")]
     return ~nothing, on
 
 

@@ -27,7 +27,7 @@ COLLECTING = "gc_collect"
 PYTHON = r"\.pyx?$"
 """Modules of Python frames, which name a function better than the interpreter's."""
 
-MOST_SAMPLES = 50_000
+MOST_SAMPLES = 25_000
 """Samples whose stacks are read: of more an even part, which tells the shares as well."""
 
 UNRESOLVED = r"^(0x[0-9a-fA-F]+|\[.*\]|)$"
