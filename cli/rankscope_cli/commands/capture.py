@@ -180,8 +180,8 @@ def capture(
 def _merged(needed: CaptureConfig, given: CaptureConfig) -> CaptureConfig:
     """What a run needs, and what the command line gives, which comes first."""
     unset = type(given)()
-    names = ("local_ranks", "nodes", "capture_range", "delay_s", "duration_s", "trace")
-    names += ("reports", "tmpdir", "functions", "graph_nodes")
+    names: tuple[str, ...] = ("local_ranks", "nodes", "capture_range", "delay_s", "duration_s")
+    names += ("trace", "reports", "tmpdir", "functions", "graph_nodes")
     given_by = {name: getattr(given, name) for name in names}
     fresh = {name: value for name, value in given_by.items() if value != getattr(unset, name)}
     if given.capture_range is not None:  # in place of the times that the run suggests
