@@ -31,6 +31,12 @@ SPARSE = 16
 OFF_CPU = "off_cpu"
 """Name of unknown time off the CPU: where calls are not recorded, nothing says why."""
 
+IN_KERNEL = "kernel"
+"""Name of time on the CPU that samples of user code leave out, outside of recorded calls."""
+
+UNSAMPLED = 2
+"""Fewer periods of the sampler without a sample, in a phase of an iteration, are chance."""
+
 _STATES = [*HostState]
 _ON, _BLOCKED, _OFF, _CUDA, _PROFILER, _UNKNOWN = (
     _STATES.index(each)
@@ -132,6 +138,7 @@ class _Sweep:
     switches: Switches | None
     sampled_at: Times
     sampled: pl.Series  # String: the function
+    period_ns: int | None  # of the samples; None where time without them tells nothing
     calls_known: bool
 
     @classmethod
@@ -143,10 +150,11 @@ class _Sweep:
             _outermost(each.start, each.end, each.name, int(before))
             for each, before in zip(groups, first[:-1], strict=True)
         )
-        at, function = np.empty(0, np.int64), pl.Series(dtype=pl.String)
+        at, function, period = np.empty(0, np.int64), pl.Series(dtype=pl.String), None
         if told.samples is not None:
             order = np.argsort(told.samples.at, kind="stable")
             at, function = told.samples.at[order], told.samples.function[order]
+            period = told.samples.period_ns
         return cls(
             names=pl.concat([each.names for each in groups]).str.slice(0, LONGEST_NAME),
             profiler=profiler,
@@ -155,6 +163,7 @@ class _Sweep:
             switches=told.switches,
             sampled_at=at,
             sampled=function.str.slice(0, LONGEST_NAME),
+            period_ns=period if told.os_calls is not None else None,
             calls_known=told.os_calls is not None,
         )
 
@@ -235,10 +244,11 @@ class _Sweep:
         function = self.sampled.slice(int(first), int(last - first))
         hits = pl.DataFrame({"segment": segment[cell], "function": function})
         hits = hits.filter(pl.Series(running[cell], dtype=pl.Boolean))
-        if hits.is_empty():
-            return rows
         hits = hits.group_by("segment", "function").agg(samples=pl.len().cast(pl.Int64))
         plain = (pl.col("state") == _ON) & (pl.col("name") == "")
+        rows = self._without_kernel(rows, plain, hits)
+        if hits.is_empty():
+            return rows
         share = pl.col("total_ns") * pl.col("samples") // pl.col("samples").sum().over("segment")
         divided = (
             rows.filter(plain)
@@ -261,6 +271,24 @@ class _Sweep:
         )
         whole = rows.filter(~plain | ~pl.col("segment").is_in(hits["segment"].implode()))
         return pl.concat([whole, divided])
+
+    def _without_kernel(
+        self, rows: pl.DataFrame, plain: pl.Expr, hits: pl.DataFrame
+    ) -> pl.DataFrame:
+        """The rows with the time that samples of user code leave out under a name of its own."""
+        if self.period_ns is None:
+            return rows
+        sampled = hits.group_by("segment").agg(pl.col("samples").sum())
+        covered = (pl.col("samples").fill_null(0) + 1) * self.period_ns
+        kernel = pl.col("total_ns") - covered
+        rows = rows.join(sampled, on="segment", how="left").with_columns(
+            kernel=pl.when(plain & (kernel >= UNSAMPLED * self.period_ns)).then(kernel).otherwise(0)
+        )
+        beside = rows.filter(pl.col("kernel") > 0).with_columns(
+            name=pl.lit(IN_KERNEL), count=pl.lit(1, pl.Int64), total_ns="kernel"
+        )
+        rest = rows.with_columns(total_ns=pl.col("total_ns") - pl.col("kernel"))
+        return pl.concat([rest, beside]).drop("samples", "kernel")
 
 
 def _places(key: Times, size: int) -> tuple[Times, Times]:

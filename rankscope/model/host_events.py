@@ -44,6 +44,7 @@ class Samples:
 
     at: Times
     function: pl.Series  # String
+    period_ns: int | None = None  # of time on the CPU in user code; None is unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -56,6 +57,19 @@ def states(told: ThreadEvents, edges: tuple[int, ...] = (0, END)) -> pl.DataFram
 def spent(frame: pl.DataFrame) -> dict[tuple[str, str], int]:
     sums = frame.group_by("state", "name").agg(pl.col("total_ns").sum())
     return {(state, name): total for state, name, total in sums.iter_rows()}
+
+
+def test_time_that_samples_leave_out_is_the_kernels() -> None:
+    """80 ns on the CPU, a sample each 5 ns of user code: 3 samples stand for 20 ns at most."""
+    sampled = samples((1, "memset"), (6, "memset"), (30, "memset"))
+    told = ThreadEvents(switches((0, True)), Calls.none(), None, replace(sampled, period_ns=5))
+    found = states(told)
+    assert found["total_ns"].sum() == END
+    load, forward = (spent(found.filter(phase=phase)) for phase in ("load", "forward"))
+    assert load == {("on_cpu", "memset"): 20, ("on_cpu", "kernel"): 20}
+    assert forward == {("on_cpu", ""): 5, ("on_cpu", "kernel"): 35}
+    without_calls = ThreadEvents(switches((0, True)), None, None, told.samples)
+    assert ("on_cpu", "kernel") not in spent(states(without_calls)), "it may be any call"
 
 
 @pytest.fixture(autouse=True)

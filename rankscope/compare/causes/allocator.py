@@ -19,6 +19,9 @@ from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
 
+IN_KERNEL = "kernel"
+"""Name of time that samples of user code leave out, outside of recorded calls."""
+
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
     excess = explained(context, allocates())
@@ -28,6 +31,11 @@ def _findings(context: CauseContext) -> Iterator[Finding]:
 
 
 def _sentence(finding: Finding) -> str:
+    if finding.name == IN_KERNEL:
+        return (
+            f"in the kernel {of(finding)} outside of calls, as page faults of new memory are, and "
+            "mmap and munmap inside of malloc"
+        )
     return f"allocating or freeing memory {of(finding)} ({sanitized(finding.name)})"
 
 

@@ -24,9 +24,11 @@ ALLOCATOR = (
     r"|^(sys|sbrk|madvise|systrim|brk|mremap|mprotect|posix_memalign|aligned_alloc)\w*$"
     r"|^m(un)?map(64)?$|^operator (new|delete)|^(je|tc|mi)_(m|c|re)alloc|page_fault|^clear_page"
     r"|^do_anonymous_page|^cuda(Malloc|Free|Host(Alloc|Register|Unregister))"
-    r"|^cuMem(Alloc|Free|HostAlloc|HostRegister|Create|Map|Unmap|AddressReserve)"
+    r"|^kernel$|^cuMem(Alloc|Free|HostAlloc|HostRegister|Create|Map|Unmap|AddressReserve)"
 )
-"""Names of functions and calls that get or return memory."""
+"""Names of functions and calls that get or return memory.
+
+`kernel`: time in the kernel outside of calls, which page faults take and calls inside of malloc."""
 
 COLLECTING = "gc_collect"
 """The name of samples in Python's garbage collector."""

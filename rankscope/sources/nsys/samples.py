@@ -30,6 +30,12 @@ PYTHON = r"\.pyx?$"
 MOST_SAMPLES = 25_000
 """Samples whose stacks are read: of more an even part, which tells the shares as well."""
 
+ENOUGH = 16
+"""Fewer pairs of samples do not tell the period."""
+
+CLOSE = 0.1
+"""The quantile of times between samples that is the period."""
+
 UNRESOLVED = r"^(0x[0-9a-fA-F]+|\[.*\]|)$"
 """Symbols that are none."""
 
@@ -46,16 +52,32 @@ def samples(file: Columns, pool: Strings, spans: Spans) -> dict[int, Samples] | 
         _of_threads(piece, spans)
         for piece in file.pieces(SAMPLES, [*SAMPLE, "cpuCycles"], only=("globalTid", [*spans]))
     ).sort("id")
-    wanted = wanted.gather_every(max(1, -(-wanted.height // MOST_SAMPLES)))
+    every = max(1, -(-wanted.height // MOST_SAMPLES))
+    periods = {
+        thread: _period(wanted.filter(pl.col("globalTid") == thread)["start"], every)
+        for thread in spans
+    }
+    wanted = wanted.gather_every(every)
     frames = _frames(file, pool, wanted["id"].to_numpy())
     named = wanted.join(frames, on="id", how="left", maintain_order="left").with_columns(
         pl.col("function").fill_null("")
     )
     return {
-        thread: Samples(own["start"].to_numpy(), own["function"])
+        thread: Samples(own["start"].to_numpy(), own["function"], periods[thread])
         for thread in spans
         for own in [named.filter(pl.col("globalTid") == thread)]
     }
+
+
+def _period(at: pl.Series, every: int) -> int | None:
+    """Time on the CPU that a sample stands for (ns), if one of `every` samples is kept.
+
+    Samples that follow each other closely are those between which the thread ran all the time.
+    """
+    steps = at.sort().diff().drop_nulls()
+    if len(steps) < ENOUGH:
+        return None
+    return int(steps.quantile(CLOSE) or 0) * every or None
 
 
 def _of_threads(piece: pl.DataFrame, spans: Spans) -> pl.DataFrame:

@@ -56,6 +56,7 @@ def found(
         ("on_cpu", "gc_collect", CauseKind.GARBAGE_COLLECTION, "24.8 ms of garbage collection"),
         ("cuda_call", "cudaMalloc", CauseKind.ALLOCATOR, "memory 24.8 ms of 25.0 (cudaMalloc)"),
         ("blocked", "munmap", CauseKind.ALLOCATOR, "(munmap)"),
+        ("on_cpu", "kernel", CauseKind.ALLOCATOR, "in the kernel 24.8 ms of 25.0 outside of calls"),
         ("cuda_call", "cudaLaunchKernel", CauseKind.CUDA_CALL, "call cudaLaunchKernel 24.8 ms"),
         ("profiler", "TLS allocation", CauseKind.PROFILER, "profiler itself took 24.8 ms"),
         ("unknown", "", CauseKind.UNEXPLAINED, "--cpuctxsw=process-tree"),
@@ -72,6 +73,25 @@ def test_what_was_planted_is_named(state: str, name: str, kind: CauseKind, words
 @pytest.mark.parametrize("state", ["blocked", "off_cpu", "on_cpu", "cuda_call", "profiler"])
 def test_what_all_ranks_do_is_no_cause(state: str) -> None:
     assert found(*usual(state, "name", 30)) == ()
+
+
+@pytest.mark.parametrize("state", ["blocked", "off_cpu", "on_cpu", "profiler"])
+def test_what_a_peer_does_half_as_long_is_no_cause(state: str) -> None:
+    slow = did(3, state, "name", 24)
+    assert found(slow, did(1, state, "name", 13)) == ()
+    assert len(found(slow, did(1, state, "name", 11))) == 1
+
+
+def test_a_thread_that_is_woken_late_is_unexplained() -> None:
+    """Ten waits, each up to 1 ms longer than the usual 2.5 ms."""
+    wait = [did(rank, "blocked", "clock_nanosleep", 25) for rank in range(3)]
+    [one] = found(*wait, did(3, "blocked", "clock_nanosleep", 34), excess_ms=9)
+    assert (one.kind, one.name) == ("unexplained", "woken late")
+    assert "--cpuctxsw=system-wide" in finding_sentence(one)
+    [one] = found(*wait, did(3, "blocked", "clock_nanosleep", 36), excess_ms=11)
+    assert one.kind == "blocked", "more than a slice of the scheduler"
+    [one] = found(*usual("blocked", "sem_wait", 1)[:3], did(3, "blocked", "sem_wait", 9))
+    assert one.kind == "blocked", "more than half longer"
 
 
 def test_less_than_30_percent_is_no_cause() -> None:
