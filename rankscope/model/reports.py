@@ -196,6 +196,15 @@ class Abilities:
 
 
 @dataclass(frozen=True, slots=True)
+class CauseAbility:
+    """Whether a report can tell a cause."""
+
+    cause: str  # a CauseKind
+    told: bool
+    capture: str  # how to record what it rests on
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedReport:
     """A report's ranks, what it can answer, and what is wrong with it."""
 
@@ -205,6 +214,7 @@ class CheckedReport:
     iterations: int
     can: Abilities
     problems: tuple[CheckWarning, ...]
+    causes: tuple[CauseAbility, ...] = ()  # of a report that cannot be read: none
 
     @property
     def usable(self) -> bool:

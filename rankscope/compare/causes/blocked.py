@@ -89,6 +89,7 @@ DETECTOR = Detector(
     remedy="take the call out of the step, or do it on another thread: write checkpoints in the "
     "background, prefetch data, look for the holder of a lock",
     tables=(TABLE,),
+    states=(HostState.BLOCKED,),
     capture=CAPTURE,
     precedence=Precedence.EXPLANATION,
 )

@@ -51,6 +51,7 @@ DETECTOR = Detector(
     remedy="find what makes this rank synchronise or launch more than its peers: .item(), .cpu(), "
     "printing a tensor, a shape that depends on data",
     tables=(TABLE,),
+    states=(HostState.CUDA_CALL,),
     capture=ACTIVITIES_CAPTURE,
     precedence=Precedence.EXPLANATION,
 )

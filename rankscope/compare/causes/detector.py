@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rankscope.compare.causes.context import CauseContext
-from rankscope.model.kinds import CauseKind
+from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 
 ACTIVITIES_CAPTURE = "profile with device tables: nsys profile --trace=cuda,nvtx"
@@ -39,5 +39,7 @@ class Detector:
     remedy: str  # what to do next
     tables: tuple[str, ...] = ("activities",)
     alternatives: tuple[str, ...] = ()  # any of these does as well as all of `tables`
+    kinds: tuple[str, ...] = ()  # of `activities`: without any of them it cannot speak
+    states: tuple[HostState, ...] = ()  # of `host_states`: without any of them it cannot speak
     capture: str = ACTIVITIES_CAPTURE
     precedence: Precedence = Precedence.ACTIVITY

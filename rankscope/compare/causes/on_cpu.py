@@ -67,6 +67,7 @@ DETECTOR = Detector(
     remedy="look at this function on the slow rank: does it get other data than its peers? Python "
     "functions are named with --python-sampling=true",
     tables=(TABLE,),
+    states=(HostState.ON_CPU,),
     capture=CAPTURE,
     precedence=Precedence.EXPLANATION,
 )

@@ -35,6 +35,7 @@ DETECTOR = Detector(
     remedy="see what else runs on the rank's cores, and which quota it has: taskset -p, "
     "cat /sys/fs/cgroup/cpu.stat; record all processes with --cpuctxsw=system-wide",
     tables=(TABLE,),
+    states=(HostState.ON_CPU, HostState.OFF_CPU),
     capture=CAPTURE,
     precedence=Precedence.EXPLANATION,
 )
