@@ -60,22 +60,24 @@ def _calls(file: Columns, table: str, pool: Strings, spans: Spans) -> dict[int, 
                     pl.col("nameId").cast(pl.UInt32, strict=False),
                 )
             )
-    return {thread: _named(pl.concat(parts), pool) for thread, parts in kept.items()}
+    return {thread: _named(parts, pool) for thread, parts in kept.items()}
 
 
-def _named(rows: pl.DataFrame, pool: Strings) -> Calls:
-    """Calls whose names are codes: places among the names that they have."""
+def _named(parts: list[pl.DataFrame], pool: Strings) -> Calls:
+    """Calls whose names are codes: places among the names that they have. Empties `parts`."""
+    rows = pl.concat(parts)
+    parts.clear()
     ids = rows["nameId"].unique().sort(nulls_last=True)
     names = pool.of(ids.cast(pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
     known = ids.drop_nulls().to_numpy()
+    # Column by column, so that no more than one of them is there twice.
+    arrays = []
+    for column in ("start", "end"):
+        arrays.append(rows[column].to_numpy())
+        rows = rows.drop(column)
     # A call without an id gets the last name, that of the null.
     code = rows["nameId"].fill_null(NO_ID).to_numpy()
-    return Calls(
-        rows["start"].to_numpy(),
-        rows["end"].to_numpy(),
-        np.searchsorted(known, code).astype(np.int32),
-        names,
-    )
+    return Calls(arrays[0], arrays[1], np.searchsorted(known, code).astype(np.int32), names)
 
 
 def _joined(parts: list[Calls]) -> Calls:
