@@ -15,12 +15,10 @@ from rankscope.compare.causes.host import (
     largest,
     of,
 )
+from rankscope.measure.host_states import IN_KERNEL
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
-
-IN_KERNEL = "kernel"
-"""Name of time that samples of user code leave out, outside of recorded calls."""
 
 
 def _findings(context: CauseContext) -> Iterator[Finding]:
