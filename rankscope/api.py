@@ -23,6 +23,7 @@ from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.diff.compare import RunDiff, diff_runs
 from rankscope.compare.diff.same_job import differences
 from rankscope.compare.imbalance import imbalance
+from rankscope.compare.next_capture import NextCapture, next_capture
 from rankscope.compare.picks import Picks
 from rankscope.compare.stages import compare
 from rankscope.errors import ReportError
@@ -150,6 +151,15 @@ class Run:
         """
         options = Options(iter_range, clock, statistic, include_warmup, roles)
         return picks_of(self.compare(options, until=Stage.VERDICT), metric, ranks)
+
+    def next_capture(self) -> NextCapture:
+        """The smallest capture that would settle what this run left open.
+
+        Raises:
+            UsageError: the verdict is balanced: nothing stayed open.
+        """
+        comparison = self.compare()
+        return next_capture(comparison, picks_of(comparison, None).picks)
 
     def timeline(
         self,

@@ -15,6 +15,7 @@ import pytest
 
 import rankscope
 from rankscope.errors import UnknownRank
+from rankscope.model.schema import PARTS
 from tests.captures.reduce import VARIABLES
 from tests.support import (
     CAPTURES,
@@ -192,13 +193,50 @@ def test_two_real_ranks_with_nccl_on_gpus(tmp_path: Path) -> None:
     assert collectives["rank"].value_counts(sort=True)["count"].to_list() == [2 * 16, 2 * 16]
 
 
+@pytest.mark.parametrize(
+    ("name", "cause", "words"),
+    [
+        ("why_fsync", "blocked", "blocked in fsync"),
+        ("why_gc", "garbage_collection", "garbage collection"),
+        ("why_preempted", "preempted", "off the CPU"),
+    ],
+)
+def test_the_planted_reason_is_the_first_cause(
+    tmp_path: Path, name: str, cause: str, words: str
+) -> None:
+    run = rankscope.ingest([captured(f"2023.4/{name}")], tmp_path / "run.duckdb")
+    verdict = run.imbalance().verdict
+    assert (verdict.ranks, verdict.cause) == ((1,), "load")
+    assert verdict.findings[0].kind == cause
+    assert verdict.findings[0].share > 0.5
+    assert f"Why: {words}" in verdict.sentence or f"of {words}" in verdict.sentence
+    # The states of a phase add up to its time on the host clock.
+    sums = run.sql(
+        "select rank, iteration, phase, sum(total_ns)::bigint as total_ns from host_states "
+        "group by all"
+    )
+    phases = run.iterations().unpivot(
+        [f"{part}_ns" for part in PARTS], index=["rank", "iteration"], variable_name="phase"
+    )
+    both = phases.with_columns(pl.col("phase").str.strip_suffix("_ns")).join(
+        sums, on=["rank", "iteration", "phase"], how="left"
+    )
+    # What is loading in the first iteration, nobody knows; it counts as other.
+    known = both.filter(pl.col("iteration") > 0)
+    assert known.height > 4 * 15
+    assert (known["total_ns"].fill_null(0) == known["value"]).all()
+
+
+TABLES = "select name from sqlite_master where type = 'table'"
+
+
 def texts(path: Path) -> str:
     """Every text in a capture, a line each."""
     if path.suffix == ".gz":
         return gzip.decompress(path.read_bytes()).decode()
     export = capture(str(path.relative_to(CAPTURES).with_suffix("")))
     with closing(sqlite3.connect(export)) as file:
-        tables = [name for (name,) in file.execute("select name from sqlite_master")]
+        tables = [name for (name,) in file.execute(TABLES)]
         rows = [row for table in tables for row in file.execute(f'select * from "{table}"')]
     return "\n".join(value for row in rows for value in row if isinstance(value, str))
 

@@ -29,6 +29,7 @@ from rankscope_cli.commands import (
     pick_reports,
     plot,
     report,
+    scrub,
 )
 from rankscope_cli.help import Command, Group
 from rankscope_cli.options import Version
@@ -65,6 +66,7 @@ app.command("export", cls=Command)(export.export)
 app.command("report", cls=Command)(report.report)
 app.command("check", cls=Command)(check.check)
 app.command("capture", cls=Command)(capture.capture)
+app.command("scrub", cls=Command)(scrub.scrub)
 app.command("explain", cls=Command, context_settings={"ignore_unknown_options": True})(
     explain.explain
 )

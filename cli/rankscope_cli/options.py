@@ -57,6 +57,7 @@ class By(StrEnum):
     PHASE = "phase"
     COLLECTIVE = "collective"
     KERNEL = "kernel"
+    CAUSE = "cause"
 
 
 def _print_version(given: bool) -> None:

@@ -8,6 +8,7 @@ ranges to add to code that can.
 from rankscope.capture.wrapper import (
     SCHEDULERS,
     CaptureConfig,
+    default_trace,
     functions_trace,
     save,
     snippet,
@@ -15,4 +16,13 @@ from rankscope.capture.wrapper import (
     wrapper,
 )
 
-__all__ = ["SCHEDULERS", "CaptureConfig", "functions_trace", "save", "snippet", "usage", "wrapper"]
+__all__ = [
+    "SCHEDULERS",
+    "CaptureConfig",
+    "default_trace",
+    "functions_trace",
+    "save",
+    "snippet",
+    "usage",
+    "wrapper",
+]

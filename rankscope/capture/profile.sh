@@ -6,6 +6,7 @@ fail() {
 
 [ $# -gt 0 ] || fail "name the training command after this script"
 [ -z "$nodes" ] || [ "$node" -lt "$nodes" ] || exec "$@"
+[ -z "$ranks" ] || [[ " $ranks " == *" $rank "* ]] || exec "$@"
 [ -z "$local_ranks" ] || [[ " $local_ranks " == *" $local_rank "* ]] || exec "$@"
 
 nsys=${RANKSCOPE_NSYS:-nsys}
@@ -30,7 +31,7 @@ if [ -e "$locks" ] && [ ! -w "$locks" ]; then
 fi
 export TMPDIR
 
-options=("--trace=$trace" --sample=none --cpuctxsw=none --wait=primary)
+options=("--trace=$trace" "--sample=$sample" "--cpuctxsw=$cpuctxsw" --wait=primary)
 [[ ",$trace," != *,mpi,* ]] || [ -z "${mpi:-}" ] || options+=("--mpi-impl=$mpi")
 
 # Options that were renamed: 2023.4 knows the second name.
@@ -44,12 +45,25 @@ fi
 
 # The device's counters are there once a node.
 first=${local_ranks%% *}
-if [ "$metrics" = yes ] && [ "$local_rank" = "${first:-0}" ]; then
+counts=no
+if [ -n "$metric_ranks" ]; then
+  [[ " $metric_ranks " != *" $rank "* ]] || counts=$metrics
+elif [ "$local_rank" = "${first:-0}" ]; then
+  counts=$metrics
+fi
+if [ "$counts" = yes ]; then
   case $help in
     *--gpu-metrics-devices=*) options+=(--gpu-metrics-devices=all) ;;
     *) options+=(--gpu-metrics-device=all) ;;
   esac
 fi
+
+for each in ${optional[@]+"${optional[@]}"}; do
+  case $help in
+    *"${each%%=*}="*) options+=("$each") ;;
+    *) echo "$0: $nsys is too old for ${each%%=*}: left out" >&2 ;;
+  esac
+done
 
 # Several nsys that start at the same moment can lose their agents, and with them a report.
 [ ${#window[@]} -gt 0 ] || sleep "$((local_rank / 2)).$((local_rank % 2 * 5))"

@@ -73,6 +73,12 @@ class CaptureConfig:
     metrics: bool = False  # GPU counters, by one rank per node
     graph_nodes: bool = False  # trace kernels inside CUDA graphs one by one
     nsys: tuple[str, ...] = ()  # further options of `nsys profile`
+    ranks: tuple[int, ...] = ()  # all
+    sample: str = "none"  # nsys --sample
+    cpuctxsw: str = "none"  # nsys --cpuctxsw
+    optional: tuple[str, ...] = ()  # options of nsys that an older one may lack
+    metric_ranks: tuple[int, ...] = ()  # who records GPU counters; the first of each node
+    comments: tuple[str, ...] = ()  # lines that explain the script
 
 
 def wrapper(scheduler: str, config: CaptureConfig, name: str = "profile.sh") -> str:
@@ -91,7 +97,7 @@ def wrapper(scheduler: str, config: CaptureConfig, name: str = "profile.sh") -> 
             f"{scheduler}: is not a known scheduler",
             hint=f"one of {', '.join(SCHEDULERS)}; torchrun for PyTorchJob and the like",
         )
-    trace = config.trace or ("cuda,nvtx,mpi" if scheduler in TRACES_MPI else "cuda,nvtx")
+    trace = config.trace or default_trace(scheduler)
     _check(config, trace)
     settings = {
         "reports": config.reports,
@@ -101,17 +107,28 @@ def wrapper(scheduler: str, config: CaptureConfig, name: str = "profile.sh") -> 
         "nodes": "" if config.nodes is None else str(config.nodes),
         "functions": config.functions or "",
         "metrics": "yes" if config.metrics else "no",
+        "ranks": " ".join(map(str, config.ranks)),
+        "metric_ranks": " ".join(map(str, config.metric_ranks)),
+        "sample": config.sample,
+        "cpuctxsw": config.cpuctxsw,
     }
     extra = [*(["--cuda-graph-trace=node"] if config.graph_nodes else []), *config.nsys]
     lines = [f"{setting}={shlex.quote(value)}" for setting, value in settings.items()]
+    lines.append(f"optional=({shlex.join(config.optional)})")
     lines += [f"window=({shlex.join(_window(config))})", f"extra=({shlex.join(extra)})"]
     head = (
         f"#!/usr/bin/env bash\n{MARK} {scheduler}\n"
+        + "".join(f"# {line}\n" for line in config.comments)
         + (RANGE if config.capture_range else "")
         + HEAD
     )
     parts = [_text(part).replace("WRAPPER", _called(name)) for part in SCHEDULERS[scheduler]]
     return "\n".join([head, "\n".join(lines) + "\n", *parts, _text("profile.sh")])
+
+
+def default_trace(scheduler: str) -> str:
+    """The APIs that the script of a scheduler traces."""
+    return "cuda,nvtx,mpi" if scheduler in TRACES_MPI else "cuda,nvtx"
 
 
 def usage(scheduler: str, name: str) -> str:

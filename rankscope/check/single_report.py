@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rankscope import errors
+from rankscope.check.causes import causes
 from rankscope.check.remedies import launcher, with_remedy
 from rankscope.compare.verdict.preconditions import LEAST_ITERATIONS
 from rankscope.errors import NoIterations, RankscopeError
@@ -65,6 +66,7 @@ def checked(examined: Examined) -> CheckedReport:
             clocks=has_collectives and rows.facts.utc_start_ns is not None,
         ),
         problems=tuple(_problems(examined)),
+        causes=causes(rows),
     )
 
 

@@ -156,6 +156,44 @@ def by_kernel(
     )
 
 
+def by_cause(states: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ...]) -> pl.DataFrame:
+    """A row per phase, state and name of what the training threads did: which rank did most of it.
+
+    Args:
+        states: HOST_STATES.
+        roles: rank → role.
+        numbers: the selected iterations.
+
+    Returns:
+        phase, state, name, count (per rank and iteration), mean_ns (per rank and iteration),
+        slowest_rank (farthest above its role's median), slowest_ns, excess_ns (over that median).
+        A rank without a row did nothing of it. No rows where no report records what threads do.
+    """
+    key = ["phase", "state", "name"]
+    role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
+    here = states.filter(pl.col("iteration").is_in(numbers))
+    sums = here.group_by("rank", *key).agg(pl.col("total_ns", "count").sum() / len(numbers))
+    every = here.select("rank").unique().join(here.select(key).unique(), how="cross")
+    usual = pl.col("total_ns").quantile(0.5, "lower")
+    per = (
+        every.join(sums, on=["rank", *key], how="left")
+        .with_columns(pl.col("total_ns", "count").fill_null(0))
+        .with_columns(excess=pl.col("total_ns") - usual.over(role, *key))
+    )
+    return (
+        per.sort("excess", "rank", descending=[True, False])
+        .group_by(key, maintain_order=True)
+        .agg(
+            count=pl.col("count").mean().round(1),
+            mean_ns=_whole(pl.col("total_ns").mean()),
+            slowest_rank=pl.col("rank").first(),
+            slowest_ns=_whole(pl.col("total_ns").first()),
+            excess_ns=_whole(pl.col("excess").first()),
+        )
+        .sort("excess_ns", *key, descending=[True, False, False, False])
+    )
+
+
 def _whole(value: pl.Expr) -> pl.Expr:
     return value.round().cast(pl.Int64)
 

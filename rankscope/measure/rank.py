@@ -19,10 +19,12 @@ from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
     EXPOSED,
+    HOST_STATES,
     MEASURES,
     PHASES,
     RANK_ITERATIONS,
     conform,
+    empty,
 )
 from rankscope.segment import UNNAMED, IterationRanges, LabelledRanges, PhaseRanges, find_marks
 from rankscope.sources.conventions import Vocabulary, with_operation
@@ -128,7 +130,11 @@ class _Building:
 
 
 def measure_rank(
-    identity: RankIdentity, detail: RankDetail, words: Vocabulary, gpu: Gpu | None = None
+    identity: RankIdentity,
+    detail: RankDetail,
+    words: Vocabulary,
+    gpu: Gpu | None = None,
+    states: pl.DataFrame | None = None,
 ) -> RankRows:
     """All rows of one rank that need no other rank.
 
@@ -137,6 +143,7 @@ def measure_rank(
         detail: its entry from `detail_ranks`.
         words: the vocabulary that named its ranges.
         gpu: the one that it computed on.
+        states: HOST_STATES without `rank`; None where nothing is recorded.
     """
     found = detail.found
     marks, device, calls = detail.marks, detail.device, detail.collectives
@@ -167,6 +174,9 @@ def measure_rank(
             activities(found.frame, host, detail.sums, device.idle, marks).with_columns(rank),
             ACTIVITIES,
         ),
+        host_states=empty(HOST_STATES)
+        if states is None
+        else conform(states.with_columns(rank), HOST_STATES),
         problems=tuple(_problems(identity.rank, detail)),
     )
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from rankscope.measure.host_states import host_states
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
+from rankscope.model.host_events import ThreadEvents
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import (
@@ -91,6 +93,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     report = segmented(file, options)
     trace, whose = report.trace, [*report.identities.values()]
     detailed = _details(report)
+    states = _host_states(trace, detailed)
     problems = [
         RunWarning(
             "file-name-disagrees",
@@ -143,13 +146,35 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         file=file,
         facts=trace.facts,
         ranks=tuple(
-            measure_rank(identity, detailed[process], report.chosen.words, _gpu(trace, process))
+            measure_rank(
+                identity,
+                detailed[process],
+                report.chosen.words,
+                _gpu(trace, process),
+                states[process],
+            )
             for process, identity in report.identities.items()
         ),
         problems=tuple(problems),
         events=trace.events,
         taken=report.chosen.taken,
     )
+
+
+def _host_states(trace: Trace, detailed: dict[int, RankDetail]) -> dict[int, pl.DataFrame]:
+    """process → HOST_STATES without `rank`."""
+    spans = {
+        detail.found.thread: (detail.host["start"].item(0), detail.host["end"].item(-1))
+        for detail in detailed.values()
+        if not detail.host.is_empty()
+    }
+    told = trace.host_of(spans)
+    return {
+        process: host_states(
+            detail.found.frame, detail.host, told.get(detail.found.thread, ThreadEvents())
+        )
+        for process, detail in detailed.items()
+    }
 
 
 def _gpu(trace: Trace, process: int) -> Gpu | None:

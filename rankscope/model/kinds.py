@@ -61,6 +61,24 @@ class CauseKind(StrEnum):
     GARBAGE_COLLECTION = "garbage_collection"
     COPIES = "copies"
     RANGE = "range"
+    BLOCKED = "blocked"
+    PREEMPTED = "preempted"
+    ON_CPU = "on_cpu"
+    ALLOCATOR = "allocator"
+    CUDA_CALL = "cuda_call"
+    PROFILER = "profiler"
+    UNEXPLAINED = "unexplained"
+
+
+class HostState(StrEnum):
+    """What a thread does at an instant."""
+
+    ON_CPU = "on_cpu"
+    BLOCKED = "blocked"  # off the CPU in a call of the operating system
+    OFF_CPU = "off_cpu"  # off the CPU without one
+    CUDA_CALL = "cuda_call"
+    PROFILER = "profiler"
+    UNKNOWN = "unknown"  # no table tells
 
 
 class EvidenceKind(StrEnum):

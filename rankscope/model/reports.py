@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rankscope.model.host_events import HostEvents, no_host_events
 from rankscope.model.kinds import EvidenceKind
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class Trace:
     busiest: dict[int, tuple[int, int]] = field(
         default_factory=dict
     )  # without ranges: the process with most calls → start of its first, end of its last
+    host_of: HostEvents = no_host_events  # what threads did; read from the report when called
 
     @property
     def events(self) -> int:
@@ -197,6 +199,15 @@ class Abilities:
 
 
 @dataclass(frozen=True, slots=True)
+class CauseAbility:
+    """Whether a report can tell a cause."""
+
+    cause: str  # a CauseKind
+    told: bool
+    capture: str  # how to record what it rests on
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedReport:
     """A report's ranks, what it can answer, and what is wrong with it."""
 
@@ -206,6 +217,7 @@ class CheckedReport:
     iterations: int
     can: Abilities
     problems: tuple[CheckWarning, ...]
+    causes: tuple[CauseAbility, ...] = ()  # of a report that cannot be read: none
 
     @property
     def usable(self) -> bool:
@@ -236,6 +248,7 @@ class RankRows:
     collectives: pl.DataFrame  # COLLECTIVES
     exposed: pl.DataFrame  # EXPOSED
     activities: pl.DataFrame  # ACTIVITIES
+    host_states: pl.DataFrame  # HOST_STATES
     problems: tuple[RunWarning, ...]
 
 

@@ -49,9 +49,10 @@ class Finding:
     excess_ns: int  # mean per flagged iteration
     share: float  # of the rank's excess
     suspect: CauseKind  # the same as `kind`, under its name of before
-    activity: str  # kernel | kernels (several small ones) | copy | set | idle | range
+    activity: str  # kernel | kernels (several small ones) | copy | set | idle | range | host
     phase: str | None = None  # that was looked at; None: all
     evidence: tuple[str, ...] = ()  # tables that it rests on
+    detail: str = ""  # what more is known of it, in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,6 +138,9 @@ EXPOSED = TABLES["exposed"].schema
 ACTIVITIES = TABLES["activities"].schema
 """What phases are spent on, a row per rank, iteration, phase, kind and name."""
 
+HOST_STATES = TABLES["host_states"].schema
+"""What the training thread did, a row per rank, iteration, phase, state and name."""
+
 RANK_ITERATIONS = TABLES["iterations"].schema
 """Iterations as stored: the range itself, and the stretch to look at in the GUI."""
 

@@ -35,6 +35,7 @@ class Table:
     meaning: str
     columns: dict[str, Column]
     key: str | None = None  # the column that identifies a row
+    is_later: bool = False  # databases of the same schema version may lack it: it is empty then
 
     @property
     def schema(self) -> pl.Schema:
@@ -219,6 +220,32 @@ TABLES = {
                 is_nullable=True,
             ),
         },
+    ),
+    "host_states": Table(
+        "What the training thread did: a row per rank, iteration, phase, state and name; only of "
+        "reports that recorded it",
+        {
+            "rank": RANK,
+            "iteration": ITERATION,
+            "phase": Column(
+                TEXT, "Phase on the host clock, or exposed_communication: a blocking collective"
+            ),
+            "state": Column(
+                TEXT,
+                "on_cpu; blocked: off the CPU in a call of the operating system; off_cpu: off the "
+                "CPU without one; cuda_call; profiler: its own time; unknown: no table tells",
+            ),
+            "name": Column(
+                TEXT,
+                "Call; of on_cpu the call, else the function by samples; of unknown off_cpu where "
+                "calls are not recorded; empty: none, or the sum of all minor ones",
+            ),
+            "count": Column(INTEGER, "Number of stretches; of functions: of samples"),
+            "total_ns": Column(
+                INTEGER, "Time; over states and names it adds up to the phase on the host clock"
+            ),
+        },
+        is_later=True,
     ),
     "problems": Table(
         "Warnings about the numbers of a report",

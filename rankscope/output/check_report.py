@@ -38,6 +38,14 @@ def document(reports: tuple[CheckedReport, ...]) -> dict[str, Any]:
                 "can": asdict(report.can),
                 "usable": report.usable,
                 "problems": [asdict(problem) for problem in report.problems],
+                "causes": [
+                    {
+                        "cause": each.cause,
+                        "told": each.told,
+                        "capture": None if each.told else each.capture,
+                    }
+                    for each in report.causes
+                ],
             }
             for report in reports
         ],
@@ -89,6 +97,23 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
     return (
         f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)}){rest}."
     )
+
+
+def causes_text(reports: tuple[CheckedReport, ...]) -> list[str]:
+    """Which causes all usable reports can tell, and a line for each capture that others need."""
+    known = [report.causes for report in reports if report.usable]
+    if not known:
+        return []
+    told = [of[0].cause for of in zip(*known, strict=True) if all(each.told for each in of)]
+    lacking: dict[str, list[str]] = {}
+    for of in zip(*known, strict=True):
+        if not all(each.told for each in of):
+            lacking.setdefault(of[0].capture, []).append(of[0].cause)
+    lines = [f"Causes that can be told: {', '.join(told) or 'none'}."]
+    lines += [
+        f"Cannot be told: {', '.join(names)}; {capture}." for capture, names in lacking.items()
+    ]
+    return lines
 
 
 def reports_table(reports: tuple[CheckedReport, ...], every: bool) -> Table:

@@ -47,12 +47,20 @@ BY = {
             ("alone", "share of its time during which no collective ran"),
         ),
     ),
+    "cause": (
+        "By what the training thread did (ms per rank and iteration; rank in brackets)",
+        ("count", "mean", "slowest", "phase"),
+        (
+            ("excess", "time of the slowest rank above its role's median"),
+            ("count", "stretches; of functions: samples"),
+        ),
+    ),
 }
 """Value of `--by` → title, columns to drop first in narrow terminals, meanings of columns."""
 
 
 def by_table(by: str, frame: pl.DataFrame) -> Table:
-    """The table of `--by` host, phase, collective or kernel.
+    """The table of `--by` host, phase, collective, kernel or cause.
 
     Args:
         by: a key of `BY`.

@@ -12,6 +12,7 @@ import polars as pl
 
 from rankscope.compare.diff.compare import RunDiff
 from rankscope.compare.diff.shifts import Change
+from rankscope.compare.next_capture import NextCapture
 from rankscope.compare.picks import Picks
 from rankscope.model.metrics import METRICS, Metric
 from rankscope.model.reports import ReportOutcome, RunWarning
@@ -50,6 +51,22 @@ def document(
             for each in problems
         ],
         **own,
+    }
+
+
+def next_capture(following: NextCapture | None) -> Document | None:
+    """What the next capture records, and why; None without a run."""
+    if following is None:
+        return None
+    return {
+        "sentence": following.sentence,
+        "ranks": [
+            {"label": label, "rank": rank, "host": host} for label, rank, host in following.ranks
+        ],
+        "iterations": {"first": following.iterations[0], "last": following.iterations[1]},
+        "delay_s": following.delay_s,
+        "duration_s": following.duration_s,
+        "options": [asdict(each) for each in following.needed],
     }
 
 

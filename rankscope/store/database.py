@@ -12,6 +12,7 @@ import duckdb
 import polars as pl
 
 from rankscope.errors import DatabaseError, UsageError
+from rankscope.model.tables import TABLES
 from rankscope.store.comparison_tables import replace_tables
 from rankscope.store.connection import (
     DAMAGE,
@@ -49,6 +50,12 @@ UNTRUSTED_HINT = "do not trust the file; " + REBUILD_HINT
 
 NAMED_REPORTS = 3
 """At most this many reports are named in an error."""
+
+
+PER_RANK_TABLES = tuple(
+    name for name, table in TABLES.items() if "rank" in table.columns and name != "ranks"
+)
+"""Tables with rows of the ranks."""
 
 
 class Database:
@@ -273,7 +280,7 @@ class Database:
         if not known:
             return
         old = [[path for (path,) in known]]
-        for table in ("iterations", "measures", "collectives", "exposed", "activities"):
+        for table in PER_RANK_TABLES:
             self._connection.execute(
                 f"delete from {table} where rank in "
                 "(select rank from ranks where path in (select unnest(?)))",

@@ -29,7 +29,7 @@ _HEAD = """\
 
 def ddl() -> str:
     """The statements that create every stored table, with a comment on each table and column."""
-    return "\n".join([_HEAD, *(_create(name, table) for name, table in TABLES.items())])
+    return "\n".join([_HEAD, *(create_table(name, table) for name, table in TABLES.items())])
 
 
 def quoted(text: str) -> str:
@@ -57,7 +57,8 @@ def add_column(table: str, name: str, column: Column) -> str:
     )
 
 
-def _create(name: str, table: Table) -> str:
+def create_table(name: str, table: Table) -> str:
+    """The statements that create a table with its comments."""
     columns = ",\n".join(
         f'    "{each}" {SQL_TYPES[column.dtype]}{_constraint(table, each)}'
         for each, column in table.columns.items()

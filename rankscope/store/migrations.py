@@ -4,7 +4,8 @@ Two kinds of change:
 
 - A nullable column is added to a stored table (a new metric, say). The schema version stays. A
   process that writes adds the column to the file. A process that only reads sees a temporary view
-  in which the column is null; the file is not touched.
+  in which the column is null; the file is not touched. A whole table that is marked as later
+  (`Table.is_later`) is handled alike: it has no rows.
 - Anything else raises `SCHEMA_VERSION` and adds a row to `MIGRATIONS`: the statements that turn the
   older version into the next one, or None where that needs the reports. Only a process that writes
   runs them; a process that only reads asks for one (any `rankscope ingest` of this run).
@@ -19,7 +20,7 @@ import logging
 import duckdb
 
 from rankscope.model.tables import COMPARED_TABLES, TABLES
-from rankscope.store.ddl import SQL_TYPES, add_column
+from rankscope.store.ddl import SQL_TYPES, add_column, create_table
 
 SCHEMA_VERSION = 2
 """The version that this rankscope writes. 2: `activities` are stored."""
@@ -52,7 +53,7 @@ def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
 
 
 def missing_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
-    """Table → columns of the schema that the file lacks.
+    """Table → columns of the schema that the file lacks; all of a later table.
 
     Raises:
         IncompleteDatabase: the file lacks a table, or a column that may not be null, or a column
@@ -62,8 +63,12 @@ def missing_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str
         "select table_name, column_name, lower(data_type) from duckdb_columns() where not internal"
     ).fetchall()
     present = {(str(table), str(column)): str(kind) for table, column, kind in rows}
+    tables = {table for table, _ in present}
     missing: dict[str, list[str]] = {}
     for name, table in TABLES.items():
+        if table.is_later and name not in tables:
+            missing[name] = [*table.columns]
+            continue
         for column, described in table.columns.items():
             if (name, column) not in present:
                 if not described.is_nullable:
@@ -83,6 +88,10 @@ def foreign_view(connection: duckdb.DuckDBPyConnection) -> str | None:
 def add_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[str]]) -> None:
     """Add columns to the file; they are null in the rows that are there."""
     for table, columns in missing.items():
+        if len(columns) == len(TABLES[table].columns):
+            connection.execute(create_table(table, TABLES[table]))
+            LOG.info("table %s is new: empty for reports ingested before", table)
+            continue
         for name in columns:
             connection.execute(add_column(table, name, TABLES[table].columns[name]))
             LOG.info("column %s.%s is new: null for reports ingested before", table, name)
@@ -97,4 +106,6 @@ def show_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[
             f'null::{SQL_TYPES[TABLES[table].columns[name].dtype]} as "{name}"' for name in columns
         )
         source = f"select *, {nulls} from {file}.main.{table}"
+        if len(columns) == len(TABLES[table].columns):
+            source = f"select {nulls} where false"
         connection.execute(f"create temp view {table} as {source}")

@@ -202,6 +202,24 @@ comment on column activities."clear_ns" is 'Part of total_ns in operations that 
 comment on column activities."clear_size" is 'Blocks or bytes of those; null for ranges and idling';
 comment on column activities."launches" is 'Lengths of at most 6 of a kernel''s launches, evenly spaced from the first on; negative where collectives run all the time, null where they run a part of it; null for what is no kernel with a name';
 
+create table host_states (
+    "rank" bigint not null,
+    "iteration" bigint not null,
+    "phase" varchar not null,
+    "state" varchar not null,
+    "name" varchar not null,
+    "count" bigint not null,
+    "total_ns" bigint not null
+);
+comment on table host_states is 'What the training thread did: a row per rank, iteration, phase, state and name; only of reports that recorded it';
+comment on column host_states."rank" is 'Rank of the job';
+comment on column host_states."iteration" is 'Iteration number, the same step on every rank';
+comment on column host_states."phase" is 'Phase on the host clock, or exposed_communication: a blocking collective';
+comment on column host_states."state" is 'on_cpu; blocked: off the CPU in a call of the operating system; off_cpu: off the CPU without one; cuda_call; profiler: its own time; unknown: no table tells';
+comment on column host_states."name" is 'Call; of on_cpu the call, else the function by samples; of unknown off_cpu where calls are not recorded; empty: none, or the sum of all minor ones';
+comment on column host_states."count" is 'Number of stretches; of functions: of samples';
+comment on column host_states."total_ns" is 'Time; over states and names it adds up to the phase on the host clock';
+
 create table problems (
     "path" varchar not null,
     "code" varchar not null,

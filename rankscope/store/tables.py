@@ -120,6 +120,11 @@ class RunTables:
         return self.table("activities")
 
     @property
+    def host_states(self) -> pl.DataFrame:
+        """HOST_STATES."""
+        return self.table("host_states")
+
+    @property
     def problems(self) -> pl.DataFrame:
         """path, code, message, ranks."""
         return self.table("problems")

@@ -27,8 +27,10 @@ from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
     EXPOSED,
+    HOST_STATES,
     MEASURES,
     RANK_ITERATIONS,
+    empty,
 )
 from rankscope.sources.environment import TORCHRUN
 from tests.frames import filled
@@ -180,6 +182,7 @@ def _report(job: Job, rank: int, folder: Path) -> ReportRows:
         filled(rows, COLLECTIVES),
         filled(rows.with_columns(start_ns="arrival_ns"), EXPOSED),
         _activities(gpu),
+        empty(HOST_STATES),
         (),
     )
     report = ReportFile(folder / f"rank{rank}.nsys-rep", "nsys-report", 10**8, 1)

@@ -78,6 +78,28 @@ def test_chosen_ranks_write_reports_of_themselves(scheduler: str, tmp_path: Path
 @pytest.mark.slow
 @needs_nsys
 @loses_agents
+def test_only_the_ranks_of_the_next_capture_are_recorded(tmp_path: Path) -> None:
+    """Options that this nsys is too old for are left out."""
+    wish = CaptureConfig(
+        trace="nvtx",
+        ranks=(3,),
+        optional=("--no-such-option=true",),
+        comments=("why: rank 3",),
+    )
+    run = script(tmp_path, "slurm", wish)
+    done = launch("slurm", [run, *program(tmp_path)], tmp_path, range(4))
+    assert [each.returncode for each in done] == [0] * 4, done
+    assert len((tmp_path / "ran").read_text().split()) == 4, "every rank trains"
+    reports = tmp_path / FOLDERS["slurm"]
+    names = sorted(path.name for path in reports.iterdir())
+    assert names == ["report_rank_3.nsys-rep"]
+    assert "too old for --no-such-option: left out" in done[3].stderr
+    assert "# why: rank 3" in (tmp_path / "profile.sh").read_text()
+
+
+@pytest.mark.slow
+@needs_nsys
+@loses_agents
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
 def test_under_mpirun(tmp_path: Path) -> None:
     run = script(tmp_path, "mpirun", CaptureConfig(trace="nvtx,mpi"))

@@ -30,6 +30,9 @@ CAPTURES = (
     "captured/2022.4/mpi",
     "captured/2022.4/one_report",
     "captured/2023.4/ddp_a",
+    "captured/2023.4/why_fsync",
+    "captured/2023.4/why_gc",
+    "captured/2023.4/why_preempted",
     "public/nsys/mfu_2gpu_before.sqlite",
     "public/kineto/astrasim_2ranks",
     "public/kineto/hta_gpu_user_annotation.json.gz",
@@ -48,6 +51,11 @@ EVENTS = (
 )
 """Tables that stay as they are."""
 
+OF_THREADS = ("SCHED_EVENTS", "OSRT_API", "COMPOSITE_EVENTS", "PROFILER_OVERHEAD")
+"""Tables of which the rows of threads with ranges stay, with the stacks of their samples."""
+
+STACKS = "SAMPLING_CALLCHAINS"
+
 OTHERS = ("ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "StringIds", "ThreadNames")
 """Tables that stay; of strings and thread names only those that an event refers to."""
 
@@ -59,7 +67,16 @@ PAIRS = {
 }
 """Tables of names and values, and the names that stay in them."""
 
-STRING_COLUMNS = ("textId", "nameId", "jsonTextId", "demangledName", "shortName", "mangledName")
+STRING_COLUMNS = (
+    "symbol",
+    "module",
+    "textId",
+    "nameId",
+    "jsonTextId",
+    "demangledName",
+    "shortName",
+    "mangledName",
+)
 """Columns that hold ids of strings."""
 
 VARIABLES = {name for pair in RANK_VARIABLES for name in pair} | {*LOCAL_RANK_VARIABLES}
@@ -86,6 +103,7 @@ def reduce_export(export: Path, into: Path) -> None:
             _drop(file)
             for table, names in PAIRS.items():
                 _keep_pairs(file, table, names)
+            _keep_threads(file)
             _keep_referenced(file)
             file.execute("vacuum")
         into.write_bytes(lzma.compress(work.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
@@ -107,12 +125,34 @@ def reduce_trace(trace: Path, into: Path) -> None:
 
 def _drop(file: sqlite3.Connection) -> None:
     for (table,) in file.execute("select name from sqlite_master where type = 'table'").fetchall():
-        if table not in (*EVENTS, *OTHERS, *PAIRS):
+        if table not in (*EVENTS, *OTHERS, *PAIRS, *OF_THREADS, STACKS):
             file.execute(f'drop table "{table}"')
 
 
 def _tables(file: sqlite3.Connection) -> set[str]:
     return {name for (name,) in file.execute("select name from sqlite_master where type = 'table'")}
+
+
+def _keep_threads(file: sqlite3.Connection) -> None:
+    """Keeps what the threads with ranges did while they had some; modules without their folders."""
+    tables = _tables(file)
+    [(begin, end)] = file.execute(
+        "select min(start), max(end) from NVTX_EVENTS where eventType = 59"
+    ).fetchall() or [(0, 0)]
+    ranged = "select globalTid from NVTX_EVENTS where eventType in (59, 60)"
+    for table in OF_THREADS:
+        if table in tables:
+            file.execute(f"delete from {table} where globalTid not in ({ranged})")
+            file.execute(f"delete from {table} where start not between ? and ?", [begin, end])
+    if STACKS in tables:
+        file.execute(f"delete from {STACKS} where id not in (select id from COMPOSITE_EVENTS)")
+        file.execute(f"update {STACKS} set originalIP = null")
+        modules = f"select distinct module from {STACKS}"
+        for number, text in file.execute(
+            f"select id, value from StringIds where id in ({modules})"
+        ).fetchall():
+            name = text.rpartition("/")[2]
+            file.execute("update StringIds set value = ? where id = ?", [name, number])
 
 
 def _keep_pairs(file: sqlite3.Connection, table: str, names: tuple[str, ...]) -> None:

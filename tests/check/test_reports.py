@@ -12,6 +12,7 @@ from rankscope.check import check
 from rankscope.errors import UsageError
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Abilities, CheckedReport
+from rankscope.output.check_report import causes_text
 from tests.support import (
     SAMPLE,
     Forged,
@@ -260,3 +261,22 @@ def test_records_without_a_report_are_told(reports: list[Path]) -> None:
     assert (checked[4].path, problem.code) == (raw, "unreadable")
     assert "never converted to a report" in problem.message
     assert "QdstrmImporter" in problem.hint
+
+
+def test_it_says_which_causes_reports_can_tell(reports: list[Path]) -> None:
+    """Of a real capture without a GPU what the host did; of the simulated GPU job the rest."""
+    host = check([captured("2023.4/why_fsync")])
+    told = [{each.cause for each in report.causes if each.told} for report in host]
+    assert all({"blocked", "preempted", "on_cpu", "garbage_collection"} <= of for of in told)
+    assert not any({"device_slower", "copies", "starved", "cuda_call"} & of for of in told)
+    [gpu, *_] = check(reports)
+    told_of = {each.cause: each.told for each in gpu.causes}
+    assert told_of["device_slower"]
+    assert told_of["starved"]
+    assert not told_of["blocked"]
+    [lacking] = [each for each in gpu.causes if each.cause == "preempted"]
+    assert "--cpuctxsw=process-tree" in lacking.capture
+    lines = causes_text(host)
+    assert lines[0].startswith("Causes that can be told: ")
+    assert any("device_slower" in line and "--trace=cuda,nvtx" in line for line in lines[1:])
+    assert causes_text(()) == []

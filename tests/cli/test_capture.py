@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from rankscope_cli.commands.capture import Scheduler
 
+import rankscope
 from rankscope.capture import SCHEDULERS, functions_trace
-from tests.support import Result
+from rankscope.compare.next_capture import MOST_ITERATIONS
+from tests.forge import forge, scene
+from tests.forge.job import without_plants
+from tests.support import Result, captured
 
 Cli = Callable[..., Result]
 
@@ -60,6 +64,50 @@ def test_the_functions_trace_is_written_once(cli: Cli, tmp_path: Path) -> None:
     trace.write_text(json.dumps([]))
     assert cli("capture", "torchrun", "--python-functions-trace", "torch.json").code == 0
     assert trace.read_text() == "[]", "the user may have changed it"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of a real run: rank 1 waits in fsync in its load."""
+    db = tmp_path_factory.mktemp("why") / "run.duckdb"
+    rankscope.ingest([captured("2023.4/why_fsync")], db)
+    return db
+
+
+def test_the_next_capture_is_small(cli: Cli, run: Path) -> None:
+    following = cli("capture", "slurm", "--for", run, "--format", "json").document["for"]
+    ranks = {each["rank"]: each["label"] for each in following["ranks"]}
+    assert (len(ranks), ranks[1]) == (3, "culprit")
+    assert {*ranks.values()} == {"culprit", "median", "fast"}
+    verdict = rankscope.open_run(run).imbalance().verdict
+    first, last = following["iterations"]["first"], following["iterations"]["last"]
+    assert first in verdict.iterations
+    assert last in verdict.iterations
+    assert last - first < MOST_ITERATIONS
+    assert "rank 1 is slow in load" in following["sentence"]
+    assert "--osrt-file-access=true" in [each["option"] for each in following["options"]]
+    assert all(each["privilege"] and each["cost"] for each in following["options"])
+
+
+def test_the_script_of_the_next_capture_says_why(cli: Cli, run: Path) -> None:
+    script = cli("capture", "slurm", "--for", run).out
+    assert "# rank 1 is slow in load; which file does it wait for in fsync?\n" in script
+    assert "ranks='1 " in script
+    for setting in ("trace=cuda,nvtx,osrt", "sample=process-tree", "cpuctxsw=process-tree"):
+        assert f"\n{setting}\n" in script
+    script = cli("capture", "slurm", "--for", run, "--trace", "nvtx", "--delay", 7).out
+    assert "\ntrace=nvtx\n" in script
+    assert "window=(--delay=7 --duration=" in script
+    script = cli("capture", "slurm", "--for", run, "--capture-range", "cudaProfilerApi").out
+    assert "window=(--capture-range=cudaProfilerApi --capture-range-end=stop)" in script
+
+
+def test_nothing_is_open_in_a_balanced_run(cli: Cli, tmp_path: Path) -> None:
+    db = tmp_path / "run.duckdb"
+    forge(without_plants(scene("buckets", 4, 12, 1)), tmp_path)
+    rankscope.ingest([tmp_path], db)
+    assert rankscope.open_run(db).imbalance().verdict.kind == "balanced"
+    cli("capture", "slurm", "--for", db).refused(2, "balanced")
 
 
 def test_the_snippet(cli: Cli) -> None:

@@ -51,7 +51,7 @@ def test_shells_complete_commands_and_values(tmp_path: Path) -> None:
     assert completed(tmp_path, "rankscope", "").split() == commands()
     assert completed(tmp_path, "rankscope", "plot", "").split() == [*KINDS]
     by = completed(tmp_path, "rankscope", "imbalance", "--by", "")
-    assert by.split() == ["rank", "host", "iteration", "phase", "collective", "kernel"]
+    assert by.split() == ["rank", "host", "iteration", "phase", "collective", "kernel", "cause"]
     metrics = completed(tmp_path, "rankscope", "pick-reports", "--metric", "ti").split()
     assert metrics == [name for name in METRICS if name.startswith("ti")]
     assert '"load":' in completed(tmp_path, "rankscope", "imbalance", "--metric", "l", shell="zsh")

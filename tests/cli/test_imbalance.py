@@ -252,6 +252,7 @@ def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: Callable[..., Sto
     for each in told["findings"]:
         assert each.keys() == {
             "kind", "name", "excess_ns", "share", "suspect", "activity", "phase", "evidence",
+            "detail",
         }  # fmt: skip
         assert type(each["excess_ns"]) is int
         assert 0 < each["share"] <= 1

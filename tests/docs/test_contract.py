@@ -89,6 +89,8 @@ def test_commands_are_those_of_the_program() -> None:
         (("plot", "heatmap", "--db", "DB"), ["plot, export, report, explain"]),
         (("export", "-o", "t.json", "--db", "DB"), ["plot, export, report, explain"]),
         (("explain", "work"), ["plot, export, report, explain"]),
+        (("capture", "slurm"), ["capture"]),
+        (("capture", "slurm", "--for", "DB"), ["capture"]),
     ],
     ids=lambda each: str(each[0]),
 )

@@ -126,7 +126,7 @@ def test_case_dashes_and_leading_words_do_not_matter() -> None:
     by_name = explain("--clock gpu")
     assert explain("CLOCK_GPU") == by_name
     assert [entry.term for entry in explain("auto").entries] == ["--clock auto", "--iteration auto"]
-    assert len(explain("--by").entries) == 6
+    assert len(explain("--by").entries) == 7
     assert {entry.group for entry in explain("--clock").entries} == {"Option values"}
     assert "--by iteration" in explain("iteration").related
 

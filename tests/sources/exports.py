@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
+BOOLEAN = {"isSchedIn", "unresolved"}
 UNSIGNED = {"globalTid", "globalPid", "rangeId", "category", "domainId", "uint64Value"}
 TEXT = {"text", "value", "name", "jsonText", "shortText"}
 BLANKS = {"text": "", "int64Value": 0, "uint64Value": 0, "uint32Value": 0, "int32Value": 0}
@@ -38,6 +39,8 @@ def _array(name: str, values: tuple[object, ...]) -> pa.Array:
         return pa.array(
             [int(v) % 2**64 if isinstance(v, int) else None for v in values], pa.uint64()
         )
+    if name in BOOLEAN:
+        return pa.array([None if value is None else bool(value) for value in values], pa.bool_())
     if any(isinstance(value, bytes) for value in values):
         raw = [v if v is None or isinstance(v, bytes) else str(v).encode() for v in values]
         return pa.array(raw, pa.binary()).view(pa.string())  # as nsys: whatever the bytes are

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ from rankscope_cli.options import Format, FormatOption, Quiet, Version, numbers
 
 if TYPE_CHECKING:
     from rankscope.capture import CaptureConfig
+    from rankscope.compare.next_capture import NextCapture
 
 
 class Scheduler(StrEnum):
@@ -37,6 +39,15 @@ def capture(
         Path | None,
         typer.Option(
             "-o", "--output", metavar="FILE", help="File of the script. Default: print it."
+        ),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            "--for",
+            metavar="FILE.duckdb",
+            help="The smallest capture that settles what this run left open: the slow rank, a "
+            "median and a fast one, few iterations, and the options that are needed.",
         ),
     ] = None,
     local_ranks: Annotated[
@@ -131,13 +142,15 @@ def capture(
 
       rankscope capture slurm --python-functions-trace torch.json -o profile.sh
 
+      rankscope capture slurm --for rankscope.duckdb -o next.sh
+
       rankscope capture --snippet
     """
     from rankscope import capture as recipes
     from rankscope.errors import UsageError
 
     if snippet:
-        _print(recipes.snippet(), shown, None, None)
+        _print(recipes.snippet(), shown, None, None, None)
         return
     if scheduler is None:
         raise UsageError("no scheduler is given", hint=f"rankscope capture {'|'.join(Scheduler)}")
@@ -155,7 +168,25 @@ def capture(
         graph_nodes=graph_nodes,
         nsys=tuple(nsys or ()),
     )
-    _write(scheduler.value, wish, output, functions, shown, quiet)
+    following = None
+    if run is not None:
+        import rankscope
+
+        following = rankscope.open_run(run).next_capture()
+        wish = _merged(following.config(recipes.default_trace(scheduler.value)), wish)
+    _write(scheduler.value, wish, output, functions, shown, quiet, following)
+
+
+def _merged(needed: CaptureConfig, given: CaptureConfig) -> CaptureConfig:
+    """What a run needs, and what the command line gives, which comes first."""
+    unset = type(given)()
+    names: tuple[str, ...] = ("local_ranks", "nodes", "capture_range", "delay_s", "duration_s")
+    names += ("trace", "reports", "tmpdir", "functions", "graph_nodes")
+    given_by = {name: getattr(given, name) for name in names}
+    fresh = {name: value for name, value in given_by.items() if value != getattr(unset, name)}
+    if given.capture_range is not None:  # in place of the times that the run suggests
+        fresh = {"delay_s": None, "duration_s": None} | fresh
+    return replace(needed, **fresh, metrics=needed.metrics or given.metrics, nsys=given.nsys)
 
 
 def _write(
@@ -165,6 +196,7 @@ def _write(
     functions: Path | None,
     shown: Format,
     quiet: bool,
+    following: NextCapture | None,
 ) -> None:
     """Write the script to stdout or its file, and the functions trace to its file."""
     from rankscope import capture as recipes
@@ -176,24 +208,31 @@ def _write(
         console.say(f"rankscope: wrote {functions}", quiet)
     usage = recipes.usage(scheduler, name)
     if output is None:
-        _print(script, shown, None, usage)
+        _print(script, shown, None, usage, following)
         return
     recipes.save(output, script)
     if shown is not Format.TABLE:
-        _print(script, shown, output, usage)
+        _print(script, shown, output, usage, following)
         return
     console.say(f"rankscope: wrote {output}; start the job with:", quiet)
     console.say(f"  {usage}", quiet)
 
 
-def _print(script: str, shown: Format, output: Path | None, usage: str | None) -> None:
+def _print(
+    script: str,
+    shown: Format,
+    output: Path | None,
+    usage: str | None,
+    following: NextCapture | None,
+) -> None:
     """Print a script as it is, as a row, as a block of Markdown, or as JSON."""
     from rankscope.output import json_documents, markdown_csv
 
     path = None if output is None else str(output)
     facts = {"script": script, "output": path, "start": usage}
     if shown is Format.JSON:
-        whole = json_documents.document("capture", None, None, (), facts)
+        need = json_documents.next_capture(following)
+        whole = json_documents.document("capture", None, None, (), {**facts, "for": need})
         console.write(json_documents.dumps(whole))
     elif shown is Format.CSV:
         import polars as pl

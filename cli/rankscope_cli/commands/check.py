@@ -148,13 +148,21 @@ def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> No
         items = [f"- {prose(text)}\n  - {prose(remedy)}" for text, remedy in problems]
         console.write(
             "\n\n".join(
-                [prose(check_report.sentence(reports)), markdown_csv.markdown(table), *items]
+                [
+                    prose(check_report.sentence(reports)),
+                    markdown_csv.markdown(table),
+                    *map(prose, check_report.causes_text(reports)),
+                    *items,
+                ]
             )
         )
         return
     console.headline(check_report.sentence(reports))
     console.write("")
     console.show(table, every)
+    console.write("")
+    for line in check_report.causes_text(reports):
+        console.write(line)
     for text, remedy in problems:
         console.write("")
         console.problem(text, remedy)

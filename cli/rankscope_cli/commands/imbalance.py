@@ -43,6 +43,11 @@ WHY_EMPTY = {
         "record it, as rankscope capture does (nsys --trace=cuda,nvtx); --by phase shows the work "
         "of the host",
     ),
+    By.CAUSE: (
+        "No causes on the host to show: the reports do not record what threads do",
+        "record it: nsys profile --trace=cuda,nvtx,osrt --sample=process-tree "
+        "--cpuctxsw=process-tree",
+    ),
     By.COLLECTIVE: (
         "No collectives to show: none was found in the reports of several ranks",
         "record them on every rank, as rankscope capture does; rankscope check names what is "
@@ -132,9 +137,13 @@ def _rows(comparison: Comparison, result: Imbalance, by: By) -> pl.DataFrame:
             return result.iterations
         case By.PHASE:
             return breakdowns.by_phase(comparison.rows())
-        case By.KERNEL:
-            roles = comparison.roles.of
-            return breakdowns.by_kernel(comparison.tables.activities, roles, numbers)
+        case By.KERNEL | By.CAUSE:
+            tables, roles = comparison.tables, comparison.roles.of
+            if by is By.KERNEL:
+                frame = breakdowns.by_kernel(tables.activities, roles, numbers)
+            else:
+                frame = breakdowns.by_cause(tables.host_states, roles, numbers)
+            return frame
         case By.COLLECTIVE:
             return breakdowns.by_collective(comparison.collectives(numbers), numbers)
 

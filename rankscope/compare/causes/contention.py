@@ -21,6 +21,7 @@ DETECTOR = Detector(
     kind=CauseKind.CONTENTION,
     findings=_findings,
     sentence=_sentence,
+    kinds=("kernel",),
     remedy="look at which collectives run beside these kernels on this rank only; compare a run "
     "with fewer channels for collectives (NCCL_MAX_NCHANNELS)",
 )

@@ -8,7 +8,12 @@ from functools import cached_property
 
 import polars as pl
 
-from rankscope.compare.causes.excess import ACTIVITY_EXCESS, activity_excess
+from rankscope.compare.causes.excess import (
+    ACTIVITY_EXCESS,
+    HostExcess,
+    activity_excess,
+    host_excess,
+)
 from rankscope.compare.causes.launches import SLOWDOWN, same_overlap
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
@@ -18,6 +23,18 @@ LEAST_SHARE = 0.15
 
 ENOUGH = 50
 """Iterations that are looked into."""
+
+HOST_EXCESS = pl.Schema(
+    {
+        "state": pl.String,  # a HostState
+        "name": pl.String,
+        "excess_total_ns": pl.Float64,
+        "excess_count": pl.Float64,
+        "usual_count": pl.Float64,
+        "usual_ns": pl.Float64,
+    }
+)
+"""What `CauseContext.host` gives; amounts over all flagged iterations of the slow ranks."""
 
 Tables = Callable[[str, Collection[int]], pl.DataFrame | None]
 """Table and iterations → the rows of all ranks in them; None where the run has no such table."""
@@ -69,6 +86,50 @@ class CauseContext:
         """Rows of `activities` of some kinds whose excess is large enough to be reported."""
         large = pl.col("excess_total_ns") >= LEAST_SHARE * self.total_ns
         return self.activities.filter(pl.col("kind").is_in(kinds) & large)
+
+    @cached_property
+    def host_rows(self) -> pl.DataFrame | None:
+        """HOST_STATES of the phase; None where no report tells."""
+        rows = self.table("host_states")
+        if rows is not None and self.phase is not None:
+            rows = rows.filter(pl.col("phase") == self.phase)
+        return None if rows is None or rows.is_empty() else rows
+
+    def host_excess(self, chosen: pl.Expr) -> HostExcess:
+        """How much longer the slow ranks' threads did what an expression chooses.
+
+        Args:
+            chosen: of the columns `state` and `name` of HOST_STATES.
+        """
+        rows = self.host_rows
+        if rows is None:
+            return HostExcess(0, 0)
+        slow = self.flagged.select("rank", "iteration")
+        return host_excess(rows, chosen, self.roles, slow)
+
+    @cached_property
+    def host(self) -> pl.DataFrame:
+        """HOST_EXCESS of the phase: what the slow ranks' threads did longer; no rows if unknown."""
+        rows = self.host_rows
+        if rows is None:
+            return pl.DataFrame(schema=HOST_EXCESS)
+        zero = pl.lit(0, pl.Int64)
+        alike = rows.with_columns(kind="state", size=zero, clear_size=zero)
+        found = activity_excess(alike, self.roles, self.flagged.select("rank", "iteration"))
+        return found.rename({"kind": "state"}).select(HOST_EXCESS.names())
+
+    @cached_property
+    def most_by_host_ns(self) -> float:
+        """What the host can explain at most, over all flagged iterations.
+
+        Where the device works in the phase, that is what it starved longer: what the host does
+        while the device is busy delays nothing. Else it is the excess. See METHOD.md#causes.
+        """
+        rows = self.activities
+        if rows.filter(pl.col("kind").is_in(["kernel", "graph", "copy"])).is_empty():
+            return self.total_ns
+        idle = float(rows.filter(pl.col("kind") == "idle")["excess_total_ns"].sum())
+        return min(max(0.0, idle), self.total_ns)
 
     @cached_property
     def slowdowns(self) -> pl.DataFrame:

@@ -21,5 +21,6 @@ DETECTOR = Detector(
     kind=CauseKind.MORE_WORK,
     findings=_findings,
     sentence=_sentence,
+    kinds=("kernel",),
     remedy="compare what the ranks are given: batch sizes, sequence lengths, layers, experts",
 )

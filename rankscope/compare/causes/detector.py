@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rankscope.compare.causes.context import CauseContext
-from rankscope.model.kinds import CauseKind
+from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 
 ACTIVITIES_CAPTURE = "profile with device tables: nsys profile --trace=cuda,nvtx"
@@ -20,6 +20,7 @@ class Precedence(IntEnum):
     EXPLANATION = 1  # says why; other findings measure its effect
     ACTIVITY = 2
     SURROUNDING = 3  # a range that contains the activities of other findings
+    REST = 4  # what nothing explains; only where others leave most of the excess open
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +38,8 @@ class Detector:
     """One finding as a clause of the verdict's sentence; names go through `sanitized`."""
     remedy: str  # what to do next
     tables: tuple[str, ...] = ("activities",)
+    alternatives: tuple[str, ...] = ()  # any of these does as well as all of `tables`
+    kinds: tuple[str, ...] = ()  # of `activities`: without any of them it cannot speak
+    states: tuple[HostState, ...] = ()  # of `host_states`: without any of them it cannot speak
     capture: str = ACTIVITIES_CAPTURE
     precedence: Precedence = Precedence.ACTIVITY

@@ -21,6 +21,7 @@ DETECTOR = Detector(
     kind=CauseKind.DEVICE_SLOWER,
     findings=_findings,
     sentence=_sentence,
+    kinds=("kernel",),
     remedy="compare the clocks, temperature and power limit of this device with those of the "
     "others: nvidia-smi -q -d CLOCK,TEMPERATURE,POWER,PERFORMANCE",
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import polars as pl
 
 AMOUNTS = ("total_ns", "count", "size")
@@ -22,6 +24,46 @@ ACTIVITY_EXCESS = pl.Schema(
     }
 )
 """What `activity_excess` gives."""
+
+
+PEERS = 0.75
+"""Of the peers in an iteration, the quantile that a slow rank must exceed clearly."""
+
+
+class HostExcess(NamedTuple):
+    """What threads did longer than their role's lower median, over all flagged iterations (ns)."""
+
+    slow: float  # of the slow ranks
+    peers: float  # at the upper quartile of the ranks that are not slow, in the same iterations
+
+
+def host_excess(
+    states: pl.DataFrame, chosen: pl.Expr, roles: dict[int, str], slow: pl.DataFrame
+) -> HostExcess:
+    """How much longer the slow ranks did something, and how much longer some of their peers did.
+
+    A rank and iteration without such rows did nothing of it. See METHOD.md#causes.
+
+    Args:
+        states: HOST_STATES of all ranks in the flagged iterations.
+        chosen: which rows count, together.
+        roles: rank → role.
+        slow: rank, iteration of the slow ranks.
+    """
+    key, peers = ["rank", "iteration"], ["role", "iteration"]
+    role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
+    per = (
+        states.group_by(key)
+        .agg(ns=pl.col("total_ns").filter(chosen).sum())
+        .join(slow.select(*key, slow=pl.lit(True)), on=key, how="left")
+        .with_columns(role=role, slow=pl.col("slow").fill_null(False))
+        .with_columns(over=pl.col("ns") - pl.col("ns").quantile(0.5, "lower").over(peers))
+    )
+    among = (
+        per.filter(~pl.col("slow")).group_by(peers).agg(pl.col("over").quantile(PEERS, "higher"))
+    )
+    accused = per.filter("slow").join(among, on=peers, how="left", suffix="_peers")
+    return HostExcess(float(accused["over"].sum()), float(accused["over_peers"].sum()))
 
 
 def activity_excess(

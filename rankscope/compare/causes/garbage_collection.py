@@ -1,4 +1,4 @@
-"""Cause: Python collects garbage, as a range around the collection shows."""
+"""Cause: Python collects garbage, as a range around the collection or samples of the CPU show."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import polars as pl
 
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
+from rankscope.compare.causes.host import (
+    COLLECTING,
+    TABLE,
+    explained,
+    host_finding,
+)
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
@@ -22,7 +28,16 @@ def is_garbage_collection() -> pl.Expr:
 
 def _findings(context: CauseContext) -> list[Finding]:
     rows = context.large(("range",)).filter(is_garbage_collection())
-    return context.findings(CauseKind.GARBAGE_COLLECTION, rows)
+    found = context.findings(CauseKind.GARBAGE_COLLECTION, rows)
+    return found or _sampled(context)
+
+
+def _sampled(context: CauseContext) -> list[Finding]:
+    """The collector in the samples of the CPU, where no range tells."""
+    excess = explained(context, pl.col("name") == COLLECTING)
+    if excess is None:
+        return []
+    return [host_finding(context, CauseKind.GARBAGE_COLLECTION, "samples", excess)]
 
 
 def _sentence(finding: Finding) -> str:
@@ -33,6 +48,7 @@ DETECTOR = Detector(
     kind=CauseKind.GARBAGE_COLLECTION,
     findings=_findings,
     sentence=_sentence,
+    alternatives=(TABLE,),
     remedy="collect garbage at the same iteration on all ranks: gc.disable(), and gc.collect() "
     "every few hundred iterations",
     capture="annotate garbage collection with a range, for example by gc.callbacks",

@@ -23,6 +23,7 @@ DETECTOR = Detector(
     kind=CauseKind.LOADER,
     findings=_findings,
     sentence=_sentence,
+    kinds=("idle",),
     remedy="compare storage and CPU load of this rank's host with the others'; give the loader "
     "more workers or a deeper prefetch queue",
 )

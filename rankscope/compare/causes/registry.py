@@ -7,17 +7,24 @@ from collections.abc import Collection
 import polars as pl
 
 from rankscope.compare.causes import (
+    allocator,
+    blocked,
     contention,
     copies,
+    cuda_call,
     data,
     device,
     garbage_collection,
     loader,
+    on_cpu,
+    preempted,
+    profiler,
     ranges,
     starving,
+    unexplained,
 )
 from rankscope.compare.causes.context import CauseContext, Tables, sampled
-from rankscope.compare.causes.detector import Detector
+from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.store.tables import RunTables
@@ -32,10 +39,20 @@ DETECTORS: tuple[Detector, ...] = (
     loader.DETECTOR,
     copies.DETECTOR,
     ranges.DETECTOR,
+    blocked.DETECTOR,
+    preempted.DETECTOR,
+    on_cpu.DETECTOR,
+    allocator.DETECTOR,
+    cuda_call.DETECTOR,
+    profiler.DETECTOR,
+    unexplained.DETECTOR,
 )
 """One per cause. The order does not matter: findings are sorted."""
 
 MOST_FINDINGS = 3
+
+MOSTLY_EXPLAINED = 0.7
+"""Findings that explain this share of the excess leave nothing to be called unexplained."""
 
 
 def tables_of(run: RunTables) -> Tables:
@@ -81,6 +98,9 @@ def findings(context: CauseContext) -> tuple[Finding, ...]:
         if not _missing(detector, context)
         for each in detector.findings(context)
     ]
+    told = sum(each.share for at, *_, each in found if at < Precedence.REST)
+    if told >= MOSTLY_EXPLAINED:
+        found = [row for row in found if row[0] < Precedence.REST]
     return tuple(each for *_, each in sorted(found, key=lambda row: row[:3])[:MOST_FINDINGS])
 
 
@@ -90,7 +110,8 @@ def silent(context: CauseContext) -> list[Detector]:
 
 
 def _missing(detector: Detector, context: CauseContext) -> bool:
-    return any(context.table(name) is None for name in detector.tables)
+    lacks = any(context.table(name) is None for name in detector.tables)
+    return lacks and all(context.table(name) is None for name in detector.alternatives)
 
 
 def detector_of(cause: CauseKind) -> Detector:

@@ -23,6 +23,7 @@ DETECTOR = Detector(
     kind=CauseKind.STARVED,
     findings=_findings,
     sentence=_sentence,
+    kinds=("idle",),
     remedy="look at the rank's host threads between the launches: Python work, synchronising "
     "calls, other load on the cores",
 )

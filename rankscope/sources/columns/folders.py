@@ -206,6 +206,8 @@ def _frame(table: pa.Table) -> pl.DataFrame:
 
 
 def _integer(frame: pl.DataFrame, name: str) -> pl.Series:
+    if name in frame.columns and frame[name].dtype == pl.Boolean:  # 0 or 1 in SQLite
+        return frame[name].cast(pl.Int64)
     if name not in frame.columns or not frame[name].dtype.is_integer():
         return pl.Series(name, [None] * frame.height, dtype=pl.Int64)
     if frame[name].dtype == pl.UInt64:

@@ -23,6 +23,7 @@ from rankscope.sources.nsys.busiest import busiest
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
 from rankscope.sources.nsys.device import device_work
 from rankscope.sources.nsys.hardware import hardware
+from rankscope.sources.nsys.host_events import host_events
 from rankscope.sources.nsys.nvtx import Nvtx, nvtx
 from rankscope.sources.nsys.session_time import on_session_axis
 
@@ -74,6 +75,7 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
         host_events=nvtx_events.events + sum(map(len, mpi)),
         process_of=process_of,
         busiest=busiest(file) if ranges.signatures.is_empty() else {},
+        host_of=host_events(file, pool),
     )
 
 

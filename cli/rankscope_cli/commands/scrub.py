@@ -1,0 +1,39 @@
+"""`rankscope scrub`: a report that can be given to others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import Quiet, Version
+
+
+def scrub(
+    report: Annotated[
+        Path, typer.Argument(metavar="REPORT.sqlite", help="An SQLite export of a report.")
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The copy, a .sqlite file.")
+    ],
+    host: Annotated[
+        str | None,
+        typer.Option("--host", metavar="NAME", help="Name to write in place of the host's."),
+    ] = None,
+    quiet: Quiet = False,
+    version: Version = False,
+) -> None:
+    """Copy a report without environment, command lines, paths, user and host names.
+
+    Names of ranges, kernels, calls and functions stay: read them before you share the copy.
+
+    Examples:
+
+      rankscope scrub report_rank_3.sqlite -o shared_rank_3.sqlite --host node0
+    """
+    from rankscope.sources.nsys.scrub import scrub as scrubbed
+
+    scrubbed(report, output, host)
+    console.say(f"rankscope: wrote {output}", quiet)

@@ -1,0 +1,233 @@
+"""The smallest capture that would settle what a run left open. See METHOD.md#causes."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import polars as pl
+
+from rankscope.capture import CaptureConfig
+from rankscope.compare.comparison import Comparison
+from rankscope.errors import UsageError
+from rankscope.model.kinds import CauseKind, VerdictKind
+from rankscope.model.results import Finding, Pick, Verdict
+from rankscope.util.sanitize import sanitized
+
+MOST_ITERATIONS = 20
+"""Iterations that are recorded at most: enough to compare, and a small report."""
+
+AHEAD = 0.1
+"""Share of the time before the first iteration by which the next job may be faster."""
+
+LEAST_DELAY_S = 5
+"""A shorter wait before recording saves nothing (s)."""
+
+INTERPRETER = r"^_?Py|\.so|^0x|^$|on the CPU"
+"""Names of functions that do not tell which Python function runs."""
+
+FILES = r"read|write|fsync|fdatasync|open|stat|fadvise|sync_file"
+"""Calls of the operating system about files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """One option of nsys that the next capture needs."""
+
+    option: str
+    reason: str
+    privilege: str
+    cost: str
+
+
+HOST = Needed(
+    "--trace=osrt --sample=process-tree --cpuctxsw=process-tree",
+    "what the training thread does: calls, functions, time off the CPU",
+    "perf_event_paranoid at most 2",
+    "the report grows with the calls and switches of the process",
+)
+PYTHON = Needed(
+    "--python-sampling=true",
+    "which Python function computes",
+    "none; nsys 2023.4 or newer, whose SQLite exports may lack these samples: open the report",
+    "interrupts the interpreter 1,000 times a second",
+)
+SYSTEM_WIDE = Needed(
+    "--cpuctxsw=system-wide",
+    "which other threads run on the CPUs of the rank",
+    "root, or perf_event_paranoid at most 0",
+    "the report grows with the switches of all processes on the node",
+)
+FILE_ACCESS = Needed(
+    "--osrt-file-access=true", "which file", "none; nsys 2025.1 or newer", "little"
+)
+GPU_COUNTERS = Needed(
+    "--gpu-metrics-devices=all",
+    "clocks and load of the device",
+    "root, or a driver that lets users profile; no profiling by DCGM meanwhile",
+    "10,000 samples a second of each device",
+)
+NIC_COUNTERS = Needed(
+    "--nic-metrics=true", "whether the network is congested", "none for most adapters", "little"
+)
+MEMORY = Needed("--cuda-memory-usage=true", "who allocates how much", "none", "little")
+
+
+@dataclass(frozen=True, slots=True)
+class NextCapture:
+    """What to record next, and why."""
+
+    sentence: str  # what stayed open
+    ranks: tuple[tuple[str, int, str | None], ...]  # label, rank, host: the culprit first
+    iterations: tuple[int, int]  # the first and the last
+    delay_s: int | None  # from the start of the job, as long as it took in this run
+    duration_s: int
+    needed: tuple[Needed, ...]
+
+    @property
+    def metric_ranks(self) -> tuple[int, ...]:
+        """The ranks that record counters: the first of each host."""
+        first: dict[str | None, int] = {}
+        for _, rank, host in self.ranks:
+            first.setdefault(host, rank)
+        return tuple(first.values())
+
+    def config(self, trace: str) -> CaptureConfig:
+        """The configuration of the launch script.
+
+        Args:
+            trace: the APIs that the scheduler's script traces anyway.
+        """
+        wide = SYSTEM_WIDE in self.needed
+        plain = (PYTHON, FILE_ACCESS, NIC_COUNTERS, MEMORY)
+        return CaptureConfig(
+            ranks=tuple(rank for _, rank, _ in self.ranks),
+            delay_s=self.delay_s,
+            duration_s=self.duration_s,
+            trace=f"{trace},osrt" if HOST in self.needed else trace,
+            sample="process-tree" if HOST in self.needed else "none",
+            cpuctxsw="system-wide" if wide else "process-tree" if HOST in self.needed else "none",
+            metrics=GPU_COUNTERS in self.needed,
+            metric_ranks=self.metric_ranks,
+            optional=tuple(each.option for each in self.needed if each in plain),
+            comments=self.comments(),
+        )
+
+    def comments(self) -> tuple[str, ...]:
+        """The lines that explain the script."""
+        first, last = self.iterations
+        ranks = ", ".join(f"{rank} ({label})" for label, rank, _ in self.ranks)
+        lines = [self.sentence, f"Ranks: {ranks}. Iterations: {first} to {last}."]
+        if self.delay_s is not None:
+            lines.append(
+                "The window is timed as in that run. Safer: --capture-range cudaProfilerApi, with"
+            )
+            lines.append("torch.cuda.profiler.start() and .stop() around these iterations.")
+        for each in self.needed:
+            lines.append(f"{each.option}: {each.reason}.")
+            lines.append(f"  privilege: {each.privilege}; cost: {each.cost}.")
+        return tuple(lines)
+
+
+def next_capture(comparison: Comparison, picks: tuple[Pick, ...]) -> NextCapture:
+    """What to record next.
+
+    Args:
+        comparison: up to its verdict.
+        picks: the reports to open: of the fast, the median and the slow rank.
+
+    Raises:
+        UsageError: nobody is slow.
+    """
+    verdict = comparison.verdict
+    if verdict.kind == VerdictKind.BALANCED:
+        raise UsageError(
+            "nothing stayed open: the verdict is balanced",
+            hint="without --for, the script records every rank",
+        )
+    ranks = _chosen(verdict, picks)
+    own = [rank for _, rank, _ in ranks][:1]
+    host_known = not comparison.tables.read("host_states", ranks=own).is_empty()
+    needed, sentence = _needed(verdict, host_known)
+    first, last = _stretch(verdict.iterations or comparison.scope.selection.numbers)
+    windows = comparison.tables.read("iterations", ranks=own)
+    inside = windows.filter(pl.col("iteration").is_between(first, last))
+    begin, end = inside["view_start_ns"].to_numpy().min(), inside["view_end_ns"].to_numpy().max()
+    delay, duration = _timed(float(begin) / 1e9, float(end) / 1e9)
+    return NextCapture(sentence, ranks, (first, last), delay, duration, needed)
+
+
+def _chosen(verdict: Verdict, picks: tuple[Pick, ...]) -> tuple[tuple[str, int, str | None], ...]:
+    """Label, rank and host: the first of the slow ranks, then the median and the fast one."""
+    places = ("culprit", "max", "median", "min")
+    called = {"max": "slow", "min": "fast"}
+    order = sorted(picks, key=lambda each: places.index(each.label))
+    slow = [each for each in order if each.rank in verdict.ranks][:1]
+    others = [each for each in order if each.rank not in verdict.ranks]
+    found = {each.rank: ("culprit", each.rank, each.host) for each in slow}
+    for each in others:
+        found.setdefault(each.rank, (called.get(each.label, each.label), each.rank, each.host))
+    return tuple(found.values())
+
+
+def _timed(begin: float, end: float) -> tuple[int | None, int]:
+    """When to begin to record, if not at once, and for how long (s), if the job starts alike."""
+    early = begin * AHEAD
+    delay = math.floor(begin - early)
+    if delay < LEAST_DELAY_S:
+        return None, math.ceil(end * (1 + AHEAD))
+    return delay, math.ceil(end - begin + 2 * early)
+
+
+def _stretch(iterations: tuple[int, ...]) -> tuple[int, int]:
+    """The first and last of the stretch that holds most of the iterations."""
+    best = max(
+        iterations,
+        key=lambda first: (
+            sum(first <= each < first + MOST_ITERATIONS for each in iterations),
+            -first,
+        ),
+    )
+    inside = [each for each in iterations if best <= each < best + MOST_ITERATIONS]
+    return inside[0], inside[-1]
+
+
+def _needed(verdict: Verdict, host_known: bool) -> tuple[tuple[Needed, ...], str]:
+    """The options, and what stayed open in words."""
+    who = f"rank {', '.join(map(str, verdict.ranks))} is" if verdict.ranks else "no single rank is"
+    slow = f"{who} slow in {sanitized(verdict.cause or 'the iteration')}"
+    if verdict.kind == VerdictKind.COMMUNICATION:
+        return (NIC_COUNTERS,), "communication is slow: is the network congested?"
+    told = [_of_finding(each, host_known) for each in verdict.findings]
+    if not told:
+        if host_known:
+            return (HOST, PYTHON, SYSTEM_WIDE), f"{slow}, and no cause explains enough of it"
+        return (HOST,), f"{slow}, and the reports do not tell what its host does"
+    options, words = told[0]
+    return (HOST, *options) if HOST not in options else options, f"{slow}; {words}"
+
+
+def _of_finding(finding: Finding, host_known: bool) -> tuple[tuple[Needed, ...], str]:
+    """What the first finding leaves open."""
+    name = sanitized(finding.name)
+    known = f"the cause is known ({finding.kind}: {name}); this capture can confirm a repair"
+    options: tuple[Needed, ...] = ()
+    match finding.kind:
+        case CauseKind.ON_CPU if re.search(INTERPRETER, finding.name):
+            options, open_ = (PYTHON,), "which function of the program computes?"
+        case CauseKind.BLOCKED if re.search(FILES, finding.name):
+            options, open_ = (FILE_ACCESS,), f"which file does it wait for in {name}?"
+        case CauseKind.PREEMPTED:
+            options, open_ = (SYSTEM_WIDE,), "who runs in its place?"
+        case CauseKind.UNEXPLAINED if host_known:
+            options, open_ = (SYSTEM_WIDE,), "who runs on its CPUs?"
+        case CauseKind.DEVICE_SLOWER | CauseKind.CONTENTION | CauseKind.COPIES:
+            options, open_ = (GPU_COUNTERS,), "does its device run at a lower clock?"
+        case CauseKind.ALLOCATOR:
+            options, open_ = (MEMORY,), "who allocates?"
+        case CauseKind.STARVED | CauseKind.LOADER | CauseKind.RANGE | CauseKind.UNEXPLAINED:
+            open_ = "what does its host do?"
+        case _:
+            open_ = known
+    return options, open_

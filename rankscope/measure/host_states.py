@@ -1,0 +1,360 @@
+"""What the training thread did in each phase: every instant has one state. See METHOD.md#causes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
+from rankscope.model.intervals import Flags, Times, cells
+from rankscope.model.kinds import HostState
+from rankscope.model.schema import HOST_STATES, conform
+
+MOST_NAMES = 12
+"""Names of calls or functions stored for each state: those with most time on the rank."""
+
+MINOR_NS = 20_000
+"""Less time of a name in a phase of an iteration is added to the row without a name (ns)."""
+
+LONGEST_NAME = 120
+"""Characters of a name that are stored."""
+
+AT_ONCE = 200_000
+"""Events that are processed together; bounds memory."""
+
+SPARSE = 16
+"""Keys are counted in a table if it has at most this multiple of their number."""
+
+OFF_CPU = "off_cpu"
+"""Name of unknown time off the CPU: where calls are not recorded, nothing says why."""
+
+IN_KERNEL = "kernel"
+"""Name of time on the CPU that samples of user code leave out, outside of recorded calls."""
+
+UNSAMPLED = 2
+"""Fewer periods of the sampler without a sample, in a phase of an iteration, are chance."""
+
+_STATES = [*HostState]
+_ON, _BLOCKED, _OFF, _CUDA, _PROFILER, _UNKNOWN = (
+    _STATES.index(each)
+    for each in (
+        HostState.ON_CPU,
+        HostState.BLOCKED,
+        HostState.OFF_CPU,
+        HostState.CUDA_CALL,
+        HostState.PROFILER,
+        HostState.UNKNOWN,
+    )
+)
+_NAME = ["window", "label", "state", "name"]
+_PARTS = pl.Schema(
+    {
+        "window": pl.Int64,
+        "label": pl.String,
+        "state": pl.Int64,
+        "name": pl.String,
+        "count": pl.Int64,
+        "total_ns": pl.Int64,
+    }
+)
+
+
+def host_states(iterations: pl.DataFrame, host: pl.DataFrame, told: ThreadEvents) -> pl.DataFrame:
+    """The time of each phase on the host clock by what the thread did in it.
+
+    Of nested calls of one kind the outermost counts. At each instant the profiler's own time comes
+    first, then a CUDA call, then the scheduler's word: off the CPU the thread is blocked in a call
+    of the operating system or, without one, off_cpu. Time on the CPU outside of calls is divided
+    among the functions of its samples.
+
+    Args:
+        iterations: ITERATIONS.
+        host: SEGMENTS of the host timeline.
+        told: the events of its thread, clipped to the timeline.
+
+    Returns:
+        HOST_STATES without `rank`; no rows where nothing is recorded. `total_ns` adds up to the
+        length of the phase, to the nanosecond.
+    """
+    if not told.known or host.is_empty():
+        return pl.DataFrame(schema=HOST_STATES).drop("rank")
+    swept = _Sweep.of(told)
+    parts = [pl.DataFrame(schema=_PARTS)]
+    parts += [swept.account(host.slice(first, rows)) for first, rows in _blocks(host, swept)]
+    rows = _added_up(pl.concat(parts))
+    number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
+    states = dict(enumerate(map(str, _STATES)))
+    return conform(
+        _capped(rows)
+        .with_columns(pl.col("state").replace_strict(states, return_dtype=pl.String))
+        .rename({"label": "phase"})
+        .join(number, on="window")
+        .sort("window", "phase", "state", "name"),
+        HOST_STATES,
+        optional=("rank",),
+        drop_others=True,
+    ).drop("rank")
+
+
+@dataclass(frozen=True, slots=True)
+class _Outer:
+    """Disjoint calls in time order: the outermost of nested ones. Shape: (n,) each."""
+
+    start: Times
+    end: Times
+    name: Names  # index into the names of the calls
+    before: int  # names of other calls that come first
+
+    def at(self, moments: Times) -> Times:
+        """The name of the call that covers each moment, in time order; -1 without one."""
+        first = np.searchsorted(self.end, moments[0], side="right")
+        last = np.searchsorted(self.start, moments[-1], side="right")
+        start, end, name = (each[first:last] for each in (self.start, self.end, self.name))
+        if not len(start):
+            return np.full(len(moments), -1, np.int64)
+        place = np.searchsorted(start, moments, side="right") - 1
+        inside = (place >= 0) & (moments < end[place])
+        return np.where(inside, name[place] + self.before, -1)
+
+    def edges(self, begin: int, end: int) -> Times:
+        """The starts and ends in an interval."""
+        first = np.searchsorted(self.end, begin, side="right")
+        last = np.searchsorted(self.start, end)
+        edges = np.concatenate((self.start[first:last], self.end[first:last]))
+        return np.clip(edges, begin, end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sweep:
+    """The events of a thread, ready to be looked up."""
+
+    names: pl.Series  # String
+    profiler: _Outer
+    cuda: _Outer
+    system: _Outer
+    switches: Switches | None
+    sampled_at: Times
+    sampled: pl.Series  # String: the function
+    period_ns: int | None  # of the samples; None where time without them tells nothing
+    calls_known: bool
+
+    @classmethod
+    def of(cls, told: ThreadEvents) -> _Sweep:
+        """The events of a thread."""
+        groups = [each or Calls.none() for each in (told.profiler, told.cuda_calls, told.os_calls)]
+        first = np.cumsum([0, *(len(each.names) for each in groups)])
+        profiler, cuda, system = (
+            _outermost(each.start, each.end, each.name, int(before))
+            for each, before in zip(groups, first[:-1], strict=True)
+        )
+        at, function, period = np.empty(0, np.int64), pl.Series(dtype=pl.String), None
+        if told.samples is not None:
+            order = np.argsort(told.samples.at, kind="stable")
+            at, function = told.samples.at[order], told.samples.function[order]
+            period = told.samples.period_ns
+        return cls(
+            names=pl.concat([each.names for each in groups]).str.slice(0, LONGEST_NAME),
+            profiler=profiler,
+            cuda=cuda,
+            system=system,
+            switches=told.switches,
+            sampled_at=at,
+            sampled=function.str.slice(0, LONGEST_NAME),
+            period_ns=period if told.os_calls is not None else None,
+            calls_known=told.os_calls is not None,
+        )
+
+    @property
+    def events(self) -> int:
+        """How many edges there are."""
+        switches = 0 if self.switches is None else len(self.switches.at)
+        groups = (self.profiler, self.cuda, self.system)
+        return sum(2 * len(each.start) for each in groups) + switches
+
+    def account(self, host: pl.DataFrame) -> pl.DataFrame:
+        """_PARTS of adjacent segments of the host timeline."""
+        begins, until = host["start"].to_numpy(), int(host["end"].item(-1))
+        begin = int(begins[0])
+        points = cells(
+            begins,
+            host["end"].to_numpy(),
+            self.system.edges(begin, until),
+            self.cuda.edges(begin, until),
+            self.profiler.edges(begin, until),
+            self._switched(begin, until),
+        )
+        at, length = points[:-1], np.diff(points)
+        segment = np.searchsorted(begins, at, side="right") - 1
+        state, name = self._states(at)
+        unsaid = len(self.names)  # no name
+        kinds = len(_STATES) * (unsaid + 2)
+        key = (segment * len(_STATES) + state) * (unsaid + 2) + np.where(name < 0, unsaid, name)
+        fresh = np.append(True, key[1:] != key[:-1])
+        different, place = _places(key, kinds * host.height)
+        spent = np.bincount(place, weights=length, minlength=len(different)).astype(np.int64)
+        count = np.bincount(place, weights=fresh, minlength=len(different)).astype(np.int64)
+        names = pl.concat([self.names, pl.Series(["", OFF_CPU], dtype=pl.String)])
+        segments, rest = np.divmod(different, kinds)
+        rows = pl.DataFrame(
+            {
+                "segment": segments,
+                "state": rest // (unsaid + 2),
+                "name": names.gather(rest % (unsaid + 2)),
+                "count": count,
+                "total_ns": spent,
+            }
+        )
+        label = host.select("window", pl.col("label").cast(pl.String)).with_row_index("segment")
+        rows = self._by_function(rows, at, segment, (state == _ON) & (name < 0), until)
+        rows = rows.join(label.cast({"segment": pl.Int64}), on="segment")
+        return _added_up(conform(rows, _PARTS, drop_others=True))
+
+    def _switched(self, begin: int, until: int) -> Times:
+        if self.switches is None:
+            return np.empty(0, np.int64)
+        first, last = np.searchsorted(self.switches.at, (begin, until))
+        return self.switches.at[first:last]
+
+    def _states(self, at: Times) -> tuple[Times, Times]:
+        """State and name of the cells that begin at some moments; -1 is no name."""
+        call, cuda, overhead = self.system.at(at), self.cuda.at(at), self.profiler.at(at)
+        inside = call >= 0
+        known, on = _scheduled(self.switches, at)
+        unsaid = len(self.names) + 1  # OFF_CPU
+        state = np.where(on, _ON, np.where(inside, _BLOCKED, _OFF))
+        name = call.copy()
+        if not self.calls_known:
+            lost = known & ~on & ~inside
+            state[lost], name[lost] = _UNKNOWN, unsaid
+        state[~known] = np.where(inside[~known], _BLOCKED, _UNKNOWN)
+        for own, which in ((cuda, _CUDA), (overhead, _PROFILER)):
+            state[own >= 0] = which
+            name = np.where(own >= 0, own, name)
+        return state, name
+
+    def _by_function(
+        self, rows: pl.DataFrame, at: Times, segment: Times, running: Flags, until: int
+    ) -> pl.DataFrame:
+        """The rows with the time on the CPU outside of calls divided among sampled functions."""
+        first, last = np.searchsorted(self.sampled_at, (at[0], until))
+        cell = np.searchsorted(at, self.sampled_at[first:last], side="right") - 1
+        function = self.sampled.slice(int(first), int(last - first))
+        hits = pl.DataFrame({"segment": segment[cell], "function": function})
+        hits = hits.filter(pl.Series(running[cell], dtype=pl.Boolean))
+        hits = hits.group_by("segment", "function").agg(samples=pl.len().cast(pl.Int64))
+        plain = (pl.col("state") == _ON) & (pl.col("name") == "")
+        rows = self._without_kernel(rows, plain, hits)
+        if hits.is_empty():
+            return rows
+        share = pl.col("total_ns") * pl.col("samples") // pl.col("samples").sum().over("segment")
+        divided = (
+            rows.filter(plain)
+            .join(hits, on="segment")
+            .sort("segment", "samples", "function", descending=[False, True, False])
+            .with_columns(part=share)
+            # What the division leaves over goes to the first, so that nothing is lost.
+            .with_columns(
+                left=pl.when(pl.int_range(pl.len()).over("segment") == 0)
+                .then(pl.col("total_ns") - pl.col("part").sum().over("segment"))
+                .otherwise(0)
+            )
+            .select(
+                "segment",
+                "state",
+                name="function",
+                count="samples",
+                total_ns=pl.col("part") + pl.col("left"),
+            )
+        )
+        whole = rows.filter(~plain | ~pl.col("segment").is_in(hits["segment"].implode()))
+        return pl.concat([whole, divided])
+
+    def _without_kernel(
+        self, rows: pl.DataFrame, plain: pl.Expr, hits: pl.DataFrame
+    ) -> pl.DataFrame:
+        """The rows with the time that samples of user code leave out under a name of its own."""
+        if self.period_ns is None:
+            return rows
+        sampled = hits.group_by("segment").agg(pl.col("samples").sum())
+        covered = (pl.col("samples").fill_null(0) + 1) * self.period_ns
+        kernel = pl.col("total_ns") - covered
+        rows = rows.join(sampled, on="segment", how="left").with_columns(
+            kernel=pl.when(plain & (kernel >= UNSAMPLED * self.period_ns)).then(kernel).otherwise(0)
+        )
+        beside = rows.filter(pl.col("kernel") > 0).with_columns(
+            name=pl.lit(IN_KERNEL), count=pl.lit(1, pl.Int64), total_ns="kernel"
+        )
+        rest = rows.with_columns(total_ns=pl.col("total_ns") - pl.col("kernel"))
+        return pl.concat([rest, beside]).drop("samples", "kernel")
+
+
+def _places(key: Times, size: int) -> tuple[Times, Times]:
+    """The different keys, all below a size, and the place of each key among them."""
+    if size > SPARSE * len(key):
+        return np.unique(key, return_inverse=True)
+    there = np.zeros(size, np.bool_)
+    there[key] = True
+    different = np.flatnonzero(there)
+    table = np.zeros(size, np.int64)
+    table[different] = np.arange(len(different))
+    return different, table[key]
+
+
+def _scheduled(switches: Switches | None, at: Times) -> tuple[Flags, Flags]:
+    """Whether the scheduler is known at some moments, and whether the thread is on a CPU."""
+    nothing = np.zeros(len(at), np.bool_)
+    if switches is None or not len(switches.at):
+        return nothing, nothing
+    first, last = np.searchsorted(switches.at, (at[0], at[-1]), side="right")
+    # Before the first switch the thread was in the other state.
+    before = switches.on[first - 1] if first else ~switches.on[0]
+    states = np.append(before, switches.on[first:last])
+    on = states[np.searchsorted(switches.at[first:last], at, side="right")]
+    return ~nothing, on
+
+
+def _outermost(start: Times, end: Times, name: Names, before: int) -> _Outer:
+    """Disjoint intervals: of nested ones the outermost, of overlapping ones the earlier."""
+    if not (start[1:] > start[:-1]).all():
+        order = np.lexsort((-end, start))
+        start, end, name = start[order], end[order], name[order]
+    if (start[1:] < end[:-1]).any():
+        reached = np.append(start[0], np.maximum.accumulate(end)[:-1])
+        start = np.maximum(start, reached)
+        real = end > start
+        start, end, name = start[real], end[real], name[real]
+    return _Outer(start, end, name, before)
+
+
+def _blocks(host: pl.DataFrame, swept: _Sweep) -> Iterator[tuple[int, int]]:
+    """First row and number of rows of blocks of segments with a bounded number of events each."""
+    count = max(1, -(-(swept.events + 2 * host.height) // AT_ONCE))
+    rows = -(-host.height // count)
+    for first in range(0, host.height, rows):
+        yield first, min(rows, host.height - first)
+
+
+def _capped(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with minor names added up under an empty name."""
+    leading = (
+        rows.group_by("state", "name")
+        .agg(pl.col("total_ns").sum())
+        .sort("total_ns", "name", descending=[True, False])
+        .group_by("state", maintain_order=True)
+        .head(MOST_NAMES)
+        .select("state", "name", leads=pl.lit(True))
+    )
+    minor = pl.col("leads").is_null() | (pl.col("total_ns") < MINOR_NS)
+    return (
+        rows.join(leading, on=["state", "name"], how="left")
+        .with_columns(name=pl.when(minor).then(pl.lit("")).otherwise("name"))
+        .pipe(_added_up)
+    )
+
+
+def _added_up(rows: pl.DataFrame) -> pl.DataFrame:
+    """A row per window, phase, state and name."""
+    return rows.group_by(_NAME).agg(pl.col("count", "total_ns").sum())

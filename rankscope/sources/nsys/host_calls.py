@@ -1,0 +1,92 @@
+"""Calls in Nsight Systems exports: of the operating system, of CUDA, and the profiler's time."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from rankscope.model.host_events import Calls, Spans
+from rankscope.sources.nsys.common import Columns, Strings, without_nulls
+
+OS_CALLS = "OSRT_API"
+CUDA_CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
+PROFILER = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
+TIMES = ["start", "end", "globalTid"]
+
+VERSION = r"_v\d+$|_ptsz$"
+"""What an export adds to the names of CUDA calls."""
+
+UNNAMED = "profiler"
+
+NO_ID = 2**32 - 1
+"""Stands for an id that is missing: above all of them."""
+
+
+def os_calls(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
+    """Calls of the C library that the profiler traced; None without the table."""
+    return _calls(file, OS_CALLS, pool, spans)
+
+
+def cuda_calls(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
+    """Calls of the CUDA runtime and driver; None without the table."""
+    return _calls(file, CUDA_CALLS, pool, spans)
+
+
+def profiler_time(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
+    """Time that the profiler itself took on the threads; None where no table says it."""
+    tables = [_calls(file, table, pool, spans) for table in PROFILER]
+    told = [each for each in tables if each is not None]
+    return {thread: _joined([each[thread] for each in told]) for thread in spans} if told else None
+
+
+def _calls(file: Columns, table: str, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
+    """The calls of a table that overlap the spans, clipped to them."""
+    if not file.has(table, *TIMES):
+        return None
+    kept: dict[int, list[pl.DataFrame]] = {thread: [] for thread in spans}
+    for piece in file.pieces(table, [*TIMES, "nameId"], only=("globalTid", [*spans])):
+        whole = without_nulls(piece, *TIMES)
+        for thread, (low, high) in spans.items():
+            own = whole.filter(
+                pl.col("globalTid") == thread,
+                pl.col("end") > low,
+                pl.col("start") < high,
+                pl.col("end") > pl.col("start"),
+            )
+            kept[thread].append(
+                own.select(
+                    pl.col("start", "end").clip(low, high),
+                    # Ids of strings are small; a larger one is none.
+                    pl.col("nameId").cast(pl.UInt32, strict=False),
+                )
+            )
+    return {thread: _named(parts, pool) for thread, parts in kept.items()}
+
+
+def _named(parts: list[pl.DataFrame], pool: Strings) -> Calls:
+    """Calls whose names are codes: places among the names that they have. Empties `parts`."""
+    rows = pl.concat(parts)
+    parts.clear()
+    ids = rows["nameId"].unique().sort(nulls_last=True)
+    names = pool.of(ids.cast(pl.Int64)).fill_null(UNNAMED).str.replace(VERSION, "")
+    known = ids.drop_nulls().to_numpy()
+    # Column by column, so that no more than one of them is there twice.
+    arrays = []
+    for column in ("start", "end"):
+        arrays.append(rows[column].to_numpy())
+        rows = rows.drop(column)
+    # A call without an id gets the last name, that of the null.
+    code = rows["nameId"].fill_null(NO_ID).to_numpy()
+    return Calls(arrays[0], arrays[1], np.searchsorted(known, code).astype(np.int32), names)
+
+
+def _joined(parts: list[Calls]) -> Calls:
+    offsets = np.cumsum([0, *(len(each.names) for each in parts)])
+    return Calls(
+        np.concatenate([each.start for each in parts]),
+        np.concatenate([each.end for each in parts]),
+        np.concatenate(
+            [each.name + np.int32(offset) for each, offset in zip(parts, offsets, strict=False)]
+        ),
+        pl.concat([each.names for each in parts]),
+    )

@@ -1,0 +1,140 @@
+"""Samples of Nsight Systems exports: the function that a thread was executing."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.model.host_events import Samples, Spans
+from rankscope.model.intervals import Times
+from rankscope.sources.nsys.common import Columns, Strings, without_nulls
+
+SAMPLES, CHAINS = "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS"
+SAMPLE = ["id", "start", "globalTid"]
+FRAME = ["id", "symbol", "stackDepth"]
+
+COLLECTOR = (
+    r"^_?(Py_?)?gc_collect|^_?PyGC_Collect|^collect_generations$|^\w+_traverse$|^type_is_gc$"
+    r"|^visit_(decref|reachable|move)$|^(subtract|update)_refs$|^(move|deduce)_unreachable$"
+    r"|^untrack_(tuples|dicts)$"
+)
+"""Functions that only CPython's garbage collector runs, its own and those that visit objects.
+
+A sample that has one in its stack collects garbage; stacks may be as short as one function."""
+
+COLLECTING = "gc_collect"
+"""What such a sample is named."""
+
+PYTHON = r"\.pyx?$"
+"""Modules of Python frames, which name a function better than the interpreter's."""
+
+MOST_SAMPLES = 25_000
+"""Samples whose stacks are read: of more an even part, which tells the shares as well."""
+
+ENOUGH = 16
+"""Fewer pairs of samples do not tell the period."""
+
+CLOSE = 0.1
+"""The quantile of times between samples that is the period."""
+
+UNRESOLVED = r"^(0x[0-9a-fA-F]+|\[.*\]|)$"
+"""Symbols that are none."""
+
+
+def samples(file: Columns, pool: Strings, spans: Spans) -> dict[int, Samples] | None:
+    """The samples of some threads with their functions; None without the tables.
+
+    The function is `COLLECTING` where the stack holds the garbage collector, else the innermost
+    Python function, else the innermost function; where that is unresolved, its module.
+    """
+    if not (file.has(SAMPLES, *SAMPLE) and file.has(CHAINS, *FRAME)):
+        return None
+    wanted = pl.concat(
+        _of_threads(piece, spans)
+        for piece in file.pieces(SAMPLES, [*SAMPLE, "cpuCycles"], only=("globalTid", [*spans]))
+    ).sort("id")
+    every = max(1, -(-wanted.height // MOST_SAMPLES))
+    periods = {
+        thread: _period(wanted.filter(pl.col("globalTid") == thread)["start"], every)
+        for thread in spans
+    }
+    wanted = wanted.gather_every(every)
+    frames = _frames(file, pool, wanted["id"].to_numpy())
+    named = wanted.join(frames, on="id", how="left", maintain_order="left").with_columns(
+        pl.col("function").fill_null("")
+    )
+    return {
+        thread: Samples(own["start"].to_numpy(), own["function"], periods[thread])
+        for thread in spans
+        for own in [named.filter(pl.col("globalTid") == thread)]
+    }
+
+
+def _period(at: pl.Series, every: int) -> int | None:
+    """Time on the CPU that a sample stands for (ns), if one of `every` samples is kept.
+
+    Samples that follow each other closely are those between which the thread ran all the time.
+    """
+    steps = at.sort().diff().drop_nulls()
+    if len(steps) < ENOUGH:
+        return None
+    return int(steps.quantile(CLOSE) or 0) * every or None
+
+
+def _of_threads(piece: pl.DataFrame, spans: Spans) -> pl.DataFrame:
+    """id, start and thread of the samples in the spans."""
+    whole = without_nulls(piece, *SAMPLE).filter(pl.col("cpuCycles").fill_null(1) > 0)
+    inside = pl.any_horizontal(
+        pl.lit(False),
+        *(
+            (pl.col("globalTid") == thread) & pl.col("start").is_between(low, high, closed="left")
+            for thread, (low, high) in spans.items()
+        ),
+    )
+    return whole.filter(inside).select(SAMPLE)
+
+
+def _frames(file: Columns, pool: Strings, ids: Times) -> pl.DataFrame:
+    """id and function of each sample."""
+    known = pl.DataFrame(
+        schema={"symbol": pl.Int64, "module": pl.Int64, "function": pl.String, "rank": pl.Int8}
+    )
+    best = [
+        pl.DataFrame(
+            schema={"id": pl.Int64, "rank": pl.Int8, "stackDepth": pl.Int64, "function": pl.String}
+        )
+    ]
+    if not len(ids):
+        return pl.DataFrame(schema={"id": pl.Int64, "function": pl.String})
+    for piece in file.pieces(CHAINS, [*FRAME, "module"], only=("id", ids.tolist())):
+        own = without_nulls(piece, *FRAME)
+        pairs = own.select("symbol", "module").unique()
+        fresh = pairs.join(known, on=["symbol", "module"], how="anti", nulls_equal=True)
+        if not fresh.is_empty():
+            known = pl.concat([known, _described(fresh, pool)])
+        told = own.join(known, on=["symbol", "module"], nulls_equal=True)
+        # Of other frames only the innermost counts, which is nearly always of depth 0.
+        told = told.filter((pl.col("rank") < 2) | (pl.col("stackDepth") == 0))
+        best.append(_innermost(told.select(best[0].columns)))
+    return _innermost(pl.concat(best)).select("id", "function")
+
+
+def _innermost(frames: pl.DataFrame) -> pl.DataFrame:
+    return frames.sort("id", "rank", "stackDepth").unique("id", keep="first", maintain_order=True)
+
+
+def _described(pairs: pl.DataFrame, pool: Strings) -> pl.DataFrame:
+    """symbol, module, the name to show, and its rank: the lowest of a stack names the sample."""
+    symbol, module = (pool.of(pairs[name]).fill_null("") for name in ("symbol", "module"))
+    told = pairs.with_columns(text=symbol, file=module.str.extract(r"([^/\\]*)$"))
+    collects = pl.col("text").str.contains(COLLECTOR)
+    python = pl.col("file").str.contains(PYTHON)
+    return told.select(
+        "symbol",
+        "module",
+        function=pl.when(collects)
+        .then(pl.lit(COLLECTING))
+        .when(pl.col("text").str.contains(UNRESOLVED))
+        .then("file")
+        .otherwise("text"),
+        rank=pl.when(collects).then(0).when(python).then(1).otherwise(2).cast(pl.Int8),
+    )

@@ -1,0 +1,139 @@
+"""Scheduling, calls and samples of a thread, from exports of every format."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rankscope.model.host_events import ThreadEvents
+from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
+from tests.sources.exports import as_folder
+from tests.support import Forged
+
+READERS = {"sqlite": sqlite.read, "parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
+SPAN = (1_000, 9_000)
+
+POOL = {
+    900_001: "fsync", 900_002: "cudaMalloc_v3020", 900_003: "TLS allocation",
+    900_004: "gc_collect_main", 900_005: "visit_decref", 900_006: "hot", 900_007: "tokenize",
+    900_008: "_PyEval_EvalFrameDefault", 900_009: "0x7f00", 900_010: "/a/b/libz.so.1",
+    900_011: "/a/data.py",
+}  # fmt: skip
+SWITCHES = [(500, 1), (2_000, 0), (3_000, 1), (9_500, 0)]
+CALLS = [(100, 900, 900_001), (800, 2_500, 900_001), (4_000, 5_000, 900_001)]
+SAMPLES = {
+    1: (1_500, [(0, 900_005, 900_010), (1, 900_004, 900_010)]),  # in the collector
+    2: (3_100, [(0, 900_006, 900_010)]),
+    3: (3_200, [(0, 900_008, 900_010), (1, 900_007, 900_011)]),  # Python's function
+    4: (3_300, [(0, 900_009, 900_010)]),  # without a symbol
+    5: (9_999, [(0, 900_006, 900_010)]),  # later than what is asked for
+}
+
+
+def planted(report: Path, thread: int, columns: str = "cpuCycles INTEGER") -> Path:
+    """The report with rows of a thread and of another one, in no order."""
+    draw = random.Random(1)
+    with closing(sqlite3.connect(report)) as file, file:
+        file.execute("CREATE TABLE SCHED_EVENTS (start, cpu, isSchedIn INTEGER, globalTid INTEGER)")
+        rows = [(at, 0, on, thread) for at, on in SWITCHES]
+        rows += [(at + 7, 0, on, thread + 1) for at, on in SWITCHES]
+        file.executemany("INSERT INTO SCHED_EVENTS VALUES (?,?,?,?)", draw.sample(rows, len(rows)))
+        file.execute("CREATE TABLE OSRT_API (start, end, globalTid, nameId, nestingLevel)")
+        every: list[tuple[int | None, ...]] = [
+            (a, b, t, name, 0) for a, b, name in CALLS for t in (thread, thread + 1)
+        ]
+        every += [(None, 5, thread, 900_001, 0), (3_000, 2_000, thread, 900_001, 0)]  # broken
+        file.executemany("INSERT INTO OSRT_API VALUES (?,?,?,?,?)", draw.sample(every, len(every)))
+        file.execute(f"CREATE TABLE COMPOSITE_EVENTS (id, start, globalTid, {columns})")
+        file.execute("CREATE TABLE SAMPLING_CALLCHAINS (id, symbol, module, stackDepth)")
+        for number, (at, frames) in SAMPLES.items():
+            file.execute("INSERT INTO COMPOSITE_EVENTS VALUES (?,?,?,1)", [number, at, thread])
+            file.executemany(
+                "INSERT INTO SAMPLING_CALLCHAINS VALUES (?,?,?,?)",
+                [(number, symbol, module, depth) for depth, symbol, module in reversed(frames)],
+            )
+        file.execute("DELETE FROM PROFILER_OVERHEAD")
+        file.execute("INSERT INTO PROFILER_OVERHEAD VALUES (6000, 6500, ?, 900003, 0)", [thread])
+        file.executemany("INSERT INTO StringIds VALUES (?,?)", POOL.items())
+    return report
+
+
+@pytest.fixture
+def thread(forged: Callable[..., Forged]) -> int:
+    with closing(sqlite3.connect(forged("plain").reports[1])) as file:
+        [(found,)] = file.execute(
+            "SELECT globalTid FROM NVTX_EVENTS WHERE eventType = 59 GROUP BY 1 ORDER BY count(*) "
+            "DESC LIMIT 1"
+        )
+    return int(found)
+
+
+@pytest.fixture
+def report(forged: Callable[..., Forged], tmp_path: Path, thread: int) -> Path:
+    copy = shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite")
+    return planted(Path(copy), thread)
+
+
+def told(path: Path, kind: str, thread: int) -> ThreadEvents:
+    trace = READERS[kind](path)
+    [events] = trace.host_of({thread: SPAN}).values()
+    return events
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_every_format_tells_of_the_thread_in_the_span(
+    report: Path, tmp_path: Path, thread: int, kind: str
+) -> None:
+    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path)
+    events = told(path, kind, thread)
+    assert events.switches is not None
+    assert events.switches.at.tolist() == [1_000, 2_000, 3_000]
+    assert events.switches.on.tolist() == [True, False, True]
+    assert events.os_calls is not None
+    found = sorted(zip(events.os_calls.start.tolist(), events.os_calls.end.tolist(), strict=True))
+    assert found == [(1_000, 2_500), (4_000, 5_000)]
+    assert {*events.os_calls.names} == {"fsync"}
+    assert events.samples is not None
+    assert sorted(zip(events.samples.at.tolist(), events.samples.function, strict=True)) == [
+        (1_500, "gc_collect"),
+        (3_100, "hot"),
+        (3_200, "tokenize"),
+        (3_300, "libz.so.1"),
+    ]
+    assert events.profiler is not None
+    assert [*events.profiler.names] == ["TLS allocation"]
+
+
+def test_tables_that_are_missing_are_unknown(forged: Callable[..., Forged], thread: int) -> None:
+    events = told(forged("plain").reports[1], "sqlite", thread)
+    assert (events.switches, events.os_calls, events.samples) == (None, None, None)
+    assert events.cuda_calls is not None, "the simulator writes launches"
+
+
+def test_calls_of_cuda_lose_their_version(report: Path, thread: int) -> None:
+    with closing(sqlite3.connect(report)) as file, file:
+        file.execute(
+            "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET start = 7000, end = 8000, nameId = 900002 "
+            "WHERE rowid = (SELECT min(rowid) FROM CUPTI_ACTIVITY_KIND_RUNTIME "
+            "WHERE globalTid = ?)",
+            [thread],
+        )
+    events = told(report, "sqlite", thread)
+    assert events.cuda_calls is not None
+    assert "cudaMalloc" in [*events.cuda_calls.names]
+
+
+def test_times_are_on_the_axis_of_the_session(report: Path, thread: int) -> None:
+    with closing(sqlite3.connect(report)) as file, file:
+        file.execute("CREATE TABLE IF NOT EXISTS META_DATA_EXPORT (name, value)")
+        file.execute("DELETE FROM META_DATA_EXPORT WHERE name = 'EXPORT_CONFIG_TIME_SHIFT'")
+        file.execute("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_CONFIG_TIME_SHIFT', '1000')")
+    events = told(report, "sqlite", thread)
+    assert events.switches is not None
+    assert events.switches.at.tolist() == [1_000, 1_000, 2_000, 8_500]
