@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from rankscope._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from rankscope.api import Run, diff, ingest, open_run
+    from rankscope.api import Run, ingest, open_run
+    from rankscope.changes import diff
     from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary
     from rankscope.compare.diff.compare import RunDiff
     from rankscope.compare.diff.shifts import Change
@@ -75,9 +76,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("Run", "diff", "ingest", "open_run"),
+    "api": ("Run", "ingest", "open_run"),
+    "changes": ("diff",),
     "compare.comparison": ("Comparison", "Outliers", "Stage", "Summary"),
-    "compare.diff.compare": ("Change", "RunDiff"),
+    "compare.diff.compare": ("RunDiff",),
+    "compare.diff.shifts": ("Change",),
     "compare.picks": ("Picks",),
     "errors": ("DatabaseError", "RankscopeError", "ReportError", "ToolError", "UsageError"),
     "ingestion.job": ("Ingested",),

@@ -80,7 +80,8 @@ def diff(
 
       rankscope diff --baseline main/*.duckdb branch.duckdb --fail-above 3
     """
-    from rankscope.api import diff_of, open_run
+    from rankscope.api import open_run
+    from rankscope.changes import diff_of
     from rankscope.compare.comparison import Stage
     from rankscope.model.metrics import check_metrics
     from rankscope.output import json_documents, markdown_csv, text_tables
