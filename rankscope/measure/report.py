@@ -168,10 +168,10 @@ def _host_states(trace: Trace, detailed: dict[int, RankDetail]) -> dict[int, pl.
         for detail in detailed.values()
         if not detail.host.is_empty()
     }
-    told = trace.host_of(spans)
+    events = {} if trace.host_of is None else trace.host_of(spans)
     return {
         process: host_states(
-            detail.found.frame, detail.host, told.get(detail.found.thread, ThreadEvents())
+            detail.found.frame, detail.host, events.get(detail.found.thread, ThreadEvents())
         )
         for process, detail in detailed.items()
     }

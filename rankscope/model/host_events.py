@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,8 +69,3 @@ Spans = dict[int, tuple[int, int]]
 
 HostEvents = Callable[[Spans], dict[int, ThreadEvents]]
 """Threads → what is recorded of them in that time; reads the report."""
-
-
-def no_host_events(spans: Collection[int]) -> dict[int, ThreadEvents]:
-    """The answer of a format that records nothing about threads."""
-    return {thread: ThreadEvents() for thread in spans}

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.model.host_events import HostEvents, no_host_events
 from rankscope.model.kinds import EvidenceKind
 
 if TYPE_CHECKING:
     import polars as pl
 
     from rankscope.model.device_work import DeviceWork
+    from rankscope.model.host_events import HostEvents
     from rankscope.model.ranges import Ranges
 
 
@@ -143,7 +143,7 @@ class Trace:
     busiest: dict[int, tuple[int, int]] = field(
         default_factory=dict
     )  # without ranges: the process with most calls → start of its first, end of its last
-    host_of: HostEvents = no_host_events  # what threads did; read from the report when called
+    host_of: HostEvents | None = None  # reads what threads did; None: the format has nothing of it
 
     @property
     def events(self) -> int:

@@ -42,8 +42,11 @@ UNLIKELY = 0.001
 LONE_EVENT = 0.2
 """Sum of the shares of their iterations that the events of the only rank with events must have."""
 
+LONELY = 3.5
+"""Factor between lone events and all that other ranks exceed their levels by, which is enough."""
+
 LONE_CHANCE = 0.05
-"""Probability that the largest of a heavy tail of noise lies as far out as lone events."""
+"""Probability that noise lies as far out as lone events, below which a smaller factor is enough."""
 
 TAIL_SHARE = 0.05
 """Share of the other ranks' excesses that shows how heavy their tail is."""
