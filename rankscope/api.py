@@ -34,7 +34,7 @@ from rankscope.store import Database, DatabaseReader
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
-from rankscope.util.wording import ranks_text
+from rankscope.util.wording import counted, span
 
 __all__ = ["Run", "ingest", "open_run", "picks_of", "view_of"]
 
@@ -67,7 +67,9 @@ class Run:
 
     def __repr__(self) -> str:
         ranks = self.tables.ranks["rank"].sort().to_list()
-        return f"<Run {self.tables.name}: {ranks_text(ranks)} in {self.db}>"
+        return (
+            f"<Run {self.tables.name}: {counted(len(ranks), 'rank')} ({span(ranks)}) in {self.db}>"
+        )
 
     def _repr_html_(self) -> str:
         """The run and its verdict as a notebook shows them."""

@@ -71,7 +71,7 @@ def test_json_says_what_was_drawn(cli: Cli, sample: Stored) -> None:
         (["timeline", "--iteration-number", "77"], ["77", "0 to 29"]),
         (["timeline", "--clock", "gpu"], ["gpu", "device work"]),
         (["heatmap", "--theme", "pink"], ["pink"]),
-        (["phases", "--ranks", "0,9"], ["rank 9", "0 to 3"]),
+        (["phases", "--ranks", "0,9"], ["rank 9", "ranks 0-3"]),
         (["phases", "--ranks", "all"], ["--ranks", "not a list"]),
         ([], ["missing argument"]),
     ],

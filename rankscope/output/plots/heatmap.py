@@ -99,7 +99,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         height + under,
         Caption(
             title,
-            subtitle(comparison, _shown(grid, metric), title),
+            subtitle(comparison, _shown(grid, metric, frame["rank"].n_unique() == 1), title),
             footer(comparison, *_notes(grid, worst, comparison, metric)),
         ),
         theme,
@@ -140,9 +140,9 @@ def _sides(grid: Grid) -> dict[str, list[RowGroup]]:
     }
 
 
-def _shown(grid: Grid, metric: Metric) -> str:
+def _shown(grid: Grid, metric: Metric, alone: bool) -> str:
     """What the colours mean."""
-    if len(grid.ranks) == 1:
+    if alone:
         return f"{metric.label}: excess over the rank's own median, for want of other ranks"
     than = "median rank" if _one_role(grid) else "median of the role"
     return f"{metric.label}: excess over the {than} in the same iteration"

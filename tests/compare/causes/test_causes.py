@@ -220,7 +220,7 @@ def test_many_kernels_with_little_each_are_reported_together() -> None:
     assert (one.activity, one.name, one.kind) == ("kernels", "12 smaller kernels", "device_slower")
     assert (one.excess_ns, one.share) == (6 * MS, pytest.approx(1))
     sentence = finding_sentence(one)
-    assert sentence.startswith("12 smaller kernels take 6.0 ms longer for the same work")
+    assert sentence.startswith("12 smaller kernels take 6.00 ms longer for the same work")
 
 
 def test_many_kernels_that_contend_are_contention() -> None:

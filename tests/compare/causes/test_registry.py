@@ -123,7 +123,7 @@ def test_every_cause_has_one_detector_with_all_that_users_need() -> None:
         assert detector.capture, detector.kind
         assert not detector.remedy.endswith("."), "the sentence around it ends it"
         finding = Finding(detector.kind, "a\x1bname", 6_000_000, 0.5, detector.kind, "kernel")
-        assert "6.0 ms" in detector.sentence(finding)
+        assert "6.00 ms" in detector.sentence(finding)
         assert "\x1b" not in detector.sentence(finding)
 
 

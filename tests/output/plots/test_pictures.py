@@ -31,7 +31,7 @@ from tests.support import MS, ROOT, Stored, copied
 PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
 
 TITLES = {
-    "heatmap": r"Rank 7 needs 8\.\d ms more in every 5th iteration, 9\d % of it in load",
+    "heatmap": r"Rank 7 needs 8\.\d\d ms more in every 5th iteration, 9\d % of it in load",
     "phases": r"Rank 7 works 1\.\d\d ms longer than the median rank on average",
     "timeline": r"Iteration \d+: rank 7 comes last to the all-reduce, and others wait .*",
     "arrivals": r"Rank 7 arrives last at \d\d % of the collectives, 2\.\d\d ms after .*",
@@ -75,7 +75,7 @@ def test_titles_say_the_finding_and_axes_have_units(job: Stored, kind: str, them
     title = title_of(figure)
     assert re.fullmatch(TITLES[kind], title), title
     said = words(figure)
-    assert "Rank 7 needs 8.1 ms more in every 5th iteration" in said, "the verdict is there"
+    assert "Rank 7 needs 8.11 ms more in every 5th iteration" in said, "the verdict is there"
     assert "ms)" in said
     assert "8 of 8 ranks" in said
     assert "gpu clock" in said

@@ -18,7 +18,7 @@ from rankscope.output.plots import draw, title_of
 from tests.forge import forge, scene
 from tests.forge.job import Plant
 from tests.output.plots.test_pictures import PERIODIC, job_reports, one, picture, words
-from tests.support import MS, Stored, copied
+from tests.support import MS, SAMPLE, Stored, copied, edit
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_slow_ranks_of_3_and_of_30_ms_are_both_visible(two: Stored) -> None:
     assert set(two.analysis().verdict.named) == {17, 42}
     figure = picture(two, "heatmap")
     mesh = one(figure.axes[0], QuadMesh)
-    places = mesh.norm(mesh.get_array()) * 2 - 1  # type: ignore[attr-defined]
+    places = np.ma.filled(mesh.norm(mesh.get_array()) * 2 - 1, np.nan)  # type: ignore[attr-defined]
     numbers = [*two.analysis().selection.numbers]
     slow = [numbers.index(each) for each in (5, 9, 13)]
     usual = np.delete(np.asarray(places), [17, 42], axis=0)
@@ -97,7 +97,7 @@ def test_a_single_rank_is_compared_with_itself(job: Stored, tmp_path: Path) -> N
     run = rankscope.ingest([tmp_path / "one"], tmp_path / "one.duckdb")
     one_rank = Stored(tmp_path / "one", tmp_path / "one.duckdb", run)
     figure = picture(one_rank, "heatmap")
-    assert title_of(figure).startswith("Rank 7 alone: its work is largest in iteration ")
+    assert title_of(figure).startswith("Rank 7 alone: its work is longest in iteration ")
     assert "the rank's own median" in words(figure)
     values = one(figure.axes[0], QuadMesh).get_array()  # type: ignore[attr-defined]
     assert values.max() > 7, "its slow loads"
@@ -105,3 +105,20 @@ def test_a_single_rank_is_compared_with_itself(job: Stored, tmp_path: Path) -> N
         r"Rank 7 alone works [\d.]+ of [\d.]+ ms on average", title_of(picture(one_rank, "phases"))
     )
     assert "of rank 7" in title_of(picture(one_rank, "timeline"))
+
+
+def test_a_rank_without_the_others_reports_is_alone_too(tmp_path: Path) -> None:
+    run = rankscope.ingest([SAMPLE / "report_rank_2.sqlite"], tmp_path / "one.duckdb")
+    assert run.compare().missing_ranks == (0, 1, 3)
+    figure = picture(Stored(SAMPLE, tmp_path / "one.duckdb", run), "heatmap")
+    assert "the rank's own median" in words(figure)
+
+
+def test_without_collectives_the_work_of_a_rank_is_unknown(tmp_path: Path) -> None:
+    [report] = copied([SAMPLE / "report_rank_2.sqlite"], tmp_path / "one")
+    edit(report, "delete from NVTX_EVENTS where text like 'all_reduce%'")
+    run = rankscope.ingest([report], tmp_path / "one.duckdb")
+    assert run.iterations()["work_ns"].is_null().all()
+    title = title_of(picture(Stored(SAMPLE, tmp_path / "one.duckdb", run), "phases"))
+    assert title.startswith("Rank 2 alone: iterations take ")
+    assert title.endswith("how much of it is work is unknown")
