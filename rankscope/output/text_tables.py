@@ -54,7 +54,7 @@ def run_line(facts: RunFacts) -> str:
     chosen = facts.iterations
     world = facts.world_size
     ranks = counted(world or len(facts.ranks), "rank")
-    of_world = f"{len(facts.ranks)} of {ranks}" if world else ranks
+    of_world = f"{len(facts.ranks):,} of {ranks}" if world else ranks
     left_out = facts.warmup
     warmup = f", warm-up {span(left_out)} left out" if left_out else ""
     return (

@@ -38,6 +38,10 @@ READABLE = {"two of a rank", "no world like ours", "no ranges that fit"}
 """Names of SPOILED that leave a report readable."""
 
 
+OTHER_NAMES = {"no ranges that fit"}
+"""Names of SPOILED after which all reports are read, by detected steps."""
+
+
 def emptied(path: Path) -> Path:
     path.write_bytes(b"")
     return path
@@ -71,18 +75,21 @@ def reports(tmp_path: Path, forged: Callable[..., Forged]) -> list[Path]:
     return copies
 
 
-@pytest.mark.parametrize("what", mostly_slow(SPOILED, 3))
+@pytest.mark.parametrize(
+    "what", mostly_slow([each for each in SPOILED if each not in OTHER_NAMES], 3)
+)
 def test_a_bad_report_stops_ingest_and_loses_nothing(
     cli: Cli, reports: list[Path], what: str
 ) -> None:
+    named = "2 runs" if what == "no world like ours" else REPORT  # in a new database
     assert cli("ingest", *reports).code == 0
     before = cli("imbalance", "--format", "json").out
     SPOILED[what](reports[1])
     cli("ingest", *reports).refused(3, REPORT)
     assert cli("imbalance", "--format", "json").out == before
-    cli("ingest", *reports, "--rebuild").refused(3, REPORT)
+    cli("ingest", *reports, "--rebuild").refused(3, named)
     assert cli("imbalance", "--format", "json").out == before
-    cli("ingest", *reports, "--db", "fresh.duckdb").refused(3, REPORT)
+    cli("ingest", *reports, "--db", "fresh.duckdb").refused(3, named)
     if Path("fresh.duckdb").exists():  # reports before the bad one may be in, each of them whole
         assert_consistent(rankscope.open_run("fresh.duckdb"))
 

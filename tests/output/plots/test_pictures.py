@@ -295,7 +295,7 @@ def test_a_thousand_ranks_are_readable(thousand: Comparison, kind: str) -> None:
     edges = sorted((box.y0, box.y1) for box in labels)
     assert all(low[1] <= high[0] + 1 for low, high in pairwise(edges))
     said = words(figure)
-    assert "1024 of 1024 ranks" in said
+    assert "1,024 of 1,024 ranks" in said
     assert "a cell stands for 3 ranks" in said if kind == "heatmap" else "all 1,024 ranks" in said
     if kind != "heatmap":
         assert "rank 700 ·" in said
