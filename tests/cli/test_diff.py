@@ -12,7 +12,7 @@ import pytest
 
 import rankscope
 from tests.forge import forge, scene
-from tests.support import MS, Result, Stored
+from tests.support import MS, Forged, Result, Stored
 
 Cli = Callable[..., Result]
 Pair = tuple[Path, Path]
@@ -141,13 +141,12 @@ def test_wrong_usage(cli: Cli, slower: Pair, tmp_path: Path) -> None:
     cli("diff", slower[0], tmp_path / "none.duckdb").refused(4, "none.duckdb")
 
 
-@pytest.fixture
-def baseline(stored: Callable[..., Stored], tmp_path: Path) -> Path:
+@pytest.fixture(scope="session")
+def baseline(forged: Callable[..., Forged], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four runs of the healthy job, each with a label; their folder."""
-    folder = tmp_path / "runs"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("runs")
     for seed in range(1, 5):
-        reports = stored("plain", seed=seed).folder
+        reports = forged("plain", seed=seed).folder
         rankscope.ingest([reports], folder / f"run{seed}.duckdb", label=f"commit-{seed}", jobs=1)
     return folder
 

@@ -113,7 +113,7 @@ def test_a_bad_report_amid_other_options_loses_nothing(cli: Cli, reports: list[P
     assert "options-differ" in [problem.code for problem in run.compare().warnings]
 
 
-@pytest.mark.parametrize("what", sorted({*SPOILED} - READABLE))
+@pytest.mark.parametrize("what", mostly_slow(sorted({*SPOILED} - READABLE), 5))
 def test_or_is_skipped(cli: Cli, reports: list[Path], what: str) -> None:
     SPOILED[what](reports[1])
     told = cli("ingest", *reports, "--on-error", "skip", "--format", "json").document

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, Result, copied
+from tests.support import SAMPLE, Result, copied, mostly_slow
 
 CAPABILITIES = "-dac_override,-dac_read_search"
 DROPPED = ["setpriv", f"--bounding-set={CAPABILITIES}", f"--inh-caps={CAPABILITIES}"]
@@ -51,7 +51,7 @@ CLOSED: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444, 0o111], ids=oct)
-@pytest.mark.parametrize("what", CLOSED)
+@pytest.mark.parametrize("what", mostly_slow(CLOSED))
 def test_reports_that_may_not_be_read(
     bound: Callable[..., Result], reports: Path, what: str, mode: int
 ) -> None:

@@ -30,7 +30,7 @@ from rankscope.output import json_documents
 from rankscope.store import Database
 from rankscope.store.tables import RunTables, TableReader, TableRequest
 from tests.forge import forge, scene
-from tests.support import ROOT, Result, Stored
+from tests.support import ROOT, Result, Stored, mostly_slow
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
@@ -104,7 +104,7 @@ def is_cached(run: rankscope.Run) -> bool:
     return run._cached is not None
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", mostly_slow(OPTIONS, 4), ids=str)
 def test_cached_answers_are_the_computed_ones(
     stored: Callable[..., Stored], options: dict[str, Any]
 ) -> None:
@@ -113,7 +113,9 @@ def test_cached_answers_are_the_computed_ones(
     assert answers(run.compare(Options(**options))) == answers(computed(run, **options))
 
 
-@pytest.mark.parametrize("name", ["late_capture", "host_only", "slow_host", "sequence_lengths"])
+@pytest.mark.parametrize(
+    "name", mostly_slow(["host_only", "late_capture", "slow_host", "sequence_lengths"])
+)
 def test_also_those_of_other_jobs(stored: Callable[..., Stored], name: str) -> None:
     run = stored(name).run
     assert answers(run.compare()) == answers(computed(run))

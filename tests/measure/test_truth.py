@@ -9,7 +9,7 @@ import pytest
 
 from rankscope.model.schema import PHASES
 from tests.forge import SCENES
-from tests.support import MS, Stored, assert_adds_up
+from tests.support import MS, Stored, assert_adds_up, mostly_slow
 
 EVERY_SCENE = sorted(set(SCENES) - {"large"})
 UNPHASED = {"no_launch_record", "cuda_graph"}
@@ -44,7 +44,7 @@ def wrong(both: pl.DataFrame, name: str, tolerance: float) -> pl.DataFrame:
     return both.filter(~same).select("rank", "iteration", name, f"{name}_true")
 
 
-@pytest.mark.parametrize("name", sorted(set(EVERY_SCENE) - {"late_capture"}))
+@pytest.mark.parametrize("name", mostly_slow(sorted({*EVERY_SCENE} - {"late_capture"}), 5))
 def test_host_clock_is_exact(stored: Callable[..., Stored], name: str) -> None:
     both = told_and_true(stored(name), "host")
     if name == "cuda_graph":  # its phases have no ranges

@@ -20,7 +20,7 @@ from rankscope.sources.conventions import vocabulary
 from rankscope.sources.kineto import reader
 from rankscope.sources.nsys import sqlite
 from tests.forge import Markers, forge, scene
-from tests.support import Forged, Result, Stored, captured, edit, public, unpacked
+from tests.support import Forged, Result, Stored, captured, edit, mostly_slow, public, unpacked
 
 BARE = Markers(*[None] * 7)
 """No range at all."""
@@ -64,12 +64,18 @@ def assert_in_the_pause(trace: Trace, found: list[int], marked: list[int]) -> No
 
 @pytest.mark.parametrize(
     ("name", "bare"),
-    [
-        *((name, False) for name in ("plain", "load_between", "free_running", "host_only")),
-        *((name, True) for name in ("buckets", "tensor_parallel", "trailing_all_gather")),
-        *((name, True) for name in ("no_sync", "micro_batches", "cuda_graph", "no_launch_record")),
-        ("dali", True),
-    ],
+    mostly_slow(
+        [
+            *((name, False) for name in ("plain", "load_between", "free_running", "host_only")),
+            *((name, True) for name in ("buckets", "tensor_parallel", "trailing_all_gather")),
+            *(
+                (name, True)
+                for name in ("no_sync", "micro_batches", "cuda_graph", "no_launch_record")
+            ),
+            ("dali", True),
+        ],
+        3,
+    ),
 )
 def test_forged_jobs(stored: Callable[..., Stored], tmp_path: Path, name: str, bare: bool) -> None:
     folder = unmarked(tmp_path, name, bare)

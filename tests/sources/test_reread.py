@@ -46,7 +46,7 @@ def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
 @pytest.mark.parametrize(
     "job",
     mostly_slow(
-        ["dali", "described", "plain", "shuffled", "no_launch_record", "cuda_graph", "host_only"], 2
+        ["dali", "described", "plain", "shuffled", "no_launch_record", "cuda_graph", "host_only"], 1
     ),
 )
 @pytest.mark.parametrize("iteration", [None, "auto", "whole"])

@@ -25,6 +25,7 @@ from rankscope.compare.causes.host import (
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import percent
 
 FILLS = r"^_*mem(set|cpy|move|pcpy)"
 """Functions that touch memory first, where it is new: the samples do not show the page faults."""
@@ -49,7 +50,7 @@ def _findings(context: CauseContext) -> Iterator[Finding]:
     if name and part > 0:
         part = min(part, 1.0)
         error = math.sqrt(part * (1 - part) / max(samples, 1))
-        detail = f"{part:.0%} ± {error:.0%} of it in {sanitized(name)}"
+        detail = f"{percent(part)} ± {percent(error)} of it in {sanitized(name)}"
         if re.search(FILLS, name):
             detail += "; in new memory, page faults are part of it"
     yield host_finding(context, CauseKind.ON_CPU, name or "on the CPU", excess, detail)

@@ -280,13 +280,15 @@ def _often(
     for typical in (float(np.quantile(amounts, 0.75, method="lower")), float(amounts.max())):
         large = events >= ALIKE_EVENTS * typical
         alike = every.size - int(np.searchsorted(every, ALIKE_EVENTS * typical))
-        chance = size * tail(int(large.sum()), alike, 1 / size)
+        often = int(large.sum())
+        chance = size * tail(often, alike, 1 / size)
         period = event_pattern(np.flatnonzero(large).tolist(), excess.numbers.tolist()).period
-        if period is not None and chance * chance_of_period(int(large.sum()), span) < UNLIKELY:
+        if period is not None:
             place = excess.numbers % period
-            usual_place = np.bincount(place[large]).argmax()
-            large |= (place == usual_place) & (rest >= ALIKE_EVENTS * typical)
-            return _single(rank, large, excess)
+            fitting = np.bincount(place[large])
+            if chance * chance_of_period(int(fitting.max()), often, span) < UNLIKELY:
+                large |= (place == fitting.argmax()) & (rest >= ALIKE_EVENTS * typical)
+                return _single(rank, large, excess)
         if chance < UNLIKELY:
             return _single(rank, large, excess)
     return None

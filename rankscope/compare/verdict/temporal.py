@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -94,20 +93,20 @@ def period_of(places: Sequence[int], count: int) -> int | None:
     return period if fits else None
 
 
-def chance_of_period(hits: int, count: int) -> float:
-    """Probability that so many hits, at places drawn at random, have a period.
+def chance_of_period(fitting: int, hits: int, count: int) -> float:
+    """Probability that so many hits fit a period if their places are drawn at random.
 
     It is summed over all periods that `period_of` would accept, and the places in them.
 
     Args:
-        hits: how many.
+        fitting: hits at the places of the period.
+        hits: all.
         count: how many places there are.
     """
-    need = math.ceil(PERIOD_FIT * hits)
     periods = [
         period
         for period in range(2, count)
-        if need >= max(PERIOD_FIT * max(count // period, PERIOD_HITS), PERIOD_HITS)
-        and (need - 1) * period < count
+        if fitting >= PERIOD_FIT * max(count // period, PERIOD_HITS)
+        and (fitting - 1) * period < count
     ]
-    return min(1.0, sum(period * tail(need, hits, 1 / period) for period in periods))
+    return min(1.0, sum(period * tail(fitting, hits, 1 / period) for period in periods))

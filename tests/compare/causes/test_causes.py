@@ -15,7 +15,7 @@ from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES
 from tests.forge import Job, Plant, forge, scene
 from tests.frames import filled
-from tests.support import MS, Stored
+from tests.support import MS, Stored, mostly_slow
 
 ALIKE = dict.fromkeys(range(4), "all")
 
@@ -310,7 +310,7 @@ def kinds_on(job: Job, rank: int, folder: Path) -> set[str]:
     ],
     ids=["device 15 %", "device 20 %", "tokens", "more overlap", "more overlap and slow"],
 )
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", mostly_slow([0, 1]))
 def test_causes_where_collectives_contend_on_every_rank(
     plants: list[Plant], rank: int, kind: str, seed: int, tmp_path: Path
 ) -> None:

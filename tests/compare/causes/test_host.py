@@ -52,7 +52,7 @@ def found(
     [
         ("blocked", "fsync", CauseKind.BLOCKED, "blocked in fsync 24.8 ms of 25.0"),
         ("off_cpu", "", CauseKind.PREEMPTED, "off the CPU 24.8 ms of 25.0"),
-        ("on_cpu", "inflate", CauseKind.ON_CPU, "100% ± 0% of it in inflate"),
+        ("on_cpu", "inflate", CauseKind.ON_CPU, "100 % ± 0.0 % of it in inflate"),
         ("on_cpu", "gc_collect", CauseKind.GARBAGE_COLLECTION, "24.8 ms of garbage collection"),
         ("cuda_call", "cudaMalloc", CauseKind.ALLOCATOR, "memory 24.8 ms of 25.0 (cudaMalloc)"),
         ("blocked", "munmap", CauseKind.ALLOCATOR, "(munmap)"),
@@ -126,7 +126,7 @@ def test_a_call_that_mostly_computes_is_computing() -> None:
 def test_the_function_has_its_share_and_error() -> None:
     [one] = found(did(3, "on_cpu", "inflate", 18, 18), did(3, "on_cpu", "crc", 6, 6))
     assert (one.kind, one.name, one.excess_ns) == ("on_cpu", "inflate", 24 * MS)
-    assert one.detail == "75% ± 6% of it in inflate"  # 48 samples in two iterations
+    assert one.detail == "75 % ± 6.2 % of it in inflate"  # 48 samples in two iterations
 
 
 def test_waiting_longer_for_the_device_is_an_effect() -> None:
