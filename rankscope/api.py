@@ -211,10 +211,10 @@ class Run:
         """A picture of the run, which a notebook shows.
 
         Args:
-            kind: heatmap, phases, timeline or arrivals.
+            kind: heatmap, phases, timeline, arrivals or why.
             path: the file to write; its ending says which format: PNG, SVG or PDF.
             metric: what a heat map shows (default work), and what ranks are picked by.
-            iteration: that of a timeline; default the worst of the picked ranks.
+            iteration: that of a timeline or of `why`; default the worst one.
             ranks: the ranks to show; default: all, or the picked ones in a timeline.
             theme: light or dark.
             iter_range, clock, statistic, include_warmup, roles: those of the module.

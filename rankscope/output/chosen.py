@@ -61,7 +61,7 @@ def view_of(
         kind: one of `KINDS`.
         comparison: up to its verdict.
         metric: what a heat map shows, and what ranks are picked by.
-        iteration: that of a timeline.
+        iteration: that of a timeline, or the one to explain.
         theme: light or dark.
         ranks: ranks to show, whoever is picked.
 
@@ -77,7 +77,7 @@ def view_of(
             )
     if kind not in PICKING:
         check_metrics([] if metric is None else [metric])
-        return PlotOptions(metric=metric, theme=theme, only=tuple(ranks or ()))
+        return PlotOptions(metric, iteration, theme=theme, only=tuple(ranks or ()))
     picks = picks_of(comparison, metric).picks
     labels = {pick.rank: pick.label for pick in picks}
     shown = [*labels] if ranks is None else [*dict.fromkeys(ranks)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rankscope.model.kinds import Phase
+from rankscope.model.kinds import HostState, Phase
 from rankscope.model.metrics import METRICS
 
 PHASE_COLORS: dict[Phase, str] = {
@@ -20,6 +20,15 @@ PHASE_COLORS: dict[Phase, str] = {
     Phase.OTHER: "#8C8C8C",
 }
 """Colour of each phase, on light and on dark pages."""
+
+STATE_COLORS: dict[HostState, str] = {
+    HostState.ON_CPU: "#56B4E9",
+    HostState.BLOCKED: "#E69F00",
+    HostState.OFF_CPU: "#D55E00",
+    HostState.CUDA_CALL: "#009E73",
+    HostState.PROFILER: "#8C8C8C",
+}
+"""Colour of each state of a thread, on light and on dark pages; unknown time is hatched."""
 
 COMMUNICATION_PARTS = ("wait", "transfer", "exposed_communication")
 """Parts of an iteration that are not work; the last one if it is not split into the others."""

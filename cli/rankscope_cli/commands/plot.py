@@ -73,7 +73,7 @@ def plot(
             "--iteration-number",
             "--iteration",
             metavar="N",
-            help="Iteration of a timeline. Default: the worst one of the picked ranks.",
+            help="Iteration of a timeline, or to explain. Default: the worst one.",
             rich_help_panel=CHOICE,
         ),
     ] = None,

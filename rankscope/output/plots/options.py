@@ -11,7 +11,7 @@ class PlotOptions:
 
     Attributes:
         metric: the metric of a heat map; None: `work`, or the first known default.
-        iteration: the number of the iteration of a timeline.
+        iteration: the number of the iteration of a timeline, or of the one to explain.
         ranks: ranks that are shown in any case, each with its label (the picks).
         theme: `light` or `dark`.
         only: the ranks to show, and no others except those that arrive last; empty: all.

@@ -1,0 +1,257 @@
+"""What the training thread of the slow rank did, beside the median rank: worst and typical."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from rankscope.compare.causes.host import CAPTURE
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.robust import lower_median
+from rankscope.errors import UsageError
+from rankscope.model.kinds import HostState
+from rankscope.model.metrics import PHASE_METRICS, column_of
+from rankscope.output.palette import STATE_COLORS, THEMES, Theme
+from rankscope.output.plots.captions import footer, subtitle
+from rankscope.output.plots.options import PlotOptions
+from rankscope.output.plots.style import HATCH, SMALL, Caption, drawable, new_sheet, text_width
+from rankscope.output.quantities import milliseconds
+
+WIDTH, LABELS, PANEL = 10.0, 2.3, 7.2
+"""Widths in inches: of the sheet, of the row labels, and of the bars."""
+
+ROW, GAP = 0.42, 0.5
+"""Height of a row in inches, and of the gap between the two iterations in rows."""
+
+MOST_NAMES = 6
+"""Names that have bars of their own in a state; the others are together."""
+
+STATE_NAMES = {
+    HostState.ON_CPU: "on the CPU",
+    HostState.BLOCKED: "blocked in a call",
+    HostState.OFF_CPU: "off the CPU",
+    HostState.CUDA_CALL: "in a CUDA call",
+    HostState.PROFILER: "profiler",
+    HostState.UNKNOWN: "unknown",
+}
+"""Name of each state in the legend, in the order in which bars stack them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadBar:
+    """What a rank's training thread did in an iteration."""
+
+    rank: int
+    iteration: int
+    label: str  # `slow` or `median`
+    parts: pl.DataFrame  # state, name, total_ns, in the order of the bar
+
+
+def draw(comparison: Comparison, options: PlotOptions) -> Figure:
+    """Stacked bars of the states of two training threads, in two iterations, in ms.
+
+    The first rank is the slow one (or the first of `options.only`), the other the median rank of
+    its role in that iteration. The upper two bars are the iteration with the largest excess (or
+    `options.iteration`), the lower two the median one of those in which the rank is not slow.
+
+    Raises:
+        UsageError: the verdict names no rank, or no report says what threads did.
+    """
+    rank, phase = _subject(comparison, options)
+    theme = THEMES[options.theme]
+    worst, typical = _iterations(comparison, rank, options.iteration)
+    bars = [
+        ThreadBar(who, iteration, label, _parts(comparison, who, iteration, phase))
+        for iteration in dict.fromkeys((worst, typical))
+        for who, label in ((rank, "slow"), (_median_rank(comparison, rank, iteration), "median"))
+    ]
+    if bars[0].parts.is_empty():
+        raise UsageError(
+            f"plot why: the report of rank {rank} does not say what its threads did", hint=CAPTURE
+        )
+    shown = "an iteration" if phase is None else f"{phase} of an iteration"
+    title = _title(bars[0], bars[1])
+    height = (len(bars) + GAP) * ROW + 0.2
+    sheet = new_sheet(
+        WIDTH,
+        0.45 + height + 0.25,
+        Caption(
+            title,
+            subtitle(
+                comparison,
+                f"what the training thread did in {shown}: iteration {worst} is the worst, "
+                f"{typical} a typical one",
+                title,
+            ),
+            footer(comparison),
+        ),
+        theme,
+    )
+    axes = sheet.axes(LABELS, 0.45, PANEL, height)
+    longest = max(float(bar.parts["total_ns"].sum()) for bar in bars) / 1e6
+    axes.set_xlim(0, longest * 1.02 or 1)
+    places = [place + (GAP if place > 1 else 0) for place in range(len(bars))]
+    for place, bar in zip(places, bars, strict=True):
+        _stack(axes, place, bar.parts, PANEL / (longest * 1.02 or 1), theme)
+    labels = [f"rank {bar.rank} ({bar.label}) · iteration {bar.iteration}" for bar in bars]
+    axes.set_yticks(places, labels=labels)
+    for label, bar in zip(axes.get_yticklabels(), bars, strict=True):
+        if bar.label == "slow":
+            label.set(weight="bold", color=theme.ink)
+    axes.set_ylim(places[-1] + 0.6, -0.6)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    axes.set_xlabel("time of the training thread (ms)")
+    there = {state for bar in bars for state in bar.parts["state"]}
+    axes.legend(
+        handles=[
+            Patch(label=name, **_look(state, theme))
+            for state, name in STATE_NAMES.items()
+            if state in there
+        ],
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=len(STATE_NAMES),
+        borderpad=0,
+        borderaxespad=0.4,
+        handlelength=1.1,
+        handletextpad=0.4,
+        columnspacing=1.0,
+    )
+    return sheet.figure
+
+
+def _subject(comparison: Comparison, options: PlotOptions) -> tuple[int, str | None]:
+    """The rank to explain, and the phase of its excess; None: all phases."""
+    verdict = comparison.verdict
+    ranks = options.only or verdict.named
+    if not ranks:
+        raise UsageError(
+            "plot why: the verdict names no rank", hint="--ranks N shows the thread of a rank"
+        )
+    also = next((each for each in verdict.also if ranks[0] in each.ranks), None)
+    found = verdict if ranks[0] in verdict.ranks else also
+    cause = None if found is None else found.cause
+    return ranks[0], cause if cause in PHASE_METRICS else None
+
+
+def _work(comparison: Comparison) -> pl.DataFrame:
+    """rank, iteration, role, value (the judged metric), excess (over the role's median)."""
+    metric = comparison.outliers.metric or "work"
+    value = pl.col(column_of(metric))
+    rows = comparison.rows([metric]).select("rank", "iteration", "role", value=value)
+    usual = lower_median(pl.col("value")).over("role", "iteration")
+    return rows.with_columns(excess=pl.col("value") - usual).sort("rank", "iteration")
+
+
+def _iterations(comparison: Comparison, rank: int, wanted: int | None) -> tuple[int, int]:
+    """The iteration to explain, and a typical one of the rank."""
+    own = _work(comparison).filter(pl.col("rank") == rank).drop_nulls("excess")
+    if wanted is not None and wanted not in own["iteration"]:
+        raise UsageError(
+            f"--iteration-number {wanted}: rank {rank} has no such iteration",
+            hint=f"one of {own['iteration'][0]} to {own['iteration'][-1]}",
+        )
+    verdict = comparison.verdict
+    slow = {*verdict.iterations} if rank in verdict.ranks else set[int]()
+    slow |= {i for each in verdict.also if rank in each.ranks for i in each.iterations}
+    hit = own.filter(pl.col("iteration").is_in([*slow]))
+    worst = (hit if hit.height else own).sort("excess", descending=True)["iteration"][0]
+    rest = own.filter(~pl.col("iteration").is_in([*slow]))
+    others = (rest if rest.height else own).sort("value", "iteration")["iteration"]
+    return int(wanted if wanted is not None else worst), int(others[(len(others) - 1) // 2])
+
+
+def _median_rank(comparison: Comparison, rank: int, iteration: int) -> int:
+    """The lower median of the other ranks of the role in an iteration."""
+    here = _work(comparison).filter(pl.col("iteration") == iteration)
+    role = here.filter(pl.col("rank") == rank)["role"]
+    peers = here.filter(pl.col("role").is_in(role.implode()), pl.col("rank") != rank)
+    ordered = peers.drop_nulls("value").sort("value", "rank")["rank"]
+    if ordered.is_empty():
+        raise UsageError(
+            f"plot why: no other rank does the work of rank {rank} in iteration {iteration}",
+            hint="rankscope plot phases shows the rank alone",
+        )
+    return int(ordered[(len(ordered) - 1) // 2])
+
+
+def _parts(comparison: Comparison, rank: int, iteration: int, phase: str | None) -> pl.DataFrame:
+    """state, name, total_ns: largest names first in each state; minor ones together."""
+    states = comparison.tables.read("host_states", ranks=[rank]).filter(
+        pl.col("iteration") == iteration
+    )
+    if phase is not None and phase in states["phase"]:
+        states = states.filter(pl.col("phase") == phase)
+    order = {str(state): place for place, state in enumerate(STATE_NAMES)}
+    sums = states.group_by("state", "name").agg(pl.col("total_ns").sum())
+    largest = pl.col("total_ns").rank("ordinal", descending=True).over("state") <= MOST_NAMES
+    return (
+        sums.with_columns(name=pl.when(largest).then("name").otherwise(pl.lit("")))
+        .group_by("state", "name")
+        .agg(pl.col("total_ns").sum())
+        .filter(pl.col("total_ns") > 0)
+        .sort(
+            pl.col("state").replace_strict(order, default=len(order), return_dtype=pl.Int64),
+            "total_ns",
+            "name",
+            descending=[False, True, False],
+        )
+    )
+
+
+def _title(slow: ThreadBar, median: ThreadBar) -> str:
+    """What the slow rank's thread did longest beyond the median rank's."""
+    both = slow.parts.join(median.parts, on=["state", "name"], how="left", suffix="_median")
+    more = both.with_columns(more=pl.col("total_ns") - pl.col("total_ns_median").fill_null(0)).sort(
+        "more", descending=True
+    )
+    state, name, excess = more.select("state", "name", "more").row(0)
+    where = f"Rank {slow.rank} in iteration {slow.iteration}"
+    if excess <= 0:
+        return f"{where}: nothing takes its thread longer than that of rank {median.rank}"
+    what = STATE_NAMES[HostState(state)].replace("a call", f"{name}" if name else "a call")
+    inside = f" ({name})" if name and HostState(state) is not HostState.BLOCKED else ""
+    return drawable(
+        f"{where}: {what}{inside} {milliseconds(excess)} ms longer than rank {median.rank}", 140
+    )
+
+
+def _look(state: HostState, theme: Theme) -> dict[str, Any]:
+    if state is HostState.UNKNOWN:
+        return {"facecolor": theme.page, "edgecolor": theme.muted, "hatch": HATCH, "linewidth": 0.5}
+    return {"facecolor": STATE_COLORS[state], "edgecolor": theme.page, "linewidth": 0.8}
+
+
+def _stack(axes: Axes, place: float, parts: pl.DataFrame, inch: float, theme: Theme) -> None:
+    """Draw a bar, with the names of its parts where they fit.
+
+    Args:
+        axes: where.
+        place: of the row.
+        parts: those of `ThreadBar`.
+        inch: inches per ms.
+        theme: colours.
+    """
+    lengths = parts["total_ns"].to_numpy() / 1e6
+    left = np.concatenate(([0.0], np.cumsum(lengths)[:-1]))
+    for at, length, state, name in zip(left, lengths, parts["state"], parts["name"], strict=True):
+        axes.barh(place, length, left=at, height=0.78, gid=state, **_look(HostState(state), theme))
+        text = drawable(f"{name} {milliseconds(length * 1e6)}".strip(), 40)
+        if text_width(text, SMALL) < length * inch - 0.08:
+            axes.text(
+                at + length / 2,
+                place,
+                text,
+                ha="center",
+                va="center",
+                size=SMALL,
+                color=theme.ink if state == HostState.UNKNOWN else "#14171C",
+            )

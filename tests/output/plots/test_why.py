@@ -1,0 +1,81 @@
+"""What the slow rank's thread did: real captures in which a reason was planted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pytest
+from matplotlib.container import BarContainer
+from matplotlib.text import Text
+
+import rankscope
+from rankscope.errors import UsageError
+from rankscope.output.plots import title_of
+from tests.support import SAMPLE, captured
+
+Ingested = Callable[[str], rankscope.Run]
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Ingested:
+    """`ingested(name)`: the run of one of the captures."""
+    folder = tmp_path_factory.mktemp("why")
+
+    @cache
+    def run(name: str) -> rankscope.Run:
+        return rankscope.ingest([captured(f"2023.4/{name}")], folder / f"{name}.duckdb", jobs=1)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "finding"),
+    [
+        (
+            "why_fsync",
+            r"Rank 1 in iteration \d+: blocked in (fsync|open64) [\d.]+ ms longer .*",
+        ),
+        ("why_gc", r"Rank 1 in iteration \d+: on the CPU \(gc_collect\) [\d.]+ ms longer than .*"),
+        ("why_preempted", r"Rank 1 in iteration \d+: off the CPU [\d.]+ ms longer than .*"),
+    ],
+)
+def test_the_title_says_what_was_planted(ingested: Ingested, name: str, finding: str) -> None:
+    figure = ingested(name).plot("why").figure
+    assert re.fullmatch(finding, title_of(figure))
+    labels = [each.get_text() for each in figure.axes[0].get_yticklabels()]
+    assert re.fullmatch(r"rank 1 \(slow\) · iteration (\d+)", labels[0])
+    assert "(median)" in labels[1]
+    assert labels[2].startswith("rank 1 (slow)")
+
+
+def test_a_bar_is_as_long_as_the_phase(ingested: Ingested) -> None:
+    run = ingested("why_fsync")
+    axes = run.plot("why", iteration=12).figure.axes[0]
+    bars = [each.patches[0] for each in axes.containers if isinstance(each, BarContainer)]
+    first = [bar for bar in bars if abs(bar.get_y() + bar.get_height() / 2) < 0.01]
+    drawn = sum(bar.get_width() for bar in first)
+    states = run.compare().tables.read("host_states", ranks=[1])
+    load = states.filter(pl.col("iteration") == 12, pl.col("phase") == "load")["total_ns"].sum()
+    assert drawn == pytest.approx(load / 1e6, rel=1e-6)
+    named = "\n".join(text.get_text() for text in axes.findobj(Text))
+    assert "fsync" in named
+
+
+def test_where_nothing_is_recorded_it_says_how_to(tmp_path: Path) -> None:
+    run = rankscope.ingest([SAMPLE], tmp_path / "run.duckdb")
+    with pytest.raises(UsageError, match="rank 2 does not say what its threads did") as raised:
+        run.plot("why")
+    assert "--cpuctxsw=process-tree" in (raised.value.hint or "")
+
+
+def test_wrong_usage(ingested: Ingested) -> None:
+    run = ingested("why_gc")
+    with pytest.raises(UsageError, match="--iteration-number 99"):
+        run.plot("why", iteration=99)
+    assert "rank 0 (slow)" in "".join(
+        label.get_text() for label in run.plot("why", ranks=[0]).figure.axes[0].get_yticklabels()
+    )
