@@ -11,6 +11,7 @@ from rankscope.ingestion.workers.local import Got
 from rankscope.ingestion.workers.local import WorkerPool as WorkerPool
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
+from rankscope.util import bug_log
 
 LOG = logging.getLogger("rankscope.ingestion")
 
@@ -43,10 +44,17 @@ def map_reports(
         results = _on_cluster(function, files, options, scheduler)
     with closing(results):
         for file, result in results:
-            if isinstance(result, ReportBug):
-                for line in result.details.splitlines():
-                    LOG.info("%s", line)
-            yield file, result
+            yield file, _noted(result) if isinstance(result, ReportBug) else result
+
+
+def _noted(bug: ReportBug) -> ReportBug:
+    """The error with the place of its traceback, which is logged and kept in a file."""
+    for line in bug.details.splitlines():
+        LOG.info("%s", line)
+    path = bug_log.kept(bug.details)
+    where = "what --verbose says" if path is None else f"the last traceback in {path}"
+    hint = f"leave it out with --on-error skip; please report the bug, with {where}"
+    return ReportBug(bug.message, hint=hint, details=bug.details)
 
 
 def _on_cluster(

@@ -21,8 +21,14 @@ SOON_S = 60
 class Cluster:
     """A scheduler and its workers, each a process of its own, away from the reports' folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *options: str) -> None:
+        """Start the scheduler.
+
+        Args:
+            folder: for its files.
+            options: of the scheduler and of every worker.
+        """
+        self.folder, self.options = folder, options
         self.file = folder / "scheduler.json"
         self.workers: list[subprocess.Popen[bytes]] = []
         self.scheduler = self._start(
@@ -65,7 +71,16 @@ class Cluster:
         environment = {"PYTHONPATH": os.pathsep.join(paths), "POLARS_MAX_THREADS": "1"}
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "dask", what, "--host", "127.0.0.1", *options],
+                [
+                    sys.executable,
+                    "-m",
+                    "dask",
+                    what,
+                    "--host",
+                    "127.0.0.1",
+                    *self.options,
+                    *options,
+                ],
                 cwd=self.folder,
                 env=os.environ | environment,
                 stdout=subprocess.DEVNULL,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -24,6 +25,7 @@ from rankscope.store import Database
 from tests.ingestion.workers.dask_cluster import SOON_S, Cluster, until
 from tests.support import Forged, Result, copied
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 pytestmark = pytest.mark.slow
@@ -39,6 +41,25 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.close()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What scheduler, workers and clients need for TLS, as settings of Dask's environment."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj"]
+    command += ["/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    tls = "DASK_DISTRIBUTED__COMM__TLS__"
+    return {f"{tls}CA_FILE": str(certificate)} | {
+        f"{tls}{who}__{what}": str(path)
+        for who in ("SCHEDULER", "WORKER", "CLIENT")
+        for what, path in (("CERT", certificate), ("KEY", key))
+    }
 
 
 @pytest.fixture(scope="module")
@@ -310,3 +331,39 @@ def assert_same(found: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame])
     for name, frame in wanted.items():
         assert frame.height, name
         assert found[name].equals(frame), name
+
+
+def test_a_cluster_with_tls(
+    certificates: dict[str, str],
+    job: Forged,
+    local: dict[str, pl.DataFrame],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Certificates are Dask's own settings; without them the scheduler talks to nobody."""
+    db, stranger = tmp_path / "run.duckdb", tmp_path / "stranger.duckdb"
+    with monkeypatch.context() as set_up, distributed_config(certificates):
+        for name, value in certificates.items():
+            set_up.setenv(name, value)
+        cluster = Cluster(tmp_path, "--protocol", "tls")
+        try:
+            cluster.ensure(1)
+            assert cluster.address.startswith("tls://")
+            rankscope.ingest([job.folder], db, scheduler=cluster.address)
+            assert_same(content(db), local)
+            with distributed_config(dict.fromkeys(certificates)), pytest.raises(ToolError):
+                rankscope.ingest([job.folder], stranger, scheduler=cluster.address)
+            assert not stranger.exists()
+        finally:
+            cluster.close()
+
+
+@contextlib.contextmanager
+def distributed_config(settings: Mapping[str, str | None]) -> Iterator[None]:
+    """Settings of Dask's environment in this process, where Dask has read it already."""
+    found = {
+        name.removeprefix("DASK_").lower().replace("__", ".").replace("ca_file", "ca-file"): value
+        for name, value in settings.items()
+    }
+    with dask.config.set(found):
+        yield

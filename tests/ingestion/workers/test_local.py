@@ -170,3 +170,16 @@ def test_a_worker_that_has_read_a_large_report_reads_on(tmp_path: Path) -> None:
         crew.start(files)
         workers = [got for _, got in crew.map(grown, files, ShapingOptions())]
     assert len({*workers}) == 2
+
+
+def test_the_traceback_of_a_bug_is_kept_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    error = dict(map_reports(broken, made(tmp_path, 2), ShapingOptions(), jobs=1)).popitem()[1]
+    path = tmp_path / "cache/rankscope/errors.log"
+    assert isinstance(error, ReportBug)
+    assert str(path) in (error.hint or "")
+    assert "ZeroDivisionError" in path.read_text("utf-8")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
