@@ -162,11 +162,13 @@ def test_several_runs_are_a_baseline(cli: Cli, slower: Pair, baseline: Path) -> 
     assert cli("diff", *slower, "--format", "json").document["baseline"] == []
 
 
+@pytest.mark.slow
 def test_the_gate_goes_by_the_baseline(cli: Cli, slower: Pair, baseline: Path) -> None:
     assert cli("diff", "--baseline", baseline, slower[1], "--fail-above", 3).code == 10
     assert cli("diff", "--baseline", baseline, slower[0], "--fail-above", 3).code == 0
 
 
+@pytest.mark.slow
 def test_a_pattern_may_be_opened_by_the_shell(cli: Cli, slower: Pair, baseline: Path) -> None:
     """The words that a shell makes of it, before and after the run that is compared."""
     runs, more = sorted(baseline.iterdir()), ("--format", "json")

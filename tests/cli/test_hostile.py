@@ -19,6 +19,8 @@ from tests.support import (
     with_environment,
 )
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 Cli = Callable[..., Result]
 
 HOSTILE = [

@@ -13,6 +13,8 @@ import pytest
 import rankscope
 from tests.support import SAMPLE, Forged, Result, copied, edit, mostly_slow, without_rank
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 Cli = Callable[..., Result]
 
 

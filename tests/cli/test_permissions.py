@@ -13,6 +13,8 @@ import pytest
 
 from tests.support import SAMPLE, Result, copied, mostly_slow
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 CAPABILITIES = "-dac_override,-dac_read_search"
 DROPPED = ["setpriv", f"--bounding-set={CAPABILITIES}", f"--inh-caps={CAPABILITIES}"]
 """A command in front of another one, after which root may not read what is closed either."""

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support import Forged, Result, copied, edit
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 Cli = Callable[..., Result]
 SECRET = "hunter2-s3cr3t"
 

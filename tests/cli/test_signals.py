@@ -14,6 +14,8 @@ import pytest
 from tests.forge import forge, scene
 from tests.support import mostly_slow
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 GONE_S = 5.0
 """Seconds after which none of a command's processes may be left."""

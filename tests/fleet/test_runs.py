@@ -20,6 +20,8 @@ from tests.forge import forge, scene
 from tests.forge.job import Plant
 from tests.support import Result, edit
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 Cli = Callable[..., Result]
 
 RUNS, RANKS = 6, 4

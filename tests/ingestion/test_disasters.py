@@ -16,6 +16,8 @@ import pytest
 import rankscope
 from tests.support import Forged, Result, Stored, copied
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 MB = 2**20
 
 

@@ -21,6 +21,8 @@ from rankscope.store import Database
 from tests.forge import forge, scene
 from tests.support import mostly_slow
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 TABLES = ("ranks", "iterations", "measures", "collectives", "exposed", "problems")
 KILLS = 50
 REPORTS = 6

@@ -12,6 +12,8 @@ import pytest
 import rankscope
 from tests.support import Forged, copied, mostly_slow
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 
 @pytest.mark.parametrize("attempt", mostly_slow(range(15), 3))
 @pytest.mark.parametrize("shared", [False, True], ids=["other reports", "the same reports"])

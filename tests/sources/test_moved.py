@@ -13,6 +13,8 @@ from rankscope.errors import ReportError
 from rankscope.sources.moved import located
 from tests.support import Forged, Result, copied
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 LAYOUTS = {"beside": "run.duckdb", "above": "profiles/run.duckdb", "apart": "out/run.duckdb"}
 
 

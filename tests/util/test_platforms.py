@@ -13,6 +13,8 @@ import pytest
 from rankscope.util import positional
 from tests.support import SAMPLE
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 ABSENT = """
 import os, signal, sys
 for name in ("pread", "preadv", "pwrite", "geteuid", "getuid", "killpg", "setsid", "fork",

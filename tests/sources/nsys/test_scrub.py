@@ -15,6 +15,8 @@ from rankscope.errors import UnreadableReport, UsageError
 from rankscope.sources.nsys.scrub import scrub
 from tests.support import Forged, Result, captured
 
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
 SECRET = "s3cr3t-of-somebody"
 
 
