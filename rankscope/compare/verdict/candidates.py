@@ -42,7 +42,7 @@ UNLIKELY = 0.001
 LONE_EVENT = 0.2
 """Sum of the shares of their iterations that the events of the only rank with events must have."""
 
-LONELY = 3.5
+LONELY = 7.0
 """Factor between lone events and all that other ranks exceed their levels by, which is enough."""
 
 LONE_CHANCE = 0.05
@@ -215,11 +215,11 @@ def event_candidates(
     highest = share.max(axis=1)
     for rank in (rank for rank, each in often.items() if each is None):
         large = (share[rank] >= ALIKE_EVENTS * highest[rank]) & (events[rank] > 0)
-        is_large = share[rank, large].sum() >= LONE_EVENT
-        if (
-            is_large
-            and chance_of_largest(share[rank, large], np.delete(share, rank, 0)) < LONE_CHANCE
-        ):
+        lone, others = share[rank, large], np.delete(share, rank, 0)
+        if lone.sum() < LONE_EVENT:
+            continue
+        is_far = lone.min() > LONELY * others.max(initial=0.0)
+        if is_far or chance_of_largest(lone, others) < LONE_CHANCE:
             found.append(_single(rank, large, excess))
     found = _with_smaller_events(found, excess, events)
     cost = [float(rest[each.where].sum()) for each in found]
