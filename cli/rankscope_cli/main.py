@@ -30,6 +30,7 @@ from rankscope_cli.commands import (
     plot,
     report,
     scrub,
+    view,
 )
 from rankscope_cli.help import Command, Group
 from rankscope_cli.options import Version
@@ -64,6 +65,7 @@ app.command("fleet", cls=Command)(fleet.fleet)
 app.command("plot", cls=Command)(plot.plot)
 app.command("export", cls=Command)(export.export)
 app.command("report", cls=Command)(report.report)
+app.command("view", cls=Command)(view.view)
 app.command("check", cls=Command)(check.check)
 app.command("capture", cls=Command)(capture.capture)
 app.command("scrub", cls=Command)(scrub.scrub)

@@ -307,28 +307,6 @@ def analysis_options(
     )
 
 
-def numbers(option: str, text: str) -> set[int]:
-    """`0,7,100:120` as a set of numbers; as in Python, a range does not contain its end.
-
-    Raises:
-        UsageError: the text is not a list of numbers and ranges.
-    """
-    from rankscope.errors import UsageError
-
-    found: set[int] = set()
-    try:
-        for item in text.split(","):
-            begin, colon, end = item.partition(":")
-            found |= {*range(int(begin), int(end))} if colon else {int(begin)}
-        if not found:
-            raise ValueError(text)
-    except ValueError as error:
-        raise UsageError(
-            f"{option} {text!r} is not a list of ranks", hint=f"for example {option} 0,7,100:120"
-        ) from error
-    return found
-
-
 def phases(given: list[str]) -> dict[str, str]:
     """Phase → pattern, from texts `NAME=REGEX`; several patterns of a phase are alternatives.
 

@@ -30,6 +30,16 @@ STATE_COLORS: dict[HostState, str] = {
 }
 """Colour of each state of a thread, on light and on dark pages; unknown time is hatched."""
 
+STATE_NAMES = {
+    HostState.ON_CPU: "on the CPU",
+    HostState.BLOCKED: "blocked in a call",
+    HostState.OFF_CPU: "off the CPU",
+    HostState.CUDA_CALL: "in a CUDA call",
+    HostState.PROFILER: "profiler",
+    HostState.UNKNOWN: "unknown",
+}
+"""Name of each state of a thread, in the order in which bars stack them."""
+
 COMMUNICATION_PARTS = ("wait", "transfer", "exposed_communication")
 """Parts of an iteration that are not work; the last one if it is not split into the others."""
 
@@ -72,6 +82,8 @@ class Theme:
             "faint": self.faint,
             "late": self.late,
             **self.parts,
+            **{f"state-{state}": color for state, color in STATE_COLORS.items()},
+            "state-unknown": self.page,
             "excess": " ".join(self.excess),
         }
         return " ".join(f"--{name}: {color};" for name, color in named.items())

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,93 +15,19 @@ import rankscope
 from rankscope.api import picks_of
 from rankscope.compare.imbalance import imbalance
 from rankscope.compare.timeline import timeline, with_last_to_arrive
-from rankscope.output.html.lanes import PicksTimeline
+from rankscope.output.html.lanes import ShownTimeline
 from rankscope.output.html.page import render_page
 from rankscope.output.html.page_text import Origin
 from tests.support import ROOT, Stored, copied, edit
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-from selenium.webdriver import ActionChains, Keys  # noqa: E402
-from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+from selenium.webdriver import ActionChains, Keys
+
+from tests.output.browser import Shown
 
 pytestmark = pytest.mark.slow
 
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage", "--window-size=1280,1000",
-)  # fmt: skip
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
-PATIENCE = 30
-"""Seconds, on a machine with other work."""
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One browser for all tests here."""
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if browser is None or driver is None:
-        pytest.skip("no chromium and chromedriver on the PATH")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    started.get("about:blank")
-    yield started
-    started.quit()
-
-
-class Shown:
-    """A page in the browser."""
-
-    def __init__(self, browser: Any, path: Path, address: str = "") -> None:
-        self.browser = browser
-        for kind in ("browser", "performance"):
-            browser.get_log(kind)  # what came before
-        browser.get("about:blank")  # else another address of the same page would not load it
-        browser.get(path.as_uri() + address)
-        self.until("return document.documentElement.dataset.complete")
-
-    def ask(self, script: str, *given: object) -> Any:
-        return self.browser.execute_script(script, *given)
-
-    def until(self, script: str) -> Any:
-        return WebDriverWait(self.browser, PATIENCE, 0.05).until(lambda _: self.ask(script))
-
-    def find(self, selector: str) -> Any:
-        return self.browser.find_element("css selector", selector)
-
-    def text(self, selector: str) -> str:
-        return self.ask("return document.querySelector(arguments[0]).textContent", selector)
-
-    @property
-    def picked(self) -> str:
-        return self.ask("return document.documentElement.dataset.picked")
-
-    def point(self, row: int, column: int, rows: int, columns: int) -> ActionChains:
-        """The mouse moved to a cell of the map as it is shown."""
-        area = self.find("#heat .nsewdrag")
-        self.ask("arguments[0].scrollIntoView({block: 'center'})", area)
-        x = (column + 0.5) / columns * area.size["width"] - area.size["width"] / 2
-        y = (row + 0.5) / rows * area.size["height"] - area.size["height"] / 2
-        return ActionChains(self.browser).move_to_element_with_offset(area, round(x), round(y))
-
-    def is_quiet(self) -> None:
-        """No word on the console, no request to the outside, no dialog."""
-        assert self.browser.get_log("browser") == []
-        sent = [
-            json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")
-        ]
-        urls = {
-            each["params"]["request"]["url"]
-            for each in sent
-            if each["method"] == "Network.requestWillBeSent"
-        }
-        outside = {url for url in urls if not url.startswith(("file:", "data:", "chrome"))}
-        assert not outside
-        assert len([url for url in urls if url.startswith("file:")]) == 1
 
 
 def written(run: rankscope.Run, path: Path, **options: Any) -> Path:
@@ -110,7 +35,7 @@ def written(run: rankscope.Run, path: Path, **options: Any) -> Path:
     picks = picks_of(analysis, None)
     worst = [picks.picks[0].worst.iteration]
     ranks = with_last_to_arrive(analysis, [each.rank for each in picks.picks], worst)
-    detail = PicksTimeline(timeline(analysis, ranks, worst))
+    detail = ShownTimeline(timeline(analysis, ranks, worst))
     origin = Origin(run.db, path, "rankscope")
     path.write_bytes(render_page(analysis, imbalance(analysis), picks, detail, origin))
     return path

@@ -16,7 +16,7 @@ from rankscope.api import picks_of
 from rankscope.compare.timeline import LEAST_WAIT_NS, with_last_to_arrive
 from rankscope.model.kinds import Phase
 from rankscope.model.results import Timeline
-from rankscope.output.html.lanes import PicksTimeline, timeline_section
+from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.palette import PHASE_COLORS, THEMES
 from rankscope.output.perfetto import trace
 from rankscope.output.plots import PlotOptions, draw, title_of
@@ -44,7 +44,7 @@ class Views:
         options = PlotOptions(iteration=timeline.iterations[0], ranks=ranks)
         self.picture: Figure = draw("timeline", analysis, options)
         picks = picks_of(analysis, None)
-        self.page: dict[str, Any] = timeline_section(PicksTimeline(timeline), picks).chart
+        self.page: dict[str, Any] = timeline_section(ShownTimeline(timeline), picks).chart
         self.events: list[dict[str, Any]] = json.loads(trace(timeline, {}, {}))["traceEvents"]
 
     def marks(self) -> list[list[tuple[int, int]]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.options import Format, FormatOption, Quiet, Version, numbers
+from rankscope_cli.options import Format, FormatOption, Quiet, Version
 
 if TYPE_CHECKING:
     from rankscope.capture import CaptureConfig
@@ -148,6 +148,7 @@ def capture(
     """
     from rankscope import capture as recipes
     from rankscope.errors import UsageError
+    from rankscope.util.rank_list import parse_ranks
 
     if snippet:
         _print(recipes.snippet(), shown, None, None, None)
@@ -155,7 +156,7 @@ def capture(
     if scheduler is None:
         raise UsageError("no scheduler is given", hint=f"rankscope capture {'|'.join(Scheduler)}")
     wish = recipes.CaptureConfig(
-        local_ranks=tuple(sorted(numbers("--local-ranks", local_ranks))) if local_ranks else (),
+        local_ranks=tuple(sorted(parse_ranks(local_ranks, "--local-ranks"))) if local_ranks else (),
         nodes=nodes,
         capture_range=capture_range,
         delay_s=delay,

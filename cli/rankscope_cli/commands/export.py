@@ -25,7 +25,6 @@ from rankscope_cli.options import (
     Verbose,
     Version,
     analysis_options,
-    numbers,
 )
 
 if TYPE_CHECKING:
@@ -111,6 +110,7 @@ def export(
     from rankscope.api import open_run
     from rankscope.compare.comparison import Stage
     from rankscope.util.atomic_io import check_writable, write_whole
+    from rankscope.util.rank_list import parse_ranks
 
     ending = _ending(target, table)
     check_writable(target)
@@ -120,7 +120,7 @@ def export(
         analysis_options(iter_range, clock, Statistic.MEAN, include_warmup),
         until=Stage.OUTLIERS if rows_only else Stage.VERDICT,
     )
-    selected = None if ranks is None else sorted(numbers("--ranks", ranks))
+    selected = None if ranks is None else sorted(parse_ranks(ranks))
     limited = iter_range is not None
     if rows_only:
         done = _rank_iterations(comparison, selected, limited, ending)

@@ -24,7 +24,6 @@ from rankscope_cli.options import (
     RankPattern,
     Verbose,
     Version,
-    numbers,
     phases,
 )
 
@@ -115,6 +114,7 @@ def ingest(
     """
     from rankscope.errors import UsageError
     from rankscope.ingestion.job import ingest_reports
+    from rankscope.util.rank_list import parse_ranks
 
     databases = {db: run}
     if all_runs:
@@ -137,7 +137,7 @@ def ingest(
                 scheduler=scheduler,
                 on_error=on_error.value,
                 rebuild=rebuild,
-                ranks=None if ranks is None else numbers("--ranks", ranks),
+                ranks=None if ranks is None else parse_ranks(ranks),
                 run=number,
                 label=label,
                 started=started,

@@ -26,7 +26,6 @@ from rankscope_cli.options import (
     Verbose,
     Version,
     analysis_options,
-    numbers,
 )
 
 if TYPE_CHECKING:
@@ -104,13 +103,14 @@ def pick_reports(
     from rankscope.api import open_run, picks_of
     from rankscope.compare.comparison import Stage
     from rankscope.output import json_documents, text_tables
+    from rankscope.util.rank_list import parse_ranks
 
     run = open_run(db)
     comparison = run.compare(
         analysis_options(iter_range, clock, statistic, include_warmup, roles),
         until=Stage.VERDICT,
     )
-    chosen = None if ranks is None else numbers("--ranks", ranks)
+    chosen = None if ranks is None else parse_ranks(ranks)
     picks = picks_of(comparison, metric, chosen)
     shown = _show(picks, view, copy_to, open_them)
     problems = [*comparison.warnings, *_problems(picks)]

@@ -26,7 +26,6 @@ from rankscope_cli.options import (
     Verbose,
     Version,
     analysis_options,
-    numbers,
 )
 
 EXAMPLES = """
@@ -103,6 +102,7 @@ def plot(
     from rankscope.compare.comparison import Stage
     from rankscope.output.plots import draw, format_of, save, title_of
     from rankscope.util.atomic_io import check_writable
+    from rankscope.util.rank_list import parse_ranks
 
     path = target or Path(f"{kind}.png")
     if kind in KINDS:
@@ -111,7 +111,7 @@ def plot(
     options = analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     run = open_run(db)
     comparison = run.compare(options, until=Stage.VERDICT)
-    chosen = None if ranks is None else sorted(numbers("--ranks", ranks))
+    chosen = None if ranks is None else sorted(parse_ranks(ranks))
     view = view_of(kind, comparison, metric, iteration, theme.value, chosen)
     figure = draw(kind, comparison, view)
     save(figure, path, theme.value)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.compare.picks import Picks
 from rankscope.model.kinds import Phase
 from rankscope.model.results import Timeline
 from rankscope.output.html.page_text import precision
@@ -38,11 +38,12 @@ BAR = {"lane": pl.Int64, "start": pl.Int64, "end": pl.Int64, "part": pl.String, 
 
 
 @dataclass(frozen=True, slots=True)
-class PicksTimeline:
-    """The timeline of the picks, or the reason why there is none."""
+class ShownTimeline:
+    """The timeline of the picks or of other ranks, or the reason why there is none."""
 
     timeline: Timeline | None
     reason: str = ""
+    is_of_picks: bool = True  # in the iteration in which they differ most
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,12 @@ class TimelineSection:
     tables: tuple[Document, ...] = ()
 
 
-def timeline_section(detail: PicksTimeline, picks: Picks) -> TimelineSection:
-    """Lanes of each picked rank: its phases, its busiest streams and its collectives.
+def timeline_section(detail: ShownTimeline, labels: Mapping[int, str]) -> TimelineSection:
+    """Lanes of each rank: its phases, its busiest streams and its collectives.
 
     Args:
-        detail: the timeline of the picks.
-        picks: their labels.
+        detail: the timeline.
+        labels: rank → its label; ranks without one are shown because they arrive last.
 
     Returns:
         `chart` has the keys caption, lanes (rank, pick, name), bars (columns of BAR;
@@ -74,7 +75,6 @@ def timeline_section(detail: PicksTimeline, picks: Picks) -> TimelineSection:
                 "late": [],
             }
         )
-    labels = {each.rank: each.label for each in picks.picks}
     work = stream_work(timeline)
     lanes: list[Document] = []
     bars: list[pl.DataFrame] = []
@@ -86,7 +86,7 @@ def timeline_section(detail: PicksTimeline, picks: Picks) -> TimelineSection:
     late = last_arrival(timeline)
     return TimelineSection(
         chart={
-            "caption": _caption(timeline, late),
+            "caption": _caption(timeline, late, detail.is_of_picks),
             "lanes": lanes,
             "bars": [drawn[name].to_list() for name in BAR],
             "late": [] if late is None else [{"rank": late.rank, "at": late.moment_ns}],
@@ -159,7 +159,7 @@ def _collective_bars(calls: pl.DataFrame) -> pl.DataFrame:
     return collective_parts(calls).select(*_span, "part", text=text)
 
 
-def _caption(timeline: Timeline, late: LastArrival | None) -> str:
+def _caption(timeline: Timeline, late: LastArrival | None, is_of_picks: bool) -> str:
     """The iteration, who waits, the lanes, the precision of the clocks, and warnings."""
     residuals = timeline.ranks.filter(pl.col("axis") == "aligned")["residual_ns"].drop_nulls()
     largest = residuals.max()
@@ -168,9 +168,10 @@ def _caption(timeline: Timeline, late: LastArrival | None) -> str:
     )
     warnings = "".join(f" {each.message}." for each in timeline.problems)
     which = ", ".join(map(str, timeline.iterations))
+    differ = ", in which the picked ranks differ most" if is_of_picks else ""
     return (
-        f"Iteration {which}, in which the picked ranks differ most: {who_waits(timeline, late)}. "
-        "Shown are phases, device work, and collectives from arrival to end, with waiting hatched."
+        f"Iteration {which}{differ}: {who_waits(timeline, late)}. Shown are phases, device work, "
+        f"and collectives from arrival to end, with waiting hatched."
         f"{aligned}{warnings}"
     )
 
@@ -180,7 +181,7 @@ def _collectives_table(timeline: Timeline) -> Document:
     frame = timeline.collectives.select(columns).sort("operation", "ordinal", "rank")
     return sortable_table(
         "calls",
-        "Collectives of the picked ranks",
+        "Collectives of these ranks",
         frame.head(MOST_ROWS),
         "timeline",
         note="times in ms since the start of the first window of these ranks",

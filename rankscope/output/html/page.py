@@ -24,15 +24,28 @@ from rankscope.model.metrics import METRICS
 from rankscope.model.results import Imbalance
 from rankscope.output import json_documents
 from rankscope.output.html import columns, page_text, tables
-from rankscope.output.html.lanes import PicksTimeline, timeline_section
+from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page_text import Origin
+from rankscope.output.html.states import MOST_CELLS, cell_states
 from rankscope.output.json_documents import Document
-from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, part_name
+from rankscope.output.palette import COMMUNICATION_PARTS, STATE_NAMES, THEMES, part_name
 from rankscope.output.quantities import shown_unit
 from rankscope.output.text_tables import run_line
 from rankscope.util.sanitize import sanitized
 
-SCRIPTS = ("data", "look", "picked", "map", "phases", "timeline", "tables", "address", "main")
+SCRIPTS = (
+    "data",
+    "look",
+    "server",
+    "states",
+    "picked",
+    "map",
+    "phases",
+    "timeline",
+    "tables",
+    "address",
+    "main",
+)
 """The page's own scripts in the order in which they run; they share one scope."""
 
 CHARTS = "vendor/plotly-cartesian.min.js"
@@ -47,12 +60,16 @@ LONGEST_LINE = 20_000
 ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 """So that data cannot end a script or open a comment; `json.dumps` escapes non-ASCII itself."""
 
+WHOLE = "The page contains all its data and loads nothing."
+SERVED = "The page asks rankscope on this machine for more, and nothing else."
+"""The last sentence of a page from disk, and of one that is served."""
+
 FIRST_METRICS = ("work", "load", "iteration")
 """The map starts with the first of these metrics that is known."""
 
 
 def render_page(
-    comparison: Comparison, result: Imbalance, picks: Picks, detail: PicksTimeline, origin: Origin
+    comparison: Comparison, result: Imbalance, picks: Picks, detail: ShownTimeline, origin: Origin
 ) -> bytes:
     """The whole page as UTF-8.
 
@@ -73,7 +90,7 @@ def render_page(
     lead += stop
     blocks = {
         **scripts,
-        "policy": html.escape(_policy(scripts.values())),
+        "policy": html.escape(_policy(scripts.values(), origin.is_served)),
         "title": html.escape(f"{data['run']['name']} – rankscope"),
         "style": f"{_palette()}\n{_package_text('page.css')}",
         "sentence": html.escape(lead),
@@ -88,12 +105,14 @@ def render_page(
 
 
 def page_data(
-    comparison: Comparison, result: Imbalance, picks: Picks, detail: PicksTimeline, origin: Origin
+    comparison: Comparison, result: Imbalance, picks: Picks, detail: ShownTimeline, origin: Origin
 ) -> Document:
     """The data that the page's scripts show, as one JSON document."""
     facts = comparison.facts
     found = tables.flagged(comparison)
-    timeline = timeline_section(detail, picks)
+    first = _first_cell(found, result, picks)
+    of_note = pl.concat([pl.DataFrame([first]), found.select("rank", "iteration")])
+    timeline = timeline_section(detail, {each.rank: each.label for each in picks.picks})
     cells = columns.cells(
         comparison.rows(flags=True), facts.ranks, facts.iterations, tuple(METRICS)
     )
@@ -115,20 +134,23 @@ def page_data(
         "metric": next(name for name in FIRST_METRICS if name in cells["columns"]),
         "phases": [phase.value for phase in Phase],
         "communication": list(COMMUNICATION_PARTS),
-        "first": _first_cell(found, result, picks),
+        "first": first,
         "flagged": {
             "columns": ["rank", "iteration", "cause"],
             "values": [found[name].to_list() for name in ("rank", "iteration", "cause")],
         },
+        "states": cell_states(comparison, of_note.unique(maintain_order=True).head(MOST_CELLS)),
+        "state_names": STATE_NAMES,
         "timeline": timeline.chart,
         "tables": [
             *tables.number_tables(comparison, result, found),
             *timeline.tables,
             *tables.quality_tables(comparison, facts),
         ],
-        "made": f"Made by {origin.program}. The page contains all its data and loads nothing.",
+        "served": origin.is_served,
+        "made": f"Made by {origin.program}. {SERVED if origin.is_served else WHOLE}",
     }
-    document = _safe(json_documents.document("page", origin.db, facts, comparison.warnings, own))
+    document = safe(json_documents.document("page", origin.db, facts, comparison.warnings, own))
     document["cells"] = cells
     document["commands"] = [
         (purpose, sanitized(line, LONGEST_LINE))
@@ -147,21 +169,23 @@ def _first_cell(found: pl.DataFrame, result: Imbalance, picks: Picks) -> Documen
     return {"rank": slowest.rank, "iteration": slowest.worst.iteration}
 
 
-def _safe(value: Document) -> Document:
+def safe(value: Document) -> Document:
     """The document with every text sanitized and cut to LONGEST."""
 
-    def safe(each: object) -> object:
+    def inside(each: object) -> object:
         if isinstance(each, str):
             return sanitized(each, LONGEST)
         if isinstance(each, dict):
-            return {key: safe(inner) for key, inner in each.items()}
-        return [safe(inner) for inner in each] if isinstance(each, list | tuple) else each
+            return {key: inside(inner) for key, inner in each.items()}
+        return [inside(inner) for inner in each] if isinstance(each, list | tuple) else each
 
-    return {key: safe(inner) for key, inner in value.items()}
+    return {key: inside(inner) for key, inner in value.items()}
 
 
-def _policy(scripts: Iterable[str]) -> str:
+def _policy(scripts: Iterable[str], is_served: bool) -> str:
     """The Content-Security-Policy: these scripts, inline styles, and nothing from outside.
+
+    A page that is served may ask its own server.
 
     The chart library sets styles itself, so inline styles cannot be limited by a hash.
     """
@@ -171,7 +195,8 @@ def _policy(scripts: Iterable[str]) -> str:
     )
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        + ("connect-src 'self'; " if is_served else "")
+        + "base-uri 'none'; form-action 'none'"
     )
 
 

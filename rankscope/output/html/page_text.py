@@ -28,6 +28,7 @@ class Origin:
     db: Path  # the database
     target: Path  # the file of the page
     program: str  # name and version
+    is_served: bool = False  # by `rankscope view`, which answers questions of the page
 
 
 def precision(nanoseconds: int) -> str:

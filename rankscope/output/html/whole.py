@@ -12,7 +12,7 @@ from rankscope.compare.imbalance import imbalance
 from rankscope.compare.picks import Picks
 from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.errors import RankscopeError
-from rankscope.output.html.lanes import PicksTimeline
+from rankscope.output.html.lanes import ShownTimeline
 from rankscope.output.html.page import render_page
 from rankscope.output.html.page_text import Origin
 from rankscope.util.atomic_io import write_whole
@@ -58,7 +58,9 @@ class Page:
         )
 
 
-def make_page(comparison: Comparison, picks: Picks, db: Path, target: Path) -> Page:
+def make_page(
+    comparison: Comparison, picks: Picks, db: Path, target: Path, is_served: bool = False
+) -> Page:
     """The page of a run.
 
     Args:
@@ -66,18 +68,19 @@ def make_page(comparison: Comparison, picks: Picks, db: Path, target: Path) -> P
         picks: the picked ranks, which the timeline shows in their worst iteration.
         db: the database, for the commands on the page.
         target: the file that the commands on the page write.
+        is_served: the page may ask the server that it comes from.
     """
     detail = _detail(comparison, picks)
-    origin = Origin(db, target, f"rankscope {__version__}")
+    origin = Origin(db, target, f"rankscope {__version__}", is_served)
     content = render_page(comparison, imbalance(comparison), picks, detail, origin)
     return Page(content, comparison.verdict.sentence, None, detail.reason)
 
 
-def _detail(comparison: Comparison, picks: Picks) -> PicksTimeline:
+def _detail(comparison: Comparison, picks: Picks) -> ShownTimeline:
     """The timeline of the picked ranks and of those that arrive last, or why it is missing."""
     worst = [picks.picks[0].worst.iteration]
     ranks = with_last_to_arrive(comparison, [each.rank for each in picks.picks], worst)
     try:
-        return PicksTimeline(timeline(comparison, ranks, worst))
+        return ShownTimeline(timeline(comparison, ranks, worst))
     except RankscopeError as error:
-        return PicksTimeline(None, error.message)
+        return ShownTimeline(None, error.message)

@@ -13,11 +13,11 @@ from matplotlib.patches import Patch
 
 from rankscope.compare.causes.host import CAPTURE
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.robust import lower_median
+from rankscope.compare.thread_states import median_peers, thread_states, work_excess
 from rankscope.errors import UsageError
-from rankscope.model.kinds import HostState
-from rankscope.model.metrics import PHASE_METRICS, column_of
-from rankscope.output.palette import STATE_COLORS, THEMES, Theme
+from rankscope.model.kinds import HostState, Phase
+from rankscope.model.metrics import PHASE_METRICS
+from rankscope.output.palette import STATE_COLORS, STATE_NAMES, THEMES, Theme
 from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.style import HATCH, SMALL, Caption, drawable, new_sheet, text_width
@@ -28,19 +28,6 @@ WIDTH, LABELS, PANEL = 10.0, 2.3, 7.2
 
 ROW, GAP = 0.42, 0.5
 """Height of a row in inches, and of the gap between the two iterations in rows."""
-
-MOST_NAMES = 6
-"""Names that have bars of their own in a state; the others are together."""
-
-STATE_NAMES = {
-    HostState.ON_CPU: "on the CPU",
-    HostState.BLOCKED: "blocked in a call",
-    HostState.OFF_CPU: "off the CPU",
-    HostState.CUDA_CALL: "in a CUDA call",
-    HostState.PROFILER: "profiler",
-    HostState.UNKNOWN: "unknown",
-}
-"""Name of each state in the legend, in the order in which bars stack them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +53,9 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     rank, phase = _subject(comparison, options)
     theme = THEMES[options.theme]
     worst, typical = _iterations(comparison, rank, options.iteration)
+    phases = [*Phase, "exposed_communication"] if phase is None else [phase]
     bars = [
-        ThreadBar(who, iteration, label, _parts(comparison, who, iteration, phase))
+        ThreadBar(who, iteration, label, thread_states(comparison, [who], [iteration], phases))
         for iteration in dict.fromkeys((worst, typical))
         for who, label in ((rank, "slow"), (_median_rank(comparison, rank, iteration), "median"))
     ]
@@ -142,18 +130,9 @@ def _subject(comparison: Comparison, options: PlotOptions) -> tuple[int, str | N
     return ranks[0], cause if cause in PHASE_METRICS else None
 
 
-def _work(comparison: Comparison) -> pl.DataFrame:
-    """rank, iteration, role, value (the judged metric), excess (over the role's median)."""
-    metric = comparison.outliers.metric or "work"
-    value = pl.col(column_of(metric))
-    rows = comparison.rows([metric]).select("rank", "iteration", "role", value=value)
-    usual = lower_median(pl.col("value")).over("role", "iteration")
-    return rows.with_columns(excess=pl.col("value") - usual).sort("rank", "iteration")
-
-
 def _iterations(comparison: Comparison, rank: int, wanted: int | None) -> tuple[int, int]:
     """The iteration to explain, and a typical one of the rank."""
-    own = _work(comparison).filter(pl.col("rank") == rank).drop_nulls("excess")
+    own = work_excess(comparison).filter(pl.col("rank") == rank).drop_nulls("excess")
     if wanted is not None and wanted not in own["iteration"]:
         raise UsageError(
             f"--iteration-number {wanted}: rank {rank} has no such iteration",
@@ -171,40 +150,14 @@ def _iterations(comparison: Comparison, rank: int, wanted: int | None) -> tuple[
 
 def _median_rank(comparison: Comparison, rank: int, iteration: int) -> int:
     """The lower median of the other ranks of the role in an iteration."""
-    here = _work(comparison).filter(pl.col("iteration") == iteration)
-    role = here.filter(pl.col("rank") == rank)["role"]
-    peers = here.filter(pl.col("role").is_in(role.implode()), pl.col("rank") != rank)
-    ordered = peers.drop_nulls("value").sort("value", "rank")["rank"]
-    if ordered.is_empty():
+    cell = pl.DataFrame({"rank": [rank], "iteration": [iteration]})
+    peers = median_peers(work_excess(comparison), cell)
+    if peers.is_empty():
         raise UsageError(
             f"plot why: no other rank does the work of rank {rank} in iteration {iteration}",
             hint="rankscope plot phases shows the rank alone",
         )
-    return int(ordered[(len(ordered) - 1) // 2])
-
-
-def _parts(comparison: Comparison, rank: int, iteration: int, phase: str | None) -> pl.DataFrame:
-    """state, name, total_ns: largest names first in each state; minor ones together."""
-    states = comparison.tables.read("host_states", ranks=[rank]).filter(
-        pl.col("iteration") == iteration
-    )
-    if phase is not None and phase in states["phase"]:
-        states = states.filter(pl.col("phase") == phase)
-    order = {str(state): place for place, state in enumerate(STATE_NAMES)}
-    sums = states.group_by("state", "name").agg(pl.col("total_ns").sum())
-    largest = pl.col("total_ns").rank("ordinal", descending=True).over("state") <= MOST_NAMES
-    return (
-        sums.with_columns(name=pl.when(largest).then("name").otherwise(pl.lit("")))
-        .group_by("state", "name")
-        .agg(pl.col("total_ns").sum())
-        .filter(pl.col("total_ns") > 0)
-        .sort(
-            pl.col("state").replace_strict(order, default=len(order), return_dtype=pl.Int64),
-            "total_ns",
-            "name",
-            descending=[False, True, False],
-        )
-    )
+    return int(peers["peer"][0])
 
 
 def _title(slow: ThreadBar, median: ThreadBar) -> str:

@@ -43,6 +43,7 @@ function paint(part) {
   const patterns = {
     wait: () => hatch("/", color("muted"), color("wait")),
     exposed_communication: () => hatch("\\", color("muted"), color("transfer")),
+    "state-unknown": () => hatch("/", color("muted"), color("page")),
   };
   return { color: color(COLOR_NAMES[part] ?? part), pattern: patterns[part]?.(), line: { width: 0 } };
 }

@@ -66,6 +66,7 @@ async function start() {
   await nextTask();
   showTables();
   listenToControls();
+  listenToServer();
   addEventListener("hashchange", followAddress);
   if (linked) byId("map").scrollIntoView();
   root.dataset.complete = Math.round(performance.now());

@@ -53,6 +53,8 @@ async function showCell() {
   const own = (name) => (rankColumn(columnOf(name)) ?? [])[rank] / (name in cells.steps ? 1 : 1e6);
   tabulateCell(cell(rank), middle, own);
   drawCell(cell, own, await medianRank(iteration, rank));
+  const states = showStates();
+  if (!served) await states; // an answer of the server may come later
 }
 
 /** The index of the rank whose work is the median of the same role in an iteration. */

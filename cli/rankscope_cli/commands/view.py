@@ -1,0 +1,69 @@
+"""`rankscope view`: the page of a run, served on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankscope_cli import console
+from rankscope_cli.options import (
+    Clock,
+    ClockOption,
+    Db,
+    IncludeWarmup,
+    IterRange,
+    PickMetric,
+    Quiet,
+    RolesOption,
+    Statistic,
+    Verbose,
+    Version,
+    analysis_options,
+)
+
+
+def view(
+    db: Db = Path("rankscope.duckdb"),
+    iter_range: IterRange = None,
+    clock: ClockOption = Clock.AUTO,
+    roles: RolesOption = None,
+    metric: PickMetric = None,
+    include_warmup: IncludeWarmup = False,
+    port: Annotated[
+        int,
+        typer.Option("--port", min=0, max=65535, help="Port on this machine. Default: a free one."),
+    ] = 0,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Version = False,
+) -> None:
+    """Serve the page of the run on this machine, with more than a file can hold.
+
+    The page shows the timeline of any ranks in any iteration, what their training threads did,
+    and any range of iterations; and it opens reports in the GUI. Only who has the address, which
+    holds a random token, can see it. It runs until Ctrl-C.
+
+    Examples:
+
+      rankscope view
+
+      rankscope view --db run.duckdb --port 8600
+    """
+    import socket
+
+    from rankscope.api import open_run
+    from rankscope.page_server import LOOPBACK, PageServer, RunAnswers
+
+    run = open_run(db)
+    options = analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
+    server = PageServer(RunAnswers(db, options, metric), port)
+    console.write(server.address)
+    console.say(
+        f"on another machine: ssh -N -L {server.port}:{LOOPBACK}:{server.port} "
+        f"{socket.gethostname()}, then open the same address; Ctrl-C ends it",
+        quiet,
+    )
+    console.warn_of_run(run, run.compare(options).warnings, quiet, verbose)
+    server.serve()

@@ -1,0 +1,53 @@
+"""What the training thread did in cells of the map, beside the median rank."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.thread_states import median_peers, thread_states, work_excess
+from rankscope.model.kinds import Phase
+from rankscope.output.json_documents import Document
+
+MOST_CELLS = 300
+"""Most cells of a page that hold states; a served page asks for the others."""
+
+
+def cell_states(comparison: Comparison, cells: pl.DataFrame) -> Document:
+    """What the training threads did outside of communication.
+
+    Args:
+        comparison: the run.
+        cells: rank, iteration.
+
+    Returns:
+        `rank/iteration` → `peer` (the median rank of the others of the role) and `parts`: lists of
+        state, name, time of the rank and time of the peer in ns. Cells without a peer, and those
+        in which the rank's report recorded nothing, are left out.
+    """
+    own = median_peers(work_excess(comparison), cells)
+    if own.is_empty():
+        return {}
+    states = thread_states(
+        comparison,
+        sorted({*own["rank"], *own["peer"]}),
+        own["iteration"].unique().to_list(),
+        [*Phase],
+    )
+    part = ["rank", "iteration", "peer", "state", "name"]
+    mine = own.join(states, on=["rank", "iteration"]).rename({"total_ns": "own_ns"})
+    others = own.join(
+        states.rename({"rank": "peer", "total_ns": "peer_ns"}), on=["peer", "iteration"]
+    )
+    both = (
+        mine.join(others, on=part, how="full", coalesce=True, maintain_order="left_right")
+        .with_columns(pl.col("own_ns", "peer_ns").fill_null(0))
+        .join(mine.select("rank", "iteration").unique(), on=["rank", "iteration"], how="semi")
+    )
+    return {
+        f"{rank}/{iteration}": {
+            "peer": peer,
+            "parts": list(rows.select("state", "name", "own_ns", "peer_ns").rows()),
+        }
+        for (rank, iteration, peer), rows in both.group_by(part[:3], maintain_order=True)
+    }

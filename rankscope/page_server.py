@@ -1,0 +1,316 @@
+"""The page of a run, served to browsers on this machine, with answers that a file cannot hold.
+
+The server listens on the loopback address only. Other users of the machine can connect, too, so
+every address begins with a random token; other addresses do not exist. Names of other machines in
+the header `Host` are refused, so that no page of another site can reach the server by its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPServerRequest
+from tornado.netutil import bind_sockets
+from tornado.web import Application, RequestHandler
+
+from rankscope import gui
+from rankscope.api import Run, open_run
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.picks import openable_report
+from rankscope.compare.selection import parse_range
+from rankscope.compare.timeline import timeline, with_last_to_arrive
+from rankscope.errors import RankscopeError, ReportError, ToolError, UsageError
+from rankscope.model.options import Options
+from rankscope.output import json_documents
+from rankscope.output.chosen import picks_of, view_of
+from rankscope.output.html.lanes import ShownTimeline, timeline_section
+from rankscope.output.html.page import safe
+from rankscope.output.html.states import cell_states
+from rankscope.output.html.whole import make_page
+from rankscope.output.json_documents import Document
+from rankscope.sources.moved import located
+from rankscope.store import Database
+from rankscope.util import bug_log
+from rankscope.util.rank_list import parse_ranks
+
+LOG = logging.getLogger("rankscope.view")
+
+LOOPBACK = "127.0.0.1"
+
+TOKEN_BYTES = 16
+"""Length of the random part of the address."""
+
+MOST_RANKS = 16
+"""Most ranks of a timeline: their reports are read again for it."""
+
+KEPT = 4
+"""Comparisons that are kept, each of another range of iterations."""
+
+
+class RunAnswers:
+    """What a page may ask about a run; not safe for several threads."""
+
+    def __init__(self, db: Path, options: Options, metric: str | None = None) -> None:
+        """Open the run.
+
+        Args:
+            db: the database; it is opened again after it has changed.
+            options: how to compare; a page may ask for another range of iterations.
+            metric: the metric to pick reports by.
+        """
+        self._db = db
+        self._options = options
+        self._metric = metric
+        self._state: tuple[int, ...] = ()
+        self._run: Run
+        self._comparisons: OrderedDict[str, Comparison] = OrderedDict()
+        self.comparison("")
+
+    def comparison(self, iter_range: str) -> Comparison:
+        """The comparison of a range of iterations, `A:B`; empty: that of the options.
+
+        Raises:
+            UsageError: the text is no range, or selects no iteration.
+            DatabaseError: the database is gone or cannot be used any more.
+        """
+        state = Database.state(self._db)
+        if state != self._state:
+            self._run, self._state = open_run(self._db), state
+            self._comparisons.clear()
+        if iter_range not in self._comparisons:
+            options = self._options
+            if iter_range:
+                options = replace(options, iter_range=parse_range(iter_range))
+            self._comparisons[iter_range] = self._run.compare(options)
+            if len(self._comparisons) > KEPT:
+                self._comparisons.popitem(last=False)
+        self._comparisons.move_to_end(iter_range)
+        return self._comparisons[iter_range]
+
+    def page(self, iter_range: str) -> bytes:
+        """The page, as HTML."""
+        comparison = self.comparison(iter_range)
+        picks = picks_of(comparison, self._metric)
+        return make_page(comparison, picks, self._db, Path("report.html"), is_served=True).content
+
+    def timeline(self, iter_range: str, ranks: str, iteration: str) -> Document:
+        """Ranks in an iteration, and those that arrive last there: `chart` and `tables`.
+
+        Raises:
+            UsageError: the run has not these ranks or this iteration, or they are too many.
+            ReportError: a report is gone, or has changed since it was ingested.
+        """
+        comparison = self.comparison(iter_range)
+        number = _whole(iteration, "iteration")
+        chosen = self._ranks(comparison, ranks)
+        labels = {each.rank: each.label for each in picks_of(comparison, self._metric).picks}
+        shown = timeline(comparison, with_last_to_arrive(comparison, chosen, [number]), [number])
+        section = timeline_section(
+            ShownTimeline(shown, is_of_picks=False),
+            {rank: labels.get(rank, "") for rank in chosen},
+        )
+        return safe({"chart": section.chart, "tables": [*section.tables]})
+
+    def states(self, iter_range: str, rank: str, iteration: str) -> Document:
+        """What the training thread did in a cell: `states`, null if nothing is recorded."""
+        import polars as pl
+
+        cell = {"rank": [_whole(rank, "rank")], "iteration": [_whole(iteration, "iteration")]}
+        found = cell_states(self.comparison(iter_range), pl.DataFrame(cell))
+        return safe({"states": next(iter(found.values()), None)})
+
+    def opened(self, iter_range: str, ranks: str) -> Document:
+        """Open the reports of ranks in the GUI on this machine: `opened`, a clause.
+
+        Raises:
+            ReportError: a report has no form that the GUI opens.
+            ToolError: there is no GUI or no display.
+        """
+        comparison = self.comparison(iter_range)
+        paths = dict(comparison.tables.ranks.select("rank", "path").iter_rows())
+        reports = [located(Path(paths[rank]), self._db) for rank in self._ranks(comparison, ranks)]
+        files = dict.fromkeys(openable_report(report) for report in reports)
+        missing = next((report for report in reports if openable_report(report) is None), None)
+        if missing is not None:
+            raise ReportError(
+                f"{missing.name}: the Nsight Systems GUI opens only .nsys-rep files",
+                hint="put them beside their exports, or ingest them instead",
+            )
+        return {"opened": gui.open_gui([file for file in files if file is not None])}
+
+    def _ranks(self, comparison: Comparison, ranks: str) -> list[int]:
+        """The ranks that a text names, if the run has them.
+
+        Raises:
+            UsageError: it has not all of them, or they are more than MOST_RANKS.
+        """
+        chosen = parse_ranks(ranks, "ranks")
+        if len(chosen) > MOST_RANKS:
+            raise UsageError(
+                f"{len(chosen)} ranks are too many for a timeline",
+                hint=f"name at most {MOST_RANKS}",
+            )
+        view_of("timeline", comparison, self._metric, ranks=chosen)
+        return chosen
+
+
+class PageServer:
+    """Serves the page of a run on this machine."""
+
+    def __init__(self, answers: RunAnswers, port: int = 0) -> None:
+        """Listen, but answer nothing yet.
+
+        Args:
+            answers: of the run.
+            port: 0 takes a free one.
+
+        Raises:
+            ToolError: the port is taken or not allowed.
+        """
+        self._token = secrets.token_urlsafe(TOKEN_BYTES)
+        try:
+            self._sockets = bind_sockets(port, LOOPBACK)
+        except (OSError, OverflowError) as error:
+            raise ToolError(
+                f"--port {port}: cannot listen on it ({getattr(error, 'strerror', None) or error})",
+                hint="leave --port out to take a free one",
+            ) from error
+        self.port: int = self._sockets[0].getsockname()[1]
+        pool = ThreadPoolExecutor(1, "rankscope-view")  # one at a time: see RunAnswers
+        common = {"token": self._token, "port": self.port, "answers": answers, "pool": pool}
+        self._application = Application(
+            [(r"/([^/]*)/(\w*)", _Handler, common), (r".*", _Nothing)], log_function=_log
+        )
+
+    @property
+    def address(self) -> str:
+        """The address of the page, with the token."""
+        return f"http://{LOOPBACK}:{self.port}/{self._token}/"
+
+    def serve(self) -> None:
+        """Answer until the process is interrupted."""
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = HTTPServer(self._application, max_body_size=0)
+        server.add_sockets(self._sockets)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            server.stop()
+
+
+class _Handler(RequestHandler):
+    """Answers what begins with the token."""
+
+    def initialize(
+        self, token: str, port: int, answers: RunAnswers, pool: ThreadPoolExecutor
+    ) -> None:
+        self._token, self._port = token, port
+        self._answers, self._pool = answers, pool
+
+    def set_default_headers(self) -> None:
+        self.clear_header("Server")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("X-Frame-Options", "DENY")
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.set_header("Cross-Origin-Resource-Policy", "same-origin")
+
+    def prepare(self) -> None:
+        """Refuse foreign names of this machine and addresses without the token."""
+        host = self.request.host_name
+        given = str(self.path_args[0]) if self.path_args else ""
+        if host not in (LOOPBACK, "localhost") or not hmac.compare_digest(
+            given.encode(), self._token.encode()
+        ):
+            self.set_status(404)
+            self.finish()
+
+    async def get(self, _token: str, what: str) -> None:
+        ask = self._answers
+        given = {
+            name: self.get_query_argument(name, "")
+            for name in ("iter-range", "ranks", "rank", "iteration")
+        }
+        chosen = given["iter-range"]
+        questions: dict[str, Callable[[], Document | bytes]] = {
+            "": lambda: ask.page(chosen),
+            "range": lambda: {"count": len(ask.comparison(chosen).selection.numbers)},
+            "timeline": lambda: ask.timeline(chosen, given["ranks"], given["iteration"]),
+            "states": lambda: ask.states(chosen, given["rank"], given["iteration"]),
+        }
+        await self._answer(questions.get(what))
+
+    async def post(self, _token: str, what: str) -> None:
+        chosen = self.get_query_argument("iter-range", "")
+        ranks = self.get_query_argument("ranks", "")
+        known = what == "open"
+        await self._answer((lambda: self._answers.opened(chosen, ranks)) if known else None)
+
+    async def _answer(self, question: Callable[[], Document | bytes] | None) -> None:
+        if question is None:
+            self.set_status(404)
+            return
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(self._pool, question)
+        except RankscopeError as error:
+            self.set_status(400)
+            answer = {"error": {"message": error.message, "hint": error.hint}}
+        except Exception:
+            self.set_status(500)
+            answer = {"error": _bug(traceback.format_exc())}
+        if isinstance(answer, bytes):
+            self.set_header("Content-Type", "text/html; charset=utf-8")
+            self.finish(answer)
+        else:
+            self.set_header("Content-Type", "application/json; charset=utf-8")
+            self.finish(json_documents.dumps(answer))
+
+
+class _Nothing(RequestHandler):
+    """All addresses of other forms."""
+
+    def prepare(self) -> None:
+        self.set_status(404)
+        self.finish()
+
+
+def _bug(details: str) -> Document:
+    """The answer where rankscope itself failed; the traceback is logged and kept in a file."""
+    LOG.error("%s", details)
+    path = bug_log.kept(details)
+    where = "what --verbose says" if path is None else f"the last traceback in {path}"
+    return {
+        "message": "rankscope failed on this question",
+        "hint": f"please report the bug, with {where}",
+    }
+
+
+def _log(handler: RequestHandler) -> None:
+    """Log a request without the token."""
+    request: HTTPServerRequest = handler.request
+    what = request.path.rpartition("/")[2]
+    LOG.info("%s %s %s", handler.get_status(), request.method, what or "page")
+
+
+def _whole(text: str, name: str) -> int:
+    """A number out of a question.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        return int(text)
+    except ValueError as error:
+        raise UsageError(f"{name} {text!r} is no number", hint="give one") from error

@@ -1,0 +1,74 @@
+"""What `rankscope view` answers, and to whom."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.output.served import Served
+from tests.support import Stored
+
+
+def test_only_the_address_with_the_token_answers(served: Served) -> None:
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{20,}/", served.address)
+    status, page = served.ask(served.token)
+    assert (status, "<!doctype html>" in page) == (200, True)
+    for path in ("/", "/wrong/", served.token[:-1], f"{served.token}x", "/../etc/passwd"):
+        assert served.ask(path) == (404, ""), path
+    assert served.ask(served.token, host="rankscope.example:80") == (404, "")
+    assert served.ask(f"{served.token}open") == (404, "")
+    assert served.ask(served.token, "POST") == (404, "")
+
+
+@pytest.mark.parametrize(
+    ("what", "parameters", "message"),
+    [
+        ("timeline", {"ranks": "0,9", "iteration": 3}, "rank 9 is not in this run"),
+        ("timeline", {"ranks": "0", "iteration": 300}, "iteration"),
+        ("timeline", {"ranks": "zero", "iteration": 3}, "is not a list of ranks"),
+        ("timeline", {"ranks": "0:20", "iteration": 3}, "too many"),
+        ("timeline", {"ranks": "0", "iteration": "x"}, "is no number"),
+        ("range", {"iter-range": "90:"}, "--iter-range"),
+        ("range", {"iter-range": "x"}, "is not A:B"),
+    ],
+)
+def test_wrong_questions_are_answered_with_what_to_do(
+    served: Served, what: str, parameters: dict[str, object], message: str
+) -> None:
+    status, body = served.ask(f"{served.token}{what}", **parameters)
+    error = json.loads(body)["error"]
+    assert status == 400
+    assert message in error["message"]
+    assert error["hint"]
+
+
+def test_a_range_is_compared_anew(served: Served, sample: Stored) -> None:
+    status, page = served.ask(served.token, **{"iter-range": "3:9"})
+    assert status == 200
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    assert data is not None
+    shown = json.loads(data[1])
+    assert shown["run"]["iterations"]["count"] == 6
+    expected = sample.analysis(iter_range=slice(3, 9)).verdict.sentence
+    assert shown["verdict"]["sentence"] == expected
+
+
+def test_it_ends_when_it_is_told_to(sample: Stored) -> None:
+    running = Served(sample.db, "--quiet")
+    assert running.ask(running.token)[0] == 200
+    code, said = running.close()
+    assert code == 143
+    assert "Traceback" not in said
+
+
+def test_a_taken_port_is_an_error(served: Served, sample: Stored) -> None:
+    command = [sys.executable, "-m", "rankscope", "view", "--db", str(sample.db)]
+    again = subprocess.run(
+        [*command, "--port", str(served.port)], capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 5
+    assert f"--port {served.port}: cannot listen on it" in again.stderr
