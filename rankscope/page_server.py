@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import logging
 import secrets
+import socket
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,7 +21,6 @@ from pathlib import Path
 
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPServerRequest
-from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
 from rankscope import gui
@@ -32,7 +32,7 @@ from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.errors import RankscopeError, ReportError, ToolError, UsageError
 from rankscope.model.options import Options
 from rankscope.output import json_documents
-from rankscope.output.chosen import picks_of, view_of
+from rankscope.output.chosen import check_ranks, picks_of
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page import safe
 from rankscope.output.html.states import cell_states
@@ -49,6 +49,8 @@ LOOPBACK = "127.0.0.1"
 
 TOKEN_BYTES = 16
 """Length of the random part of the address."""
+
+MOST_PORT = 65535
 
 MOST_RANKS = 16
 """Most ranks of a timeline: their reports are read again for it."""
@@ -160,7 +162,7 @@ class RunAnswers:
                 f"{len(chosen)} ranks are too many for a timeline",
                 hint=f"name at most {MOST_RANKS}",
             )
-        view_of("timeline", comparison, self._metric, ranks=chosen)
+        check_ranks(comparison, chosen)
         return chosen
 
 
@@ -175,17 +177,20 @@ class PageServer:
             port: 0 takes a free one.
 
         Raises:
+            UsageError: there is no such port.
             ToolError: the port is taken or not allowed.
         """
+        if not 0 <= port <= MOST_PORT:
+            raise UsageError(f"--port {port}: not a port", hint=f"give 0 to {MOST_PORT}")
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
         try:
-            self._sockets = bind_sockets(port, LOOPBACK)
-        except (OSError, OverflowError) as error:
+            self._socket = socket.create_server((LOOPBACK, port))
+        except OSError as error:
             raise ToolError(
-                f"--port {port}: cannot listen on it ({getattr(error, 'strerror', None) or error})",
+                f"--port {port}: cannot listen on it ({error.strerror})",
                 hint="leave --port out to take a free one",
             ) from error
-        self.port: int = self._sockets[0].getsockname()[1]
+        self.port: int = self._socket.getsockname()[1]
         pool = ThreadPoolExecutor(1, "rankscope-view")  # one at a time: see RunAnswers
         common = {"token": self._token, "port": self.port, "answers": answers, "pool": pool}
         self._application = Application(
@@ -203,7 +208,8 @@ class PageServer:
 
     async def _serve(self) -> None:
         server = HTTPServer(self._application, max_body_size=0)
-        server.add_sockets(self._sockets)
+        self._socket.setblocking(False)
+        server.add_socket(self._socket)
         try:
             await asyncio.Event().wait()
         finally:

@@ -47,6 +47,16 @@ def picks_of(
     )
 
 
+def check_ranks(comparison: Comparison, ranks: Sequence[int]) -> None:
+    """Raise a UsageError if the run has not all of these ranks."""
+    present = comparison.tables.ranks["rank"].sort().to_list()
+    if absent := sorted({*ranks} - {*present}):
+        raise UsageError(
+            f"rank {absent[0]} is not in this run",
+            hint=f"it holds {ranks_text(present)}",
+        )
+
+
 def view_of(
     kind: str,
     comparison: Comparison,
@@ -68,13 +78,7 @@ def view_of(
     Raises:
         UsageError: the metric does not exist, or the run has not these ranks.
     """
-    if ranks is not None:
-        present = comparison.tables.ranks["rank"].sort().to_list()
-        if absent := sorted({*ranks} - {*present}):
-            raise UsageError(
-                f"rank {absent[0]} is not in this run",
-                hint=f"it holds {ranks_text(present)}",
-            )
+    check_ranks(comparison, ranks or ())
     if kind not in PICKING:
         check_metrics([] if metric is None else [metric])
         return PlotOptions(metric, iteration, theme=theme, only=tuple(ranks or ()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -128,8 +128,8 @@ def _score(metric: Metric, score: Score | None) -> Document:
     }
 
 
-def ranks(result: Imbalance) -> list[Document]:
-    """`ranks` of `imbalance`."""
+def ranks(result: Imbalance, only: Collection[int] | None = None) -> list[Document]:
+    """`ranks` of `imbalance`, without those that are not in `only`."""
     names = [name.removesuffix("_z") for name in result.ranks.columns if name.endswith("_z")]
     return [
         {
@@ -144,6 +144,7 @@ def ranks(result: Imbalance) -> list[Document]:
             "gain_ns": row["gain_ns"],
         }
         for row in result.ranks.iter_rows(named=True)
+        if only is None or row["rank"] in only
     ]
 
 

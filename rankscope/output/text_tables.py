@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -219,12 +221,18 @@ def cost_note(result: Imbalance) -> str:
     return "time that other ranks waited for it" + (chain if result.chained else "")
 
 
-def ranks_table(result: Imbalance, comparison: Comparison, metrics: list[str] | None) -> Table:
+def ranks_table(
+    result: Imbalance,
+    comparison: Comparison,
+    metrics: list[str] | None,
+    only: Collection[int] | None = None,
+) -> Table:
     """A row per rank, sorted by the first known metric, the highest first.
 
     Args:
         result: the imbalance.
         metrics: the metrics to show; None: the usual ones.
+        only: the ranks to show; None: all.
     """
     names = [
         name for name in metrics or leading_metrics() if metrics or column_of(name) in result.ranks
@@ -248,6 +256,9 @@ def ranks_table(result: Imbalance, comparison: Comparison, metrics: list[str] | 
         columns[ABOVE] = bars(_excess(ranks, known[0]))
         course = _course(comparison.rows([known[0].name]), ranks["rank"].to_numpy(), known[0])
         columns[COURSE] = sparklines(course)
+    if only is not None:
+        shown = [rank in only for rank in ranks["rank"]]
+        columns = {name: [*compress(values, shown)] for name, values in columns.items()}
     return Table(
         title=f"By rank ({result.statistic} of the iterations, ms)",
         columns=tuple(columns),

@@ -332,3 +332,18 @@ def test_cost_is_said_to_go_by_arrivals_where_groups_are_nested(
     nested = cli("imbalance", "--db", stored("tensor_parallel", ranks=4, iterations=12).db)
     assert chain in " ".join(nested.out.split())
     assert chain not in cli("imbalance", "--db", stored("plain").db).out
+
+
+def test_rows_of_some_ranks_are_those_of_all(cli: Cli, sample: Stored) -> None:
+    whole = cli("imbalance", "--db", sample.db, "--format", "json").document
+    some = cli("imbalance", "--db", sample.db, "--ranks", "3,1", "--format", "json").document
+    assert some["ranks"] == [each for each in whole["ranks"] if each["rank"] in (1, 3)]
+    assert some["verdict"] == whole["verdict"]
+    table = cli("imbalance", "--db", sample.db).out.splitlines()
+    limited = cli("imbalance", "--db", sample.db, "--ranks", "3,1").out.splitlines()
+    assert [line for line in table if line not in limited] == [
+        line for line in table if line.startswith(("   0 ", "   2 "))
+    ]
+    cli("imbalance", "--db", sample.db, "--ranks", "7").refused(2, "rank 7 is not in this run")
+    refused = cli("imbalance", "--db", sample.db, "--ranks", "1", "--by", "iteration")
+    refused.refused(2, "--ranks", "--by rank")

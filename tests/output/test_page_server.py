@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
+from rankscope.errors import ToolError, UsageError
+from rankscope.model.options import Options
+from rankscope.page_server import PageServer, RunAnswers
 from tests.output.served import Served
 from tests.support import Stored
 
@@ -65,10 +66,9 @@ def test_it_ends_when_it_is_told_to(sample: Stored) -> None:
     assert "Traceback" not in said
 
 
-def test_a_taken_port_is_an_error(served: Served, sample: Stored) -> None:
-    command = [sys.executable, "-m", "rankscope", "view", "--db", str(sample.db)]
-    again = subprocess.run(
-        [*command, "--port", str(served.port)], capture_output=True, text=True, check=False
-    )
-    assert again.returncode == 5
-    assert f"--port {served.port}: cannot listen on it" in again.stderr
+def test_ports_that_cannot_be_had_are_errors(served: Served, sample: Stored) -> None:
+    answers = RunAnswers(sample.db, Options())
+    with pytest.raises(ToolError, match=f"--port {served.port}: cannot listen on it"):
+        PageServer(answers, served.port or 0)
+    with pytest.raises(UsageError, match="--port 99999: not a port"):
+        PageServer(answers, 99999)

@@ -21,6 +21,7 @@ from rankscope_cli.options import (
     IterRange,
     PickMetric,
     Quiet,
+    RolesOption,
     Statistic,
     Verbose,
     Version,
@@ -87,6 +88,7 @@ def export(
     ] = None,
     clock: ClockOption = Clock.AUTO,
     include_warmup: IncludeWarmup = False,
+    roles: RolesOption = None,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -117,7 +119,7 @@ def export(
     rows_only = ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS)
     run = open_run(db)
     comparison = run.compare(
-        analysis_options(iter_range, clock, Statistic.MEAN, include_warmup),
+        analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles),
         until=Stage.OUTLIERS if rows_only else Stage.VERDICT,
     )
     selected = None if ranks is None else sorted(parse_ranks(ranks))

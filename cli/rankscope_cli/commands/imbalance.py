@@ -70,6 +70,16 @@ def imbalance(
         ),
     ] = By.RANK,
     every: All = False,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            "--ranks",
+            metavar="0,7,100:120",
+            help="Rows of these ranks only; the end of a range is excluded. Verdict and medians "
+            "remain those of all ranks. Default: all.",
+            rich_help_panel=CHOICE,
+        ),
+    ] = None,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
     fail_above: Annotated[
@@ -100,21 +110,25 @@ def imbalance(
     from rankscope.api import open_run
     from rankscope.compare.imbalance import imbalance as imbalance_of
     from rankscope.model.metrics import check_metrics
+    from rankscope.util.rank_list import parse_ranks
 
+    only = None if ranks is None else parse_ranks(ranks)
     run = open_run(db)
     comparison = run.compare(analysis_options(iter_range, clock, statistic, include_warmup, roles))
     result = imbalance_of(comparison, check_metrics(metric or []) or None)
-    frame = _rows(comparison, result, by)
+    if only is not None:
+        _check_ranks(comparison, only, by)
+    frame = _rows(comparison, result, by, only)
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
         console.say(f"rankscope: {'; '.join(WHY_EMPTY[by])}", quiet)
     if output is Format.JSON:
-        _write_json(db, comparison, result, frame)
+        _write_json(db, comparison, result, frame, only)
     elif output is Format.CSV:
         from rankscope.output.markdown_csv import csv
 
         console.write(csv(frame))
     else:
-        _write_tables(comparison, result, frame, by, metric, output, every)
+        _write_tables(comparison, result, frame, by, metric, output, every, only)
         if verbose:
             console.say(f"rankscope: {comparison.matching.summary.calls} collective calls matched")
     if output is not Format.JSON:
@@ -123,32 +137,56 @@ def imbalance(
         _gate(result, fail_above)
 
 
-def _rows(comparison: Comparison, result: Imbalance, by: By) -> pl.DataFrame:
-    """The rows that `--by` selects."""
+def _check_ranks(comparison: Comparison, only: list[int], by: By) -> None:
+    """Raise a usage error if `--ranks` names ranks of another run, or rows that are of all."""
+    from rankscope.errors import UsageError
+    from rankscope.output.chosen import check_ranks
+
+    if by in (By.ITERATION, By.COLLECTIVE):
+        raise UsageError(
+            f"--ranks: a row of --by {by} is about all ranks",
+            hint="leave --ranks out, or use --by rank",
+        )
+    check_ranks(comparison, only)
+
+
+def _rows(
+    comparison: Comparison, result: Imbalance, by: By, only: list[int] | None
+) -> pl.DataFrame:
+    """The rows that `--by` selects, of some ranks or of all."""
+    import polars as pl
+
     from rankscope.compare import breakdowns
 
     numbers = comparison.selection.numbers
+    chosen = pl.lit(True) if only is None else pl.col("rank").is_in(only)
     match by:
         case By.RANK:
-            return result.ranks
+            return result.ranks.filter(chosen)
         case By.HOST:
-            return breakdowns.by_host(comparison.rows())
+            return breakdowns.by_host(comparison.rows(ranks=only))
         case By.ITERATION:
             return result.iterations
         case By.PHASE:
-            return breakdowns.by_phase(comparison.rows())
+            return breakdowns.by_phase(comparison.rows(ranks=only))
         case By.KERNEL | By.CAUSE:
             tables, roles = comparison.tables, comparison.roles.of
             if by is By.KERNEL:
-                frame = breakdowns.by_kernel(tables.activities, roles, numbers)
+                frame = breakdowns.by_kernel(tables.activities.filter(chosen), roles, numbers)
             else:
-                frame = breakdowns.by_cause(tables.host_states, roles, numbers)
+                frame = breakdowns.by_cause(tables.host_states.filter(chosen), roles, numbers)
             return frame
         case By.COLLECTIVE:
             return breakdowns.by_collective(comparison.collectives(numbers), numbers)
 
 
-def _write_json(db: Path, comparison: Comparison, result: Imbalance, frame: pl.DataFrame) -> None:
+def _write_json(
+    db: Path,
+    comparison: Comparison,
+    result: Imbalance,
+    frame: pl.DataFrame,
+    only: list[int] | None,
+) -> None:
     from rankscope.output import json_documents
 
     console.write(
@@ -160,7 +198,7 @@ def _write_json(db: Path, comparison: Comparison, result: Imbalance, frame: pl.D
                 comparison.warnings,
                 {
                     "metrics": json_documents.metrics(result.metrics),
-                    "ranks": json_documents.ranks(result),
+                    "ranks": json_documents.ranks(result, only),
                     "iterations": json_documents.rows(result.iterations),
                     "verdict": json_documents.verdict(result.verdict),
                     "efficiency": json_documents.efficiency(result),
@@ -182,12 +220,13 @@ def _write_tables(
     metric: list[str] | None,
     output: Format,
     every: bool,
+    only: list[int] | None,
 ) -> None:
     from rankscope.output import frame_table, markdown_page, text_tables
 
     shown: list[Table] = [text_tables.metrics_table(result, every or metric is not None)]
     if by is By.RANK:
-        shown.append(text_tables.ranks_table(result, comparison, metric))
+        shown.append(text_tables.ranks_table(result, comparison, metric, only))
     elif by is By.ITERATION:
         shown = [text_tables.iterations_table(result, metric[0] if metric else "work")]
     else:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rankscope_cli import console
+from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
     Clock,
     ClockOption,
@@ -39,6 +40,16 @@ def report(
     clock: ClockOption = Clock.AUTO,
     roles: RolesOption = None,
     metric: PickMetric = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            "--ranks",
+            metavar="0,7,100:120",
+            help="Pick the ranks of the timeline from these; the end of a range is excluded. "
+            "Default: all.",
+            rich_help_panel=CHOICE,
+        ),
+    ] = None,
     include_warmup: IncludeWarmup = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
@@ -63,6 +74,7 @@ def report(
     from rankscope.output.html.whole import make_page
     from rankscope.output.quantities import short_path, size
     from rankscope.util.atomic_io import check_writable
+    from rankscope.util.rank_list import parse_ranks
     from rankscope.util.sanitize import sanitized
 
     if target.suffix.lower() not in ENDINGS:
@@ -71,11 +83,13 @@ def report(
             hint=f"-o {target.with_suffix('.html')}",
         )
     check_writable(target)
+    chosen = None if ranks is None else parse_ranks(ranks)
     run = open_run(db)
     comparison = run.compare(
         analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     )
-    page = make_page(comparison, picks_of(comparison, metric), db, target).save(target)
+    page = make_page(comparison, picks_of(comparison, metric, chosen), db, target, ranks=ranks)
+    page = page.save(target)
     length = len(page.content)
     facts = {"output": str(target), "bytes": length, "timeline": not page.no_timeline}
     if output is Format.JSON:

@@ -33,7 +33,12 @@ def view(
     include_warmup: IncludeWarmup = False,
     port: Annotated[
         int,
-        typer.Option("--port", min=0, max=65535, help="Port on this machine. Default: a free one."),
+        typer.Option(
+            "--port",
+            metavar="N",
+            show_default=False,
+            help="Port on this machine. Default: a free one.",
+        ),
     ] = 0,
     quiet: Quiet = False,
     verbose: Verbose = False,

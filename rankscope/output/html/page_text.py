@@ -28,6 +28,7 @@ class Origin:
     db: Path  # the database
     target: Path  # the file of the page
     program: str  # name and version
+    ranks: str | None = None  # the option --ranks, which limits the picks
     is_served: bool = False  # by `rankscope view`, which answers questions of the page
 
 
@@ -144,11 +145,12 @@ def commands(comparison: Comparison, picks: Picks, origin: Origin) -> list[tuple
     how = _option_arguments(comparison.options)
     db = str(origin.db)
     which = ["--db", db, *how]
+    picked = which if origin.ranks is None else [*which, "--ranks", origin.ranks]
     lines = [
         ("Read the reports", ["rankscope", "ingest", *_ingest_arguments(comparison), "--db", db]),
         ("Show the verdict in the terminal", ["rankscope", "imbalance", *which]),
-        ("Name the reports to open side by side", ["rankscope", "pick-reports", *which]),
-        ("Make this page", ["rankscope", "report", *which, "-o", str(origin.target)]),
+        ("Name the reports to open side by side", ["rankscope", "pick-reports", *picked]),
+        ("Make this page", ["rankscope", "report", *picked, "-o", str(origin.target)]),
     ]
     found = [(purpose, shlex.join(line)) for purpose, line in lines]
     if picks.files and not picks.unopenable:

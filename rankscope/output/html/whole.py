@@ -59,7 +59,13 @@ class Page:
 
 
 def make_page(
-    comparison: Comparison, picks: Picks, db: Path, target: Path, is_served: bool = False
+    comparison: Comparison,
+    picks: Picks,
+    db: Path,
+    target: Path,
+    *,
+    ranks: str | None = None,
+    is_served: bool = False,
 ) -> Page:
     """The page of a run.
 
@@ -68,10 +74,11 @@ def make_page(
         picks: the picked ranks, which the timeline shows in their worst iteration.
         db: the database, for the commands on the page.
         target: the file that the commands on the page write.
+        ranks: the option `--ranks` that limited the picks.
         is_served: the page may ask the server that it comes from.
     """
     detail = _detail(comparison, picks)
-    origin = Origin(db, target, f"rankscope {__version__}", is_served)
+    origin = Origin(db, target, f"rankscope {__version__}", ranks, is_served)
     content = render_page(comparison, imbalance(comparison), picks, detail, origin)
     return Page(content, comparison.verdict.sentence, None, detail.reason)
 
