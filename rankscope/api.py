@@ -341,9 +341,8 @@ def open_run(db: str | Path = DEFAULT_DB) -> Run:
     path = Path(db)
     state = Database.state(path)
     with Database.open(path) as database:
-        loaded = {name: database.table(name) for name in ("reports", "ranks", "problems")}
-        if loaded["ranks"].is_empty():
+        tables = RunTables(database.name, DatabaseReader.of(database, state))
+        if tables.ranks.is_empty():
             raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
-        tables = RunTables(database.name, DatabaseReader(path, state, loaded))
         cached = load(tables, database.comparison_table)
         return Run(path, tables, cached, label=database.meta().get("label"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,7 +13,7 @@ import duckdb
 import polars as pl
 
 from rankscope.errors import DatabaseError, UsageError
-from rankscope.model.tables import TABLES
+from rankscope.model.tables import COMPARED_TABLES, TABLES
 from rankscope.store.comparison_tables import replace_tables
 from rankscope.store.connection import (
     DAMAGE,
@@ -64,6 +65,7 @@ class Database:
     def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
         self._connection = connection
+        self.missing: Mapping[str, Sequence[str]] = {}
 
     @classmethod
     def open(cls, path: Path, *, write: bool = False) -> Self:
@@ -83,6 +85,23 @@ class Database:
         except BaseException:
             database.close()
             raise
+        return database
+
+    @classmethod
+    def reopen(cls, path: Path, missing: Mapping[str, Sequence[str]]) -> Self:
+        """Open a run for reading that `open` has checked, and that has not changed since.
+
+        Args:
+            path: the file.
+            missing: what `missing` of the first opening said.
+
+        Raises:
+            DatabaseError: missing, locked or damaged.
+        """
+        database = cls(path, connect(path, read_only=True))
+        if missing:
+            show_columns(database._connection, missing)
+            database.missing = missing
         return database
 
     @classmethod
@@ -195,9 +214,14 @@ class Database:
         """What the file says about itself."""
         return dict(self.table("meta").iter_rows())
 
+    @cached_property
+    def compared(self) -> frozenset[str]:
+        """The `COMPARED_TABLES` that a database open for reading has of its present reports."""
+        return frozenset(COMPARED_TABLES).intersection(self._tables() if self.is_finished else ())
+
     def comparison_table(self, name: str) -> pl.DataFrame | None:
         """One of `COMPARED_TABLES`; None unless it was made from the present reports."""
-        return self.table(name) if self.is_finished and name in self._tables() else None
+        return self.table(name) if name in self.compared else None
 
     @staticmethod
     def state(path: Path) -> tuple[int, ...]:
@@ -314,6 +338,7 @@ class Database:
                     add_columns(self._connection, missing)
             elif missing:
                 show_columns(self._connection, missing)
+                self.missing = missing
         except IncompleteDatabase as error:
             raise DatabaseError(
                 f"{self.path}: is damaged ({error} is missing)", hint=REBUILD_HINT

@@ -16,6 +16,7 @@ A database whose reports must be read again is refused with an error that names 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 
 import duckdb
 
@@ -97,7 +98,9 @@ def add_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[s
             LOG.info("column %s.%s is new: null for reports ingested before", table, name)
 
 
-def show_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[str]]) -> None:
+def show_columns(
+    connection: duckdb.DuckDBPyConnection, missing: Mapping[str, Sequence[str]]
+) -> None:
     """Let queries see columns as null that a file, opened for reading, lacks."""
     [catalog] = connection.execute("select current_database()").fetchone() or [""]
     file = '"' + str(catalog).replace('"', '""') + '"'  # else a view would find itself
