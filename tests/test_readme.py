@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.readme import BLOCK, PAGES, README, ROOT, TABLE, filled, steady, tabulated
+from tests.support import mostly_slow
 
 PICTURES = ROOT / "sample_reports" / "pictures"
 TEXT = README.read_text("utf-8")
@@ -16,10 +17,14 @@ TEXT = README.read_text("utf-8")
 MOST_WORDS = 1500
 """Words of the README, console blocks included: longer texts are documents."""
 
-WITH_BLOCKS = [page for page in PAGES if BLOCK.search(page.read_text("utf-8"))]
+WITH_BLOCKS = sorted(
+    (page for page in PAGES if BLOCK.search(page.read_text("utf-8"))),
+    key=lambda page: page.name != "README.md",
+)
+"""Pages that show what commands print, the README first."""
 
 
-@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", mostly_slow(WITH_BLOCKS), ids=[page.name for page in WITH_BLOCKS])
 def test_console_blocks_show_what_the_commands_print(page: Path) -> None:
     text = page.read_text("utf-8")
     assert text.count("```console") == len(BLOCK.findall(text))

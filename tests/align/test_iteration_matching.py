@@ -16,10 +16,10 @@ from rankscope.errors import ReportError
 from rankscope.model.schema import COLLECTIVES, RANK_ITERATIONS
 from tests.forge import Markers, forge, scene
 from tests.frames import filled
-from tests.support import Stored
+from tests.support import Stored, mostly_slow
 
 
-@pytest.mark.parametrize("late", [1, 2, 5])
+@pytest.mark.parametrize("late", mostly_slow([2, 1, 5]))
 def test_captures_that_start_late_are_shifted(stored: Callable[..., Stored], late: int) -> None:
     job = stored("late_capture", late=late)
     analysis = job.analysis()
@@ -39,6 +39,7 @@ def test_numbers_need_no_pairing(stored: Callable[..., Stored]) -> None:
     assert analysis.selection.numbers + analysis.selection.warmup == tuple(range(2, 30))
 
 
+@pytest.mark.slow
 def test_counting_alone_is_told(stored: Callable[..., Stored]) -> None:
     job = stored("planted", kind="balanced")
     assert "matched-by-ordinal" not in {problem.code for problem in job.analysis().warnings}

@@ -62,6 +62,7 @@ def test_ranks_are_grouped_by_communicator(stored: Callable[..., Stored], name: 
     assert {*both["true"]} == {*groups}
 
 
+@pytest.mark.slow
 def test_clock_offsets_do_not_change_waits(stored: Callable[..., Stored]) -> None:
     columns = ["rank", "iteration", "wait_ns", "collective_wait_ns", "collective_transfer_ns"]
     skewed = stored("offsets").run.iterations().select(columns)
@@ -103,6 +104,7 @@ def test_waits_stay_inside_exposed_communication(stored: Callable[..., Stored]) 
         assert (frame["collective_wait_ns"] >= frame["wait_ns"]).all(), name
 
 
+@pytest.mark.slow
 def test_hidden_waits_are_told_apart_from_exposed_ones(stored: Callable[..., Stored]) -> None:
     """Buckets overlap backward: most of the waiting in them costs nothing."""
     frame = stored("buckets", ranks=8).run.iterations().filter(pl.col("iteration") % 5 == 2)

@@ -74,6 +74,7 @@ def without_markers(report: Path) -> None:
     edit(report, "update NVTX_EVENTS set textId = null where eventType in (59, 60)")
 
 
+@pytest.mark.slow
 def test_markers_on_some_ranks_only(reports: list[Path]) -> None:
     without_markers(reports[2])
     assert [report.usable for report in check(reports)] == [True] * 4, "all have certain steps"

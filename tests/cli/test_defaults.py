@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rankscope
-from tests.support import SAMPLE, SHARED, Forged, Result, copied, edit, sqlite_tables
+from tests.support import SAMPLE, SHARED, Forged, Result, copied, edit, mostly_slow, sqlite_tables
 
 Cli = Callable[..., Result]
 
@@ -59,6 +59,7 @@ def test_steps_where_they_are_certain_on_every_rank(reports: list[Path], cli: Cl
     assert cli("check", *reports).code == 0
 
 
+@pytest.mark.slow
 def test_else_each_capture_is_one(reports: list[Path], cli: Cli) -> None:
     for report in reports:
         without_names(report)
@@ -79,6 +80,7 @@ def test_else_each_capture_is_one(reports: list[Path], cli: Cli) -> None:
     assert {each["status"] for each in told["reports"]} == {"unchanged"}
 
 
+@pytest.mark.slow
 def test_names_on_some_ranks_are_not_enough(reports: list[Path], cli: Cli) -> None:
     without_names(reports[1])
     assert cli("ingest", *reports).code == 0
@@ -149,12 +151,15 @@ def test_hints_do_not_propose_what_was_done(reports: list[Path], cli: Cli) -> No
 @needs_public
 @pytest.mark.parametrize(
     ("name", "code"),
-    [
-        ("kineto/resnet_kineto.json.gz", "iterations-assumed"),
-        ("kineto/linear_kineto.json.gz", "iterations-assumed"),
-        ("kineto/tb_resnet50_old_format.json.gz", "rank-assumed"),
-        ("nsys/mfu_2gpu_before.sqlite", "steps-found"),
-    ],
+    mostly_slow(
+        [
+            ("kineto/tb_resnet50_old_format.json.gz", "rank-assumed"),
+            ("nsys/mfu_2gpu_before.sqlite", "steps-found"),
+            ("kineto/resnet_kineto.json.gz", "iterations-assumed"),
+            ("kineto/linear_kineto.json.gz", "iterations-assumed"),
+        ],
+        2,
+    ),
 )
 def test_reports_of_others_are_read_without_options(cli: Cli, name: str, code: str) -> None:
     path = SHARED / "public" / name
@@ -212,6 +217,7 @@ def test_the_script_of_a_capture_as_json(cli: Cli) -> None:
     assert cli("capture", "slurm", "--format", "markdown").out.startswith("```sh\n")
 
 
+@pytest.mark.slow
 def test_one_iteration_of_a_picture(reports: list[Path], cli: Cli) -> None:
     cli("ingest", *reports)
     for option in ("--iteration", "--iteration-number"):
@@ -227,6 +233,7 @@ def test_a_result_is_one_document(cli: Cli) -> None:
     assert json.loads(result.out)["verdict"]
 
 
+@pytest.mark.slow
 def test_warnings_are_shown_once(reports: list[Path], cli: Cli) -> None:
     text = "1 of 4 ranks has no report"
     assert text in cli("ingest", *reports[:3]).err

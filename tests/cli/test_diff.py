@@ -77,6 +77,7 @@ def test_the_gate_where_it_cannot_be_told(cli: Cli, slower: Pair) -> None:
     assert "it is uncertain whether" in few.err
 
 
+@pytest.mark.slow
 def test_ranks_that_one_run_lacks(cli: Cli, slower: Pair, stored: Callable[..., Stored]) -> None:
     eight = stored("plain", ranks=8)
     told = cli("diff", slower[0], eight.db, "--format", "json").document
@@ -87,6 +88,7 @@ def test_ranks_that_one_run_lacks(cli: Cli, slower: Pair, stored: Callable[..., 
     assert cli("diff", slower[0], eight.db, "--quiet").err == ""
 
 
+@pytest.mark.slow
 def test_runs_without_a_common_rank(cli: Cli, slower: Pair, tmp_path: Path) -> None:
     forge(scene("plain", ranks=8, iterations=8), tmp_path / "reports")
     upper = [tmp_path / "reports" / f"report_rank_{rank}.sqlite" for rank in range(4, 8)]
@@ -127,6 +129,7 @@ def test_csv_has_a_row_per_metric_and_rank(cli: Cli, slower: Pair) -> None:
     assert {row["rank"] for row in rows} == {"", "0", "1", "2", "3"}
 
 
+@pytest.mark.slow
 def test_statistics_and_clocks_are_taken(cli: Cli, slower: Pair) -> None:
     told = cli("diff", *slower, "--statistic", "p95", "--clock", "host", "--format", "json")
     assert told.document["run"]["clock"] == "host"
@@ -151,6 +154,7 @@ def baseline(forged: Callable[..., Forged], tmp_path_factory: pytest.TempPathFac
     return folder
 
 
+@pytest.mark.slow
 def test_several_runs_are_a_baseline(cli: Cli, slower: Pair, baseline: Path) -> None:
     told = cli("diff", "--baseline", baseline, slower[1], "--format", "json").document
     labels = [each["label"] for each in told["baseline"]]

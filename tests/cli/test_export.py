@@ -119,6 +119,7 @@ def test_the_wide_table(cli: Cli, sample: Stored, ending: str) -> None:
     assert (some["rows"], some["ranks"], some["iterations"]) == (2, [2], [3, 4])
 
 
+@pytest.mark.slow
 def test_tables_of_the_ranks_in_detail(cli: Cli, stored: Callable[..., Stored]) -> None:
     job = stored("buckets")
     arguments = ("--db", job.db, "--ranks", "1,2", "--iter-range", "7:9")
@@ -191,6 +192,7 @@ def test_a_file_is_replaced_whole_or_stays(cli: Cli, tmp_path: Path) -> None:
     assert not [*tmp_path.glob(".*partial")]
 
 
+@pytest.mark.slow
 def test_the_same_again_is_the_same_file(cli: Cli, sample: Stored) -> None:
     for name in ("one.json.gz", "two.json.gz"):
         cli("export", "-o", name, "--db", sample.db)

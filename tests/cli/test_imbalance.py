@@ -325,6 +325,7 @@ def test_roles_from_a_file(cli: Cli, stored: Callable[..., Stored], tmp_path: Pa
     cli("imbalance", "--db", job.db, "--roles", table).refused(2, table, "rank 1")
 
 
+@pytest.mark.slow
 def test_cost_is_said_to_go_by_arrivals_where_groups_are_nested(
     cli: Cli, stored: Callable[..., Stored]
 ) -> None:

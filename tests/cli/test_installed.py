@@ -81,6 +81,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     assert len(told.stdout) == 10
 
 
+@pytest.mark.slow
 def test_several_processes_leave_no_trace_behind(tmp_path: Path) -> None:
     """Workers start clean: no warning, no double work, and the main module is not run again."""
     told = run("ingest", SAMPLE, "--jobs", 2, cwd=tmp_path)

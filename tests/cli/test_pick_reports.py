@@ -115,6 +115,7 @@ def test_metrics_nobody_has(cli: Cli, sample: Stored) -> None:
     cli("pick-reports", "--db", sample.db, "--metric", "idle").refused(2, "--metric idle")
 
 
+@pytest.mark.slow
 def test_traces_are_for_a_browser(tmp_path: Path, cli: Callable[..., Result]) -> None:
     job = scene("planted", ranks=3, iterations=6)
     for record in simulate(job).records:

@@ -110,6 +110,7 @@ def test_reports_that_are_gone(cli: Cli, tmp_path: Path) -> None:
     assert cli("plot", "heatmap", "--db", "gone.duckdb").code == 0
 
 
+@pytest.mark.slow
 def test_names_of_any_kind(cli: Cli, tmp_path: Path) -> None:
     """What stands in an SVG is the name's text: no markup, no mathematics, nothing endless."""
     reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
@@ -141,6 +142,7 @@ def test_matplotlib_loads_only_to_plot_and_without_pyplot(sample: Stored, tmp_pa
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_jobs_without_device_work(stored: Callable[..., Stored], tmp_path: Path) -> None:
     run = stored("host_only", 8).run
     for kind in ANYWHERE:

@@ -67,6 +67,7 @@ def test_a_wide_terminal_shows_all_columns_and_the_course(sample: Stored) -> Non
     assert len({*row} & BLOCKS) > 2
 
 
+@pytest.mark.slow
 def test_of_many_rows_those_that_tell_most(sample: Stored) -> None:
     command = ("imbalance", "--by", "iteration", "--db", sample.db)
     cut = [line.split() for line in seen(80, *command)]

@@ -104,7 +104,7 @@ def is_cached(run: rankscope.Run) -> bool:
     return run._cached is not None
 
 
-@pytest.mark.parametrize("options", mostly_slow(OPTIONS, 4), ids=str)
+@pytest.mark.parametrize("options", mostly_slow(OPTIONS, 2), ids=str)
 def test_cached_answers_are_the_computed_ones(
     stored: Callable[..., Stored], options: dict[str, Any]
 ) -> None:
@@ -121,6 +121,7 @@ def test_also_those_of_other_jobs(stored: Callable[..., Stored], name: str) -> N
     assert answers(run.compare()) == answers(computed(run))
 
 
+@pytest.mark.slow
 def test_transfers_that_roles_pair_are_paired(stored: Callable[..., Stored]) -> None:
     run = stored("pipeline", ranks=16, iterations=12).run
     found = answers(run.compare(Options(roles="pp=4,dp=4")))
@@ -195,6 +196,7 @@ def test_a_report_that_comes_later_is_compared(tmp_path: Path) -> None:
         before.compare().rows()
 
 
+@pytest.mark.slow
 def test_what_does_not_hold_is_computed(stored: Callable[..., Stored], tmp_path: Path) -> None:
     """As after a kill between the last report and the comparison; and with older answers."""
     job = stored("buckets")

@@ -156,6 +156,7 @@ def test_windows_show_host_ranges_and_device_work(stored: Callable[..., Stored])
             assert window.end_ns > row["end_ns"], "the device runs behind the host"
 
 
+@pytest.mark.slow
 def test_without_reductions_work_is_picked_by(stored: Callable[..., Stored]) -> None:
     run = stored("planted", kind="balanced").run
     assert run.pick_reports().metric == "time_to_all_reduce"

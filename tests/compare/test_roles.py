@@ -14,7 +14,7 @@ from rankscope.errors import UsageError
 from rankscope.model.schema import ACTIVITIES, COLLECTIVES, empty
 from tests.align.worlds import world
 from tests.frames import filled
-from tests.support import Result, Stored
+from tests.support import Result, Stored, mostly_slow
 
 
 def test_the_first_dimension_varies_fastest() -> None:
@@ -138,6 +138,7 @@ def test_wrong_roles_are_wrong_usage(
     result.refused(2, "--roles", spec)
 
 
+@pytest.mark.slow
 def test_stages_are_told_apart_by_who_reduces_together(stored: Callable[..., Stored]) -> None:
     """The last stage does more, and nobody said so: inferred, and said to be."""
     analysis = stored("pipeline", ranks=8, slow="stage", factor=1.5).analysis()
@@ -193,7 +194,9 @@ def test_what_reduces_gradients_is_summed(size: int | None) -> None:
     assert all(10 * 300_000 <= each <= 10 * 310_000 for each in reducing["transfer_ns"])
 
 
-@pytest.mark.parametrize(("name", "ranks"), [("plain", 8), ("slow_host", 16), ("buckets", 4)])
+@pytest.mark.parametrize(
+    ("name", "ranks"), mostly_slow([("buckets", 4), ("plain", 8), ("slow_host", 16)])
+)
 def test_data_parallel_ranks_are_alike(
     stored: Callable[..., Stored], name: str, ranks: int
 ) -> None:

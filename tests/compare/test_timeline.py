@@ -124,6 +124,7 @@ def test_operations_and_collectives_are_those_of_the_database(
     assert kernels.group_by(counted).len().sort(counted).equals(kept)
 
 
+@pytest.mark.slow
 def test_clocks_that_are_seconds_apart_and_drift_become_one(tmp_path: Path) -> None:
     """Every moment lies where the simulator knows that it lay, up to a common shift."""
     clocks = (Clock(0, 0.0), Clock(3_000_000_000, 60.0), Clock(-2_000_000_000, -45.0))

@@ -86,6 +86,7 @@ def fits(document: dict[str, Any]) -> str:
     return fitting[0]
 
 
+@pytest.mark.slow
 def test_documents_of_all_commands_fit(cli: Cli, sample: Stored) -> None:
     db, other = ("--db", sample.db), ("--format", "json")
     made = [

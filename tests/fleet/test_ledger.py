@@ -71,6 +71,7 @@ def test_a_run_that_comes_again_replaces_itself(tmp_path: Path, collected: Colle
     assert "elsewhere.duckdb" in found.runs["db"]
 
 
+@pytest.mark.slow
 def test_a_ledger_and_more_runs(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
     runs = one_by_one(collected)

@@ -131,6 +131,7 @@ def test_two_kernels_that_each_wait_for_the_other_are_noticed() -> None:
         played(step)
 
 
+@pytest.mark.slow
 def test_every_call_of_a_collective_has_all_its_partners() -> None:
     for name in ("fsdp", "heavy_last_stage", "imbalanced_experts"):
         job = SCENES[name].make(8, 0).job

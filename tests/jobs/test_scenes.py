@@ -17,6 +17,7 @@ from tests.jobs.script import Script
 FEW = ("slow_gpu", "slow_host", "fsdp", "slow_in_a_stage", "imbalanced_experts", "storage_spell")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_the_same_seed_gives_the_same_job_and_another_seed_another(name: str) -> None:
     def ends(seed: int) -> list[int]:

@@ -30,6 +30,7 @@ def attributed(edges: tuple, rows: list[tuple], work: pl.DataFrame) -> Attribute
     return told
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=FIXTURES)
 @given(EDGES, nested(), CROWDED, SIZES, SIZES, NAMES, st.integers(1, 30), st.booleans())
 def test_sums_are_of_single_operations(

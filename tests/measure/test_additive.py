@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -148,6 +149,7 @@ def test_device_time_has_one_owner_each(edges: tuple, rows: list[tuple], work: l
     assert (timeline.usage.select("compute", "communication", "idle").min_horizontal() >= 0).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(EDGES, nested(), WORK)
 def test_measures_add_up_and_are_never_negative(

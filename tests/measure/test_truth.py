@@ -44,7 +44,7 @@ def wrong(both: pl.DataFrame, name: str, tolerance: float) -> pl.DataFrame:
     return both.filter(~same).select("rank", "iteration", name, f"{name}_true")
 
 
-@pytest.mark.parametrize("name", mostly_slow(sorted({*EVERY_SCENE} - {"late_capture"}), 5))
+@pytest.mark.parametrize("name", mostly_slow(sorted({*EVERY_SCENE} - {"late_capture"}), 3))
 def test_host_clock_is_exact(stored: Callable[..., Stored], name: str) -> None:
     both = told_and_true(stored(name), "host")
     if name == "cuda_graph":  # its phases have no ranges
@@ -61,7 +61,9 @@ def test_host_clock_is_exact(stored: Callable[..., Stored], name: str) -> None:
         assert off.is_empty(), (column, off)
 
 
-@pytest.mark.parametrize("name", sorted(set(EVERY_SCENE) - UNPHASED - ON_HOST - {"late_capture"}))
+@pytest.mark.parametrize(
+    "name", mostly_slow(sorted(set(EVERY_SCENE) - UNPHASED - ON_HOST - {"late_capture"}), 4)
+)
 def test_gpu_clock_is_within_a_thousandth(stored: Callable[..., Stored], name: str) -> None:
     both = told_and_true(stored(name), "gpu")
     if name == "load_between":  # the first batch is copied before the first range: no matter how
@@ -72,7 +74,7 @@ def test_gpu_clock_is_within_a_thousandth(stored: Callable[..., Stored], name: s
         assert off.is_empty(), (column, off)
 
 
-@pytest.mark.parametrize("name", EVERY_SCENE)
+@pytest.mark.parametrize("name", mostly_slow(EVERY_SCENE, 4))
 def test_parts_add_up_to_the_window(stored: Callable[..., Stored], name: str) -> None:
     measures = stored(name).analysis().tables.measures
     assert_adds_up(measures)

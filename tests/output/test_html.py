@@ -114,6 +114,7 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
     assert lines["Make this page"] == f"rankscope report --db {sample.db} -o page.html"
 
 
+@pytest.mark.slow
 def test_options_are_looked_through_and_told(cli: Cli, sample: Stored) -> None:
     told = Page(made(cli, sample.db, "--iter-range", "5:15", "--clock", "host")).data
     assert told["cells"]["iterations"] == [*range(5, 15)]

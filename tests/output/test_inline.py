@@ -84,6 +84,7 @@ def test_a_page_is_shown_in_a_frame_and_saved(sample: Stored, tmp_path: Path) ->
     assert sample.analysis().verdict.sentence in repr(page)
 
 
+@pytest.mark.slow
 def test_the_example_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cell is executed as a notebook does it: its last expression is shown."""
     monkeypatch.chdir(tmp_path)

@@ -103,7 +103,9 @@ def test_a_capture_that_starts_later_is_shifted(tmp_path: Path) -> None:
     assert (verdict.ranks, verdict.period) == ((0,), 7)
 
 
-@pytest.mark.parametrize("job", ["2022.4/ddp_a", "2023.4/ddp_a", "2022.4/mpi", "2022.4/ddp_b"])
+@pytest.mark.parametrize(
+    "job", mostly_slow(["2022.4/ddp_a", "2023.4/ddp_a", "2022.4/mpi", "2022.4/ddp_b"])
+)
 def test_real_jobs(tmp_path: Path, job: str) -> None:
     phases = {"backward": "Compute"} if job.endswith("mpi") else {}
     reports = unpacked(captured(job), tmp_path / "reports")

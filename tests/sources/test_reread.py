@@ -49,7 +49,7 @@ def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
         ["dali", "described", "plain", "shuffled", "no_launch_record", "cuda_graph", "host_only"], 1
     ),
 )
-@pytest.mark.parametrize("iteration", [None, "auto", "whole"])
+@pytest.mark.parametrize("iteration", mostly_slow([None, "auto", "whole"]))
 def test_reading_again_gives_the_same(
     forged: Callable[..., Forged],
     tmp_path: Path,
@@ -109,7 +109,7 @@ def test_with_operators_left_out_the_same(
 
 
 @pytest.mark.parametrize("held", [True, False])
-@pytest.mark.parametrize("name", ["sample {} of shard 7", "blob {:x}"])
+@pytest.mark.parametrize("name", mostly_slow(["sample {} of shard 7", "blob {:x}"]))
 def test_so_many_names_that_they_are_lumped(
     forged: Callable[..., Forged],
     tmp_path: Path,

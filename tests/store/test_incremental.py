@@ -107,6 +107,7 @@ def test_nothing_is_ever_removed(reports: list[Path], tmp_path: Path) -> None:
     assert {*run.iterations()["rank"]} == {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 def test_several_jobs_give_the_same_database(reports: list[Path], tmp_path: Path) -> None:
     one = rankscope.ingest(reports, tmp_path / "one.duckdb", jobs=1)
     two = rankscope.ingest(reports, tmp_path / "two.duckdb", jobs=2)
@@ -152,6 +153,7 @@ def test_a_bad_report_leaves_what_was_there(reports: list[Path], tmp_path: Path)
     assert same(before, contents(db))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", ["", "no database at all", "damaged pages"])
 def test_a_rebuild_that_fails_leaves_the_old_run(
     reports: list[Path], tmp_path: Path, spoil: str

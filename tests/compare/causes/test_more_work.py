@@ -11,7 +11,7 @@ from rankscope.compare.causes.more_work import MORE_WORK, more_work
 from rankscope.compare.causes.registry import tables_of
 from rankscope.model.schema import ACTIVITIES
 from tests.frames import filled
-from tests.support import MS, Stored
+from tests.support import MS, Stored, mostly_slow
 
 NUMBERS = range(10)
 
@@ -122,7 +122,9 @@ def test_without_device_work_nothing_is_known() -> None:
     assert nothing["ratio"].to_list() == [None, None]
 
 
-@pytest.mark.parametrize(("where", "more"), [("data", True), ("device", False), ("kernel", False)])
+@pytest.mark.parametrize(
+    ("where", "more"), mostly_slow([("data", True), ("device", False), ("kernel", False)], 2)
+)
 def test_simulated_jobs(stored: Callable[..., Stored], where: str, more: bool) -> None:
     job = stored("planted", where=where, factor=1.31)
     comparison = job.analysis()

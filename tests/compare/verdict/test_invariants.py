@@ -10,17 +10,19 @@ import pytest
 
 import rankscope
 from tests.invariants import contradictions
-from tests.support import Stored, capture
+from tests.support import Stored, capture, mostly_slow
 
 
 @pytest.mark.parametrize(
     ("name", "more"),
-    [
-        ("planted", {"kind": "persistent", "where": "backward"}),
-        ("planted", {"kind": "periodic", "where": "load"}),
-        ("buckets", {}),
-        ("mpi_like", {}),
-    ],
+    mostly_slow(
+        [
+            ("buckets", {}),
+            ("planted", {"kind": "persistent", "where": "backward"}),
+            ("planted", {"kind": "periodic", "where": "load"}),
+            ("mpi_like", {}),
+        ]
+    ),
 )
 def test_half_of_the_run_has_the_same_leading_rank(
     stored: Callable[..., Stored], name: str, more: dict[str, str]

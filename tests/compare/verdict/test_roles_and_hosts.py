@@ -35,6 +35,7 @@ def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
     assert verdict.period == (5 if kind == "periodic" else None)
 
 
+@pytest.mark.slow
 def test_a_slow_worker_that_nobody_waits_for_is_not_accused(stored: Callable[..., Stored]) -> None:
     """The bubble hides its loading: without the plant the job takes as long."""
     job = stored("pipeline", ranks=8, iterations=16, where="load", kind="persistent")
@@ -91,6 +92,7 @@ def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored]) ->
     assert verdict.sentence.startswith("Host node1 (ranks 4, 5, 6, 7) is slow")
 
 
+@pytest.mark.slow
 def test_half_of_the_ranks_may_be_slow(stored: Callable[..., Stored]) -> None:
     """Nothing but more work makes it a design."""
     verdict = stored("slow_host", ranks=8).analysis().verdict

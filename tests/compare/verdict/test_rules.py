@@ -34,7 +34,7 @@ def flagged(job: Stored) -> set[tuple[int, int]]:
     ("kind", "gpu"),
     [("persistent", True), ("transient", True), ("periodic", True), ("transient", False)],
 )
-@pytest.mark.parametrize("where", mostly_slow(PHASES, 2))
+@pytest.mark.parametrize("where", mostly_slow(PHASES))
 def test_planted_ranks_are_found(
     stored: Callable[..., Stored], kind: str, where: str, gpu: bool
 ) -> None:
@@ -90,9 +90,11 @@ def test_rotating_in_any_phase(stored: Callable[..., Stored], where: str) -> Non
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("rotating", (), where)
 
 
-@pytest.mark.parametrize("name", ["plain", "dali", "copy_in_forward", "no_sync", "micro_batches",
-                                  "loss_all_reduce", "trailing_all_gather", "free_running",
-                                  "no_launch_record", "cuda_graph"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    mostly_slow(["plain", "dali", "copy_in_forward", "no_sync", "micro_batches", "loss_all_reduce",
+                 "trailing_all_gather", "free_running", "no_launch_record", "cuda_graph"], 2),
+)  # fmt: skip
 def test_healthy_jobs_are_balanced(stored: Callable[..., Stored], name: str) -> None:
     verdict = stored(name).analysis().verdict
     assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
@@ -102,16 +104,19 @@ def test_healthy_jobs_are_balanced(stored: Callable[..., Stored], name: str) -> 
 
 @pytest.mark.parametrize(
     ("name", "rank", "cause", "period"),
-    [
-        ("autograd", 3, "backward", 5),
-        ("buckets", 1, "forward", 5),
-        ("load_between", 2, "load", 7),
-        ("load_inside", 2, "load", 7),
-        ("host_only", 1, "backward", 7),
-        ("mpi_like", 1, "load", 7),
-        ("tensor_parallel", 1, "forward", 5),
-        ("late_capture", 0, "forward", 7),
-    ],
+    mostly_slow(
+        [
+            ("autograd", 3, "backward", 5),
+            ("buckets", 1, "forward", 5),
+            ("load_between", 2, "load", 7),
+            ("load_inside", 2, "load", 7),
+            ("host_only", 1, "backward", 7),
+            ("mpi_like", 1, "load", 7),
+            ("tensor_parallel", 1, "forward", 5),
+            ("late_capture", 0, "forward", 7),
+        ],
+        2,
+    ),
 )
 def test_scenes_with_a_straggler(
     stored: Callable[..., Stored], name: str, rank: int, cause: str, period: int

@@ -62,7 +62,7 @@ def length(truth: Truth, clock: str, numbers: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize(
     ("name", "parameters", "roles"),
-    mostly_slow(CASES, 3),
+    mostly_slow(CASES, 2),
     ids=["-".join(map(str, (name, *more.values()))) for name, more, _ in CASES],
 )
 def test_gains_are_what_the_plant_cost(
@@ -85,6 +85,7 @@ def test_gains_are_what_the_plant_cost(
     assert verdict.gain == pytest.approx(true / was, rel=0.06)
 
 
+@pytest.mark.slow
 def test_a_replay_of_nothing_changed_changes_nothing(stored: Callable[..., Stored]) -> None:
     for name in ("plain", "loss_all_reduce", "trailing_all_gather", "free_running", "mpi_like"):
         job = stored(name)

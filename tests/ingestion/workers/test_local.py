@@ -81,6 +81,7 @@ def deadly(file: ReportFile, options: ShapingOptions) -> str:
     return file.path.name
 
 
+@pytest.mark.slow
 def test_a_report_that_kills_its_reader_twice_is_the_error(tmp_path: Path) -> None:
     files = made(tmp_path, 8)
     results = dict(map_reports(deadly, files, ShapingOptions(), 2))
@@ -98,6 +99,7 @@ def ends_at_once(file: ReportFile, options: ShapingOptions) -> None:
     os._exit(1)
 
 
+@pytest.mark.slow
 def test_workers_that_all_end_are_an_error_of_each_report(tmp_path: Path) -> None:
     results = dict(map_reports(ends_at_once, made(tmp_path, 3), ShapingOptions(), 2))
     assert len(results) == 3

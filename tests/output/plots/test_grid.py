@@ -127,6 +127,7 @@ def test_worst_cells_are_not_all_of_one_rank() -> None:
     assert worst["rank"].to_list() == [1, 1, 2], "0.5 ms of 20 ms does not matter"
 
 
+@pytest.mark.slow
 def test_excess_is_over_the_median_of_the_role(stored: Callable[..., Stored]) -> None:
     analysis = stored("planted", 8, kind="periodic", where="load").analysis()
     role = pl.when(pl.col("rank") < 4).then(pl.lit("first")).otherwise(pl.lit("last"))

@@ -135,6 +135,7 @@ def test_heatmap_of_another_metric_tells_of_that_metric(job: Stored) -> None:
     assert not [e for e in figure.findobj(PathCollection) if e.get_gid() == "flags"], "not for it"
 
 
+@pytest.mark.slow
 def test_iterations_that_a_rank_lacks_are_hatched_and_named(stored: Callable[..., Stored]) -> None:
     late = stored("late_capture", 8, late=3)
     figure = picture(late, "heatmap")
@@ -143,6 +144,7 @@ def test_iterations_that_a_rank_lacks_are_hatched_and_named(stored: Callable[...
     assert "not complete on every rank, so not compared: 1-2" in words(figure)
 
 
+@pytest.mark.slow
 def test_ranks_without_reports_are_hatched(job: Stored, tmp_path: Path) -> None:
     run = rankscope.ingest([job.folder], tmp_path / "few.duckdb", ranks={0, 2, 3, 6, 7})
     some = Stored(job.folder, tmp_path / "few.duckdb", run)
@@ -202,6 +204,7 @@ def test_phases_compare_within_roles(job: Stored) -> None:
     assert len([text for text in axes.texts if text.get_text() == "median"]) == 2
 
 
+@pytest.mark.slow
 def test_phases_that_are_unknown_are_named(stored: Callable[..., Stored]) -> None:
     said = words(picture(stored("cuda_graph", 8), "phases"))
     assert "unknown: load, forward, backward, optimizer" in said
@@ -237,6 +240,7 @@ def test_ranks_that_share_no_collective_are_named(
     assert "unknown for rank 3" in words(draw("arrivals", analysis))
 
 
+@pytest.mark.slow
 def test_arrivals_of_a_single_rank_are_refused(job: Stored, tmp_path: Path) -> None:
     copied(job_reports(job)[:1], tmp_path / "one")
     run = rankscope.ingest([tmp_path / "one"], tmp_path / "one.duckdb")
