@@ -59,6 +59,9 @@ MOST_TIMES, MOST_BYTES = 100, 2**30
 PROGRESS_S = 10.0
 """Seconds between two log messages about an export."""
 
+ABANDONED_S = 86_400
+"""An unfinished export that nothing was added to for so many seconds is removed."""
+
 FULL = "no space left"
 
 LOG = logging.getLogger("rankscope.sources")
@@ -143,9 +146,14 @@ def cache_bytes() -> int:
 
 
 def clear(reports: Iterable[Path]) -> None:
-    """Remove the exports of `reports`, and those whose report is gone or has changed."""
+    """Remove the exports of `reports`, and those whose report is gone or has changed.
+
+    Another process may be writing an export right now: what is unfinished goes when it is old.
+    """
     unwanted = {str(report.resolve()) for report in reports}
     for entry in cache_folder().glob("*"):
+        if _may_be_in_progress(entry):
+            continue
         try:
             source = json.loads((entry / SOURCE).read_text("utf-8"))
             path = Path(source["path"])
@@ -154,6 +162,14 @@ def clear(reports: Iterable[Path]) -> None:
             keep = False
         if not keep:
             shutil.rmtree(entry, ignore_errors=True)
+
+
+def _may_be_in_progress(entry: Path) -> bool:
+    """Whether this is an unfinished export (`exported` names it) that changed not long ago."""
+    try:
+        return "." in entry.name and time.time() - entry.stat().st_mtime < ABANDONED_S
+    except OSError:  # finished or removed since
+        return True
 
 
 def _entry(report: Path) -> Path:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,24 @@ def test_a_disk_that_fills_up(
         assert export.exported(report).exists(), "there is room again"
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_what_another_process_exports_right_now_stays(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--rebuild` clears the cache while another ingest writes into it."""
+    folder = tmp_path / "cache" / "rankscope" / "exports"
+    sqlite = SAMPLE / "report_rank_0.sqlite"
+    wait = f"until [ -e {tmp_path}/cleared ]; do sleep 0.02; done; cp {sqlite} $out"
+    nsys(tmp_path, monkeypatch, wait)
+    with ThreadPoolExecutor() as pool:
+        exporting = pool.submit(export.exported, report)
+        while not folder.is_dir() or not left(tmp_path):
+            time.sleep(0.01)
+        old = folder / "0123.abandoned"
+        old.mkdir()
+        os.utime(old, (1, 1))
+        export.clear([report])
+        assert not old.exists()
+        (tmp_path / "cleared").touch()
+        assert exporting.result(timeout=30).is_file()
