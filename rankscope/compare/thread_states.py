@@ -67,7 +67,7 @@ def thread_states(
         names first; minor names together under an empty name. No rows where nothing is recorded.
     """
     every = comparison.tables.read("host_states", ranks=ranks, iterations=iterations)
-    rows = every.filter(pl.col("phase").is_in([*phases]))
+    rows = every.filter(pl.col("phase").is_in([*map(str, phases)]))
     cell = ["rank", "iteration"]
     order = {str(state): place for place, state in enumerate(HostState)}
     state_place = pl.col("state").replace_strict(order, default=len(order), return_dtype=pl.Int64)

@@ -137,8 +137,9 @@ def reports_table(reports: tuple[CheckedReport, ...], every: bool) -> Table:
             )
             for group in alike.values()
         ]
+    legend = "" if all(report.usable for report in reports) else " (✗: cannot be used)"
     return Table(
-        title=f"In {sanitized(folder, LONGEST_PATH)} (✗: cannot be used)",
+        title=f"In {sanitized(folder, LONGEST_PATH)}{legend}",
         columns=("report", "ranks", "iterations", "missing"),
         rows=tuple(rows),
         numeric=frozenset(("iterations",)),

@@ -107,6 +107,11 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     many = len(order) > MOST_ROWS
     height = max(rows[-1].place + 1, 3) * ROW if many else max(len(rows) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.75 if many else 0.0
+    sides = (
+        "work on the left, communication that no work hides on the right"
+        if shares.communication
+        else "how much of them is work is unknown"
+    )
     sheet = new_sheet(
         WIDTH,
         0.45 + below + height + 0.2,
@@ -114,8 +119,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             _title(comparison, shares),
             subtitle(
                 comparison,
-                "phases of an iteration, per rank: work on the left, communication that no work "
-                f"hides on the right; mean over {counted(count, 'iteration')}",
+                f"phases of an iteration, per rank: {sides}; mean over "
+                f"{counted(count, 'iteration')}",
             ),
             footer(comparison, *_notes(shares)),
         ),
@@ -124,22 +129,23 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     bottom = below + 0.45
     work_width, other_width, highest = _widths(shares)
     work = sheet.axes(LABELS, bottom, work_width, height)
-    communication = sheet.axes(LABELS + work_width + BETWEEN, bottom, other_width, height)
     frame = pl.DataFrame({"rank": [row.rank for row in rows]}).join(
         shares.frame, on="rank", how="left", maintain_order="left"
     )
     _bars(work, frame, rows, shares.phases, theme)
-    _bars(communication, frame, rows, shares.communication, theme)
     _medians(work, frame, rows, theme)
     grouping = "host" if shares.frame["role"].n_unique() == 1 else "role"
     row_labels(work, rows, frame[grouping].to_list(), comparison.verdict.named, theme)
-    communication.set_yticks([])
     work.set_xlim(0, highest[0])
-    communication.set_xlim(0, highest[1])
-    work.set_xlabel("work (ms)")
-    communication.set_xlabel("exposed communication (ms)")
+    work.set_xlabel("work (ms)" if shares.communication else "phases (ms)")
     _legend(work, shares.phases, theme)
-    _legend(communication, shares.communication, theme, right=True)
+    if shares.communication:
+        communication = sheet.axes(LABELS + work_width + BETWEEN, bottom, other_width, height)
+        _bars(communication, frame, rows, shares.communication, theme)
+        communication.set_yticks([])
+        communication.set_xlim(0, highest[1])
+        communication.set_xlabel("exposed communication (ms)")
+        _legend(communication, shares.communication, theme, right=True)
     if many:
         _overview(sheet.axes(LABELS, 0.5, PANELS + BETWEEN, OVERVIEW), shares, theme)
     return sheet.figure
@@ -194,6 +200,8 @@ def _notes(shares: PhaseShares) -> list[str]:
 def _widths(shares: PhaseShares) -> tuple[float, float, tuple[float, float]]:
     """Widths of both panels in inches, and the ends of their axes in ms, on one scale."""
     work = float(np.max(shares.frame["total_ns"].to_numpy())) / 1e6 * 1.14
+    if not shares.communication:
+        return PANELS + BETWEEN, 0.0, (work, 0.0)
     longest = shares.frame.select(
         pl.sum_horizontal(f"{name}_ns" for name in COMMUNICATION_PARTS).max()
     ).item()

@@ -167,7 +167,7 @@ def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture
         heights = [
             ("phases", PHASE_LANE),
             *((name, STREAM_LANE) for name in busiest_streams(work, rank, MOST_STREAMS)),
-            ("collectives", COLLECTIVE_LANE),
+            *([("collectives", COLLECTIVE_LANE)] if timeline.collectives.height else []),
         ]
         lanes[rank] = []
         for name, height in heights:

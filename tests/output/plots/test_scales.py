@@ -119,6 +119,9 @@ def test_without_collectives_the_work_of_a_rank_is_unknown(tmp_path: Path) -> No
     edit(report, "delete from NVTX_EVENTS where text like 'all_reduce%'")
     run = rankscope.ingest([report], tmp_path / "one.duckdb")
     assert run.iterations()["work_ns"].is_null().all()
-    title = title_of(picture(Stored(SAMPLE, tmp_path / "one.duckdb", run), "phases"))
+    figure = picture(Stored(SAMPLE, tmp_path / "one.duckdb", run), "phases")
+    title = title_of(figure)
     assert title.startswith("Rank 2 alone: iterations take ")
     assert title.endswith("how much of it is work is unknown")
+    [axes] = [axes for axes in figure.axes if axes.get_xlabel()]
+    assert axes.get_xlabel() == "phases (ms)", "neither work nor communication is drawn"

@@ -79,3 +79,13 @@ def test_wrong_usage(ingested: Ingested) -> None:
     assert "rank 0 (slow)" in "".join(
         label.get_text() for label in run.plot("why", ranks=[0]).figure.axes[0].get_yticklabels()
     )
+
+
+def test_a_rank_that_is_slow_in_no_single_phase(ingested: Ingested) -> None:
+    """Then all phases are shown, and communication."""
+    run = ingested("why_gc")
+    every = run.compare().tables.read("host_states", ranks=[0], iterations=[5])
+    axes = run.plot("why", ranks=[0], iteration=5).figure.axes[0]
+    bars = [each.patches[0] for each in axes.containers if isinstance(each, BarContainer)]
+    first = [bar for bar in bars if abs(bar.get_y() + bar.get_height() / 2) < 0.01]
+    assert sum(bar.get_width() for bar in first) == pytest.approx(every["total_ns"].sum() / 1e6)
