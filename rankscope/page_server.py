@@ -42,6 +42,7 @@ from rankscope.sources.moved import located
 from rankscope.store import Database
 from rankscope.util import bug_log
 from rankscope.util.rank_list import parse_ranks
+from rankscope.util.wording import counted
 
 LOG = logging.getLogger("rankscope.view")
 
@@ -159,7 +160,7 @@ class RunAnswers:
         chosen = parse_ranks(ranks, "ranks")
         if len(chosen) > MOST_RANKS:
             raise UsageError(
-                f"{len(chosen)} ranks are too many for a timeline",
+                f"{counted(len(chosen), 'rank')} are too many for a timeline",
                 hint=f"name at most {MOST_RANKS}",
             )
         check_ranks(comparison, chosen)

@@ -74,6 +74,9 @@ def test_scripts_compute_what_python_computes(node: str, tmp_path: Path) -> None
         "phases": [*Phase],
         "communication": [*COMMUNICATION_PARTS],
         "tables": [sortable_table("ranks", "Ranks", ranks)],
+        "states": {},
+        "state_names": {},
+        "served": False,
         "flagged": {
             "columns": ["rank", "iteration", "cause"],
             "values": [[4, 12], [6, 5], ["load", None]],

@@ -44,7 +44,9 @@ class Views:
         options = PlotOptions(iteration=timeline.iterations[0], ranks=ranks)
         self.picture: Figure = draw("timeline", analysis, options)
         picks = picks_of(analysis, None)
-        self.page: dict[str, Any] = timeline_section(ShownTimeline(timeline), picks).chart
+        self.page: dict[str, Any] = timeline_section(
+            ShownTimeline(timeline), {each.rank: each.label for each in picks.picks}
+        ).chart
         self.events: list[dict[str, Any]] = json.loads(trace(timeline, {}, {}))["traceEvents"]
 
     def marks(self) -> list[list[tuple[int, int]]]:
