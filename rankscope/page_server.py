@@ -75,7 +75,7 @@ class RunAnswers:
         self._options = options
         self._metric = metric
         self._state: tuple[int, ...] = ()
-        self._run: Run
+        self.run: Run
         self._comparisons: OrderedDict[str, Comparison] = OrderedDict()
         self.comparison("")
 
@@ -88,13 +88,13 @@ class RunAnswers:
         """
         state = Database.state(self._db)
         if state != self._state:
-            self._run, self._state = open_run(self._db), state
+            self.run, self._state = open_run(self._db), state
             self._comparisons.clear()
         if iter_range not in self._comparisons:
             options = self._options
             if iter_range:
                 options = replace(options, iter_range=parse_range(iter_range))
-            self._comparisons[iter_range] = self._run.compare(options)
+            self._comparisons[iter_range] = self.run.compare(options)
             if len(self._comparisons) > KEPT:
                 self._comparisons.popitem(last=False)
         self._comparisons.move_to_end(iter_range)

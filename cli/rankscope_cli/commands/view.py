@@ -58,17 +58,16 @@ def view(
     """
     import socket
 
-    from rankscope.api import open_run
     from rankscope.page_server import LOOPBACK, PageServer, RunAnswers
 
-    run = open_run(db)
     options = analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
-    server = PageServer(RunAnswers(db, options, metric), port)
+    answers = RunAnswers(db, options, metric)
+    server = PageServer(answers, port)
     console.write(server.address)
     console.say(
         f"on another machine: ssh -N -L {server.port}:{LOOPBACK}:{server.port} "
         f"{socket.gethostname()}, then open the same address; Ctrl-C ends it",
         quiet,
     )
-    console.warn_of_run(run, run.compare(options).warnings, quiet, verbose)
+    console.warn_of_run(answers.run, answers.comparison("").warnings, quiet, verbose)
     server.serve()
