@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
-from rankscope.model.intervals import Flags, Times, cells
+from rankscope.model.intervals import Flags, Times, cells, count_before
 from rankscope.model.kinds import HostState
 from rankscope.model.schema import HOST_STATES, conform
 
@@ -112,10 +112,10 @@ class _Outer:
         """The name of the call that covers each moment, in time order; -1 without one."""
         first = np.searchsorted(self.end, moments[0], side="right")
         last = np.searchsorted(self.start, moments[-1], side="right")
-        start, end, name = (each[first:last] for each in (self.start, self.end, self.name))
+        start, end, name = self.start[first:last], self.end[first:last], self.name[first:last]
         if not len(start):
             return np.full(len(moments), -1, np.int64)
-        place = np.searchsorted(start, moments, side="right") - 1
+        place = count_before(moments, start) - 1
         inside = (place >= 0) & (moments < end[place])
         return np.where(inside, name[place] + self.before, -1)
 
@@ -187,7 +187,7 @@ class _Sweep:
             self._switched(begin, until),
         )
         at, length = points[:-1], np.diff(points)
-        segment = np.searchsorted(begins, at, side="right") - 1
+        segment = count_before(at, begins) - 1
         state, name = self._states(at)
         unsaid = len(self.names)  # no name
         kinds = len(_STATES) * (unsaid + 2)
@@ -312,7 +312,7 @@ def _scheduled(switches: Switches | None, at: Times) -> tuple[Flags, Flags]:
     # Before the first switch the thread was in the other state.
     before = switches.on[first - 1] if first else ~switches.on[0]
     states = np.append(before, switches.on[first:last])
-    on = states[np.searchsorted(switches.at[first:last], at, side="right")]
+    on = states[count_before(at, switches.at[first:last])]
     return ~nothing, on
 
 

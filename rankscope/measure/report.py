@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.measure.host_states import host_states
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
-from rankscope.model.host_events import ThreadEvents
+from rankscope.model.host_events import HostEvents, ThreadEvents
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import (
@@ -20,6 +20,7 @@ from rankscope.model.reports import (
     RunWarning,
     Trace,
 )
+from rankscope.model.schema import HOST_STATES, conform
 from rankscope.segment import Chosen, DetectedSteps, choose_iterations
 from rankscope.sources import formats
 from rankscope.sources.conventions import vocabulary
@@ -43,6 +44,15 @@ class Segmented:
     trace: Trace
     chosen: Chosen  # its iterations
     identities: dict[int, RankIdentity]  # process → whose rank it is
+
+
+@dataclass(frozen=True, slots=True)
+class _Thread:
+    """A training thread."""
+
+    id: int
+    iterations: pl.DataFrame  # ITERATIONS
+    timeline: pl.DataFrame  # SEGMENTS
 
 
 def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
@@ -91,9 +101,28 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     Raises: what `segmented` does.
     """
     report = segmented(file, options)
+    host_of = report.trace.host_of
+    rows, threads = _measured(file, report)
+    # What the threads did is read last, and into the memory of everything else.
+    del report
+    states = _host_states(threads, host_of)
+    ranks = [
+        replace(each, host_states=_of_rank(states[rank], rank))
+        for each in rows.ranks
+        for rank in [each.rank.identity.rank]
+    ]
+    return replace(rows, ranks=tuple(ranks))
+
+
+def _of_rank(states: pl.DataFrame, rank: int) -> pl.DataFrame:
+    """HOST_STATES of a rank."""
+    return conform(states.with_columns(rank=pl.lit(rank, pl.Int64)), HOST_STATES)
+
+
+def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int, _Thread]]:
+    """All rows but HOST_STATES; and for each rank what these are made of."""
     trace, whose = report.trace, [*report.identities.values()]
     detailed = _details(report)
-    states = _host_states(trace, detailed)
     problems = [
         RunWarning(
             "file-name-disagrees",
@@ -142,7 +171,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
                 tuple(identity.rank for identity in whose),
             )
         )
-    return ReportRows(
+    rows = ReportRows(
         file=file,
         facts=trace.facts,
         ranks=tuple(
@@ -151,7 +180,6 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
                 detailed[process],
                 report.chosen.words,
                 _gpu(trace, process),
-                states[process],
             )
             for process, identity in report.identities.items()
         ),
@@ -159,21 +187,27 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         events=trace.events,
         taken=report.chosen.taken,
     )
-
-
-def _host_states(trace: Trace, detailed: dict[int, RankDetail]) -> dict[int, pl.DataFrame]:
-    """process → HOST_STATES without `rank`."""
-    spans = {
-        detail.found.thread: (detail.host["start"].item(0), detail.host["end"].item(-1))
-        for detail in detailed.values()
-        if not detail.host.is_empty()
+    threads = {
+        identity.rank: _Thread(found.found.thread, found.found.frame, found.host)
+        for process, identity in report.identities.items()
+        for found in [detailed[process]]
     }
-    events = {} if trace.host_of is None else trace.host_of(spans)
+    return rows, threads
+
+
+def _host_states(
+    threads: dict[int, _Thread], host_of: HostEvents | None
+) -> dict[int, pl.DataFrame]:
+    """rank → HOST_STATES without `rank`."""
+    spans = {
+        each.id: (each.timeline["start"].item(0), each.timeline["end"].item(-1))
+        for each in threads.values()
+        if not each.timeline.is_empty()
+    }
+    events = {} if host_of is None else host_of(spans)
     return {
-        process: host_states(
-            detail.found.frame, detail.host, events.get(detail.found.thread, ThreadEvents())
-        )
-        for process, detail in detailed.items()
+        rank: host_states(each.iterations, each.timeline, events.get(each.id, ThreadEvents()))
+        for rank, each in threads.items()
     }
 
 
