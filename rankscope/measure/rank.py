@@ -18,7 +18,9 @@ from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, Run
 from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
+    COUNTERS,
     EXPOSED,
+    FILE_ACCESSES,
     HOST_STATES,
     MEASURES,
     PHASES,
@@ -135,7 +137,7 @@ def measure_rank(
     words: Vocabulary,
     gpu: Gpu | None = None,
 ) -> RankRows:
-    """All rows of one rank that need no other rank; HOST_STATES are left empty.
+    """All rows of one rank that need no other rank, without HOST_STATES, FILE_ACCESSES, COUNTERS.
 
     Args:
         identity: the rank and its process.
@@ -173,6 +175,8 @@ def measure_rank(
             ACTIVITIES,
         ),
         host_states=empty(HOST_STATES),
+        file_accesses=empty(FILE_ACCESSES),
+        counters=empty(COUNTERS),
         problems=tuple(_problems(identity.rank, detail)),
     )
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import polars as pl
 
+from rankscope.measure.file_accesses import file_accesses
+from rankscope.measure.host import window_edges
 from rankscope.measure.host_states import host_states
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
-from rankscope.model.host_events import HostEvents, ThreadEvents
+from rankscope.model.host_events import WINDOWED_COUNTERS, CounterEvents, HostEvents, ThreadEvents
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import (
     Gpu,
     RankIdentity,
+    RankRows,
     ReportFile,
     ReportRows,
     RunWarning,
     Trace,
 )
-from rankscope.model.schema import HOST_STATES, conform
+from rankscope.model.schema import COUNTERS, FILE_ACCESSES, HOST_STATES, conform
 from rankscope.segment import Chosen, DetectedSteps, choose_iterations
 from rankscope.sources import formats
 from rankscope.sources.conventions import vocabulary
@@ -51,6 +55,7 @@ class _Thread:
     """A training thread."""
 
     id: int
+    process: int
     iterations: pl.DataFrame  # ITERATIONS
     timeline: pl.DataFrame  # SEGMENTS
 
@@ -101,22 +106,11 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     Raises: what `segmented` does.
     """
     report = segmented(file, options)
-    host_of = report.trace.host_of
+    host_of, counters_of = report.trace.host_of, report.trace.counters_of
     rows, threads = _measured(file, report)
     # What the threads did is read last, and into the memory of everything else.
     del report
-    states = _host_states(threads, host_of)
-    ranks = [
-        replace(each, host_states=_of_rank(states[rank], rank))
-        for each in rows.ranks
-        for rank in [each.rank.identity.rank]
-    ]
-    return replace(rows, ranks=tuple(ranks))
-
-
-def _of_rank(states: pl.DataFrame, rank: int) -> pl.DataFrame:
-    """HOST_STATES of a rank."""
-    return conform(states.with_columns(rank=pl.lit(rank, pl.Int64)), HOST_STATES)
+    return replace(rows, ranks=tuple(_with_host(rows.ranks, threads, host_of, counters_of)))
 
 
 def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int, _Thread]]:
@@ -188,27 +182,46 @@ def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int
         taken=report.chosen.taken,
     )
     threads = {
-        identity.rank: _Thread(found.found.thread, found.found.frame, found.host)
+        identity.rank: _Thread(found.found.thread, process, found.found.frame, found.host)
         for process, identity in report.identities.items()
         for found in [detailed[process]]
     }
     return rows, threads
 
 
-def _host_states(
-    threads: dict[int, _Thread], host_of: HostEvents | None
-) -> dict[int, pl.DataFrame]:
-    """rank → HOST_STATES without `rank`."""
+def _with_host(
+    ranks: Iterable[RankRows],
+    threads: dict[int, _Thread],
+    host_of: HostEvents | None,
+    counters_of: CounterEvents | None,
+) -> Iterator[RankRows]:
+    """The rows with those of what the threads did, and of counters."""
     spans = {
         each.id: (each.timeline["start"].item(0), each.timeline["end"].item(-1))
         for each in threads.values()
         if not each.timeline.is_empty()
     }
+    edges = {each.process: window_edges(each.iterations) for each in threads.values()}
     events = {} if host_of is None else host_of(spans)
-    return {
-        rank: host_states(each.iterations, each.timeline, events.get(each.id, ThreadEvents()))
-        for rank, each in threads.items()
-    }
+    counted = {} if counters_of is None else counters_of(edges)
+    for part in ranks:
+        rank = pl.lit(part.rank.identity.rank, pl.Int64).alias("rank")
+        thread = threads[part.rank.identity.rank]
+        told = events.get(thread.id, ThreadEvents())
+        states = host_states(thread.iterations, thread.timeline, told)
+        files = file_accesses(thread.iterations, thread.timeline, told)
+        counters = counted.get(thread.process, pl.DataFrame(schema=WINDOWED_COUNTERS))
+        numbers = thread.iterations["iteration"]
+        yield replace(
+            part,
+            host_states=conform(states.with_columns(rank), HOST_STATES),
+            file_accesses=conform(files.with_columns(rank), FILE_ACCESSES),
+            counters=conform(
+                counters.with_columns(rank, iteration=numbers.gather(counters["window"])),
+                COUNTERS,
+                drop_others=True,
+            ),
+        )
 
 
 def _gpu(trace: Trace, process: int) -> Gpu | None:

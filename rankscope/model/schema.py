@@ -141,6 +141,12 @@ ACTIVITIES = TABLES["activities"].schema
 HOST_STATES = TABLES["host_states"].schema
 """What the training thread did, a row per rank, iteration, phase, state and name."""
 
+FILE_ACCESSES = TABLES["file_accesses"].schema
+"""Files that the training thread used, a row per rank, iteration, phase, call and file."""
+
+COUNTERS = TABLES["counters"].schema
+"""Counters of a host, a row per rank in whose report they are, iteration, device and metric."""
+
 RANK_ITERATIONS = TABLES["iterations"].schema
 """Iterations as stored: the range itself, and the stretch to look at in the GUI."""
 
