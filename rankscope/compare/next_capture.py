@@ -216,12 +216,14 @@ def _of_finding(finding: Finding, host_known: bool) -> tuple[tuple[Needed, ...],
     match finding.kind:
         case CauseKind.ON_CPU if re.search(INTERPRETER, finding.name):
             options, open_ = (PYTHON,), "which function of the program computes?"
-        case CauseKind.BLOCKED if re.search(FILES, finding.name):
+        case CauseKind.BLOCKED if re.search(FILES, finding.name) and not finding.detail:
             options, open_ = (FILE_ACCESS,), f"which file does it wait for in {name}?"
         case CauseKind.PREEMPTED:
             options, open_ = (SYSTEM_WIDE,), "who runs in its place?"
         case CauseKind.UNEXPLAINED if host_known:
             options, open_ = (SYSTEM_WIDE,), "who runs on its CPUs?"
+        case CauseKind.DEVICE_SLOWER if finding.detail:
+            open_ = known
         case CauseKind.DEVICE_SLOWER | CauseKind.CONTENTION | CauseKind.COPIES:
             options, open_ = (GPU_COUNTERS,), "does its device run at a lower clock?"
         case CauseKind.ALLOCATOR:

@@ -84,14 +84,23 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     return Segmented(trace, chosen, ranks)
 
 
-def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
-    """rank → everything its numbers are made of.
+@dataclass(frozen=True, slots=True)
+class ReportDetail:
+    """One report in detail."""
+
+    ranks: dict[int, RankDetail]  # rank → everything its numbers are made of
+    host_of: HostEvents | None  # reads what threads did
+
+
+def details(file: ReportFile, options: ShapingOptions) -> ReportDetail:
+    """The ranks of a report in detail.
 
     Raises: what `segmented` does.
     """
     report = segmented(file, replace(options, alone=True))  # extract refused an unknown rank
     detailed = _details(report)
-    return {identity.rank: detailed[process] for process, identity in report.identities.items()}
+    ranks = {identity.rank: detailed[process] for process, identity in report.identities.items()}
+    return ReportDetail(ranks, report.trace.host_of)
 
 
 def _details(report: Segmented) -> dict[int, RankDetail]:

@@ -179,6 +179,18 @@ TIMELINE_PHASES = pl.Schema([*TIMELINE_WINDOWS.items(), ("phase", pl.String())])
 An instant whose phase is unknown is `other`, as it is in MEASURES.
 """
 
+TIMELINE_STATES = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "state": pl.String,  # a HostState, never unknown
+        "name": pl.String,  # the call; "" outside of calls
+    }
+)
+"""What the training threads did in the windows on the host clock, disjoint for each rank."""
+
 TIMELINE_OPERATIONS = pl.Schema(
     {
         "rank": pl.Int64,

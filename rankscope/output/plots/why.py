@@ -17,7 +17,7 @@ from rankscope.compare.robust import lower_median
 from rankscope.errors import UsageError
 from rankscope.model.kinds import HostState
 from rankscope.model.metrics import PHASE_METRICS, column_of
-from rankscope.output.palette import STATE_COLORS, THEMES, Theme
+from rankscope.output.palette import STATE_COLORS, STATE_NAMES, THEMES, Theme
 from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.style import HATCH, SMALL, Caption, drawable, new_sheet, text_width
@@ -31,16 +31,6 @@ ROW, GAP = 0.42, 0.5
 
 MOST_NAMES = 6
 """Names that have bars of their own in a state; the others are together."""
-
-STATE_NAMES = {
-    HostState.ON_CPU: "on the CPU",
-    HostState.BLOCKED: "blocked in a call",
-    HostState.OFF_CPU: "off the CPU",
-    HostState.CUDA_CALL: "in a CUDA call",
-    HostState.PROFILER: "profiler",
-    HostState.UNKNOWN: "unknown",
-}
-"""Name of each state in the legend, in the order in which bars stack them."""
 
 
 @dataclass(frozen=True, slots=True)
