@@ -5,11 +5,12 @@ They are recorded once for a host, in one rank's report, and found again by host
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import polars as pl
 
-from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.context import CauseContext, Tables
 from rankscope.model.kinds import Counter
 
 TABLE = "counters"
@@ -19,6 +20,9 @@ LOWER_CLOCK = 0.05
 
 MORE_FAULTS = 1.0
 """Page faults are named where a slow rank has more than the peers' by this share of them."""
+
+MORE_WAITS = 2.0
+"""Adapters that wait to send this many times as long as those of other hosts are named."""
 
 OF_RANKS = pl.Schema(
     {
@@ -108,3 +112,30 @@ def device_words(context: CauseContext) -> str:
             f"{faults.usual:,.0f}"
         )
     return ", ".join(parts)
+
+
+def network_words(
+    tables: Tables, members: set[int], slow: set[int], hosts: Mapping[int, str | None]
+) -> str:
+    """`12.0 times as long as those of other hosts`: how long adapters wait to send; else empty.
+
+    Args:
+        tables: of the run.
+        members: ranks whose transfers are slow.
+        slow: the iterations in which they are.
+        hosts: rank → host.
+    """
+    rows = tables(TABLE, slow)
+    if rows is None or rows.is_empty():
+        return ""
+    homes = {hosts[rank] for rank in members}
+    others = [rank for rank, host in hosts.items() if host is not None and host not in homes]
+    waits = rows.filter(pl.col("metric") == str(Counter.SEND_WAITS))
+    own, usual = (
+        waits.filter(pl.col("rank").is_in(ranks))["value"].to_numpy() for ranks in (members, others)
+    )
+    if not len(own) or not len(usual) or own.mean() <= MORE_WAITS * usual.mean():
+        return ""
+    if not usual.mean():
+        return "wait to send, those of other hosts do not"
+    return f"wait {own.mean() / usual.mean():,.1f} times as long to send as those of other hosts"

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.compare.causes.counters import by_rank, compared, device_words
+from rankscope.compare.causes.counters import by_rank, compared, device_words, network_words
 from rankscope.compare.causes.registry import context_of
 from rankscope.model.kinds import Counter
 from rankscope.model.schema import COUNTERS
@@ -100,6 +100,25 @@ def test_more_page_faults_are_named() -> None:
     told = words(Counter.GPU_PAGE_FAULTS, {0: 3.0, 1: 3.0, 2: 0.0, 3: 1_250.0})
     assert told == "1,250 page faults of unified memory per iteration where peers have 3"
     assert words(Counter.GPU_PAGE_FAULTS, dict.fromkeys(range(4), 1_250.0)) == ""
+
+
+def network(*waits: tuple[int, float]) -> str:
+    """Ranks 0 and 1 are on host a, 2 on b, 3 on one that is unknown."""
+    rows = [(rank, number, "send_waits", value) for rank, value in waits for number in (2, 5)]
+    frame = pl.DataFrame(rows, schema=["rank", "iteration", "metric", "value"], orient="row")
+    hosts = {0: "a", 1: "a", 2: "b", 3: None}
+    return network_words(lambda *_: frame, {0}, {2, 5}, hosts)
+
+
+def test_adapters_that_wait_to_send_are_named() -> None:
+    usual = [(2, 10.0), (3, 500.0)]
+    said = "wait 12.0 times as long to send as those of other hosts"
+    assert network((0, 120.0), (1, 120.0), *usual) == said
+    assert network((0, 120.0), (2, 0.0)) == "wait to send, those of other hosts do not"
+    assert network((0, 20.0), *usual) == ""
+    assert network((0, 120.0), (1, 10.0)) == "", "its own host is no other one"
+    assert network((2, 10.0)) == "", "that of the slow host is unknown"
+    assert network() == ""
 
 
 GPUS = [(rank, f"GPU-{rank}", f"0000:{rank}b:00.0", "H200") for rank in range(4)]
