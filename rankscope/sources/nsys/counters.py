@@ -95,10 +95,11 @@ def counters(file: Columns) -> CounterEvents | None:
 def _of_gpus(file: Columns, edges: Times) -> pl.DataFrame:
     key = ["typeId", "metricId"]
     names = _named(file.read(GPU_NAMES, key, ["metricName"]), "metricName", GPU_METRICS)
+    known = ("metricId", names["metricId"].unique().to_list())
     sums = _sums(
         (
             piece.with_columns(start="timestamp", weight=pl.lit(1))
-            for piece in file.pieces(GPU_SAMPLES, GPU_SAMPLE)
+            for piece in file.pieces(GPU_SAMPLES, GPU_SAMPLE, only=known)
         ),
         edges,
         key,
