@@ -72,6 +72,13 @@ def test_a_device_that_several_reports_count_is_counted_once() -> None:
     assert {*told["value"]} == {11.0}
 
 
+def test_a_run_without_counters_has_none() -> None:
+    assert by_rank(pl.DataFrame(schema=COUNTERS), RANKS).is_empty()
+    nowhere = RANKS.with_columns(pl.lit(None, pl.String).alias(name) for name in ("gpu_uuid",
+        "gpu_bus", "host"))  # fmt: skip
+    assert by_rank(counter(0, "gpu", "GPU-a0", "clock", 1.0), nowhere).is_empty()
+
+
 def words(metric: Counter, values: dict[int, float]) -> str:
     rows = pl.DataFrame(
         [(rank, number, str(metric), value) for rank, value in values.items() for number in (2, 5)],

@@ -163,6 +163,31 @@ def test_devices_that_are_not_described_are_unknown(report: Path) -> None:
     assert devices == {""}
 
 
+@pytest.mark.parametrize("kind", READERS)
+def test_metrics_of_unknown_names_are_left_out(report: Path, tmp_path: Path, kind: str) -> None:
+    with closing(sqlite3.connect(report)) as file, file:
+        file.execute("UPDATE TARGET_INFO_GPU_METRICS SET metricName = 'new'")
+        file.execute("UPDATE TARGET_INFO_NETWORK_METRICS SET name = 'new'")
+    path = report if kind == "sqlite" else as_folder(report, kind, tmp_path)
+    assert {row[1] for row in told(path, kind)[PROCESS_KEY]} == {"process"}
+
+
+def test_broken_rows_are_left_out(report: Path) -> None:
+    whole = told(report, "sqlite")
+    with closing(sqlite3.connect(report)) as file, file:
+        file.executemany(
+            "INSERT INTO GPU_METRICS VALUES (?,?,?,?)",
+            [(None, TYPE, 3, 1), (1_200, None, 3, 1), (1_200, TYPE, None, 1),
+             (1_200, TYPE, 3, None), (1_200, TYPE, 3, "text")],
+        )  # fmt: skip
+        file.executemany(
+            "INSERT INTO NET_NIC_METRIC VALUES (?,?,55,1,1,0,?)",
+            [(1_200, 1_100, 5), (None, 1_300, 5), (1_200, 1_300, None), (1_200, None, 5)],
+        )
+        file.execute("INSERT INTO CUDA_UM_GPU_PAGE_FAULT_EVENTS VALUES (1200, 1300, NULL, 7)")
+    assert told(report, "sqlite") == whole
+
+
 def test_times_are_on_the_axis_of_the_session(report: Path) -> None:
     with closing(sqlite3.connect(report)) as file, file:
         file.execute("CREATE TABLE IF NOT EXISTS META_DATA_EXPORT (name, value)")
