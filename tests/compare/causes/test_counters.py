@@ -14,8 +14,10 @@ import polars as pl
 import pytest
 
 import rankscope
+from rankscope.api import picks_of
 from rankscope.compare.causes.counters import by_rank, compared, device_words, network_words
 from rankscope.compare.causes.registry import context_of
+from rankscope.compare.next_capture import next_capture
 from rankscope.model.kinds import Counter
 from rankscope.model.schema import COUNTERS
 from tests.frames import filled
@@ -171,10 +173,12 @@ def test_the_verdict_says_that_the_clock_is_low(
         with_gpus(report)
     with_clocks(reports[recorder], slow=3)
     run = rankscope.ingest([tmp_path / "reports"], tmp_path / "db")
-    verdict = run.compare(rankscope.Options()).verdict
+    comparison = run.compare(rankscope.Options())
+    verdict = comparison.verdict
     assert verdict.ranks == (3,)
     assert "the device is slow (clock 1,200 MHz where peers have 1,980)" in verdict.sentence
     assert verdict.findings[0].evidence == ("activities", "counters")
+    assert "cause is known" in next_capture(comparison, picks_of(comparison, None).picks).sentence
 
 
 def test_the_file_of_a_blocking_call_is_named_without_its_folder(
@@ -190,6 +194,7 @@ def test_the_file_of_a_blocking_call_is_named_without_its_folder(
     assert found.detail == "write (model.pt, 64.0 MB per iteration)"
     assert "blocked in write (model.pt, 64.0 MB per iteration)" in comparison.verdict.sentence
     assert found.evidence == ("host_states", "file_accesses")
+    assert "cause is known" in next_capture(comparison, picks_of(comparison, None).picks).sentence
     stored = comparison.tables.table("file_accesses")
     assert {*stored["file"]} == {"model.pt"}
     assert b"someone" not in (tmp_path / "db").read_bytes()
