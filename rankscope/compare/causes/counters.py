@@ -5,7 +5,7 @@ They are recorded once for a host, in one rank's report, and found again by host
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import polars as pl
@@ -115,27 +115,40 @@ def device_words(context: CauseContext) -> str:
 
 
 def network_words(
-    tables: Tables, members: set[int], slow: set[int], hosts: Mapping[int, str | None]
+    tables: Tables,
+    members: set[int],
+    slow: set[int],
+    numbers: Collection[int],
+    hosts: Mapping[int, str | None],
 ) -> str:
-    """`12.0 times as long as those of other hosts`: how long adapters wait to send; else empty.
+    """`wait 12.0 times as long to send as those of other hosts`: of adapters; else empty.
+
+    They are compared with other hosts in the same iterations; where there are none whose counters
+    are known, with themselves in the other iterations.
 
     Args:
         tables: of the run.
         members: ranks whose transfers are slow.
         slow: the iterations in which they are.
+        numbers: the selected iterations.
         hosts: rank → host.
     """
-    rows = tables(TABLE, slow)
+    rows = tables(TABLE, numbers)
     if rows is None or rows.is_empty():
         return ""
     homes = {hosts[rank] for rank in members}
     others = [rank for rank, host in hosts.items() if host is not None and host not in homes]
     waits = rows.filter(pl.col("metric") == str(Counter.SEND_WAITS))
-    own, usual = (
-        waits.filter(pl.col("rank").is_in(ranks))["value"].to_numpy() for ranks in (members, others)
+    then, among = pl.col("iteration").is_in(slow), pl.col("rank").is_in(members)
+    own = waits.filter(then, among)["value"].to_numpy()
+    usual, compared_with = (
+        waits.filter(then, pl.col("rank").is_in(others))["value"].to_numpy(),
+        "those of other hosts",
     )
+    if not len(usual):
+        usual, compared_with = waits.filter(~then, among)["value"].to_numpy(), "in other iterations"
     if not len(own) or not len(usual) or own.mean() <= MORE_WAITS * usual.mean():
         return ""
     if not usual.mean():
-        return "wait to send, those of other hosts do not"
-    return f"wait {own.mean() / usual.mean():,.1f} times as long to send as those of other hosts"
+        return f"wait to send, unlike {compared_with}"
+    return f"wait {own.mean() / usual.mean():,.1f} times as long to send as {compared_with}"

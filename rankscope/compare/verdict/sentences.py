@@ -174,7 +174,9 @@ def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
         if verdict.ranks
         else ""
     )
-    told = network_words(inputs.tables, {*first["members"]}, {*first["iterations"]}, inputs.hosts)
+    told = network_words(
+        inputs.tables, {*first["members"]}, {*first["iterations"]}, inputs.numbers, inputs.hosts
+    )
     network = f" The network adapters of its hosts {told}." if told else ""
     ratio = first["transfer_ns"] / max(first["usual_ns"], 1)
     return (

@@ -5,6 +5,7 @@ The rows are made from the documented schema: no real export with these tables w
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -21,6 +22,7 @@ from rankscope.compare.next_capture import next_capture
 from rankscope.model.kinds import Counter
 from rankscope.model.schema import COUNTERS
 from tests.frames import filled
+from tests.jobs import SCENES, play, write
 from tests.support import MS, Forged, copied, edit
 
 RANKS = pl.DataFrame(
@@ -111,23 +113,50 @@ def test_more_page_faults_are_named() -> None:
     assert words(Counter.GPU_PAGE_FAULTS, dict.fromkeys(range(4), 1_250.0)) == ""
 
 
-def network(*waits: tuple[int, float]) -> str:
-    """Ranks 0 and 1 are on host a, 2 on b, 3 on one that is unknown."""
-    rows = [(rank, number, "send_waits", value) for rank, value in waits for number in (2, 5)]
-    frame = pl.DataFrame(rows, schema=["rank", "iteration", "metric", "value"], orient="row")
+def network(*waits: tuple[int, int, float]) -> str:
+    """Of rank, iteration and value. Ranks 0 and 1 are on host a, 2 on b, 3 on an unknown one.
+
+    Rank 0 is slow in iterations 2 and 5.
+    """
+    rows = [(rank, number, "send_waits", value) for rank, number, value in waits]
+    schema = {"rank": pl.Int64, "iteration": pl.Int64, "metric": pl.String, "value": pl.Float64}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
     hosts = {0: "a", 1: "a", 2: "b", 3: None}
-    return network_words(lambda *_: frame, {0}, {2, 5}, hosts)
+    return network_words(lambda *_: frame, {0}, {2, 5}, range(9), hosts)
 
 
 def test_adapters_that_wait_to_send_are_named() -> None:
-    usual = [(2, 10.0), (3, 500.0)]
+    usual = [(2, 2, 10.0), (3, 2, 500.0), (2, 4, 500.0)]
     said = "wait 12.0 times as long to send as those of other hosts"
-    assert network((0, 120.0), (1, 120.0), *usual) == said
-    assert network((0, 120.0), (2, 0.0)) == "wait to send, those of other hosts do not"
-    assert network((0, 20.0), *usual) == ""
-    assert network((0, 120.0), (1, 10.0)) == "", "its own host is no other one"
-    assert network((2, 10.0)) == "", "that of the slow host is unknown"
+    assert network((0, 2, 120.0), (0, 5, 120.0), (1, 2, 120.0), *usual) == said
+    assert network((0, 2, 120.0), (2, 2, 0.0)) == "wait to send, unlike those of other hosts"
+    assert network((0, 2, 20.0), *usual) == ""
+    assert network((0, 2, 120.0), (1, 2, 10.0)) == "", "its own host is no other one"
+    assert network((2, 2, 10.0)) == "", "that of the slow host is unknown"
     assert network() == ""
+
+
+def test_without_other_hosts_the_other_iterations_are_usual() -> None:
+    said = "wait 3.0 times as long to send as in other iterations"
+    assert network((0, 2, 120.0), (0, 3, 40.0), (1, 4, 900.0)) == said
+    assert network((0, 2, 120.0), (0, 3, 90.0)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "usual"),
+    [("slow_link_of_a_host", "those of other hosts"), ("congested_spell", "in other iterations")],
+)
+def test_a_slow_transfer_says_that_adapters_wait(name: str, usual: str, tmp_path: Path) -> None:
+    job = SCENES[name].make(8, 1).job
+    [link] = job.plants
+    for rank, report in enumerate(write(job, play(job), tmp_path)):
+        with_waits(report, slow=rank in link.ranks, iterations=link.iterations)
+    verdict = rankscope.ingest([tmp_path], tmp_path / "db").compare(rankscope.Options()).verdict
+    assert verdict.kind == "communication"
+    said = re.search(r"The network adapters of its hosts wait ([0-9.]+) times", verdict.sentence)
+    assert said is not None, verdict.sentence
+    assert 3 < float(said[1]) <= 8
+    assert f"to send as {usual}." in verdict.sentence
 
 
 GPUS = [(rank, f"GPU-{rank}", f"0000:{rank}b:00.0", "H200") for rank in range(4)]
@@ -226,4 +255,33 @@ def with_writes(report: Path, slow: bool) -> None:
         file.executemany(
             "INSERT INTO OSRT_FILE_ACCESS_EVENTS VALUES (1,?,?,?,990001,64000000)",
             [(thread % 2**24, start, end) for start, end, thread in rows],
+        )
+
+
+def with_waits(report: Path, slow: bool, iterations: frozenset[int] | None) -> None:
+    """An adapter that waits 1,000 ticks per ms, 8 times as long where the link is slow."""
+    with closing(sqlite3.connect(report)) as file, file:
+        [(end,)] = file.execute("SELECT max(end) FROM NVTX_EVENTS")
+        steps = file.execute(
+            "SELECT start, end FROM NVTX_EVENTS WHERE text LIKE 'step %' "
+            "OR text LIKE 'iteration %' ORDER BY start"
+        ).fetchall()
+        assert steps
+        hit = [
+            step
+            for number, step in enumerate(steps)
+            if slow and (iterations is None or number in iterations)
+        ]
+        file.execute("CREATE TABLE TARGET_INFO_NETWORK_METRICS (metricsListId INTEGER, "
+                     "metricsIdx INTEGER, name TEXT, unit TEXT)")  # fmt: skip
+        file.execute("INSERT INTO TARGET_INFO_NETWORK_METRICS VALUES (1,0,'IB: Send waits',"
+                     "'ticks/ms')")  # fmt: skip
+        file.execute("CREATE TABLE NET_NIC_METRIC (start INTEGER, end INTEGER, globalId INTEGER, "
+                     "metricsListId INTEGER, metricsIdx INTEGER, value INTEGER)")  # fmt: skip
+        file.executemany(
+            "INSERT INTO NET_NIC_METRIC VALUES (?,?,5,1,0,?)",
+            [
+                (at, at + MS, 8_000 if any(a <= at < b for a, b in hit) else 1_000)
+                for at in range(0, end, MS)
+            ],
         )
