@@ -185,13 +185,14 @@ class Run:
 
         options = Options(iter_range, clock, statistic, include_warmup, roles)
         if ranks is not None and iterations is not None:
-            return timeline(self.compare(options, until=Stage.MATCH), ranks, iterations)
+            matched = self.compare(options, until=Stage.MATCH)
+            return timeline(matched, ranks, iterations, states=True)
         comparison = self.compare(options, until=Stage.VERDICT)
         picks = picks_of(comparison, metric)
         ranks = [each.rank for each in picks.picks] if ranks is None else ranks
         if iterations is None:
             iterations = picks.moments(comparison.selection.numbers)
-        return timeline(comparison, ranks, iterations)
+        return timeline(comparison, ranks, iterations, states=True)
 
     def plot(
         self,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.capture import CaptureConfig
+from rankscope.compare.causes import blocked, counters
 from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.model.kinds import CauseKind, VerdictKind
@@ -212,10 +213,13 @@ def _of_finding(finding: Finding, host_known: bool) -> tuple[tuple[Needed, ...],
     """What the first finding leaves open."""
     name = sanitized(finding.name)
     known = f"the cause is known ({finding.kind}: {name}); this capture can confirm a repair"
+    known_by = {blocked.FILES, counters.TABLE}
     options: tuple[Needed, ...] = ()
     match finding.kind:
         case CauseKind.ON_CPU if re.search(INTERPRETER, finding.name):
             options, open_ = (PYTHON,), "which function of the program computes?"
+        case CauseKind.BLOCKED | CauseKind.DEVICE_SLOWER if known_by & {*finding.evidence}:
+            open_ = known
         case CauseKind.BLOCKED if re.search(FILES, finding.name):
             options, open_ = (FILE_ACCESS,), f"which file does it wait for in {name}?"
         case CauseKind.PREEMPTED:

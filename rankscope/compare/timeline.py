@@ -13,19 +13,18 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.timeline_ranks import operations_of, phases_of, states_of
 from rankscope.errors import ReportError, UnreadableReport, UsageError
-from rankscope.measure.collectives import belonging
-from rankscope.measure.metrics import device_segments, host_segments
 from rankscope.measure.rank import RankDetail
 from rankscope.measure.report import details
+from rankscope.model.host_events import HostEvents
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import ReportFile, RunWarning
 from rankscope.model.results import Timeline
 from rankscope.model.schema import (
     TIMELINE_COLLECTIVES,
-    TIMELINE_OPERATIONS,
-    TIMELINE_PHASES,
     TIMELINE_RANKS,
+    TIMELINE_STATES,
     TIMELINE_WINDOWS,
     conform,
 )
@@ -43,13 +42,20 @@ MOST_LAST = 3
 """Most ranks that are shown in addition because others wait for them."""
 
 
-def timeline(comparison: Comparison, ranks: Sequence[int], iterations: Sequence[int]) -> Timeline:
+def timeline(
+    comparison: Comparison,
+    ranks: Sequence[int],
+    iterations: Sequence[int],
+    *,
+    states: bool = False,
+) -> Timeline:
     """`ranks` in `iterations`, on one axis that starts at the earliest window.
 
     Args:
         comparison: the run, and the clock to look at it by.
         ranks: ranks of the run, in the order to show them.
         iterations: iteration numbers; those that a rank lacks are left out there.
+        states: read what the training threads did, too.
 
     Raises:
         UsageError: a rank or iteration that the run has not.
@@ -58,15 +64,23 @@ def timeline(comparison: Comparison, ranks: Sequence[int], iterations: Sequence[
     ranks, numbers = tuple(dict.fromkeys(ranks)), tuple(sorted({*iterations}))
     _check(comparison, ranks, numbers)
     axes = _axes(comparison, ranks)
-    detail = _details(comparison, ranks)
+    detail, told = _details(comparison, ranks)
     shifted = {rank: comparison.scope.shifts.get(rank, 0) for rank in ranks}
     frames = {
         "windows": _windows(comparison, ranks, numbers),
-        "phases": pl.concat(_phases(each, rank, shifted[rank]) for rank, each in detail.items()),
+        "phases": pl.concat(phases_of(each, rank, shifted[rank]) for rank, each in detail.items()),
         "operations": pl.concat(
-            _operations(each, rank, shifted[rank]) for rank, each in detail.items()
+            operations_of(each, rank, shifted[rank]) for rank, each in detail.items()
         ),
         "collectives": _collectives(comparison, ranks, numbers),
+        "states": pl.concat(
+            [pl.DataFrame(schema=TIMELINE_STATES)]
+            + [
+                states_of(each, rank, shifted[rank], numbers, told[rank])
+                for rank, each in detail.items()
+                if states
+            ]
+        ),
     }
     here = pl.col("iteration").is_in(numbers)
     shared = {name: _aligned(comparison, frame.filter(here)) for name, frame in frames.items()}
@@ -82,6 +96,7 @@ def timeline(comparison: Comparison, ranks: Sequence[int], iterations: Sequence[
         ranks=_ranks(comparison, axes),
         windows=frames["windows"].sort("rank", "clock", "start_ns"),
         phases=frames["phases"].sort("rank", "clock", "start_ns"),
+        states=frames["states"].sort("rank", "start_ns"),
         operations=frames["operations"].sort("rank", "start_ns", "end_ns"),
         collectives=frames["collectives"].sort("rank", "arrival_ns", "end_ns"),
         problems=_problems(comparison, axes),
@@ -195,8 +210,10 @@ def _check(comparison: Comparison, ranks: tuple[int, ...], numbers: tuple[int, .
         )
 
 
-def _details(comparison: Comparison, ranks: tuple[int, ...]) -> dict[int, RankDetail]:
-    """rank → what its report holds; each report is read once.
+def _details(
+    comparison: Comparison, ranks: tuple[int, ...]
+) -> tuple[dict[int, RankDetail], dict[int, HostEvents | None]]:
+    """rank → what its report holds, and what reads its threads; each report is read once.
 
     Raises:
         ReportError: a report is gone, or not the one that was ingested.
@@ -208,12 +225,15 @@ def _details(comparison: Comparison, ranks: tuple[int, ...]) -> dict[int, RankDe
         _unchanged(row, comparison.tables.database) for row in rows
     ]  # before the first is read
     found: dict[int, RankDetail] = {}
+    told: dict[int, HostEvents | None] = {}
     for file, row in zip(files, rows, strict=True):
         options = ShapingOptions.from_json(row["options"])
         if (convention := conventions[row["path"]]) in (AUTO, WHOLE):  # taken by default
             options = replace(options, iteration=convention)
-        found |= details(file, options)
-    return {rank: found[rank] for rank in ranks}
+        report = details(file, options)
+        found |= report.ranks
+        told |= dict.fromkeys(report.ranks, report.host_of)
+    return {rank: found[rank] for rank in ranks}, told
 
 
 def _unchanged(row: dict[str, object], database: Path | None) -> ReportFile:
@@ -247,40 +267,6 @@ def _windows(
     start = pl.col("window_start_ns")
     spans = known.with_columns(start_ns=start, end_ns=start + pl.col("iteration_ns"))
     return conform(spans, TIMELINE_WINDOWS, drop_others=True)
-
-
-def _phases(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
-    """TIMELINE_PHASES of one rank, on its report's axis."""
-    clocks = {"host": host_segments(detail.host, not detail.hidden)}
-    if detail.has_device:
-        clocks["gpu"] = device_segments(detail.device)
-    number = detail.found.frame.select(
-        pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), pl.col("iteration") + shift
-    )
-    segments = pl.concat(
-        frame.join(number, on="window").with_columns(clock=pl.lit(clock))
-        for clock, frame in clocks.items()
-    )
-    named = segments.with_columns(rank=pl.lit(rank), start_ns="start", end_ns="end", phase="label")
-    return conform(named, TIMELINE_PHASES, drop_others=True)
-
-
-def _operations(detail: RankDetail, rank: int, shift: int) -> pl.DataFrame:
-    """TIMELINE_OPERATIONS of one rank, on its report's axis."""
-    work = pl.concat(belonging(part, detail.found.frame) for part in detail.work.parts())
-    collective = pl.col("operation").is_not_null()
-    kind, name = (pl.col(each).cast(pl.String) for each in ("kind", "name"))
-    named = work.with_columns(
-        pl.col("iteration") + shift,
-        rank=pl.lit(rank),
-        start_ns="start",
-        end_ns="end",
-        launch_ns="launch",
-        kind=pl.when(collective).then(pl.lit("collective")).otherwise(kind),
-        name=pl.when(name == "").then(kind).otherwise(name),
-        phase=pl.when("training").then("phase"),
-    )
-    return conform(named, TIMELINE_OPERATIONS, drop_others=True)
 
 
 def _collectives(

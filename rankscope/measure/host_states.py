@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.host_events import Calls, Names, Switches, ThreadEvents
-from rankscope.model.intervals import Flags, Times, cells
+from rankscope.model.intervals import Flags, Times, cells, count_before
 from rankscope.model.kinds import HostState
 from rankscope.model.schema import HOST_STATES, conform
 
@@ -99,6 +99,35 @@ def host_states(iterations: pl.DataFrame, host: pl.DataFrame, told: ThreadEvents
     ).drop("rank")
 
 
+STATE_INTERVALS = pl.Schema(
+    {"start": pl.Int64, "end": pl.Int64, "state": pl.String, "name": pl.String}
+)
+"""Stretches of one state and call: disjoint, and without gaps."""
+
+
+def state_intervals(told: ThreadEvents, begin: int, until: int) -> pl.DataFrame:
+    """STATE_INTERVALS of a thread from `begin` to `until`; no rows where nothing is recorded.
+
+    Functions of samples are moments, not stretches: time on the CPU outside of calls has no name.
+    """
+    if not told.known or until <= begin:
+        return pl.DataFrame(schema=STATE_INTERVALS)
+    swept = _Sweep.of(told)
+    at, _, state, name = swept.cells(np.array([begin]), np.array([until]))
+    fresh = np.append(True, (state[1:] != state[:-1]) | (name[1:] != name[:-1]))
+    start = at[fresh]
+    place = np.where(name < 0, len(swept.names), name)[fresh]
+    return pl.DataFrame(
+        {
+            "start": start,
+            "end": np.append(start[1:], until),
+            "state": pl.Series(list(map(str, _STATES))).gather(state[fresh]),
+            "name": swept.every_name.gather(place),
+        },
+        STATE_INTERVALS,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Outer:
     """Disjoint calls in time order: the outermost of nested ones. Shape: (n,) each."""
@@ -112,10 +141,10 @@ class _Outer:
         """The name of the call that covers each moment, in time order; -1 without one."""
         first = np.searchsorted(self.end, moments[0], side="right")
         last = np.searchsorted(self.start, moments[-1], side="right")
-        start, end, name = (each[first:last] for each in (self.start, self.end, self.name))
+        start, end, name = self.start[first:last], self.end[first:last], self.name[first:last]
         if not len(start):
             return np.full(len(moments), -1, np.int64)
-        place = np.searchsorted(start, moments, side="right") - 1
+        place = count_before(moments, start) - 1
         inside = (place >= 0) & (moments < end[place])
         return np.where(inside, name[place] + self.before, -1)
 
@@ -174,21 +203,30 @@ class _Sweep:
         groups = (self.profiler, self.cuda, self.system)
         return sum(2 * len(each.start) for each in groups) + switches
 
-    def account(self, host: pl.DataFrame) -> pl.DataFrame:
-        """_PARTS of adjacent segments of the host timeline."""
-        begins, until = host["start"].to_numpy(), int(host["end"].item(-1))
-        begin = int(begins[0])
+    @property
+    def every_name(self) -> pl.Series:
+        """The names, "" for no name, and OFF_CPU."""
+        return pl.concat([self.names, pl.Series(["", OFF_CPU], dtype=pl.String)])
+
+    def cells(self, begins: Times, ends: Times) -> tuple[Times, Times, Times, Times]:
+        """Start, length, state and name (-1 without one) of the cells of adjacent segments."""
+        begin, until = int(begins[0]), int(ends[-1])
         points = cells(
             begins,
-            host["end"].to_numpy(),
+            ends,
             self.system.edges(begin, until),
             self.cuda.edges(begin, until),
             self.profiler.edges(begin, until),
             self._switched(begin, until),
         )
-        at, length = points[:-1], np.diff(points)
-        segment = np.searchsorted(begins, at, side="right") - 1
-        state, name = self._states(at)
+        at = points[:-1]
+        return at, np.diff(points), *self._states(at)
+
+    def account(self, host: pl.DataFrame) -> pl.DataFrame:
+        """_PARTS of adjacent segments of the host timeline."""
+        begins, until = host["start"].to_numpy(), int(host["end"].item(-1))
+        at, length, state, name = self.cells(begins, host["end"].to_numpy())
+        segment = count_before(at, begins) - 1
         unsaid = len(self.names)  # no name
         kinds = len(_STATES) * (unsaid + 2)
         key = (segment * len(_STATES) + state) * (unsaid + 2) + np.where(name < 0, unsaid, name)
@@ -196,13 +234,12 @@ class _Sweep:
         different, place = _places(key, kinds * host.height)
         spent = np.bincount(place, weights=length, minlength=len(different)).astype(np.int64)
         count = np.bincount(place, weights=fresh, minlength=len(different)).astype(np.int64)
-        names = pl.concat([self.names, pl.Series(["", OFF_CPU], dtype=pl.String)])
         segments, rest = np.divmod(different, kinds)
         rows = pl.DataFrame(
             {
                 "segment": segments,
                 "state": rest // (unsaid + 2),
-                "name": names.gather(rest % (unsaid + 2)),
+                "name": self.every_name.gather(rest % (unsaid + 2)),
                 "count": count,
                 "total_ns": spent,
             }
@@ -312,7 +349,7 @@ def _scheduled(switches: Switches | None, at: Times) -> tuple[Flags, Flags]:
     # Before the first switch the thread was in the other state.
     before = switches.on[first - 1] if first else ~switches.on[0]
     states = np.append(before, switches.on[first:last])
-    on = states[np.searchsorted(switches.at[first:last], at, side="right")]
+    on = states[count_before(at, switches.at[first:last])]
     return ~nothing, on
 
 

@@ -18,7 +18,9 @@ from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, Run
 from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
+    COUNTERS,
     EXPOSED,
+    FILE_ACCESSES,
     HOST_STATES,
     MEASURES,
     PHASES,
@@ -134,16 +136,14 @@ def measure_rank(
     detail: RankDetail,
     words: Vocabulary,
     gpu: Gpu | None = None,
-    states: pl.DataFrame | None = None,
 ) -> RankRows:
-    """All rows of one rank that need no other rank.
+    """All rows of one rank that need no other rank, without HOST_STATES, FILE_ACCESSES, COUNTERS.
 
     Args:
         identity: the rank and its process.
         detail: its entry from `detail_ranks`.
         words: the vocabulary that named its ranges.
         gpu: the one that it computed on.
-        states: HOST_STATES without `rank`; None where nothing is recorded.
     """
     found = detail.found
     marks, device, calls = detail.marks, detail.device, detail.collectives
@@ -174,9 +174,9 @@ def measure_rank(
             activities(found.frame, host, detail.sums, device.idle, marks).with_columns(rank),
             ACTIVITIES,
         ),
-        host_states=empty(HOST_STATES)
-        if states is None
-        else conform(states.with_columns(rank), HOST_STATES),
+        host_states=empty(HOST_STATES),
+        file_accesses=empty(FILE_ACCESSES),
+        counters=empty(COUNTERS),
         problems=tuple(_problems(identity.rank, detail)),
     )
 

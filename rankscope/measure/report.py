@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import polars as pl
 
+from rankscope.measure.file_accesses import file_accesses
+from rankscope.measure.host import window_edges
 from rankscope.measure.host_states import host_states
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
-from rankscope.model.host_events import ThreadEvents
+from rankscope.model.host_events import WINDOWED_COUNTERS, CounterEvents, HostEvents, ThreadEvents
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import (
     Gpu,
     RankIdentity,
+    RankRows,
     ReportFile,
     ReportRows,
     RunWarning,
     Trace,
 )
+from rankscope.model.schema import COUNTERS, FILE_ACCESSES, HOST_STATES, conform
 from rankscope.segment import Chosen, DetectedSteps, choose_iterations
 from rankscope.sources import formats
 from rankscope.sources.conventions import vocabulary
@@ -43,6 +48,16 @@ class Segmented:
     trace: Trace
     chosen: Chosen  # its iterations
     identities: dict[int, RankIdentity]  # process → whose rank it is
+
+
+@dataclass(frozen=True, slots=True)
+class _Thread:
+    """A training thread."""
+
+    id: int
+    process: int
+    iterations: pl.DataFrame  # ITERATIONS
+    timeline: pl.DataFrame  # SEGMENTS
 
 
 def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
@@ -69,14 +84,23 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     return Segmented(trace, chosen, ranks)
 
 
-def details(file: ReportFile, options: ShapingOptions) -> dict[int, RankDetail]:
-    """rank → everything its numbers are made of.
+@dataclass(frozen=True, slots=True)
+class ReportDetail:
+    """One report in detail."""
+
+    ranks: dict[int, RankDetail]  # rank → everything its numbers are made of
+    host_of: HostEvents | None  # reads what threads did
+
+
+def details(file: ReportFile, options: ShapingOptions) -> ReportDetail:
+    """The ranks of a report in detail.
 
     Raises: what `segmented` does.
     """
     report = segmented(file, replace(options, alone=True))  # extract refused an unknown rank
     detailed = _details(report)
-    return {identity.rank: detailed[process] for process, identity in report.identities.items()}
+    ranks = {identity.rank: detailed[process] for process, identity in report.identities.items()}
+    return ReportDetail(ranks, report.trace.host_of)
 
 
 def _details(report: Segmented) -> dict[int, RankDetail]:
@@ -91,9 +115,17 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     Raises: what `segmented` does.
     """
     report = segmented(file, options)
+    host_of, counters_of = report.trace.host_of, report.trace.counters_of
+    rows, threads = _measured(file, report)
+    # What the threads did is read last, and into the memory of everything else.
+    del report
+    return replace(rows, ranks=tuple(_with_host(rows.ranks, threads, host_of, counters_of)))
+
+
+def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int, _Thread]]:
+    """All rows but HOST_STATES; and for each rank what these are made of."""
     trace, whose = report.trace, [*report.identities.values()]
     detailed = _details(report)
-    states = _host_states(trace, detailed)
     problems = [
         RunWarning(
             "file-name-disagrees",
@@ -142,7 +174,7 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
                 tuple(identity.rank for identity in whose),
             )
         )
-    return ReportRows(
+    rows = ReportRows(
         file=file,
         facts=trace.facts,
         ranks=tuple(
@@ -151,7 +183,6 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
                 detailed[process],
                 report.chosen.words,
                 _gpu(trace, process),
-                states[process],
             )
             for process, identity in report.identities.items()
         ),
@@ -159,22 +190,47 @@ def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
         events=trace.events,
         taken=report.chosen.taken,
     )
+    threads = {
+        identity.rank: _Thread(found.found.thread, process, found.found.frame, found.host)
+        for process, identity in report.identities.items()
+        for found in [detailed[process]]
+    }
+    return rows, threads
 
 
-def _host_states(trace: Trace, detailed: dict[int, RankDetail]) -> dict[int, pl.DataFrame]:
-    """process → HOST_STATES without `rank`."""
+def _with_host(
+    ranks: Iterable[RankRows],
+    threads: dict[int, _Thread],
+    host_of: HostEvents | None,
+    counters_of: CounterEvents | None,
+) -> Iterator[RankRows]:
+    """The rows with those of what the threads did, and of counters."""
     spans = {
-        detail.found.thread: (detail.host["start"].item(0), detail.host["end"].item(-1))
-        for detail in detailed.values()
-        if not detail.host.is_empty()
+        each.id: (each.timeline["start"].item(0), each.timeline["end"].item(-1))
+        for each in threads.values()
+        if not each.timeline.is_empty()
     }
-    events = {} if trace.host_of is None else trace.host_of(spans)
-    return {
-        process: host_states(
-            detail.found.frame, detail.host, events.get(detail.found.thread, ThreadEvents())
+    edges = {each.process: window_edges(each.iterations) for each in threads.values()}
+    events = {} if host_of is None else host_of(spans)
+    counted = {} if counters_of is None else counters_of(edges)
+    for part in ranks:
+        rank = pl.lit(part.rank.identity.rank, pl.Int64).alias("rank")
+        thread = threads[part.rank.identity.rank]
+        told = events.get(thread.id, ThreadEvents())
+        states = host_states(thread.iterations, thread.timeline, told)
+        files = file_accesses(thread.iterations, thread.timeline, told)
+        counters = counted.get(thread.process, pl.DataFrame(schema=WINDOWED_COUNTERS))
+        numbers = thread.iterations["iteration"]
+        yield replace(
+            part,
+            host_states=conform(states.with_columns(rank), HOST_STATES),
+            file_accesses=conform(files.with_columns(rank), FILE_ACCESSES),
+            counters=conform(
+                counters.with_columns(rank, iteration=numbers.gather(counters["window"])),
+                COUNTERS,
+                drop_others=True,
+            ),
         )
-        for process, detail in detailed.items()
-    }
 
 
 def _gpu(trace: Trace, process: int) -> Gpu | None:

@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.model.intervals import Flags, Times
+from rankscope.model.schema import COUNTERS
 
 Names = NDArray[np.int32]
 
@@ -47,6 +48,18 @@ class Samples:
     period_ns: int | None = None  # of time on the CPU in user code; None is unknown
 
 
+FILE_USES = pl.Schema(
+    {
+        "start": pl.Int64,
+        "end": pl.Int64,
+        "call": pl.String,  # "" is unknown
+        "file": pl.String,  # without its folders
+        "bytes": pl.Int64,  # null is unknown
+    }
+)
+"""Accesses of one thread to files, in any order."""
+
+
 @dataclass(frozen=True, slots=True)
 class ThreadEvents:
     """What is recorded of one thread; None where the report lacks the table."""
@@ -56,6 +69,7 @@ class ThreadEvents:
     cuda_calls: Calls | None = None
     samples: Samples | None = None
     profiler: Calls | None = None  # time that the profiler itself took
+    files: pl.DataFrame | None = None  # FILE_USES
 
     @property
     def known(self) -> bool:
@@ -69,3 +83,14 @@ Spans = dict[int, tuple[int, int]]
 
 HostEvents = Callable[[Spans], dict[int, ThreadEvents]]
 """Threads → what is recorded of them in that time; reads the report."""
+
+WINDOWED_COUNTERS = pl.Schema(
+    [("window", pl.Int64())]
+    + [(name, COUNTERS[name]) for name in ("source", "device", "metric", "count", "value")]
+)
+"""Counters in windows of time: COUNTERS before windows are iterations of a rank."""
+
+CounterEvents = Callable[[dict[int, Times]], dict[int, pl.DataFrame]]
+"""Process → n + 1 edges of windows, to process → WINDOWED_COUNTERS; reads the report.
+
+Counters of the host are those of the first process."""

@@ -81,6 +81,25 @@ class HostState(StrEnum):
     UNKNOWN = "unknown"  # no table tells
 
 
+class Counter(StrEnum):
+    """What a counter of a GPU, an adapter or unified memory counts; units are in `tables`."""
+
+    CLOCK = "clock"
+    SYS_CLOCK = "sys_clock"
+    SM_ACTIVE = "sm_active"
+    DRAM_READ = "dram_read"
+    DRAM_WRITE = "dram_write"
+    PCIE_RX = "pcie_rx"
+    PCIE_TX = "pcie_tx"
+    NVLINK_RX = "nvlink_rx"
+    NVLINK_TX = "nvlink_tx"
+    SENT = "sent"
+    RECEIVED = "received"
+    SEND_WAITS = "send_waits"
+    GPU_PAGE_FAULTS = "gpu_page_faults"
+    CPU_PAGE_FAULTS = "cpu_page_faults"
+
+
 class EvidenceKind(StrEnum):
     """Where the evidence for a rank comes from."""
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rankscope.model.device_work import DeviceWork
-    from rankscope.model.host_events import HostEvents
+    from rankscope.model.host_events import CounterEvents, HostEvents
     from rankscope.model.ranges import Ranges
 
 
@@ -144,6 +144,7 @@ class Trace:
         default_factory=dict
     )  # without ranges: the process with most calls → start of its first, end of its last
     host_of: HostEvents | None = None  # reads what threads did; None: the format has nothing of it
+    counters_of: CounterEvents | None = None  # reads counters; None: the report has none
 
     @property
     def events(self) -> int:
@@ -249,6 +250,8 @@ class RankRows:
     exposed: pl.DataFrame  # EXPOSED
     activities: pl.DataFrame  # ACTIVITIES
     host_states: pl.DataFrame  # HOST_STATES
+    file_accesses: pl.DataFrame  # FILE_ACCESSES
+    counters: pl.DataFrame  # COUNTERS
     problems: tuple[RunWarning, ...]
 
 

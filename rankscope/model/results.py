@@ -208,6 +208,7 @@ class Timeline:
     ranks: pl.DataFrame  # TIMELINE_RANKS, in the order asked for
     windows: pl.DataFrame  # TIMELINE_WINDOWS
     phases: pl.DataFrame  # TIMELINE_PHASES
+    states: pl.DataFrame  # TIMELINE_STATES; no rows where nothing says them, or nobody asked
     operations: pl.DataFrame  # TIMELINE_OPERATIONS
     collectives: pl.DataFrame  # TIMELINE_COLLECTIVES
     problems: tuple[RunWarning, ...]

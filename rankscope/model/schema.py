@@ -141,6 +141,12 @@ ACTIVITIES = TABLES["activities"].schema
 HOST_STATES = TABLES["host_states"].schema
 """What the training thread did, a row per rank, iteration, phase, state and name."""
 
+FILE_ACCESSES = TABLES["file_accesses"].schema
+"""Files that the training thread used, a row per rank, iteration, phase, call and file."""
+
+COUNTERS = TABLES["counters"].schema
+"""Counters of a host, a row per rank in whose report they are, iteration, device and metric."""
+
 RANK_ITERATIONS = TABLES["iterations"].schema
 """Iterations as stored: the range itself, and the stretch to look at in the GUI."""
 
@@ -172,6 +178,18 @@ TIMELINE_PHASES = pl.Schema([*TIMELINE_WINDOWS.items(), ("phase", pl.String())])
 
 An instant whose phase is unknown is `other`, as it is in MEASURES.
 """
+
+TIMELINE_STATES = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "state": pl.String,  # a HostState, never unknown
+        "name": pl.String,  # the call; "" outside of calls
+    }
+)
+"""What the training threads did in the windows on the host clock, disjoint for each rank."""
 
 TIMELINE_OPERATIONS = pl.Schema(
     {

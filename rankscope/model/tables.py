@@ -247,6 +247,43 @@ TABLES = {
         },
         is_later=True,
     ),
+    "file_accesses": Table(
+        "Files that the training thread read or wrote: a row per rank, iteration, phase, call and "
+        "file; only of reports that recorded it",
+        {
+            "rank": RANK,
+            "iteration": ITERATION,
+            "phase": Column(TEXT, "Phase on the host clock in which the access began"),
+            "call": Column(TEXT, "Call of the C library; empty: unknown"),
+            "file": Column(TEXT, "Name of the file without its folders; empty: all minor ones"),
+            "count": Column(INTEGER, "Number of accesses"),
+            "bytes": Column(INTEGER, "Bytes read or written, where known", is_nullable=True),
+            "total_ns": Column(INTEGER, "Sum of their lengths"),
+        },
+        is_later=True,
+    ),
+    "counters": Table(
+        "Counters of GPUs, network adapters and unified memory: a row per rank in whose report "
+        "they are, iteration, device and metric; of all devices of the rank's host",
+        {
+            "rank": RANK,
+            "iteration": Column(INTEGER, "Iteration of this rank in which they were sampled"),
+            "source": Column(TEXT, "gpu; nic: a network adapter; process: that of the rank"),
+            "device": Column(
+                TEXT,
+                "UUID or else slot of the GPU, GUID of the adapter; empty: unknown, or the process",
+            ),
+            "metric": Column(
+                TEXT,
+                "clock (MHz), sys_clock (MHz), sm_active, dram_read, dram_write, pcie_rx, pcie_tx, "
+                "nvlink_rx, nvlink_tx (%), sent, received (bytes per second), send_waits (ticks "
+                "per second), gpu_page_faults, cpu_page_faults (of unified memory)",
+            ),
+            "count": Column(INTEGER, "Number of samples; of page faults: of events"),
+            "value": Column(pl.Float64(), "Mean of the samples; of page faults: their number"),
+        },
+        is_later=True,
+    ),
     "problems": Table(
         "Warnings about the numbers of a report",
         {

@@ -30,7 +30,7 @@ STATE_COLORS: dict[HostState, str] = {
 }
 """Colour of each state of a thread, on light and on dark pages; unknown time is hatched."""
 
-STATE_NAMES = {
+STATE_NAMES: dict[HostState, str] = {
     HostState.ON_CPU: "on the CPU",
     HostState.BLOCKED: "blocked in a call",
     HostState.OFF_CPU: "off the CPU",
@@ -38,7 +38,7 @@ STATE_NAMES = {
     HostState.PROFILER: "profiler",
     HostState.UNKNOWN: "unknown",
 }
-"""Name of each state of a thread, in the order in which bars stack them."""
+"""Name of each state in pictures and traces, in the order in which bars stack them."""
 
 COMMUNICATION_PARTS = ("wait", "transfer", "exposed_communication")
 """Parts of an iteration that are not work; the last one if it is not split into the others."""

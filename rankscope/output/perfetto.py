@@ -1,6 +1,7 @@
 """A timeline as a trace in Chrome's JSON format, for ui.perfetto.dev and chrome://tracing.
 
-Ranks are processes. Their tracks are: the phases inside their iterations, on either clock; waits;
+Ranks are processes. Their tracks are: the phases inside their iterations, on either clock; what
+the training thread did, where the report says it (with the names of `plot why`); waits;
 collectives; and the streams of the device. When a rank arrives last at a collective, arrows lead
 from its phase at that moment to the ranks that waited. An instant event marks the last arrival
 that cost most (`timeline_views.last_arrival`).
@@ -23,7 +24,7 @@ from rankscope.model.intervals import lanes
 from rankscope.model.kinds import Clock
 from rankscope.model.results import Timeline
 from rankscope.model.schema import PARTS
-from rankscope.output.palette import part_name
+from rankscope.output.palette import STATE_NAMES, part_name
 from rankscope.output.timeline_views import LastArrival, last_arrival, named_streams
 from rankscope.util.sanitize import sanitized
 
@@ -54,6 +55,7 @@ def trace(timeline: Timeline, about: Mapping[str, object], labels: Mapping[int, 
     """
     kinds = [
         _Slices("phase", _spans(timeline), ("iteration",), nested=True),
+        _Slices("thread", _states(timeline), ("iteration", "state"), nested=True),
         _Slices("wait", _waits(timeline), ("iteration", "operation", "ordinal", "last_rank")),
         _Slices(
             "collective",
@@ -71,7 +73,7 @@ def trace(timeline: Timeline, about: Mapping[str, object], labels: Mapping[int, 
     ]  # fmt: skip
     kinds = [_laid_out(each) for each in kinds]
     threads = _threads(kinds)
-    spans, waits, collectives, operations = (_numbered(each, threads) for each in kinds)
+    spans, states, waits, collectives, operations = (_numbered(each, threads) for each in kinds)
     transfers = _transfers(collectives)
     late = collectives.frame.filter(pl.col("rank") == pl.col("last_rank"))
     events = [
@@ -79,7 +81,7 @@ def trace(timeline: Timeline, about: Mapping[str, object], labels: Mapping[int, 
         *_thread_names(threads),
         *(
             line
-            for each in (spans, waits, collectives, transfers, operations)
+            for each in (spans, states, waits, collectives, transfers, operations)
             for line in _complete(each)
         ),
         *_arrows(spans, transfers, late, timeline),
@@ -106,6 +108,18 @@ def _spans(timeline: Timeline) -> pl.DataFrame:
     )
 
 
+def _states(timeline: Timeline) -> pl.DataFrame:
+    """What the training thread did."""
+    named = pl.col("state").replace({str(state): name for state, name in STATE_NAMES.items()})
+    return timeline.states.with_columns(
+        name=pl.when(pl.col("name") == "")
+        .then(named)
+        .otherwise(pl.format("{}: {}", named, "name")),
+        order=pl.lit(2, pl.Int64),
+        track=pl.lit("training thread"),
+    )
+
+
 def _waits(timeline: Timeline) -> pl.DataFrame:
     """Waiting for collectives; where waits overlap, the first arrival counts."""
     until = pl.col("arrival_ns") + pl.col("wait_ns")
@@ -119,7 +133,7 @@ def _waits(timeline: Timeline) -> pl.DataFrame:
             name=pl.when(pl.col("last_rank").is_null())
             .then(pl.lit("wait"))
             .otherwise(pl.format("wait for rank {}", "last_rank")),
-            order=pl.lit(2, pl.Int64),
+            order=pl.lit(3, pl.Int64),
             track=pl.lit("waits"),
         )
         .filter(pl.col("end_ns") > pl.col("start_ns"))
@@ -129,14 +143,14 @@ def _waits(timeline: Timeline) -> pl.DataFrame:
 def _collectives(timeline: Timeline) -> pl.DataFrame:
     return timeline.collectives.with_columns(
         name=pl.format("{} {}", "operation", "ordinal"),
-        order=pl.lit(3, pl.Int64),
+        order=pl.lit(4, pl.Int64),
         track=pl.format("collectives ({})", "communicator"),
     )
 
 
 def _operations(timeline: Timeline) -> pl.DataFrame:
     """Device work, a track per stream."""
-    return named_streams(timeline).with_columns(order=pl.col("stream") + 4, track="stream_name")
+    return named_streams(timeline).with_columns(order=pl.col("stream") + 5, track="stream_name")
 
 
 def _laid_out(slices: _Slices) -> _Slices:

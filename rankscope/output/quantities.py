@@ -9,7 +9,7 @@ from rankscope.model.metrics import Unit
 from rankscope.util import wording
 from rankscope.util.sanitize import sanitized
 
-UNKNOWN, agreeing, counted, milliseconds, percent, ranks_text, signed_percent, span = (
+UNKNOWN, agreeing, counted, milliseconds, percent, ranks_text, signed_percent, size, span = (
     wording.UNKNOWN,
     wording.agreeing,
     wording.counted,
@@ -17,6 +17,7 @@ UNKNOWN, agreeing, counted, milliseconds, percent, ranks_text, signed_percent, s
     wording.percent,
     wording.ranks_text,
     wording.signed_percent,
+    wording.size,
     wording.span,
 )
 """What lower layers use as well."""
@@ -63,16 +64,6 @@ def with_unit(value: float | None, unit: Unit) -> str:
 def seconds(nanoseconds: int) -> str:
     """A moment on the axis of a report as the GUI shows it: `10.6872 s`."""
     return f"{nanoseconds / 1e9:.4f} s"
-
-
-def size(count: int) -> str:
-    """A number of bytes as `2.1 MB`."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
 
 
 def short_path(path: Path) -> str:

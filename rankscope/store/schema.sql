@@ -220,6 +220,44 @@ comment on column host_states."name" is 'Call; of on_cpu the call, else the func
 comment on column host_states."count" is 'Number of stretches; of functions: of samples';
 comment on column host_states."total_ns" is 'Time; over states and names it adds up to the phase on the host clock';
 
+create table file_accesses (
+    "rank" bigint not null,
+    "iteration" bigint not null,
+    "phase" varchar not null,
+    "call" varchar not null,
+    "file" varchar not null,
+    "count" bigint not null,
+    "bytes" bigint,
+    "total_ns" bigint not null
+);
+comment on table file_accesses is 'Files that the training thread read or wrote: a row per rank, iteration, phase, call and file; only of reports that recorded it';
+comment on column file_accesses."rank" is 'Rank of the job';
+comment on column file_accesses."iteration" is 'Iteration number, the same step on every rank';
+comment on column file_accesses."phase" is 'Phase on the host clock in which the access began';
+comment on column file_accesses."call" is 'Call of the C library; empty: unknown';
+comment on column file_accesses."file" is 'Name of the file without its folders; empty: all minor ones';
+comment on column file_accesses."count" is 'Number of accesses';
+comment on column file_accesses."bytes" is 'Bytes read or written, where known';
+comment on column file_accesses."total_ns" is 'Sum of their lengths';
+
+create table counters (
+    "rank" bigint not null,
+    "iteration" bigint not null,
+    "source" varchar not null,
+    "device" varchar not null,
+    "metric" varchar not null,
+    "count" bigint not null,
+    "value" double not null
+);
+comment on table counters is 'Counters of GPUs, network adapters and unified memory: a row per rank in whose report they are, iteration, device and metric; of all devices of the rank''s host';
+comment on column counters."rank" is 'Rank of the job';
+comment on column counters."iteration" is 'Iteration of this rank in which they were sampled';
+comment on column counters."source" is 'gpu; nic: a network adapter; process: that of the rank';
+comment on column counters."device" is 'UUID or else slot of the GPU, GUID of the adapter; empty: unknown, or the process';
+comment on column counters."metric" is 'clock (MHz), sys_clock (MHz), sm_active, dram_read, dram_write, pcie_rx, pcie_tx, nvlink_rx, nvlink_tx (%), sent, received (bytes per second), send_waits (ticks per second), gpu_page_faults, cpu_page_faults (of unified memory)';
+comment on column counters."count" is 'Number of samples; of page faults: of events';
+comment on column counters."value" is 'Mean of the samples; of page faults: their number';
+
 create table problems (
     "path" varchar not null,
     "code" varchar not null,

@@ -18,7 +18,16 @@ is that of reading a small report."""
 MOST_ROWS = 50_000
 """So many rows are written at once, however soon they come."""
 
-PER_RANK = ("iterations", "measures", "collectives", "exposed", "activities", "host_states")
+PER_RANK = (
+    "iterations",
+    "measures",
+    "collectives",
+    "exposed",
+    "activities",
+    "host_states",
+    "file_accesses",
+    "counters",
+)
 """Tables that a rank's rows of the same name go into."""
 
 

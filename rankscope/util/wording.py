@@ -63,3 +63,13 @@ def milliseconds(nanoseconds: float | None) -> str:
 def ms(nanoseconds: float) -> str:
     """A time of ns with its unit: `12.3 ms`, `1.23 ms`."""
     return f"{milliseconds(nanoseconds)} ms"
+
+
+def size(count: int) -> str:
+    """A number of bytes as `2.1 MB`."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from tests.bench import rivals
 from tests.bench.costs import Cost, cost, settle
+from tests.bench.host_rows import with_host_rows
 from tests.bench.reports import large_report, large_reports
 from tests.bench.tables import rows
 
@@ -94,6 +95,30 @@ def with_size(megabytes: tuple[float, ...], repeat: int, folder: Path) -> str:
         )
         report.unlink()
     return rows(("report", "events", "seconds", "MB/s", "peak memory of a process"), lines)
+
+
+def with_threads(megabytes: float, host_rows: int, repeat: int, folder: Path) -> str:
+    """A table of ingests of one report, without and with rows of what threads did."""
+    plain, full = folder / "plain", folder / "full"
+    plain.mkdir()
+    full.mkdir()
+    report = large_report(megabytes, plain / "report_rank_0.sqlite")
+    more = with_host_rows(report, host_rows, full / "report_rank_0.sqlite")
+    took = _in_turn({each: rivals.rankscope(1, [each]) for each in (report, more)}, repeat)
+    base, said = took[report], ["none", f"{host_rows / 1e6:g} million"]
+    lines = [
+        [
+            name,
+            f"{path.stat().st_size / 1e6:,.0f} MB",
+            f"{each.seconds:.1f}",
+            f"{each.cpu_s:.1f}",
+            f"{each.cpu_s / base.cpu_s:.2f} ×",
+            f"{each.peak_bytes / 1e6:,.0f} MB",
+        ]
+        for name, (path, each) in zip(said, took.items(), strict=True)
+    ]
+    head = ("rows of threads", "report", "seconds", "CPU seconds", "beside none", "peak memory")
+    return rows(head, lines)
 
 
 def with_workers(reports: list[Path], repeat: int, folder: Path) -> str:

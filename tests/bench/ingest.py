@@ -26,7 +26,7 @@ from tests.bench.tables import put
 from tests.forge import scene, simulate
 from tests.forge.kineto_export import export_kineto
 
-PARTS = ("beside", "numbered", "large", "kineto", "growth", "size", "workers")
+PARTS = ("beside", "numbered", "large", "kineto", "growth", "size", "threads", "workers")
 SIZES_MB = (10.0, 40.0, 160.0, 1000.0)
 
 
@@ -43,11 +43,13 @@ class Plan:
     sizes_mb: tuple[float, ...]
     kineto_iterations: int
     repeat: int
+    host_mb: float
+    host_rows: int
 
 
-SHORT = Plan(4, 20.0, 8, 80.0, (8, 32, 64), 20.0, SIZES_MB[:3], 500, 3)
-FULL = Plan(4, 160.0, 8, 1000.0, (8, 64, 512), 20.0, SIZES_MB, 2000, 3)
-TINY = Plan(2, 0.5, 2, 0.5, (1, 2), 0.5, (0.5,), 4, 1)
+SHORT = Plan(4, 20.0, 8, 80.0, (8, 32, 64), 20.0, SIZES_MB[:3], 500, 3, 300.0, 8_000_000)
+FULL = Plan(4, 160.0, 8, 1000.0, (8, 64, 512), 20.0, SIZES_MB, 2000, 3, 740.0, 10_000_000)
+TINY = Plan(2, 0.5, 2, 0.5, (1, 2), 0.5, (0.5,), 4, 1, 0.5, 1_000)
 """Whether it works at all."""
 
 
@@ -69,9 +71,14 @@ def measure(part: str, plan: Plan, processes: int, tools: Path, folder: Path) ->
     if part == "growth":
         table = growth.with_count(plan.counts, plan.each_mb, processes, plan.repeat, folder)
         return f"Reports of {plan.each_mb:g} MB each; {by}:\n\n{table}"
-    if part == "size":
-        table = growth.with_size(plan.sizes_mb, plan.repeat, folder)
-        return f"One report; 1 process:\n\n{table}"
+    if part in ("size", "threads"):
+        alone = (
+            growth.with_size(plan.sizes_mb, plan.repeat, folder)
+            if part == "size"
+            else growth.with_threads(plan.host_mb, plan.host_rows, plan.repeat, folder)
+        )
+        told = "One report" if part == "size" else "One report, with what its threads did"
+        return f"{told}; 1 process:\n\n{alone}"
     reports = large_reports(plan.large_mb, folder / "exports", plan.large, numbered=False)
     large = f"{plan.large} reports of Nsight Systems, {_size(reports)}"
     if part == "large":

@@ -26,7 +26,9 @@ from rankscope.model.reports import (
 from rankscope.model.schema import (
     ACTIVITIES,
     COLLECTIVES,
+    COUNTERS,
     EXPOSED,
+    FILE_ACCESSES,
     HOST_STATES,
     MEASURES,
     RANK_ITERATIONS,
@@ -183,6 +185,8 @@ def _report(job: Job, rank: int, folder: Path) -> ReportRows:
         filled(rows.with_columns(start_ns="arrival_ns"), EXPOSED),
         _activities(gpu),
         empty(HOST_STATES),
+        empty(FILE_ACCESSES),
+        empty(COUNTERS),
         (),
     )
     report = ReportFile(folder / f"rank{rank}.nsys-rep", "nsys-report", 10**8, 1)

@@ -15,12 +15,21 @@ from tests.bench import plain, rivals
 from tests.bench.beside import beside
 from tests.bench.costs import Failed, cost
 from tests.bench.growth import with_size
-from tests.bench.reports import large_reports
+from tests.bench.host_rows import with_host_rows
+from tests.bench.reports import large_report, large_reports
 from tests.bench.tables import put
 
 pytestmark = pytest.mark.slow
 
 MB = 10**6
+
+
+def test_rows_of_threads_are_those_of_the_training_thread(tmp_path: Path) -> None:
+    report = large_report(1, tmp_path / "report_rank_0.sqlite")
+    (tmp_path / "full").mkdir()
+    with_host_rows(report, 10_000, tmp_path / "full" / report.name)
+    run = rankscope.ingest([tmp_path / "full"], tmp_path / "run.duckdb", jobs=1)
+    assert {*run.tables.host_states["state"]} >= {"on_cpu", "off_cpu", "blocked", "cuda_call"}
 
 
 @pytest.fixture(scope="module")

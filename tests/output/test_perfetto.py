@@ -7,17 +7,21 @@ end there too (it drops the others), and an arrow's ends must each lie in a slic
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+import rankscope
 from rankscope.model.results import Timeline
 from rankscope.output.perfetto import trace
-from tests.support import Stored
+from tests.support import MS, Forged, Stored, copied
 
 Event = dict[str, Any]
 
@@ -121,6 +125,45 @@ def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], n
         assert len([track for track in tracks if track.startswith("collectives")]) == 2
 
 
+def test_what_the_training_thread_did_has_a_track(
+    forged: Callable[..., Forged], tmp_path: Path
+) -> None:
+    """Planted in iteration 5: off the CPU for 1 ms, then a read of 2 ms, 1.5 of them off it."""
+    reports = copied(forged("host_only").reports, tmp_path / "reports")
+    with closing(sqlite3.connect(reports[1])) as file, file:
+        [(thread, start)] = file.execute(
+            "SELECT globalTid, start FROM NVTX_EVENTS WHERE text = 'step 5'"
+        )
+        off, call = start + MS, start + 4 * MS
+        file.execute("CREATE TABLE SCHED_EVENTS (start INTEGER, cpu INTEGER, isSchedIn INTEGER, "
+                     "globalTid INTEGER)")  # fmt: skip
+        file.executemany(
+            "INSERT INTO SCHED_EVENTS VALUES (?,0,?,?)",
+            [(at, on, thread) for at, on in [
+                (0, 1), (off, 0), (off + MS, 1), (call, 0), (call + 3 * MS // 2, 1)]],
+        )  # fmt: skip
+        file.execute("CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, "
+                     "nameId INTEGER)")  # fmt: skip
+        file.execute("INSERT INTO OSRT_API VALUES (?,?,?,980001)", [call, call + 2 * MS, thread])
+        file.execute("INSERT INTO StringIds VALUES (980001, 'read\x1b')")
+    run = rankscope.ingest([tmp_path / "reports"], tmp_path / "db")
+    events = events_of(trace(run.timeline([1, 0], [5]), {}, {}))
+    told = [event for event in slices(events, "thread") if event["pid"] == 1]
+    lengths = [(event["name"], nanoseconds(event["dur"])) for event in told]
+    assert lengths[1:4] == [
+        ("off the CPU", MS),
+        ("on the CPU", 2 * MS),
+        ("blocked in a call: read<U+001B>", 3 * MS // 2),
+    ]
+    assert ("on the CPU: read<U+001B>", MS // 2) in lengths
+    assert [told[3]["args"][key] for key in ("iteration", "state")] == [5, "blocked"]
+    window = run.tables.measures.filter(rank=1, iteration=5, clock="host")["iteration_ns"].item()
+    assert sum(length for _, length in lengths) == window
+    tracks = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 1]
+    assert tracks.index("training thread") == tracks.index("host clock") + 1
+    assert not any(event["pid"] == 0 for event in slices(events, "thread")), "nothing is recorded"
+
+
 def test_ranks_and_tracks_are_named_and_in_order(stored: Callable[..., Stored]) -> None:
     timeline = stored("buckets").run.timeline([3, 0], [5, 6])
     events = events_of(trace(timeline, {"run": "x"}, {3: "max"}))
@@ -131,9 +174,9 @@ def test_ranks_and_tracks_are_named_and_in_order(stored: Callable[..., Stored]) 
     places = [e["args"]["sort_index"] for e in events if e["name"] == "process_sort_index"]
     assert places == [0, 3]
     tracks = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 3]
-    assert tracks[:3] == ["gpu clock", "host clock", "waits"]
-    assert tracks[3].startswith("collectives")
-    assert all(track.startswith("stream ") for track in tracks[4:])
+    assert tracks[:4] == ["gpu clock", "host clock", "training thread", "waits"]
+    assert tracks[4].startswith("collectives")
+    assert all(track.startswith("stream ") for track in tracks[5:])
 
 
 def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: Callable[..., Stored]) -> None:

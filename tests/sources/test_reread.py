@@ -191,7 +191,7 @@ def test_details_are_the_same(
     file = describe(forged("dali").reports[1], "nsys-sqlite")
 
     def work() -> pl.DataFrame:
-        [detail] = details(file, ShapingOptions()).values()
+        [detail] = details(file, ShapingOptions()).ranks.values()
         return pl.concat(detail.work.parts()).sort("start", "end", "stream", "name")
 
     held = work()

@@ -219,14 +219,15 @@ def _detail(
     moments = numbers if limited else picks.moments(numbers)
     picked = [each.rank for each in picks.picks]
     every = with_last_to_arrive(comparison, picked, moments) if ranks is None else ranks
-    shown = timeline(comparison, every, moments)
+    shown = timeline(comparison, every, moments, states=table is None)
     if table is not None:
         frame = getattr(shown, table.value)
         content, kind, rows = _encoded(frame, ending), table.value, frame.height
     else:
         labels = {each.rank: each.label for each in picks.picks}
         content, kind = _trace(comparison, shown, labels, ending), "trace"
-        rows = sum(each.height for each in (shown.phases, shown.collectives, shown.operations))
+        parts = (shown.phases, shown.states, shown.collectives, shown.operations)
+        rows = sum(each.height for each in parts)
     return Exported(
         content, kind, rows, tuple(shown.ranks["rank"].sort()), shown.iterations, shown.problems
     )

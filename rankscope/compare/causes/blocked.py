@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
@@ -20,6 +21,9 @@ from rankscope.compare.causes.host import (
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import size
+
+FILES = "file_accesses"
 
 LARGER_HALF = 0.5
 """A call blocks if the thread is off the CPU for this share of its excess in the call."""
@@ -69,13 +73,37 @@ def _findings(context: CauseContext) -> Iterator[Finding]:
         excess = explained(context, waits & (pl.col("name") == name))
         if excess is not None:
             alone = True
-            yield host_finding(context, CauseKind.BLOCKED, name, excess)
+            detail = _file(context, name, excess)
+            found = host_finding(context, CauseKind.BLOCKED, name, excess, detail)
+            yield replace(found, evidence=(TABLE, FILES)) if detail else found
     if alone or calls.height < 2:
         return
     together = explained(context, waits & pl.col("name").is_in(calls["name"].to_list()))
     if together is not None:
         names = ", ".join(sanitized(name) for name in calls["name"].head(3))
         yield host_finding(context, CauseKind.BLOCKED, calls["name"][0], together, names)
+
+
+def _file(context: CauseContext, call: str, excess_ns: float) -> str:
+    """`write (model.pt, 512.0 MB per iteration)`: the file, if its accesses are the larger half."""
+    rows = context.table(FILES)
+    if rows is None:
+        return ""
+    if context.phase is not None:
+        rows = rows.filter(pl.col("phase") == context.phase)
+    slow = context.flagged.select("rank", "iteration")
+    used = (
+        rows.filter(pl.col("call") == call, pl.col("file") != "")
+        .join(slow, on=["rank", "iteration"], how="semi")
+        .group_by("file")
+        .agg(pl.col("total_ns").sum(), pl.col("bytes").drop_nulls().sum())
+        .sort("total_ns", "file", descending=[True, False])
+    )
+    if used.is_empty() or used["total_ns"][0] < LARGER_HALF * excess_ns:
+        return ""
+    moved = used["bytes"][0] / slow.height
+    amount = f", {size(round(moved))} per iteration" if moved >= 1 else ""
+    return f"{sanitized(call)} ({sanitized(used['file'][0])}{amount})"
 
 
 def _sentence(finding: Finding) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rankscope.compare.causes.context import CauseContext
+from rankscope.compare.causes.counters import TABLE, device_words
 from rankscope.compare.causes.detector import Detector
 from rankscope.compare.causes.kernels import kernel_findings, taking_longer
 from rankscope.model.kinds import CauseKind
@@ -10,11 +13,15 @@ from rankscope.model.results import Finding
 
 
 def _findings(context: CauseContext) -> list[Finding]:
-    return kernel_findings(context, CauseKind.DEVICE_SLOWER)
+    found = kernel_findings(context, CauseKind.DEVICE_SLOWER)
+    told = device_words(context) if found else ""
+    evidence = ("activities", TABLE) if told else ("activities",)
+    return [replace(each, detail=told, evidence=evidence) for each in found]
 
 
 def _sentence(finding: Finding) -> str:
-    return f"{taking_longer(finding)} for the same work: the device is slow"
+    told = f" ({finding.detail})" if finding.detail else ""
+    return f"{taking_longer(finding)} for the same work: the device is slow{told}"
 
 
 DETECTOR = Detector(

@@ -24,6 +24,8 @@ from rankscope.compare.causes import (
     unexplained,
 )
 from rankscope.compare.causes.context import CauseContext, Tables, sampled
+from rankscope.compare.causes.counters import TABLE as COUNTERS_TABLE
+from rankscope.compare.causes.counters import by_rank
 from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
@@ -56,10 +58,16 @@ MOSTLY_EXPLAINED = 0.7
 
 
 def tables_of(run: RunTables) -> Tables:
-    """The tables of a stored run that have rows per rank and iteration."""
+    """The tables of a stored run that have rows per rank and iteration.
+
+    Counters are those of the devices that the rank uses, wherever they were recorded.
+    """
 
     def table(name: str, iterations: Collection[int]) -> pl.DataFrame | None:
-        return run.read(name, iterations=iterations) if name in PER_RANK else None
+        if name not in PER_RANK:
+            return None
+        rows = run.read(name, iterations=iterations)
+        return by_rank(rows, run.ranks) if name == COUNTERS_TABLE else rows
 
     return table
 

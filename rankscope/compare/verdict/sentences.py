@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import polars as pl
 
+from rankscope.compare.causes.counters import network_words
 from rankscope.compare.causes.registry import finding_sentence
 from rankscope.compare.robust import lower_median
 from rankscope.compare.verdict.inputs import VerdictInputs
@@ -173,6 +174,10 @@ def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
         if verdict.ranks
         else ""
     )
+    told = network_words(
+        inputs.tables, {*first["members"]}, {*first["iterations"]}, inputs.numbers, inputs.hosts
+    )
+    network = f" The network adapters of its hosts {told}." if told else ""
     ratio = first["transfer_ns"] / max(first["usual_ns"], 1)
     return (
         f"The transfer is slow: {first['operation']} on {first['label']} "
@@ -181,7 +186,7 @@ def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
         f"{len(verdict.iterations)} of {counted(len(inputs.numbers), 'iteration')}. "
         f"At the usual speed the run would save {_gain(verdict)}. "
         f"Once all ranks have arrived it takes {ms(first['transfer_ns'])}, usually "
-        f"{ms(first['usual_ns'])}.{where}{_rest(verdict)}"
+        f"{ms(first['usual_ns'])}.{where}{network}{_rest(verdict)}"
     )
 
 

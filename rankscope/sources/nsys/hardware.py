@@ -42,14 +42,24 @@ def hardware(file: Columns, system: Mapping[str, list[str]], variables: Iterable
     )
 
 
-def _gpus(file: Columns, some_are_hidden: bool) -> tuple[Gpu, ...]:
+def host_gpus(file: Columns) -> dict[int, tuple[str | None, str | None, str | None, int | None]]:
+    """Number of each GPU of the host → its UUID, model, slot and number in CUDA."""
     if not file.has(GPUS, "id"):
-        return ()
+        return {}
     there = file.read(GPUS, ["id", "cuDevice"], ["uuid", "name", "busLocation"]).drop_nulls("id")
-    known = {
+    return {
         id_: (first_printable(_given(uuid)), first_printable(_given(name)), _bus(bus), device)
         for id_, device, uuid, name, bus in there.iter_rows()
     }
+
+
+def spelled_guid(guid: int) -> str:
+    """The GUID of a network adapter as text."""
+    return f"0x{guid % 2**64:016x}"
+
+
+def _gpus(file: Columns, some_are_hidden: bool) -> tuple[Gpu, ...]:
+    known = host_gpus(file)
     if file.has(DEVICES, "gpuId", "cudaId", "pid"):
         rows = file.read(DEVICES, ["pid", "cudaId", "gpuId"]).drop_nulls().unique()
         return tuple(
@@ -82,7 +92,7 @@ def _adapters(file: Columns) -> tuple[str, ...]:
     if not file.has(ADAPTERS, "GUID"):
         return ()
     guids = file.read(ADAPTERS, ["GUID"])["GUID"].drop_nulls().unique().sort()
-    return tuple(f"0x{guid % 2**64:016x}" for guid in guids if guid)
+    return tuple(spelled_guid(guid) for guid in guids if guid)
 
 
 def _software(system: Mapping[str, list[str]]) -> str | None:

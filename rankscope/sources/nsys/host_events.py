@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankscope.model.host_events import Calls, HostEvents, Spans, ThreadEvents
 from rankscope.sources.nsys.common import Columns, Strings
+from rankscope.sources.nsys.file_uses import file_uses
 from rankscope.sources.nsys.host_calls import cuda_calls, os_calls, profiler_time
 from rankscope.sources.nsys.samples import samples
 from rankscope.sources.nsys.scheduling import switches
@@ -18,6 +19,7 @@ def host_events(file: Columns, pool: Strings) -> HostEvents:
         cuda = cuda_calls(file, pool, spans)
         sampled = samples(file, pool, spans)
         profiler = profiler_time(file, pool, spans)
+        files = file_uses(file, pool, spans)
         return {
             thread: ThreadEvents(
                 switches=scheduled.get(thread),
@@ -25,6 +27,7 @@ def host_events(file: Columns, pool: Strings) -> HostEvents:
                 cuda_calls=None if cuda is None else cuda[thread],
                 samples=None if sampled is None else sampled[thread],
                 profiler=Calls.none() if profiler is None else profiler[thread],
+                files=None if files is None else files[thread],
             )
             for thread in spans
         }

@@ -18,7 +18,7 @@ from rankscope.sources.nsys.common import Columns
 TABLE, SHIFT = "META_DATA_EXPORT", "EXPORT_CONFIG_TIME_SHIFT"
 """Table, and name of the row with the number of ns that were added to all times."""
 
-TIMES = ("start", "end")
+TIMES = ("start", "end", "startedAt", "endedAt", "timestamp")
 """The time columns of events."""
 
 

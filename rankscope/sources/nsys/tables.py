@@ -21,6 +21,7 @@ from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.environment import claims_of, first_printable, local_rank_of
 from rankscope.sources.nsys.busiest import busiest
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
+from rankscope.sources.nsys.counters import counters
 from rankscope.sources.nsys.device import device_work
 from rankscope.sources.nsys.hardware import hardware
 from rankscope.sources.nsys.host_events import host_events
@@ -76,6 +77,7 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
         process_of=process_of,
         busiest=busiest(file) if ranges.signatures.is_empty() else {},
         host_of=host_events(file, pool),
+        counters_of=counters(file),
     )
 
 

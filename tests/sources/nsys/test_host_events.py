@@ -60,6 +60,27 @@ def planted(report: Path, thread: int, columns: str = "cpuCycles INTEGER") -> Pa
             )
         file.execute("DELETE FROM PROFILER_OVERHEAD")
         file.execute("INSERT INTO PROFILER_OVERHEAD VALUES (6000, 6500, ?, 900003, 0)", [thread])
+        file.execute("CREATE TABLE OSRT_FILE_ACCESS_DESCRIPTORS (fileAccessId INTEGER, "
+                     "processId INTEGER, openedAt INTEGER, closedAt INTEGER, filePath TEXT)"
+                     )  # fmt: skip
+        file.executemany(
+            "INSERT INTO OSRT_FILE_ACCESS_DESCRIPTORS VALUES (?,0,0,0,?)",
+            [(1, "/home/someone/secret/model.pt"), (2, "C:\\data\\shard.bin"), (3, "/proc/")],
+        )
+        file.execute("CREATE TABLE OSRT_FILE_ACCESS_EVENTS (fileAccessId INTEGER, threadId INTEGER,"
+                     "startedAt INTEGER, endedAt INTEGER, eventType INTEGER, apiCallId INTEGER, "
+                     "bytesProcessed INTEGER, context TEXT)")  # fmt: skip
+        file.executemany(
+            "INSERT INTO OSRT_FILE_ACCESS_EVENTS VALUES (?,?,?,?,0,?,?,'')",
+            [
+                (1, thread % 2**24, 1_500, 2_500, 900_001, 4_096),
+                (2, thread, 3_000, 3_010, 900_001, -1),  # it failed
+                (3, thread % 2**24, 4_000, 4_001, 900_999, 0),  # of an unknown call
+                (9, thread % 2**24, 5_000, 5_001, 900_001, 1),  # of an unknown file
+                (1, thread % 2**24, 9_500, 9_600, 900_001, 5),  # later than what is asked for
+                (1, thread % 2**24 + 1, 1_500, 2_500, 900_001, 7),  # another thread's
+            ],
+        )
         file.executemany("INSERT INTO StringIds VALUES (?,?)", POOL.items())
     return report
 
@@ -108,11 +129,19 @@ def test_every_format_tells_of_the_thread_in_the_span(
     ]
     assert events.profiler is not None
     assert [*events.profiler.names] == ["TLS allocation"]
+    assert events.files is not None
+    assert sorted(events.files.rows()) == [
+        (1_500, 2_500, "fsync", "model.pt", 4_096),
+        (3_000, 3_010, "fsync", "shard.bin", None),
+        (4_000, 4_001, "", "proc", 0),
+        (5_000, 5_001, "fsync", "", 1),
+    ]
 
 
 def test_tables_that_are_missing_are_unknown(forged: Callable[..., Forged], thread: int) -> None:
     events = told(forged("plain").reports[1], "sqlite", thread)
     assert (events.switches, events.os_calls, events.samples) == (None, None, None)
+    assert events.files is None
     assert events.cuda_calls is not None, "the simulator writes launches"
 
 
