@@ -32,7 +32,18 @@ from rankscope.output.quantities import shown_unit
 from rankscope.output.text_tables import run_line
 from rankscope.util.sanitize import sanitized
 
-SCRIPTS = ("data", "look", "picked", "map", "phases", "timeline", "tables", "address", "main")
+SCRIPTS = (
+    "basics",
+    "data",
+    "look",
+    "picked",
+    "map",
+    "phases",
+    "timeline",
+    "tables",
+    "address",
+    "main",
+)
 """The page's own scripts in the order in which they run; they share one scope."""
 
 CHARTS = "vendor/plotly-cartesian.min.js"
@@ -64,25 +75,25 @@ def render_page(
         origin: the database, the file and the program, for the texts of the page.
     """
     data = page_data(comparison, result, picks, detail, origin)
-    own = "\n".join(_package_text(f"js/{name}.js") for name in SCRIPTS)
+    own = "\n".join(package_text(f"js/{name}.js") for name in SCRIPTS)
     scripts = {
-        "vendor": _package_text(CHARTS),
+        "vendor": package_text(CHARTS),
         "script": f'"use strict";\n(() => {{\n{own}\n}})();',
     }
     lead, stop, rest = data["verdict"]["sentence"].partition(". ")
     lead += stop
     blocks = {
         **scripts,
-        "policy": html.escape(_policy(scripts.values())),
+        "policy": html.escape(policy(scripts.values())),
         "title": html.escape(f"{data['run']['name']} – rankscope"),
-        "style": f"{_palette()}\n{_package_text('page.css')}",
+        "style": f"{palette()}\n{package_text('page.css')}",
         "sentence": html.escape(lead),
         "rest": html.escape(rest),
         "next": html.escape(data["next"]),
         "facts": html.escape(data["facts"]),
         "data": json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES),
     }
-    template = _package_text("template.html")
+    template = package_text("template.html")
     text = re.sub(r"\{\{(\w+)\}\}", lambda found: blocks[found[1]], template)
     return text.encode("utf-8", "replace")
 
@@ -128,7 +139,7 @@ def page_data(
         ],
         "made": f"Made by {origin.program}. The page contains all its data and loads nothing.",
     }
-    document = _safe(json_documents.document("page", origin.db, facts, comparison.warnings, own))
+    document = safe(json_documents.document("page", origin.db, facts, comparison.warnings, own))
     document["cells"] = cells
     document["commands"] = [
         (purpose, sanitized(line, LONGEST_LINE))
@@ -147,20 +158,20 @@ def _first_cell(found: pl.DataFrame, result: Imbalance, picks: Picks) -> Documen
     return {"rank": slowest.rank, "iteration": slowest.worst.iteration}
 
 
-def _safe(value: Document) -> Document:
+def safe(value: Document) -> Document:
     """The document with every text sanitized and cut to LONGEST."""
 
-    def safe(each: object) -> object:
+    def inside(each: object) -> object:
         if isinstance(each, str):
             return sanitized(each, LONGEST)
         if isinstance(each, dict):
-            return {key: safe(inner) for key, inner in each.items()}
-        return [safe(inner) for inner in each] if isinstance(each, list | tuple) else each
+            return {key: inside(inner) for key, inner in each.items()}
+        return [inside(inner) for inner in each] if isinstance(each, list | tuple) else each
 
-    return {key: safe(inner) for key, inner in value.items()}
+    return {key: inside(inner) for key, inner in value.items()}
 
 
-def _policy(scripts: Iterable[str]) -> str:
+def policy(scripts: Iterable[str]) -> str:
     """The Content-Security-Policy: these scripts, inline styles, and nothing from outside.
 
     The chart library sets styles itself, so inline styles cannot be limited by a hash.
@@ -175,7 +186,7 @@ def _policy(scripts: Iterable[str]) -> str:
     )
 
 
-def _palette() -> str:
+def palette() -> str:
     """The colours as CSS variables, which pages and pictures share."""
     light, dark = THEMES["light"].css, THEMES["dark"].css
     return (
@@ -184,6 +195,6 @@ def _palette() -> str:
     )
 
 
-def _package_text(name: str) -> str:
+def package_text(name: str) -> str:
     """A text file of this package."""
     return files(__package__).joinpath(name).read_text("utf-8")
