@@ -56,9 +56,11 @@ def legend(found: FleetMap) -> list[tuple[str, str]]:
 
 def chart(found: FleetMap, label: str) -> str:
     """The SVG of a map, `label` says what it is to those who do not see it."""
+    if not found.rows:
+        return "<p>No run has compared any hardware.</p>"
     rows, columns = found.present.shape
-    left = GAP + max(map(_label_width, found.rows), default=0)
-    cell = min(max(USUAL_WIDTH // max(columns, 1), LEAST_CELL), MOST_CELL)
+    left = GAP + max(map(_label_width, found.rows))
+    cell = min(max(USUAL_WIDTH // columns, LEAST_CELL), MOST_CELL)
     width, height = left + columns * cell + BESIDE, ABOVE + rows * ROW + BELOW
     parts = [
         f'<svg class="fleet" role="img" aria-label="{escape(label)}" width="{width:.0f}" '

@@ -8,8 +8,9 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from rankscope.errors import UsageError
 from rankscope.fleet.fleet import Fleet
 from rankscope.output.fleet_map import FleetMap, fleet_map
 from rankscope.output.palette import THEMES, Theme
@@ -35,6 +36,9 @@ LEAST_WIDTH, MOST_WIDTH = 5.0, 8.5
 UNDER, BESIDE = 0.62, 1.35
 """Room for the dates below the cells, and for counts beside them, in inches."""
 
+SCALE = 1.2
+"""Least height of the scale of colours, in inches."""
+
 MOST_DATES = 8
 """At most this many runs have their date below them."""
 
@@ -48,9 +52,17 @@ def draw(fleet: Fleet, theme_name: str = "light") -> Figure:
     Args:
         fleet: the answer.
         theme_name: light or dark.
+
+    Raises:
+        UsageError: no run has compared any hardware.
     """
     theme = THEMES[theme_name]
     found = fleet_map(fleet)
+    if not found.rows:
+        raise UsageError(
+            "--plot: no run has compared any hardware",
+            hint="rankscope imbalance --db RUN.duckdb says why a run is inconclusive",
+        )
     with styled(theme_name):
         return _drawn(fleet, found, theme)
 
@@ -61,14 +73,16 @@ def _drawn(fleet: Fleet, found: FleetMap, theme: Theme) -> Figure:
         text_width(text, SMALL + 0.5, "bold" if row.suspect else "normal")
         for text, row in zip(labels, found.rows, strict=True)
     ]
-    left = MARGIN + max(sizes, default=0.5) + 0.12
-    rows, columns = max(len(found.rows), 1), max(len(found.runs), 1)
+    left = MARGIN + max(sizes) + 0.12
+    rows, columns = found.present.shape
     width = min(max(columns * COLUMN, LEAST_WIDTH), MOST_WIDTH)
     height = rows * ROW
+    scale = max(height, SCALE)
+    body = max(height, SCALE - 0.5) if found.guilty.any() else height
     scale_room = 0.95 if found.guilty.any() else 0.0
     sheet = new_sheet(
         left + width + BESIDE + scale_room,
-        height + UNDER + 0.15,
+        body + UNDER + 0.15,
         Caption(
             drawable(fleet.sentence, 600),
             "Cost of each piece of hardware in the runs whose verdict names it",
@@ -76,13 +90,14 @@ def _drawn(fleet: Fleet, found: FleetMap, theme: Theme) -> Figure:
         ),
         theme,
     )
-    axes = sheet.axes(left, UNDER, width, height)
+    floor = UNDER + body - height
+    axes = sheet.axes(left, floor, width, height)
     mesh = _cells(axes, found, theme)
     _ticks(axes, found, labels, theme)
     _counts(axes, found)
     _legend(axes, found, theme)
     if mesh is not None:
-        bar = sheet.axes(left + width + BESIDE, UNDER, 0.14, height)
+        bar = sheet.axes(left + width + BESIDE, UNDER + body - scale, 0.14, scale)
         _scale(sheet.figure, bar, mesh, found)
     return sheet.figure
 
@@ -183,9 +198,17 @@ def _legend(axes: Axes, found: FleetMap, theme: Theme) -> None:
 def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, found: FleetMap) -> None:
     bar = figure.colorbar(mesh, cax=axes)
     bar.outline.set_visible(False)
-    bar.locator = LogLocator(subs=(1.0, 2.0, 5.0))
-    bar.formatter = FuncFormatter(lambda value, _: f"{value:g}")
-    bar.ax.yaxis.set_minor_formatter(NullFormatter())
+    low, high = mesh.get_clim()
+    bar.locator = FixedLocator(_ticks_of(low, high))
+    bar.formatter = FuncFormatter(lambda value, _: f"{value:.2g}")
     bar.minorticks_off()
     bar.update_ticks()
     bar.set_label(f"cost ({found.unit[0]})", labelpad=6, size=BODY - 0.5)
+
+
+def _ticks_of(low: float, high: float) -> list[float]:
+    """Round numbers in a range, or its ends where it holds fewer than two of them."""
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    steps = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    inside = [step for step in steps if low <= step <= high]
+    return inside if len(inside) > 1 else [low, high]
