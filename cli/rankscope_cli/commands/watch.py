@@ -152,11 +152,11 @@ def _announce(
 def _write(watcher: Watcher, target: Path, quiet: bool) -> None:
     """Write the file for node_exporter; a failure later on is a warning."""
     from rankscope.errors import UsageError
-    from rankscope.model.reports import RunWarning
     from rankscope.util.atomic_io import write_whole
+    from rankscope.util.sanitize import sanitized
     from rankscope.watch.documents import prometheus
 
     try:
         write_whole(target, prometheus(watcher).encode())
     except UsageError as error:
-        console.warn([RunWarning("not-written", error.message)], quiet)
+        console.say(f"rankscope: warning: {sanitized(error.message, 2000)}", quiet)
