@@ -104,10 +104,8 @@ def prometheus(watcher: Watcher) -> str:
         kinds = [
             (labels(**{"class": kind.value}), int(kind is verdict.kind)) for kind in VerdictKind
         ]
-        start = min(
-            (each.start_ns for each in window.captures.values() if each.start_ns is not None),
-            default=None,
-        )
+        starts = [each.capture.start_ns for each in window.taken.values()]
+        start = min((each for each in starts if each is not None), default=None)
         for name, meaning, value in (
             ("window", "Number of the last window.", window.number),
             ("window_ranks", "Ranks of the last window.", len(facts.ranks)),

@@ -25,6 +25,10 @@ from rankscope.store import Database
 from rankscope.store.connection import IN_USE
 from rankscope.util.atomic_io import exists
 
+NEAR_NS = 300 * 10**9
+"""Captures whose times are unknown before they are read are of one window if their files were
+written within this time, ns."""
+
 NOTE = "announced"
 """Key of `meta`: the verdict that was announced last, and from which reports."""
 
@@ -67,19 +71,27 @@ class Announced:
         return cls(Essence(known["kind"], ranks, hosts, roles, known["cause"]), whole["reports"])
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A capture, and when its file was written, ns since the epoch."""
+
+    capture: Capture
+    written_ns: int
+
+
 @dataclass(slots=True)
 class Window:
     """A window of the job, and its database, which is made with the first report.
 
     Attributes:
-        captures: resolved path of a report → what is known of it.
+        taken: resolved path of a report → its capture.
         reports: what changes with the reports; empty without any.
         newest_s: when the last of its reports was written, s since the epoch.
     """
 
     number: int
     db: Path
-    captures: dict[Path, Capture] = field(default_factory=dict)
+    taken: dict[Path, Taken] = field(default_factory=dict)
     stored: StoredReports | None = None
     announced: Announced | None = None
     unwritten: Announced | None = None  # what is not in the database yet
@@ -110,7 +122,7 @@ class Window:
         world = ranks["world_size"].max()
         self.world_size = world if isinstance(world, int) else None
         self.ranks = frozenset(ranks["rank"])
-        self.captures = {each.path: each for each in _captures(reports, ranks)}
+        self.taken = {each.capture.path: each for each in _taken(reports, ranks)}
         self.state = state
 
     def note(self, announced: Announced) -> None:
@@ -140,22 +152,29 @@ class Window:
         """Whether it has the same capture under another path, for example its export."""
         origin = _origin(capture)
         return origin is not None and any(
-            _origin(other) == origin for path, other in self.captures.items()
+            _origin(other.capture) == origin
+            for path, other in self.taken.items()
             if path != capture.path
-        )  # fmt: skip
-
-    def fits(self, capture: Capture) -> bool:
-        """Whether a capture can be of this window: same time, same job, and its rank is free."""
-        return all(
-            _together(capture, other)
-            and (path == capture.path or not {*capture.ranks} & {*other.ranks})
-            for path, other in self.captures.items()
         )
 
-    def distance_ns(self, capture: Capture) -> int:
-        """How far a capture's start is from that of the window; 0 where it is unknown."""
-        starts = [each.start_ns for each in self.captures.values() if each.start_ns is not None]
-        return 0 if capture.start_ns is None or not starts else abs(capture.start_ns - min(starts))
+    def fits(self, new: Taken) -> bool:
+        """Whether a capture can be of this window: same time, same job, and its rank is free."""
+        own = new.capture
+        others = [(path, each.capture) for path, each in self.taken.items()]
+        gaps = [abs(new.written_ns - each.written_ns) for each in self.taken.values()]
+        near = own.end_ns is not None or min(gaps, default=0) <= NEAR_NS
+        return near and all(
+            _together(own, other) and (path == own.path or not {*own.ranks} & {*other.ranks})
+            for path, other in others
+        )
+
+    def distance_ns(self, new: Taken) -> int:
+        """How far a capture is from the window: by the starts, else by the times of the files."""
+        start = new.capture.start_ns
+        starts = [each.capture.start_ns for each in self.taken.values()]
+        known = [abs(start - each) for each in starts if start is not None and each is not None]
+        files = [abs(new.written_ns - each.written_ns) for each in self.taken.values()]
+        return min(known or files, default=0)
 
 
 class Windows:
@@ -199,13 +218,12 @@ class Windows:
         reports were taken in, or could not be.
         """
         found: dict[int, list[ReportFile]] = {}
-        for file, capture in sorted(
-            reports, key=lambda each: (each[1].start_ns or 0, each[0].path)
-        ):
+        for file, capture in sorted(reports, key=_in_time):
             if any(window.holds_copy(capture) for window in self):
                 continue
-            window = self._window_of(capture)
-            window.captures[capture.path] = capture
+            new = Taken(capture, file.modified_ns)
+            window = self._window_of(new)
+            window.taken[capture.path] = new
             found.setdefault(window.number, []).append(file)
         return [(self._windows[number], found[number]) for number in sorted(found)]
 
@@ -224,11 +242,11 @@ class Windows:
         earlier = [each for each in self if each.number < window.number and each.announced]
         return earlier[-1] if earlier else None
 
-    def _window_of(self, capture: Capture) -> Window:
-        """The window with the nearest start that a capture fits, else a new one."""
-        fitting = [each for each in self if each.fits(capture)]
+    def _window_of(self, new: Taken) -> Window:
+        """The nearest window that a capture fits, else a new one."""
+        fitting = [each for each in self if each.fits(new)]
         if fitting:
-            return min(fitting, key=lambda each: (each.distance_ns(capture), -each.number))
+            return min(fitting, key=lambda each: (each.distance_ns(new), -each.number))
         number = max(self._windows, default=0) + 1
         path = self._db if number == 1 else self._db.with_stem(f"{self._db.stem}-{number}")
         made = Window(number, path)
@@ -245,12 +263,17 @@ class Windows:
         return found
 
 
-def _captures(reports: pl.DataFrame, ranks: pl.DataFrame) -> Iterator[Capture]:
+def _in_time(report: tuple[ReportFile, Capture]) -> tuple[int, Path]:
+    file, capture = report
+    return file.modified_ns if capture.start_ns is None else capture.start_ns, file.path
+
+
+def _taken(reports: pl.DataFrame, ranks: pl.DataFrame) -> Iterator[Taken]:
     """The captures that a database holds."""
     of_report = ranks.group_by("path").agg(pl.col("rank").sort(), pl.col("world_size").max())
     known = reports.join(of_report, on="path", how="left")
     for row in known.iter_rows(named=True):
-        yield Capture(
+        capture = Capture(
             Path(row["path"]),
             tuple(row["rank"] or ()),
             row["world_size"],
@@ -258,6 +281,7 @@ def _captures(reports: pl.DataFrame, ranks: pl.DataFrame) -> Iterator[Capture]:
             row["utc_start_ns"],
             row["duration_ns"],
         )
+        yield Taken(capture, row["modified_ns"])
 
 
 def _origin(capture: Capture) -> tuple[object, ...] | None:

@@ -19,13 +19,16 @@ import duckdb
 import pytest
 
 import rankscope
+from rankscope.ingestion.runs import Capture
 from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import ReportFile
 from rankscope.watch.arrivals import OLD_S
 from rankscope.watch.watcher import Announcement, Watcher, WatchOptions
+from rankscope.watch.windows import Windows
 from tests.docs.test_json_schema import fits
 from tests.forge import forge, scene
 from tests.forge.job import Plant
-from tests.support import Result, edit
+from tests.support import Result, edit, mostly_slow
 
 Cli = Callable[..., Result]
 
@@ -143,6 +146,7 @@ def test_a_report_is_complete_when_it_rests(
     assert again.poll().growing == 0, "old files need no second look"
 
 
+@pytest.mark.slow
 def test_each_window_has_a_database(
     folder: Path, tmp_path: Path, windows: list[list[Path]]
 ) -> None:
@@ -262,6 +266,27 @@ def test_a_database_that_is_removed_is_made_again(
     assert classes(announced(watch)) == [(1, "balanced", True)]
 
 
+def test_captures_without_times_go_by_the_times_of_their_files(tmp_path: Path) -> None:
+    """As PyTorch traces, whose times are known once their events are read."""
+    windows = Windows(tmp_path / "run.duckdb", ShapingOptions().to_json())
+    minute = 60 * 10**9
+    reports = [
+        (
+            ReportFile(path, "kineto", 1, hour * HOUR_NS + late * minute),
+            Capture(path, (rank,), 2, None, None, None),
+        )
+        for rank, hour, late in ((0, 0, 0), (0, 1, 0), (1, 1, 2), (1, 0, 3))
+        for path in [tmp_path / f"rank{rank}.{hour}.json"]
+    ]
+    placed = [windows.placed([each]) for each in reports]
+    assert [[window.number for window, _ in each] for each in placed] == [[1], [2], [2], [1]]
+    again = Windows(tmp_path / "run.duckdb", ShapingOptions().to_json())
+    at_once = {
+        window.number: {file.path.name for file in files} for window, files in again.placed(reports)
+    }
+    assert at_once == {1: {"rank0.0.json", "rank1.0.json"}, 2: {"rank0.1.json", "rank1.1.json"}}
+
+
 TOLD = """
 import json, os, sys
 own = {key: value for key, value in os.environ.items() if key.startswith("RANKSCOPE_")}
@@ -272,8 +297,9 @@ print("this is for stderr")
 """
 
 
-def test_a_program_is_told(cli: Cli, folder: Path, windows: list[list[Path]]) -> None:
-    for number, reports in enumerate(windows):
+@pytest.mark.parametrize("count", mostly_slow([2, 3]))
+def test_a_program_is_told(cli: Cli, folder: Path, windows: list[list[Path]], count: int) -> None:
+    for number, reports in enumerate(windows[:count]):
         for report in arrive(reports, folder, f"{number}_"):
             host = "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'"
             edit(report, host, "$(touch pwned)`touch pwned`")
@@ -283,11 +309,8 @@ def test_a_program_is_told(cli: Cli, folder: Path, windows: list[list[Path]]) ->
     done = cli(*given, "--exec", command, "--format", "json")
     assert done.code == 0, done.err
     printed = [json.loads(line) for line in done.out.splitlines()]
-    assert [each["verdict"]["class"] for each in printed] == [
-        "balanced",
-        "persistent",
-        "persistent",
-    ]
+    expected = ["balanced", "persistent", "persistent"][:count]
+    assert [each["verdict"]["class"] for each in printed] == expected
     assert {fits(each) for each in printed} == {"watch"}
     told = [json.loads(line) for line in Path("told.jsonl").read_text().splitlines()]
     assert [each["document"] for each in told] == [each for each in printed if each["changed"]]
