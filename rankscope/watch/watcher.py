@@ -237,7 +237,7 @@ class Watcher:
                 jobs=self._options.jobs,
                 on_error="skip",
             )
-        except ReportError as error:
+        except (ReportError, UsageError) as error:  # the latter: a file is gone meanwhile
             problems.append(_unusable(error.message))
             bad = {file.path for file in files}
         else:
@@ -308,5 +308,6 @@ def _unusable(message: str) -> RunWarning:
 
 def _progress(window: Window) -> str:
     there = counted(len(window.ranks), "rank")
-    of = "" if window.world_size is None else f" of {window.world_size}"
-    return f"window {window.number} has {there}{of}: its verdict waits"
+    if window.world_size is not None:
+        there = f"{len(window.ranks)} of {counted(window.world_size, 'rank')}"
+    return f"window {window.number} has {there}: its verdict waits for more"

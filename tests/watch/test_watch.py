@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 import rankscope
+from rankscope.ingestion import preflight
 from rankscope.ingestion.runs import Capture
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
@@ -200,6 +202,8 @@ def test_a_window_without_all_ranks_is_compared_in_the_end(
     watch = watcher(folder, db)
     assert announced(watch) == []
     assert announced(watcher(folder, db), once=True) == []
+    poll = watcher(folder, db).poll(once=True)
+    assert poll.waiting == ("window 1 has 2 of 3 ranks: its verdict waits for more",)
     for report in folder.iterdir():
         old = time.time() - 400
         os.utime(report, (old, old))
@@ -207,8 +211,11 @@ def test_a_window_without_all_ranks_is_compared_in_the_end(
     assert [each.comparison.facts.ranks for each in late] == [(1, 2)]
     arrive(windows[1][:1], folder)
     complete = watcher(folder, db)
-    assert classes(announced(complete)) in ([], [(1, "persistent", True)])
-    assert complete.latest() is not None
+    assert [each.window for each in announced(complete)] in ([], [1]), "if it changed"
+    latest = complete.latest()
+    assert latest is not None
+    assert latest[1].verdict.ranks == (SLOW,)
+    assert latest[1].facts.ranks == (0, 1, 2)
 
 
 @pytest.mark.slow
@@ -252,6 +259,26 @@ def test_a_database_in_use_is_waited_for(
         if holder.stdout is not None:
             holder.stdout.close()
     assert classes(announced(again)) == [(2, "persistent", True)]
+
+
+def test_a_report_that_vanishes_is_a_warning(
+    folder: Path, tmp_path: Path, windows: list[list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [gone] = arrive(windows[0][:1], folder)
+    captures = preflight.captures
+
+    def late(*given: Any) -> Any:
+        found = captures(*given)
+        gone.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr("rankscope.watch.watcher.captures", late)
+    watch = watcher(folder, tmp_path / "run.duckdb")
+    [warning] = watch.poll().problems
+    assert gone.name in warning.message
+    arrive(windows[0], folder)
+    monkeypatch.setattr("rankscope.watch.watcher.captures", captures)
+    assert classes(announced(watch)) == [(1, "balanced", True)]
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def watch(
     watcher = Watcher(folder, db, WatchOptions(shaping, jobs, settle, patience))
     for look in count():
         poll = watcher.poll(once)
-        _announce(watcher, poll, words, output, quiet)
+        _announce(watcher, poll, words, output, once, quiet)
         if prometheus is not None:
             _write(watcher, prometheus, quiet)
         if once and (look or not poll.growing):
@@ -129,7 +129,12 @@ def watch(
 
 
 def _announce(
-    watcher: Watcher, poll: Poll, words: list[str] | None, output: Format, quiet: bool
+    watcher: Watcher,
+    poll: Poll,
+    words: list[str] | None,
+    output: Format,
+    once: bool,
+    quiet: bool,
 ) -> None:
     """Print what a look brought, and tell the program of `--exec`."""
     from rankscope.util.wording import counted
@@ -137,9 +142,10 @@ def _announce(
     from rankscope.watch.notify import tell
 
     console.warn(poll.problems, quiet)
-    if poll.taken:
-        read = f"{counted(poll.taken, 'report')} read"
-        console.say(f"rankscope: {'; '.join([read, *poll.waiting])}", quiet)
+    read = [f"{counted(poll.taken, 'report')} read"] if poll.taken else []
+    if read or once:
+        for text in (*read, *poll.waiting):
+            console.say(f"rankscope: {text}", quiet)
     for each in poll.announcements:
         as_json = output is Format.JSON
         text = documents.one_line(documents.document(each)) if as_json else documents.line(each)
@@ -151,12 +157,12 @@ def _announce(
 
 def _write(watcher: Watcher, target: Path, quiet: bool) -> None:
     """Write the file for node_exporter; a failure later on is a warning."""
-    from rankscope.errors import UsageError
+    from rankscope.errors import DatabaseError, UsageError
     from rankscope.util.atomic_io import write_whole
     from rankscope.util.sanitize import sanitized
     from rankscope.watch.documents import prometheus
 
     try:
         write_whole(target, prometheus(watcher).encode())
-    except UsageError as error:
+    except (DatabaseError, UsageError) as error:  # the next look tries again
         console.say(f"rankscope: warning: {sanitized(error.message, 2000)}", quiet)
