@@ -64,7 +64,7 @@ def test_the_picture_shows_them(answer: Fleet, theme: str) -> None:
     labels = figure.axes[0].get_yticklabels()
     [suspect] = answer.suspects
     assert labels[0].get_text() == f"{suspect.id} ({suspect.host})"
-    assert [each.get_weight() for each in labels[:2]] == ["bold", "normal"]
+    assert [each.get_fontweight() for each in labels[:2]] == ["bold", "normal"]
     said = words(figure)
     assert f"{suspect.guilty} of {suspect.runs}, suspect" in said
     assert f"Next: {answer.next[:40]}" in " ".join(said.split())
