@@ -29,10 +29,10 @@ LOGGER = "rankscope"
 """Parent of the library's loggers, one per package."""
 
 
-def write(text: str) -> None:
-    """Print a line of data, unchanged."""
+def write(text: str, at_once: bool = False) -> None:
+    """Print a line of data, unchanged; `at_once` for readers of a pipe who wait for it."""
     _Output.written = True
-    print(text)
+    print(text, flush=at_once)
 
 
 def prose(text: str) -> None:

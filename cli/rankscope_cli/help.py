@@ -28,7 +28,7 @@ LONGEST_NAME = 26
 
 STEPS = {
     "1. Capture: reports of every rank": ("capture", "check"),
-    "2. Ingest: reports into a database": ("ingest",),
+    "2. Ingest: reports into a database": ("ingest", "watch"),
     "3. Find: the slow rank, its cause and its cost": ("imbalance", "why"),
     "4. Look: reports, pictures and pages": ("pick-reports", "plot", "report", "view", "export"),
     "5. Compare: did it help, does it recur": ("diff", "fleet"),

@@ -31,6 +31,7 @@ from rankscope_cli.commands import (
     report,
     scrub,
     view,
+    watch,
 )
 from rankscope_cli.help import Command, Group
 from rankscope_cli.options import Version
@@ -58,6 +59,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("ingest", cls=Command)(ingest.ingest)
+app.command("watch", cls=Command)(watch.watch)
 app.command("imbalance", cls=Command)(imbalance.imbalance)
 app.command("pick-reports", cls=Command)(pick_reports.pick_reports)
 app.command("diff", cls=Command)(diff.diff)

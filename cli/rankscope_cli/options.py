@@ -48,6 +48,13 @@ class OnError(StrEnum):
     SKIP = "skip"
 
 
+class Theme(StrEnum):
+    """The colours of a picture."""
+
+    LIGHT = "light"
+    DARK = "dark"
+
+
 class By(StrEnum):
     """The rows of the imbalance table."""
 
@@ -141,6 +148,9 @@ Jobs = Annotated[
 All = Annotated[
     bool,
     typer.Option("--all", help="Show all rows and all metrics.", rich_help_panel=OUTPUT),
+]
+ThemeOption = Annotated[
+    Theme, typer.Option("--theme", metavar="|".join(Theme), help="Colours of the picture.")
 ]
 FormatOption = Annotated[
     Format,
@@ -305,6 +315,21 @@ def analysis_options(
         include_warmup=include_warmup,
         roles=roles,
     )
+
+
+PAGE_ENDINGS = (".html", ".htm")
+"""Endings of the name of a page."""
+
+
+def check_page(target: Path, option: str) -> None:
+    """Raises `UsageError` if a file does not have the name of a page."""
+    from rankscope.errors import UsageError
+
+    if target.suffix.lower() not in PAGE_ENDINGS:
+        raise UsageError(
+            f"{option} {target}: the name of a page must end in .html",
+            hint=f"{option} {target.with_suffix('.html')}",
+        )
 
 
 def phases(given: list[str]) -> dict[str, str]:

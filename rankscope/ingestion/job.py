@@ -113,7 +113,7 @@ def ingest_reports(
         from rankscope.store import Database
 
         with Database.open(target, write=True) as database:
-            database.set_label(label)
+            database.note("label", label)
     return Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)
 
 

@@ -125,16 +125,31 @@ def found_runs(files: list[ReportFile], own: re.Pattern[str] | None) -> list[lis
         files: the reports.
         own: the user's pattern of the rank.
     """
-    captures: list[runs.Capture] = []
+    found = captures(files, own)
+    return runs.runs_of(each for each in found if isinstance(each, runs.Capture))
+
+
+def captures(
+    files: list[ReportFile], own: re.Pattern[str] | None
+) -> list[runs.Capture | RankscopeError]:
+    """What is known of each report before it is read, or why it cannot be read.
+
+    Args:
+        files: the reports.
+        own: the user's pattern of the rank.
+    """
+    found: list[runs.Capture | RankscopeError] = []
     for file, facts in zip(files, capture_facts(files), strict=True):
-        try:
-            if isinstance(facts, RankscopeError):
-                continue
-            claims = claims_for_report(file.path, facts, own)
-        except ReportError:
+        if isinstance(facts, RankscopeError):
+            found.append(facts)
             continue
-        captures.append(_capture((file, facts, next(iter(claims), None))))
-    return runs.runs_of(captures)
+        try:
+            claims = claims_for_report(file.path, facts, own)
+        except ReportError as error:
+            found.append(error)
+        else:
+            found.append(_capture((file, facts, next(iter(claims), None))))
+    return found
 
 
 def of_one_run(

@@ -9,12 +9,16 @@ import polars as pl
 
 from rankscope.fleet.fleet import Fleet
 from rankscope.fleet.sentences import NS_PER_HOUR
+from rankscope.output.prometheus import gauge, labels
 from rankscope.output.quantities import UNKNOWN, percent
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
 
 KINDS = {"host": "host", "gpu": "GPU", "nic": "network adapter"}
 """Kind of hardware → how readers call it."""
+
+PREFIX = "rankscope_fleet_"
+"""Beginning of the names of metrics for node_exporter."""
 
 LONGEST_ID = 100
 """Most characters of a name of hardware."""
@@ -134,7 +138,7 @@ def prometheus(fleet: Fleet) -> str:
     """
     guilty = fleet.hardware.filter(pl.col("guilty") > 0)
     keys = [
-        _labels(kind=kind, id=id_, host=host)
+        labels(kind=kind, id=id_, host=host)
         for kind, id_, host in guilty.select("kind", "id", "host").iter_rows()
     ]
     lines = []
@@ -146,7 +150,7 @@ def prometheus(fleet: Fleet) -> str:
     if isinstance(last, int):
         single.append(("last_run_timestamp_seconds", "Start of the last run.", last / 1e9))
     for name, meaning, value in single:
-        lines += _metric(name, meaning, [("", value)])
+        lines += gauge(f"{PREFIX}{name}", meaning, [("", value)])
     for name, meaning, values in (
         (
             "hardware_suspect",
@@ -158,19 +162,5 @@ def prometheus(fleet: Fleet) -> str:
         ("hardware_guilt_ratio", "Share of its iterations in which it is named.", guilty["rate"]),
         ("hardware_cost_rank_seconds", "Time that it cost all ranks.", guilty["cost_ns"] / 1e9),
     ):
-        lines += _metric(name, meaning, [*zip(keys, values, strict=True)])
+        lines += gauge(f"{PREFIX}{name}", meaning, [*zip(keys, values, strict=True)])
     return "\n".join(lines) + "\n"
-
-
-def _metric(name: str, meaning: str, values: list[tuple[str, object]]) -> list[str]:
-    full = f"rankscope_fleet_{name}"
-    samples = [f"{full}{labels} {value}" for labels, value in values]
-    return [f"# HELP {full} {meaning}", f"# TYPE {full} gauge", *samples] if samples else []
-
-
-def _labels(**labels: str | None) -> str:
-    def escaped(text: str) -> str:
-        return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-    pairs = ",".join(f'{name}="{escaped(value or "")}"' for name, value in labels.items())
-    return f"{{{pairs}}}"

@@ -255,10 +255,10 @@ class Database:
             for table in ("reports", "ranks", "problems"):
                 self._connection.execute(f"update {table} set path = ? where path = ?", [new, old])
 
-    def set_label(self, label: str) -> None:
-        """Note what the run is, for example a commit."""
+    def note(self, key: str, value: str) -> None:
+        """Note a fact about the run in `meta`, in place of the one that was there."""
         with self.transaction():
-            self._connection.execute("insert or replace into meta values ('label', ?)", [label])
+            self._connection.execute("insert or replace into meta values (?, ?)", [key, value])
 
     def replace_comparison(
         self, wide: pl.DataFrame, clock: str, tables: dict[str, pl.DataFrame]

@@ -84,6 +84,10 @@ def test_commands_are_those_of_the_program() -> None:
         (("pick-reports", "--db", "DB"), ["pick-reports"]),
         (("check", SAMPLE), ["check"]),
         (("ingest", SAMPLE, "--db", "new.duckdb"), ["ingest"]),
+        (
+            ("watch", SAMPLE, "--once", "--settle", "0", "--db", "new.duckdb"),
+            ["watch", "imbalance"],
+        ),
         (("diff", "DB", "DB"), ["diff"]),
         (("fleet", "DB"), ["fleet"]),
         (("plot", "heatmap", "--db", "DB"), ["plot, export, report, explain"]),

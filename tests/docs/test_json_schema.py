@@ -91,6 +91,7 @@ def test_documents_of_all_commands_fit(cli: Cli, sample: Stored) -> None:
     db, other = ("--db", sample.db), ("--format", "json")
     made = [
         cli("ingest", SAMPLE, "--db", "new.duckdb", *other),
+        cli("watch", SAMPLE, "--once", "--settle", 0, "--db", "watched.duckdb", *other),
         cli("imbalance", *db, *other),
         *(cli("imbalance", *db, "--by", by, *other) for by in ("host", "iteration", "collective")),
         cli("imbalance", *db, "--metric", "load", *other),
@@ -120,6 +121,7 @@ def test_documents_of_all_commands_fit(cli: Cli, sample: Stored) -> None:
         ("ingest", "nowhere"),
         ("ingest",),
         ("fleet",),
+        ("watch", "nowhere"),
         ("capture",),
         ("explain", "nonsense"),
     ],

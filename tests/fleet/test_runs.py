@@ -137,6 +137,14 @@ def test_the_file_for_node_exporter(cli: Cli, runs: Path) -> None:
     assert f"rankscope_fleet_runs {RUNS}\n" in text
 
 
+def test_the_page_and_the_picture(cli: Cli, runs: Path) -> None:
+    done = cli("fleet", runs, "--html", "fleet.html", "--plot", "fleet.png", "--theme", "dark")
+    assert done.code == 0
+    assert done.out == cli("fleet", runs).out
+    assert '<text class="suspect"' in Path("fleet.html").read_text("utf-8")
+    assert Path("fleet.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_what_cannot_be_read_is_left_out(cli: Cli, runs: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.duckdb"
     bad.write_text("nothing " * 1000)
@@ -153,6 +161,9 @@ def test_wrong_usage(cli: Cli, runs: Path) -> None:
     cli("fleet", "add", runs).refused(2, "ledger")
     cli("fleet", "--store", "none.duckdb").refused(4, "none.duckdb")
     cli("fleet", runs, "--prometheus", "no/folder.prom").refused(2, "no/folder.prom")
+    cli("fleet", runs, "--html", "page.txt").refused(2, "--html page.html")
+    cli("fleet", runs, "--plot", "picture.txt").refused(2, "--plot picture.png")
+    cli("fleet", runs, "--plot", "no/picture.png").refused(2, "no/picture.png")
 
 
 def test_names_are_harmless_wherever_they_are_shown(cli: Cli, runs: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 
 from rankscope.model.kinds import Phase
+from rankscope.output.html import fleet_page
 from rankscope.output.html.columns import cells
 from rankscope.output.html.page import SCRIPTS
 from rankscope.output.html.tables import sortable_table
@@ -34,9 +36,9 @@ WORK: list[list[int | None]] = [
 LOWER_MEDIANS = [[3, 40, 7], [200, 2, None]]
 
 
-def scripts() -> list[Path]:
+def scripts(names: Iterable[str] = SCRIPTS) -> list[Path]:
     folder = Path(str(files("rankscope.output.html"))) / "js"
-    return [folder / f"{name}.js" for name in SCRIPTS]
+    return [folder / f"{name}.js" for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +51,13 @@ def node() -> str:
 
 
 def test_every_script_is_listed_and_parses(node: str, tmp_path: Path) -> None:
-    assert {*scripts()} == {*scripts()[0].parent.glob("*.js")}
+    listed = {*scripts(), *scripts(fleet_page.SCRIPTS)}
+    assert listed == {*scripts()[0].parent.glob("*.js")}
     whole = tmp_path / "whole.js"
-    own = "\n".join(path.read_text("utf-8") for path in scripts())
-    whole.write_text(f'"use strict";\n(() => {{\n{own}\n}})();', "utf-8")
-    subprocess.run([node, "--check", whole], check=True, capture_output=True)
+    for names in (SCRIPTS, fleet_page.SCRIPTS):
+        own = "\n".join(path.read_text("utf-8") for path in scripts(names))
+        whole.write_text(f'"use strict";\n(() => {{\n{own}\n}})();', "utf-8")
+        subprocess.run([node, "--check", whole], check=True, capture_output=True)
 
 
 def test_scripts_compute_what_python_computes(node: str, tmp_path: Path) -> None:

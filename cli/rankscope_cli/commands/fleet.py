@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.options import All, Format, FormatOption, Quiet, Verbose, Version
+from rankscope_cli.options import (
+    All,
+    Format,
+    FormatOption,
+    Quiet,
+    Theme,
+    ThemeOption,
+    Verbose,
+    Version,
+    check_page,
+)
 
 if TYPE_CHECKING:
     from rankscope.fleet.collect import Collected
+    from rankscope.fleet.fleet import Fleet
 
 ADD = "add"
 """The word before databases that a ledger shall take in."""
@@ -42,6 +53,23 @@ def fleet(
             help="Write the answer for the textfile collector of node_exporter, too.",
         ),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE.html",
+            help="Write one self-contained page with the answer, too.",
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="FILE",
+            help="Draw hardware and runs, too: .png, .svg or .pdf.",
+        ),
+    ] = None,
+    theme: ThemeOption = Theme.LIGHT,
     every: All = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
@@ -57,16 +85,15 @@ def fleet(
       rankscope fleet --store fleet.duckdb add tonight.duckdb
 
       rankscope fleet --store fleet.duckdb --prometheus /var/lib/node_exporter/rankscope.prom
+
+      rankscope fleet runs/ --html fleet.html --plot fleet.png
     """
     from rankscope.fleet.fleet import fleet_of
     from rankscope.output import fleet_documents, json_documents, markdown_csv
-    from rankscope.util.atomic_io import check_writable, write_whole
 
-    if prometheus is not None:
-        check_writable(prometheus)
+    _check(prometheus, page, picture)
     answer = fleet_of(_collected(runs or [], store))
-    if prometheus is not None:
-        write_whole(prometheus, fleet_documents.prometheus(answer).encode())
+    _write(answer, prometheus, page, picture, theme)
     if output is Format.JSON:
         own = fleet_documents.document(answer)
         console.write(
@@ -87,6 +114,41 @@ def fleet(
                 console.write("")
                 console.show(shown, every)
     console.warn(answer.problems, quiet)
+
+
+def _check(prometheus: Path | None, page: Path | None, picture: Path | None) -> None:
+    """Raises `UsageError` if a file cannot be written, or has the wrong name."""
+    from rankscope.util.atomic_io import check_writable
+
+    for target in (prometheus, page, picture):
+        if target is not None:
+            check_writable(target)
+    if page is not None:
+        check_page(page, "--html")
+    if picture is not None:
+        from rankscope.output.plots import format_of
+
+        format_of(picture, "--plot")
+
+
+def _write(
+    answer: Fleet, prometheus: Path | None, page: Path | None, picture: Path | None, theme: Theme
+) -> None:
+    """Write the files that were asked for."""
+    from rankscope.util.atomic_io import write_whole
+
+    if prometheus is not None:
+        from rankscope.output import fleet_documents
+
+        write_whole(prometheus, fleet_documents.prometheus(answer).encode())
+    if page is not None:
+        from rankscope.output.html.fleet_page import render_fleet
+
+        write_whole(page, render_fleet(answer))
+    if picture is not None:
+        from rankscope.output.plots import draw_fleet, save
+
+        save(draw_fleet(answer, theme.value), picture, theme.value)
 
 
 def _collected(given: list[str], store: Path | None) -> Collected:

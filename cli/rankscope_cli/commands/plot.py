@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +22,8 @@ from rankscope_cli.options import (
     Quiet,
     RolesOption,
     Statistic,
+    Theme,
+    ThemeOption,
     Verbose,
     Version,
     analysis_options,
@@ -37,13 +38,6 @@ Examples:
 
   rankscope plot timeline --iteration-number 17 --theme dark
 """
-
-
-class Theme(StrEnum):
-    """The colours of a picture."""
-
-    LIGHT = "light"
-    DARK = "dark"
 
 
 def _kinds() -> list[str]:
@@ -89,9 +83,7 @@ def plot(
     clock: ClockOption = Clock.AUTO,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
-    theme: Annotated[
-        Theme, typer.Option("--theme", metavar="|".join(Theme), help="Colours of the picture.")
-    ] = Theme.LIGHT,
+    theme: ThemeOption = Theme.LIGHT,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -139,6 +131,7 @@ plot.__doc__ = "\n\n".join(
     [
         str(plot.__doc__),
         *(f"{name}: {meaning}" for name, meaning in KINDS.items()),
+        "Many runs: rankscope fleet RUN.duckdb... --plot FILE draws hardware and runs.",
         EXAMPLES.strip(),
     ]
 )

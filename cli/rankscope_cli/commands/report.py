@@ -24,10 +24,8 @@ from rankscope_cli.options import (
     Verbose,
     Version,
     analysis_options,
+    check_page,
 )
-
-ENDINGS = (".html", ".htm")
-"""Endings of the name of a page."""
 
 
 def report(
@@ -69,7 +67,6 @@ def report(
     import polars as pl
 
     from rankscope.api import open_run, picks_of
-    from rankscope.errors import UsageError
     from rankscope.output import frame_table, json_documents, markdown_csv, text_tables
     from rankscope.output.html.whole import make_page
     from rankscope.output.quantities import short_path, size
@@ -77,11 +74,7 @@ def report(
     from rankscope.util.rank_list import parse_ranks
     from rankscope.util.sanitize import sanitized
 
-    if target.suffix.lower() not in ENDINGS:
-        raise UsageError(
-            f"-o {target}: the name of a page must end in .html",
-            hint=f"-o {target.with_suffix('.html')}",
-        )
+    check_page(target, "-o")
     check_writable(target)
     chosen = None if ranks is None else parse_ranks(ranks)
     run = open_run(db)

@@ -34,6 +34,7 @@ from rankscope.output.text_tables import run_line
 from rankscope.util.sanitize import sanitized
 
 SCRIPTS = (
+    "basics",
     "data",
     "look",
     "server",
@@ -81,25 +82,25 @@ def render_page(
         origin: the database, the file and the program, for the texts of the page.
     """
     data = page_data(comparison, result, picks, detail, origin)
-    own = "\n".join(_package_text(f"js/{name}.js") for name in SCRIPTS)
+    own = "\n".join(package_text(f"js/{name}.js") for name in SCRIPTS)
     scripts = {
-        "vendor": _package_text(CHARTS),
+        "vendor": package_text(CHARTS),
         "script": f'"use strict";\n(() => {{\n{own}\n}})();',
     }
     lead, stop, rest = data["verdict"]["sentence"].partition(". ")
     lead += stop
     blocks = {
         **scripts,
-        "policy": html.escape(_policy(scripts.values(), origin.is_served)),
+        "policy": html.escape(policy(scripts.values(), origin.is_served)),
         "title": html.escape(f"{data['run']['name']} – rankscope"),
-        "style": f"{_palette()}\n{_package_text('page.css')}",
+        "style": f"{palette()}\n{package_text('page.css')}",
         "sentence": html.escape(lead),
         "rest": html.escape(rest),
         "next": html.escape(data["next"]),
         "facts": html.escape(data["facts"]),
         "data": json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES),
     }
-    template = _package_text("template.html")
+    template = package_text("template.html")
     text = re.sub(r"\{\{(\w+)\}\}", lambda found: blocks[found[1]], template)
     return text.encode("utf-8", "replace")
 
@@ -182,7 +183,7 @@ def safe(value: Document) -> Document:
     return {key: inside(inner) for key, inner in value.items()}
 
 
-def _policy(scripts: Iterable[str], is_served: bool) -> str:
+def policy(scripts: Iterable[str], is_served: bool = False) -> str:
     """The Content-Security-Policy: these scripts, inline styles, and nothing from outside.
 
     A page that is served may ask its own server.
@@ -200,7 +201,7 @@ def _policy(scripts: Iterable[str], is_served: bool) -> str:
     )
 
 
-def _palette() -> str:
+def palette() -> str:
     """The colours as CSS variables, which pages and pictures share."""
     light, dark = THEMES["light"].css, THEMES["dark"].css
     return (
@@ -209,6 +210,6 @@ def _palette() -> str:
     )
 
 
-def _package_text(name: str) -> str:
+def package_text(name: str) -> str:
     """A text file of this package."""
     return files(__package__).joinpath(name).read_text("utf-8")

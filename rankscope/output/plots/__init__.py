@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from rankscope.compare.comparison import Comparison
+    from rankscope.fleet.fleet import Fleet
 
 __all__ = [
     "FORMATS",
@@ -33,6 +34,7 @@ __all__ = [
     "Picture",
     "PlotOptions",
     "draw",
+    "draw_fleet",
     "format_of",
     "save",
     "title_of",
@@ -88,6 +90,17 @@ def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) 
     module = cast(PlotModule, import_module(f"rankscope.output.plots.{kind}"))
     with styled(options.theme):
         return module.draw(comparison, options)
+
+
+def draw_fleet(fleet: Fleet, theme: str = "light") -> Figure:
+    """A matplotlib figure of the hardware and the runs of a fleet.
+
+    Args:
+        fleet: what many runs say.
+        theme: light or dark.
+    """
+    module = import_module("rankscope.output.plots.fleet")
+    return cast("Figure", module.draw(fleet, theme))
 
 
 def save(figure: Figure, path: Path, theme: str = "light") -> None:
@@ -157,8 +170,12 @@ def title_of(figure: Figure) -> str:
     return " ".join(figure.get_suptitle().split())
 
 
-def format_of(path: Path) -> str:
+def format_of(path: Path, option: str = "-o") -> str:
     """The picture format that the ending of a file name selects.
+
+    Args:
+        path: the file.
+        option: that named it, for the error.
 
     Raises:
         UsageError: the ending is not one of `FORMATS`.
@@ -166,7 +183,7 @@ def format_of(path: Path) -> str:
     ending = path.suffix.lower().removeprefix(".")
     if ending not in FORMATS:
         raise UsageError(
-            f"-o {path}: pictures are written as .png, .svg or .pdf",
-            hint=f"-o {path.with_suffix('.png') if path.name else 'picture.png'}",
+            f"{option} {path}: pictures are written as .png, .svg or .pdf",
+            hint=f"{option} {path.with_suffix('.png') if path.name else 'picture.png'}",
         )
     return ending

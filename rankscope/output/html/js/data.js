@@ -1,7 +1,5 @@
 // The page's data: columns of numbers, which are unpacked on first use.
 
-const byId = (id) => document.getElementById(id);
-const page = JSON.parse(byId("data").textContent);
 const cells = page.cells;
 const ranks = cells.ranks;
 const iterations = cells.iterations;
@@ -91,15 +89,5 @@ const flags = new Map(); // cell → phase that is the cause, or ""
   });
 }
 
-// Numbers, formatted as on the command line.
-
-const UNKNOWN = "–";
-const digits = [0, 1, 2, 3].map(
-  (count) => new Intl.NumberFormat("en-US", { minimumFractionDigits: count, maximumFractionDigits: count }),
-);
-const ms = (value) => (Number.isFinite(value) ? digits[Math.abs(value) < 9.995 ? 2 : 1].format(value) : UNKNOWN);
-const signed = (value) => (value > 0 ? "+" : "") + ms(value).replace("-", "−");
-const percent = (share) =>
-  Number.isFinite(share) ? `${digits[Math.abs(share) < 0.0995 ? 1 : 0].format(share * 100)} %` : UNKNOWN;
 const inMs = (value) => (value === NONE ? NaN : value * MS);
 const scaled = (metric, value) => (value === NONE ? NaN : value * scaleOf(metric));

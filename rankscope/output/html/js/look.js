@@ -70,15 +70,3 @@ function showTip(event, lines) {
   tip.style.top = `${Math.max(4, top)}px`;
 }
 const hideTip = () => (tip.hidden = true);
-
-/** An element with attributes and children (nodes or text). Names from reports enter the page only here and as textContent. */
-function make(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value !== undefined && value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
-  }
-  node.append(...children.map((child) => (child instanceof Node ? child : String(child))));
-  return node;
-}
-/** The element of the template that a text belongs into. */
-const slot = (name) => document.querySelector(`[data-fill="${name}"]`);

@@ -1,0 +1,167 @@
+"""What many runs say about their hardware, as one page that opens from disk.
+
+It is made like the page of a run (`page`): names stay text, and nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+
+import polars as pl
+
+from rankscope._version import __version__
+from rankscope.fleet.fleet import Fleet
+from rankscope.fleet.sentences import NS_PER_HOUR
+from rankscope.output.fleet_documents import KINDS, moment
+from rankscope.output.fleet_map import FleetMap, cost_text, fleet_map
+from rankscope.output.html import fleet_chart
+from rankscope.output.html.page import ESCAPES, package_text, palette, policy, safe
+from rankscope.output.html.tables import sortable_table
+from rankscope.output.json_documents import Document
+from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import counted
+
+SCRIPTS = ("basics", "tables", "fleet")
+"""The page's own scripts in the order in which they run; they share one scope."""
+
+LONGEST = 2000
+"""Most characters of a sentence."""
+
+MOST_NAMED = 6
+"""At most this many pieces of hardware are listed beside a run."""
+
+HARDWARE_LABELS = {
+    "rate_share": "rate", "low_share": "from", "high_share": "to", "rank_hours": "rank-hours",
+    "since": "slow since", "id": "id",
+}  # fmt: skip
+HARDWARE_NOTE = (
+    "named: runs whose verdict names it. Rate: share of its iterations in which it is named, "
+    "shrunken to the fleet's, with its 95 % interval. p: probability that chance makes any "
+    "hardware look as bad. Rank-hours: time that it cost all ranks in the profiled iterations."
+)
+
+
+def render_fleet(fleet: Fleet) -> bytes:
+    """The whole page as UTF-8."""
+    found = fleet_map(fleet)
+    data = safe(_data(fleet))
+    own = "\n".join(package_text(f"js/{name}.js") for name in SCRIPTS)
+    script = f'"use strict";\n(() => {{\n{own}\n}})();'
+    sentence = sanitized(fleet.sentence, LONGEST)
+    count = len(fleet.suspects)
+    blocks = {
+        "policy": html.escape(policy([script])),
+        "title": html.escape(f"Fleet of {counted(fleet.runs.height, 'run')} – rankscope"),
+        "style": "\n".join(
+            [palette(), fleet_chart.style(), package_text("page.css"), package_text("fleet.css")]
+        ),
+        "class": "balanced" if not count else "suspects",
+        "badge": html.escape(counted(count, "suspect") if count else "nobody beyond chance"),
+        "sentence": html.escape(sentence),
+        "next": html.escape(sanitized(f"Next: {fleet.next}.", LONGEST)),
+        "figures": _figures(fleet),
+        "warnings": _warnings(fleet),
+        "legend": _legend(found),
+        "chart": fleet_chart.chart(
+            found, f"Hardware by runs. {sentence} The tables hold the numbers."
+        ),
+        "left_out": html.escape(_left_out(found)),
+        "made": html.escape(
+            f"Made by rankscope {__version__}. The page contains all its data and loads nothing."
+        ),
+        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES),
+        "script": script,
+    }
+    template = package_text("fleet.html")
+    text = re.sub(r"\{\{(\w+)\}\}", lambda match: blocks[match[1]], template)
+    return text.encode("utf-8", "replace")
+
+
+def _figures(fleet: Fleet) -> str:
+    pieces = dict(fleet.hardware["kind"].value_counts().iter_rows())
+    cost = int(fleet.hardware.filter("suspect")["cost_ns"].sum())
+    figures = [
+        ("runs", f"{fleet.runs.height:,}"),
+        *((f"{name}s", f"{pieces[kind]:,}") for kind, name in KINDS.items() if kind in pieces),
+        ("suspects", f"{len(fleet.suspects):,}"),
+        *([("cost of the suspects", cost_text(cost))] if fleet.suspects else []),
+    ]
+    return "".join(
+        f"<div><dt>{html.escape(term)}</dt><dd>{html.escape(value)}</dd></div>"
+        for term, value in figures
+    )
+
+
+def _warnings(fleet: Fleet) -> str:
+    if not fleet.problems:
+        return ""
+    items = "".join(
+        f"<li>{html.escape(sanitized(each.message, LONGEST))}</li>" for each in fleet.problems
+    )
+    return f'<div id="limits"><h2>Warnings</h2><ul>{items}</ul></div>'
+
+
+def _legend(found: FleetMap) -> str:
+    return "".join(
+        f'<li><i class="{name}"></i>{html.escape(text)}</li>'
+        for name, text in fleet_chart.legend(found)
+    )
+
+
+def _left_out(found: FleetMap) -> str:
+    parts = []
+    if found.more_rows:
+        parts.append(f"{counted(found.more_rows, 'piece')} of hardware with less cost")
+    if found.more_runs:
+        parts.append(counted(found.more_runs, "earlier run"))
+    return f"Left out here: {' and '.join(parts)}." if parts else ""
+
+
+def _data(fleet: Fleet) -> Document:
+    hardware = fleet.hardware.select(
+        pl.col("kind").replace(KINDS),
+        "id",
+        "host",
+        "slot",
+        "name",
+        "suspect",
+        pl.col("guilty").alias("named"),
+        "runs",
+        pl.col("rate").alias("rate_share"),
+        pl.col("low").alias("low_share"),
+        pl.col("high").alias("high_share"),
+        pl.col("p").map_elements(lambda p: float(f"{p:.2g}"), pl.Float64),
+        (pl.col("cost_ns") / NS_PER_HOUR)
+        .map_elements(lambda cost: float(f"{cost:.3g}"), pl.Float64)
+        .alias("rank_hours"),
+        "trend",
+        pl.col("since_ns").map_elements(moment, pl.String).alias("since"),
+        "follows",
+    )
+    named = (
+        fleet.rows.filter("guilty", pl.col("kind").is_in([*KINDS]))
+        .sort("cost_ns", "id", descending=[True, False])
+        .group_by("run", maintain_order=True)
+        .agg(pl.col("id").head(MOST_NAMED).str.join(", ").alias("named"), pl.len().alias("count"))
+        .with_columns(
+            named=pl.col("named")
+            + pl.when(pl.col("count") > MOST_NAMED)
+            .then(pl.format(" and {} more", pl.col("count") - MOST_NAMED))
+            .otherwise(pl.lit(""))
+        )
+    )
+    runs = (
+        fleet.runs.join(named, on="run", how="left", maintain_order="left")
+        .with_columns(start=pl.col("start_ns").map_elements(moment, pl.String))
+        .select("start", "db", "ranks", "iterations", "verdict", "gain_ns", "named", "software")
+    )
+    return {
+        "tables": [
+            sortable_table(
+                "hardware", "Hardware", hardware, "hardware", HARDWARE_NOTE, HARDWARE_LABELS
+            ),
+            sortable_table("runs", "Runs", runs, "runs", "Gain: what a repair would save, in ms."),
+        ]
+    }

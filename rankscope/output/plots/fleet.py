@@ -1,0 +1,214 @@
+"""Hardware and the runs of a fleet: where the hardware was that is slow again and again."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import LinearSegmentedColormap, ListedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter
+
+from rankscope.errors import UsageError
+from rankscope.fleet.fleet import Fleet
+from rankscope.output.fleet_map import FleetMap, fleet_map
+from rankscope.output.palette import THEMES, Theme
+from rankscope.output.plots.style import (
+    BODY,
+    HATCH,
+    MARGIN,
+    SMALL,
+    Caption,
+    drawable,
+    new_sheet,
+    styled,
+    text_width,
+)
+from rankscope.util.wording import agreeing, counted
+
+ROW, COLUMN = 0.22, 0.2
+"""Height and width of a cell in inches, within the limits of the whole map."""
+
+LEAST_WIDTH, MOST_WIDTH = 5.0, 8.5
+"""Limits of the width of the cells together, in inches."""
+
+UNDER, BESIDE = 0.62, 1.35
+"""Room for the dates below the cells, and for counts beside them, in inches."""
+
+SCALE = 1.2
+"""Least height of the scale of colours, in inches."""
+
+MOST_DATES = 8
+"""At most this many runs have their date below them."""
+
+SEPARATED = 64
+"""Up to this many runs, cells have edges."""
+
+
+def draw(fleet: Fleet, theme_name: str = "light") -> Figure:
+    """Hardware by runs: gray where a piece was compared, coloured by its cost where it is named.
+
+    Args:
+        fleet: the answer.
+        theme_name: light or dark.
+
+    Raises:
+        UsageError: no run has compared any hardware.
+    """
+    theme = THEMES[theme_name]
+    found = fleet_map(fleet)
+    if not found.rows:
+        raise UsageError(
+            "--plot: no run has compared any hardware",
+            hint="rankscope imbalance --db RUN.duckdb says why a run is inconclusive",
+        )
+    with styled(theme_name):
+        return _drawn(fleet, found, theme)
+
+
+def _drawn(fleet: Fleet, found: FleetMap, theme: Theme) -> Figure:
+    labels = [drawable(each.label) for each in found.rows]
+    sizes = [
+        text_width(text, SMALL + 0.5, "bold" if row.suspect else "normal")
+        for text, row in zip(labels, found.rows, strict=True)
+    ]
+    left = MARGIN + max(sizes) + 0.12
+    rows, columns = found.present.shape
+    width = min(max(columns * COLUMN, LEAST_WIDTH), MOST_WIDTH)
+    height = rows * ROW
+    scale = max(height, SCALE)
+    body = max(height, SCALE - 0.5) if found.guilty.any() else height
+    scale_room = 0.95 if found.guilty.any() else 0.0
+    sheet = new_sheet(
+        left + width + BESIDE + scale_room,
+        body + UNDER + 0.15,
+        Caption(
+            drawable(fleet.sentence, 600),
+            "Cost of each piece of hardware in the runs whose verdict names it",
+            _footer(fleet, found),
+        ),
+        theme,
+    )
+    floor = UNDER + body - height
+    axes = sheet.axes(left, floor, width, height)
+    mesh = _cells(axes, found, theme)
+    _ticks(axes, found, labels, theme)
+    _counts(axes, found)
+    _legend(axes, found, theme)
+    if mesh is not None:
+        bar = sheet.axes(left + width + BESIDE, UNDER + body - scale, 0.14, scale)
+        _scale(sheet.figure, bar, mesh, found)
+    return sheet.figure
+
+
+def _footer(fleet: Fleet, found: FleetMap) -> str:
+    parts = [f"Next: {fleet.next}"]
+    if found.more_rows:
+        parts.append(f"{counted(found.more_rows, 'piece')} of hardware with less cost left out")
+    if found.more_runs:
+        parts.append(f"{counted(found.more_runs, 'earlier run')} left out")
+    return drawable(" · ".join(parts), 900)
+
+
+def _cells(axes: Axes, found: FleetMap, theme: Theme) -> QuadMesh | None:
+    """Draw the cells; the ones with a cost, for the scale, or None."""
+    rows, columns = found.present.shape
+    across, along = np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5
+    edge, line = (theme.page, 0.8) if columns <= SEPARATED else ("none", 0.0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    for column in np.flatnonzero(found.blind):
+        axes.axvspan(
+            column - 0.5, column + 0.5, facecolor="none", edgecolor=theme.muted, hatch=HATCH,
+            linewidth=0, gid="not compared",
+        )  # fmt: skip
+    if found.present.any():
+        there = np.ma.masked_where(~found.present, found.present.astype(float))
+        gray = ListedColormap([theme.faint])
+        axes.pcolormesh(across, along, there, cmap=gray, edgecolors=edge, linewidth=line)
+    if not found.guilty.any():
+        return None
+    cost = np.ma.masked_where(~found.guilty, np.maximum(found.cost_ns, 1) / found.unit[1])
+    low, high = float(cost.min()), float(cost.max())
+    return axes.pcolormesh(
+        across,
+        along,
+        cost,
+        cmap=LinearSegmentedColormap.from_list("cost", theme.excess[len(theme.excess) // 2 + 1 :]),
+        norm=LogNorm(max(min(low, high / 3), high / 1000), high),
+        edgecolors=edge,
+        linewidth=line,
+    )
+
+
+def _ticks(axes: Axes, found: FleetMap, labels: list[str], theme: Theme) -> None:
+    rows, columns = found.present.shape
+    axes.set_ylim(rows - 0.5, -0.5)
+    axes.set_xlim(-0.5, columns - 0.5)
+    axes.set_yticks(range(rows), labels=labels)
+    for text, row in zip(axes.get_yticklabels(), found.rows, strict=True):
+        if row.suspect:
+            text.set(weight="bold", color=theme.ink)
+    step = max(1, -(-columns // MOST_DATES))
+    places = [*range(0, columns, step)]
+    names = [found.runs[place].start.replace(" ", "\n") or f"run {place + 1}" for place in places]
+    axes.set_xticks(places, labels=names)
+    axes.tick_params(axis="both", length=2, pad=3)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("runs in the order of their start (UTC)")
+
+
+def _counts(axes: Axes, found: FleetMap) -> None:
+    """How often each piece was named, beside its row."""
+    for place, row in enumerate(found.rows):
+        text = f"{row.guilty} of {row.runs}" + (", suspect" if row.suspect else "")
+        axes.annotate(
+            text, (1, place), xycoords=("axes fraction", "data"), xytext=(5, 0),
+            textcoords="offset points", va="center", size=SMALL + 0.5,
+            weight="bold" if row.suspect else "normal",
+        )  # fmt: skip
+    axes.annotate(
+        "named in runs", (1, 1), xycoords="axes fraction", xytext=(5, 4),
+        textcoords="offset points", va="bottom", size=SMALL,
+    )  # fmt: skip
+
+
+def _legend(axes: Axes, found: FleetMap, theme: Theme) -> None:
+    handles = [
+        Patch(facecolor=theme.faint, label="compared, not named"),
+        Patch(facecolor=theme.page, edgecolor=theme.faint, label="not part of the run"),
+    ]
+    if found.guilty.any():
+        handles.insert(0, Patch(facecolor=theme.excess[-2], label="named as slow"))
+    blind = int(found.blind.sum())
+    if blind:
+        handles.append(
+            Patch(
+                facecolor=theme.page, edgecolor=theme.muted, hatch=HATCH, linewidth=0,
+                label=f"{agreeing(blind, 'run')} without a comparison",
+            )
+        )  # fmt: skip
+    axes.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, ncols=4,
+        handlelength=1.2, columnspacing=1.2, borderpad=0, fontsize=SMALL,
+    )  # fmt: skip
+
+
+def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, found: FleetMap) -> None:
+    bar = figure.colorbar(mesh, cax=axes)
+    bar.outline.set_visible(False)
+    low, high = mesh.get_clim()
+    bar.locator = FixedLocator(_ticks_of(low, high))
+    bar.formatter = FuncFormatter(lambda value, _: f"{value:.2g}")
+    bar.minorticks_off()
+    bar.update_ticks()
+    bar.set_label(f"cost ({found.unit[0]})", labelpad=6, size=BODY - 0.5)
+
+
+def _ticks_of(low: float, high: float) -> list[float]:
+    """Round numbers in a range, or its ends where it holds fewer than two of them."""
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    steps = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    inside = [step for step in steps if low <= step <= high]
+    return inside if len(inside) > 1 else [low, high]

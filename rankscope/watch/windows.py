@@ -1,0 +1,306 @@
+"""The windows of a job that were profiled, and which of them a report is of.
+
+Each window has a database of its own: `run.duckdb`, `run-2.duckdb`, … So each has a verdict of its
+own, and `fleet` and `diff` can compare them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.errors import DatabaseError
+from rankscope.ingestion.preflight import StoredReports
+from rankscope.ingestion.runs import Capture
+from rankscope.model.reports import ReportFile
+from rankscope.model.results import Verdict
+from rankscope.sources.identify import CLOCK_SLACK_NS
+from rankscope.store import Database
+from rankscope.store.connection import IN_USE
+from rankscope.util.atomic_io import exists
+
+NEAR_NS = 300 * 10**9
+"""Captures whose times are unknown before they are read are of one window if their files were
+written within this time, ns."""
+
+NOTE = "announced"
+"""Key of `meta`: the verdict that was announced last, and from which reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Essence:
+    """What makes one verdict another one: numbers alone do not."""
+
+    kind: str
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    roles: tuple[str, ...]
+    cause: str | None
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Essence:
+        """That of a verdict."""
+        return cls(verdict.kind.value, verdict.ranks, verdict.hosts, verdict.roles, verdict.cause)
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """The verdict that was announced last for a window."""
+
+    essence: Essence
+    reports: str  # `Window.reports` at that time
+
+    def to_json(self) -> str:
+        """As text for the database."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | None) -> Announced | None:
+        """What `to_json` wrote; None where nothing was announced."""
+        if text is None:
+            return None
+        whole = json.loads(text)
+        known = whole["essence"]
+        ranks, hosts, roles = (tuple(known[name]) for name in ("ranks", "hosts", "roles"))
+        return cls(Essence(known["kind"], ranks, hosts, roles, known["cause"]), whole["reports"])
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A capture, and when its file was written, ns since the epoch."""
+
+    capture: Capture
+    written_ns: int
+
+
+@dataclass(slots=True)
+class Window:
+    """A window of the job, and its database, which is made with the first report.
+
+    Attributes:
+        taken: resolved path of a report → its capture.
+        reports: what changes with the reports; empty without any.
+        newest_s: when the last of its reports was written, s since the epoch.
+    """
+
+    number: int
+    db: Path
+    taken: dict[Path, Taken] = field(default_factory=dict)
+    stored: StoredReports | None = None
+    announced: Announced | None = None
+    unwritten: Announced | None = None  # what is not in the database yet
+    reports: str = ""
+    newest_s: float = 0.0
+    world_size: int | None = None
+    ranks: frozenset[int] = frozenset()
+    state: tuple[int, ...] = ()
+
+    def load(self, shaping: str) -> None:
+        """Read what the database holds, if it has changed.
+
+        Raises:
+            DatabaseError: it cannot be read, or another process writes it.
+        """
+        state = Database.state(self.db)
+        if not state or state == self.state:
+            return
+        self.stored = StoredReports(self.db, shaping)
+        with Database.open(self.db) as database:
+            reports, ranks = database.table("reports"), database.table("ranks")
+            noted = Announced.from_json(database.meta().get(NOTE))
+        self.announced = self.unwritten or noted
+        files = reports.select("bytes", "modified_ns", "options").sort(pl.all())
+        self.reports = hashlib.sha256(repr(files.rows()).encode()).hexdigest()[:16]
+        newest = reports["modified_ns"].max()
+        self.newest_s = newest / 1e9 if isinstance(newest, int) else 0.0
+        world = ranks["world_size"].max()
+        self.world_size = world if isinstance(world, int) else None
+        self.ranks = frozenset(ranks["rank"])
+        self.taken = {each.capture.path: each for each in _taken(reports, ranks)}
+        self.state = state
+
+    def note(self, announced: Announced) -> None:
+        """Note what was announced; in the database as soon as nobody else uses it."""
+        self.announced = self.unwritten = announced
+        try:
+            self.write_note()
+        except DatabaseError as error:
+            if IN_USE not in error.message:
+                raise
+
+    def write_note(self) -> None:
+        """Write what was announced into the database, if it is not there yet.
+
+        Raises:
+            DatabaseError: it cannot be written, or another process uses it.
+        """
+        if self.unwritten is None:
+            return
+        with Database.open(self.db, write=True) as database:
+            database.note(NOTE, self.unwritten.to_json())
+            database.settle()
+        self.unwritten = None
+        self.state = Database.state(self.db)
+
+    def holds_copy(self, capture: Capture) -> bool:
+        """Whether it has the same capture under another path, for example its export."""
+        origin = _origin(capture)
+        return origin is not None and any(
+            _origin(other.capture) == origin
+            for path, other in self.taken.items()
+            if path != capture.path
+        )
+
+    def fits(self, new: Taken) -> bool:
+        """Whether a capture can be of this window: same time, same job, and its rank is free."""
+        own = new.capture
+        others = [(path, each.capture) for path, each in self.taken.items()]
+        gaps = [abs(new.written_ns - each.written_ns) for each in self.taken.values()]
+        near = own.end_ns is not None or min(gaps, default=0) <= NEAR_NS
+        return near and all(
+            _together(own, other) and (path == own.path or not {*own.ranks} & {*other.ranks})
+            for path, other in others
+        )
+
+    def distance_ns(self, new: Taken) -> int:
+        """How far a capture is from the window: by the starts, else by the times of the files."""
+        start = new.capture.start_ns
+        starts = [each.capture.start_ns for each in self.taken.values()]
+        known = [abs(start - each) for each in starts if start is not None and each is not None]
+        files = [abs(new.written_ns - each.written_ns) for each in self.taken.values()]
+        return min(known or files, default=0)
+
+
+class Windows:
+    """The windows whose databases lie beside each other."""
+
+    def __init__(self, db: Path, shaping: str) -> None:
+        """Those of `db` and of its numbered neighbours; `shaping` are the options, as JSON."""
+        self._db = db
+        self._shaping = shaping
+        self._windows: dict[int, Window] = {}
+
+    def __iter__(self) -> Iterator[Window]:
+        return iter([self._windows[number] for number in sorted(self._windows)])
+
+    def refresh(self) -> bool:
+        """Read what the databases hold now; False if one of them is gone.
+
+        Raises:
+            DatabaseError: one cannot be read, or another process writes it.
+        """
+        there = self._databases()
+        gone = {number for number in self._windows if number not in there}
+        for number in gone:
+            del self._windows[number]
+        for number, path in there.items():
+            self._windows.setdefault(number, Window(number, path)).load(self._shaping)
+        return not gone
+
+    def holds(self, file: ReportFile) -> bool:
+        """Whether a window has a report as it is now."""
+        return any(
+            each.stored is not None and each.stored.unchanged(file) is not None for each in self
+        )
+
+    def placed(
+        self, reports: Sequence[tuple[ReportFile, Capture]]
+    ) -> list[tuple[Window, list[ReportFile]]]:
+        """The windows that new or changed reports are of, new ones among them.
+
+        Copies of captures that a window has already are left out. Call `read_again` once the
+        reports were taken in, or could not be.
+        """
+        found: dict[int, list[ReportFile]] = {}
+        for file, capture in sorted(reports, key=_in_time):
+            if any(window.holds_copy(capture) for window in self):
+                continue
+            new = Taken(capture, file.modified_ns)
+            window = self._window_of(new)
+            window.taken[capture.path] = new
+            found.setdefault(window.number, []).append(file)
+        return [(self._windows[number], found[number]) for number in sorted(found)]
+
+    def read_again(self, windows: Iterable[Window]) -> None:
+        """Read windows from their databases; those that have none are forgotten.
+
+        Raises:
+            DatabaseError: one cannot be read, or another process writes it.
+        """
+        for window in windows:
+            window.state = ()
+        self.refresh()
+
+    def before(self, window: Window) -> Window | None:
+        """The window before another one, of those whose verdict was announced."""
+        earlier = [each for each in self if each.number < window.number and each.announced]
+        return earlier[-1] if earlier else None
+
+    def _window_of(self, new: Taken) -> Window:
+        """The nearest window that a capture fits, else a new one."""
+        fitting = [each for each in self if each.fits(new)]
+        if fitting:
+            return min(fitting, key=lambda each: (each.distance_ns(new), -each.number))
+        number = max(self._windows, default=0) + 1
+        path = self._db if number == 1 else self._db.with_stem(f"{self._db.stem}-{number}")
+        made = Window(number, path)
+        self._windows[number] = made
+        return made
+
+    def _databases(self) -> dict[int, Path]:
+        """The number of each window whose database exists, and the database."""
+        own = re.compile(rf"{re.escape(self._db.stem)}-([1-9]\d*){re.escape(self._db.suffix)}")
+        found = {1: self._db} if exists(self._db) else {}
+        for path in self._db.parent.iterdir():
+            if match := own.fullmatch(path.name):
+                found.setdefault(int(match[1]), path)
+        return found
+
+
+def _in_time(report: tuple[ReportFile, Capture]) -> tuple[int, Path]:
+    file, capture = report
+    return file.modified_ns if capture.start_ns is None else capture.start_ns, file.path
+
+
+def _taken(reports: pl.DataFrame, ranks: pl.DataFrame) -> Iterator[Taken]:
+    """The captures that a database holds."""
+    of_report = ranks.group_by("path").agg(pl.col("rank").sort(), pl.col("world_size").max())
+    known = reports.join(of_report, on="path", how="left")
+    for row in known.iter_rows(named=True):
+        capture = Capture(
+            Path(row["path"]),
+            tuple(row["rank"] or ()),
+            row["world_size"],
+            row["host"],
+            row["utc_start_ns"],
+            row["duration_ns"],
+        )
+        yield Taken(capture, row["modified_ns"])
+
+
+def _origin(capture: Capture) -> tuple[object, ...] | None:
+    """What copies of a capture have in common; None where it is unknown."""
+    known = (capture.ranks, capture.host, capture.start_ns)
+    return known if capture.ranks and None not in known else None
+
+
+def _together(one: Capture, other: Capture) -> bool:
+    """Whether two captures can be of one window of one job.
+
+    The clocks of two hosts may differ; captures of one host overlap by its own clock.
+    """
+    if None not in (one.world_size, other.world_size) and one.world_size != other.world_size:
+        return False
+    starts, ends = (one.start_ns, other.start_ns), (one.end_ns, other.end_ns)
+    begun = [each for each in starts if each is not None]
+    ended = [each for each in ends if each is not None]
+    if len(begun) < 2 or len(ended) < 2:
+        return True
+    same_host = one.host is not None and one.host == other.host
+    return max(begun) <= min(ended) + (0 if same_host else CLOCK_SLACK_NS)

@@ -1,0 +1,144 @@
+"""The page of a fleet: whole, harmless, and in a real Chromium as it should be."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from rankscope.fleet.collect import merged
+from rankscope.fleet.fleet import Fleet, fleet_of
+from rankscope.output.fleet_map import fleet_map
+from rankscope.output.html.fleet_page import render_fleet
+from tests.fleet.fleets import Plan, fleet
+from tests.output.test_html import HOSTILE, Page
+
+
+@pytest.fixture(scope="module")
+def answer() -> Fleet:
+    """50 hosts of 8 GPUs, 30 jobs; a slow card moves."""
+    return fleet_of(fleet(Plan("moved", 1))[0])
+
+
+def hostile(answer: Fleet) -> Fleet:
+    """The same fleet with names that want to be markup."""
+    name = "".join(HOSTILE)
+    return replace(
+        answer,
+        sentence=f"{name} {answer.sentence}",
+        next=f"{answer.next} {name}",
+        hardware=answer.hardware.with_columns(host=pl.lit(name), name=pl.lit(name)),
+        runs=answer.runs.with_columns(db=pl.lit(f"{name}.duckdb"), software=pl.lit(name)),
+    )
+
+
+def test_the_page_holds_the_answer(answer: Fleet) -> None:
+    text = render_fleet(answer).decode()
+    page = Page(text)
+    assert escape(answer.sentence) in text
+    assert len(text) < 150_000
+    hardware, runs = page.data["tables"]
+    columns = [each["name"] for each in hardware["columns"]]
+    rows = dict(zip(columns, hardware["values"], strict=True))
+    assert rows["id"] == answer.hardware["id"].to_list()
+    assert rows["suspect"] == answer.hardware["suspect"].to_list()
+    assert rows["named"] == answer.hardware["guilty"].to_list()
+    assert len(runs["values"][0]) == answer.runs.height
+    named = dict(zip([each["name"] for each in runs["columns"]], runs["values"], strict=True))
+    [suspect] = answer.suspects
+    listed = [suspect.id in (each or "").split(", ") for each in named["named"]]
+    assert sum(listed) == suspect.guilty
+    found = fleet_map(answer)
+    cells = [at for tag, at in page.tags if tag == "rect" and "cost-" in (at["class"] or "")]
+    assert len(cells) == int(found.guilty.sum())
+    assert text.count(f"<title>{found.rows[0].name}, ") == suspect.guilty
+
+
+def test_the_page_is_harmless_and_whole(answer: Fleet) -> None:
+    text = render_fleet(hostile(answer)).decode()
+    page = Page(text)
+    [policy] = [at["content"] for _, at in page.tags if at.get("http-equiv")]
+    digest = base64.b64encode(hashlib.sha256(page.scripts[-1].encode()).digest()).decode()
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    tags = [tag for tag, _ in page.tags]
+    assert tags.count("script") == 2
+    assert "img" not in tags
+    assert not {name for _, at in page.tags for name in at if name.startswith("on")}
+    links = [at[name] for _, at in page.tags for name in ("href", "src") if name in at]
+    assert all((each or "").startswith("#") for each in links)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_a_fleet_that_compared_nobody_has_a_page() -> None:
+    collected = fleet(Plan("none", 1))[0]
+    blind = collected.evidence.with_columns(iterations=0 * pl.col("iterations"))
+    text = render_fleet(fleet_of(merged(collected.runs, blind))).decode()
+    assert "No run has compared any hardware." in text
+
+
+@pytest.mark.slow
+def test_it_works_in_a_browser(chromium: Any, answer: Fleet, tmp_path: Path) -> None:
+    from tests.output.browser import Shown
+
+    path = tmp_path / "fleet.html"
+    path.write_bytes(render_fleet(answer))
+    shown = Shown(chromium, path)
+    assert shown.text("#sentence") == answer.sentence
+    assert shown.text(".class") == "1 suspect"
+    assert shown.text("svg.fleet text.suspect").startswith("GPU-0314 (n11)")
+    cells = "[...document.querySelectorAll('#table-hardware tbody td:nth-child(2)')]"
+    assert (
+        shown.ask(f"return {cells}.map((each) => each.textContent)")
+        == answer.hardware["id"].head(12).to_list()
+    )
+    runs = "#table-hardware thead th:nth-child(8) button"
+    shown.ask(f"document.querySelector('{runs}').click()")
+    most = answer.hardware["runs"].max()
+    assert shown.text("#table-hardware tbody tr td:nth-child(8)") == str(most)
+    fill = "return getComputedStyle(document.querySelector('svg .cost-2')).fill"
+    assert shown.ask(fill) == "rgb(138, 45, 4)"
+    assert not shown.ask("return !document.getElementById('failed').hidden")
+    shown.is_quiet()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_it_fits_every_screen_and_theme(
+    chromium: Any, answer: Fleet, tmp_path: Path, width: int, theme: str
+) -> None:
+    from tests.output.browser import Shown
+
+    path = tmp_path / "fleet.html"
+    path.write_bytes(render_fleet(hostile(answer)))
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    feature = {"name": "prefers-color-scheme", "value": theme}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    try:
+        shown = Shown(chromium, path)
+        assert shown.ask("return document.documentElement.scrollWidth") <= width
+        paper = shown.ask("return getComputedStyle(document.body).backgroundColor")
+        assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[theme]
+        assert not shown.ask("return document.querySelectorAll('img, svg script').length")
+        assert "<script>alert(1)</script>" in shown.text("#table-hardware")
+        cut = (
+            "const left = document.querySelector('svg.fleet').getBoundingClientRect().left;"
+            "return [...document.querySelectorAll('svg.fleet text')].filter("
+            "(each) => each.getBoundingClientRect().left < left - 1).length"
+        )
+        assert shown.ask(cut) == 0, "no label is cut"
+        shown.is_quiet()
+    finally:
+        chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

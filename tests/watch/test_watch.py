@@ -1,0 +1,249 @@
+"""Reports that arrive one after the other, in windows, half-written, again after a restart."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rankscope
+from rankscope.ingestion import preflight
+from rankscope.ingestion.runs import Capture
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import ReportFile
+from rankscope.watch.arrivals import OLD_S
+from rankscope.watch.windows import Windows
+from tests.watch.arriving import HOUR_NS, RANKS, SLOW, announced, arrive, classes, watcher
+
+
+def test_reports_come_one_after_the_other(
+    folder: Path, tmp_path: Path, windows: list[list[Path]]
+) -> None:
+    db = tmp_path / "run.duckdb"
+    watch = watcher(folder, db)
+    assert announced(watch) == []
+    assert not db.exists()
+    for report in windows[0][:-1]:
+        arrive([report], folder)
+        assert announced(watch) == [], "the window is not complete"
+    arrive(windows[0][-1:], folder)
+    [first] = announced(watch)
+    assert classes([first]) == [(1, "balanced", True)]
+    assert first.comparison.facts.ranks == (0, 1, 2)
+    assert announced(watch) == []
+    assert announced(watcher(folder, db)) == [], "known after a restart"
+
+
+def test_a_half_written_report_is_not_read(
+    folder: Path, tmp_path: Path, windows: list[list[Path]]
+) -> None:
+    whole = windows[1][SLOW].read_bytes()
+    arrive(windows[1][:SLOW], folder)
+    part = folder / windows[1][SLOW].name
+    part.write_bytes(whole[: len(whole) // 2])
+    slow = watcher(folder, tmp_path / "patient.duckdb", settle_s=60)
+    poll = slow.poll()
+    assert (poll.taken, poll.growing, poll.problems) == (0, RANKS, ())
+    hasty = watcher(folder, tmp_path / "hasty.duckdb")
+    poll = hasty.poll()
+    assert poll.taken == SLOW
+    [warning] = poll.problems
+    assert part.name in warning.message
+    assert hasty.failed == 1
+    assert announced(hasty) == [], "it is warned of once"
+    part.write_bytes(whole)
+    assert classes(announced(hasty)) == [(1, "persistent", True)]
+    assert hasty.failed == 0
+
+
+def test_a_report_is_complete_when_it_rests(
+    folder: Path, tmp_path: Path, windows: list[list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr("rankscope.watch.arrivals.time.monotonic", lambda: now)
+    [report] = arrive(windows[0][:1], folder)
+    watch = watcher(folder, tmp_path / "run.duckdb", settle_s=10)
+    assert watch.poll().growing == 1
+    now += 9
+    assert watch.poll().growing == 1
+    with report.open("ab") as file:
+        file.write(b"\0" * 4096)
+    now += 9
+    assert watch.poll().growing == 1, "it changed meanwhile"
+    now += 10
+    assert watch.poll().growing == 0
+    old = time.time() - OLD_S - 11
+    os.utime(report, (old, old))
+    again = watcher(folder, tmp_path / "again.duckdb", settle_s=10)
+    assert again.poll().growing == 0, "old files need no second look"
+
+
+@pytest.mark.slow
+def test_each_window_has_a_database(
+    folder: Path, tmp_path: Path, windows: list[list[Path]]
+) -> None:
+    db = tmp_path / "run.duckdb"
+    watch = watcher(folder, db)
+    arrive(windows[0], folder)
+    assert classes(announced(watch)) == [(1, "balanced", True)]
+    mixed = arrive(windows[1], folder, "b_")[:-1] + arrive(windows[2], folder, "c_")
+    (folder / f"b_{windows[1][-1].name}").unlink()
+    assert classes(announced(watch)) == [(3, "persistent", True)], "2 waits for its last rank"
+    arrive(windows[1][-1:], folder, "b_")
+    assert classes(announced(watch)) == [(2, "persistent", True)]
+    assert announced(watcher(folder, db)) == []
+    for number, reports in zip((1, 2, 3), windows, strict=True):
+        path = db.with_stem(f"run-{number}") if number > 1 else db
+        run = rankscope.open_run(path)
+        assert run.tables.ranks["rank"].to_list() == [0, 1, 2]
+        assert len({*run.tables.ranks["path"]}) == len(reports)
+    assert len(mixed) == 5
+    assert len([*tmp_path.glob("*.duckdb")]) == 3
+
+
+@pytest.mark.slow
+def test_reports_that_are_overwritten_each_hour(
+    folder: Path, tmp_path: Path, windows: list[list[Path]]
+) -> None:
+    db = tmp_path / "run.duckdb"
+    watch = watcher(folder, db)
+    found = []
+    for reports in windows:
+        for report in reports:
+            arrive([report], folder)
+            found += announced(watch)
+    assert classes(found) == [
+        (1, "balanced", True),
+        (2, "persistent", True),
+        (3, "persistent", False),
+    ]
+    assert [each.previous is None for each in found] == [True, False, False]
+    assert sorted(each.name for each in tmp_path.glob("*.duckdb")) == [
+        "run-2.duckdb", "run-3.duckdb", "run.duckdb",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_window_without_all_ranks_is_compared_in_the_end(
+    folder: Path, tmp_path: Path, windows: list[list[Path]]
+) -> None:
+    arrive(windows[1][1:], folder)
+    db = tmp_path / "run.duckdb"
+    watch = watcher(folder, db)
+    assert announced(watch) == []
+    assert announced(watcher(folder, db), once=True) == []
+    poll = watcher(folder, db).poll(once=True)
+    assert poll.waiting == ("window 1 has 2 of 3 ranks: its verdict waits for more",)
+    for report in folder.iterdir():
+        old = time.time() - 400
+        os.utime(report, (old, old))
+    late = announced(watcher(folder, db), once=True)
+    assert [each.comparison.facts.ranks for each in late] == [(1, 2)]
+    arrive(windows[1][:1], folder)
+    complete = watcher(folder, db)
+    assert [each.window for each in announced(complete)] in ([], [1]), "if it changed"
+    latest = complete.latest()
+    assert latest is not None
+    assert latest[1].verdict.ranks == (SLOW,)
+    assert latest[1].facts.ranks == (0, 1, 2)
+
+
+@pytest.mark.slow
+def test_an_export_beside_its_report_is_no_other_window(
+    folder: Path, tmp_path: Path, windows: list[list[Path]]
+) -> None:
+    watch = watcher(folder, tmp_path / "run.duckdb")
+    arrive(windows[0], folder)
+    assert len(announced(watch)) == 1
+    arrive(windows[0], folder, "copy_")
+    assert announced(watch) == []
+    assert len([*watch.windows]) == 1
+
+
+@pytest.mark.slow
+def test_a_database_in_use_is_waited_for(
+    folder: Path, tmp_path: Path, windows: list[list[Path]]
+) -> None:
+    db = tmp_path / "run.duckdb"
+    watch = watcher(folder, db)
+    arrive(windows[0], folder)
+    assert len(announced(watch)) == 1
+    program = (
+        "import duckdb, sys, time\n"
+        f"connection = duckdb.connect({str(db)!r})\n"
+        "print('held', flush=True)\n"
+        "time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        arrive(windows[1], folder)
+        again = watcher(folder, db)
+        [warning] = again.poll().problems
+        assert "in use" in warning.message
+        assert again.poll().problems == ()
+    finally:
+        holder.kill()
+        holder.wait()
+        if holder.stdout is not None:
+            holder.stdout.close()
+    assert classes(announced(again)) == [(2, "persistent", True)]
+
+
+def test_a_report_that_vanishes_is_a_warning(
+    folder: Path, tmp_path: Path, windows: list[list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [gone] = arrive(windows[0][:1], folder)
+    captures = preflight.captures
+
+    def late(*given: Any) -> Any:
+        found = captures(*given)
+        gone.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr("rankscope.watch.watcher.captures", late)
+    watch = watcher(folder, tmp_path / "run.duckdb")
+    [warning] = watch.poll().problems
+    assert gone.name in warning.message
+    arrive(windows[0], folder)
+    monkeypatch.setattr("rankscope.watch.watcher.captures", captures)
+    assert classes(announced(watch)) == [(1, "balanced", True)]
+
+
+@pytest.mark.slow
+def test_a_database_that_is_removed_is_made_again(
+    folder: Path, tmp_path: Path, windows: list[list[Path]]
+) -> None:
+    db = tmp_path / "run.duckdb"
+    watch = watcher(folder, db)
+    arrive(windows[0], folder)
+    assert len(announced(watch)) == 1
+    db.unlink()
+    assert classes(announced(watch)) == [(1, "balanced", True)]
+
+
+def test_captures_without_times_go_by_the_times_of_their_files(tmp_path: Path) -> None:
+    """As PyTorch traces, whose times are known once their events are read."""
+    windows = Windows(tmp_path / "run.duckdb", ShapingOptions().to_json())
+    minute = 60 * 10**9
+    reports = [
+        (
+            ReportFile(path, "kineto", 1, hour * HOUR_NS + late * minute),
+            Capture(path, (rank,), 2, None, None, None),
+        )
+        for rank, hour, late in ((0, 0, 0), (0, 1, 0), (1, 1, 2), (1, 0, 3))
+        for path in [tmp_path / f"rank{rank}.{hour}.json"]
+    ]
+    placed = [windows.placed([each]) for each in reports]
+    assert [[window.number for window, _ in each] for each in placed] == [[1], [2], [2], [1]]
+    again = Windows(tmp_path / "run.duckdb", ShapingOptions().to_json())
+    at_once = {
+        window.number: {file.path.name for file in files} for window, files in again.placed(reports)
+    }
+    assert at_once == {1: {"rank0.0.json", "rank1.0.json"}, 2: {"rank0.1.json", "rank1.1.json"}}
