@@ -25,6 +25,7 @@ from tests.support import (
     assert_adds_up,
     capture,
     captured,
+    mostly_slow,
     public,
     slowest_by_iteration,
     unpacked,
@@ -129,7 +130,7 @@ def test_the_culprit_is_among_the_picks(job: Stored) -> None:
     assert labels[1] in ("max", "culprit")
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", mostly_slow([1, 2]))
 def test_file_names_and_their_order_mean_nothing(tmp_path: Path, seed: int) -> None:
     """The environment says whose report it is; names without a rank say nothing."""
     reports = sorted(captured("2022.4/ddp_a").glob("*.sqlite"))

@@ -252,6 +252,7 @@ def test_waits_by_duration_and_by_arrival_are_true(seed: int) -> None:
 SCENES = [(4, 1, 5.0, 50.0), (8, 2, 5.0, 50.0), (8, 4, 0.5, 5.0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "tp", "offset_s", "drift_ppm"), mostly_slow(SCENES))
 def test_clocks_of_simulated_reports(
     stored: Callable[..., Stored], ranks: int, tp: int, offset_s: float, drift_ppm: float

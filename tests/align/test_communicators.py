@@ -72,6 +72,7 @@ def test_messages_of_other_sizes_belong_to_other_communicators() -> None:
     assert groups(replace(made, collectives=together)) == planted(8, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "tp"), mostly_slow([(8, 2), (16, 4)]))
 def test_groups_of_simulated_reports(stored: Callable[..., Stored], ranks: int, tp: int) -> None:
     """With next to no lateness: the plant costs 0.2 ms."""

@@ -61,6 +61,7 @@ def test_sequences_that_fit_nowhere_are_refused(tmp_path: Path) -> None:
     assert "number the ranges" in refused.value.hint
 
 
+@pytest.mark.slow
 def test_a_late_capture_where_only_the_sequence_tells(tmp_path: Path) -> None:
     """Every fourth iteration reduces; with the clocks unknown the pattern alone fits."""
     job = scene("no_sync", ranks=4, iterations=24, every=4)

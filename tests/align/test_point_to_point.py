@@ -12,12 +12,12 @@ from rankscope.compare.stages import replay_of
 from rankscope.model.schema import COLLECTIVES
 from tests.align.worlds import plain
 from tests.frames import filled
-from tests.support import Stored
+from tests.support import Stored, mostly_slow
 
 STAGES = 4
 
 
-@pytest.mark.parametrize("roles", ["pp=4,dp=4", "PP=4, dp=4"])
+@pytest.mark.parametrize("roles", mostly_slow(["pp=4,dp=4", "PP=4, dp=4"]))
 def test_transfers_are_paired_with_the_right_neighbour(
     stored: Callable[..., Stored], roles: str
 ) -> None:

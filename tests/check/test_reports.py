@@ -92,6 +92,7 @@ def test_markers_on_some_ranks_only(reports: list[Path]) -> None:
     assert "though other reports do" in spoiled.problems[0].message
 
 
+@pytest.mark.slow
 def test_no_markers_at_all_can_be_taken_as_a_whole(reports: list[Path]) -> None:
     for report in reports:
         without_markers(report)

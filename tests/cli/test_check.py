@@ -112,6 +112,7 @@ def test_many_alike_take_few_lines(cli: Cli, reports: list[Path], tmp_path: Path
     assert cli("check", tmp_path / "reports", "--all").out.count("✗\N{NO-BREAK SPACE}") == 28
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow([*HOSTILE, BROKEN]), ids=range(len(HOSTILE) + 1))
 def test_hostile_names_are_shown_plainly(cli: Cli, reports: list[Path], name: str | bytes) -> None:
     edit(reports[0], "update NVTX_EVENTS set text = ?, textId = null where eventType = 59", name)

@@ -90,6 +90,7 @@ def test_names_on_some_ranks_are_not_enough(reports: list[Path], cli: Cli) -> No
     assert run.timeline([0], [5]).iterations == (5,)
 
 
+@pytest.mark.slow
 def test_names_are_not_given_up_for_whole_captures(reports: list[Path], cli: Cli) -> None:
     irregular(reports[1])
     refused = cli("ingest", *reports)
@@ -99,6 +100,7 @@ def test_names_are_not_given_up_for_whole_captures(reports: list[Path], cli: Cli
     assert "steps-found" not in {each["code"] for each in told["warnings"]}
 
 
+@pytest.mark.slow
 def test_later_reports_get_what_the_database_has(reports: list[Path], cli: Cli) -> None:
     for report in reports:
         without_names(report)

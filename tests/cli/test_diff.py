@@ -186,6 +186,7 @@ def test_a_pattern_may_be_opened_by_the_shell(cli: Cli, slower: Pair, baseline: 
         assert cli("diff", *words).out == expected.out
 
 
+@pytest.mark.slow
 def test_wrong_baselines(cli: Cli, slower: Pair, baseline: Path) -> None:
     two = sorted(baseline.iterdir())[:2]
     few = cli("diff", slower[1], "--baseline", *two)

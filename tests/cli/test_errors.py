@@ -102,6 +102,7 @@ def assert_consistent(run: rankscope.Run) -> None:
     assert stored.equals(computed.rank_iterations().select(stored.columns))
 
 
+@pytest.mark.slow
 def test_a_bad_report_amid_other_options_loses_nothing(cli: Cli, reports: list[Path]) -> None:
     """All would be read again, for another shape; the last one cannot be."""
     cli("ingest", *reports)
@@ -133,6 +134,7 @@ def test_two_reports_of_a_rank_are_both_named(cli: Cli, reports: list[Path]) -> 
     cli("ingest", *reports).refused(3, "report_rank_0.sqlite", REPORT, "rank 0")
 
 
+@pytest.mark.slow
 def test_a_report_of_another_run(
     cli: Cli, reports: list[Path], stored: Callable[..., Stored]
 ) -> None:

@@ -203,6 +203,7 @@ def test_clocks_can_be_chosen(cli: Cli, stored: Callable[..., Stored]) -> None:
     assert host["verdict"]["class"] == "inconclusive"
 
 
+@pytest.mark.slow
 def test_missing_ranks_in_every_output(cli: Cli, stored: Callable[..., Stored]) -> None:
     reports = sorted(stored("plain").folder.glob("*.sqlite"))[:3]
     cli("ingest", *reports)
@@ -303,6 +304,7 @@ def test_iterations_are_clustered(cli: Cli, sample: Stored) -> None:
     assert {slow[number] for number in slow if number % 5 == 2} == {"slow: load of rank 2"}
 
 
+@pytest.mark.slow
 def test_roles_are_shown_and_used(cli: Cli, stored: Callable[..., Stored]) -> None:
     job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
     told = document(cli, job, "--roles", "pp=4,dp=2")

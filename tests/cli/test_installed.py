@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import rankscope
-from tests.support import SAMPLE
+from tests.support import SAMPLE, mostly_slow
 
 SCRIPT = shutil.which("rankscope", path=str(Path(sys.executable).parent))
 
@@ -53,7 +53,7 @@ def test_errors_have_two_lines_and_a_code(tmp_path: Path) -> None:
         assert hint.startswith("hint: ")
 
 
-@pytest.mark.parametrize("module", [False, True])
+@pytest.mark.parametrize("module", mostly_slow([False, True]))
 def test_version_and_help(tmp_path: Path, module: bool) -> None:
     told = run("--version", cwd=tmp_path, module=module)
     assert (told.returncode, told.stdout) == (0, f"rankscope {rankscope.__version__}\n")
@@ -67,6 +67,7 @@ def test_version_and_help(tmp_path: Path, module: bool) -> None:
             assert option in told.stdout, (command, option)
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     if SCRIPT is None:
         pytest.skip("the console script is not installed beside this Python")

@@ -75,6 +75,7 @@ def test_other_formats(cli: Cli, sample: Stored, output: str) -> None:
         assert "nsys-ui " in result.out
 
 
+@pytest.mark.slow
 def test_the_line_survives_a_shell(cli: Cli, sample: Stored, tmp_path: Path) -> None:
     folder = tmp_path / "it's $HOME; (mine)"
     copied(sorted(SAMPLE.glob("report*")), folder)

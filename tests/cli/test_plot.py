@@ -128,6 +128,7 @@ def test_names_of_any_kind(cli: Cli, tmp_path: Path) -> None:
         assert max(map(len, texts)) < 300
 
 
+@pytest.mark.slow
 def test_matplotlib_loads_only_to_plot_and_without_pyplot(sample: Stored, tmp_path: Path) -> None:
     code = (
         "import sys; from rankscope_cli.main import main\n"

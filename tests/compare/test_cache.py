@@ -180,6 +180,7 @@ def test_a_range_reads_its_own_iterations(stored: Callable[..., Stored]) -> None
         assert asked == {(4, 5, 6, 7)}, table
 
 
+@pytest.mark.slow
 def test_a_report_that_comes_later_is_compared(tmp_path: Path) -> None:
     folder, db = tmp_path / "profiles", tmp_path / "run.duckdb"
     folder.mkdir()

@@ -12,6 +12,7 @@ from tests.support import Stored
 KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "ranks", "roles"),
     [("buckets", 4, None), ("tensor_parallel", 8, None), ("pipeline", 8, "pp=4,dp=2")],

@@ -207,6 +207,7 @@ def test_data_parallel_ranks_are_alike(
     assert "roles-inferred" not in {each.code for each in analysis.warnings}
 
 
+@pytest.mark.slow
 def test_given_roles_are_not_called_inferred(stored: Callable[..., Stored]) -> None:
     analysis = stored("pipeline", ranks=8, slow="stage", factor=1.5).analysis(roles="pp=4,dp=2")
     assert analysis.facts.roles == "given"

@@ -149,6 +149,7 @@ def test_clocks_that_are_seconds_apart_and_drift_become_one(tmp_path: Path) -> N
     assert {*told.filter(pl.col("wait_ns") > 5_000_000)["last_rank"]} == {2}, "who was planted"
 
 
+@pytest.mark.slow
 def test_ranks_that_nothing_ties_together_say_so(tmp_path: Path) -> None:
     job = replace(scene("plain", ranks=3, iterations=6), buckets=0, ranks_per_host=1)
     forge(job, tmp_path / "reports")
@@ -168,6 +169,7 @@ def test_ranks_that_nothing_ties_together_say_so(tmp_path: Path) -> None:
     assert begins["start_ns"].max() < 1_000_000_000
 
 
+@pytest.mark.slow
 def test_captures_that_start_at_different_steps_show_the_same_step(
     stored: Callable[..., Stored],
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 import rankscope
 from rankscope.model.kinds import VerdictKind
 from tests.reference import commands, help_of
-from tests.support import SAMPLE, Result, Stored
+from tests.support import SAMPLE, Result, Stored, mostly_slow
 
 Cli = Callable[..., Result]
 
@@ -136,12 +136,15 @@ def test_errors_fit(cli: Cli, wrong: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("scene", "parameters"),
-    [
-        ("planted", {"kind": "structural", "where": "data", "factor": 1.5}),
-        ("planted", {"kind": "persistent", "where": "device"}),
-        ("sequence_lengths", {}),
-        ("plain", {"ranks": 1}),
-    ],
+    mostly_slow(
+        [
+            ("planted", {"kind": "persistent", "where": "device"}),
+            ("plain", {"ranks": 1}),
+            ("planted", {"kind": "structural", "where": "data", "factor": 1.5}),
+            ("sequence_lengths", {}),
+        ],
+        2,
+    ),
 )
 def test_verdicts_of_every_kind_fit(
     cli: Cli, stored: Callable[..., Stored], scene: str, parameters: dict[str, Any]

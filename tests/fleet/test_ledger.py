@@ -87,6 +87,7 @@ def test_a_ledger_and_more_runs(tmp_path: Path, collected: Collected) -> None:
     assert not both.problems
 
 
+@pytest.mark.slow
 def test_two_writers_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "fleet.duckdb"
     writers = [

@@ -94,6 +94,7 @@ def test_one_is_selected(two_runs: Path, cli: Cli) -> None:
         rankscope.ingest([two_runs], "third.duckdb", run=3)
 
 
+@pytest.mark.slow
 def test_all_get_a_database_of_their_own(two_runs: Path, cli: Cli) -> None:
     told = json.loads(cli("ingest", two_runs, "--all-runs", "--format", "json").out)
     assert [run["run"]["ranks"] for run in told["runs"]] == [[0, 1, 2], [0, 1, 2, 3]]

@@ -146,6 +146,7 @@ def test_every_call_of_a_collective_has_all_its_partners() -> None:
             assert len(counts) == 1
 
 
+@pytest.mark.slow
 def test_a_slow_link_slows_only_the_transfers_of_its_communicators() -> None:
     scene = SCENES["slow_link_of_a_host"].make(8, 0)
     hurt, well = play(scene.job), play(scene.job.healed())

@@ -65,12 +65,14 @@ def test_a_slow_device_costs_what_its_kernels_take_longer() -> None:
     assert gained / 39 == pytest.approx(0.2 * (computing + model.optimizer_ns), rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_rank_with_slack_costs_nothing() -> None:
     job = SCENES["slack"].make(4, 0).job
     before, after = (sum(lengths(play(each).ends)[1:]) for each in (job, job.healed()))
     assert abs(before - after) / before < 0.01
 
 
+@pytest.mark.slow
 def test_healing_one_of_two_that_are_slow_alike_saves_little() -> None:
     scene = SCENES["two_slow_gpus"].make(8, 0)
     first = scene.answer.culprits[0].ranks[0]

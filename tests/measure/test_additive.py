@@ -107,6 +107,7 @@ def test_host_time_belongs_to_the_innermost_mark(edges: tuple, rows: list[tuple]
         assert (mine["end"] - mine["start"]).sum() == high - low
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(EDGES, nested(), WORK)
 def test_device_time_has_one_owner_each(edges: tuple, rows: list[tuple], work: list) -> None:

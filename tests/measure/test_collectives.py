@@ -10,7 +10,7 @@ import pytest
 from rankscope.measure.rank import detail_ranks
 from tests.forge import SCENES
 from tests.frames import PROCESS, THREAD, device_work, found, named, ranges, trace
-from tests.support import Stored
+from tests.support import Stored, mostly_slow
 
 ON_DEVICE = sorted(set(SCENES) - {"large", "host_only", "mpi_like", "late_capture"})
 KEY = ["rank", "operation", "start_ns", "end_ns"]
@@ -22,7 +22,7 @@ def true_collectives(job: Stored) -> pl.DataFrame:
     return told.with_columns(pl.col("operation").replace({"send_recv": "point_to_point"}))
 
 
-@pytest.mark.parametrize("name", [*ON_DEVICE, "host_only", "mpi_like"])
+@pytest.mark.parametrize("name", mostly_slow([*ON_DEVICE, "host_only", "mpi_like"], 3))
 def test_arrivals_are_exact(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
     told = job.analysis().tables.collectives
@@ -43,7 +43,7 @@ def test_arrivals_are_exact(stored: Callable[..., Stored], name: str) -> None:
 GRADIENT_SCENES = sorted({*ON_DEVICE} - {"cuda_graph", "no_launch_record"})
 
 
-@pytest.mark.parametrize("name", [*GRADIENT_SCENES, "host_only", "mpi_like"])
+@pytest.mark.parametrize("name", mostly_slow([*GRADIENT_SCENES, "host_only", "mpi_like"], 3))
 def test_gradient_reductions_are_told_apart(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
     told = job.analysis().tables.collectives.select(*KEY, "gradient")

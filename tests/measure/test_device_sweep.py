@@ -37,6 +37,7 @@ def spans(calls: list[tuple]) -> pl.DataFrame:
     return pl.DataFrame(rows, SPAN, orient="row")
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -85,7 +85,7 @@ def test_parts_add_up_to_the_window(stored: Callable[..., Stored], name: str) ->
     assert blind["work_ns"].is_null().all()
 
 
-@pytest.mark.parametrize("name", EVERY_SCENE)
+@pytest.mark.parametrize("name", mostly_slow(EVERY_SCENE, 3))
 def test_the_first_iterations_loading_is_unknown(stored: Callable[..., Stored], name: str) -> None:
     measures = stored(name).analysis().tables.measures
     first = pl.col("iteration") == pl.col("iteration").min().over("rank", "clock")
@@ -137,12 +137,13 @@ def test_late_captures_mean_the_same_iterations(stored: Callable[..., Stored], c
         assert wrong(later, column, 0.001).is_empty(), column
 
 
-@pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
+@pytest.mark.parametrize("schema", mostly_slow(["2022.4", "2023.4"]))
 def test_both_schemas_give_the_same_numbers(stored: Callable[..., Stored], schema: str) -> None:
     ours = stored("autograd", schema=schema).run.iterations()
     assert ours.equals(stored("autograd").run.iterations())
 
 
+@pytest.mark.slow
 def test_a_straggler_behind_queued_buckets_shows_in_full(stored: Callable[..., Stored]) -> None:
     """Five overlapping all-reduces: lateness read off kernel starts would show next to nothing."""
     job = stored("buckets", ranks=8)

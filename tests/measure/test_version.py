@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import duckdb
+import pytest
 
 import rankscope
 from rankscope.ingestion.job import ingest_reports
@@ -28,6 +29,7 @@ def codes(run: rankscope.Run) -> dict[str, tuple[int, ...]]:
     return {problem.code: problem.ranks for problem in run.compare().warnings}
 
 
+@pytest.mark.slow
 def test_reports_of_older_rules_are_read_again(tmp_path: Path) -> None:
     forge(scene("plain", ranks=4, iterations=8), tmp_path)
     reports, db = sorted(tmp_path.glob("*.sqlite")), tmp_path / "run.duckdb"

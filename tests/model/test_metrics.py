@@ -110,6 +110,7 @@ def test_a_metric_of_another_unit_is_seen_by_every_command(
     assert (change["before"], change["after"]) == (count, count)
 
 
+@pytest.mark.slow
 def test_a_metric_of_another_unit_is_on_the_page(
     run: rankscope.Run, metric: Metric, cli: Callable[..., Result]
 ) -> None:
@@ -136,6 +137,7 @@ def drawn(cli: Callable[..., Result], run: rankscope.Run) -> str:
     return " ".join(re.findall(">([^<]+)<", Path("map.svg").read_text("utf-8")))
 
 
+@pytest.mark.slow
 def test_a_metric_of_another_unit_is_drawn_in_its_unit(
     run: rankscope.Run, cli: Callable[..., Result]
 ) -> None:

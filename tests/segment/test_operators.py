@@ -67,6 +67,7 @@ def test_without_backward_operators_nothing_is_told() -> None:
     assert marks(STEP, *FORWARD) == ([], frozenset())
 
 
+@pytest.mark.slow
 def test_real_operators_find_the_phases_that_ranges_name(tmp_path: Path) -> None:
     """emit_nvtx inside a DDP job: its own ranges for forward and backward, then without them."""
     reports = unpacked(captured("2022.4/ddp_b"), tmp_path / "reports")

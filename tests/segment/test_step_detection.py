@@ -74,7 +74,7 @@ def assert_in_the_pause(trace: Trace, found: list[int], marked: list[int]) -> No
             ),
             ("dali", True),
         ],
-        3,
+        1,
     ),
 )
 def test_forged_jobs(stored: Callable[..., Stored], tmp_path: Path, name: str, bare: bool) -> None:
@@ -85,7 +85,7 @@ def test_forged_jobs(stored: Callable[..., Stored], tmp_path: Path, name: str, b
     assert said.ranks == (0, 1, 2, 3)
 
 
-@pytest.mark.parametrize("kind", ["persistent", "periodic"])
+@pytest.mark.parametrize("kind", mostly_slow(["persistent", "periodic"]))
 def test_the_planted_straggler_is_found(tmp_path: Path, kind: str) -> None:
     folder = unmarked(tmp_path, "planted", False, kind=kind, where="load", rank=2)
     run = rankscope.ingest([folder], tmp_path / "run.duckdb", iteration="auto")
@@ -94,6 +94,7 @@ def test_the_planted_straggler_is_found(tmp_path: Path, kind: str) -> None:
     assert run.compare().facts.matched_by == "ordinal"
 
 
+@pytest.mark.slow
 def test_a_capture_that_starts_later_is_shifted(tmp_path: Path) -> None:
     """The last rank's capture begins two steps after the others'."""
     folder = unmarked(tmp_path, "late_capture", False)

@@ -42,7 +42,7 @@ def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
     return {name: (frame := getattr(rank, name)).sort(frame.columns) for name in FRAMES}
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "parquetdir", "arrowdir"])
+@pytest.mark.parametrize("kind", mostly_slow(["sqlite", "parquetdir", "arrowdir"]))
 @pytest.mark.parametrize(
     "job",
     mostly_slow(

@@ -73,6 +73,7 @@ def test_a_changed_report_is_replaced(reports: list[Path], tmp_path: Path) -> No
         assert told["i"].item() == 10, table
 
 
+@pytest.mark.slow
 def test_the_same_bytes_at_another_time_are_read_again(reports: list[Path], tmp_path: Path) -> None:
     db = tmp_path / "run.duckdb"
     rankscope.ingest(reports, db)
@@ -91,6 +92,7 @@ def test_other_options_shape_other_rows(reports: list[Path], tmp_path: Path) -> 
     assert statuses(again) == ["unchanged"] * 4
 
 
+@pytest.mark.slow
 def test_ranks_may_come_one_by_one(reports: list[Path], tmp_path: Path) -> None:
     whole = rankscope.ingest(reports, tmp_path / "whole.duckdb")
     for report in reversed(reports):
@@ -171,6 +173,7 @@ def test_a_rebuild_that_fails_leaves_the_old_run(
     assert {*tmp_path.iterdir()} == there, "no half-built database stays behind"
 
 
+@pytest.mark.slow
 def test_a_rebuild_forgets_what_was_there(reports: list[Path], tmp_path: Path) -> None:
     db = tmp_path / "run.duckdb"
     rankscope.ingest(reports, db)

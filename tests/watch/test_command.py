@@ -73,6 +73,7 @@ def test_a_failing_program_is_a_warning(cli: Cli, folder: Path, windows: list[li
     assert "rankscope: warning: --exec false: exit code 1" in done.err
 
 
+@pytest.mark.slow
 def test_the_file_for_node_exporter(cli: Cli, folder: Path, windows: list[list[Path]]) -> None:
     given = ("watch", folder, "--once", "--settle", 0, "--jobs", 1, "--prometheus", "x.prom")
     assert cli(*given).code == 0

@@ -266,6 +266,7 @@ def test_a_pause_of_python_is_reported(stored: Callable[..., Stored]) -> None:
     assert "garbage collection (gc.collect)" in verdict.sentence
 
 
+@pytest.mark.slow
 def test_a_slow_loader_is_reported(stored: Callable[..., Stored]) -> None:
     assert suspects(stored("planted", where="load")) == {"loader"}
 
@@ -293,21 +294,24 @@ def kinds_on(job: Job, rank: int, folder: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     ("plants", "rank", "kind"),
-    [
-        ([Plant("persistent", "device", (3,), factor=1.15)], 3, "device_slower"),
-        ([Plant("persistent", "device", (3,), factor=1.2)], 3, "device_slower"),
-        ([Plant("persistent", "data", (3,), factor=1.31)], 3, "more_work"),
-        # rank 5 waits for all others in its first bucket, and computes the rest beside it
-        ([Plant("persistent", "forward", ALL_BUT_5, extra_ns=8 * MS)], 5, "contention"),
-        (
-            [
-                Plant("persistent", "forward", ALL_BUT_5, extra_ns=12 * MS),
-                Plant("persistent", "device", (5,), factor=1.2),
-            ],
-            5,
-            "device_slower",
-        ),
-    ],
+    mostly_slow(
+        [
+            ([Plant("persistent", "device", (3,), factor=1.15)], 3, "device_slower"),
+            ([Plant("persistent", "device", (3,), factor=1.2)], 3, "device_slower"),
+            ([Plant("persistent", "data", (3,), factor=1.31)], 3, "more_work"),
+            # rank 5 waits for all others in its first bucket, and computes the rest beside it
+            ([Plant("persistent", "forward", ALL_BUT_5, extra_ns=8 * MS)], 5, "contention"),
+            (
+                [
+                    Plant("persistent", "forward", ALL_BUT_5, extra_ns=12 * MS),
+                    Plant("persistent", "device", (5,), factor=1.2),
+                ],
+                5,
+                "device_slower",
+            ),
+        ],
+        2,
+    ),
     ids=["device 15 %", "device 20 %", "tokens", "more overlap", "more overlap and slow"],
 )
 @pytest.mark.parametrize("seed", mostly_slow([0, 1]))

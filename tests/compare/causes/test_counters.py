@@ -23,7 +23,7 @@ from rankscope.model.kinds import Counter
 from rankscope.model.schema import COUNTERS
 from tests.frames import filled
 from tests.jobs import SCENES, play, write
-from tests.support import MS, Forged, copied, edit
+from tests.support import MS, Forged, copied, edit, mostly_slow
 
 RANKS = pl.DataFrame(
     [
@@ -142,9 +142,15 @@ def test_without_other_hosts_the_other_iterations_are_usual() -> None:
     assert network((0, 2, 120.0), (0, 3, 90.0)) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "usual"),
-    [("slow_link_of_a_host", "those of other hosts"), ("congested_spell", "in other iterations")],
+    mostly_slow(
+        [
+            ("slow_link_of_a_host", "those of other hosts"),
+            ("congested_spell", "in other iterations"),
+        ]
+    ),
 )
 def test_a_slow_transfer_says_that_adapters_wait(name: str, usual: str, tmp_path: Path) -> None:
     job = SCENES[name].make(8, 1).job
@@ -193,7 +199,7 @@ def with_clocks(report: Path, slow: int) -> None:
         )
 
 
-@pytest.mark.parametrize("recorder", [0, 3])
+@pytest.mark.parametrize("recorder", mostly_slow([3, 0]))
 def test_the_verdict_says_that_the_clock_is_low(
     forged: Callable[..., Forged], tmp_path: Path, recorder: int
 ) -> None:

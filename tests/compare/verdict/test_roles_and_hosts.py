@@ -54,6 +54,7 @@ def test_a_slow_worker_that_nobody_waits_for_is_not_accused(stored: Callable[...
     assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
 
 
+@pytest.mark.slow
 def test_the_slow_worker_without_roles(stored: Callable[..., Stored]) -> None:
     verdict = stored("pipeline", ranks=8, iterations=16).analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (6,), "forward")
@@ -99,6 +100,7 @@ def test_half_of_the_ranks_may_be_slow(stored: Callable[..., Stored]) -> None:
     assert (verdict.kind, verdict.ranks, verdict.hosts) == ("persistent", (4, 5, 6, 7), ("node1",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "seed"), [(8, 0), (8, 1)])
 def test_random_batch_lengths_rotate(stored: Callable[..., Stored], ranks: int, seed: int) -> None:
     verdict = stored("sequence_lengths", ranks=ranks, seed=seed).analysis().verdict

@@ -143,6 +143,7 @@ def test_the_worst_rank_comes_first_though_a_lesser_one_is_clearer(tmp_path: Pat
     assert "Also rank 1 (node0) in iterations 3, 8, 15: " in verdict.sentence
 
 
+@pytest.mark.slow
 def test_ranks_that_all_have_roles_of_their_own_are_not_called_balanced(
     stored: Callable[..., Stored],
 ) -> None:
@@ -151,7 +152,7 @@ def test_ranks_that_all_have_roles_of_their_own_are_not_called_balanced(
     assert (verdict.kind, verdict.ranks) == ("inconclusive", ())
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", mostly_slow([2, 4]))
 def test_what_is_in_a_cause_is_measured_as_the_excess_is(
     stored: Callable[..., Stored], ranks: int
 ) -> None:
@@ -162,7 +163,7 @@ def test_what_is_in_a_cause_is_measured_as_the_excess_is(
     assert idle.excess_ns == pytest.approx(verdict.excess_ns, rel=0.15)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", mostly_slow([2, 3]))
 def test_a_straggler_among_few(stored: Callable[..., Stored], ranks: int) -> None:
     verdict = stored("planted", ranks=ranks, kind="persistent", where="load").analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (ranks - 1,), "load")

@@ -165,6 +165,7 @@ def grown(file: ReportFile, options: ShapingOptions) -> int:
 HELD: list[bytes] = []
 
 
+@pytest.mark.slow
 def test_a_worker_that_has_read_a_large_report_reads_on(tmp_path: Path) -> None:
     pytest.importorskip("psutil", reason="without it loky looks at no memory")
     files = made(tmp_path, 8)

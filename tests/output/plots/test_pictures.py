@@ -278,6 +278,7 @@ def test_timeline_draws_the_late_arrival(job: Stored) -> None:
     assert any(each.get_hatch() for each in lanes), "waiting is hatched"
 
 
+@pytest.mark.slow
 def test_timeline_says_when_who_is_last_is_not_the_culprit(stored: Callable[..., Stored]) -> None:
     tensor_parallel = stored("tensor_parallel", 8)
     analysis = tensor_parallel.analysis()

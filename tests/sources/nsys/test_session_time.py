@@ -54,6 +54,7 @@ def test_a_shift_is_taken_off(kind: str, shift_ns: int | None, tmp_path: Path) -
     assert after.facts.duration_ns == before.facts.duration_ns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["2023.4/ddp_a", ""])
 def test_clocks_of_exports_by_utc(folder: str, tmp_path: Path) -> None:
     """Four ranks of one host: their UTC counts once, though their times hold it already."""
