@@ -84,6 +84,7 @@ def test_a_hole_in_the_ranks_is_missing_even_if_nobody_tells_the_world(
     assert run.compare().facts.missing_ranks == (0,)
 
 
+@pytest.mark.slow
 def test_names_tell_ranks_where_nothing_else_does(reports: list[Path], tmp_path: Path) -> None:
     for report in reports:
         without_rank(report)
@@ -91,6 +92,7 @@ def test_names_tell_ranks_where_nothing_else_does(reports: list[Path], tmp_path:
     assert evidence(run) == [(rank, "file name") for rank in range(4)]
 
 
+@pytest.mark.slow
 def test_mpi_threads_tell_ranks(forged: Callable[..., Forged], tmp_path: Path) -> None:
     names = ["d.sqlite", "b.sqlite", "c.sqlite", "a.sqlite"]
     reports = copied(forged("mpi_like").reports, tmp_path / "reports", names)
@@ -123,6 +125,7 @@ def test_evidence_that_contradicts_itself(reports: list[Path], tmp_path: Path) -
         rankscope.ingest(reports, tmp_path / "run.duckdb")
 
 
+@pytest.mark.slow
 def test_a_name_that_disagrees_is_told(reports: list[Path], tmp_path: Path) -> None:
     names = [f"report_rank_{rank}.sqlite" for rank in (3, 2, 1, 0)]
     moved = copied(reports, tmp_path / "moved", names)

@@ -32,6 +32,7 @@ def test_captures_that_start_late_are_shifted(stored: Callable[..., Stored], lat
     assert verdict.iterations == tuple(i for i in range(0, 30, 7) if i >= late and i)
 
 
+@pytest.mark.slow
 def test_numbers_need_no_pairing(stored: Callable[..., Stored]) -> None:
     analysis = stored("late_capture", numbered=True).analysis()
     assert analysis.facts.matched_by == "number"

@@ -71,6 +71,7 @@ def test_clock_offsets_do_not_change_waits(stored: Callable[..., Stored]) -> Non
         assert ((skewed[name] - level[name]).abs() <= 0.001 * level[name] + 5_000).all(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_clocks_are_found(stored: Callable[..., Stored], ranks: int) -> None:
     job = stored("offsets", ranks=ranks)

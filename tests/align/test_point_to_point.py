@@ -17,6 +17,7 @@ from tests.support import Stored, mostly_slow
 STAGES = 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("roles", mostly_slow(["pp=4,dp=4", "PP=4, dp=4"]))
 def test_transfers_are_paired_with_the_right_neighbour(
     stored: Callable[..., Stored], roles: str

@@ -102,6 +102,7 @@ def test_the_script_of_the_next_capture_says_why(cli: Cli, run: Path) -> None:
     assert "window=(--capture-range=cudaProfilerApi --capture-range-end=stop)" in script
 
 
+@pytest.mark.slow
 def test_nothing_is_open_in_a_balanced_run(cli: Cli, tmp_path: Path) -> None:
     db = tmp_path / "run.duckdb"
     forge(without_plants(scene("buckets", 4, 12, 1)), tmp_path)

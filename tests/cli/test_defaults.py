@@ -227,6 +227,7 @@ def test_one_iteration_of_a_picture(reports: list[Path], cli: Cli) -> None:
     assert Path("--iteration.png").read_bytes() == Path("--iteration-number.png").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_result_is_one_document(cli: Cli) -> None:
     """The gate of CI fails after the result was printed."""
     cli("ingest", SAMPLE, "--quiet")

@@ -199,6 +199,7 @@ def test_the_same_again_is_the_same_file(cli: Cli, sample: Stored) -> None:
     assert Path("one.json.gz").read_bytes() == Path("two.json.gz").read_bytes()
 
 
+@pytest.mark.slow
 def test_hostile_names_harm_no_reader(cli: Cli, tmp_path: Path) -> None:
     reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
     for report in reports:

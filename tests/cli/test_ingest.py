@@ -101,6 +101,7 @@ def test_bad_reports_can_be_skipped_and_are_listed(cli: Cli, reports: list[Path]
     assert reports[1].name in result.err
 
 
+@pytest.mark.slow
 def test_the_environment_names_the_database(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +119,7 @@ def test_globs_folders_and_files_mix(cli: Cli, reports: list[Path]) -> None:
     assert told.document["run"]["ranks"] == [0, 1]
 
 
+@pytest.mark.slow
 def test_phases_may_be_said_in_parts(cli: Cli, reports: list[Path]) -> None:
     said = ("--phase", "optimizer=^backward$", "--phase", "optimizer=^forward$")
     assert cli("ingest", *reports, *said).code == 0
@@ -134,6 +136,7 @@ def test_iteration_names_of_ones_own(cli: Cli, reports: list[Path]) -> None:
     assert told["run"]["iterations"]["last"] == 11
 
 
+@pytest.mark.slow
 def test_several_jobs(cli: Cli, reports: list[Path]) -> None:
     told = cli("ingest", *reports, "--jobs", 2, "--format", "json").document
     assert told["run"]["ranks"] == [0, 1, 2, 3]

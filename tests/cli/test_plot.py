@@ -102,6 +102,7 @@ def test_no_database(cli: Cli) -> None:
     cli("plot", "heatmap").refused(4, "rankscope.duckdb")
 
 
+@pytest.mark.slow
 def test_reports_that_are_gone(cli: Cli, tmp_path: Path) -> None:
     reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
     rankscope.ingest(reports, "gone.duckdb")

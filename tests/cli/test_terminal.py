@@ -59,6 +59,7 @@ def test_it_fits(sample: Stored, width: int, by: str) -> None:
         assert any("columns that do not fit:" in line for line in plain)
 
 
+@pytest.mark.slow
 def test_a_wide_terminal_shows_all_columns_and_the_course(sample: Stored) -> None:
     lines = seen(200, "imbalance", "--db", sample.db, NO_COLOR="1")
     assert not any("\x1b" in line or "do not fit" in line for line in lines)

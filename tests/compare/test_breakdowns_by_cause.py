@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 import rankscope
 from rankscope.compare.breakdowns import by_cause
@@ -35,6 +36,7 @@ def test_the_planted_call_stands_first(tmp_path: Path, cli: Callable[..., Result
     assert "fsync" in cli("imbalance", "--db", db, "--by", "cause").out
 
 
+@pytest.mark.slow
 def test_reports_that_record_no_threads_say_so(tmp_path: Path, cli: Callable[..., Result]) -> None:
     db = tmp_path / "run.duckdb"
     rankscope.ingest([captured("2022.4/mpi")], db, phases={"backward": "Compute"})

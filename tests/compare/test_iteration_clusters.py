@@ -94,6 +94,7 @@ def test_a_rank_that_explains_little_is_not_the_reason() -> None:
     assert told.filter(iteration=5)["flagged_ranks"].to_list() == [[3]]
 
 
+@pytest.mark.slow
 def test_planted_iterations_are_the_slow_ones(stored: Callable[..., Stored]) -> None:
     told = stored("planted", kind="periodic", where="forward").run.imbalance().iterations
     planted = {i: "slow: forward of rank 3" for i in (5, 10, 15, 20, 25)}

@@ -45,6 +45,7 @@ def test_the_device_of_a_process_is_found_among_the_gpus(
     assert guids == {"0x0000000000000007", "0x8000000000000005"}
 
 
+@pytest.mark.slow
 def test_without_a_table_of_devices_numbers_count_unless_gpus_are_hidden(
     forged: Callable[..., Forged], tmp_path: Path
 ) -> None:

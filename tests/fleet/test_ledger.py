@@ -47,6 +47,7 @@ def collected() -> Collected:
     return merged(made.runs, made.evidence)
 
 
+@pytest.mark.slow
 def test_it_gives_the_answer_of_the_runs(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
     for run in reversed(one_by_one(collected)):

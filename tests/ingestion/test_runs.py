@@ -116,6 +116,7 @@ def test_a_copy_of_a_report_is_no_run(two_runs: Path, cli: Cli) -> None:
     assert document["error"]["lines"][0].startswith("run 1: 5 reports, ranks 0-2")
 
 
+@pytest.mark.slow
 def test_skip_keeps_the_largest(two_runs: Path, cli: Cli) -> None:
     told = cli("ingest", two_runs, "--on-error", "skip", "--format", "json").document
     assert told["run"]["ranks"] == [0, 1, 2, 3]

@@ -83,6 +83,7 @@ def test_sums_are_of_single_operations(
     assert {row[:4]: row[9] for row in listed.iter_rows()} == kept
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=FIXTURES)
 @given(CROWDED, st.integers(1, 30))
 def test_a_call_is_ready_when_all_launched_before_is_done(

@@ -94,6 +94,7 @@ def painted(segments: pl.DataFrame, length: int) -> list[str | None]:
     return line
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(EDGES, nested())
 def test_host_time_belongs_to_the_innermost_mark(edges: tuple, rows: list[tuple]) -> None:

@@ -52,6 +52,7 @@ def test_gradient_reductions_are_told_apart(stored: Callable[..., Stored], name:
     assert (both["gradient"] == (both["purpose"] == "gradient")).all()
 
 
+@pytest.mark.slow
 def test_scenes_have_collectives_that_are_none(stored: Callable[..., Stored]) -> None:
     """Else the test above would show little."""
     for name in ("loss_all_reduce", "trailing_all_gather", "tensor_parallel"):
@@ -67,6 +68,7 @@ def test_without_a_reduction_there_is_no_time_to_it(stored: Callable[..., Stored
     assert without["work_ns"].is_not_null().all()
 
 
+@pytest.mark.slow
 def test_unmatched_calls_are_none(stored: Callable[..., Stored]) -> None:
     for name in ("plain", "tensor_parallel", "host_only", "mpi_like", "trailing_all_gather"):
         assert stored(name).matched().unmatched.is_empty(), name

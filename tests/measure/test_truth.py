@@ -92,6 +92,7 @@ def test_the_first_iterations_loading_is_unknown(stored: Callable[..., Stored], 
     assert measures.filter(first)["load_ns"].is_null().all()
 
 
+@pytest.mark.slow
 def test_phases_are_unknown_where_launches_are(stored: Callable[..., Stored]) -> None:
     """Above 5 % of an iteration's computing without a launch record its phases are null."""
     job = stored("no_launch_record")

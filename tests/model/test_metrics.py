@@ -148,6 +148,7 @@ def test_a_metric_of_another_unit_is_drawn_in_its_unit(
     assert " ms" not in texts
 
 
+@pytest.mark.slow
 def test_the_rank_with_the_most_of_a_count_is_named(
     run: rankscope.Run, cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,6 +168,7 @@ def test_it_is_small(cli: Cli, sample: Stored) -> None:
     assert len(made(cli, sample.db).encode()) < 2_000_000
 
 
+@pytest.mark.slow
 def test_reports_that_are_gone_cost_only_the_timeline(cli: Cli, tmp_path: Path) -> None:
     reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
     assert cli("ingest", *reports, "--db", "run.duckdb").code == 0

@@ -73,6 +73,7 @@ def test_a_picture_is_shown_and_saved(sample: Stored, tmp_path: Path) -> None:
     assert Path(written).read_text("utf-8").count("rank 3") == 0
 
 
+@pytest.mark.slow
 def test_a_page_is_shown_in_a_frame_and_saved(sample: Stored, tmp_path: Path) -> None:
     page = sample.run.report()
     frame = shown(page)

@@ -85,6 +85,7 @@ def test_forged_jobs(stored: Callable[..., Stored], tmp_path: Path, name: str, b
     assert said.ranks == (0, 1, 2, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", mostly_slow(["persistent", "periodic"]))
 def test_the_planted_straggler_is_found(tmp_path: Path, kind: str) -> None:
     folder = unmarked(tmp_path, "planted", False, kind=kind, where="load", rank=2)
@@ -211,6 +212,7 @@ def test_too_little_has_no_period(events: list[int]) -> None:
     assert period is None or period.match == 0
 
 
+@pytest.mark.slow
 def test_without_any_range_the_device_tells_who_is_slow(tmp_path: Path) -> None:
     folder = unmarked(tmp_path, "planted", True, kind="periodic", where="forward", rank=2)
     run = rankscope.ingest([folder], tmp_path / "run.duckdb", iteration="auto")

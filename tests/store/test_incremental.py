@@ -81,6 +81,7 @@ def test_the_same_bytes_at_another_time_are_read_again(reports: list[Path], tmp_
     assert statuses(rankscope.ingest(reports, db)) == ["read", *["unchanged"] * 3]
 
 
+@pytest.mark.slow
 def test_other_options_shape_other_rows(reports: list[Path], tmp_path: Path) -> None:
     db = tmp_path / "run.duckdb"
     rankscope.ingest(reports, db)
@@ -101,6 +102,7 @@ def test_ranks_may_come_one_by_one(reports: list[Path], tmp_path: Path) -> None:
     assert run.compare().missing_ranks == ()
 
 
+@pytest.mark.slow
 def test_nothing_is_ever_removed(reports: list[Path], tmp_path: Path) -> None:
     db = tmp_path / "run.duckdb"
     rankscope.ingest(reports, db)
@@ -133,6 +135,7 @@ def test_a_report_of_another_run_is_refused(
     assert same(before, contents(db))
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_there_already_is_refused(reports: list[Path], tmp_path: Path) -> None:
     db = tmp_path / "run.duckdb"
     rankscope.ingest(reports, db)

@@ -32,6 +32,7 @@ print("this is for stderr")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", mostly_slow([2, 3]))
 def test_a_program_is_told(cli: Cli, folder: Path, windows: list[list[Path]], count: int) -> None:
     for number, reports in enumerate(windows[:count]):

@@ -61,6 +61,7 @@ def test_a_half_written_report_is_not_read(
     assert hasty.failed == 0
 
 
+@pytest.mark.slow
 def test_a_report_is_complete_when_it_rests(
     folder: Path, tmp_path: Path, windows: list[list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +197,7 @@ def test_a_database_in_use_is_waited_for(
     assert classes(announced(again)) == [(2, "persistent", True)]
 
 
+@pytest.mark.slow
 def test_a_report_that_vanishes_is_a_warning(
     folder: Path, tmp_path: Path, windows: list[list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,6 +259,7 @@ def test_suspects_of_simulated_jobs(
         assert [each.name for each in verdict.findings] == ["ampere_sgemm_128x64_nt"]
 
 
+@pytest.mark.slow
 def test_a_pause_of_python_is_reported(stored: Callable[..., Stored]) -> None:
     verdict = stored("garbage").analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("transient", (2,), "forward")
@@ -334,6 +335,7 @@ def test_who_alone_suffers_from_collectives_is_slow_at_the_same_overlap(tmp_path
     assert kinds_on(scene("contention", only=2), 2, tmp_path) == {"device_slower"}
 
 
+@pytest.mark.slow
 def test_who_makes_others_compute_beside_collectives_is(stored: Callable[..., Stored]) -> None:
     verdict = stored("contention").analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("periodic", (1,), "forward")

@@ -265,6 +265,7 @@ def runs_of(seed: int, count: int, apart: float, slower: float = 1.0) -> list[pl
     return [table(values) for values in steady * speeds]
 
 
+@pytest.mark.slow
 def test_noise_between_runs_is_not_told_as_change() -> None:
     """Each run has a speed of its own, of which its halves show nothing."""
     certain = {"halves": 0, "runs": 0}

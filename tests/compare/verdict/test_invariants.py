@@ -35,6 +35,7 @@ def test_half_of_the_run_has_the_same_leading_rank(
         assert job.analysis(iter_range=part).verdict.ranks == whole.verdict.ranks, part
 
 
+@pytest.mark.slow
 def test_a_narrower_range_of_a_capture_leads_with_the_same_rank(
     tmp_path: Path,
 ) -> None:

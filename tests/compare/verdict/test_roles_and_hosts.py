@@ -61,6 +61,7 @@ def test_the_slow_worker_without_roles(stored: Callable[..., Stored]) -> None:
     assert verdict.next.startswith("open its report beside a normal one")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("roles", [ROLES, None])
 def test_nobody_is_to_blame_for_the_bubble(
     stored: Callable[..., Stored], roles: str | None

@@ -32,7 +32,9 @@ def flagged(job: Stored) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize(
     ("kind", "gpu"),
-    [("persistent", True), ("transient", True), ("periodic", True), ("transient", False)],
+    mostly_slow(
+        [("persistent", True), ("periodic", True), ("transient", True), ("transient", False)], 2
+    ),
 )
 @pytest.mark.parametrize("where", mostly_slow(PHASES))
 def test_planted_ranks_are_found(
@@ -64,6 +66,7 @@ def test_a_slow_device_is_found(stored: Callable[..., Stored], seed: int) -> Non
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (3,), "backward")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_slow(SEEDS))
 def test_lone_flags_of_others_are_few(stored: Callable[..., Stored], seed: int) -> None:
     job = stored("planted", kind="periodic", where="forward", seed=seed)
@@ -74,7 +77,7 @@ def test_lone_flags_of_others_are_few(stored: Callable[..., Stored], seed: int) 
 @pytest.mark.parametrize(
     ("ranks", "seed"), mostly_slow([*((4, seed) for seed in SEEDS), (8, 0), (8, 3)])
 )
-@pytest.mark.parametrize("kind", ["balanced", "rotating", "structural"])
+@pytest.mark.parametrize("kind", mostly_slow(["structural", "balanced", "rotating"]))
 def test_no_rank_is_named_wrongly(
     stored: Callable[..., Stored], kind: str, seed: int, ranks: int
 ) -> None:
@@ -126,6 +129,7 @@ def test_scenes_with_a_straggler(
     assert (verdict.cause, verdict.period) == (cause, period)
 
 
+@pytest.mark.slow
 def test_the_worst_rank_comes_first_though_a_lesser_one_is_clearer(tmp_path: Path) -> None:
     """A sudden excess stands out more than one that is always there, but costs less here."""
     lesser = Plant("transient", "forward", (1,), extra_ns=20 * MS, iterations=(3, 8, 15))
@@ -192,6 +196,7 @@ def test_nothing_visible_of_communication_is_inconclusive(stored: Callable[..., 
     assert (analysis.verdict.kind, analysis.verdict.ranks) == ("inconclusive", ())
 
 
+@pytest.mark.slow
 def test_loading_can_still_be_judged_there(stored: Callable[..., Stored]) -> None:
     verdict = stored("planted", where="load").analysis(clock="host").verdict
     assert (verdict.ranks, verdict.cause, verdict.gain_is_bound) == ((3,), "load", True)

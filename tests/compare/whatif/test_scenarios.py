@@ -122,6 +122,7 @@ def test_mending_more_gains_no_less(stored: Callable[..., Stored]) -> None:
     assert max(elsewhere, another) < 0.1 * rank
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["planted", "trailing_all_gather", "mpi_like"])
 def test_targets_played_together_gain_what_they_gain_alone(
     stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch, name: str
@@ -154,6 +155,7 @@ def test_the_table_of_scenarios(stored: Callable[..., Stored]) -> None:
     assert by_kind["all"]["gain_ns"] >= by_kind["rank"]["gain_ns"]
 
 
+@pytest.mark.slow
 def test_a_role_can_be_what_is_mended(stored: Callable[..., Stored]) -> None:
     """A long last stage, were it like the others: again by simulating."""
     job = stored("pipeline", ranks=8, slow="stage", factor=1.5)

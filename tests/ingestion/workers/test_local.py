@@ -135,6 +135,7 @@ def begun(file: ReportFile, options: ShapingOptions) -> int:
     return file.bytes
 
 
+@pytest.mark.slow
 def test_largest_reports_first_and_no_more_than_are_taken_in(tmp_path: Path) -> None:
     files = made(tmp_path, 20)
     (tmp_path / "begun").mkdir()

@@ -140,6 +140,7 @@ def test_excess_is_over_the_median_of_the_role(stored: Callable[..., Stored]) ->
     assert frame["iteration"].unique().sort().to_list() == [*analysis.selection.numbers]
 
 
+@pytest.mark.slow
 def test_a_metric_that_nobody_has_is_refused(stored: Callable[..., Stored]) -> None:
     analysis = stored("host_only", 8).analysis()
     assert metric_of(analysis, None) == "work"

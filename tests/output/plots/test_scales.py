@@ -77,6 +77,7 @@ def test_phases_of_many_ranks_leave_out_those_like_the_median(two: Stored) -> No
     assert any("ranks between" in text for text in said)
 
 
+@pytest.mark.slow
 def test_values_beyond_the_scale_are_marked(job: Stored) -> None:
     analysis = job.analysis()
     slow = (pl.col("rank") == 3) & (pl.col("iteration") == 11)
@@ -92,6 +93,7 @@ def test_values_beyond_the_scale_are_marked(job: Stored) -> None:
     assert "beyond" not in words(draw("heatmap", analysis))
 
 
+@pytest.mark.slow
 def test_a_single_rank_is_compared_with_itself(job: Stored, tmp_path: Path) -> None:
     copied(job_reports(job)[-1:], tmp_path / "one")
     run = rankscope.ingest([tmp_path / "one"], tmp_path / "one.duckdb")

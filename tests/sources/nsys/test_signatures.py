@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +46,7 @@ def expected(pieces: list[list[tuple[object, ...]]]) -> tuple[list[list[int]], l
     return numbers, [*known]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(EVENTS, max_size=4))
 def test_signatures_are_numbered_as_they_first_come(
