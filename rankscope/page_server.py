@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, RequestHandler
@@ -126,8 +127,6 @@ class RunAnswers:
 
     def states(self, iter_range: str, rank: str, iteration: str) -> Document:
         """What the training thread did in a cell: `states`, null if nothing is recorded."""
-        import polars as pl
-
         cell = {"rank": [_whole(rank, "rank")], "iteration": [_whole(iteration, "iteration")]}
         found = cell_states(self.comparison(iter_range), pl.DataFrame(cell))
         return safe({"states": next(iter(found.values()), None)})
@@ -142,14 +141,16 @@ class RunAnswers:
         comparison = self.comparison(iter_range)
         paths = dict(comparison.tables.ranks.select("rank", "path").iter_rows())
         reports = [located(Path(paths[rank]), self._db) for rank in self._ranks(comparison, ranks)]
-        files = dict.fromkeys(openable_report(report) for report in reports)
-        missing = next((report for report in reports if openable_report(report) is None), None)
-        if missing is not None:
-            raise ReportError(
-                f"{missing.name}: the Nsight Systems GUI opens only .nsys-rep files",
-                hint="put them beside their exports, or ingest them instead",
-            )
-        return {"opened": gui.open_gui([file for file in files if file is not None])}
+        files: dict[Path, None] = {}
+        for report in reports:
+            file = openable_report(report)
+            if file is None:
+                raise ReportError(
+                    f"{report.name}: the Nsight Systems GUI opens only .nsys-rep files",
+                    hint="put them beside their exports, or ingest them instead",
+                )
+            files[file] = None
+        return {"opened": gui.open_gui([*files])}
 
     def _ranks(self, comparison: Comparison, ranks: str) -> list[int]:
         """The ranks that a text names, if the run has them.
@@ -193,7 +194,7 @@ class PageServer:
             ) from error
         self.port: int = self._socket.getsockname()[1]
         pool = ThreadPoolExecutor(1, "rankscope-view")  # one at a time: see RunAnswers
-        common = {"token": self._token, "port": self.port, "answers": answers, "pool": pool}
+        common = {"token": self._token, "answers": answers, "pool": pool}
         self._application = Application(
             [(r"/([^/]*)/(\w*)", _Handler, common), (r".*", _Nothing)], log_function=_log
         )
@@ -220,10 +221,8 @@ class PageServer:
 class _Handler(RequestHandler):
     """Answers what begins with the token."""
 
-    def initialize(
-        self, token: str, port: int, answers: RunAnswers, pool: ThreadPoolExecutor
-    ) -> None:
-        self._token, self._port = token, port
+    def initialize(self, token: str, answers: RunAnswers, pool: ThreadPoolExecutor) -> None:
+        self._token = token
         self._answers, self._pool = answers, pool
 
     def set_default_headers(self) -> None:

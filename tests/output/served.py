@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,12 @@ class Served:
     def __init__(self, db: Path, *options: str) -> None:
         command = [sys.executable, "-m", "rankscope", "view", "--db", str(db), *options]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=db.parent
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=db.parent,
+            env={k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")},
         )
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()

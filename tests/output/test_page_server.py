@@ -72,3 +72,11 @@ def test_ports_that_cannot_be_had_are_errors(served: Served, sample: Stored) -> 
         PageServer(answers, served.port or 0)
     with pytest.raises(UsageError, match="--port 99999: not a port"):
         PageServer(answers, 99999)
+
+
+def test_the_gui_needs_a_display(served: Served) -> None:
+    status, body = served.ask(f"{served.token}open", "POST", ranks="2,0")
+    error = json.loads(body)["error"]
+    assert status == 400
+    assert re.search("no display for the GUI|the GUI is not found", error["message"])
+    assert error["hint"]

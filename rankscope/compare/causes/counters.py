@@ -50,7 +50,7 @@ def by_rank(rows: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
     """
     home = pl.coalesce("host", "path")
     homes = ranks.select("rank", home=home)
-    told = rows.rename({"rank": "recorded"}).join(
+    counted = rows.rename({"rank": "recorded"}).join(
         homes.rename({"rank": "recorded"}), on="recorded", how="left"
     )
     gpus = pl.concat(
@@ -59,9 +59,9 @@ def by_rank(rows: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
     )
     columns = ["rank", "iteration", "metric", "device", "recorded", "value"]
     parts = [
-        told.filter(source="process").with_columns(rank="recorded").select(columns),
-        told.filter(source="gpu").join(gpus.unique(), on=["home", "device"]).select(columns),
-        told.filter(source="nic").join(homes, on="home").select(columns),
+        counted.filter(source="process").with_columns(rank="recorded").select(columns),
+        counted.filter(source="gpu").join(gpus.unique(), on=["home", "device"]).select(columns),
+        counted.filter(source="nic").join(homes, on="home").select(columns),
     ]
     key = ["rank", "iteration", "metric"]
     by_device = pl.concat(parts).group_by(*key, "device").agg(pl.col("value").mean())

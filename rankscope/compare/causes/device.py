@@ -14,14 +14,14 @@ from rankscope.model.results import Finding
 
 def _findings(context: CauseContext) -> list[Finding]:
     found = kernel_findings(context, CauseKind.DEVICE_SLOWER)
-    told = device_words(context) if found else ""
-    evidence = ("activities", TABLE) if told else ("activities",)
-    return [replace(each, detail=told, evidence=evidence) for each in found]
+    detail = device_words(context) if found else ""
+    evidence = ("activities", TABLE) if detail else ("activities",)
+    return [replace(each, detail=detail, evidence=evidence) for each in found]
 
 
 def _sentence(finding: Finding) -> str:
-    told = f" ({finding.detail})" if finding.detail else ""
-    return f"{taking_longer(finding)} for the same work: the device is slow{told}"
+    detail = f" ({finding.detail})" if finding.detail else ""
+    return f"{taking_longer(finding)} for the same work: the device is slow{detail}"
 
 
 DETECTOR = Detector(

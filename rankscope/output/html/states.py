@@ -22,8 +22,8 @@ def cell_states(comparison: Comparison, cells: pl.DataFrame) -> Document:
 
     Returns:
         `rank/iteration` → `peer` (the median rank of the others of the role) and `parts`: lists of
-        state, name, time of the rank and time of the peer in ns. Cells without a peer, and those
-        in which the rank's report recorded nothing, are left out.
+        state, name, time of the rank and time of the peer in ns. Cells without a peer are
+        left out, and those in which the report of either recorded nothing.
     """
     own = median_peers(work_excess(comparison), cells)
     if own.is_empty():
@@ -42,7 +42,8 @@ def cell_states(comparison: Comparison, cells: pl.DataFrame) -> Document:
     both = (
         mine.join(others, on=part, how="full", coalesce=True, maintain_order="left_right")
         .with_columns(pl.col("own_ns", "peer_ns").fill_null(0))
-        .join(mine.select("rank", "iteration").unique(), on=["rank", "iteration"], how="semi")
+        .join(mine, on=["rank", "iteration"], how="semi")
+        .join(others, on=["rank", "iteration"], how="semi")
     )
     return {
         f"{rank}/{iteration}": {

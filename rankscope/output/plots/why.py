@@ -59,9 +59,11 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         for iteration in dict.fromkeys((worst, typical))
         for who, label in ((rank, "slow"), (_median_rank(comparison, rank, iteration), "median"))
     ]
-    if bars[0].parts.is_empty():
+    unknown = next((bar.rank for bar in bars if bar.parts.is_empty()), None)
+    if unknown is not None:
         raise UsageError(
-            f"plot why: the report of rank {rank} does not say what its threads did", hint=CAPTURE
+            f"plot why: the report of rank {unknown} does not say what its threads did",
+            hint=CAPTURE,
         )
     shown = "an iteration" if phase is None else f"{phase} of an iteration"
     title = _title(bars[0], bars[1])

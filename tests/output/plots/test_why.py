@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 from matplotlib.container import BarContainer
@@ -14,6 +16,7 @@ from matplotlib.text import Text
 
 import rankscope
 from rankscope.errors import UsageError
+from rankscope.output.html.states import cell_states
 from rankscope.output.plots import title_of
 from tests.support import SAMPLE, captured
 
@@ -89,3 +92,20 @@ def test_a_rank_that_is_slow_in_no_single_phase(ingested: Ingested) -> None:
     bars = [each.patches[0] for each in axes.containers if isinstance(each, BarContainer)]
     first = [bar for bar in bars if abs(bar.get_y() + bar.get_height() / 2) < 0.01]
     assert sum(bar.get_width() for bar in first) == pytest.approx(every["total_ns"].sum() / 1e6)
+
+
+def test_a_median_rank_without_a_record_is_no_rank_that_did_nothing(
+    ingested: Ingested, tmp_path: Path
+) -> None:
+    """Neither the picture nor the page compares with what is unknown."""
+    run = ingested("why_fsync")
+    db = tmp_path / "part.duckdb"
+    shutil.copy(run.db, db)
+    with duckdb.connect(str(db)) as connection:
+        connection.execute("delete from host_states where rank != 1")
+    part = rankscope.open_run(db)
+    with pytest.raises(UsageError, match=r"rank [023] does not say what its threads did"):
+        part.plot("why")
+    cells = pl.DataFrame({"rank": [1], "iteration": [12]})
+    assert cell_states(run.compare(), cells)
+    assert cell_states(part.compare(), cells) == {}
