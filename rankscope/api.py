@@ -342,8 +342,13 @@ def open_run(db: str | Path = DEFAULT_DB) -> Run:
     path = Path(db)
     state = Database.state(path)
     with Database.open(path) as database:
-        tables = RunTables(database.name, DatabaseReader.of(database, state))
+        reader = DatabaseReader.of(database, state)
+        tables = RunTables(database.name, reader)
         if tables.ranks.is_empty():
             raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
-        cached = load(tables, database.comparison_table)
+
+        def stored(name: str) -> pl.DataFrame | None:
+            return reader.loaded[name] if name in reader.loaded else database.comparison_table(name)
+
+        cached = load(tables, stored)
         return Run(path, tables, cached, label=database.meta().get("label"))
