@@ -80,7 +80,10 @@ def draw(kind: str, comparison: Comparison, options: PlotOptions | None = None) 
     """
     options = options or PlotOptions()
     if kind not in KINDS:
-        raise UsageError(f"plot {kind}: there is no such kind", hint=f"one of {', '.join(KINDS)}")
+        raise UsageError(
+            f"plot {kind}: there is no such kind",
+            hint=f"one of {', '.join(KINDS)}; of many runs: rankscope fleet --plot FILE",
+        )
     if options.theme not in THEMES:
         raise UsageError(
             f"--theme {options.theme}: there is no such theme", hint=f"one of {', '.join(THEMES)}"
