@@ -13,28 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from rankscope.compare.cache import load
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.imbalance import imbalance
-from rankscope.compare.next_capture import NextCapture, next_capture
 from rankscope.compare.picks import Picks
 from rankscope.compare.stages import compare
 from rankscope.errors import ReportError
-from rankscope.ingestion.job import Ingested, Progress, Started, ingest_reports
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, Timeline
 from rankscope.output.chosen import picks_of, view_of
-from rankscope.output.html.whole import Page, make_page
-from rankscope.output.plots import Picture, draw, format_of
 from rankscope.store import Database, DatabaseReader
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
 from rankscope.util.wording import counted, span
+
+if TYPE_CHECKING:
+    from rankscope.compare.next_capture import NextCapture
+    from rankscope.ingestion.job import Ingested, Progress, Started
+    from rankscope.output.html.whole import Page
+    from rankscope.output.plots import Picture
 
 __all__ = ["Run", "ingest", "open_run", "picks_of", "view_of"]
 
@@ -155,6 +158,8 @@ class Run:
         Raises:
             UsageError: the verdict is balanced: nothing stayed open.
         """
+        from rankscope.compare.next_capture import next_capture
+
         comparison = self.compare()
         return next_capture(comparison, picks_of(comparison, None).picks)
 
@@ -223,6 +228,8 @@ class Run:
         Raises:
             UsageError: an unknown kind, metric, rank, theme or ending, or nothing to draw.
         """
+        from rankscope.output.plots import Picture, draw, format_of
+
         target = None if path is None else Path(path)
         if target is not None:
             format_of(target)
@@ -249,6 +256,8 @@ class Run:
             path: the file to write.
             iter_range, clock, statistic, include_warmup, roles: those of the module.
         """
+        from rankscope.output.html.whole import make_page
+
         if path is not None:
             check_writable(Path(path))
         options = Options(iter_range, clock, statistic, include_warmup, roles)
@@ -311,6 +320,8 @@ def ingest(
         ReportError, UsageError, DatabaseError, ToolError: with the file or option, and what to
             do.
     """
+    from rankscope.ingestion.job import ingest_reports
+
     ingested = ingest_reports(
         paths,
         db,

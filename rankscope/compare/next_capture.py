@@ -51,7 +51,7 @@ HOST = Needed(
 PYTHON = Needed(
     "--python-sampling=true",
     "which Python function computes",
-    "none; nsys 2023.4 or newer, whose SQLite exports may lack these samples: open the report",
+    "none; nsys 2023.4 or newer. Ingest the .nsys-rep: its exports lack these samples",
     "interrupts the interpreter 1,000 times a second",
 )
 SYSTEM_WIDE = Needed(

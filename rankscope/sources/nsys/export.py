@@ -18,6 +18,7 @@ import polars as pl
 
 from rankscope.errors import RankscopeError, ToolError, UnreadableReport, UsageError
 from rankscope.sources.columns.sqlite import SQLiteColumns
+from rankscope.sources.nsys import python_samples
 from rankscope.sources.nsys.header import head_facts
 from rankscope.util.atomic_io import cache_home
 from rankscope.util.bounded import Ended, Stopped, run_bounded
@@ -91,6 +92,8 @@ def exported(report: Path) -> Path:
         raise _no_room(entry.parent, error.strerror or str(error)) from error
     try:
         _export(nsys, report, making / name)
+        if name == PARQUET and python_samples.are_in(making / name):
+            _add_python_samples(nsys, report, making)
         (making / SOURCE).write_text(json.dumps(_source(report)), "utf-8")
         try:
             making.rename(entry)
@@ -212,6 +215,27 @@ def _export(nsys: str, report: Path, target: Path) -> None:
         f"{report}: nsys cannot export it ({_reason(said)})",
         hint="is it complete? Open it in the GUI, or copy it again from where it was captured",
     )
+
+
+def _add_python_samples(nsys: str, report: Path, making: Path) -> None:
+    """Add the Python samples to a Parquet export; without them, the log says why."""
+    events = making / "events.json"
+    command = [nsys, "export", "-t", "json", "-q", "true", "-o", str(events)]
+    try:
+        done = _run(
+            [*command, str(report.resolve())],
+            time_limit(report),
+            _Watch(report, events).problem,
+            report,
+        )
+        if done.code:
+            LOG.warning("%s: its Python samples are left out: %s", report, done.said.strip())
+            return
+        python_samples.convert(events, making / PARQUET)
+    except (ToolError, UnreadableReport) as error:
+        LOG.warning("%s: its Python samples are left out: %s", report, error)
+    finally:
+        events.unlink(missing_ok=True)
 
 
 def _too_new(report: Path, nsys: str, written: str) -> ToolError:

@@ -6,6 +6,7 @@ import polars as pl
 
 from rankscope.model.host_events import Samples, Spans
 from rankscope.model.intervals import Times
+from rankscope.sources.nsys import python_samples
 from rankscope.sources.nsys.common import Columns, Strings, without_nulls
 
 SAMPLES, CHAINS = "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS"
@@ -27,6 +28,12 @@ COLLECTING = "gc_collect"
 PYTHON = r"\.pyx?$"
 """Modules of Python frames, which name a function better than the interpreter's."""
 
+INTERPRETER = r"^(lib)?python[\d.]*(so[\d.]*)?$"
+"""Modules of the interpreter: of their functions, those of Python tell more."""
+
+NEAR_NS = 10_000_000
+"""A sample of Python at most this long before or after tells the Python function (ns)."""
+
 MOST_SAMPLES = 25_000
 """Samples whose stacks are read: of more an even part, which tells the shares as well."""
 
@@ -44,7 +51,8 @@ def samples(file: Columns, pool: Strings, spans: Spans) -> dict[int, Samples] | 
     """The samples of some threads with their functions; None without the tables.
 
     The function is `COLLECTING` where the stack holds the garbage collector, else the innermost
-    Python function, else the innermost function; where that is unresolved, its module.
+    Python function, else the innermost function; where that is unresolved, its module. Where it is
+    one of the interpreter and Python was sampled on its own, the nearest of those samples names it.
     """
     if not (file.has(SAMPLES, *SAMPLE) and file.has(CHAINS, *FRAME)):
         return None
@@ -62,6 +70,7 @@ def samples(file: Columns, pool: Strings, spans: Spans) -> dict[int, Samples] | 
     named = wanted.join(frames, on="id", how="left", maintain_order="left").with_columns(
         pl.col("function").fill_null("")
     )
+    named = _named_by_python(named, python_samples.functions(file, pool, spans))
     return {
         thread: Samples(own["start"].to_numpy(), own["function"], periods[thread])
         for thread in spans
@@ -93,18 +102,27 @@ def _of_threads(piece: pl.DataFrame, spans: Spans) -> pl.DataFrame:
     return whole.filter(inside).select(SAMPLE)
 
 
-def _frames(file: Columns, pool: Strings, ids: Times) -> pl.DataFrame:
-    """id and function of each sample."""
-    known = pl.DataFrame(
-        schema={"symbol": pl.Int64, "module": pl.Int64, "function": pl.String, "rank": pl.Int8}
+def _named_by_python(samples: pl.DataFrame, python: pl.DataFrame) -> pl.DataFrame:
+    """The samples, those in the interpreter with the Python function it was executing."""
+    nearest = samples.sort("start").join_asof(
+        python,
+        on="start",
+        by="globalTid",
+        strategy="nearest",
+        tolerance=NEAR_NS,
+        check_sortedness=False,
     )
-    best = [
-        pl.DataFrame(
-            schema={"id": pl.Int64, "rank": pl.Int8, "stackDepth": pl.Int64, "function": pl.String}
-        )
-    ]
+    function = pl.when("interpreted").then(pl.coalesce("python", "function")).otherwise("function")
+    return nearest.with_columns(function=function)
+
+
+def _frames(file: Columns, pool: Strings, ids: Times) -> pl.DataFrame:
+    """id and function of each sample, and whether that is one of the interpreter."""
+    described = {"function": pl.String, "interpreted": pl.Boolean, "rank": pl.Int8}
+    known = pl.DataFrame(schema={"symbol": pl.Int64, "module": pl.Int64, **described})
+    best = [pl.DataFrame(schema={"id": pl.Int64, "stackDepth": pl.Int64, **described})]
     if not len(ids):
-        return pl.DataFrame(schema={"id": pl.Int64, "function": pl.String})
+        return best[0].select("id", "function", "interpreted")
     for piece in file.pieces(CHAINS, [*FRAME, "module"], only=("id", ids.tolist())):
         own = without_nulls(piece, *FRAME)
         pairs = own.select("symbol", "module").unique()
@@ -115,7 +133,7 @@ def _frames(file: Columns, pool: Strings, ids: Times) -> pl.DataFrame:
         # Of other frames only the innermost counts, which is nearly always of depth 0.
         told = told.filter((pl.col("rank") < 2) | (pl.col("stackDepth") == 0))
         best.append(_innermost(told.select(best[0].columns)))
-    return _innermost(pl.concat(best)).select("id", "function")
+    return _innermost(pl.concat(best)).select("id", "function", "interpreted")
 
 
 def _innermost(frames: pl.DataFrame) -> pl.DataFrame:
@@ -136,5 +154,6 @@ def _described(pairs: pl.DataFrame, pool: Strings) -> pl.DataFrame:
         .when(pl.col("text").str.contains(UNRESOLVED))
         .then("file")
         .otherwise("text"),
+        interpreted=~collects & pl.col("file").str.contains(INTERPRETER),
         rank=pl.when(collects).then(0).when(python).then(1).otherwise(2).cast(pl.Int8),
     )

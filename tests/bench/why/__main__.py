@@ -1,8 +1,8 @@
 """`python -m tests.bench.why`: how often the first cause is right, on captures by the real nsys.
 
 Each plant is captured `--repeat` times, beside controls without one. Captures in `--keep` that are
-there are not made again. As root on Linux, with nsys (`--nsys`, 2023.4 or newer samples
-Python), pip's nvtx==0.2.11 and two cores that nothing else uses: load disturbs the controls.
+there are not made again. As root on Linux, with nsys (`--nsys`, 2023.4 or newer samples Python),
+pip's nvtx==0.2.11 and two cores that nothing else uses: load disturbs the controls.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ CONTROL = "none"
 TRUTH = {
     "fsync": ("blocked", r"fsync"),
     "read": ("blocked", r"read"),
+    "mapped": ("preempted", r""),
     "lock": ("blocked", r"sem_|futex|pthread_"),
     "sleep": ("blocked", r"nanosleep"),
-    "hot": ("on_cpu", r"tokenize_documents|^_?Py"),
+    "hot": ("on_cpu", r"^tokenize_documents"),
     "gc": ("garbage_collection", r""),
     "preempted": ("preempted", r""),
     "quota": ("preempted", r""),
     "malloc": ("allocator", r""),
 }
-"""Plant → kind and name of the cause. nsys 2023.4 does not export its Python samples."""
+"""Plant → kind and name of the cause."""
 
 NO_CAUSE = "unexplained"
 
@@ -94,12 +95,13 @@ def capture(plant: str, into: Path, iterations: int, nsys: str) -> bool:
 
 
 def reports(folder: Path) -> list[Path]:
-    """The exports of a capture."""
-    return sorted(folder.glob("report_rank_*.sqlite"))
+    """The reports of a capture."""
+    return sorted(folder.glob("report_rank_*.nsys-rep"))
 
 
-def judge(plant: str, folder: Path) -> Judged:
-    """Ingest a capture, and read its verdict."""
+def judge(plant: str, folder: Path, nsys: str) -> Judged:
+    """Ingest a capture through this nsys, and read its verdict."""
+    os.environ["RANKSCOPE_NSYS"] = nsys
     with tempfile.TemporaryDirectory(prefix="why-") as temp:
         run = rankscope.ingest(reports(folder), Path(temp) / "run.duckdb", jobs=1)
         verdict = run.imbalance().verdict
@@ -141,7 +143,7 @@ def main() -> int:
                     print(f"{plant}: not captured, see {folder}", file=sys.stderr)
                     continue
                 try:
-                    every.append(judge(plant, folder))
+                    every.append(judge(plant, folder, given.nsys))
                 except RankscopeError as problem:
                     print(f"{plant} {number}: {problem}", file=sys.stderr)
                     continue

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# capture.sh OUT ITERATIONS PLANT: four ranks of rank.py, one real nsys each → OUT/report_rank_N.sqlite and .nsys-rep. Run as root: nsys stores
+# capture.sh OUT ITERATIONS PLANT: four ranks of rank.py, one real nsys each → OUT/report_rank_N.nsys-rep. Run as root: nsys stores
 # the environment of every process it can see, so the ranks get namespaces of their own; what they start ends with them.
 # PYTHON: an interpreter with nvtx==0.2.11. NSYS: 2023.4 or newer also samples Python functions. OPTIONS: further ones of nsys.
 set -euo pipefail
@@ -52,7 +52,5 @@ done
 for pid in "${pids[@]}"; do wait "$pid" || true; done
 [ -z "${neighbour:-}" ] || kill "$neighbour"
 for rank in 0 1 2 3; do
-  report=$out/report_rank_$rank
-  mv "$work/report_rank_$rank.nsys-rep" "$report.nsys-rep"
-  "$NSYS" export -t sqlite -f true -o "$report.sqlite" "$report.nsys-rep" > "$out/export.$rank" 2>&1
+  mv "$work/report_rank_$rank.nsys-rep" "$out/"
 done

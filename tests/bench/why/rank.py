@@ -9,6 +9,7 @@ Usage: RANK=r WORLD_SIZE=4 python rank.py ITERATIONS PLANT
 import contextlib
 import ctypes
 import gc
+import mmap
 import os
 import socket
 import sys
@@ -100,6 +101,28 @@ def read() -> Callable[[], None]:
     return act
 
 
+def mapped() -> Callable[[], None]:
+    """Pages of a mapped file that are not in the cache."""
+    path = Path("mapped.bin")
+    with path.open("wb") as file:
+        file.write(bytes(HUGE))
+        file.flush()
+        os.fsync(file.fileno())
+
+    def act() -> None:
+        until = time.perf_counter() + PLANT_S
+        with path.open("rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
+                pages.madvise(mmap.MADV_RANDOM)
+                for at in range(0, HUGE, mmap.PAGESIZE):
+                    if time.perf_counter() > until:
+                        break
+                    pages[at]
+
+    return act
+
+
 def lock() -> Callable[[], None]:
     """A lock that another thread holds."""
     held, turn, done = threading.Lock(), threading.Event(), threading.Event()
@@ -181,7 +204,7 @@ def nothing() -> Callable[[], None]:
     return lambda: None
 
 
-PLANTS = {each.__name__: each for each in (fsync, read, lock, sleep, hot, malloc)}
+PLANTS = {each.__name__: each for each in (fsync, read, mapped, lock, sleep, hot, malloc)}
 OUTSIDE = ("preempted", "quota")
 """Plants that act from outside and disturb a thread that computes: all ranks do."""
 
