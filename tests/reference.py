@@ -11,7 +11,7 @@ import io
 import os
 from pathlib import Path
 
-from rankscope_cli.main import app, main
+from rankscope_cli.main import COMMANDS, main
 
 FILE = Path(__file__).resolve().parent.parent / "cli" / "REFERENCE.md"
 
@@ -19,11 +19,6 @@ HEAD = """# Commands
 
 What `rankscope COMMAND --help` says (written by `python -m tests.readme`).
 """
-
-
-def commands() -> list[str]:
-    """The names of all commands."""
-    return [str(each.name) for each in app.registered_commands]
 
 
 def help_of(*arguments: str) -> str:
@@ -43,7 +38,7 @@ def help_of(*arguments: str) -> str:
 def reference() -> str:
     """The whole page."""
     pages = [("rankscope", help_of())]
-    pages += [(f"rankscope {name}", help_of(name)) for name in commands()]
+    pages += [(f"rankscope {name}", help_of(name)) for name in COMMANDS]
     return "\n".join([HEAD, *(f"## {name}\n\n```text\n{page}\n```\n" for name, page in pages)])
 
 

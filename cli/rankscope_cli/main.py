@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from io import TextIOWrapper
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,22 +18,6 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.commands import (
-    capture,
-    check,
-    diff,
-    explain,
-    export,
-    fleet,
-    imbalance,
-    ingest,
-    pick_reports,
-    plot,
-    report,
-    scrub,
-    view,
-    watch,
-)
 from rankscope_cli.help import Command, Group
 from rankscope_cli.options import Version
 from rankscope_cli.start import RESUME_HINT, SIGNAL_EXIT, SIGNALS, end_now, reason
@@ -48,35 +33,50 @@ EXIT_TERMINATED, EXIT_HUNG_UP = 143, 129
 
 EXITS_OF_SIGNALS = (EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_HUNG_UP)
 
-app = typer.Typer(
-    name="rankscope",
-    help="Find the slow rank of a distributed training job in per-rank profiler reports: its "
-    "iterations, its phase, its cost, and the reports to open side by side.",
-    no_args_is_help=True,
-    cls=Group,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+COMMANDS = (
+    "ingest",
+    "watch",
+    "imbalance",
+    "pick-reports",
+    "diff",
+    "fleet",
+    "plot",
+    "export",
+    "report",
+    "view",
+    "check",
+    "capture",
+    "scrub",
+    "explain",
 )
-app.command("ingest", cls=Command)(ingest.ingest)
-app.command("watch", cls=Command)(watch.watch)
-app.command("imbalance", cls=Command)(imbalance.imbalance)
-app.command("pick-reports", cls=Command)(pick_reports.pick_reports)
-app.command("diff", cls=Command)(diff.diff)
-app.command("fleet", cls=Command)(fleet.fleet)
-app.command("plot", cls=Command)(plot.plot)
-app.command("export", cls=Command)(export.export)
-app.command("report", cls=Command)(report.report)
-app.command("view", cls=Command)(view.view)
-app.command("check", cls=Command)(check.check)
-app.command("capture", cls=Command)(capture.capture)
-app.command("scrub", cls=Command)(scrub.scrub)
-app.command("explain", cls=Command, context_settings={"ignore_unknown_options": True})(
-    explain.explain
-)
+"""Each is the function of its name in the module of its name in `rankscope_cli.commands`."""
+
+SETTINGS = {"explain": {"ignore_unknown_options": True}}
+"""Settings of typer that one command needs."""
 
 
-@app.callback()
+def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
+    """The command line with some commands. Building all of them takes as long as a short answer."""
+    app = typer.Typer(
+        name="rankscope",
+        help="Find the slow rank of a distributed training job in per-rank profiler reports: its "
+        "iterations, its phase, its cost, and the reports to open side by side.",
+        no_args_is_help=True,
+        cls=Group,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        callback=_shared,
+    )
+    for name in names:
+        function = name.replace("-", "_")
+        module = import_module(f"rankscope_cli.commands.{function}")
+        app.command(name, cls=Command, context_settings=SETTINGS.get(name))(
+            getattr(module, function)
+        )
+    return app
+
+
 def _shared(version: Version = False) -> None:
     """Options before the command."""
 
@@ -88,20 +88,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # do not fail on characters outside the locale
             stream.reconfigure(errors="replace")
-    console.expect(sys.argv[1:] if arguments is None else list(map(str, arguments)))
+    words = sys.argv[1:] if arguments is None else list(map(str, arguments))
+    console.expect(words)
     try:
-        code = _run(arguments)
+        code = _run(words)
     finally:
         console.stop_log()
     sys.exit(code)
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(words: list[str]) -> int:
     caught = SignalCatcher()
     try:
         with caught:
-            words = diff.with_whole_baseline(sys.argv[1:] if arguments is None else arguments)
-            code = app(words, standalone_mode=False, prog_name="rankscope")
+            if words[:1] == ["diff"]:
+                from rankscope_cli.commands.diff import with_whole_baseline
+
+                words = with_whole_baseline(words)
+            named = COMMANDS if not words or words[0] not in COMMANDS else words[:1]
+            code = program(named)(words, standalone_mode=False, prog_name="rankscope")
             sys.stdout.flush()
     except SystemExit:  # rich and typer end like this when the reader of a pipe is gone
         if caught.number is None:

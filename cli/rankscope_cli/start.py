@@ -5,6 +5,7 @@ It imports almost nothing, so that its handlers are in place before the imports 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -18,6 +19,9 @@ SIGNALS = tuple(
 SIGNAL_EXIT = 128
 """Exit code of a program that a signal ended, less the signal's number."""
 
+GARBAGE_AFTER = 100_000
+"""New objects after which Python looks for garbage: by default 700, and what imports make stays."""
+
 SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -26,6 +30,7 @@ def main() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored on purpose, as by nohup
             signal.signal(number, end_now)
+    gc.set_threshold(GARBAGE_AFTER)
     from rankscope_cli.main import main as run
 
     run()

@@ -8,17 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from rankscope_cli.main import COMMANDS
 
 from rankscope.model.metrics import METRICS
 from rankscope.output.plots import KINDS
-from tests.reference import FILE, commands, help_of, reference
+from tests.reference import FILE, help_of, reference
 
 
 def test_the_reference_is_what_help_says() -> None:
     assert FILE.read_text("utf-8") == reference(), "python -m tests.readme writes it"
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_examples_groups_and_fits_a_terminal(command: str) -> None:
     page = help_of(command)
     typed = page[page.index("Examples:") :].split("\n\n")[0].splitlines()[1:]
@@ -48,7 +49,7 @@ def completed(tmp_path: Path, *words: str, shell: str = "bash") -> str:
 
 
 def test_shells_complete_commands_and_values(tmp_path: Path) -> None:
-    assert completed(tmp_path, "rankscope", "").split() == commands()
+    assert completed(tmp_path, "rankscope", "").split() == [*COMMANDS]
     assert completed(tmp_path, "rankscope", "plot", "").split() == [*KINDS]
     by = completed(tmp_path, "rankscope", "imbalance", "--by", "")
     assert by.split() == ["rank", "host", "iteration", "phase", "collective", "kernel", "cause"]

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rankscope_cli.main import COMMANDS
 
 import rankscope
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS, Unit
 from rankscope.output.plots import KINDS
-from tests.reference import commands, help_of
+from tests.reference import help_of
 from tests.support import SAMPLE, Result, Stored
 
 Cli = Callable[..., Result]
@@ -65,7 +66,7 @@ def test_options_are_those_of_the_commands() -> None:
         for option, of in re.findall(r"^\| `(--[a-z-]+)` \| ([a-z -]+) \|", CONTRACT, re.MULTILINE)
     }
     there: dict[str, set[str]] = {}
-    for command in commands():
+    for command in COMMANDS:
         listed = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", help_of(command), re.MULTILINE)
         for option in {*listed} - EVERYWHERE:
             there.setdefault(option, set()).add(command)
@@ -74,7 +75,7 @@ def test_options_are_those_of_the_commands() -> None:
 
 def test_commands_are_those_of_the_program() -> None:
     table = section("Commands")
-    assert re.findall(r"^\| `rankscope ([a-z-]+)", table, re.MULTILINE) == commands()
+    assert re.findall(r"^\| `rankscope ([a-z-]+)", table, re.MULTILINE) == [*COMMANDS]
 
 
 @pytest.mark.parametrize(

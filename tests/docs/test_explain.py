@@ -57,7 +57,7 @@ def emitted_codes() -> set[str]:
 def option_values() -> set[str]:
     """`--option value` and `command value` of every closed set of values on the command line."""
     found: set[str] = set()
-    for command in main.app.registered_commands:
+    for command in main.program().registered_commands:
         assert command.callback is not None
         hints = get_type_hints(command.callback, include_extras=True)
         for name, parameter in inspect.signature(command.callback).parameters.items():

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rankscope_cli.main import COMMANDS
 
 import rankscope
 from rankscope.model.kinds import VerdictKind
-from tests.reference import commands, help_of
+from tests.reference import help_of
 from tests.support import SAMPLE, Result, Stored, mostly_slow
 
 Cli = Callable[..., Result]
@@ -110,7 +111,7 @@ def test_documents_of_all_commands_fit(cli: Cli, sample: Stored) -> None:
     ]
     tried = {fits(json.loads(each.out)) for each in made}
     assert tried == {*NAMES} - {"error", "ingest-runs"}
-    assert tried == {each for each in commands() if "--format" in help_of(each)}
+    assert tried == {each for each in COMMANDS if "--format" in help_of(each)}
 
 
 @pytest.mark.parametrize(

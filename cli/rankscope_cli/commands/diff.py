@@ -158,7 +158,7 @@ def with_whole_baseline(arguments: Sequence[str]) -> list[str]:
     otherwise the last of them is AFTER.
     """
     given = list(arguments)
-    if given[:1] != ["diff"] or given.count("--baseline") != 1:
+    if given.count("--baseline") != 1:
         return given
     at = given.index("--baseline")
     stop = next((i for i in range(at + 1, len(given)) if given[i].startswith("-")), len(given))
