@@ -199,6 +199,7 @@ def test_two_real_ranks_with_nccl_on_gpus(tmp_path: Path) -> None:
     [
         ("why_fsync", "blocked", "blocked in fsync"),
         ("why_gc", "garbage_collection", "garbage collection"),
+        ("why_hot", "on_cpu", "computing"),
         ("why_preempted", "preempted", "off the CPU"),
     ],
 )
@@ -226,6 +227,14 @@ def test_the_planted_reason_is_the_first_cause(
     known = both.filter(pl.col("iteration") > 0)
     assert known.height > 4 * 15
     assert (known["total_ns"].fill_null(0) == known["value"]).all()
+
+
+def test_a_hot_python_function_is_named(tmp_path: Path) -> None:
+    """Of the samples in the interpreter at least 90 % are of the planted function."""
+    run = rankscope.ingest([captured("2023.4/why_hot")], tmp_path / "run.duckdb")
+    first = run.imbalance().verdict.findings[0]
+    assert first.name == "tokenize_documents (rank.py)"
+    assert int(first.detail.partition(" %")[0]) >= 90
 
 
 TABLES = "select name from sqlite_master where type = 'table'"

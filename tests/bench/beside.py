@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.costs import Cost, Failed, cost, settle
@@ -23,8 +24,22 @@ HEAD = (
 )
 
 
-def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) -> str:
-    """A table of what each way takes, the first being rankscope; the best of some runs.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What some ways took on the same reports; `own` is rankscope."""
+
+    own: str
+    best: dict[str, tuple[Cost, int]]  # the fastest run, and the events that it read
+    absent: dict[str, str]  # and why
+
+    def per_event(self, name: str) -> float:
+        """Seconds of one event."""
+        took, events = self.best[name]
+        return took.seconds / events
+
+
+def measured(ways: list[Rival], reports: list[Path], processes: int, repeat: int) -> Measured:
+    """What each way takes, the first being rankscope; the best of some runs.
 
     Raises:
         Failed: rankscope fails; of another way its failure is told.
@@ -54,15 +69,25 @@ def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) 
                 continue
             sys.stderr.write(f"{way.name}: {took.seconds:.1f} s, {took.cpu_s:.1f} s CPU\n")
             best[way.name] = min(best.get(way.name, took), took, key=lambda each: each.seconds)
-    own = best[ways[0].name]
-    events = json.loads(own.output)["events"]
+    events = json.loads(best[ways[0].name].output)["events"]
+    read = {
+        way.name: (best[way.name], count(reports, way.tables) if way.tables else events)
+        for way in ways
+        if way.name not in absent
+    }
+    return Measured(ways[0].name, read, absent)
+
+
+def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) -> str:
+    """A table of what each way takes. See `measured`."""
+    found = measured(ways, reports, processes, repeat)
+    own, events = found.best[found.own]
     lines = []
     for way in ways:
-        if way.name in absent:
-            lines.append([way.name, f"– ({absent[way.name]})", *[""] * (len(HEAD) - 2)])
+        if way.name in found.absent:
+            lines.append([way.name, f"– ({found.absent[way.name]})", *[""] * (len(HEAD) - 2)])
             continue
-        took = best[way.name]
-        seen = count(reports, way.tables) if way.tables else events
+        took, seen = found.best[way.name]
         lines.append(
             [
                 way.name,
@@ -70,7 +95,7 @@ def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) 
                 f"{took.seconds:.1f}",
                 f"{took.cpu_s:.1f}",
                 f"{seen / took.seconds:,.0f}",
-                f"{took.seconds / seen * events / own.seconds:.2f} ×",
+                f"{found.per_event(way.name) / found.per_event(found.own):.2f} ×",
                 f"{took.cpu_s / seen * events / max(own.cpu_s, 0.01):.2f} ×",
                 f"{took.peak_bytes / 1e6:,.0f} MB",
             ]

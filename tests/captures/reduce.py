@@ -32,6 +32,7 @@ CAPTURES = (
     "captured/2023.4/ddp_a",
     "captured/2023.4/why_fsync",
     "captured/2023.4/why_gc",
+    "captured/2023.4/why_hot",
     "captured/2023.4/why_preempted",
     "public/nsys/mfu_2gpu_before.sqlite",
     "public/kineto/astrasim_2ranks",
@@ -54,7 +55,7 @@ EVENTS = (
 OF_THREADS = ("SCHED_EVENTS", "OSRT_API", "COMPOSITE_EVENTS", "PROFILER_OVERHEAD")
 """Tables of which the rows of threads with ranges stay, with the stacks of their samples."""
 
-STACKS = "SAMPLING_CALLCHAINS"
+STACKS, PYTHON = "SAMPLING_CALLCHAINS", "PYTHON_SAMPLES"
 
 OTHERS = ("ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "StringIds", "ThreadNames")
 """Tables that stay; of strings and thread names only those that an event refers to."""
@@ -76,6 +77,9 @@ STRING_COLUMNS = (
     "demangledName",
     "shortName",
     "mangledName",
+    "function",
+    "file",
+    "outermost",
 )
 """Columns that hold ids of strings."""
 
@@ -125,7 +129,7 @@ def reduce_trace(trace: Path, into: Path) -> None:
 
 def _drop(file: sqlite3.Connection) -> None:
     for (table,) in file.execute("select name from sqlite_master where type = 'table'").fetchall():
-        if table not in (*EVENTS, *OTHERS, *PAIRS, *OF_THREADS, STACKS):
+        if table not in (*EVENTS, *OTHERS, *PAIRS, *OF_THREADS, STACKS, PYTHON):
             file.execute(f'drop table "{table}"')
 
 
@@ -147,12 +151,20 @@ def _keep_threads(file: sqlite3.Connection) -> None:
     if STACKS in tables:
         file.execute(f"delete from {STACKS} where id not in (select id from COMPOSITE_EVENTS)")
         file.execute(f"update {STACKS} set originalIP = null")
-        modules = f"select distinct module from {STACKS}"
-        for number, text in file.execute(
-            f"select id, value from StringIds where id in ({modules})"
-        ).fetchall():
-            name = text.rpartition("/")[2]
-            file.execute("update StringIds set value = ? where id = ?", [name, number])
+        _drop_folders(file, STACKS, "module")
+    if PYTHON in tables:
+        file.execute(f"delete from {PYTHON} where start not between ? and ?", [begin, end])
+        _drop_folders(file, PYTHON, "file")
+
+
+def _drop_folders(file: sqlite3.Connection, table: str, column: str) -> None:
+    """Leave the last part of the paths that a column refers to."""
+    used = f"select distinct {column} from {table}"
+    for number, text in file.execute(
+        f"select id, value from StringIds where id in ({used})"
+    ).fetchall():
+        name = text.rpartition("/")[2]
+        file.execute("update StringIds set value = ? where id = ?", [name, number])
 
 
 def _keep_pairs(file: sqlite3.Connection, table: str, names: tuple[str, ...]) -> None:

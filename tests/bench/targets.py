@@ -1,0 +1,322 @@
+"""`python -m tests.bench.targets`: what users wait for, beside what it should be, in one table.
+
+Makes reports and databases, runs everything in turn, and prints a line for each target: what was
+measured, the ratio that the target limits, and the same of another checkout (`--beside TREE`) in
+the same run. Linux; 6 GB of disk. `--parts` picks some of the lines, `--rivals FOLDER` says where
+`tests/bench/rivals.sh FOLDER` installed other tools. Without nsys on PATH or in RANKSCOPE_NSYS the
+lines about exports are left out, and said so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench import rivals
+from tests.bench.beside import measured
+from tests.bench.costs import ROOT, Cost, cost, machine, settle
+from tests.bench.growth import ONE_THREAD
+from tests.bench.reports import large_report, large_reports
+from tests.bench.tables import rows
+
+HEAD = ("what users wait for", "measured", "target", "met")
+
+ROWS_MB, FEW, MANY = 121.0, 4, 8
+"""A report of 2.1 million rows; a further one costs what `MANY` cost more than `FEW`, each."""
+
+AUTO_MB = (2.0, 580.0)
+"""Reports of 33,000 and of 10 million events."""
+
+WORKERS = (1, 2, 4)
+
+LARGE_RUN = ("--ranks", "1024", "--iterations", "1000", "--collectives", "20")
+OTHERS = (
+    ("--include-warmup",),
+    ("--clock", "host"),
+    ("--statistic", "p95"),
+    ("--iter-range", "100:200"),
+)
+"""Options that a database holds no answer for."""
+
+NVTX_LOOP = """
+import nvtx
+for number in range(600):
+    with nvtx.annotate(f"iteration {number}"):
+        for phase in ("data", "forward", "backward"):
+            with nvtx.annotate(phase):
+                for _ in range(330):
+                    with nvtx.annotate("operator"):
+                        pass
+"""
+"""A program that nsys records 600,000 ranges of."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where and how often to measure."""
+
+    folder: Path
+    repeat: int
+    trees: tuple[Path, ...]  # this checkout first
+    rivals: Path
+
+    def run(self, *words: str, tree: Path = ROOT) -> Cost:
+        """The cost of one rankscope command of a checkout."""
+        path = os.pathsep.join((str(tree), str(tree / "cli")))
+        own = {**ONE_THREAD, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+        return cost([sys.executable, "-m", "rankscope", *words], own)
+
+    def ingest(self, reports: list[Path], jobs: int, *words: str, tree: Path = ROOT) -> Cost:
+        """The cost of an ingest into a database of the checkout."""
+        db = str(self.folder / f"{self.trees.index(tree)}.duckdb")
+        names = map(str, reports)
+        return self.run(
+            *("ingest", *names, "--db", db, "--rebuild", "--jobs", str(jobs), *words), tree=tree
+        )
+
+    def fastest(self, commands: dict[str, Callable[[], Cost]]) -> dict[str, Cost]:
+        """The fastest run of each; in turn, so that what disturbs one disturbs all."""
+        best: dict[str, Cost] = {}
+        for _ in range(self.repeat):
+            for name, command in commands.items():
+                took = command()
+                sys.stderr.write(f"{name}: {took.seconds:.2f} s, {took.cpu_s:.2f} s CPU\n")
+                best[name] = min(best.get(name, took), took, key=lambda each: each.seconds)
+        return best
+
+    def per_tree(self, command: Callable[[Path], Cost], name: str) -> dict[str, Callable[[], Cost]]:
+        """A command for each checkout."""
+        return {f"{name}@{at}": lambda tree=tree: command(tree) for at, tree in self.trees_at()}
+
+    def trees_at(self) -> Iterator[tuple[int, Path]]:
+        """Each checkout with its place."""
+        return iter(enumerate(self.trees))
+
+    def line(self, what: str, value: Callable[[int], float], limit: float, unit: str) -> list[str]:
+        """A row of the table: the value of this checkout, in brackets those of others."""
+        own, *others = (value(at) for at in range(len(self.trees)))
+        beside = "".join(f" ({each:.2f} {unit})" for each in others)
+        return [
+            what,
+            f"{own:.2f} {unit}{beside}",
+            f"{limit:g} {unit}",
+            "yes" if own <= limit else "no",
+        ]
+
+
+def further(bench: Bench) -> Iterator[list[str]]:
+    """A further report of 2.1 million rows, beside sqlite3 of Python."""
+    reports = large_reports(ROWS_MB, bench.folder / "rows", MANY, numbered=False)
+    settle(reports)
+    commands: dict[str, Callable[[], Cost]] = {}
+    for count in (FEW, MANY):
+        some = reports[:count]
+        plain = [sys.executable, "-m", "tests.bench.plain", "rows", "2", *map(str, some)]
+        commands[f"sqlite3 {count}"] = lambda plain=plain: cost(plain, {})
+        commands |= bench.per_tree(
+            lambda tree, some=some: bench.ingest(some, 2, tree=tree), f"ingest {count}"
+        )
+    took = bench.fastest(commands)
+    one = took[f"sqlite3 {MANY}"].seconds - took[f"sqlite3 {FEW}"].seconds
+
+    def ratio(at: int) -> float:
+        return (took[f"ingest {MANY}@{at}"].seconds - took[f"ingest {FEW}@{at}"].seconds) / one
+
+    what = f"a further report of 2.1 million rows, beside sqlite3 ({one / FEW:.2f} s)"
+    yield bench.line(what, ratio, 0.4, "×")
+
+
+def start(bench: Bench) -> Iterator[list[str]]:
+    """Short commands."""
+    reports = large_reports(1.0, bench.folder / "small", 8, numbered=False)
+    commands = bench.per_tree(lambda tree: bench.ingest(reports, 2, tree=tree), "small ingest")
+    commands |= bench.per_tree(lambda tree: bench.run("--help", tree=tree), "--help")
+    for at, tree in bench.trees_at():
+        db = str(bench.folder / f"{at}.duckdb")
+        commands[f"imbalance@{at}"] = lambda db=db, tree=tree: bench.run(
+            "imbalance", "--db", db, tree=tree
+        )
+    took = bench.fastest(commands)
+    for name, what, limit in (
+        ("small ingest", "ingest of 8 reports of 1 MB", 1.0),
+        ("--help", "rankscope --help", 0.1),
+        ("imbalance", "rankscope imbalance", 0.6),
+    ):
+        yield bench.line(what, lambda at, name=name: took[f"{name}@{at}"].seconds, limit, "s")
+
+
+def export(bench: Bench) -> Iterator[list[str]]:
+    """`.nsys-rep` to verdict, beside the export alone."""
+    nsys = shutil.which(os.environ.get("RANKSCOPE_NSYS", "nsys"))
+    if nsys is None:
+        yield ["`.nsys-rep` to verdict", "– (no nsys)", "1.25 ×", "–"]
+        return
+    folder = bench.folder / "recorded"
+    folder.mkdir()
+    first = folder / "report_rank_0.nsys-rep"
+    command = [nsys, "profile", "--trace=nvtx", "-o", str(first), sys.executable, "-c", NVTX_LOOP]
+    subprocess.run(command, check=True, capture_output=True)
+    reports = [folder / f"report_rank_{rank}.nsys-rep" for rank in range(MANY)]
+    for report in reports[1:]:
+        shutil.copy(first, report)
+    told = subprocess.run([nsys, "export", "--help"], capture_output=True, text=True, check=True)
+    kind = "parquetdir" if "parquetdir" in told.stdout else "sqlite"
+    script = (
+        f'rm -rf "$1/out"; mkdir "$1/out"; ls "$1"/*.nsys-rep | xargs -P2 -I@ sh -c '
+        f'\'"$0" export -q true -t {kind} -o "$1/out/$(basename @)" @ > /dev/null\' "$2" "$1"'
+    )
+    alone = ["sh", "-c", script, "sh", str(folder), nsys]
+    ranks = ("--rank-pattern", r"rank_(?P<rank>\d+)")
+    took = bench.fastest(
+        {"export": lambda: cost(alone, {})}
+        | bench.per_tree(lambda tree: bench.ingest(reports, 2, *ranks, tree=tree), "ingest")
+    )
+    one = took["export"].seconds
+    what = f"`.nsys-rep` to verdict, beside the export alone ({one:.1f} s, {kind})"
+    yield bench.line(what, lambda at: took[f"ingest@{at}"].seconds / one, 1.25, "×")
+
+
+def auto(bench: Bench) -> Iterator[list[str]]:
+    """Steps found from what repeats, beside the same report with markers."""
+    for megabytes in AUTO_MB:
+        yield _auto(bench, megabytes)
+
+
+def _auto(bench: Bench, megabytes: float) -> list[str]:
+    folder = bench.folder / f"auto_{megabytes:g}"
+    folder.mkdir()
+    report = [large_report(megabytes, folder / "report_rank_0.sqlite")]
+    settle(report)
+    took = bench.fastest(
+        bench.per_tree(lambda tree: bench.ingest(report, 1, tree=tree), "markers")
+        | bench.per_tree(
+            lambda tree: bench.ingest(report, 1, "--iteration", "auto", tree=tree), "auto"
+        )
+    )
+    return bench.line(
+        f"CPU time of `--iteration auto` beside markers, report of {megabytes:g} MB",
+        lambda at: took[f"auto@{at}"].cpu_s / took[f"markers@{at}"].cpu_s,
+        1.5,
+        "×",
+    )
+
+
+def memory(bench: Bench) -> Iterator[list[str]]:
+    """A report of 1 GB in one process."""
+    folder = bench.folder / "large"
+    folder.mkdir()
+    report = [large_report(1000.0, folder / "report_rank_0.sqlite")]
+    settle(report)
+    took = bench.fastest(bench.per_tree(lambda tree: bench.ingest(report, 1, tree=tree), "1 GB"))
+    yield bench.line(
+        "peak memory of a process, report of 1 GB",
+        lambda at: took[f"1 GB@{at}"].peak_bytes / 1e6,
+        400,
+        "MB",
+    )
+
+
+def across(bench: Bench) -> Iterator[list[str]]:
+    """The end of an ingest of 1,024 ranks, and answers that are not kept."""
+    ends, asked = [], []
+    for at, tree in bench.trees_at():
+        db = bench.folder / f"large_run_{at}.duckdb"
+        path = {"PYTHONPATH": os.pathsep.join((str(tree), str(tree / "cli")))}
+        step = ["-m", "tests.bench.answers", "--db", str(db), *LARGE_RUN, "--step"]
+        own = {**path, "PYTHONSAFEPATH": "1"}
+        cost([sys.executable, *step, "write"], own)
+        ends.append(cost([sys.executable, *step, "compare"], own))
+        where = ("imbalance", "--db", str(db), "--format", "json")
+        asked.append({words: bench.run(*where, *words, tree=tree) for words in ((), *OTHERS)})
+    run = "1,024 ranks × 1,000 × 20"
+    yield bench.line(f"end of ingest, {run}", lambda at: ends[at].seconds, 15, "s")
+    yield bench.line("its peak memory", lambda at: ends[at].peak_bytes / 1e9, 1.5, "GB")
+    for words in asked[0]:
+        what = " ".join(("imbalance", *words))
+        yield bench.line(
+            f"`{what}`, {run}", lambda at, words=words: asked[at][words].seconds, 5, "s"
+        )
+
+
+def peers(bench: Bench) -> Iterator[list[str]]:
+    """Recipes and peers on the same events."""
+    reports = large_reports(40.0, bench.folder / "exports", 4, numbered=False)
+    found = measured(rivals.of_nsys(bench.rivals), reports, 2, bench.repeat)
+    yield from (
+        [f"time per event beside {name}", f"– ({why})", "0.5 ×", "–"]
+        for name, why in found.absent.items()
+    )
+    for name, (took, events) in found.best.items():
+        if name != found.own:
+            ratio = found.per_event(found.own) / found.per_event(name)
+            yield bench.line(
+                f"time per event beside {name} ({took.seconds:.1f} s for {events:,})",
+                lambda _, ratio=ratio: ratio,
+                0.5,
+                "×",
+            )
+
+
+def dask(bench: Bench) -> Iterator[list[str]]:
+    """CPU time of a report with several workers of a Dask cluster, beside one worker."""
+    from tests.ingestion.workers.dask_cluster import Cluster
+
+    reports = large_reports(20.0, bench.folder / "reports", MANY, numbered=False)
+    took: dict[int, float] = {}
+    for count in WORKERS:
+        cluster = Cluster(Path(tempfile.mkdtemp(dir=bench.folder)))
+        try:
+            cluster.ensure(count)
+            options = ("--scheduler", cluster.address)
+            bench.ingest(reports, 1, *options)  # workers import what they need
+            for _ in range(bench.repeat):
+                before = sum(cluster.client.run(time.process_time).values())
+                bench.ingest(reports, 1, *options)
+                spent = sum(cluster.client.run(time.process_time).values()) - before
+                took[count] = min(took.get(count, spent), spent)
+        finally:
+            cluster.close()
+    for count in WORKERS[1:]:
+        ratio = took[count] / took[1]
+        what = f"CPU time per report with {count} Dask workers, beside one ({took[1] / MANY:.2f} s)"
+        yield bench.line(what, lambda _, ratio=ratio: ratio, 1.15, "×")
+
+
+PARTS: dict[str, Callable[[Bench], Iterator[list[str]]]] = {
+    each.__name__: each for each in (further, start, export, auto, memory, across, dask, peers)
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit code is 1 if a target is missed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.targets", description=__doc__)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART")
+    parser.add_argument("--repeat", type=int, default=3, help="of which the fastest counts")
+    parser.add_argument("--beside", type=Path, nargs="*", default=[], metavar="TREE")
+    parser.add_argument("--rivals", type=Path, default=Path("rivals"), metavar="FOLDER")
+    parser.add_argument("--temp", type=Path, help="folder for the reports")
+    args = parser.parse_args(arguments)
+    lines: list[list[str]] = []
+    with tempfile.TemporaryDirectory(prefix="targets-", dir=args.temp) as name:
+        for part in args.parts:
+            folder = Path(name) / part
+            folder.mkdir()
+            trees = (ROOT, *(tree.resolve() for tree in args.beside))
+            lines += PARTS[part](Bench(folder, args.repeat, trees, args.rivals.resolve()))
+            shutil.rmtree(folder)
+    sys.stdout.write(
+        f"{machine()}, load {os.getloadavg()[0]:.1f} afterwards\n\n{rows(HEAD, lines)}\n"
+    )
+    return 0 if all(line[-1] != "no" for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
