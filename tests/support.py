@@ -7,6 +7,7 @@ import json
 import lzma
 import shutil
 import sqlite3
+import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -124,6 +125,20 @@ def _unpacking() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="rankscope-captures-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+PROMTOOL = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+
+
+def assert_exported(metrics: Path) -> None:
+    """Prometheus's own checker finds nothing to say about a file for node_exporter."""
+    done = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=metrics.read_bytes(),
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
 def mostly_slow(values: Iterable[Any], fast: int = 1) -> list[Any]:

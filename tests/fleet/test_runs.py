@@ -18,7 +18,7 @@ from tests.docs.test_json_schema import fits
 from tests.fleet.machines import Machine, furnish
 from tests.forge import forge, scene
 from tests.forge.job import Plant
-from tests.support import Result, edit
+from tests.support import PROMTOOL, Result, assert_exported, edit
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -135,6 +135,17 @@ def test_the_file_for_node_exporter(cli: Cli, runs: Path) -> None:
     assert re.search(f"^{label}$", text, re.MULTILINE)
     assert "rankscope_fleet_suspects 1\n" in text
     assert f"rankscope_fleet_runs {RUNS}\n" in text
+
+
+@PROMTOOL
+def test_prometheus_accepts_the_file(cli: Cli, runs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.duckdb"
+    path.write_bytes((runs / "run0.duckdb").read_bytes())
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("update ranks set host = 'n\x1b[31m\"\\\n|0'")
+    for paths in ([runs], [runs, path]):
+        assert cli("fleet", *paths, "--prometheus", "rankscope.prom").code == 0
+        assert_exported(Path("rankscope.prom"))
 
 
 def test_the_page_and_the_picture(cli: Cli, runs: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from rankscope.watch.notify import tell
 from tests.docs.test_json_schema import fits
-from tests.support import Result, edit, mostly_slow
+from tests.support import PROMTOOL, Result, assert_exported, edit, mostly_slow
 from tests.watch.arriving import SLOW, announced, arrive, watcher
 
 Cli = Callable[..., Result]
@@ -74,6 +74,7 @@ def test_a_failing_program_is_a_warning(cli: Cli, folder: Path, windows: list[li
     assert "rankscope: warning: --exec false: exit code 1" in done.err
 
 
+@PROMTOOL
 @pytest.mark.slow
 def test_the_file_for_node_exporter(cli: Cli, folder: Path, windows: list[list[Path]]) -> None:
     given = ("watch", folder, "--once", "--settle", 0, "--jobs", 1, "--prometheus", "x.prom")
@@ -84,6 +85,7 @@ def test_the_file_for_node_exporter(cli: Cli, folder: Path, windows: list[list[P
         edit(report, host, 'n"\\\n0')
     assert cli(*given).code == 0
     first = Path("x.prom").read_text()
+    assert_exported(Path("x.prom"))
     assert cli(*given).code == 0
     assert Path("x.prom").read_text() == first, "the verdict is known after a restart"
     lines = first.splitlines()
