@@ -25,6 +25,7 @@ from rankscope.sources.nsys.counters import counters
 from rankscope.sources.nsys.device import device_work
 from rankscope.sources.nsys.hardware import hardware
 from rankscope.sources.nsys.host_events import host_events
+from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nvtx import Nvtx, nvtx
 from rankscope.sources.nsys.session_time import on_session_axis
 
@@ -66,17 +67,18 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
     nvtx_events = nvtx(file, pool, words)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
     ranges = _together(nvtx_events.ranges, mpi)
+    launches = Launches(file, pool)
     return Trace(
         facts=known,
         broken_ranges=nvtx_events.broken,
         ranges=ranges,
-        device_work=device_work(file, pool, nvtx_events),
+        device_work=device_work(file, pool, nvtx_events, launches),
         process_ranks=_ranks_by_threads(file, nvtx_events, pool, MPI_THREAD) | _mpi_ranks(file),
         jax_processes=_ranks_by_threads(file, nvtx_events, pool, JAX_THREAD),
         host_events=nvtx_events.events + sum(map(len, mpi)),
         process_of=process_of,
         busiest=busiest(file) if ranges.signatures.is_empty() else {},
-        host_of=host_events(file, pool),
+        host_of=host_events(file, pool, launches.pieces),
         counters_of=counters(file),
     )
 
