@@ -185,8 +185,8 @@ def last_before(events: StepEvents, moments: Times, waiting: bool = True) -> Tim
     This is the end of its last range or launch; or, if it then waited for the device (which
     finished before the moment), the end of the device's last work.
     """
-    ends = np.sort(events.ranges["end"].to_numpy())
-    launches = np.sort(events.work["host"].to_numpy())
+    ends = np.sort(events.ranges["end"].to_numpy(), kind="stable")  # as most are
+    launches = events.work["host"].to_numpy()
     host = np.maximum(_latest(ends, moments), _latest(launches, moments, strictly=True))
     if not len(launches) or not waiting:
         return np.where(host < 0, moments, host)

@@ -54,7 +54,8 @@ def find_steps(
     process = _process(named, device_work, main_thread)
     best = DetectedSteps(None, 0.0, "ranges")
     for source, events in _sequences(process):
-        names = events["kind"].rank("dense").to_numpy().astype(np.int64) - 1
+        kinds = events["kind"].cast(pl.Enum(events["kind"].unique().sort()))
+        names = kinds.to_physical().to_numpy().astype(np.int64)
         period = find_period(names)
         if period is None or period.match <= best.confidence:
             continue
