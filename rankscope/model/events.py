@@ -8,9 +8,8 @@ from typing import Protocol
 
 import polars as pl
 
-PART_ROWS = 100_000
-"""Events in a part: what is computed of them stays small, and in the processor's cache."""
-
+PART_ROWS = 200_000
+"""Events in a part: what is computed of them stays small."""
 
 MOST_HELD = 500_000
 """Events that are held; of more no more than a part at once."""

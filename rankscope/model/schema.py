@@ -262,6 +262,8 @@ def conform(
             bugs of the stage, such as a misspelt name.
     """
     have = frame.schema
+    if have == schema:
+        return frame
     missing = [name for name in schema if name not in have and name not in optional]
     others = [name for name in have if name not in schema]
     if missing or (others and not drop_others):
