@@ -262,14 +262,14 @@ def conform(
             bugs of the stage, such as a misspelt name.
     """
     have = frame.schema
-    if have == schema:
-        return frame
     missing = [name for name in schema if name not in have and name not in optional]
     others = [name for name in have if name not in schema]
     if missing or (others and not drop_others):
         wrong = [f"{name} is missing" for name in missing]
         wrong += [] if drop_others else [f"{name} is not in the schema" for name in others]
         raise ValueError(f"a frame does not conform to its schema: {', '.join(wrong)}")
+    if all(have.get(name) == dtype for name, dtype in schema.items()):
+        return frame[[*schema]]
     return frame.select(
         pl.col(name)
         if have.get(name) == dtype

@@ -82,8 +82,9 @@ def device_work(file: Columns, pool: Strings, told: Nvtx, launches: Launches) ->
             return _StreamedWork(file, tables, pool, launches, told)
         names.learn(whole.select(pl.coalesce(NAMES)).to_series())
         parts.append(_launched(_operations(whole, table, names), launches))
-    every = ordered(pl.concat(parts, rechunk=True), "start")
-    del parts
+    every = pl.concat(parts)
+    parts.clear()
+    every = ordered(every, "start").rechunk()
     work, unread = with_nccl(file, every, told)
     return InMemoryWork(
         work, every.height + launches.count, rows - every.height, unread, launches.sync_calls
