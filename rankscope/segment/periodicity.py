@@ -101,9 +101,8 @@ def _anchors(codes: Times, length: int) -> Times:
     """Indices of an event that occurs once per block, identified by its name and predecessors."""
     count = len(codes)
     repeats = count / length
-    context = codes
+    numbers, sizes = codes, np.bincount(codes)
     while True:
-        kinds, numbers, sizes = np.unique(context, return_inverse=True, return_counts=True)
         fit = np.abs(sizes - repeats) <= 1 + 0.05 * repeats
         regular = [
             (float(np.mean(np.diff(np.flatnonzero(numbers == kind)) == length)), -int(kind))
@@ -114,7 +113,8 @@ def _anchors(codes: Times, length: int) -> Times:
             share, kind = max(regular)
             if share > 0.5:
                 return np.flatnonzero(numbers == -kind)
-        wider = np.roll(numbers, 1) * len(kinds) + numbers
-        if len(np.unique(wider)) in (len(kinds), count):
+        wider = np.roll(numbers, 1) * len(sizes) + numbers
+        before = len(sizes)
+        _, numbers, sizes = np.unique(wider, return_inverse=True, return_counts=True)
+        if len(sizes) in (before, count):
             return np.arange(count % length, count, length)
-        context = wider
