@@ -33,7 +33,7 @@ class StepEvents:
 
     thread: int  # the training thread
     ranges: pl.DataFrame  # of that thread: start, end, name, means
-    work: pl.DataFrame  # of the training threads: start, end, host (launch), name, collective
+    work: pl.DataFrame  # by `host` (launch), of the training threads; start, end, name, collective
 
 
 def step_begins(events: StepEvents, anchors: Times) -> Times:

@@ -54,8 +54,9 @@ def find_steps(
     process = _process(named, device_work, main_thread)
     best = DetectedSteps(None, 0.0, "ranges")
     for source, events in _sequences(process):
-        kinds = events["kind"].cast(pl.Enum(events["kind"].unique().sort()))
-        names = kinds.to_physical().to_numpy().astype(np.int64)
+        kinds = events["kind"].fill_null("")
+        numbered = kinds.cast(pl.Enum(kinds.unique().sort())).to_physical()
+        names = numbered.to_numpy().astype(np.int64)
         period = find_period(names)
         if period is None or period.match <= best.confidence:
             continue
