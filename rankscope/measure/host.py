@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.intervals import Times, cells, owners
-from rankscope.model.schema import SEGMENTS, conform
+from rankscope.model.schema import SEGMENTS
 from rankscope.segment import PhaseRanges
 
 
@@ -51,11 +51,13 @@ def merged(frame: pl.DataFrame) -> pl.DataFrame:
     Args:
         frame: SEGMENTS in time order, without gaps inside a window.
     """
-    key = pl.col("window", "label")
-    first = frame.select(pl.any_horizontal(key.ne_missing(key.shift()))).to_series()
-    last = first.shift(-1, fill_value=True)
-    joined = frame.filter(first).with_columns(end=frame["end"].filter(last))
-    return conform(joined, SEGMENTS)
+    label = frame["label"].cast(SEGMENTS["label"])
+    window, part = frame["window"].to_numpy(), label.to_physical().to_numpy()
+    border = np.flatnonzero((window[1:] != window[:-1]) | (part[1:] != part[:-1]))
+    first, last = np.append(0, border + 1), np.append(border, len(part) - 1)
+    first, last = first[: len(part)], last[: len(part)]  # none of no rows
+    rows = {"start": frame["start"][first], "end": frame["end"][last]}
+    return pl.DataFrame({**rows, "window": frame["window"][first], "label": label[first]}, SEGMENTS)
 
 
 def window_edges(iterations: pl.DataFrame) -> Times:

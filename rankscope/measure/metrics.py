@@ -20,11 +20,14 @@ from rankscope.measure.host import merged
 from rankscope.model.intervals import length_before
 from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS, Need, column_of, measured_metrics
-from rankscope.model.schema import MEASURES, PARTS, PHASES, conform
+from rankscope.model.schema import MEASURES, PARTS, PHASES, SEGMENTS, conform
 from rankscope.model.tables import metric_dtype
 
 UNPHASED_LIMIT = 0.05
 """Share of an iteration's computing time that may lack a phase before its phases are unknown."""
+
+
+NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ def _first_load() -> pl.Expr:
 
 
 def _as_other(segments: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
-    label = pl.when(where).then(pl.lit("other")).otherwise("label")
+    label = pl.when(where).then(pl.lit("other", SEGMENTS["label"])).otherwise("label")
     return merged(segments.with_columns(label=label))
 
 
@@ -216,17 +219,20 @@ def _ready_time(inputs: MetricInputs, which: str) -> pl.Series:
     The time is that to the arrival; exposed communication before it is subtracted. Null where the
     window, its exposed communication or the reduction is unknown.
     """
-    moments = pl.col("arrival_ns").min() if which == "first" else pl.col("arrival_ns").max()
-    arrivals = inputs.collectives.filter("gradient").group_by("iteration").agg(arrival=moments)
-    frame = inputs.windows.join(arrivals, on="iteration", how="left", maintain_order="left")
-    begin = frame["window_start_ns"].fill_null(0).to_numpy()
-    moment = np.maximum(frame["arrival"].fill_null(0).to_numpy(), begin)
+    windows, gradient = inputs.windows, inputs.collectives["gradient"]
+    iteration, arrivals = (
+        inputs.collectives[name].filter(gradient).to_numpy() for name in ("iteration", "arrival_ns")
+    )
+    window = np.searchsorted(windows["iteration"].to_numpy(), iteration)
+    begin = windows["window_start_ns"].fill_null(0).to_numpy()
+    arrival = np.full(len(begin), NEVER if which == "first" else -NEVER)
+    (np.minimum if which == "first" else np.maximum).at(arrival, window, arrivals)
+    moment = np.maximum(arrival, begin)
     start, end = inputs.exposed["start_ns"].to_numpy(), inputs.exposed["end_ns"].to_numpy()
     between = length_before(start, end, moment) - length_before(start, end, begin)
-    is_known = pl.all_horizontal(
-        pl.col("window_start_ns", "exposed_communication_ns", "arrival").is_not_null()
-    )
-    return frame.select(pl.when(is_known).then(pl.Series(moment - begin - between))).to_series()
+    without = pl.Series(np.abs(arrival) == NEVER)
+    unknown = windows["window_start_ns"].is_null() | windows["exposed_communication_ns"].is_null()
+    return pl.Series(moment - begin - between).set(unknown | without, None)
 
 
 FUNCTIONS: dict[str, MetricFunction] = {

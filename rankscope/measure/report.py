@@ -182,7 +182,7 @@ def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int
                 identity,
                 detailed[process],
                 report.chosen.words,
-                _gpu(trace, process),
+                _gpu(trace, process, detailed[process].work.survey),
             )
             for process, identity in report.identities.items()
         ),
@@ -233,10 +233,10 @@ def _with_host(
         )
 
 
-def _gpu(trace: Trace, process: int) -> Gpu | None:
-    """The GPU that a process computed on, if the report identifies it."""
-    used = trace.device_work.kinds.filter(pl.col("kind") != "copy", process=process)
-    return trace.facts.hardware.gpu_of(trace.process_of(process).pid, used["device"])
+def _gpu(trace: Trace, process: int, survey: pl.DataFrame) -> Gpu | None:
+    """The GPU that a process computed on, by the survey of its work; None if it is unknown."""
+    used = survey["device"].filter(survey["kind"] != "copy")
+    return trace.facts.hardware.gpu_of(trace.process_of(process).pid, used)
 
 
 def _found_steps(steps: DetectedSteps, rank: int) -> RunWarning:

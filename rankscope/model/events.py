@@ -8,9 +8,8 @@ from typing import Protocol
 
 import polars as pl
 
-PART_ROWS = 100_000
-"""Events in a part: what is computed of them stays small, and in the processor's cache."""
-
+PART_ROWS = 200_000
+"""Events in a part: what is computed of them stays small."""
 
 MOST_HELD = 500_000
 """Events that are held; of more no more than a part at once."""
@@ -70,22 +69,30 @@ class BoundedBuffer:
     """Events that are kept as long as they are few; else those of note, as long as these are."""
 
     def __init__(
-        self, of_note: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone
+        self,
+        of_note: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone,
+        multiple: int = 1,
     ) -> None:
-        """None yet; `of_note` leaves what must be kept if not all can be."""
+        """None yet.
+
+        Args:
+            of_note: leaves what must be kept if not all can be.
+            multiple: of `MOST_HELD`, up to which events are few.
+        """
         self.parts: list[pl.DataFrame] | None = []  # None: they were too many
         self.sifted = False
         self._of_note = of_note
+        self._most = multiple * MOST_HELD
 
     def add(self, part: pl.DataFrame) -> None:
         """Take in more of them."""
         if self.parts is None:
             return
         self.parts.append(self._of_note(part) if self.sifted else part)
-        if _rows(self.parts) > MOST_HELD and not self.sifted:
+        if _rows(self.parts) > self._most and not self.sifted:
             self.sifted = True
             self.parts = [self._of_note(each) for each in self.parts]
-        if _rows(self.parts) > MOST_HELD:
+        if _rows(self.parts) > self._most:
             self.parts = None
 
 

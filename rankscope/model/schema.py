@@ -268,6 +268,8 @@ def conform(
         wrong = [f"{name} is missing" for name in missing]
         wrong += [] if drop_others else [f"{name} is not in the schema" for name in others]
         raise ValueError(f"a frame does not conform to its schema: {', '.join(wrong)}")
+    if all(have.get(name) == dtype for name, dtype in schema.items()):
+        return frame[[*schema]]
     return frame.select(
         pl.col(name)
         if have.get(name) == dtype

@@ -17,7 +17,7 @@ from rankscope.model.reports import Trace
 from rankscope.model.schema import OPERATORS
 from rankscope.segment.iterations import IterationRanges, find_iterations, whole_capture
 from rankscope.segment.labelled_ranges import LabelledRanges, with_meanings
-from rankscope.segment.step_detection import SURE, DetectedSteps, find_steps
+from rankscope.segment.step_detection import RANGE_COLUMNS, SURE, DetectedSteps, find_steps
 from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.report_format import IterationHints
 from rankscope.util.wording import percent
@@ -95,7 +95,8 @@ def _steps(
     trace: Trace, named: LabelledRanges, only: list[int] | None = None
 ) -> dict[int, DetectedSteps]:
     """Process → its steps, sure or not."""
-    ranges, work = named.every.whole, trace.device_work.whole
+    ranges = named.every.map(lambda part: part.select(RANGE_COLUMNS)).whole
+    work = trace.device_work.whole
     processes = dict.fromkeys(_processes(ranges) + _processes(work))
     return {
         process: find_steps(
@@ -161,7 +162,8 @@ def _processes(frame: pl.DataFrame) -> list[int]:
 
 
 def _of(process: int, frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.filter(pl.col("process") == process)
+    own = frame["process"] == process
+    return frame if own.all() else frame.filter(own)
 
 
 def _no_steps(path: Path, steps: Iterable[DetectedSteps]) -> NoIterations:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents
+from rankscope.model.events import BoundedBuffer, Events, InMemoryEvents, StreamedEvents
 from rankscope.model.ranges import Ranges, with_signatures
 from rankscope.sources.conventions import OPERATORS, Vocabulary
 
@@ -47,7 +47,8 @@ def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
         telling.append(with_signatures(part.filter(meaningful.gather(part["signature"])), named))
         few.add(foreign(part))
     return LabelledRanges(
-        ranges.moments.map(lambda part: with_signatures(part, named)),
+        # Only where iterations or phases are not named: then all ranges are read again.
+        StreamedEvents(ranges.moments.parts).map(lambda part: with_signatures(part, named)),
         pl.concat(telling).sort("start", "end", descending=[False, True], maintain_order=True),
         ranges.moments.map(foreign) if few.parts is None else InMemoryEvents(pl.concat(few.parts)),
     )

@@ -14,6 +14,13 @@ LEAST_REPEATS = 3
 MOST_KINDS = 64
 """Number of names compared, the rarest first: rare names distinguish steps from layers."""
 
+AT_ONCE = 2**20
+"""Pairs of events that are compared at once; bounds memory."""
+
+DENSE = 8
+"""A kind whose number of events squared is below this multiple of all events is compared pair by
+pair, others by FFT."""
+
 SLACK = 0.03
 """The shortest period wins whose match is within this of the best one."""
 
@@ -50,30 +57,52 @@ def find_period(codes: Times) -> Period | None:
 
 def _self_match(codes: Times, longest: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Match at the distances 1 to `longest`."""
-    count = len(codes)
-    kinds, sizes = np.unique(codes, return_counts=True)
+    sizes = np.bincount(codes)
     order = np.argsort(sizes, kind="stable")
-    rare = kinds[order][sizes[order] >= LEAST_REPEATS][:MOST_KINDS]
-    if not len(rare):
-        return np.zeros(longest)
-    padded = 1 << (2 * count - 1).bit_length()
+    rare = order[sizes[order] >= LEAST_REPEATS][:MOST_KINDS]
     total = np.zeros(longest)
     for kind in rare:
-        here = codes == kind
-        spectrum = np.fft.rfft(here, padded)
-        pairs = np.rint(np.fft.irfft(spectrum * np.conj(spectrum), padded)[1 : longest + 1])
-        early = np.cumsum(here)[count - 2 :: -1][:longest]  # events that have a later partner
-        total += pairs / np.maximum(early, 1)
-    return total / len(rare)
+        places = np.flatnonzero(codes == kind)
+        pairs = _pairs(places, longest, len(codes))
+        distances = np.flatnonzero(pairs)  # few, if it occurs once per step
+        early = np.searchsorted(places, len(codes) - distances)  # events that have a later partner
+        total[distances - 1] += pairs[distances] / early
+    return total / max(len(rare), 1)
+
+
+def _pairs(places: Times, longest: int, count: int) -> Times:
+    """Pairs of events of a kind by their distance from 0 to `longest`, none at 0.
+
+    Args:
+        places: of the events of the kind among all events.
+        longest: the largest distance.
+        count: of all events.
+    """
+    if len(places) ** 2 > DENSE * count:
+        least = count + longest  # so that no end meets a beginning
+        padded = min(odd << ((least - 1) // odd).bit_length() for odd in (1, 3, 5, 9, 15))
+        spectrum = np.fft.rfft(np.bincount(places, minlength=count), padded)
+        spectrum *= np.conj(spectrum)
+        pairs = np.rint(np.fft.irfft(spectrum, padded)[: longest + 1]).astype(np.int64)
+        pairs[0] = 0
+        return pairs
+    pairs = np.zeros(longest + 1, dtype=np.int64)
+    partners = np.searchsorted(places, places + longest, side="right") - np.arange(len(places)) - 1
+    together = max(AT_ONCE // int(partners.max() + 1), 1)
+    for first in range(0, len(places), together):
+        some = partners[first : first + together]
+        own = np.repeat(np.arange(first, first + len(some)), some)
+        nth = np.arange(len(own)) - np.repeat(np.cumsum(some) - some, some)
+        pairs += np.bincount(places[own + 1 + nth] - places[own], minlength=longest + 1)
+    return pairs
 
 
 def _anchors(codes: Times, length: int) -> Times:
     """Indices of an event that occurs once per block, identified by its name and predecessors."""
     count = len(codes)
     repeats = count / length
-    context = codes
+    numbers, sizes = codes, np.bincount(codes)
     while True:
-        kinds, numbers, sizes = np.unique(context, return_inverse=True, return_counts=True)
         fit = np.abs(sizes - repeats) <= 1 + 0.05 * repeats
         regular = [
             (float(np.mean(np.diff(np.flatnonzero(numbers == kind)) == length)), -int(kind))
@@ -84,7 +113,8 @@ def _anchors(codes: Times, length: int) -> Times:
             share, kind = max(regular)
             if share > 0.5:
                 return np.flatnonzero(numbers == -kind)
-        wider = np.roll(numbers, 1) * len(kinds) + numbers
-        if len(np.unique(wider)) in (len(kinds), count):
+        wider = np.roll(numbers, 1) * len(sizes) + numbers
+        before = len(sizes)
+        _, numbers, sizes = np.unique(wider, return_inverse=True, return_counts=True)
+        if len(sizes) in (before, count):
             return np.arange(count % length, count, length)
-        context = wider

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rankscope.model.intervals import Times
+from rankscope.model.intervals import Times, cells
 
 LEAST_STEPS = 3
 
@@ -32,8 +32,8 @@ class StepEvents:
     """The events of one process that steps are detected from."""
 
     thread: int  # the training thread
-    ranges: pl.DataFrame  # of that thread: start, end, name, means, blocking
-    work: pl.DataFrame  # of the training threads: start, end, host (launch), name, collective
+    ranges: pl.DataFrame  # of that thread: start, end, name, means
+    work: pl.DataFrame  # by `host` (launch), of the training threads; start, end, name, collective
 
 
 def step_begins(events: StepEvents, anchors: Times) -> Times:
@@ -55,7 +55,7 @@ def _after_the_optimizer(events: StepEvents, anchors: Times) -> Times:
     collectives and the operators that read results. If a long pause and a launch precede that
     range (an unnamed fetch and its copy), the step begins with the launch.
     """
-    ranges = events.ranges.filter(~pl.col("name").str.contains(CLEARS))
+    ranges = events.ranges.filter(~fitting(events.ranges["name"], CLEARS))
     means = pl.col("means")
     phases = ranges.filter(means.is_in(["load", "forward", "backward", "optimizer"]))
     present = {*phases["means"]}
@@ -84,16 +84,22 @@ def _after_the_optimizer(events: StepEvents, anchors: Times) -> Times:
         if final > begins[-1]:
             begins = np.append(begins, _after_as_much(ranges, np.append(closed, final), begins))
         return begins
-    hosts: Times = np.unique(events.work["host"].to_numpy())
+    hosts = cells(events.work["host"].to_numpy())
     step = float(np.median(np.diff(begins)))
     paused = hosts[hosts - last_before(events, hosts) >= LEAST_GAP * step]
     earlier = np.searchsorted(paused, closed)
     return np.asarray(np.minimum(begins, np.append(paused, NEVER)[earlier]))
 
 
+def fitting(names: pl.Series, pattern: str) -> pl.Series:
+    """Whether each name fits a pattern, which is tried on distinct names."""
+    distinct = names.unique()
+    return names.is_in(distinct.filter(distinct.str.contains(pattern)).implode())
+
+
 def _after_what_trails(ranges: pl.DataFrame, closed: Times, begins: Times) -> Times:
     """Start of the first range of the next step, each in [closed, begins]."""
-    trails = (pl.col("means") == "collective") | pl.col("name").str.contains(READS)
+    trails = (pl.col("means") == "collective") | fitting(ranges["name"], READS)
     ends = np.sort(ranges.filter(trails)["end"].to_numpy())
     until = np.maximum(closed, _latest(ends, begins))
     starts = np.append(ranges["start"].to_numpy(), NEVER)
@@ -179,8 +185,8 @@ def last_before(events: StepEvents, moments: Times, waiting: bool = True) -> Tim
     This is the end of its last range or launch; or, if it then waited for the device (which
     finished before the moment), the end of the device's last work.
     """
-    ends = np.sort(events.ranges["end"].to_numpy())
-    launches = np.sort(events.work["host"].to_numpy())
+    ends = np.sort(events.ranges["end"].to_numpy(), kind="stable")  # as most are
+    launches = events.work["host"].to_numpy()
     host = np.maximum(_latest(ends, moments), _latest(launches, moments, strictly=True))
     if not len(launches) or not waiting:
         return np.where(host < 0, moments, host)

@@ -17,6 +17,9 @@ from rankscope.sources.conventions import with_operation
 SURE = 0.8
 """Steps are accepted if at least this share of a step's events recurs in the next step."""
 
+RANGE_COLUMNS = ("process", "thread", "start", "end", "name", "means")
+"""Columns of ranges from which steps are detected."""
+
 LONG_PAUSE = 3
 """Pauses form two groups if the long ones last this many times as long as the short ones."""
 
@@ -43,7 +46,7 @@ def find_steps(
     the next event cannot be recovered.
 
     Args:
-        named: RANGES of the process with the columns of MEANINGS joined on.
+        named: RANGE_COLUMNS of the process: of RANGES, with those of MEANINGS joined on.
         device_work: DEVICE_WORK of the process.
         duration_ns: end of the capture; a step that ends exactly there was cut off.
         main_thread: key of the process's first thread; None if it is unknown.
@@ -51,7 +54,9 @@ def find_steps(
     process = _process(named, device_work, main_thread)
     best = DetectedSteps(None, 0.0, "ranges")
     for source, events in _sequences(process):
-        names = events["kind"].rank("dense").to_numpy().astype(np.int64) - 1
+        kinds = events["kind"].fill_null("")
+        numbered = kinds.cast(pl.Enum(kinds.unique().sort())).to_physical()
+        names = numbered.to_numpy().astype(np.int64)
         period = find_period(names)
         if period is None or period.match <= best.confidence:
             continue

@@ -14,7 +14,7 @@ import pytest
 import rankscope
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Trace
-from rankscope.segment import find_steps
+from rankscope.segment import find_steps, periodicity
 from rankscope.segment.periodicity import find_period
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.kineto import reader
@@ -204,6 +204,26 @@ def test_a_period_amid_disturbances() -> None:
     assert period.length == 8
     assert period.match > 0.6
     assert len(period.anchors) == pytest.approx(40, abs=2)
+
+
+@pytest.mark.parametrize("dense", [0, 10**9])
+def test_a_match_is_the_share_that_recurs(monkeypatch: pytest.MonkeyPatch, dense: int) -> None:
+    """Whether kinds are compared pair by pair or by FFT: as its definition counts them."""
+    monkeypatch.setattr(periodicity, "DENSE", dense)
+    monkeypatch.setattr(periodicity, "AT_ONCE", 50)
+    draw = np.random.default_rng(1)
+    events = np.resize(draw.integers(0, 12, 37), 400)
+    events[draw.integers(0, 400, 30)] = draw.integers(0, 12, 30)
+    shares = [
+        [(events[:-d] == kind)[events[d:] == kind].sum() / (events[:-d] == kind).sum()]
+        for d in range(1, 134)
+        for kind in np.unique(events)
+    ]
+    match = np.reshape(shares, (133, -1)).mean(axis=1)
+    first = int(np.flatnonzero(match >= match.max() - periodicity.SLACK)[0])
+    period = find_period(events)
+    assert period is not None
+    assert (period.length, period.match) == (first + 1, pytest.approx(match[first]))
 
 
 @pytest.mark.parametrize("events", [[], [1], [1, 2], [1, 2, 3, 4, 5, 6]])

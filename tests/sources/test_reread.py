@@ -24,7 +24,7 @@ from tests.sources.exports import as_folder
 from tests.sources.nsys.test_nccl import DOMAIN, around, blob, laid_out
 from tests.support import Forged, edit, mostly_slow
 
-FRAMES = ("iterations", "measures", "collectives", "exposed", "activities")
+FRAMES = ("host_states", "iterations", "measures", "collectives", "exposed", "activities")
 
 
 def in_pieces(patch: pytest.MonkeyPatch) -> None:
@@ -74,6 +74,21 @@ def test_reading_again_gives_the_same(
     assert [each.problems for each in again.ranks] == [each.problems for each in held.ranks]
     if job == "described":
         assert held.ranks[0].collectives["communicator"].str.starts_with("named").any(), DOMAIN
+
+
+def test_calls_without_a_number_count_as_often(
+    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They launched nothing known, but the thread was in them: held, read again, and as before."""
+    report = Path(shutil.copy(forged("plain").reports[1], tmp_path / "report_1.sqlite"))
+    file, options = describe(report, "nsys-sqlite"), ShapingOptions()
+    before = tables(extract(file, options))["host_states"]
+    assert "cuda_call" in before["state"]
+    edit(report, "update CUPTI_ACTIVITY_KIND_RUNTIME set correlationId = null where rowid % 3 = 0")
+    file = describe(report, "nsys-sqlite")
+    assert tables(extract(file, options))["host_states"].equals(before)
+    in_pieces(monkeypatch)
+    assert tables(extract(file, options))["host_states"].equals(before)
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
@@ -98,11 +99,12 @@ class Strings:
         """
         # Ids are nearly row numbers of the pool, so that most lookups need no join.
         most = SPARSE * pool.height if places is None else places - 1
-        ids = pool["id"].filter(pool["id"].is_between(0, most))
-        end = int(ids.to_numpy().max(initial=-1)) + 1
-        every = pl.DataFrame({"id": pl.int_range(end, eager=True)})
-        self._dense = every.join(pool, on="id", how="left", maintain_order="left")["value"]
-        self._others = pool.filter(~pool["id"].is_in(ids.implode()))
+        ids = pool["id"].to_numpy()
+        near = (ids >= 0) & (ids <= most)
+        row = np.full(ids[near].max(initial=-1) + 1, pool.height)  # without a string: one behind
+        row[ids[near]] = np.flatnonzero(near)
+        self._dense = pool["value"].extend_constant(None, 1)[row]
+        self._others = pool.clear() if near.all() else pool.filter(~near)
 
     @classmethod
     def read(cls, file: Columns) -> Strings:

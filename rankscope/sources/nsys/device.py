@@ -34,8 +34,11 @@ OWNERS = ["globalPid", "deviceId"]
 LOOKED_AT = ["start", "end", "streamId", *OWNERS, *NAMES]
 """Columns that decide whether a row is valid, and its kind."""
 
-CALLS_OF_MANY = 4
-"""With more calls than this multiple of `MOST_HELD`, operations count as too many for memory."""
+MANY = 2
+"""More operations than this multiple of `MOST_HELD` are too many for memory."""
+
+CALLS_OF_MANY = 2
+"""With more calls than this multiple of these, operations count as too many, unread."""
 
 PLACES = pl.Schema(
     {
@@ -56,29 +59,32 @@ Piece = tuple[str, int, pl.DataFrame]
 """A table, the number of a piece of it, and its rows."""
 
 
-def device_work(file: Columns, pool: Strings, told: Nvtx) -> DeviceWork:
+def device_work(file: Columns, pool: Strings, told: Nvtx, launches: Launches) -> DeviceWork:
     """Operations of the device joined with their launches, in memory if they are few.
 
     Args:
         file: the export.
         pool: its strings.
         told: its NVTX events.
+        launches: its API calls.
     """
     tables = [table for table in DEVICE_TABLES if file.has(table)]
     for table in tables:
         require(file, table, *COLUMNS)
-    launches = Launches(file, pool)
-    few = _few(file, tables) if launches.count <= CALLS_OF_MANY * events.MOST_HELD else None
-    if few is None:
+    many = MANY * events.MOST_HELD
+    if launches.count > CALLS_OF_MANY * many:
         return _StreamedWork(file, tables, pool, launches, told)
     names, rows, parts = _Names(pool), 0, [empty(DEVICE_WORK)]
-    for table, _, piece in few:
+    for table, _, piece in _pieces(file, tables, COLUMNS + EXTRA):
         whole = _whole(piece)
         rows += piece.height
+        if rows > many:
+            return _StreamedWork(file, tables, pool, launches, told)
         names.learn(whole.select(pl.coalesce(NAMES)).to_series())
         parts.append(_launched(_operations(whole, table, names), launches))
-    every = ordered(pl.concat(parts, rechunk=True), "start")
-    del few, parts
+    every = pl.concat(parts)
+    parts.clear()
+    every = ordered(every, "start").rechunk()
     work, unread = with_nccl(file, every, told)
     return InMemoryWork(
         work, every.height + launches.count, rows - every.height, unread, launches.sync_calls
@@ -206,17 +212,6 @@ def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Pi
     for table in tables:
         for number, piece in enumerate(file.pieces(table, columns)):
             yield table, number, piece
-
-
-def _few(file: Columns, tables: list[str]) -> list[Piece] | None:
-    """All chunks of the tables; None if they are too large for memory."""
-    few, rows = list[Piece](), 0
-    for each in _pieces(file, tables, COLUMNS + EXTRA):
-        few.append(each)
-        rows += each[2].height
-        if rows > events.MOST_HELD:
-            return None
-    return few
 
 
 def _in_windows(file: Columns, names: _Names, spread: pl.DataFrame) -> Iterator[pl.DataFrame]:

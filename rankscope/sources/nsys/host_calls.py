@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -27,9 +29,11 @@ def os_calls(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | N
     return _calls(file, OS_CALLS, pool, spans)
 
 
-def cuda_calls(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
-    """Calls of the CUDA runtime and driver; None without the table."""
-    return _calls(file, CUDA_CALLS, pool, spans)
+def cuda_calls(
+    file: Columns, pool: Strings, spans: Spans, held: Sequence[pl.DataFrame] | None = None
+) -> dict[int, Calls] | None:
+    """Calls of the CUDA runtime and driver, `held` or read; None without the table."""
+    return _calls(file, CUDA_CALLS, pool, spans, held)
 
 
 def profiler_time(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
@@ -39,12 +43,19 @@ def profiler_time(file: Columns, pool: Strings, spans: Spans) -> dict[int, Calls
     return {thread: _joined([each[thread] for each in told]) for thread in spans} if told else None
 
 
-def _calls(file: Columns, table: str, pool: Strings, spans: Spans) -> dict[int, Calls] | None:
+def _calls(
+    file: Columns,
+    table: str,
+    pool: Strings,
+    spans: Spans,
+    held: Sequence[pl.DataFrame] | None = None,
+) -> dict[int, Calls] | None:
     """The calls of a table that overlap the spans, clipped to them."""
     if not file.has(table, *TIMES):
         return None
     kept: dict[int, list[pl.DataFrame]] = {thread: [] for thread in spans}
-    for piece in file.pieces(table, [*TIMES, "nameId"], only=("globalTid", [*spans])):
+    only = ("globalTid", [*spans])
+    for piece in held or file.pieces(table, [*TIMES, "nameId"], only=only):
         whole = without_nulls(piece, *TIMES)
         for thread, (low, high) in spans.items():
             own = whole.filter(

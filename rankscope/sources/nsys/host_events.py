@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import polars as pl
+
 from rankscope.model.host_events import Calls, HostEvents, Spans, ThreadEvents
 from rankscope.sources.nsys.common import Columns, Strings
 from rankscope.sources.nsys.file_uses import file_uses
@@ -10,13 +14,21 @@ from rankscope.sources.nsys.samples import samples
 from rankscope.sources.nsys.scheduling import switches
 
 
-def host_events(file: Columns, pool: Strings) -> HostEvents:
-    """Reads what the export says of some threads, once per call."""
+def host_events(
+    file: Columns, pool: Strings, launches: Sequence[pl.DataFrame] | None = None
+) -> HostEvents:
+    """Reads what the export says of some threads, once per call.
+
+    Args:
+        file: the export.
+        pool: its strings.
+        launches: chunks of its API calls; None where they are to be read.
+    """
 
     def read(spans: Spans) -> dict[int, ThreadEvents]:
         scheduled = switches(file, spans)
         called = os_calls(file, pool, spans)
-        cuda = cuda_calls(file, pool, spans)
+        cuda = cuda_calls(file, pool, spans, launches)
         sampled = samples(file, pool, spans)
         profiler = profiler_time(file, pool, spans)
         files = file_uses(file, pool, spans)

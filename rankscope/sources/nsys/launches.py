@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.model.device_work import SYNC_CALLS
+from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
 from rankscope.sources.conventions import synchronises
@@ -28,6 +29,9 @@ NAMED = ["end", "nameId"]
 
 MOST_BYTES = 100 * 2**20
 """Cache limit (bytes) for API calls; above it only chunks of the last lookup stay cached."""
+
+HELD_TIMES = 2
+"""Calls are held whole up to this multiple of `MOST_HELD`."""
 
 SPARSE = 2
 """Calls are indexed by number if the range of numbers is below this multiple of their count."""
@@ -105,7 +109,7 @@ class Launches:
     def __init__(self, file: Columns, pool: Strings) -> None:
         """Read all calls of an export once; `pool` has its strings."""
         self._file = file
-        waiting = _Waiting(pool)
+        waiting, few = _Waiting(pool), BoundedBuffer(multiple=HELD_TIMES)
         self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
         self.count = room = 0
         spans: dict[int, list[tuple[int, int, int]]] = {}
@@ -113,6 +117,7 @@ class Launches:
         for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS + NAMED) if there else ()):
             whole = without_nulls(piece, *COLUMNS)
             waiting.add(whole)
+            few.add(piece)
             self.count += whole.height
             self._held[number] = known = self._known(whole)
             for process, calls in known.items():
@@ -121,6 +126,7 @@ class Launches:
             if room > MOST_BYTES:
                 self._held.clear()
         self.sync_calls = pl.concat(waiting.calls)  # SYNC_CALLS
+        self.pieces = few.parts  # COLUMNS and NAMED of all calls; None where they are many
         # A process numbers its calls as they come: those of a piece lie close together.
         self._spans = {key: np.array(each, np.int64).T for key, each in spans.items()}
         if room <= MOST_BYTES:

@@ -25,6 +25,7 @@ from rankscope.sources.nsys.counters import counters
 from rankscope.sources.nsys.device import device_work
 from rankscope.sources.nsys.hardware import hardware
 from rankscope.sources.nsys.host_events import host_events
+from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nvtx import Nvtx, nvtx
 from rankscope.sources.nsys.session_time import on_session_axis
 
@@ -66,17 +67,19 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
     nvtx_events = nvtx(file, pool, words)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]
     ranges = _together(nvtx_events.ranges, mpi)
+    launches = Launches(file, pool)
+    threads = _thread_names(file, nvtx_events, pool)
     return Trace(
         facts=known,
         broken_ranges=nvtx_events.broken,
         ranges=ranges,
-        device_work=device_work(file, pool, nvtx_events),
-        process_ranks=_ranks_by_threads(file, nvtx_events, pool, MPI_THREAD) | _mpi_ranks(file),
-        jax_processes=_ranks_by_threads(file, nvtx_events, pool, JAX_THREAD),
+        device_work=device_work(file, pool, nvtx_events, launches),
+        process_ranks=_numbers(threads, MPI_THREAD) | _mpi_ranks(file),
+        jax_processes=_numbers(threads, JAX_THREAD),
         host_events=nvtx_events.events + sum(map(len, mpi)),
         process_of=process_of,
         busiest=busiest(file) if ranges.signatures.is_empty() else {},
-        host_of=host_events(file, pool),
+        host_of=host_events(file, pool, launches.pieces),
         counters_of=counters(file),
     )
 
@@ -183,16 +186,19 @@ def _mpi_ranks(file: Columns) -> dict[int, int]:
     return dict(ranks.iter_rows())
 
 
-def _ranks_by_threads(file: Columns, nvtx: Nvtx, pool: Strings, pattern: str) -> dict[int, int]:
-    """Process → number in its threads' names, if all names with a number agree.
+def _thread_names(file: Columns, nvtx: Nvtx, pool: Strings) -> pl.DataFrame:
+    """`globalTid` and `text`: names given through NVTX, and the system's names."""
+    if not file.has("ThreadNames", "globalTid", "nameId"):
+        return nvtx.thread_names
+    system = file.read("ThreadNames", ["globalTid", "nameId"])
+    named = system.select("globalTid", text=pool.of(system["nameId"]))
+    return pl.concat([nvtx.thread_names, named])
 
-    Names given through NVTX are in events of their own; the system's names are in a table.
-    """
-    names = nvtx.thread_names
-    if file.has("ThreadNames", "globalTid", "nameId"):
-        system = file.read("ThreadNames", ["globalTid", "nameId"])
-        system = system.select("globalTid", text=pool.of(system["nameId"]))
-        names = pl.concat([names, system])
+
+def _numbers(names: pl.DataFrame, pattern: str) -> dict[int, int]:
+    """Process → number in its threads' names, if all names with a number agree."""
+    if not names["text"].str.contains(pattern).any():
+        return {}
     ranks = (
         names.select(
             process=pl.col("globalTid") // PROCESS,
