@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
 import polars as pl
 
+from rankscope.align.calls import COLUMNS
 from rankscope.align.clocks import Aligner, Clocks, with_hosts
 from rankscope.align.match import Matched, MatchSummary, ReusedMatching, match
 from rankscope.align.point_to_point import OPERATION
@@ -105,12 +105,9 @@ class RunCollectives:
         rows, shared = matched.rows, matched.shared
         if "bytes" not in rows.columns:
             return shared.with_columns(bytes=pl.lit(None, pl.Int64))
-        first = np.flatnonzero(np.diff(rows["instance"].to_numpy(), prepend=-1))
-        sizes = pl.DataFrame({"instance": rows["instance"][first], "bytes": rows["bytes"][first]})
-        where = pl.DataFrame({"instance": np.arange(shared.height)}).join(
-            sizes.cast({"instance": pl.Int64}), on="instance", how="left", maintain_order="left"
-        )
-        return shared.with_columns(where["bytes"])
+        first = [rows["bytes"][of.start : of.start + where.stop - where.start]
+                 for _, _, where, of in matched.blocks()]  # fmt: skip
+        return shared.with_columns(bytes=pl.concat([rows["bytes"].clear(), *first]))
 
     def replay(
         self, table: pl.DataFrame, iterations: Collection[int] | None = None
@@ -220,7 +217,7 @@ def _read_calls(tables: RunTables, iterations: tuple[int, ...] | None) -> Iterat
     at, many = 0, FIRST_RANKS
     while at < len(ranks):
         chunk = tables.read(
-            "collectives", ranks=ranks[at : at + many], iterations=iterations, narrow=True
+            "collectives", COLUMNS, ranks=ranks[at : at + many], iterations=iterations, narrow=True
         )
         here = chunk["iteration"].is_in(common)
         yield chunk if here.all() else chunk.filter(here)

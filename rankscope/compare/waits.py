@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.align.clocks import ROBUST, Aligner
+from rankscope.align.clocks import ROBUST, Aligner, medians
 from rankscope.align.match import Matched, joined
 from rankscope.align.point_to_point import OPERATION
 from rankscope.model.intervals import Times, length_before, union
@@ -113,7 +113,7 @@ def timed(
     groups = []
     for group, members, where, rows in matched.blocks():
         both = matched.rows[rows].select("rank", "arrival_ns", "end_ns")
-        ranks = both["rank"].head(members).to_numpy()
+        ranks = np.array(matched.ranks(rows, members), dtype=np.int32)
         waits, shortest = by_duration(both, members)
         if group in fixed:
             *_, ends_error, clock_error, apart, shown = fixed[group]
@@ -124,7 +124,7 @@ def timed(
         if shown == "arrival" or (clock_error is not None and group not in fixed):
             late = by_arrival(matched, both, members, utc_starts)
             if group not in fixed:
-                apart = round(float(np.median(np.abs(waits - late))))
+                apart = round(float(medians(np.abs(waits - late).reshape(1, -1))[0]))
             waits = late if shown == "arrival" else waits
             del late
         wait[rows] = waits.ravel()
@@ -264,16 +264,16 @@ def _errors(
     if len(spreads) < len(ranks):
         return None, None
     ended = _moments(matched, rows, "end_ns", len(ranks), utc_starts)
-    scatter = np.abs(ended - np.median(ended, axis=1, keepdims=True))
-    return round(ROBUST * float(np.median(scatter))), max(spreads)
+    scatter = np.abs(ended - medians(np.ascontiguousarray(ended.T)))
+    return round(ROBUST * float(medians(scatter.reshape(1, -1))[0])), max(spreads)
 
 
 def _lasting(
     matched: Matched, rows: pl.DataFrame, members: int, utc_starts: dict[int, int | None]
 ) -> Times:
     """From the last arrival to the last end of each instance."""
-    ended = _moments(matched, rows, "end_ns", members, utc_starts).max(axis=1)
-    arrived = _moments(matched, rows, "arrival_ns", members, utc_starts).max(axis=1)
+    ended = _moments(matched, rows, "end_ns", members, utc_starts).max(axis=0)
+    arrived = _moments(matched, rows, "arrival_ns", members, utc_starts).max(axis=0)
     return np.asarray(np.maximum(ended - arrived, 0), dtype=np.int64)
 
 
@@ -284,17 +284,17 @@ def _moments(
     members: int,
     utc_starts: dict[int, int | None],
 ) -> Times:
-    """Aligned times; shape (instances, members)."""
-    ranks = rows["rank"].head(members).to_list()
-    times = rows[column].to_numpy().reshape(-1, members)
+    """Aligned times; shape (members, instances)."""
+    ranks = rows["rank"].gather_every(max(rows.height // members, 1)).to_list()
+    times = rows[column].to_numpy().reshape(members, -1)
     return Aligner(matched.solved, utc_starts).many(ranks, times)
 
 
 def by_duration(rows: pl.DataFrame, members: int) -> tuple[Times, Times]:
     """How much longer than the shortest each one's was, and the shortest."""
-    duration = (rows["end_ns"] - rows["arrival_ns"]).to_numpy().reshape(-1, members)
-    shortest = duration.min(axis=1)
-    return duration - shortest[:, None], shortest
+    duration = (rows["end_ns"] - rows["arrival_ns"]).to_numpy().reshape(members, -1)
+    shortest = duration.min(axis=0)
+    return duration - shortest, shortest
 
 
 def by_arrival(
@@ -302,14 +302,18 @@ def by_arrival(
 ) -> Times:
     """How long before the last one each one arrived."""
     arrived = _moments(matched, rows, "arrival_ns", members, utc_starts)
-    return np.asarray(arrived.max(axis=1)[:, None] - arrived, dtype=np.int64)
+    return np.asarray(arrived.max(axis=0) - arrived, dtype=np.int64)
 
 
 def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32]:
     """Who came last to each instance; NOBODY where the two last came too close to tell."""
-    two = np.partition(wait, 1, axis=1)
-    clear = two[:, 1] - two[:, 0] > error
-    return np.where(clear, ranks[wait.argmin(axis=1)], NOBODY).astype(np.int32)
+    least, second = wait[0], np.full(wait.shape[1], np.iinfo(np.int64).max)
+    last = np.zeros(wait.shape[1], dtype=np.int64)
+    for member in range(1, len(wait)):
+        second = np.minimum(second, np.maximum(least, wait[member]))
+        last[wait[member] < least] = member
+        least = np.minimum(least, wait[member])
+    return np.where(second - least > error, ranks[last], NOBODY).astype(np.int32)
 
 
 def _exposed_waits(each: pl.DataFrame, exposed: pl.DataFrame, axis: _Axis) -> pl.DataFrame:
