@@ -16,7 +16,7 @@ from rankscope.align.calls import COLUMNS
 from rankscope.align.clocks import Aligner, Clocks, with_hosts
 from rankscope.align.match import Matched, MatchSummary, ReusedMatching, match
 from rankscope.align.point_to_point import OPERATION
-from rankscope.compare.roles import Roles, given_roles, inferred_roles
+from rankscope.compare.roles import MAKEUP, Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Scope, common_iterations
 from rankscope.compare.waits import WaitedCollectives, Waits, rank_chunks, split, timed
 from rankscope.compare.whatif.replay import RankChunk, Replay
@@ -183,7 +183,7 @@ def roles_by_gradients(scope: Scope, matched: Matched) -> Roles:
         ranks["rank"].sort().to_list(),
         dict(ranks.select("rank", "host").iter_rows()),
         matched.reducing,
-        lambda some: scope.tables.read("activities", ranks=some),
+        lambda some: scope.tables.read("activities", MAKEUP, ranks=some),
     )
 
 
@@ -228,9 +228,9 @@ def _exposed(
     scope: Scope, ranks: list[int], iterations: Collection[int] | None = None
 ) -> pl.DataFrame:
     """EXPOSED of some ranks on the clock of the comparison."""
-    columns = ("rank", "iteration", "clock", "start_ns", "end_ns")
-    rows = scope.tables.read("exposed", columns, ranks=ranks, iterations=iterations, narrow=True)
-    return rows.filter(clock=scope.clock)
+    columns = ("rank", "iteration", "start_ns", "end_ns")
+    limits = {"ranks": ranks, "iterations": iterations}
+    return scope.tables.read("exposed", columns, **limits, narrow=True, clock=scope.clock)
 
 
 def _replay_parts(

@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.store.tables import LONG
 from rankscope.util.wording import counted
 
 ALL = "all"
@@ -51,6 +52,10 @@ class Roles:
     source: str
     replicas: bool
     links: list[tuple[int, int]]
+
+
+MAKEUP = ("rank", "iteration", "kind", "name", "count", "size")
+"""Columns of ACTIVITIES that say what the ranks do."""
 
 
 def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
@@ -109,7 +114,7 @@ def inferred_roles(
         ranks: all ranks.
         hosts: rank → host.
         reducing: `Matched.reducing`, with the columns of REDUCING.
-        activities: gives ACTIVITIES of some ranks.
+        activities: gives the columns MAKEUP of ACTIVITIES of some ranks.
     """
     carrying = _carrying(reducing)
     groups = [
@@ -200,6 +205,7 @@ def _makeup(
     kernels = (
         activities([*group_of])
         .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
+        .with_columns(pl.col("name").cast(LONG))  # as texts, names are slow keys
         .group_by("rank", "iteration", "name")
         .agg(pl.col("count", "size").sum())
         .group_by("name", group=pl.col("rank").replace_strict(group_of, return_dtype=pl.Int64))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -174,10 +175,15 @@ def split(
         selected=pl.lit(True) if numbers is None else pl.col("iteration").is_in(list(numbers)),
     )
     ranks = timed.rows["rank"]
+    edges = [*np.flatnonzero(np.diff(ranks.to_numpy(), prepend=-1)).tolist(), len(ranks)]
+    blocks = pl.DataFrame(pairwise(edges), schema=["low", "high"], orient="row").with_columns(
+        rank=ranks.gather(edges[:-1])
+    )
     parts = []
     for some in rank_chunks(ranks.unique(), ranks) or [[]]:
-        mine = pl.col("rank").is_between(some[0], some[-1]) if some else pl.lit(False)
-        rows = timed.rows.lazy().filter(mine).drop("gradient").collect()
+        mine = blocks.filter(pl.col("rank").is_in(some)).select("low", "high").rows()
+        rows = pl.concat([timed.rows[low:high] for low, high in mine or [(0, 0)]])
+        rows = rows.select("rank", "arrival_ns", "end_ns", "wait", "instance")
         common = shared[rows["instance"]]
         each = rows.with_columns(pl.col("rank").cast(pl.Int64), *common.get_columns())
         parts.append(_chunk_waits(each, exposed(some), numbers))
@@ -197,12 +203,13 @@ def rank_chunks(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
         ranks: all that there are.
         of_rows: the rank of each row.
     """
-    every = ranks.unique().sort().cast(pl.Int64)
-    at = every.search_sorted(of_rows).to_numpy()
-    counts = np.bincount(at, minlength=len(every))[: len(every)]
-    chunk = pl.Series(np.cumsum(counts) // ROWS_AT_ONCE)
-    counted = pl.DataFrame({"rank": every, "chunk": chunk})
-    return counted.group_by("chunk", maintain_order=True).agg("rank")["rank"].to_list()
+    chunks = (
+        pl.DataFrame({"rank": ranks.unique().cast(pl.Int64)})
+        .join(of_rows.value_counts().cast(pl.Int64), on="rank", how="left")
+        .sort("rank")
+        .with_columns(chunk=pl.col("count").fill_null(0).cum_sum() // ROWS_AT_ONCE)
+    )
+    return chunks.group_by("chunk", maintain_order=True).agg("rank")["rank"].to_list()
 
 
 def _chunk_waits(
@@ -211,14 +218,15 @@ def _chunk_waits(
     """Of some ranks `Waits.by_iteration`, their shares, and what they waited for whom."""
     exposed = exposed.select(pl.col("rank", "iteration").cast(pl.Int64), "start_ns", "end_ns")
     axis = _Axis(each, exposed)
-    each = axis.in_order(each)
-    exposing = each.filter("exposing")
-    selected, waiting = each, _exposed_waits(exposing, exposed, axis)
+    waiting = each if each["exposing"].all() else each.filter("exposing")
+    order = axis.order(waiting)
+    selected, waiting = each, _exposed_waits(waiting, order, exposed, axis)
     by_iteration = _summed(waiting, wait_ns="exposed_wait")
     if numbers is not None:  # what overlaps with other iterations' counts here
         selected = each.filter("selected")
+        chosen = waiting["selected"].to_numpy()
         exposed = exposed.filter(pl.col("iteration").is_in(list(numbers)))
-        waiting = _exposed_waits(exposing.filter("selected"), exposed, axis)
+        waiting = _exposed_waits(waiting, order[chosen[order]], exposed, axis).filter("selected")
     sums = _summed(each, collective_wait_ns="wait", collective_transfer_ns="transfer")
     shares = selected.group_by("rank").agg(
         last_arriver_share=(pl.col("last") == pl.col("rank")).fill_null(False).mean()
@@ -316,20 +324,25 @@ def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32
     return np.where(second - least > error, ranks[last], NOBODY).astype(np.int32)
 
 
-def _exposed_waits(each: pl.DataFrame, exposed: pl.DataFrame, axis: _Axis) -> pl.DataFrame:
+def _exposed_waits(
+    each: pl.DataFrame, order: NDArray[np.int64], exposed: pl.DataFrame, axis: _Axis
+) -> pl.DataFrame:
     """The rows with exposed_wait: exposed communication that no earlier wait claims.
 
     Args:
-        each: in the order of `axis`.
+        each: calls.
+        order: `axis.order` of those that claim time; the others have 0.
         exposed: rank, start_ns, end_ns.
         axis: that of the ranks.
     """
-    begin = each["begin"].to_numpy()
-    end = begin + each["wait"].to_numpy()
+    begin = axis.shift(each, "arrival_ns")[order]
+    end = begin + each["wait"].to_numpy()[order]
     fresh = begin.copy()
     fresh[1:] = np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])
     start, stop = union(axis.shift(exposed, "start_ns"), axis.shift(exposed, "end_ns"))
-    inside = length_before(start, stop, np.maximum(end, fresh)) - length_before(start, stop, fresh)
+    inside = np.zeros(each.height, dtype=np.int64)
+    inside[order] = length_before(start, stop, np.maximum(end, fresh))
+    inside[order] -= length_before(start, stop, fresh)
     return each.with_columns(exposed_wait=pl.Series(inside, dtype=pl.Int64))
 
 
@@ -362,19 +375,16 @@ class _Axis:
         length = (spans["high"] - spans["low"] + 1).to_numpy()
         self._shifts = np.cumsum(length) - length - spans["low"].to_numpy()
 
-    def in_order(self, each: pl.DataFrame) -> pl.DataFrame:
-        """By begin, which is added; those that begin together by their ends."""
+    def order(self, each: pl.DataFrame) -> NDArray[np.int64]:
+        """The order of calls by their begin; those that begin together by their ends."""
         ranks = np.searchsorted(self._ranks, each["rank"].to_numpy())
         order = np.argsort(ranks.astype(np.min_scalar_type(len(self._ranks))), kind="stable")
-        begin = self.shift(each, "arrival_ns")[order]
-        later = np.argsort(begin, kind="stable")  # quick, for calls of one group are in order
-        order, begin = order[later], begin[later]
-        if (begin[1:] == begin[:-1]).any():
-            ends = each["end_ns"].to_numpy()
-            begin = self.shift(each, "arrival_ns")
-            order = np.lexsort((ends, begin))
-            begin = begin[order]
-        return each[order].with_columns(begin=pl.Series(begin, dtype=pl.Int64))
+        begin = self.shift(each, "arrival_ns")
+        order = order[np.argsort(begin[order], kind="stable")]  # quick: few runs are merged
+        later = begin[order]
+        if (later[1:] == later[:-1]).any():
+            order = np.lexsort((each["end_ns"].to_numpy(), begin))
+        return order
 
     def shift(self, frame: pl.DataFrame, column: str) -> Times:
         where = np.searchsorted(self._ranks, frame["rank"].to_numpy())
