@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -166,13 +167,14 @@ def split(
         numbers: the iterations that `by_rank` is about; None: all.
     """
     here = timed.streams.filter(pl.col("place").is_in(places))["group"].unique()
-    shared = timed.shared.select(
-        "iteration",
-        "transfer",
-        pl.col("last").cast(pl.Int64),
-        at=pl.col("iteration").rank("dense").cast(pl.Int64),
-        exposing=pl.col("group").cast(pl.Int64).is_in(here.implode()),
-        selected=pl.lit(True) if numbers is None else pl.col("iteration").is_in(list(numbers)),
+    iterations = timed.shared["iteration"]
+    shared = _Shared(
+        timed.shared["transfer"].to_numpy(),
+        timed.shared["last"].fill_null(NOBODY).to_numpy(),
+        iterations.to_numpy(),
+        iterations.rank("dense").cast(pl.Int64).to_numpy(),
+        timed.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
+        None if numbers is None else iterations.is_in(list(numbers)).to_numpy(),
     )
     ranks = timed.rows["rank"]
     edges = [*np.flatnonzero(np.diff(ranks.to_numpy(), prepend=-1)).tolist(), len(ranks)]
@@ -183,10 +185,7 @@ def split(
     for some in rank_chunks(ranks.unique(), ranks) or [[]]:
         mine = blocks.filter(pl.col("rank").is_in(some)).select("low", "high").rows()
         rows = pl.concat([timed.rows[low:high] for low, high in mine or [(0, 0)]])
-        rows = rows.select("rank", "arrival_ns", "end_ns", "wait", "instance")
-        common = shared[rows["instance"]]
-        each = rows.with_columns(pl.col("rank").cast(pl.Int64), *common.get_columns())
-        parts.append(_chunk_waits(each, exposed(some), numbers))
+        parts.append(_chunk_waits(rows, shared, exposed(some), numbers))
     sums, shares, costs = (pl.concat(each) for each in zip(*parts, strict=True))
     return Waits(
         by_iteration=sums,
@@ -212,52 +211,103 @@ def rank_chunks(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
     return chunks.group_by("chunk", maintain_order=True).agg("rank")["rank"].to_list()
 
 
+class _Shared(NamedTuple):
+    """Columns of the instances."""
+
+    transfer: Times
+    last: NDArray[np.int32]  # or NOBODY
+    iteration: Times
+    at: Times  # the iteration, counted
+    exposing: NDArray[np.bool_]  # whether waits for it can expose communication
+    selected: NDArray[np.bool_] | None  # whether `by_rank` is about it; None: all are
+
+
 def _chunk_waits(
-    each: pl.DataFrame, exposed: pl.DataFrame, numbers: Collection[int] | None
+    rows: pl.DataFrame, shared: _Shared, exposed: pl.DataFrame, numbers: Collection[int] | None
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Of some ranks `Waits.by_iteration`, their shares, and what they waited for whom."""
-    exposed = exposed.select(pl.col("rank", "iteration").cast(pl.Int64), "start_ns", "end_ns")
-    axis = _Axis(each, exposed)
-    waiting = each if each["exposing"].all() else each.filter("exposing")
-    order = axis.order(waiting)
-    selected, waiting = each, _exposed_waits(waiting, order, exposed, axis)
-    by_iteration = _summed(waiting, wait_ns="exposed_wait")
-    if numbers is not None:  # what overlaps with other iterations' counts here
-        selected = each.filter("selected")
-        chosen = waiting["selected"].to_numpy()
-        exposed = exposed.filter(pl.col("iteration").is_in(list(numbers)))
-        waiting = _exposed_waits(waiting, order[chosen[order]], exposed, axis).filter("selected")
-    sums = _summed(each, collective_wait_ns="wait", collective_transfer_ns="transfer")
-    shares = selected.group_by("rank").agg(
-        last_arriver_share=(pl.col("last") == pl.col("rank")).fill_null(False).mean()
+    names = ("rank", "instance", "wait", "arrival_ns", "end_ns")
+    rank, instance, wait, arrival, end = (rows[name].to_numpy() for name in names)
+    held = exposed.select(pl.col("rank", "iteration").cast(pl.Int64), "start_ns", "end_ns")
+    axis = _Axis((rank, arrival, end), _held(held))
+    begin = axis.shift(rank, arrival)
+    exposing = shared.exposing[instance]
+    order = _order(rank, begin, end)
+    order = order if exposing.all() else order[exposing[order]]
+    claimed = _claimed(begin, wait, order, axis.union(held))
+    iteration = shared.iteration[instance]
+    sums = _summed(
+        rank,
+        iteration,
+        collective_wait_ns=wait,
+        collective_transfer_ns=shared.transfer[instance],
+        wait_ns=claimed,
     )
-    return sums.join(by_iteration, on=["rank", "iteration"], how="left"), shares, _waited(waiting)
+    if not exposing.all():
+        known = _summed(rank[exposing], iteration[exposing]).select("rank", "iteration")
+        there = known.with_columns(there=pl.lit(True))
+        sums = sums.join(there, on=["rank", "iteration"], how="left").select(
+            "rank", "iteration", "collective_wait_ns", "collective_transfer_ns",
+            wait_ns=pl.when("there").then("wait_ns"),
+        )  # fmt: skip
+    chosen = None if shared.selected is None else shared.selected[instance]
+    if (
+        numbers is not None and chosen is not None
+    ):  # what overlaps with other iterations' counts here
+        order = order[chosen[order]]
+        here = held.filter(pl.col("iteration").is_in(list(numbers)))
+        claimed = _claimed(begin, wait, order, axis.union(here))
+        rank, instance = rank[chosen], instance[chosen]
+        claimed, exposing = claimed[chosen], exposing[chosen]
+    last = shared.last[instance]
+    shares = (
+        pl.DataFrame({"rank": rank, "is_last": last == rank})
+        .group_by("rank")
+        .agg(last_arriver_share=pl.col("is_last").mean())
+        .cast({"rank": pl.Int64})
+    )
+    others = (last != rank) & (last != NOBODY) & exposing
+    late, waits = instance[others], claimed[others]
+    return sums, shares, _waited(rank[others], last[others], late, waits, shared)
 
 
-def _summed(rows: pl.DataFrame, **columns: str) -> pl.DataFrame:
-    """Sums per rank and iteration of rows that mostly stand together; new name → column."""
-    rank, iteration = rows["rank"].to_numpy(), rows["iteration"].to_numpy()
-    fresh = np.ones(rows.height, dtype=np.bool_)
+def _summed(rank: NDArray[np.int32], iteration: Times, **columns: Times) -> pl.DataFrame:
+    """Sums per rank and iteration of rows that mostly stand together."""
+    fresh = np.ones(len(rank), dtype=np.bool_)
     fresh[1:] = (rank[1:] != rank[:-1]) | (iteration[1:] != iteration[:-1])
     starts = np.flatnonzero(fresh)
-    runs = {name: np.add.reduceat(rows[own].to_numpy(), starts) for name, own in columns.items()}
-    frame = pl.DataFrame({"rank": rank[starts], "iteration": iteration[starts], **runs})
+    runs = {name: np.add.reduceat(values, starts) for name, values in columns.items()}
+    frame = pl.DataFrame(
+        {"rank": rank[starts].astype(np.int64), "iteration": iteration[starts], **runs}
+    )
     return frame.group_by("rank", "iteration").agg(pl.col(name).sum() for name in columns)
 
 
-def _waited(waiting: pl.DataFrame) -> pl.DataFrame:
+def _waited(
+    rank: NDArray[np.int32],
+    last: NDArray[np.int32],
+    instance: NDArray[np.int32],
+    waits: Times,
+    shared: _Shared,
+) -> pl.DataFrame:
     """last, iteration, cost_ns, gain_ns: what others waited for it, in all and each at least."""
-    rows = waiting.filter(pl.col("last").is_not_null() & (pl.col("last") != pl.col("rank")))
-    key = ["last", "at", "rank"]
-    spans = {name: int(rows[name].max() or 0) + 1 for name in key}  # type: ignore[arg-type]
-    if spans["last"] * spans["at"] * spans["rank"] < 2**62:  # one number is found much sooner
-        number = (pl.col("last") * spans["at"] + pl.col("at")) * spans["rank"] + pl.col("rank")
-        rows, key = rows.with_columns(key=number), ["key"]
-    return (
-        rows.group_by(key)
-        .agg(pl.col("exposed_wait").sum(), pl.col("last", "iteration").first())
-        .group_by("last", "iteration")
-        .agg(cost_ns=pl.col("exposed_wait").sum(), gain_ns=pl.col("exposed_wait").min())
+    at = shared.at[instance]
+    spans = [int(each.max(initial=0)) + 1 for each in (at, rank)]
+    late = last.astype(np.int64) * spans[0] + at
+    order = np.argsort(late * spans[1] + rank)
+    of_pair = (late * spans[1] + rank)[order]
+    starts = np.flatnonzero(np.diff(of_pair, prepend=-1))
+    each = np.add.reduceat(waits[order], starts)
+    of_late = of_pair[starts] // spans[1]
+    firsts = np.flatnonzero(np.diff(of_late, prepend=-1))
+    which = order[starts[firsts]]
+    return pl.DataFrame(
+        {
+            "last": last[which].astype(np.int64),
+            "iteration": shared.iteration[instance[which]],
+            "cost_ns": np.add.reduceat(each, firsts),
+            "gain_ns": np.minimum.reduceat(each, firsts),
+        }
     )
 
 
@@ -324,26 +374,36 @@ def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32
     return np.where(second - least > error, ranks[last], NOBODY).astype(np.int32)
 
 
-def _exposed_waits(
-    each: pl.DataFrame, order: NDArray[np.int64], exposed: pl.DataFrame, axis: _Axis
-) -> pl.DataFrame:
-    """The rows with exposed_wait: exposed communication that no earlier wait claims.
+def _order(rank: NDArray[np.int32], begin: Times, end: Times) -> NDArray[np.int64]:
+    """The order of calls by their begin on one axis; those that begin together by their ends."""
+    low = rank.min(initial=0)
+    span = int(rank.max(initial=0) - low) + 1
+    order = np.argsort((rank - low).astype(np.min_scalar_type(span)), kind="stable")
+    order = order[np.argsort(begin[order], kind="stable")]  # quick: few runs are merged
+    later = begin[order]
+    if (later[1:] == later[:-1]).any():
+        order = np.lexsort((end, begin))
+    return order
+
+
+def _claimed(
+    begin: Times, wait: Times, order: NDArray[np.int64], exposed: tuple[Times, Times]
+) -> Times:
+    """Exposed communication in each call's wait that no earlier wait claims.
 
     Args:
-        each: calls.
-        order: `axis.order` of those that claim time; the others have 0.
-        exposed: rank, start_ns, end_ns.
-        axis: that of the ranks.
+        begin: of the calls, on one axis.
+        wait: how long each waits.
+        order: `_order` of those that claim time; the others have 0.
+        exposed: disjoint intervals on that axis.
     """
-    begin = axis.shift(each, "arrival_ns")[order]
-    end = begin + each["wait"].to_numpy()[order]
-    fresh = begin.copy()
-    fresh[1:] = np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])
-    start, stop = union(axis.shift(exposed, "start_ns"), axis.shift(exposed, "end_ns"))
-    inside = np.zeros(each.height, dtype=np.int64)
-    inside[order] = length_before(start, stop, np.maximum(end, fresh))
-    inside[order] -= length_before(start, stop, fresh)
-    return each.with_columns(exposed_wait=pl.Series(inside, dtype=pl.Int64))
+    first = begin[order]
+    until = np.maximum.accumulate(first + wait[order])
+    fresh = first.copy()
+    fresh[1:] = np.maximum(first[1:], until[:-1])
+    claimed = np.zeros(len(begin), dtype=np.int64)
+    claimed[order] = length_before(*exposed, until) - length_before(*exposed, fresh)
+    return claimed
 
 
 def _costs(others: pl.DataFrame) -> pl.DataFrame:
@@ -356,36 +416,35 @@ def _costs(others: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _held(exposed: pl.DataFrame) -> tuple[Times, Times, Times]:
+    """rank, start and end."""
+    rank, start, end = (exposed[name].to_numpy() for name in ("rank", "start_ns", "end_ns"))
+    return rank, start, end
+
+
 class _Axis:
     """One axis on which every rank has a span of its own, so that one sweep serves all."""
 
-    def __init__(self, each: pl.DataFrame, exposed: pl.DataFrame) -> None:
-        spans = (
-            pl.concat(
-                [
-                    frame.group_by("rank").agg(low=pl.col(start).min(), high=pl.col("end_ns").max())
-                    for frame, start in ((each, "arrival_ns"), (exposed, "start_ns"))
-                ]
-            )
-            .group_by("rank")
-            .agg(pl.col("low").min(), pl.col("high").max())
-            .sort("rank")
-        )
-        self._ranks = spans["rank"].to_numpy()
-        length = (spans["high"] - spans["low"] + 1).to_numpy()
-        self._shifts = np.cumsum(length) - length - spans["low"].to_numpy()
+    def __init__(self, *parts: tuple[NDArray[Any], Times, Times]) -> None:
+        """`parts`: rank, start and end of intervals; those of a rank mostly stand together."""
+        self._first = min((int(rank.min()) for rank, *_ in parts if len(rank)), default=0)
+        count = max((int(rank.max()) for rank, *_ in parts if len(rank)), default=0) + 1
+        low = np.full(count - self._first, np.iinfo(np.int64).max)
+        high = np.full(count - self._first, np.iinfo(np.int64).min)
+        for rank, start, end in parts:
+            if len(rank):
+                edges = np.flatnonzero(np.diff(rank, prepend=-1))
+                place = rank[edges] - self._first
+                np.minimum.at(low, place, np.minimum.reduceat(start, edges))
+                np.maximum.at(high, place, np.maximum.reduceat(end, edges))
+        low, high = np.where(low <= high, low, 0), np.where(low <= high, high + 1, 0)
+        self._shifts = np.cumsum(high - low) - high
 
-    def order(self, each: pl.DataFrame) -> NDArray[np.int64]:
-        """The order of calls by their begin; those that begin together by their ends."""
-        ranks = np.searchsorted(self._ranks, each["rank"].to_numpy())
-        order = np.argsort(ranks.astype(np.min_scalar_type(len(self._ranks))), kind="stable")
-        begin = self.shift(each, "arrival_ns")
-        order = order[np.argsort(begin[order], kind="stable")]  # quick: few runs are merged
-        later = begin[order]
-        if (later[1:] == later[:-1]).any():
-            order = np.lexsort((each["end_ns"].to_numpy(), begin))
-        return order
+    def shift(self, rank: NDArray[Any], times: Times) -> Times:
+        """The times on this axis."""
+        return np.asarray(times + self._shifts[rank - self._first], dtype=np.int64)
 
-    def shift(self, frame: pl.DataFrame, column: str) -> Times:
-        where = np.searchsorted(self._ranks, frame["rank"].to_numpy())
-        return np.asarray(frame[column].to_numpy() + self._shifts[where], dtype=np.int64)
+    def union(self, exposed: pl.DataFrame) -> tuple[Times, Times]:
+        """The intervals of a frame, merged, on this axis."""
+        rank, start, end = _held(exposed)
+        return union(self.shift(rank, start), self.shift(rank, end))
