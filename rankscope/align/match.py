@@ -29,9 +29,10 @@ REDUCING = pl.Schema(
 
 @dataclass(frozen=True, slots=True)
 class MatchSummary:
-    """The number of matched calls, with `unmatched` and `solved` as in `Matched`."""
+    """The number of matched calls and of their iterations, with two fields of `Matched`."""
 
     calls: int
+    iterations: int
     unmatched: pl.DataFrame
     solved: Clocks
 
@@ -76,7 +77,9 @@ class Matched:
     @property
     def met(self) -> MatchSummary:
         """The summary, without the calls."""
-        return MatchSummary(self.rows.height, self.unmatched, self.solved)
+        return MatchSummary(
+            self.rows.height, self.shared["iteration"].n_unique(), self.unmatched, self.solved
+        )
 
     @property
     def clocks(self) -> dict[int, ClockFit]:

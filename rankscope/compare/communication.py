@@ -57,6 +57,7 @@ class RunCollectives:
         links: pairs of ranks that send to each other, where known.
         reuse: the result of matching all iterations, if there is one.
         iterations: only calls in these; None: in all that are complete on every rank.
+        summary: of matching all iterations, if known.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class RunCollectives:
         links: list[tuple[int, int]],
         reuse: ReusedMatching | None = None,
         iterations: tuple[int, ...] | None = None,
+        summary: MatchSummary | None = None,
     ) -> None:
         self._scope = scope
+        self._summary = summary
         self._links = links
         self._reuse = reuse
         self._iterations = iterations
@@ -79,6 +82,19 @@ class RunCollectives:
             groups = None if self._reuse is None else self._reuse.groups
             self._calls = matched, timed(matched, self._scope.utc_starts, groups)
         return self._calls
+
+    def size(self) -> tuple[int, int]:
+        """The number of matched calls, and of their iterations."""
+        if self._calls is None and self._summary is not None and self._iterations is None:
+            return self._summary.calls, self._summary.iterations
+        met = self.calls()[0].met
+        return met.calls, met.iterations
+
+    def some(self, iterations: tuple[int, ...] | None) -> RunCollectives:
+        """The collectives of some iterations, or of more: only these are read where none are."""
+        if self._calls is not None or self._reuse is None or iterations is None:
+            return self
+        return RunCollectives(self._scope, self._links, self._reuse, iterations)
 
     def matching(self) -> Matching:
         """What stays of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -77,10 +77,12 @@ class Waits:
     `by_rank`, of those that are asked for: rank, last_arriver_share (of its collectives), cost_ns
     (the others' exposed waiting for it), gain_ns (of that, what fixing it alone would have saved:
     in each iteration the waiting of the rank that waited least, for that one comes last then).
+    `by_rank_of_all`: the same of all iterations.
     """
 
     by_iteration: pl.DataFrame
     by_rank: pl.DataFrame
+    by_rank_of_all: pl.DataFrame
 
 
 def shown_error(groups: pl.DataFrame) -> int | None:
@@ -186,12 +188,18 @@ def split(
         mine = blocks.filter(pl.col("rank").is_in(some)).select("low", "high").rows()
         rows = pl.concat([timed.rows[low:high] for low, high in mine or [(0, 0)]])
         parts.append(_chunk_waits(rows, shared, exposed(some), numbers))
-    sums, shares, costs = (pl.concat(each) for each in zip(*parts, strict=True))
-    return Waits(
-        by_iteration=sums,
-        by_rank=shares.join(_costs(costs), on="rank", how="left")
+    sums, selected, every = zip(*parts, strict=True)
+    return Waits(pl.concat(sums), _per_rank(selected), _per_rank(every))
+
+
+def _per_rank(parts: Sequence[_ByLast]) -> pl.DataFrame:
+    """`Waits.by_rank`, from `_by_last` of all chunks."""
+    shares = pl.concat([each for each, _ in parts])
+    costs = pl.concat([each for _, each in parts])
+    return (
+        shares.join(_costs(costs), on="rank", how="left")
         .with_columns(pl.col("cost_ns", "gain_ns").fill_null(0))
-        .sort("rank"),
+        .sort("rank")
     )
 
 
@@ -211,6 +219,9 @@ def rank_chunks(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
     return chunks.group_by("chunk", maintain_order=True).agg("rank")["rank"].to_list()
 
 
+_ByLast = tuple[pl.DataFrame, pl.DataFrame]
+
+
 class _Shared(NamedTuple):
     """Columns of the instances."""
 
@@ -224,8 +235,8 @@ class _Shared(NamedTuple):
 
 def _chunk_waits(
     rows: pl.DataFrame, shared: _Shared, exposed: pl.DataFrame, numbers: Collection[int] | None
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Of some ranks `Waits.by_iteration`, their shares, and what they waited for whom."""
+) -> tuple[pl.DataFrame, _ByLast, _ByLast]:
+    """Of some ranks `Waits.by_iteration`, and `_by_last` of the selected and of all iterations."""
     names = ("rank", "instance", "wait", "arrival_ns", "end_ns")
     rank, instance, wait, arrival, end = (rows[name].to_numpy() for name in names)
     held = exposed.select(pl.col("rank", "iteration").cast(pl.Int64), "start_ns", "end_ns")
@@ -250,15 +261,31 @@ def _chunk_waits(
             "rank", "iteration", "collective_wait_ns", "collective_transfer_ns",
             wait_ns=pl.when("there").then("wait_ns"),
         )  # fmt: skip
-    chosen = None if shared.selected is None else shared.selected[instance]
-    if (
-        numbers is not None and chosen is not None
-    ):  # what overlaps with other iterations' counts here
-        order = order[chosen[order]]
-        here = held.filter(pl.col("iteration").is_in(list(numbers)))
-        claimed = _claimed(begin, wait, order, axis.union(here))
-        rank, instance = rank[chosen], instance[chosen]
-        claimed, exposing = claimed[chosen], exposing[chosen]
+    every = _by_last(rank, instance, claimed, exposing, shared)
+    if numbers is None or shared.selected is None:
+        return sums, every, every
+    # what overlaps with other iterations' counts in these alone
+    chosen = shared.selected[instance]
+    some = order[chosen[order]]
+    here = held.filter(pl.col("iteration").is_in(list(numbers)))
+    own = _claimed(begin, wait, some, axis.union(here))[chosen]
+    alike = np.array_equal(own, claimed[chosen])
+    selected = _by_last(rank[chosen], instance[chosen], own, exposing[chosen], shared, not alike)
+    if alike:
+        costs = every[1].filter(pl.col("iteration").is_in(list(numbers)))
+        selected = selected[0], costs
+    return sums, selected, every
+
+
+def _by_last(
+    rank: NDArray[np.int32],
+    instance: NDArray[np.int32],
+    waits: Times,
+    exposing: NDArray[np.bool_],
+    shared: _Shared,
+    costs: bool = True,
+) -> _ByLast:
+    """How often each rank came last, and what the ranks waited for whom, if asked for."""
     last = shared.last[instance]
     shares = (
         pl.DataFrame({"rank": rank, "is_last": last == rank})
@@ -266,9 +293,8 @@ def _chunk_waits(
         .agg(last_arriver_share=pl.col("is_last").mean())
         .cast({"rank": pl.Int64})
     )
-    others = (last != rank) & (last != NOBODY) & exposing
-    late, waits = instance[others], claimed[others]
-    return sums, shares, _waited(rank[others], last[others], late, waits, shared)
+    others = (last != rank) & (last != NOBODY) & exposing & costs
+    return shares, _waited(rank[others], last[others], instance[others], waits[others], shared)
 
 
 def _summed(rank: NDArray[np.int32], iteration: Times, **columns: Times) -> pl.DataFrame:
