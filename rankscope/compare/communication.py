@@ -199,7 +199,7 @@ def roles_by_gradients(scope: Scope, matched: Matched) -> Roles:
         ranks["rank"].sort().to_list(),
         dict(ranks.select("rank", "host").iter_rows()),
         matched.reducing,
-        lambda some: scope.tables.read("activities", MAKEUP, ranks=some),
+        lambda some: scope.tables.read("activities", MAKEUP, ranks=some, narrow=True),
     )
 
 

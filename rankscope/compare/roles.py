@@ -14,7 +14,6 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import UsageError
-from rankscope.store.tables import LONG
 from rankscope.util.wording import counted
 
 ALL = "all"
@@ -114,7 +113,7 @@ def inferred_roles(
         ranks: all ranks.
         hosts: rank → host.
         reducing: `Matched.reducing`, with the columns of REDUCING.
-        activities: gives the columns MAKEUP of ACTIVITIES of some ranks.
+        activities: gives the columns MAKEUP of ACTIVITIES of some ranks, narrow.
     """
     carrying = _carrying(reducing)
     groups = [
@@ -205,7 +204,6 @@ def _makeup(
     kernels = (
         activities([*group_of])
         .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
-        .with_columns(pl.col("name").cast(LONG))  # as texts, names are slow keys
         .group_by("rank", "iteration", "name")
         .agg(pl.col("count", "size").sum())
         .group_by("name", group=pl.col("rank").replace_strict(group_of, return_dtype=pl.Int64))

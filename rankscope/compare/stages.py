@@ -76,9 +76,11 @@ def compare(
         return found
     if reuse is None or links or scope.clock != reuse.clock:
         waits = _waits_of_nobody(found, reuse) or collectives.waits()
+        found = replace(found, _waits=waits.by_rank, _waits_of_all=waits.by_rank_of_all)
+        if not links and collectives.size()[0] > MOST_CALLS:  # a replay plays some of them
+            collectives = run_collectives(found)
         table = metric_table(scope, found.roles, waits.by_iteration)
-        of_all = waits.by_rank_of_all
-        found = replace(found, table=table, _waits=waits.by_rank, _waits_of_all=of_all)
+        found = replace(found, table=table)
     elif found.comparable and given is None and scope.selection.numbers == reuse.selection.numbers:
         return _rescored(found, reuse)
     elif found.comparable:

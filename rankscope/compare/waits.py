@@ -183,10 +183,11 @@ def split(
     blocks = pl.DataFrame(pairwise(edges), schema=["low", "high"], orient="row").with_columns(
         rank=ranks.gather(edges[:-1])
     )
+    calls = timed.rows.select("rank", "instance", "wait", "arrival_ns", "end_ns")
     parts = []
     for some in rank_chunks(ranks.unique(), ranks) or [[]]:
         mine = blocks.filter(pl.col("rank").is_in(some)).select("low", "high").rows()
-        rows = pl.concat([timed.rows[low:high] for low, high in mine or [(0, 0)]])
+        rows = pl.concat([calls[low:high] for low, high in mine or [(0, 0)]])
         parts.append(_chunk_waits(rows, shared, exposed(some), numbers))
     sums, selected, every = zip(*parts, strict=True)
     return Waits(pl.concat(sums), _per_rank(selected), _per_rank(every))
@@ -237,15 +238,13 @@ def _chunk_waits(
     rows: pl.DataFrame, shared: _Shared, exposed: pl.DataFrame, numbers: Collection[int] | None
 ) -> tuple[pl.DataFrame, _ByLast, _ByLast]:
     """Of some ranks `Waits.by_iteration`, and `_by_last` of the selected and of all iterations."""
-    names = ("rank", "instance", "wait", "arrival_ns", "end_ns")
-    rank, instance, wait, arrival, end = (rows[name].to_numpy() for name in names)
-    held = exposed.select(pl.col("rank", "iteration").cast(pl.Int64), "start_ns", "end_ns")
-    axis = _Axis((rank, arrival, end), _held(held))
+    rank, instance, wait, arrival, end = (column.to_numpy() for column in rows)
+    axis = _Axis((rank, arrival, end), _held(exposed))
     begin = axis.shift(rank, arrival)
     exposing = shared.exposing[instance]
     order = _order(rank, begin, end)
     order = order if exposing.all() else order[exposing[order]]
-    claimed = _claimed(begin, wait, order, axis.union(held))
+    claimed = _claimed(begin, wait, order, axis.union(exposed))
     iteration = shared.iteration[instance]
     sums = _summed(
         rank,
@@ -267,7 +266,7 @@ def _chunk_waits(
     # what overlaps with other iterations' counts in these alone
     chosen = shared.selected[instance]
     some = order[chosen[order]]
-    here = held.filter(pl.col("iteration").is_in(list(numbers)))
+    here = exposed.filter(pl.col("iteration").is_in(list(numbers)))
     own = _claimed(begin, wait, some, axis.union(here))[chosen]
     alike = np.array_equal(own, claimed[chosen])
     selected = _by_last(rank[chosen], instance[chosen], own, exposing[chosen], shared, not alike)
@@ -287,12 +286,10 @@ def _by_last(
 ) -> _ByLast:
     """How often each rank came last, and what the ranks waited for whom, if asked for."""
     last = shared.last[instance]
-    shares = (
-        pl.DataFrame({"rank": rank, "is_last": last == rank})
-        .group_by("rank")
-        .agg(last_arriver_share=pl.col("is_last").mean())
-        .cast({"rank": pl.Int64})
-    )
+    calls = np.bincount(rank)
+    ranks = np.flatnonzero(calls)
+    often = np.bincount(rank[last == rank], minlength=len(calls))[ranks]
+    shares = pl.DataFrame({"rank": ranks, "last_arriver_share": often / calls[ranks]})
     others = (last != rank) & (last != NOBODY) & exposing & costs
     return shares, _waited(rank[others], last[others], instance[others], waits[others], shared)
 

@@ -21,6 +21,8 @@ NARROW: dict[str, pl.DataType] = {
     "operation": SHORT,
     "clock": SHORT,
     "communicator": LONG,
+    "kind": SHORT,
+    "name": LONG,
 }
 """Columns with few different values, and what they fit into."""
 
