@@ -1,19 +1,23 @@
-"""All calls of a run's collectives, gathered some ranks at a time, and sorted into instances."""
+"""All calls of a run's collectives, gathered some ranks at a time, and laid out by instance.
+
+Ranks of one communicator make the same calls, which differ in their times only. Operation,
+iteration and ordinal are therefore kept once for all streams that share them, and calls are never
+sorted across ranks: those of a communicator are a matrix with a row per rank.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.align.communicators import Streams
+from rankscope.align.communicators import EQUAL_SIZES, SPLITTABLE, STREAM
+from rankscope.align.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
 from rankscope.align.point_to_point import OPERATION, pair_peers
-from rankscope.store.tables import narrowed
-
-SPLITTABLE = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-"""Operations that no rank can leave before all ranks have arrived."""
+from rankscope.store.tables import LONG, SHORT, narrowed
 
 INSTANCE = ["group", "operation", "iteration", "ordinal"]
 """Columns that all calls of an instance share."""
@@ -21,11 +25,38 @@ INSTANCE = ["group", "operation", "iteration", "ordinal"]
 OWN = ["rank", "gradient", "arrival_ns", "end_ns", "bytes"]
 """Columns that differ between the calls of an instance."""
 
-KEPT = [name for name in (*INSTANCE, *OWN) if name not in ("group", "rank")]
+COLUMNS = [*STREAM, "operation", "iteration", "ordinal", *OWN[1:], "start_ns"]
+"""Columns of COLLECTIVES that are needed."""
+
+REASONS = ("no partner", "some members lack it", "message sizes differ")
+"""Reasons why a call belongs to no instance."""
+
+STREAMS = pl.Schema(
+    {
+        "rank": pl.Int32(),
+        "place": SHORT,
+        "communicator": LONG,
+        "first": pl.Int64(),  # the start of its first call
+        "stream": pl.Int64(),
+        "pattern": pl.Int64(),
+    }
+)
+"""Columns of a part's streams."""
+
+UNKNOWN_BYTES = int(np.iinfo(np.int64).min)
+"""In place of a size that is unknown."""
 
 FAR_APART = 2**20
 """Widest span of a column that is packed as it is; wider columns are numbered, so that all
 columns together fit into 63 bits."""
+
+
+class Layout(NamedTuple):
+    """The matched calls and their instances, as in `Matched`; of the other calls UNMATCHED."""
+
+    rows: pl.DataFrame
+    shared: pl.DataFrame
+    unmatched: pl.DataFrame
 
 
 class Calls:
@@ -34,11 +65,14 @@ class Calls:
     def __init__(self, links: list[tuple[int, int]]) -> None:
         """`links`: pairs of ranks that send to each other."""
         self._links = links
-        self._streams = Streams()
-        self._parts: list[pl.DataFrame] = []
         self._sent: list[pl.DataFrame] = []
         self._counts: list[pl.DataFrame] = []
         self._unrooted = self._split = 0
+        self._own = [STREAMS.to_frame()]
+        self._streams: list[Stream] = []
+        self._columns: dict[str, list[NDArray[Any] | None]] = {name: [] for name in OWN[1:]}
+        self._patterns: list[Pattern] = []
+        self._alike: dict[tuple[int, ...], list[int]] = {}  # sums of a pattern → its numbers
 
     def add(self, part: pl.DataFrame) -> None:
         """Add all rows of some ranks."""
@@ -51,9 +85,44 @@ class Calls:
         if self._links:
             self._sent.append(sent)
         rows = narrowed(part if split.all() else part.filter(split))
-        kept = rows.select(self._streams.numbered(rows), *KEPT)
-        unknown = kept["bytes"].null_count() == kept.height
-        self._parts.append(kept.drop("bytes") if unknown else kept)
+        if rows.is_empty():
+            return
+        stream = _numbered([_codes(rows[name]) for name in STREAM])
+        kinds = _places(rows["operation"], SPLITTABLE)
+        call = [kinds, *(rows[name].to_numpy() for name in ("iteration", "ordinal"))]
+        order = _order(stream * len(SPLITTABLE) + kinds, call[1:])
+        call = [column[order].astype(np.int64) for column in call]
+        edges = np.append(0, np.cumsum(np.bincount(stream))).tolist()
+        place = len(self._own) - 1
+        for name, parts in self._columns.items():
+            values = rows[name].fill_null(UNKNOWN_BYTES) if name == "bytes" else rows[name]
+            unknown = rows[name].null_count() == rows.height
+            parts.append(None if unknown else values.to_numpy()[order])
+        ranks = rows["rank"].to_numpy()[order[edges[:-1]]].tolist()
+        first = len(self._streams)
+        self._streams += [
+            Stream(rank, place, low, high, self._pattern([each[low:high] for each in call]))
+            for rank, (low, high) in zip(ranks, pairwise(edges), strict=True)
+        ]
+        starts = rows["start_ns"].to_numpy()[order]
+        own = rows[order[edges[:-1]]].select(
+            *STREAM,
+            first=np.minimum.reduceat(starts, edges[:-1]),
+            stream=np.arange(first, len(self._streams)),
+            pattern=np.array([each.pattern for each in self._streams[first:]]),
+        )
+        self._own.append(own)
+
+    def _pattern(self, call: list[Numbers]) -> int:
+        """The number of the pattern of some calls, which are in order."""
+        key = (len(call[0]), *(int(column.sum()) for column in call))
+        alike = self._alike.setdefault(key, [])
+        for number in alike:
+            if all(map(np.array_equal, self._patterns[number], call)):
+                return number
+        alike.append(len(self._patterns))
+        self._patterns.append(Pattern(*(column.copy() for column in call)))
+        return alike[-1]
 
     @property
     def pipelined(self) -> bool:
@@ -70,92 +139,181 @@ class Calls:
         return pl.concat(self._counts).group_by("iteration").agg(pl.col("calls").sum())
 
     def streams(self) -> pl.DataFrame:
-        """The streams with their labels."""
-        return self._streams.labelled()
-
-    def taken(self) -> pl.DataFrame:
-        """stream and `KEPT` of all calls that can be split; `bytes` where any are known.
-
-        The caller takes ownership, because memory does not allow a second copy.
-        """
-        parts, self._parts = self._parts, []
-        return pl.concat(parts, how="diagonal")
-
-
-def together(
-    columns: dict[str, pl.Series],
-) -> tuple[pl.DataFrame, pl.DataFrame, NDArray[np.int64]]:
-    """The calls sorted by INSTANCE, then rank; the instances; the number of calls of each.
-
-    All key columns are packed into one integer, which is sorted.
-
-    Args:
-        columns: INSTANCE and OWN; emptied, so that memory is freed column by column.
-
-    Returns:
-        OWN of the calls, INSTANCE of the instances, and sizes.
-    """
-    number = np.zeros(len(columns["rank"]), dtype=np.int64)
-    steps: dict[str, _Step] = {}
-    for name in (*INSTANCE, "rank"):
-        values, names = _counted(columns[name])
-        low = int(values.min(initial=0)) if len(values) else 0
-        span = int(values.max(initial=0)) - low + 1
-        number *= span
-        number += values
-        number -= low
-        steps[name] = _Step(columns[name].dtype, low, span, names)
-        del values
-        if name != "rank":
-            del columns[name]  # unpacked from the integer
-    order = None
-    if (np.diff(number) < 0).any():
-        order = pl.Series(number).arg_sort()
-        number = number[order.to_numpy()]
-    number //= steps["rank"].span
-    starts = np.flatnonzero(np.diff(number, prepend=number[:1] - 1))
-    size = np.diff(starts, append=len(number))
-    number = number[starts]
-    unpacked_columns: dict[str, pl.Series] = {}
-    for name in reversed(INSTANCE):
-        number, code = np.divmod(number, steps[name].span)
-        unpacked_columns[name] = steps[name].values(name, code)
-    shared = pl.DataFrame([unpacked_columns[name] for name in INSTANCE])
-    rows = []
-    for name in OWN:
-        if name in columns:
-            column = columns.pop(name)
-            rows.append(column if order is None else column.rechunk().gather(order))
-    return pl.DataFrame(rows), shared, size
-
-
-class _Step(NamedTuple):
-    """The digits of one column in the packed integer."""
-
-    dtype: pl.DataType
-    low: int
-    span: int
-    names: pl.Series | None
-
-    def values(self, name: str, code: NDArray[np.int64]) -> pl.Series:
-        """The column's values, unpacked."""
-        if self.names is None:
-            return pl.Series(name, code + self.low, dtype=self.dtype)
-        return self.names.gather(code + self.low).cast(self.dtype).alias(name)
-
-
-def _counted(values: pl.Series) -> tuple[NDArray[np.int64], pl.Series | None]:
-    """Integers in the order of the values, and the values where they had to be numbered."""
-    if isinstance(values.dtype, pl.Categorical):
-        names = values.unique().cast(pl.String).sort()
-        there = pl.DataFrame({"name": names}).with_columns(
-            code=pl.col("name").cast(values.dtype).to_physical().cast(pl.Int64)
+        """The columns of STREAMS, and habit: its operations, and how many an iteration has."""
+        nothing = Pattern(*[np.empty(0, dtype=np.int64)] * 3)
+        habits = (
+            pl.concat(
+                each.frame().with_columns(pattern=pl.lit(number, pl.Int64))
+                for number, each in enumerate([*self._patterns, nothing])
+            )
+            .group_by("pattern", "operation", "iteration")
+            .agg(count=pl.len())
+            .group_by("pattern", "operation")
+            .agg(count=pl.col("count").median().round().cast(pl.Int64))
+            .sort("operation")
+            .with_columns(name=pl.col("operation").replace_strict(dict(enumerate(SPLITTABLE))))
+            .group_by("pattern", maintain_order=True)
+            .agg(habit=pl.format("{}*{}", "name", "count").str.join(" "))
         )
-        table = np.zeros(int(there["code"].max() or 0) + 1, dtype=np.int64)  # type: ignore[arg-type]
-        table[there["code"].to_numpy()] = np.arange(there.height)
-        return table[values.to_physical().to_numpy()], names
-    numbers = values.to_numpy().astype(np.int64)
-    if len(numbers) and int(numbers.max()) - int(numbers.min()) >= FAR_APART:
-        distinct, place = np.unique(numbers, return_inverse=True)
-        return place, pl.Series(distinct)
-    return numbers, None
+        return pl.concat(self._own).join(habits, on="pattern")
+
+    def middle(self, streams: list[int], samples: int) -> pl.DataFrame:
+        """The calls of some streams in the iterations around the middle of the run.
+
+        Args:
+            streams: one of each rank.
+            samples: how many instances the iterations have at least, if the run has so many.
+
+        Returns:
+            rank, operation, iteration, ordinal, arrival_ns, end_ns, and bytes where any are known.
+        """
+        some = [self._streams[number] for number in streams]
+        patterns = {each.pattern: self._patterns[each.pattern] for each in some}
+        numbers = np.unique(np.concatenate([each.iteration for each in patterns.values()]))
+        per_iteration = sum(each.high - each.low for each in some) / (len(some) * len(numbers))
+        needed = min(int(samples / max(per_iteration, 0.1)) + 2, len(numbers))
+        first = (len(numbers) - needed) // 2
+        chosen = numbers[first : first + needed]
+        places = {
+            number: np.flatnonzero(np.isin(each.iteration, chosen))
+            for number, each in patterns.items()
+        }
+        calls = [Selected(each, places[each.pattern]) for each in some]
+        shared = pl.concat(patterns[each.pattern].frame()[places[each.pattern]] for each in some)
+        own = {name: self._taken(name, calls) for name in OWN[2:]}
+        return shared.with_columns(
+            rank=np.repeat([each.rank for each in some], [len(each.places) for each in calls]),
+            **{name: values for name, values in own.items() if values is not None},
+        )
+
+    def laid_out(self, groups: list[tuple[int, int, list[int]]]) -> Layout:
+        """The calls by group, rank and instance; taken away, for memory holds no second copy.
+
+        Args:
+            groups: number, number of members and streams (by rank) of each group, ascending.
+        """
+        calls: list[Selected] = []
+        found = [Pattern(*[np.empty(0, dtype=np.int64)] * 3)]
+        of_call = [np.empty(0, dtype=np.int32)]
+        unmatched = [UNMATCHED.to_frame()]
+        count = 0
+        for group, members, streams in groups:
+            some = [self._streams[number] for number in streams]
+            instances, matched, others = self._instances(group, members, some)
+            number = np.arange(count, count := count + len(instances.iteration), dtype=np.int32)
+            found.append(instances)
+            calls += matched
+            of_call += [number] * len(matched)
+            unmatched += others
+        lengths = [len(each.places) for each in calls]
+        ranks = np.array([each.stream.rank for each in calls], dtype=np.int32)
+        rows = [pl.Series("rank", np.repeat(ranks, lengths))]
+        for name in OWN[1:]:
+            values = self._taken(name, calls)
+            self._columns[name].clear()
+            if values is not None:
+                rows.append(pl.Series(name, values))
+        rows.append(pl.Series("instance", np.concatenate(of_call)))
+        instances = Pattern(*map(np.concatenate, zip(*found, strict=True)))
+        shared = pl.DataFrame(
+            {
+                "group": np.repeat(
+                    np.array([group for group, *_ in groups], dtype=np.int32),
+                    [len(each.iteration) for each in found[1:]],
+                ),
+                "operation": pl.Series(SPLITTABLE, dtype=SHORT).gather(instances.operation),
+                "iteration": instances.iteration,
+                "ordinal": instances.ordinal.astype(np.int32),
+            }
+        )
+        unknown = pl.when(pl.col("bytes") != UNKNOWN_BYTES).then("bytes")
+        frame = pl.DataFrame(rows)
+        frame = frame.with_columns(bytes=unknown) if "bytes" in frame.columns else frame
+        return Layout(frame, shared, pl.concat(unmatched))
+
+    def _instances(
+        self, group: int, members: int, streams: list[Stream]
+    ) -> tuple[Pattern, list[Selected], list[pl.DataFrame]]:
+        """The instances of a group, their calls by rank, and UNMATCHED."""
+        patterns = {each.pattern: self._patterns[each.pattern] for each in streams}
+        places = {number: np.arange(len(each.iteration)) for number, each in patterns.items()}
+        instances = next(iter(patterns.values()))
+        unmatched = []
+        if members < 2 or len(streams) < members or len(patterns) > 1 or instances.repeats:
+            instances, places = common(patterns, [each.pattern for each in streams], members)
+            left = {number: each.without(places[number]) for number, each in patterns.items()}
+            reason = REASONS[0 if members < 2 else 1]
+            unmatched += [left[each.pattern].counted(each.rank, group, reason) for each in streams]
+        calls = [Selected(each, places[each.pattern]) for each in streams]
+        sizes = self._taken("bytes", calls)
+        if sizes is not None and len(instances.iteration):
+            sizes = sizes.reshape(len(calls), -1)
+            least = np.where(sizes == UNKNOWN_BYTES, np.iinfo(np.int64).max, sizes).min(axis=0)
+            equal = np.isin(instances.operation, [SPLITTABLE.index(each) for each in EQUAL_SIZES])
+            differ = np.flatnonzero(equal & (sizes.max(axis=0) > least))
+            if len(differ):
+                odd = instances.at(differ)
+                unmatched += [odd.counted(each.rank, group, REASONS[2]) for each in streams]
+                instances = instances.without(differ)
+                calls = [Selected(each, np.delete(some, differ)) for each, some in calls]
+        return instances, calls if len(instances.iteration) else [], unmatched
+
+    def _taken(self, name: str, calls: list[Selected]) -> NDArray[Any] | None:
+        """A column of some calls; None if no value is known."""
+        parts = self._columns[name]
+        if name == "bytes" and all(part is None for part in parts):
+            return None
+        nothing: NDArray[Any] = np.empty(0, dtype=np.bool_ if name == "gradient" else np.int64)
+        taken = [nothing]
+        for (_, part, low, high, _), places in calls:
+            column = parts[part]
+            if column is None:
+                taken.append(np.full(len(places), UNKNOWN_BYTES))
+            else:
+                every = len(places) == high - low
+                taken.append(column[low:high] if every else column[low:high][places])
+        return np.concatenate(taken)
+
+
+def _codes(values: pl.Series) -> Numbers:
+    """The integers behind the values."""
+    return values.to_physical().cast(pl.Int64).to_numpy()
+
+
+def _places(values: pl.Series, names: tuple[str, ...]) -> Numbers:
+    """The place of each value among the names."""
+    codes = _codes(values)
+    table = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
+    there = values.unique()
+    table[_codes(there)] = [names.index(name) for name in there.cast(pl.String)]
+    return table[codes]
+
+
+def _numbered(columns: list[Numbers]) -> Numbers:
+    """The number of each row's combination of values, counted from 0 without gaps, ascending."""
+    number = _packed(columns)
+    there = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.bool_)
+    there[number] = True
+    return (np.cumsum(there) - 1)[number]
+
+
+def _packed(columns: list[NDArray[Any]]) -> Numbers:
+    """One integer for the values of each row, in their order."""
+    number = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, low = column, int(column.min(initial=0))
+        span = int(column.max(initial=0)) - low + 1
+        if span > FAR_APART:
+            distinct, values = np.unique(column, return_inverse=True)
+            span, low = len(distinct), 0
+        number = number * span + values - low
+    return number
+
+
+def _order(kinds: Numbers, call: list[NDArray[Any]]) -> Numbers:
+    """The order of calls by kind, iteration and ordinal; a quick one if they come by time."""
+    order = np.argsort(kinds.astype(np.min_scalar_type(int(kinds.max()))), kind="stable")
+    number = _packed([kinds, *call])
+    if (np.diff(number[order]) < 0).any():
+        return np.argsort(number, kind="stable")
+    return order

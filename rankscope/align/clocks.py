@@ -42,6 +42,9 @@ SESSION_START_ERROR_NS = 1_000_000
 FITTED = 32
 """Number of clocks fitted at once; bounds memory."""
 
+SORTED = 256
+"""Up to this length, numpy sorts a row sooner than polars finds its median."""
+
 ROUNDS = 2
 """Number of refinements of all clocks against the consensus of ends."""
 
@@ -110,20 +113,21 @@ class Aligner:
 
     def one(self, rank: int, times: Times) -> Times:
         """The times of one tied rank, converted."""
-        return self.many([rank], times[:, None])[:, 0]
+        (found,) = self.many([rank], times[None])
+        return np.asarray(found, dtype=np.int64)
 
     def many(self, ranks: Sequence[int], times: Times) -> Times:
-        """The times of several ranks, a column each, converted; 0 for ranks that are not tied."""
+        """The times of several ranks, a row each, converted; 0 for ranks that are not tied."""
         fits = [self._clocks.fits.get(rank) for rank in ranks]
         starts = [
             0 if fit is None else (self._utc_starts.get(rank) or 0) + fit.offset_ns
             for rank, fit in zip(ranks, fits, strict=True)
         ]
         slopes = np.array([0.0 if fit is None else fit.drift_ppm * 1e-6 for fit in fits])
-        moved = times + (np.array(starts, dtype=np.int64) - self._clocks.middle_ns)
+        moved = times + (np.array(starts, dtype=np.int64) - self._clocks.middle_ns)[:, None]
         if slopes.any():
-            moved += np.rint(moved * slopes).astype(np.int64)
-        moved[:, [fit is None for fit in fits]] = 0
+            moved += np.rint(moved * slopes[:, None]).astype(np.int64)
+        moved[[fit is None for fit in fits]] = 0
         return np.asarray(moved, dtype=np.int64)
 
 
@@ -137,7 +141,7 @@ def fit_clock(reference: Times, other: Times) -> ClockFit:
         other: ends of the same instances on the other clock's UTC, ns; shape (n,).
     """
     middle = (int(reference[0]) + int(reference[-1])) // 2
-    level, slope, spread = _fit(reference - middle, (reference - other)[:, None])
+    level, slope, spread = _fit(reference - middle, (reference - other)[None])
     return ClockFit(round(level[0]), float(slope[0]) * 1e6, round(spread[0]))
 
 
@@ -295,7 +299,7 @@ def _tie(group: Group, lines: dict[int, _Line]) -> None:
     reference = known.corrected(group.ends[:, group.ranks.index(leader)])
     for first in range(0, len(fresh), FITTED):
         some = fresh[first : first + FITTED]
-        level, slope, spread = _fit(reference, reference[:, None] - group.ends[:, some])
+        level, slope, spread = _fit(reference, reference - group.ends[:, some].T)
         for column, index in enumerate(some):
             line = known._replace(level=float(level[column]), slope=float(slope[column]))
             if few:
@@ -317,7 +321,7 @@ def _refine(groups: list[Group], lines: dict[int, _Line], lowest: int) -> None:
         corrected = [
             lines[group.ranks[column]].corrected(group.ends[:, column]) for column in columns
         ]
-        consensus = np.median(corrected, axis=0)
+        consensus = medians(np.stack(corrected, axis=1))
         for column, ends in zip(columns, corrected, strict=True):
             moments[group.ranks[column]].append(consensus)
             misses[group.ranks[column]].append(consensus - ends)
@@ -326,7 +330,7 @@ def _refine(groups: list[Group], lines: dict[int, _Line], lowest: int) -> None:
         if parts:
             when, miss = np.concatenate(moments[rank]), np.concatenate(parts)
             order = np.argsort(when, kind="stable")
-            level, slope, spread = _fit(when[order], miss[order][:, None])
+            level, slope, spread = _fit(when[order], miss[order][None])
             changes[rank] = _Line(float(level[0]), float(slope[0]), float(spread[0]))
     anchor = changes.get(lowest, _Line(0.0, 0.0, 0.0))
     for rank, change in changes.items():
@@ -339,11 +343,11 @@ def _refine(groups: list[Group], lines: dict[int, _Line], lowest: int) -> None:
 
 
 def _fit(when: Times | Floats, difference: Times | Floats) -> tuple[Floats, Floats, Floats]:
-    """Level, slope and spread of each column of `difference` over `when`.
+    """Level, slope and spread of each row of `difference` over `when`.
 
     Args:
         when: ns since the middle, ascending; shape (n,).
-        difference: ns; shape (n, m).
+        difference: ns; shape (m, n).
 
     Returns:
         Three arrays of shape (m,); the slope is 0 where it is not distinguishable from jitter, or
@@ -352,21 +356,27 @@ def _fit(when: Times | Floats, difference: Times | Floats) -> tuple[Floats, Floa
     elapsed, values = when.astype(np.float64), difference.astype(np.float64)
     half = len(elapsed) // 2
     run = elapsed[half:] - elapsed[: len(elapsed) - half]
-    rise = values[half:] - values[: len(values) - half]
+    rise = values[:, half:] - values[:, : len(elapsed) - half]
     apart = (run > 0) & (len(elapsed) >= LEAST_INSTANCES)
-    slope = np.zeros(values.shape[1])
+    slope = np.zeros(len(values))
     if apart.any():
-        slope = np.median(rise[apart] / run[apart, None], axis=0)
-    level, spread = _level(values - slope * elapsed[:, None])
-    still_level, still_spread = _level(values)
+        slope = medians(rise[:, apart] / run[apart])
+    level, spread = _level(values - slope[:, None] * elapsed)
     moves = np.abs(slope) * float(elapsed[-1] - elapsed[0]) >= DRIFT_SPREADS * spread
-    return (
-        np.where(moves, level, still_level),
-        np.where(moves, slope, 0.0),
-        np.where(moves, spread, still_spread),
-    )
+    if not moves.all():
+        level[~moves], spread[~moves] = _level(values[~moves])
+    return level, np.where(moves, slope, 0.0), spread
 
 
 def _level(values: Floats) -> tuple[Floats, Floats]:
-    level = np.median(values, axis=0)
-    return level, ROBUST * np.median(np.abs(values - level), axis=0)
+    level = medians(values)
+    return level, ROBUST * medians(np.abs(values - level[:, None]))
+
+
+def medians(values: Floats | Times) -> Floats:
+    """The median of each row, as of `np.median`, which takes 3 times as long."""
+    count = values.shape[1]
+    if count > SORTED:
+        return np.array([pl.Series(row).quantile(0.5, "midpoint") for row in values])
+    ordered = np.sort(values, axis=1)
+    return np.asarray((ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.align.clocks import ROBUST, Floats
+from rankscope.align.clocks import ROBUST, Floats, medians
 from rankscope.measure.collectives import NAMED
 
 STREAM = ["rank", "place", "communicator"]
@@ -24,78 +26,45 @@ LATENESS_SHARE = 0.2
 LEAST_SAMPLES = 5
 """Fewer instances do not tell how well ends agree."""
 
+SPLITTABLE = ("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter")
+"""Operations that no rank can leave before all ranks have arrived, ascending."""
+
 EQUAL_SIZES = ("all_reduce", "all_gather", "reduce_scatter")
 """Operations whose message has the same size on all participants."""
 
 SAMPLES = 64
 """Number of pairs of instances compared between two ranks."""
 
+Middle = Callable[[list[int], int], pl.DataFrame]
+"""`Calls.middle`; operations are places in SPLITTABLE."""
 
-class Streams:
-    """Numbers the streams of a run, added some ranks at a time, and records their call patterns.
 
-    A stream is a rank's calls with the same `place` and `communicator` of COLLECTIVES.
+def labelled(streams: pl.DataFrame) -> pl.DataFrame:
+    """stream, rank, place, communicator, label (text, the same on every rank).
+
+    Args:
+        streams: the result of `Calls.streams`. A stream is a rank's calls with the same `place`
+            and `communicator` of COLLECTIVES.
     """
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._own: list[pl.DataFrame] = []
-        self._per: list[pl.DataFrame] = []
-
-    def numbered(self, part: pl.DataFrame) -> pl.Series:
-        """The number of each row's stream, from 0; unique over all ranks.
-
-        Args:
-            part: all COLLECTIVES rows of some ranks, in narrow columns.
-        """
-        number = np.zeros(part.height, dtype=np.int64)
-        for name in STREAM:
-            values = part[name].to_physical().cast(pl.Int64).to_numpy()
-            low = int(values.min(initial=0))
-            number *= int(values.max(initial=0)) - low + 1
-            number += values - low
-        there = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.bool_)
-        there[number] = True
-        dense = (np.cumsum(there) - 1 + self._count).astype(np.int32)
-        self._count += int(there.sum())
-        stream = pl.Series("stream", dense[number], dtype=pl.Int32)
-        calls = part.select(stream, *STREAM, "operation", "iteration", "start_ns")
-        self._per.append(calls.group_by("stream", "operation", "iteration").agg(count=pl.len()))
-        first = pl.col("start_ns").min()
-        self._own.append(calls.group_by("stream").agg(pl.col(STREAM).first(), first=first))
-        return stream
-
-    def labelled(self) -> pl.DataFrame:
-        """stream, rank, place, communicator, label (text, the same on every rank)."""
-        habits = (
-            pl.concat(self._per)
-            .with_columns(pl.col("operation").cast(pl.String))
-            .group_by("stream", "operation")
-            .agg(count=pl.col("count").median().round().cast(pl.Int64))
-            .sort("operation")
-            .group_by("stream", maintain_order=True)
-            .agg(habit=pl.format("{}*{}", "operation", "count").str.join(" "))
+    named = pl.col("communicator").str.starts_with(f"{NAMED} ")
+    host = pl.col("place") == "host"
+    return (
+        streams.with_columns(
+            pl.col("rank").cast(pl.Int64), pl.col("place", "communicator").cast(pl.String)
         )
-        named = pl.col("communicator").str.starts_with(f"{NAMED} ")
-        host = pl.col("place") == "host"
-        return (
-            habits.join(pl.concat(self._own), on="stream")
-            .with_columns(
-                pl.col("rank").cast(pl.Int64), pl.col("place", "communicator").cast(pl.String)
-            )
-            .sort("rank", "place", "first", "communicator")
-            .with_columns(nth=pl.int_range(pl.len()).over("rank", "place", "habit"))
-            .select(
-                "stream",
-                *STREAM,
-                label=pl.when(named | host)
-                .then("communicator")
-                .otherwise(pl.format("{} {} {}", "place", "habit", "nth")),
-            )
+        .sort("rank", "place", "first", "communicator")
+        .with_columns(nth=pl.int_range(pl.len()).over("rank", "place", "habit"))
+        .select(
+            "stream",
+            *STREAM,
+            label=pl.when(named | host)
+            .then("communicator")
+            .otherwise(pl.format("{} {} {}", "place", "habit", "nth")),
         )
+    )
 
 
-def communicators(streams: pl.DataFrame, calls: pl.DataFrame, pipelined: bool) -> pl.DataFrame:
+def communicators(streams: pl.DataFrame, calls: Middle, pipelined: bool) -> pl.DataFrame:
     """The communicator of each rank's stream (or kind of host call).
 
     A stream number is private to a rank. Streams that carry the same operations equally often
@@ -103,9 +72,8 @@ def communicators(streams: pl.DataFrame, calls: pl.DataFrame, pipelined: bool) -
     n-th; within the candidates, members of one communicator leave its collectives together.
 
     Args:
-        streams: the result of `Streams.labelled`.
-        calls: stream, operation, iteration, ordinal, arrival_ns and end_ns of the splittable
-            operations.
+        streams: the result of `labelled`.
+        calls: `Calls.middle`.
         pipelined: whether ranks also send to and receive from each other.
 
     Returns:
@@ -134,7 +102,7 @@ def communicators(streams: pl.DataFrame, calls: pl.DataFrame, pipelined: bool) -
     )
 
 
-def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int] | None:
+def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
     """rank → number of its group, by the agreement of ends; None with too few to measure it.
 
     The time between two consecutive ends is the same for all members, whatever the offsets of
@@ -143,17 +111,13 @@ def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int] | None
     Ends that agree less closely count only where a rank waits for somebody outside its group.
 
     Args:
-        calls: of all streams.
+        calls: `Calls.middle`.
         streams: stream and rank of the candidates, one stream per rank.
     """
-    key = ["operation", "iteration", "ordinal"]
-    part = calls.lazy().filter(pl.col("stream").is_in(streams["stream"].implode()))
-    sizes = ["bytes"] if "bytes" in calls.columns else []
     ranks = streams["rank"].sort().to_list()
     common = (
-        _middle(part.select("stream", *key, "end_ns", "arrival_ns", *sizes), len(ranks))
-        .join(streams, on="stream")
-        .with_columns(present=pl.len().over(key))
+        calls(streams["stream"].to_list(), SAMPLES)
+        .with_columns(present=pl.len().over("operation", "iteration", "ordinal"))
         .filter(pl.col("present") == len(ranks))
         .sort("rank", "iteration", "operation", "ordinal")
     )
@@ -166,7 +130,7 @@ def _groups(calls: pl.DataFrame, streams: pl.DataFrame) -> dict[int, int] | None
         for name in ("end_ns", "arrival_ns")
     )
     apart, lateness = _distances(np.diff(ends)), _distances(np.diff(arrivals))
-    if sizes:
+    if "bytes" in common.columns:
         other = _other_sizes(common, shape)
         apart[other] = lateness[other] = np.inf
     strangers = apart + np.where(np.eye(len(ranks), dtype=bool), np.inf, 0.0)
@@ -185,11 +149,12 @@ def _other_sizes(common: pl.DataFrame, shape: tuple[int, int]) -> NDArray[np.boo
     """Whether most messages of two ranks differ in size, where they cannot; shape (ranks, ranks).
 
     Args:
-        common: operation and bytes, instance by instance for each rank.
+        common: operation and bytes (negative: unknown), instance by instance for each rank.
         shape: number of ranks and of instances.
     """
-    equal = common["operation"].head(shape[1]).is_in(EQUAL_SIZES).to_numpy()
-    size = common["bytes"].fill_null(-1).to_numpy().reshape(shape)[:, equal][:, :SAMPLES]
+    operations = [SPLITTABLE.index(operation) for operation in EQUAL_SIZES]
+    equal = common["operation"].head(shape[1]).is_in(operations).to_numpy()
+    size = common["bytes"].to_numpy().reshape(shape)[:, equal][:, :SAMPLES]
     most = max(size.shape[1], 1) / 2
     return np.stack([((size != row) & (size >= 0) & (row >= 0)).sum(axis=1) > most for row in size])
 
@@ -251,17 +216,9 @@ def _completed(
         group = _linked(joined | joined.T | (group[:, None] == group))
 
 
-def _middle(part: pl.LazyFrame, ranks: int) -> pl.DataFrame:
-    """The iterations around the middle of the run that contain enough instances."""
-    numbers = part.select(pl.col("iteration").unique().sort()).collect().to_series()
-    height = int(part.select(pl.len()).collect().item())
-    per_iteration = max(height / max(ranks * len(numbers), 1), 0.1)
-    needed = min(int(SAMPLES / per_iteration) + 2, len(numbers))
-    first = (len(numbers) - needed) // 2
-    chosen = numbers[first : first + needed]
-    return part.filter(pl.col("iteration").is_in(chosen.implode())).collect()
-
-
 def _distances(values: Floats) -> Floats:
     """Robust spread of the difference between any two rows; shape (n, n) of (n, m)."""
-    return np.stack([ROBUST * np.median(np.abs(values - row), axis=1) for row in values])
+    found = np.zeros((len(values), len(values)))
+    for place, row in enumerate(values):
+        found[place, place:] = ROBUST * medians(np.abs(values[place:] - row))
+    return np.maximum(found, found.T)

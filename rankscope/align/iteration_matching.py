@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.align.calls import SPLITTABLE
+from rankscope.align.calls import Calls
 from rankscope.align.clocks import fit_clock
-from rankscope.align.communicators import EQUAL_SIZES, Streams
+from rankscope.align.communicators import EQUAL_SIZES, SPLITTABLE, STREAM, labelled
 from rankscope.errors import ReportError
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
@@ -174,20 +174,22 @@ class _Steps:
         self.counts = dict(self._iterations.group_by("rank").len().sort("rank").iter_rows())
         self._utc_starts = utc_starts
         calls = narrowed(collectives.filter(pl.col("operation").is_in(SPLITTABLE)))
-        streams = Streams()
-        number = streams.numbered(calls)
+        gathered = Calls([])
+        gathered.add(calls)
+        labels = narrowed(labelled(gathered.streams()))
         operation = pl.col("operation").cast(pl.String)
         sized = operation.is_in(EQUAL_SIZES) if calls["bytes"].null_count() == 0 else pl.lit(False)
         kind = pl.struct("place", "label", "operation")
         self._calls = (
-            calls.select("rank", "iteration", operation, "end_ns", "bytes", number, sized=sized)
-            .group_by("stream", "rank", "iteration", "operation")
+            calls.select(*STREAM, "iteration", operation, "end_ns", "bytes", sized=sized)
+            .group_by(*STREAM, "iteration", "operation")
             .agg(
                 count=pl.len(),
                 bytes=pl.when("sized").then("bytes").otherwise(0).cast(pl.Int64).sum(),
                 end_ns=pl.col("end_ns").max(),
             )
-            .join(streams.labelled().select("stream", "place", "label"), on="stream")
+            .join(labels, on=STREAM)
+            .with_columns(pl.col("place").cast(pl.String))
             .with_columns(kind=kind.rank("dense"))
         )
         self._kinds = {

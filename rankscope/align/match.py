@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.align.calls import INSTANCE, OWN, Calls, together
+from rankscope.align.calls import INSTANCE, OWN, Calls
 from rankscope.align.clocks import LEAST_INSTANCES, ClockFit, Clocks, Group, solve_clocks
-from rankscope.align.communicators import EQUAL_SIZES, STREAM, communicators
+from rankscope.align.communicators import STREAM, communicators, labelled
 from rankscope.store.tables import narrowed
 
 REDUCING = pl.Schema(
@@ -26,15 +26,13 @@ REDUCING = pl.Schema(
 )
 """Columns of `Matched.reducing`: what a communicator does to reduce gradients."""
 
-REASONS = ("no partner", "some members lack it", "message sizes differ")
-"""Reasons why a call belongs to no instance."""
-
 
 @dataclass(frozen=True, slots=True)
 class MatchSummary:
-    """The number of matched calls, with `unmatched` and `solved` as in `Matched`."""
+    """The number of matched calls and of their iterations, with two fields of `Matched`."""
 
     calls: int
+    iterations: int
     unmatched: pl.DataFrame
     solved: Clocks
 
@@ -56,11 +54,11 @@ class Matched:
     """The matched collectives of a run; columns that calls share are stored once per instance.
 
     `rows`: rank, gradient, arrival_ns, end_ns, bytes (where any are known) and instance (counted
-    from 0; rows of an instance are adjacent, sorted by rank). `shared`: a row per instance, in that
-    order: group (the communicator's set of members), operation, iteration, ordinal. `streams`:
-    rank, place, communicator, label and group. `groups`: group, label and members (a count).
-    `unmatched`: rank, label, operation, count and reason of calls that belong to no instance.
-    `sent`: iteration and calls, the number of calls of transfers between two ranks.
+    from 0), sorted by group, rank and instance: a matrix of each group. `shared`: a row per
+    instance, sorted: group (the communicator's set of members), operation, iteration, ordinal.
+    `streams`: rank, place, communicator, label and group. `groups`: group, label and members (a
+    count). `unmatched`: rank, label, operation, count and reason of calls that belong to no
+    instance. `sent`: iteration and calls, the number of calls of transfers between two ranks.
     """
 
     rows: pl.DataFrame
@@ -79,7 +77,9 @@ class Matched:
     @property
     def met(self) -> MatchSummary:
         """The summary, without the calls."""
-        return MatchSummary(self.rows.height, self.unmatched, self.solved)
+        return MatchSummary(
+            self.rows.height, self.shared["iteration"].n_unique(), self.unmatched, self.solved
+        )
 
     @property
     def clocks(self) -> dict[int, ClockFit]:
@@ -90,31 +90,39 @@ class Matched:
     def reducing(self) -> pl.DataFrame:
         """The gradient reductions with the columns of REDUCING."""
         parts = [REDUCING.to_frame()]
+        gradients, lasted = self.rows["gradient"], self.rows["end_ns"] - self.rows["arrival_ns"]
         for group, members, _, rows in self.blocks():
-            part = self.rows[rows]
-            gradient = part["gradient"].to_numpy().reshape(-1, members)
+            gradient = gradients[rows].to_numpy().reshape(members, -1)
             if not gradient.any():
                 continue
-            lasted = (part["end_ns"] - part["arrival_ns"]).to_numpy().reshape(-1, members)
-            transfer = np.where(gradient, lasted.min(axis=1, keepdims=True), 0).sum(axis=0)
-            sums = pl.DataFrame(
-                {"group": group, "rank": part["rank"].head(members), "transfer_ns": transfer},
+            shortest = lasted[rows].to_numpy().reshape(members, -1).min(axis=0)
+            part = self.rows[rows].lazy().filter("gradient")
+            sizes = pl.lit(None) if "bytes" not in self.rows.columns else pl.col("bytes")
+            known = part.group_by("rank").agg(
+                bytes=pl.when(sizes.is_not_null().all()).then(sizes.sum()),
+                largest_bytes=sizes.max(),
             )
-            sizes = pl.lit(None) if "bytes" not in part.columns else pl.col("bytes").cast(pl.Int64)
-            known = (
-                part.filter("gradient")
-                .group_by("rank")
-                .agg(
-                    bytes=pl.when(sizes.is_not_null().all()).then(sizes.sum()),
-                    largest_bytes=sizes.max(),
-                )
+            sums = pl.LazyFrame(
+                {
+                    "group": group,
+                    "rank": self.ranks(rows, members),
+                    "transfer_ns": np.where(gradient, shortest, 0).sum(axis=1),
+                },
+                schema_overrides={"rank": pl.Int32},
             )
-            found = sums.join(known, on="rank").select(REDUCING.names())
+            found = sums.join(known, on="rank").select(REDUCING.names()).collect()
             parts.append(found.cast(dict(REDUCING)))  # type: ignore[arg-type]
         return pl.concat(parts)
 
+    def ranks(self, rows: slice, members: int) -> list[int]:
+        """The members of a group, from the slice of its rows."""
+        return self.rows["rank"][rows].gather_every((rows.stop - rows.start) // members).to_list()
+
     def blocks(self) -> Iterator[tuple[int, int, slice, slice]]:
-        """Yield each group, its number of members, the slice of its instances and of its rows."""
+        """Yield each group, its number of members, the slices of its instances and of its rows.
+
+        A column of the rows has shape (members, instances).
+        """
         members = dict(self.groups.select("group", "members").iter_rows())
         after = 0
         for group, where in slices(self.shared["group"].to_numpy()):
@@ -141,9 +149,9 @@ def match(
     found = Calls(links or [])
     for part in [collectives] if isinstance(collectives, pl.DataFrame) else collectives:
         found.add(part)
-    peers, own, sent, calls = found.peers(), found.streams(), found.sent(), found.taken()
+    peers, own, sent = found.peers(), labelled(found.streams()), found.sent()
     if known is None:
-        own = communicators(own, calls, found.pipelined)
+        own = communicators(own, found.middle, found.pipelined)
         streams = own
     else:
         streams = known.streams
@@ -154,32 +162,23 @@ def match(
         .sort("group")
     )
     doubtful = {*streams.filter(~pl.col("sure"))["group"]} if known is None else set()
-    columns = {column.name: column.rechunk() for column in calls.get_columns()}
-    del calls
-    of = own.sort("stream").select(pl.col("group", "rank").cast(pl.Int32))
-    columns |= {name: of[name].gather(columns["stream"]) for name in of.columns}
-    del columns["stream"]
-    rows, shared, size = together(columns)
-    reason = _reasons(rows, shared, size, groups)
-    unmatched = _unmatched(rows, shared, size, reason).join(groups, on="group")
-    fits = reason < 0
-    if not fits.all():
-        rows = rows.filter(pl.Series(np.repeat(fits, size)))
-        shared, size = shared.filter(pl.Series(fits)), size[fits]
+    there = own.group_by("group").agg(pl.col("stream").sort_by("rank"))
+    rows, shared, unmatched = found.laid_out(
+        there.join(groups, on="group").sort("group").select("group", "members", "stream").rows()
+    )
+    labels = groups.select("group", "label")
     streams = streams.select(*STREAM, "label", "group")
     if peers is not None:
-        rows, shared, size, streams, groups = _with_peers(
-            rows, shared, size, streams, groups, peers
-        )
-    number = np.repeat(np.arange(len(size), dtype=np.int32), size)
+        rows, shared, streams, groups = _with_peers(rows, shared, streams, groups, peers)
     matched = Matched(
-        rows.with_columns(instance=pl.Series(number, dtype=pl.Int32)),
+        rows,
         shared,
         streams,
         groups,
-        unmatched.group_by("rank", "label", "operation", "reason")
-        .agg(count=pl.len())
-        .sort("rank", "label", "operation"),
+        unmatched.join(labels, on="group")
+        .group_by("rank", "label", "operation", "reason")
+        .agg(pl.col("count").sum())
+        .sort("rank", "label", "operation", "reason"),
         sent,
         Clocks({}, 0, "none") if known is None else known.solved,
     )
@@ -227,63 +226,31 @@ def slices(groups: NDArray[np.int32]) -> list[tuple[int, slice]]:
     ]
 
 
-def _reasons(
-    rows: pl.DataFrame, shared: pl.DataFrame, size: NDArray[np.int64], groups: pl.DataFrame
-) -> NDArray[np.int8]:
-    """The index in REASONS that holds for each instance; -1 for matched instances."""
-    found = np.full(len(size), -1, dtype=np.int8)
-    if not len(size):
-        return found
-    places = groups["group"].search_sorted(shared["group"].cast(pl.Int64))
-    members = groups["members"].gather(places).to_numpy()
-    if "bytes" in rows.columns:
-        starts, limits = np.cumsum(size) - size, np.iinfo(np.int64)
-        most = np.maximum.reduceat(rows["bytes"].fill_null(limits.min).to_numpy(), starts)
-        least = np.minimum.reduceat(rows["bytes"].fill_null(limits.max).to_numpy(), starts)
-        found[(most > least) & shared["operation"].is_in(EQUAL_SIZES).to_numpy()] = 2
-    found[size != members] = 1
-    found[members < 2] = 0
-    return found
-
-
-def _unmatched(
-    rows: pl.DataFrame, shared: pl.DataFrame, size: NDArray[np.int64], reason: NDArray[np.int8]
-) -> pl.DataFrame:
-    """rank, group, operation and reason of each call that belongs to no instance."""
-    bad = np.flatnonzero(reason >= 0)
-    of_row = np.repeat(bad, size[bad])
-    labels = shared.select(pl.col("group").cast(pl.Int64), pl.col("operation").cast(pl.String))
-    return pl.concat(
-        [
-            rows.select(pl.col("rank").cast(pl.Int64)).filter(np.repeat(reason >= 0, size)),
-            labels[of_row],
-            pl.DataFrame({"reason": pl.Series(np.array(REASONS)[reason[of_row]], dtype=pl.String)}),
-        ],
-        how="horizontal",
-    )
-
-
 def _with_peers(
     rows: pl.DataFrame,
     shared: pl.DataFrame,
-    size: NDArray[np.int64],
     streams: pl.DataFrame,
     groups: pl.DataFrame,
     peers: pl.DataFrame,
-) -> tuple[pl.DataFrame, pl.DataFrame, NDArray[np.int64], pl.DataFrame, pl.DataFrame]:
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """The instances plus the paired transfers, which become groups and instances of their own."""
     after = int(shared["group"].max()) + 1 if shared.height else 0  # type: ignore[arg-type]
     peers = peers.with_columns(pl.col("group") + after)
     labels = peers.group_by("group").agg(pl.col("label", "members").first()).sort("group")
     narrow = narrowed(peers).with_columns(pl.col("group").cast(pl.Int32))
-    more = together({name: narrow[name] for name in (*INSTANCE, *OWN)})
+    instances = narrow.select(INSTANCE).unique().sort(INSTANCE)
+    more = narrow.join(
+        instances.with_columns(
+            instance=pl.int_range(shared.height, shared.height + pl.len(), dtype=pl.Int32)
+        ),
+        on=INSTANCE,
+    ).sort("group", "rank", "instance")
     pairs = peers.select(streams.columns).unique().cast(dict(streams.schema))  # type: ignore[arg-type]
     # groups without a complete instance may have higher numbers than the others
     known = pl.col("group") < after
     return (
-        pl.concat([rows, more[0]], how="diagonal"),
-        pl.concat([shared, more[1]]),
-        np.concatenate((size, more[2])),
+        pl.concat([rows, more.select(*OWN, "instance")], how="diagonal"),
+        pl.concat([shared, instances]),
         pl.concat([streams.filter(known), pairs]),
         pl.concat([groups.filter(known), labels]),
     )
@@ -295,15 +262,15 @@ def _ends(matched: Matched, utc_starts: dict[int, int | None], doubtful: set[int
     Of groups whose members are `doubtful`, a few instances would not show that they are no
     members: those are left out.
     """
-    rank, end = matched.rows["rank"].to_numpy(), matched.rows["end_ns"].to_numpy()
+    end = matched.rows["end_ns"].to_numpy()
     found = []
     for group, members, where, rows in matched.blocks():
         if group in doubtful and where.stop - where.start < LEAST_INSTANCES:
             continue
-        ranks = tuple(int(each) for each in rank[rows][:members])
+        ranks = tuple(matched.ranks(rows, members))
         starts = np.array([utc_starts.get(each) or 0 for each in ranks], dtype=np.int64)
-        ends = end[rows].reshape(-1, members) + starts
-        if (np.diff(ends[:, 0]) < 0).any():
-            ends = ends[ends[:, 0].argsort(kind="stable")]
-        found.append(Group(ranks, ends))
+        ends = end[rows].reshape(members, -1) + starts[:, None]
+        if (np.diff(ends[0]) < 0).any():
+            ends = ends[:, ends[0].argsort(kind="stable")]
+        found.append(Group(ranks, ends.T))
     return found

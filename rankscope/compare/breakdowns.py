@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import numpy as np
 import polars as pl
 
 from rankscope.compare.waits import WaitedCollectives
@@ -69,32 +70,43 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
         null where unknown), algorithm_bandwidth and bus_bandwidth (bytes per second of transfer).
     """
     key = ["group", "operation", "ordinal"]
-    calls = timed.part(numbers)
+    rows = timed.rows
+    known = rows["bytes"] if "bytes" in rows.columns else pl.Series([None], dtype=pl.Int64)
+    instance = rows["instance"].to_numpy()
+    calls = timed.shared.with_columns(
+        calls=np.bincount(instance),
+        waited=np.bincount(instance, rows["wait"].to_numpy()),
+        sizes=np.bincount(instance, known.is_not_null().to_numpy() * np.ones(rows.height)),
+        bytes=np.bincount(instance, known.fill_null(0).to_numpy() * np.ones(rows.height)),
+    ).filter(pl.col("iteration").is_in(list(numbers)))
     last = (
-        calls.unique("instance")
-        .drop_nulls("last")
+        calls.drop_nulls("last")
         .group_by(*key, last_rank="last")
         .agg(times=pl.len())
         .sort("times", "last_rank", descending=[True, False])
         .unique(key, keep="first", maintain_order=True)
     )
+    members = timed.streams.group_by("group").agg(ranks=pl.col("rank").unique().sort())
     trips = pl.col("operation").replace_strict(BUS_TRIPS, default=None, return_dtype=pl.Int64)
     factor = trips * (pl.col("members") - 1) / pl.col("members")
+    every = pl.col("calls").sum()
     return (
         calls.group_by(key)
         .agg(
-            ranks=pl.col("rank").unique().sort(),
             count=pl.col("iteration").n_unique(),
-            transfer_ns=pl.col("transfer").mean().round().cast(pl.Int64),
-            wait_ns=pl.col("wait").mean().round().cast(pl.Int64),
-            bytes=pl.col("bytes").mean().round().cast(pl.Int64),
+            transfer_ns=((pl.col("transfer") * pl.col("calls")).sum() / every).round(),
+            wait_ns=(pl.col("waited").sum() / every).round(),
+            bytes=pl.when(pl.col("sizes").sum() > 0).then(
+                (pl.col("bytes").sum() / pl.col("sizes").sum()).round()
+            ),
         )
+        .cast(dict.fromkeys(("transfer_ns", "wait_ns", "bytes"), pl.Int64))
         .join(last, on=key, how="left")
         .with_columns(
             pl.col("group", "ordinal", "last_rank").cast(pl.Int64),
             pl.col("operation").cast(pl.String),
-            pl.col("ranks").cast(pl.List(pl.Int64)),
         )
+        .join(members, on="group")
         .join(timed.groups.select("group", "label", "members"), on="group")
         .with_columns(algorithm_bandwidth=pl.col("bytes") * 1e9 / pl.col("transfer_ns"))
         .sort(key)

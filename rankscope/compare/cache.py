@@ -55,6 +55,7 @@ class Answers:
     fingerprint: str
     scope: ReusedScope
     calls: int
+    call_iterations: int
     middle_ns: int
     method: str
     roles: dict[int, str]
@@ -75,6 +76,7 @@ def to_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
         fingerprint=fingerprint(comparison.options, comparison.tables.reports),
         scope=comparison.scope.reused(),
         calls=matching.summary.calls,
+        call_iterations=matching.summary.iterations,
         middle_ns=clocks.middle_ns,
         method=clocks.method,
         roles=comparison.roles.of,
@@ -97,6 +99,7 @@ def to_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
         "streams": matching.streams,
         "unmatched": matching.summary.unmatched,
         "scores": comparison.scores.join(comparison.waits(), on="rank", how="left"),
+        "waits_of_all": comparison.waits_of_all(),
         "by_iteration": summary.by_iteration,
         **({} if summary.what_if is None else {"what_if": summary.what_if}),
     }
@@ -115,7 +118,15 @@ def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Com
     answers = cached_answers(tables, stored("answers"))
     if answers is None:
         return None
-    names = ("clocks", "communicators", "streams", "unmatched", "scores", "by_iteration")
+    names = (
+        "clocks",
+        "communicators",
+        "streams",
+        "unmatched",
+        "scores",
+        "waits_of_all",
+        "by_iteration",
+    )
     frames = {name: stored(name) for name in (*names, *(["what_if"] if answers.replayed else []))}
     there = {name: frame for name, frame in frames.items() if frame is not None}
     if len(there) < len(frames):
@@ -141,12 +152,14 @@ def cached_answers(tables: RunTables, stored: pl.DataFrame | None) -> Answers | 
 def _comparison(tables: RunTables, answers: Answers, stored: dict[str, pl.DataFrame]) -> Comparison:
     fits = {rank: ClockFit(*rest) for rank, *rest in stored["clocks"].iter_rows()}
     clocks = Clocks(fits, answers.middle_ns, answers.method)
-    summary = MatchSummary(answers.calls, stored["unmatched"], clocks)
+    calls = answers.calls, answers.call_iterations
+    summary = MatchSummary(*calls, stored["unmatched"], clocks)
     return Comparison(
         scope=scope_of(tables, Options(), answers.scope),
         matching=Matching(summary, stored["streams"], stored["communicators"]),
         roles=Roles(answers.roles, answers.roles_source, answers.replicas, []),
         _waits=stored["scores"].select("rank", *WAITED),
+        _waits_of_all=stored["waits_of_all"],
         _outliers=Outliers(answers.flag_metric, None, stored=True),
         _scores=stored["scores"].drop(WAITED),
         _verdict=answers.verdict,

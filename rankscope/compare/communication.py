@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
 import polars as pl
 
+from rankscope.align.calls import COLUMNS
 from rankscope.align.clocks import Aligner, Clocks, with_hosts
 from rankscope.align.match import Matched, MatchSummary, ReusedMatching, match
 from rankscope.align.point_to_point import OPERATION
-from rankscope.compare.roles import Roles, given_roles, inferred_roles
+from rankscope.compare.roles import MAKEUP, Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Scope, common_iterations
 from rankscope.compare.waits import WaitedCollectives, Waits, rank_chunks, split, timed
 from rankscope.compare.whatif.replay import RankChunk, Replay
@@ -57,6 +57,7 @@ class RunCollectives:
         links: pairs of ranks that send to each other, where known.
         reuse: the result of matching all iterations, if there is one.
         iterations: only calls in these; None: in all that are complete on every rank.
+        summary: of matching all iterations, if known.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class RunCollectives:
         links: list[tuple[int, int]],
         reuse: ReusedMatching | None = None,
         iterations: tuple[int, ...] | None = None,
+        summary: MatchSummary | None = None,
     ) -> None:
         self._scope = scope
+        self._summary = summary
         self._links = links
         self._reuse = reuse
         self._iterations = iterations
@@ -79,6 +82,19 @@ class RunCollectives:
             groups = None if self._reuse is None else self._reuse.groups
             self._calls = matched, timed(matched, self._scope.utc_starts, groups)
         return self._calls
+
+    def size(self) -> tuple[int, int]:
+        """The number of matched calls, and of their iterations."""
+        if self._calls is None and self._summary is not None and self._iterations is None:
+            return self._summary.calls, self._summary.iterations
+        met = self.calls()[0].met
+        return met.calls, met.iterations
+
+    def some(self, iterations: tuple[int, ...] | None) -> RunCollectives:
+        """The collectives of some iterations, or of more: only these are read where none are."""
+        if self._calls is not None or self._reuse is None or iterations is None:
+            return self
+        return RunCollectives(self._scope, self._links, self._reuse, iterations)
 
     def matching(self) -> Matching:
         """What stays of them."""
@@ -105,12 +121,9 @@ class RunCollectives:
         rows, shared = matched.rows, matched.shared
         if "bytes" not in rows.columns:
             return shared.with_columns(bytes=pl.lit(None, pl.Int64))
-        first = np.flatnonzero(np.diff(rows["instance"].to_numpy(), prepend=-1))
-        sizes = pl.DataFrame({"instance": rows["instance"][first], "bytes": rows["bytes"][first]})
-        where = pl.DataFrame({"instance": np.arange(shared.height)}).join(
-            sizes.cast({"instance": pl.Int64}), on="instance", how="left", maintain_order="left"
-        )
-        return shared.with_columns(where["bytes"])
+        first = [rows["bytes"][of.start : of.start + where.stop - where.start]
+                 for _, _, where, of in matched.blocks()]  # fmt: skip
+        return shared.with_columns(bytes=pl.concat([rows["bytes"].clear(), *first]))
 
     def replay(
         self, table: pl.DataFrame, iterations: Collection[int] | None = None
@@ -186,7 +199,7 @@ def roles_by_gradients(scope: Scope, matched: Matched) -> Roles:
         ranks["rank"].sort().to_list(),
         dict(ranks.select("rank", "host").iter_rows()),
         matched.reducing,
-        lambda some: scope.tables.read("activities", ranks=some),
+        lambda some: scope.tables.read("activities", MAKEUP, ranks=some, narrow=True),
     )
 
 
@@ -220,7 +233,7 @@ def _read_calls(tables: RunTables, iterations: tuple[int, ...] | None) -> Iterat
     at, many = 0, FIRST_RANKS
     while at < len(ranks):
         chunk = tables.read(
-            "collectives", ranks=ranks[at : at + many], iterations=iterations, narrow=True
+            "collectives", COLUMNS, ranks=ranks[at : at + many], iterations=iterations, narrow=True
         )
         here = chunk["iteration"].is_in(common)
         yield chunk if here.all() else chunk.filter(here)
@@ -231,9 +244,9 @@ def _exposed(
     scope: Scope, ranks: list[int], iterations: Collection[int] | None = None
 ) -> pl.DataFrame:
     """EXPOSED of some ranks on the clock of the comparison."""
-    columns = ("rank", "iteration", "clock", "start_ns", "end_ns")
-    rows = scope.tables.read("exposed", columns, ranks=ranks, iterations=iterations, narrow=True)
-    return rows.filter(clock=scope.clock)
+    columns = ("rank", "iteration", "start_ns", "end_ns")
+    limits = {"ranks": ranks, "iterations": iterations}
+    return scope.tables.read("exposed", columns, **limits, narrow=True, clock=scope.clock)
 
 
 def _replay_parts(

@@ -92,6 +92,7 @@ class Comparison:
     roles: Roles
     table: pl.DataFrame | None = None
     _waits: pl.DataFrame | None = None
+    _waits_of_all: pl.DataFrame | None = None
     _outliers: Outliers | None = None
     _scores: pl.DataFrame | None = None
     _verdict: Verdict | None = None
@@ -257,6 +258,14 @@ class Comparison:
             return self._waits
         return run_collectives(self).waits().by_rank
 
+    def waits_of_all(self) -> pl.DataFrame:
+        """`Waits.by_rank_of_all`.
+
+        Raises:
+            LookupError: the comparison ended before its table was computed.
+        """
+        return _computed(self._waits_of_all, Stage.TABLE)
+
 
 def run_collectives(comparison: Comparison, *, every: bool = False) -> RunCollectives:
     """The collectives of the selected iterations, to be matched as they were before.
@@ -269,7 +278,8 @@ def run_collectives(comparison: Comparison, *, every: bool = False) -> RunCollec
     if links:
         return RunCollectives(scope, links)
     iterations = None if every or not comparison.comparable else scope.in_range
-    return RunCollectives(scope, [], comparison.matching.reused(), iterations)
+    matching = comparison.matching
+    return RunCollectives(scope, [], matching.reused(), iterations, matching.summary)
 
 
 def _computed(result: Result | None, stage: Stage) -> Result:

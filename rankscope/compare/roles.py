@@ -53,6 +53,10 @@ class Roles:
     links: list[tuple[int, int]]
 
 
+MAKEUP = ("rank", "iteration", "kind", "name", "count", "size")
+"""Columns of ACTIVITIES that say what the ranks do."""
+
+
 def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
     """Roles as the option `--roles` says.
 
@@ -109,7 +113,7 @@ def inferred_roles(
         ranks: all ranks.
         hosts: rank → host.
         reducing: `Matched.reducing`, with the columns of REDUCING.
-        activities: gives ACTIVITIES of some ranks.
+        activities: gives the columns MAKEUP of ACTIVITIES of some ranks, narrow.
     """
     carrying = _carrying(reducing)
     groups = [

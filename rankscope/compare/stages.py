@@ -21,12 +21,13 @@ from rankscope.compare.comparison import (
     run_collectives,
 )
 from rankscope.compare.iteration_clusters import by_iteration
-from rankscope.compare.metric_table import metric_table
-from rankscope.compare.selection import scope_of
+from rankscope.compare.metric_table import metric_table, stored_rows
+from rankscope.compare.selection import Scope, common_iterations, scope_of
 from rankscope.compare.verdict.healing import sampled
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.verdict.rules import judge
 from rankscope.compare.verdict.transfers import SlowTransfers, slow_transfers
+from rankscope.compare.waits import Waits
 from rankscope.compare.whatif.replay import Replay
 from rankscope.compare.whatif.scenarios import scenarios
 from rankscope.model.metrics import METRICS
@@ -74,11 +75,16 @@ def compare(
     if until < Stage.TABLE:
         return found
     if reuse is None or links or scope.clock != reuse.clock:
-        waits = collectives.waits()
+        waits = _waits_of_nobody(found, reuse) or collectives.waits()
+        found = replace(found, _waits=waits.by_rank, _waits_of_all=waits.by_rank_of_all)
+        if not links and collectives.size()[0] > MOST_CALLS:  # a replay plays some of them
+            collectives = run_collectives(found)
         table = metric_table(scope, found.roles, waits.by_iteration)
-        found = replace(found, table=table, _waits=waits.by_rank)
+        found = replace(found, table=table)
     elif found.comparable and given is None and scope.selection.numbers == reuse.selection.numbers:
         return _rescored(found, reuse)
+    elif found.comparable:
+        found = replace(found, _waits=_waits_reused(scope, reuse))
     if until < Stage.OUTLIERS:
         return found
     return _judged(found, collectives, until)
@@ -89,6 +95,36 @@ def replay_of(comparison: Comparison) -> Replay | None:
     if not _replayable(comparison, comparison.outliers.metric):
         return None
     return run_collectives(comparison).replay(_played_rows(comparison))
+
+
+def _waits_reused(scope: Scope, reuse: Comparison) -> pl.DataFrame | None:
+    """`Waits.by_rank` where the same iterations are selected as before, or all; else None."""
+    numbers = scope.selection.numbers
+    if numbers == reuse.selection.numbers:
+        return reuse._waits
+    every = numbers == (*common_iterations(scope.tables.iterations),)
+    return reuse._waits_of_all if every else None
+
+
+def _waits_of_nobody(found: Comparison, reuse: Comparison | None) -> Waits | None:
+    """The waits on the host's clock if no call of the host communicates: none is exposed there.
+
+    The other waits do not depend on the clock. None where they are not known.
+    """
+    if reuse is None or found.clock != "host" or not found.comparable or found.roles.links:
+        return None
+    by_rank, of_all = _waits_reused(found.scope, reuse), reuse._waits_of_all
+    blocking = "host" in reuse.matching.streams["place"]
+    if blocking or reuse.table is not None or by_rank is None or of_all is None:
+        return None
+    columns = ("collective_wait_ns", "collective_transfer_ns")
+    rows = stored_rows(found.tables, reuse.roles, columns).select("rank", "iteration", *columns)
+    nothing = {name: pl.lit(0, pl.Int64) for name in ("cost_ns", "gain_ns")}
+    return Waits(
+        rows.with_columns(wait_ns=pl.lit(None, pl.Int64)),
+        by_rank.with_columns(**nothing),
+        of_all.with_columns(**nothing),
+    )
 
 
 def _rescored(found: Comparison, reuse: Comparison) -> Comparison:
@@ -176,13 +212,14 @@ def _verdict_inputs(
     def replayed() -> Replay | None:
         if not _replayable(found, metric):
             return None
-        instances.append(collectives.instances())
-        size = collectives.calls()[1].rows.height
+        size, iterations = collectives.size()
         few = None
         if size > MOST_CALLS:
-            per_iteration = size / instances[0]["iteration"].n_unique()
-            few = sampled(inputs.excess, inputs.levels, round(MOST_CALLS / per_iteration))
-        return collectives.replay(played, few)
+            most = round(MOST_CALLS / (size / iterations))
+            few = tuple(sampled(inputs.excess, inputs.levels, most))
+        calls = collectives.some(few)
+        instances.append(calls.instances())
+        return calls.replay(played, few)
 
     @cache
     def transfers() -> SlowTransfers | None:

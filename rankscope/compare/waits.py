@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.align.clocks import ROBUST, Aligner
+from rankscope.align.clocks import ROBUST, Aligner, medians
 from rankscope.align.match import Matched, joined
 from rankscope.align.point_to_point import OPERATION
 from rankscope.model.intervals import Times, length_before, union
@@ -75,10 +77,12 @@ class Waits:
     `by_rank`, of those that are asked for: rank, last_arriver_share (of its collectives), cost_ns
     (the others' exposed waiting for it), gain_ns (of that, what fixing it alone would have saved:
     in each iteration the waiting of the rank that waited least, for that one comes last then).
+    `by_rank_of_all`: the same of all iterations.
     """
 
     by_iteration: pl.DataFrame
     by_rank: pl.DataFrame
+    by_rank_of_all: pl.DataFrame
 
 
 def shown_error(groups: pl.DataFrame) -> int | None:
@@ -113,7 +117,7 @@ def timed(
     groups = []
     for group, members, where, rows in matched.blocks():
         both = matched.rows[rows].select("rank", "arrival_ns", "end_ns")
-        ranks = both["rank"].head(members).to_numpy()
+        ranks = np.array(matched.ranks(rows, members), dtype=np.int32)
         waits, shortest = by_duration(both, members)
         if group in fixed:
             *_, ends_error, clock_error, apart, shown = fixed[group]
@@ -124,7 +128,7 @@ def timed(
         if shown == "arrival" or (clock_error is not None and group not in fixed):
             late = by_arrival(matched, both, members, utc_starts)
             if group not in fixed:
-                apart = round(float(np.median(np.abs(waits - late))))
+                apart = round(float(medians(np.abs(waits - late).reshape(1, -1))[0]))
             waits = late if shown == "arrival" else waits
             del late
         wait[rows] = waits.ravel()
@@ -165,28 +169,38 @@ def split(
         numbers: the iterations that `by_rank` is about; None: all.
     """
     here = timed.streams.filter(pl.col("place").is_in(places))["group"].unique()
-    shared = timed.shared.select(
-        "iteration",
-        "transfer",
-        pl.col("last").cast(pl.Int64),
-        at=pl.col("iteration").rank("dense").cast(pl.Int64),
-        exposing=pl.col("group").cast(pl.Int64).is_in(here.implode()),
-        selected=pl.lit(True) if numbers is None else pl.col("iteration").is_in(list(numbers)),
+    iterations = timed.shared["iteration"]
+    shared = _Shared(
+        timed.shared["transfer"].to_numpy(),
+        timed.shared["last"].fill_null(NOBODY).to_numpy(),
+        iterations.to_numpy(),
+        iterations.rank("dense").cast(pl.Int64).to_numpy(),
+        timed.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
+        None if numbers is None else iterations.is_in(list(numbers)).to_numpy(),
     )
     ranks = timed.rows["rank"]
+    edges = [*np.flatnonzero(np.diff(ranks.to_numpy(), prepend=-1)).tolist(), len(ranks)]
+    blocks = pl.DataFrame(pairwise(edges), schema=["low", "high"], orient="row").with_columns(
+        rank=ranks.gather(edges[:-1])
+    )
+    calls = timed.rows.select("rank", "instance", "wait", "arrival_ns", "end_ns")
     parts = []
     for some in rank_chunks(ranks.unique(), ranks) or [[]]:
-        mine = pl.col("rank").is_between(some[0], some[-1]) if some else pl.lit(False)
-        rows = timed.rows.lazy().filter(mine).drop("gradient").collect()
-        common = shared[rows["instance"]]
-        each = rows.with_columns(pl.col("rank").cast(pl.Int64), *common.get_columns())
-        parts.append(_chunk_waits(each, exposed(some), numbers))
-    sums, shares, costs = (pl.concat(each) for each in zip(*parts, strict=True))
-    return Waits(
-        by_iteration=sums,
-        by_rank=shares.join(_costs(costs), on="rank", how="left")
+        mine = blocks.filter(pl.col("rank").is_in(some)).select("low", "high").rows()
+        rows = pl.concat([calls[low:high] for low, high in mine or [(0, 0)]])
+        parts.append(_chunk_waits(rows, shared, exposed(some), numbers))
+    sums, selected, every = zip(*parts, strict=True)
+    return Waits(pl.concat(sums), _per_rank(selected), _per_rank(every))
+
+
+def _per_rank(parts: Sequence[_ByLast]) -> pl.DataFrame:
+    """`Waits.by_rank`, from `_by_last` of all chunks."""
+    shares = pl.concat([each for each, _ in parts])
+    costs = pl.concat([each for _, each in parts])
+    return (
+        shares.join(_costs(costs), on="rank", how="left")
         .with_columns(pl.col("cost_ns", "gain_ns").fill_null(0))
-        .sort("rank"),
+        .sort("rank")
     )
 
 
@@ -197,59 +211,126 @@ def rank_chunks(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
         ranks: all that there are.
         of_rows: the rank of each row.
     """
-    every = ranks.unique().sort().cast(pl.Int64)
-    at = every.search_sorted(of_rows).to_numpy()
-    counts = np.bincount(at, minlength=len(every))[: len(every)]
-    chunk = pl.Series(np.cumsum(counts) // ROWS_AT_ONCE)
-    counted = pl.DataFrame({"rank": every, "chunk": chunk})
-    return counted.group_by("chunk", maintain_order=True).agg("rank")["rank"].to_list()
+    chunks = (
+        pl.DataFrame({"rank": ranks.unique().cast(pl.Int64)})
+        .join(of_rows.value_counts().cast(pl.Int64), on="rank", how="left")
+        .sort("rank")
+        .with_columns(chunk=pl.col("count").fill_null(0).cum_sum() // ROWS_AT_ONCE)
+    )
+    return chunks.group_by("chunk", maintain_order=True).agg("rank")["rank"].to_list()
+
+
+_ByLast = tuple[pl.DataFrame, pl.DataFrame]
+
+
+class _Shared(NamedTuple):
+    """Columns of the instances."""
+
+    transfer: Times
+    last: NDArray[np.int32]  # or NOBODY
+    iteration: Times
+    at: Times  # the iteration, counted
+    exposing: NDArray[np.bool_]  # whether waits for it can expose communication
+    selected: NDArray[np.bool_] | None  # whether `by_rank` is about it; None: all are
 
 
 def _chunk_waits(
-    each: pl.DataFrame, exposed: pl.DataFrame, numbers: Collection[int] | None
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Of some ranks `Waits.by_iteration`, their shares, and what they waited for whom."""
-    exposed = exposed.select(pl.col("rank", "iteration").cast(pl.Int64), "start_ns", "end_ns")
-    axis = _Axis(each, exposed)
-    each = axis.in_order(each)
-    exposing = each.filter("exposing")
-    selected, waiting = each, _exposed_waits(exposing, exposed, axis)
-    by_iteration = _summed(waiting, wait_ns="exposed_wait")
-    if numbers is not None:  # what overlaps with other iterations' counts here
-        selected = each.filter("selected")
-        exposed = exposed.filter(pl.col("iteration").is_in(list(numbers)))
-        waiting = _exposed_waits(exposing.filter("selected"), exposed, axis)
-    sums = _summed(each, collective_wait_ns="wait", collective_transfer_ns="transfer")
-    shares = selected.group_by("rank").agg(
-        last_arriver_share=(pl.col("last") == pl.col("rank")).fill_null(False).mean()
+    rows: pl.DataFrame, shared: _Shared, exposed: pl.DataFrame, numbers: Collection[int] | None
+) -> tuple[pl.DataFrame, _ByLast, _ByLast]:
+    """Of some ranks `Waits.by_iteration`, and `_by_last` of the selected and of all iterations."""
+    rank, instance, wait, arrival, end = (column.to_numpy() for column in rows)
+    axis = _Axis((rank, arrival, end), _held(exposed))
+    begin = axis.shift(rank, arrival)
+    exposing = shared.exposing[instance]
+    order = _order(rank, begin, end)
+    order = order if exposing.all() else order[exposing[order]]
+    claimed = _claimed(begin, wait, order, axis.union(exposed))
+    iteration = shared.iteration[instance]
+    sums = _summed(
+        rank,
+        iteration,
+        collective_wait_ns=wait,
+        collective_transfer_ns=shared.transfer[instance],
+        wait_ns=claimed,
     )
-    return sums.join(by_iteration, on=["rank", "iteration"], how="left"), shares, _waited(waiting)
+    if not exposing.all():
+        known = _summed(rank[exposing], iteration[exposing]).select("rank", "iteration")
+        there = known.with_columns(there=pl.lit(True))
+        sums = sums.join(there, on=["rank", "iteration"], how="left").select(
+            "rank", "iteration", "collective_wait_ns", "collective_transfer_ns",
+            wait_ns=pl.when("there").then("wait_ns"),
+        )  # fmt: skip
+    every = _by_last(rank, instance, claimed, exposing, shared)
+    if numbers is None or shared.selected is None:
+        return sums, every, every
+    # what overlaps with other iterations' counts in these alone
+    chosen = shared.selected[instance]
+    some = order[chosen[order]]
+    here = exposed.filter(pl.col("iteration").is_in(list(numbers)))
+    own = _claimed(begin, wait, some, axis.union(here))[chosen]
+    alike = np.array_equal(own, claimed[chosen])
+    selected = _by_last(rank[chosen], instance[chosen], own, exposing[chosen], shared, not alike)
+    if alike:
+        costs = every[1].filter(pl.col("iteration").is_in(list(numbers)))
+        selected = selected[0], costs
+    return sums, selected, every
 
 
-def _summed(rows: pl.DataFrame, **columns: str) -> pl.DataFrame:
-    """Sums per rank and iteration of rows that mostly stand together; new name → column."""
-    rank, iteration = rows["rank"].to_numpy(), rows["iteration"].to_numpy()
-    fresh = np.ones(rows.height, dtype=np.bool_)
+def _by_last(
+    rank: NDArray[np.int32],
+    instance: NDArray[np.int32],
+    waits: Times,
+    exposing: NDArray[np.bool_],
+    shared: _Shared,
+    costs: bool = True,
+) -> _ByLast:
+    """How often each rank came last, and what the ranks waited for whom, if asked for."""
+    last = shared.last[instance]
+    calls = np.bincount(rank)
+    ranks = np.flatnonzero(calls)
+    often = np.bincount(rank[last == rank], minlength=len(calls))[ranks]
+    shares = pl.DataFrame({"rank": ranks, "last_arriver_share": often / calls[ranks]})
+    others = (last != rank) & (last != NOBODY) & exposing & costs
+    return shares, _waited(rank[others], last[others], instance[others], waits[others], shared)
+
+
+def _summed(rank: NDArray[np.int32], iteration: Times, **columns: Times) -> pl.DataFrame:
+    """Sums per rank and iteration of rows that mostly stand together."""
+    fresh = np.ones(len(rank), dtype=np.bool_)
     fresh[1:] = (rank[1:] != rank[:-1]) | (iteration[1:] != iteration[:-1])
     starts = np.flatnonzero(fresh)
-    runs = {name: np.add.reduceat(rows[own].to_numpy(), starts) for name, own in columns.items()}
-    frame = pl.DataFrame({"rank": rank[starts], "iteration": iteration[starts], **runs})
+    runs = {name: np.add.reduceat(values, starts) for name, values in columns.items()}
+    frame = pl.DataFrame(
+        {"rank": rank[starts].astype(np.int64), "iteration": iteration[starts], **runs}
+    )
     return frame.group_by("rank", "iteration").agg(pl.col(name).sum() for name in columns)
 
 
-def _waited(waiting: pl.DataFrame) -> pl.DataFrame:
+def _waited(
+    rank: NDArray[np.int32],
+    last: NDArray[np.int32],
+    instance: NDArray[np.int32],
+    waits: Times,
+    shared: _Shared,
+) -> pl.DataFrame:
     """last, iteration, cost_ns, gain_ns: what others waited for it, in all and each at least."""
-    rows = waiting.filter(pl.col("last").is_not_null() & (pl.col("last") != pl.col("rank")))
-    key = ["last", "at", "rank"]
-    spans = {name: int(rows[name].max() or 0) + 1 for name in key}  # type: ignore[arg-type]
-    if spans["last"] * spans["at"] * spans["rank"] < 2**62:  # one number is found much sooner
-        number = (pl.col("last") * spans["at"] + pl.col("at")) * spans["rank"] + pl.col("rank")
-        rows, key = rows.with_columns(key=number), ["key"]
-    return (
-        rows.group_by(key)
-        .agg(pl.col("exposed_wait").sum(), pl.col("last", "iteration").first())
-        .group_by("last", "iteration")
-        .agg(cost_ns=pl.col("exposed_wait").sum(), gain_ns=pl.col("exposed_wait").min())
+    at = shared.at[instance]
+    spans = [int(each.max(initial=0)) + 1 for each in (at, rank)]
+    late = last.astype(np.int64) * spans[0] + at
+    order = np.argsort(late * spans[1] + rank)
+    of_pair = (late * spans[1] + rank)[order]
+    starts = np.flatnonzero(np.diff(of_pair, prepend=-1))
+    each = np.add.reduceat(waits[order], starts)
+    of_late = of_pair[starts] // spans[1]
+    firsts = np.flatnonzero(np.diff(of_late, prepend=-1))
+    which = order[starts[firsts]]
+    return pl.DataFrame(
+        {
+            "last": last[which].astype(np.int64),
+            "iteration": shared.iteration[instance[which]],
+            "cost_ns": np.add.reduceat(each, firsts),
+            "gain_ns": np.minimum.reduceat(each, firsts),
+        }
     )
 
 
@@ -264,16 +345,16 @@ def _errors(
     if len(spreads) < len(ranks):
         return None, None
     ended = _moments(matched, rows, "end_ns", len(ranks), utc_starts)
-    scatter = np.abs(ended - np.median(ended, axis=1, keepdims=True))
-    return round(ROBUST * float(np.median(scatter))), max(spreads)
+    scatter = np.abs(ended - medians(np.ascontiguousarray(ended.T)))
+    return round(ROBUST * float(medians(scatter.reshape(1, -1))[0])), max(spreads)
 
 
 def _lasting(
     matched: Matched, rows: pl.DataFrame, members: int, utc_starts: dict[int, int | None]
 ) -> Times:
     """From the last arrival to the last end of each instance."""
-    ended = _moments(matched, rows, "end_ns", members, utc_starts).max(axis=1)
-    arrived = _moments(matched, rows, "arrival_ns", members, utc_starts).max(axis=1)
+    ended = _moments(matched, rows, "end_ns", members, utc_starts).max(axis=0)
+    arrived = _moments(matched, rows, "arrival_ns", members, utc_starts).max(axis=0)
     return np.asarray(np.maximum(ended - arrived, 0), dtype=np.int64)
 
 
@@ -284,17 +365,17 @@ def _moments(
     members: int,
     utc_starts: dict[int, int | None],
 ) -> Times:
-    """Aligned times; shape (instances, members)."""
-    ranks = rows["rank"].head(members).to_list()
-    times = rows[column].to_numpy().reshape(-1, members)
+    """Aligned times; shape (members, instances)."""
+    ranks = rows["rank"].gather_every(max(rows.height // members, 1)).to_list()
+    times = rows[column].to_numpy().reshape(members, -1)
     return Aligner(matched.solved, utc_starts).many(ranks, times)
 
 
 def by_duration(rows: pl.DataFrame, members: int) -> tuple[Times, Times]:
     """How much longer than the shortest each one's was, and the shortest."""
-    duration = (rows["end_ns"] - rows["arrival_ns"]).to_numpy().reshape(-1, members)
-    shortest = duration.min(axis=1)
-    return duration - shortest[:, None], shortest
+    duration = (rows["end_ns"] - rows["arrival_ns"]).to_numpy().reshape(members, -1)
+    shortest = duration.min(axis=0)
+    return duration - shortest, shortest
 
 
 def by_arrival(
@@ -302,31 +383,50 @@ def by_arrival(
 ) -> Times:
     """How long before the last one each one arrived."""
     arrived = _moments(matched, rows, "arrival_ns", members, utc_starts)
-    return np.asarray(arrived.max(axis=1)[:, None] - arrived, dtype=np.int64)
+    return np.asarray(arrived.max(axis=0) - arrived, dtype=np.int64)
 
 
 def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32]:
     """Who came last to each instance; NOBODY where the two last came too close to tell."""
-    two = np.partition(wait, 1, axis=1)
-    clear = two[:, 1] - two[:, 0] > error
-    return np.where(clear, ranks[wait.argmin(axis=1)], NOBODY).astype(np.int32)
+    least, second = wait[0], np.full(wait.shape[1], np.iinfo(np.int64).max)
+    last = np.zeros(wait.shape[1], dtype=np.int64)
+    for member in range(1, len(wait)):
+        second = np.minimum(second, np.maximum(least, wait[member]))
+        last[wait[member] < least] = member
+        least = np.minimum(least, wait[member])
+    return np.where(second - least > error, ranks[last], NOBODY).astype(np.int32)
 
 
-def _exposed_waits(each: pl.DataFrame, exposed: pl.DataFrame, axis: _Axis) -> pl.DataFrame:
-    """The rows with exposed_wait: exposed communication that no earlier wait claims.
+def _order(rank: NDArray[np.int32], begin: Times, end: Times) -> NDArray[np.int64]:
+    """The order of calls by their begin on one axis; those that begin together by their ends."""
+    low = rank.min(initial=0)
+    span = int(rank.max(initial=0) - low) + 1
+    order = np.argsort((rank - low).astype(np.min_scalar_type(span)), kind="stable")
+    order = order[np.argsort(begin[order], kind="stable")]  # quick: few runs are merged
+    later = begin[order]
+    if (later[1:] == later[:-1]).any():
+        order = np.lexsort((end, begin))
+    return order
+
+
+def _claimed(
+    begin: Times, wait: Times, order: NDArray[np.int64], exposed: tuple[Times, Times]
+) -> Times:
+    """Exposed communication in each call's wait that no earlier wait claims.
 
     Args:
-        each: in the order of `axis`.
-        exposed: rank, start_ns, end_ns.
-        axis: that of the ranks.
+        begin: of the calls, on one axis.
+        wait: how long each waits.
+        order: `_order` of those that claim time; the others have 0.
+        exposed: disjoint intervals on that axis.
     """
-    begin = each["begin"].to_numpy()
-    end = begin + each["wait"].to_numpy()
-    fresh = begin.copy()
-    fresh[1:] = np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])
-    start, stop = union(axis.shift(exposed, "start_ns"), axis.shift(exposed, "end_ns"))
-    inside = length_before(start, stop, np.maximum(end, fresh)) - length_before(start, stop, fresh)
-    return each.with_columns(exposed_wait=pl.Series(inside, dtype=pl.Int64))
+    first = begin[order]
+    until = np.maximum.accumulate(first + wait[order])
+    fresh = first.copy()
+    fresh[1:] = np.maximum(first[1:], until[:-1])
+    claimed = np.zeros(len(begin), dtype=np.int64)
+    claimed[order] = length_before(*exposed, until) - length_before(*exposed, fresh)
+    return claimed
 
 
 def _costs(others: pl.DataFrame) -> pl.DataFrame:
@@ -339,39 +439,35 @@ def _costs(others: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _held(exposed: pl.DataFrame) -> tuple[Times, Times, Times]:
+    """rank, start and end."""
+    rank, start, end = (exposed[name].to_numpy() for name in ("rank", "start_ns", "end_ns"))
+    return rank, start, end
+
+
 class _Axis:
     """One axis on which every rank has a span of its own, so that one sweep serves all."""
 
-    def __init__(self, each: pl.DataFrame, exposed: pl.DataFrame) -> None:
-        spans = (
-            pl.concat(
-                [
-                    frame.group_by("rank").agg(low=pl.col(start).min(), high=pl.col("end_ns").max())
-                    for frame, start in ((each, "arrival_ns"), (exposed, "start_ns"))
-                ]
-            )
-            .group_by("rank")
-            .agg(pl.col("low").min(), pl.col("high").max())
-            .sort("rank")
-        )
-        self._ranks = spans["rank"].to_numpy()
-        length = (spans["high"] - spans["low"] + 1).to_numpy()
-        self._shifts = np.cumsum(length) - length - spans["low"].to_numpy()
+    def __init__(self, *parts: tuple[NDArray[Any], Times, Times]) -> None:
+        """`parts`: rank, start and end of intervals; those of a rank mostly stand together."""
+        self._first = min((int(rank.min()) for rank, *_ in parts if len(rank)), default=0)
+        count = max((int(rank.max()) for rank, *_ in parts if len(rank)), default=0) + 1
+        low = np.full(count - self._first, np.iinfo(np.int64).max)
+        high = np.full(count - self._first, np.iinfo(np.int64).min)
+        for rank, start, end in parts:
+            if len(rank):
+                edges = np.flatnonzero(np.diff(rank, prepend=-1))
+                place = rank[edges] - self._first
+                np.minimum.at(low, place, np.minimum.reduceat(start, edges))
+                np.maximum.at(high, place, np.maximum.reduceat(end, edges))
+        low, high = np.where(low <= high, low, 0), np.where(low <= high, high + 1, 0)
+        self._shifts = np.cumsum(high - low) - high
 
-    def in_order(self, each: pl.DataFrame) -> pl.DataFrame:
-        """By begin, which is added; those that begin together by their ends."""
-        ranks = np.searchsorted(self._ranks, each["rank"].to_numpy())
-        order = np.argsort(ranks.astype(np.min_scalar_type(len(self._ranks))), kind="stable")
-        begin = self.shift(each, "arrival_ns")[order]
-        later = np.argsort(begin, kind="stable")  # quick, for calls of one group are in order
-        order, begin = order[later], begin[later]
-        if (begin[1:] == begin[:-1]).any():
-            ends = each["end_ns"].to_numpy()
-            begin = self.shift(each, "arrival_ns")
-            order = np.lexsort((ends, begin))
-            begin = begin[order]
-        return each[order].with_columns(begin=pl.Series(begin, dtype=pl.Int64))
+    def shift(self, rank: NDArray[Any], times: Times) -> Times:
+        """The times on this axis."""
+        return np.asarray(times + self._shifts[rank - self._first], dtype=np.int64)
 
-    def shift(self, frame: pl.DataFrame, column: str) -> Times:
-        where = np.searchsorted(self._ranks, frame["rank"].to_numpy())
-        return np.asarray(frame[column].to_numpy() + self._shifts[where], dtype=np.int64)
+    def union(self, exposed: pl.DataFrame) -> tuple[Times, Times]:
+        """The intervals of a frame, merged, on this axis."""
+        rank, start, end = _held(exposed)
+        return union(self.shift(rank, start), self.shift(rank, end))

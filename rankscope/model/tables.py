@@ -309,6 +309,8 @@ COMPARED_TABLES = {
     "streams": "A row per rank and kind of call: which group they are made in",
     "unmatched": "A row per rank, group and reason for which calls have no counterparts",
     "scores": "A row per rank: means over the selected iterations, and who waited for it",
+    "waits_of_all": "A row per rank: who waited for it, in all iterations that are complete on "
+    "every rank, warm-up too",
     "by_iteration": "A row per selected iteration: how far ranks were apart",
     "what_if": "What the run would save, by replay",
 }

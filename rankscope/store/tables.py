@@ -21,6 +21,8 @@ NARROW: dict[str, pl.DataType] = {
     "operation": SHORT,
     "clock": SHORT,
     "communicator": LONG,
+    "kind": SHORT,
+    "name": LONG,
 }
 """Columns with few different values, and what they fit into."""
 
@@ -34,6 +36,7 @@ class TableRequest:
     """Which columns and rows of a table to read; None stands for all of them.
 
     `narrow`: numbers and names with few different values come in the small types of `NARROW`.
+    `clock`: only rows on this clock.
     """
 
     table: str
@@ -41,6 +44,7 @@ class TableRequest:
     ranks: Collection[int] | None = None
     iterations: Collection[int] | None = None
     narrow: bool = False
+    clock: str | None = None
 
 
 class TableReader(Protocol):
@@ -79,9 +83,10 @@ class RunTables:
         ranks: Collection[int] | None = None,
         iterations: Collection[int] | None = None,
         narrow: bool = False,
+        clock: str | None = None,
     ) -> pl.DataFrame:
         """A part of a table, for a single use; the arguments are those of `TableRequest`."""
-        return self.reader.read(TableRequest(table, columns, ranks, iterations, narrow))
+        return self.reader.read(TableRequest(table, columns, ranks, iterations, narrow, clock))
 
     def table(self, name: str) -> pl.DataFrame:
         """A whole table, which stays loaded."""
@@ -144,9 +149,7 @@ def measured(
         columns: their names, none of text.
         iterations: only rows of these; None: of all.
     """
-    rows = tables.read("measures", [*columns, "clock"], iterations=iterations, narrow=True)
-    wide = [name for name in ("rank", "iteration") if name in columns]
-    return rows.filter(clock=clock).select(columns).with_columns(pl.col(wide).cast(pl.Int64))
+    return tables.read("measures", columns, iterations=iterations, clock=clock)
 
 
 def columns_by_rank(
@@ -171,6 +174,8 @@ def requested(frame: pl.DataFrame, request: TableRequest) -> pl.DataFrame:
     for name, values in (("rank", request.ranks), ("iteration", request.iterations)):
         if values is not None:
             frame = frame.filter(pl.col(name).is_in(list(values)))
+    if request.clock is not None:
+        frame = frame.filter(clock=request.clock)
     frame = frame if request.columns is None else frame.select(request.columns)
     return narrowed(frame) if request.narrow else frame
 

@@ -15,7 +15,7 @@ WAIT_S = 0.5
 """Reports that come within this time of the last transaction share the next one: its fixed cost
 is that of reading a small report."""
 
-MOST_ROWS = 50_000
+MOST_ROWS = 250_000
 """So many rows are written at once, however soon they come."""
 
 PER_RANK = (

@@ -1,4 +1,4 @@
-"""Calls sorted into instances by one number that counts through all of them."""
+"""Calls laid out by instance: those that all members make, in a matrix with a row per rank."""
 
 from __future__ import annotations
 
@@ -6,34 +6,59 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.align.calls import INSTANCE, OWN, together
+from rankscope.align.calls import INSTANCE, OWN, Calls
+from rankscope.align.communicators import STREAM
+from rankscope.model.schema import COLLECTIVES
+from tests.frames import filled
+
+RANKS = (0, 4, 8191)
 
 
 @pytest.mark.parametrize("steps", [[0, 1, 2], [-5, 0, 7], [3, 2**31 + 1, 9 * 10**17]])
-def test_calls_are_sorted_and_their_instances_told(steps: list[int]) -> None:
+@pytest.mark.parametrize("lacking", [0, 40])
+def test_calls_are_laid_out_by_instance(steps: list[int], lacking: int) -> None:
     draw = np.random.default_rng(3)
-    calls = (
-        pl.DataFrame(
-            {
-                "group": draw.integers(0, 3, 500),
-                "operation": pl.Series(
-                    draw.choice(["barrier", "all_reduce"], 500), dtype=pl.Categorical
-                ),
-                "iteration": draw.choice(steps, 500),
-                "ordinal": draw.integers(0, 4, 500),
-                "rank": draw.choice([0, 4, 8191], 500),
-                "gradient": draw.integers(0, 2, 500) == 1,
-                "arrival_ns": draw.integers(0, 10**15, 500),
-                "end_ns": draw.integers(0, 10**15, 500),
-            }
-        )
-        .cast({"operation": pl.Categorical})
-        .unique([*INSTANCE, "rank"], keep="first", maintain_order=True)
+    every = pl.DataFrame(
+        {
+            "communicator": [["stream 7", "stream 13"]],
+            "operation": [["barrier", "all_reduce"]],
+            "iteration": [steps],
+            "ordinal": [[0, 1, 2]],
+            "rank": [RANKS],
+        }
     )
-    as_text = pl.col("operation").cast(pl.String)
-    expected = calls.with_columns(as_text).sort(*INSTANCE, "rank")
-    own, instances, size = together({name: calls[name] for name in calls.columns})
-    assert own.equals(expected.select(name for name in OWN if name in expected.columns))
-    shared = instances.with_columns(as_text)
-    assert shared.equals(expected.select(INSTANCE).unique(maintain_order=True))
-    assert size.tolist() == expected.group_by(INSTANCE, maintain_order=True).len()["len"].to_list()
+    for name in every.columns:
+        every = every.explode(name)
+    every = filled(every.with_columns(place=pl.lit("device")), COLLECTIVES)
+    every = every.with_columns(
+        pl.Series(name, draw.integers(0, 10**15, every.height))
+        for name in ("arrival_ns", "start_ns", "end_ns")
+    ).with_columns(gradient=pl.Series(draw.integers(0, 2, every.height) == 1))
+    calls = every.sample(every.height - lacking, shuffle=True, seed=1)
+    gathered = Calls([])
+    for ranks in (RANKS[:2], RANKS[2:]):
+        gathered.add(calls.filter(pl.col("rank").is_in(ranks)))
+    streams = gathered.streams().with_columns(
+        group=(pl.col("communicator") == "stream 7").cast(pl.Int64)
+    )
+    groups = streams.group_by("group").agg(pl.col("stream").sort_by("rank")).sort("group")
+    rows, shared, unmatched = gathered.laid_out(
+        [(group, len(RANKS), each) for group, each in groups.iter_rows()]
+    )
+
+    truth = calls.join(
+        streams.select(*STREAM, "group").cast({name: COLLECTIVES[name] for name in STREAM}),
+        on=STREAM,
+    ).with_columns(fits=pl.len().over(INSTANCE) == len(RANKS))
+    fitting = truth.filter("fits")
+    assert shared.cast({"operation": pl.String}).rows() == (
+        fitting.select(INSTANCE).unique().sort(INSTANCE).rows()
+    )
+    expected = fitting.sort("group", "rank", *INSTANCE[1:])
+    own = [name for name in OWN if name != "bytes"]
+    assert rows.select(own).rows() == expected.select(own).rows()
+    assert shared[rows["instance"]].rows() == expected.select(INSTANCE).rows()
+    left = truth.filter(~pl.col("fits")).group_by("rank", "group", "operation").agg(count=pl.len())
+    assert left.is_empty() == (lacking == 0)
+    assert {*unmatched.drop("reason").rows()} == {*left.rows()}
+    assert {*unmatched["reason"]} <= {"some members lack it"}

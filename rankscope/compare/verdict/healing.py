@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,28 +119,24 @@ class Prices:
         replay = self._replayed()
         return 0 if replay is None else int(np.isin(self._excess.numbers, replay.iterations).sum())
 
-    def of(self, healed: Sequence[Floats], transfer: Floats | None = None) -> list[int]:
+    def of(self, healed: Iterable[Floats], transfer: Floats | None = None) -> list[int]:
         """The gain of each healing.
 
         Args:
-            healed: rank by iteration by phase in ns.
+            healed: rank by iteration by phase in ns; each is needed only until the next is taken.
             transfer: of each collective; healed in addition, in all of them.
         """
         replay, excess = self._replayed(), self._excess
         if replay is None:
             return [self._bound(each) for each in healed]
-        changes = [
-            Healing(replay.placed(excess.ranks, excess.numbers, excess.phases, each), transfer)
-            for each in healed
-        ]
         played = np.isin(excess.numbers, replay.iterations)
+        changes, scales = [], []
+        for each in healed:
+            placed = replay.placed(excess.ranks, excess.numbers, excess.phases, each)
+            changes.append(Healing(placed, transfer))
+            scales.append(1.0 if played.all() else self._scale(each, played))
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
-        if played.all():
-            return gains
-        return [
-            round(gain * self._scale(each, played))
-            for each, gain in zip(healed, gains, strict=True)
-        ]
+        return [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
 
     def _bound(self, healed: Floats) -> int:
         return int(self._faster(healed).sum())

@@ -82,7 +82,7 @@ class Replay:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
         borders = columns_by_rank(windows, ("begin", "end"))
-        seen: list[pl.DataFrame] = []
+        seen: list[dict[str, Numbers]] = []
         instances = Instances()
         self.size = size
         self._work = Work(size)
@@ -102,8 +102,10 @@ class Replay:
                 self._work.add(here.instance, replay_input(here.arrived, freed))
                 begin, end = borders(rank)
                 seen.append(at_borders(begin, end, freed))
-        windows = windows.drop("begin", "end")
-        self._windows = pl.concat([windows, pl.concat(seen)], how="horizontal")
+        self._windows = windows.drop("begin", "end").with_columns(
+            pl.Series(name, np.concatenate([each[name] for each in seen]), dtype=pl.Int64)
+            for name in (seen[0] if seen else ())
+        )
         self._plan(instances)
         self._unchanged: dict[tuple[int, ...], float] = {}
 
@@ -229,18 +231,20 @@ class Replay:
             selected.group_by("rank")
             .agg(pl.col("own_begin", "over_begin").min(), pl.col("own_end", "over_end").max())
             .sort("rank")
-            .select("rank", "own_begin", "own_end", "over_begin", "over_end")
-            .rows()
         )
+        index = np.searchsorted(self._ranks, spans["rank"].to_numpy())
+        own = spans.select("own_begin", "own_end").to_numpy().astype(np.float64)
+        starts = np.array([each.start for each in every.intervals], dtype=np.int64)[index]
+        at = starts[:, None] + spans.select("over_begin", "over_end").to_numpy()
         for mapping, delayed in zip(mappings, delay, strict=True):
-            total = 0.0
-            for rank, *rest in spans:
-                index = int(np.searchsorted(self._ranks, rank))
-                own = np.array(rest[:2], dtype=np.float64)
-                at = every.intervals[index].start + np.array(rest[2:], dtype=np.int64)
-                first, last = _moved(own, mapping[index]) + delayed[at]
-                total += last - first
-            yield total / max(len(spans), 1)
+            moved = own.copy()
+            for place, rank in enumerate(index.tolist()):
+                if mapping[rank] is not None:
+                    moved[place] = _moved(own[place], mapping[rank])
+            moved += delayed[at]
+            lasted = moved[:, 1] - moved[:, 0]
+            # one after the other: the order of a sum of rounded numbers matters
+            yield float(np.cumsum(lasted)[-1]) / len(spans) if len(spans) else 0.0
 
     def _shorter(self, healings: Sequence[Healing]) -> Floats | None:
         """How much less each instance takes, by healing; None where none does."""
@@ -263,17 +267,15 @@ class Replay:
         lengths = self._windows.select(column_of(phase) for phase in ORDER).fill_null(0).to_numpy()
         begin = self._windows["own_begin"].to_numpy().astype(np.float64)
         edges = np.append(self._windows["rank"].search_sorted(self._ranks).to_numpy(), len(begin))
-        mapping: list[tuple[Floats, Floats] | None] = []
-        for low, high in pairwise(edges):
-            if not saved[low:high].any():
-                mapping.append(None)
-                continue
+        mapping: list[tuple[Floats, Floats] | None] = [None] * len(self._ranks)
+        for rank in np.flatnonzero(np.logical_or.reduceat(saved.any(axis=1), edges[:-1])):
+            low, high = edges[rank], edges[rank + 1]
             start = begin[low:high, None]
             borders = np.hstack((start, start + np.cumsum(lengths[low:high], axis=1)))
             cuts = np.hstack((np.zeros((high - low, 1)), np.cumsum(saved[low:high], axis=1)))
             earlier = np.concatenate(([0], np.cumsum(cuts[:, -1])[:-1]))
             was = np.maximum.accumulate(borders.ravel())
-            mapping.append((was, was - (cuts + earlier[:, None]).ravel()))
+            mapping[rank] = (was, was - (cuts + earlier[:, None]).ravel())
         return mapping
 
 

@@ -191,20 +191,16 @@ def blocked_intervals(
     return BlockedIntervals(began[found], stopped[found], row[by_start])
 
 
-def at_borders(begin: Numbers, end: Numbers, freed: BlockedIntervals) -> pl.DataFrame:
+def at_borders(begin: Numbers, end: Numbers, freed: BlockedIntervals) -> dict[str, Numbers]:
     """For each border of a rank's windows, the own work done and the intervals that are over."""
     moments = {"begin": begin, "end": end}
-    return pl.DataFrame(
-        {
-            f"own_{name}": each - length_before(freed.began, freed.stopped, each)
-            for name, each in moments.items()
-        }
-        | {
-            f"over_{name}": np.searchsorted(freed.stopped, each, side="right")
-            for name, each in moments.items()
-        },
-        schema_overrides=dict.fromkeys(("over_begin", "over_end"), pl.Int64),
-    )
+    return {
+        f"own_{name}": each - length_before(freed.began, freed.stopped, each)
+        for name, each in moments.items()
+    } | {
+        f"over_{name}": np.searchsorted(freed.stopped, each, side="right")
+        for name, each in moments.items()
+    }
 
 
 def replay_input(arrived: Numbers, freed: BlockedIntervals) -> ReplayInput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,9 +59,15 @@ def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
                 verdict.gain_ns,
             )
         )
-    played = _played(inputs, everything, verdict)
-    gains = inputs.prices.of([healed for _, _, healed in played])
-    rows += [(kind, name, gain) for (kind, name, _), gain in zip(played, gains, strict=True)]
+    names_of: list[tuple[str, str]] = []
+
+    def healings() -> Iterator[Floats]:
+        for kind, name, healed in _played(inputs, everything, verdict):
+            names_of.append((kind, name))
+            yield healed
+
+    gains = inputs.prices.of(healings())
+    rows += [(kind, name, gain) for (kind, name), gain in zip(names_of, gains, strict=True)]
     took = int(inputs.total_ns)
     table = [
         (kind, name, took - min(gain, took), min(gain, took), min(gain, took) / took if took else 0)
@@ -72,26 +79,24 @@ def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
 
 def _played(
     inputs: VerdictInputs, everything: Floats, verdict: Verdict
-) -> list[tuple[str, str, Floats]]:
+) -> Iterator[tuple[str, str, Floats]]:
     """kind, name and healing of the scenarios that are not priced yet."""
     excess = inputs.excess
-    found: list[tuple[str, str, Floats]] = []
     for place, phase in enumerate(excess.phases):
         if np.isnan(excess.spent[:, :, place]).all():
             continue
         healed = np.zeros_like(everything)
         healed[:, :, place] = everything[:, :, place]
-        found.append(("phase", phase, healed))
+        yield "phase", phase, healed
     cost = everything.sum(axis=(1, 2))
     for rank in np.argsort(-cost, kind="stable")[:RANKS]:
         some = np.arange(len(cost)) == rank
-        found.append(("rank", f"rank {excess.ranks[rank]}", only(everything, some)))
+        yield "rank", f"rank {excess.ranks[rank]}", only(everything, some)
     if inputs.components.role is not None:
         for role, name in enumerate(excess.role_names):
             healed = only(inputs.components.role, excess.roles == role)
-            found.append(("role", name, healed))
+            yield "role", name, healed
     if verdict.iterations and len(verdict.iterations) < len(inputs.numbers):
         where = np.isin(excess.numbers, verdict.iterations)
         name = f"iterations {listed(verdict.iterations)}"
-        found.append(("iterations", name, np.where(where[None, :, None], everything, 0.0)))
-    return found
+        yield "iterations", name, np.where(where[None, :, None], everything, 0.0)
