@@ -31,6 +31,9 @@ COMMANDS = (
 UNUSUAL = (
     ("imbalance", "--statistic", "p95", "--format", "json"),
     ("imbalance", "--iter-range", "100:200", "--format", "json"),
+    ("imbalance", "--include-warmup", "--format", "json"),
+    ("imbalance", "--clock", "host", "--format", "json"),
+    ("imbalance", "--by", "collective", "--format", "json"),
 )
 """What is not kept but computed."""
 
