@@ -160,9 +160,9 @@ def by_kernel(
             slowest_rank=pl.col("rank").first(),
             slowest_ns=_whole(pl.col("total_ns").first()),
             excess_ns=_whole(pl.col("excess").first()),
-            clear_share=pl.when(pl.col("kind").first() != "idle").then(
-                pl.col("clear_ns").sum() / pl.col("total_ns").sum()
-            ),
+            clear_share=pl.when(
+                pl.col("kind").first() != "idle", pl.col("total_ns").sum() > 0
+            ).then(pl.col("clear_ns").sum() / pl.col("total_ns").sum()),
         )
         .sort("excess_ns", *key, descending=[True, False, False, False])
     )

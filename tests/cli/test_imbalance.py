@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.model.metrics import METRICS
-from tests.support import Result, Stored
+from tests.support import Result, Stored, public
 
 Cli = Callable[..., Result]
 CLASSES = {
@@ -280,6 +280,18 @@ def test_rows_by_kernel(cli: Cli, stored: Callable[..., Stored]) -> None:
     assert "ampere_sgemm_128x64_nt" in text
     table = cli("imbalance", "--db", job.db, "--by", "kernel", "--format", "csv").out
     assert len(list(csv.DictReader(io.StringIO(table)))) == len(rows)
+
+
+def test_operations_of_no_length_have_no_share(cli: Cli, tmp_path: Path) -> None:
+    """A trace in whole microseconds has copies of 0 ns: their share without collectives is null."""
+    db = tmp_path / "run.duckdb"
+    trace = public("kineto/hta_gpu_user_annotation.json.gz")
+    assert cli("ingest", trace, "--db", db).code == 0
+    rows = json.loads(cli("imbalance", "--db", db, "--by", "kernel", "--format", "json").out)[
+        "rows"
+    ]
+    [copies] = [row for row in rows if row["kind"] == "copy" and row["mean_ns"] == 0]
+    assert copies["clear_share"] is None
 
 
 @pytest.mark.parametrize(("by", "what"), [("kernel", "device work"), ("collective", "collectives")])
