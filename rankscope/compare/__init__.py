@@ -4,7 +4,7 @@ One comparison goes through stages, each of which takes the results of those bef
 
     select    selection.scope_of       the ranks, the clock, the iterations      → Scope
     match     communication            collectives, clocks, roles                → Matching, Roles
-    waits     waits.split              who waits for whom                        → Waits
+    waits     wait_sums.split          who waits for whom                        → Waits
     table     metric_table             every metric of every rank and iteration  → a frame
     outliers  verdict.outliers         who stands out in which iteration         → Outliers
     scores    scores                   one number for a rank                     → a frame

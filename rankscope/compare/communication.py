@@ -18,7 +18,8 @@ from rankscope.align.match import Matched, MatchSummary, ReusedMatching, match
 from rankscope.align.point_to_point import OPERATION
 from rankscope.compare.roles import MAKEUP, Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Scope, common_iterations
-from rankscope.compare.waits import WaitedCollectives, Waits, rank_chunks, split, timed
+from rankscope.compare.wait_sums import Waits, rank_chunks, split
+from rankscope.compare.waits import WaitedCollectives, timed
 from rankscope.compare.whatif.replay import RankChunk, Replay
 from rankscope.compare.whatif.replay_inputs import windows_of
 from rankscope.store.tables import ROWS_AT_ONCE, RunTables, measured

@@ -27,7 +27,7 @@ from rankscope.compare.verdict.healing import sampled
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.verdict.rules import judge
 from rankscope.compare.verdict.transfers import SlowTransfers, slow_transfers
-from rankscope.compare.waits import Waits
+from rankscope.compare.wait_sums import Waits
 from rankscope.compare.whatif.replay import Replay
 from rankscope.compare.whatif.scenarios import scenarios
 from rankscope.model.metrics import METRICS

@@ -13,7 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.align.match import Matched, slices
-from rankscope.compare.waits import Exposed, by_arrival, by_duration
+from rankscope.compare.wait_sums import Exposed
+from rankscope.compare.waits import by_arrival, by_duration
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
 

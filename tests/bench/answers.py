@@ -143,12 +143,17 @@ def main(arguments: list[str] | None = None) -> int:
                 "rankscope " + " ".join(command), ["-m", "rankscope", *words, *where]
             )
             say(cost.line())
-            if command[-2:] == ("--format", "json") and command[0] == "imbalance":
-                right &= found_the_slow_one(answer, cost_ns)
+            # nothing is exposed on the host's clock of this job, so that nobody is waited for
+            if (
+                command[-2:] == ("--format", "json")
+                and command[0] == "imbalance"
+                and ("host" not in command)
+            ):
+                right &= found_the_slow_one(answer, cost_ns, args.iterations)
     return 0 if right else 1
 
 
-def found_the_slow_one(answer: str, cost_ns: int | None) -> bool:
+def found_the_slow_one(answer: str, cost_ns: int | None, iterations: int) -> bool:
     """Whether the verdict names the planted rank, its phase, and what it costs, within 5 %."""
     told = json.loads(answer)
     verdict, count = told["verdict"], told["run"]["iterations"]["count"]
@@ -158,8 +163,7 @@ def found_the_slow_one(answer: str, cost_ns: int | None) -> bool:
     named &= "unmatched-collectives" not in {each["code"] for each in told["warnings"]}
     if cost_ns is None:
         return named
-    every = told["run"]["iterations"]["last"] + 1
-    return named and abs(verdict["gain_ns"] / (cost_ns * count / every) - 1) < 0.05
+    return named and abs(verdict["gain_ns"] / (cost_ns * count / iterations) - 1) < 0.05
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ import polars as pl
 from rankscope.align.match import match
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.verdict.rules import judge
-from rankscope.compare.waits import split, timed
+from rankscope.compare.wait_sums import split
+from rankscope.compare.waits import timed
 from rankscope.store.tables import narrowed
 from tests.align.worlds import World, all_exposed, world
 

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from rankscope.align.match import Matched, match
-from rankscope.compare.waits import Waits, split, timed
+from rankscope.compare.wait_sums import Waits, split
+from rankscope.compare.waits import timed
 from rankscope.compare.warnings import communication_warnings
 from rankscope.model.schema import COLLECTIVES
 from tests.align.worlds import all_exposed, both_ways, plain
