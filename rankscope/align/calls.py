@@ -51,6 +51,10 @@ FAR_APART = 2**20
 columns together fit into 63 bits."""
 
 
+SPARSE = 4
+"""Combinations of values are counted in a table if they are at most this multiple of the rows."""
+
+
 class Layout(NamedTuple):
     """The matched calls and their instances, as in `Matched`; of the other calls UNMATCHED."""
 
@@ -292,6 +296,8 @@ def _places(values: pl.Series, names: tuple[str, ...]) -> Numbers:
 def _numbered(columns: list[Numbers]) -> Numbers:
     """The number of each row's combination of values, counted from 0 without gaps, ascending."""
     number = _packed(columns)
+    if number.max(initial=0) > SPARSE * len(number):
+        return np.unique(number, return_inverse=True)[1]
     there = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.bool_)
     there[number] = True
     return (np.cumsum(there) - 1)[number]

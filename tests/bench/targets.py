@@ -74,13 +74,12 @@ class Bench:
         own = {**ONE_THREAD, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
         return cost([sys.executable, "-m", "rankscope", *words], own)
 
-    def ingest(self, reports: list[Path], jobs: int, *words: str, tree: Path = ROOT) -> Cost:
-        """The cost of an ingest into a database of the checkout."""
+    def ingest(self, reports: list[Path], jobs: int | None, *words: str, tree: Path = ROOT) -> Cost:
+        """The cost of an ingest into a database of the checkout; jobs: None leaves them open."""
         db = str(self.folder / f"{self.trees.index(tree)}.duckdb")
+        workers = () if jobs is None else ("--jobs", str(jobs))
         names = map(str, reports)
-        return self.run(
-            *("ingest", *names, "--db", db, "--rebuild", "--jobs", str(jobs), *words), tree=tree
-        )
+        return self.run("ingest", *names, "--db", db, "--rebuild", *workers, *words, tree=tree)
 
     def fastest(self, commands: dict[str, Callable[[], Cost]]) -> dict[str, Cost]:
         """The fastest run of each; in turn, so that what disturbs one disturbs all."""
@@ -137,7 +136,7 @@ def further(bench: Bench) -> Iterator[list[str]]:
 def start(bench: Bench) -> Iterator[list[str]]:
     """Short commands."""
     reports = large_reports(1.0, bench.folder / "small", 8, numbered=False)
-    commands = bench.per_tree(lambda tree: bench.ingest(reports, 2, tree=tree), "small ingest")
+    commands = bench.per_tree(lambda tree: bench.ingest(reports, None, tree=tree), "small ingest")
     commands |= bench.per_tree(lambda tree: bench.run("--help", tree=tree), "--help")
     for at, tree in bench.trees_at():
         db = str(bench.folder / f"{at}.duckdb")
