@@ -29,6 +29,7 @@ def run(
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_three_commands_from_reports_to_picks(tmp_path: Path) -> None:
     assert run("ingest", SAMPLE, cwd=tmp_path).returncode == 0
     told = run("imbalance", cwd=tmp_path)

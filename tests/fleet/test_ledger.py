@@ -130,6 +130,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path: Path, collected: Colle
         ledger.add(text, collected)
 
 
+@pytest.mark.slow
 def test_who_waits_too_long_is_told(tmp_path: Path, collected: Collected) -> None:
     path = tmp_path / "fleet.duckdb"
     ledger.add(path, collected)

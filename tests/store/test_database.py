@@ -134,6 +134,7 @@ def test_a_folder_that_is_not_there(stored: Callable[..., Stored], tmp_path: Pat
         rankscope.ingest([stored("plain").folder], tmp_path / "nowhere" / "run.duckdb")
 
 
+@pytest.mark.slow
 def test_a_database_in_use_by_another_process(stored: Callable[..., Stored], db: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(db)],
