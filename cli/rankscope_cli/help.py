@@ -29,7 +29,7 @@ LONGEST_NAME = 26
 STEPS = {
     "1. Capture: reports of every rank": ("capture", "check"),
     "2. Ingest: reports into a database": ("ingest", "watch"),
-    "3. Find: the slow rank, its cause and its cost": ("imbalance", "why"),
+    "3. Find: the slow rank, its cause and its cost": ("imbalance",),
     "4. Look: reports, pictures and pages": ("pick-reports", "plot", "report", "view", "export"),
     "5. Compare: did it help, does it recur": ("diff", "fleet"),
 }

@@ -166,7 +166,7 @@ class Calls:
 
         Args:
             streams: one of each rank.
-            samples: how many instances the iterations have at least, if the run has so many.
+            samples: least number of instances in these iterations, unless the run has fewer.
 
         Returns:
             rank, operation, iteration, ordinal, arrival_ns, end_ns, and bytes where any are known.

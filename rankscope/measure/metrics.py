@@ -28,6 +28,7 @@ UNPHASED_LIMIT = 0.05
 
 
 NEVER = np.iinfo(np.int64).max
+"""In place of an arrival where none is known; negative where the last one is sought."""
 
 
 @dataclass(frozen=True, slots=True)

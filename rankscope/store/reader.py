@@ -10,7 +10,7 @@ import polars as pl
 from rankscope.store.tables import NARROW, TableRequest, narrowed
 
 MOST_NAMES = 64
-"""Up to so many different names, DuckDB gives the place of each row's name instead of the name."""
+"""Largest number of different names for which DuckDB returns their places instead of texts."""
 
 
 def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> pl.DataFrame:

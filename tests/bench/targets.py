@@ -166,8 +166,8 @@ def export(bench: Bench) -> Iterator[list[str]]:
     reports = [folder / f"report_rank_{rank}.nsys-rep" for rank in range(MANY)]
     for report in reports[1:]:
         shutil.copy(first, report)
-    told = subprocess.run([nsys, "export", "--help"], capture_output=True, text=True, check=True)
-    kind = "parquetdir" if "parquetdir" in told.stdout else "sqlite"
+    usage = subprocess.run([nsys, "export", "--help"], capture_output=True, text=True, check=True)
+    kind = "parquetdir" if "parquetdir" in usage.stdout else "sqlite"
     script = (
         f'rm -rf "$1/out"; mkdir "$1/out"; ls "$1"/*.nsys-rep | xargs -P2 -I@ sh -c '
         f'\'"$0" export -q true -t {kind} -o "$1/out/$(basename @)" @ > /dev/null\' "$2" "$1"'
