@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
+import pickle
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -17,26 +22,54 @@ pytest_plugins = ["tests.strict_skips"]
 
 
 @pytest.fixture(scope="session")
-def forged(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Forged]:
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., object]:
+    """`made_once(name, make)`: what `make(folder)` returned in the first worker that asked."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # of all workers
+
+    def ask(name: str, make: Callable[[Path], object]) -> object:
+        folder = base / hashlib.sha256(name.encode()).hexdigest()[:16]
+        answer = folder / "answer.pickle"
+        with folder.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not answer.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # an attempt that failed
+                folder.mkdir()
+                answer.write_bytes(pickle.dumps(make(folder)))
+        return pickle.loads(answer.read_bytes())
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def forged(made_once: Callable[..., Forged]) -> Callable[..., Forged]:
     """`forged(scene, ranks=4, **parameters)`: a scene on disk; never change its files."""
 
     @cache
     def make(name: str, ranks: int = 4, **parameters: object) -> Forged:
-        folder = tmp_path_factory.mktemp(name) / "reports"
-        return Forged(forge(scene(name, ranks=ranks, **parameters), folder), folder)
+        def write(folder: Path) -> Forged:
+            reports = folder / "reports"
+            return Forged(forge(scene(name, ranks=ranks, **parameters), reports), reports)
+
+        return made_once(f"forged {name} {ranks} {parameters}", write)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def stored(forged: Callable[..., Forged]) -> Callable[..., Stored]:
+def stored(forged: Callable[..., Forged], made_once: Callable[..., Path]) -> Callable[..., Stored]:
     """`stored(scene, ranks=4, **parameters)`: a scene, ingested; never change its files."""
 
     @cache
     def make(name: str, ranks: int = 4, **parameters: object) -> Stored:
         job = forged(name, ranks, **parameters)
-        db = job.folder.parent / "run.duckdb"
-        return Stored(job.folder, db, rankscope.ingest([job.folder], db), job.truth)
+
+        def write(folder: Path) -> Path:
+            return rankscope.ingest([job.folder], folder / "run.duckdb").db
+
+        db = made_once(f"stored {name} {ranks} {parameters}", write)
+        return Stored(job.folder, db, rankscope.open_run(db), job.truth)
 
     return make
 

@@ -1,4 +1,4 @@
-"""The DuckDB file of a run. The only importer of duckdb."""
+"""The DuckDB file of a run."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from rankscope.store.migrations import (
     foreign_view,
     migrate,
     missing_columns,
+    present_columns,
     needs_reports,
     show_columns,
 )
@@ -111,17 +112,19 @@ class Database:
         Raises:
             DatabaseError: the folder cannot be written to, or another process uses the run.
         """
+        is_new = False
         try:
             with made_aside(path) as making, suppress(FileExistsError):
                 cls._make(making)
                 take_place(making, path)  # so that a database without its schema is never seen
+                is_new = True
         except DatabaseError as error:
             text = error.message.replace(str(making), str(path))
             raise DatabaseError(text, hint=error.hint) from error
         except OSError as error:
             full = disk_full(path, error) if exists(path.parent) else None
             raise full or not_created(path, error.strerror or "") from error
-        return cls.open(path, write=True)
+        return cls(path, connect(path, read_only=False)) if is_new else cls.open(path, write=True)
 
     @classmethod
     def _make(cls, path: Path) -> None:
@@ -212,7 +215,10 @@ class Database:
 
     def meta(self) -> dict[str, str]:
         """What the file says about itself."""
-        return dict(self.table("meta").iter_rows())
+        try:
+            return dict(self._connection.execute("select key, value from meta").fetchall())
+        except DAMAGE as error:
+            raise self._damaged(error) from error
 
     @cached_property
     def compared(self) -> frozenset[str]:
@@ -323,16 +329,18 @@ class Database:
     def _bring_up_to_date(self, write: bool) -> None:
         """Make an older schema look like the present one, or refuse it. See `migrations`."""
         try:
-            if "meta" not in self._tables():
-                raise DatabaseError(f"{self.path}: {NOT_OURS}", hint=REBUILD_HINT)
             if view := foreign_view(self._connection):
                 raise DatabaseError(
                     f"{self.path}: {NOT_OURS} (its {view} is a view)", hint=UNTRUSTED_HINT
                 )
+            present = present_columns(self._connection)
+            if not any(table == "meta" for table, _ in present):
+                raise DatabaseError(f"{self.path}: {NOT_OURS}", hint=REBUILD_HINT)
             version = self.meta().get("schema_version") or ""
             if version != str(SCHEMA_VERSION):
                 self._migrate(version, write)
-            missing = missing_columns(self._connection)
+                present = present_columns(self._connection)
+            missing = missing_columns(present)
             if missing and write:
                 with self.transaction():
                     add_columns(self._connection, missing)

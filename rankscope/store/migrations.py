@@ -53,17 +53,24 @@ def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
     LOG.info("the database was upgraded from schema version %d to %d", version, SCHEMA_VERSION)
 
 
-def missing_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
-    """Table → columns of the schema that the file lacks; all of a later table.
+def present_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], str]:
+    """(Table, column) → SQL type, of everything in the file."""
+    rows = connection.execute(
+        "select table_name, column_name, lower(data_type) from duckdb_columns() where not internal"
+    ).fetchall()
+    return {(str(table), str(column)): str(kind) for table, column, kind in rows}
+
+
+def missing_columns(present: Mapping[tuple[str, str], str]) -> dict[str, list[str]]:
+    """Table → columns of the schema that a file lacks; all of a later table.
+
+    Args:
+        present: what `present_columns` says of the file.
 
     Raises:
         IncompleteDatabase: the file lacks a table, or a column that may not be null, or a column
             has another type.
     """
-    rows = connection.execute(
-        "select table_name, column_name, lower(data_type) from duckdb_columns() where not internal"
-    ).fetchall()
-    present = {(str(table), str(column)): str(kind) for table, column, kind in rows}
     tables = {table for table, _ in present}
     missing: dict[str, list[str]] = {}
     for name, table in TABLES.items():

@@ -17,12 +17,12 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
     """The requested columns and rows of a table of the database."""
     table, where = f'"{request.table}"', _where(request)
     columns = request.columns
-    if columns is None:
-        columns = connection.sql(f"from {table} limit 0").columns
     if not request.narrow:
-        listed = ", ".join(f'"{each}"' for each in columns)
+        listed = "*" if columns is None else ", ".join(f'"{each}"' for each in columns)
         frame: pl.DataFrame = connection.sql(f"select {listed} from {table}{where}").pl()
         return frame
+    if columns is None:
+        columns = connection.sql(f"from {table} limit 0").columns
     names: dict[str, list[str]] = {}
     for name in columns:
         if isinstance(NARROW.get(name), pl.Categorical):

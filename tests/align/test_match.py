@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tests.align.worlds import plain
-from tests.support import MS, Stored
+from tests.support import MS, Stored, mostly_slow
 
 KEY = ["rank", "operation", "end_ns"]
 
@@ -29,10 +29,11 @@ def told_and_true(job: Stored) -> pl.DataFrame:
     return told.join(true, on=KEY)
 
 
-SCENES = ["plain", "buckets", "tensor_parallel", "trailing_all_gather", "loss_all_reduce"]
+SCENES = ["buckets", "tensor_parallel", "plain", "trailing_all_gather", "loss_all_reduce"]
+OTHERS = ["free_running", "mpi_like", "offsets", "host_only"]
 
 
-@pytest.mark.parametrize("name", [*SCENES, "offsets", "host_only", "mpi_like", "free_running"])
+@pytest.mark.parametrize("name", [*mostly_slow(SCENES, 2), *mostly_slow(OTHERS)])
 def test_waits_are_those_of_the_simulator(stored: Callable[..., Stored], name: str) -> None:
     """Within 2 %, or the ends' scatter where that is more: durations cannot tell better."""
     job = stored(name)
@@ -47,7 +48,9 @@ def test_waits_are_those_of_the_simulator(stored: Callable[..., Stored], name: s
     assert both.filter(late).is_empty()
 
 
-@pytest.mark.parametrize("name", ["tensor_parallel", "plain", "offsets", "trailing_all_gather"])
+@pytest.mark.parametrize(
+    "name", mostly_slow(["tensor_parallel", "offsets", "plain", "trailing_all_gather"], 2)
+)
 def test_ranks_are_grouped_by_communicator(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name, ranks=8 if name == "tensor_parallel" else 4)
     both = told_and_true(job)

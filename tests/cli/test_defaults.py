@@ -112,7 +112,8 @@ def test_later_reports_get_what_the_database_has(reports: list[Path], cli: Cli) 
 
 
 @pytest.mark.parametrize(
-    "kept", ["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "OSRT_API"]
+    "kept",
+    mostly_slow(["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "OSRT_API"]),
 )
 @pytest.mark.parametrize("option", [(), ("--iteration", "whole")])
 def test_whole_captures_need_no_ranges(

@@ -25,7 +25,7 @@ from rankscope.model.schema import (
     TIMELINE_WINDOWS,
 )
 from tests.forge import Clock, forge, scene
-from tests.support import SAMPLE, Stored, copied, edit
+from tests.support import SAMPLE, Stored, copied, edit, mostly_slow
 
 WINDOW = ["rank", "iteration", "clock"]
 
@@ -70,7 +70,7 @@ def test_it_is_the_same_from_cached_answers(stored: Callable[..., Stored]) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["autograd", "host_only", "dali", "no_launch_record", "cuda_graph"]
+    "name", mostly_slow(["autograd", "host_only", "cuda_graph", "dali", "no_launch_record"], 2)
 )
 def test_phases_fill_the_windows_and_add_up_to_the_numbers(
     stored: Callable[..., Stored], name: str

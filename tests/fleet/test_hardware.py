@@ -13,7 +13,7 @@ import rankscope
 from tests.fleet.machines import Machine, furnish
 from tests.forge import scene, simulate
 from tests.forge.kineto_export import export_kineto
-from tests.support import Forged, copied
+from tests.support import Forged, copied, mostly_slow
 
 UUIDS = tuple(f"GPU-{number:08x}-aaaa-bbbb-cccc-ddddeeeeffff" for number in range(4))
 
@@ -27,7 +27,7 @@ def ranks_of(machines: dict[int, Machine], job: Forged, folder: Path) -> pl.Data
     return run.tables.ranks.sort("rank")
 
 
-@pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
+@pytest.mark.parametrize("schema", mostly_slow(["2023.4", "2022.4"]))
 def test_the_device_of_a_process_is_found_among_the_gpus(
     forged: Callable[..., Forged], tmp_path: Path, schema: str
 ) -> None:

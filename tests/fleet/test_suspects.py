@@ -11,13 +11,14 @@ from rankscope.fleet.collect import merged
 from rankscope.fleet.fleet import Fleet, fleet_of
 from rankscope.fleet.sentences import NOBODY
 from tests.fleet.fleets import Plan, fleet
+from tests.support import mostly_slow
 
 
 def found(answer: Fleet) -> set[tuple[str, str]]:
     return {(each.kind, each.id) for each in answer.suspects}
 
 
-@pytest.mark.parametrize("seed", [1, 2, 4])
+@pytest.mark.parametrize("seed", mostly_slow([1, 2, 4]))
 @pytest.mark.parametrize("culprit", ["card", "host", "moved", "slot"])
 def test_the_culprit_is_the_suspect(culprit: str, seed: int) -> None:
     collected, truth = fleet(Plan(culprit, seed))

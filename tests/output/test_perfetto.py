@@ -21,7 +21,7 @@ import pytest
 import rankscope
 from rankscope.model.results import Timeline
 from rankscope.output.perfetto import trace
-from tests.support import MS, Forged, Stored, copied
+from tests.support import MS, Forged, Stored, copied, mostly_slow
 
 Event = dict[str, Any]
 
@@ -103,7 +103,7 @@ def slices(events: list[Event], category: str) -> list[Event]:
 
 
 @pytest.mark.parametrize(
-    "name", ["buckets", "host_only", "tensor_parallel", "dali", "free_running"]
+    "name", mostly_slow(["buckets", "tensor_parallel", "host_only", "dali", "free_running"], 2)
 )
 def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], name: str) -> None:
     timeline = stored(name).run.timeline([3, 0, 1], range(30))

@@ -135,7 +135,7 @@ def test_real_jobs(tmp_path: Path, job: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "steps"),
-    [("hta_2ranks_rank1_5steps.json.gz", 5), ("tb_resnet50_old_format.json.gz", 6)],
+    mostly_slow([("tb_resnet50_old_format.json.gz", 6), ("hta_2ranks_rank1_5steps.json.gz", 5)]),
 )
 def test_real_traces_of_pytorch(tmp_path: Path, name: str, steps: int) -> None:
     """Operators throughout: loading by name or not at all, and no phase but the optimizer."""

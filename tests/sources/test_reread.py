@@ -91,7 +91,7 @@ def test_calls_without_a_number_count_as_often(
     assert tables(extract(file, options))["host_states"].equals(before)
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", mostly_slow([True, False]))
 def test_with_operators_left_out_the_same(
     forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
@@ -123,7 +123,7 @@ def test_with_operators_left_out_the_same(
         assert tables(again)[name].equals(frame), name
 
 
-@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("held", mostly_slow([True, False]))
 @pytest.mark.parametrize("name", mostly_slow(["sample {} of shard 7", "blob {:x}"]))
 def test_so_many_names_that_they_are_lumped(
     forged: Callable[..., Forged],

@@ -17,9 +17,17 @@ def test_schema_sql_is_what_databases_are_made_of() -> None:
     assert FILE.read_text("utf-8") == ddl(), "python -m tests.store.schema_file writes it"
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new database."""
+    path = tmp_path_factory.mktemp("empty") / "run.duckdb"
+    Database.create(path).close()
+    return path
+
+
 @pytest.mark.parametrize("name", TABLES)
-def test_a_new_database_has_the_described_columns(name: str, tmp_path: Path) -> None:
-    with Database.create(tmp_path / "run.duckdb") as database:
+def test_a_new_database_has_the_described_columns(name: str, empty: Path) -> None:
+    with Database.open(empty) as database:
         assert database.table(name).schema == TABLES[name].schema
         told = database.query(
             f"select column_name, comment from duckdb_columns() where table_name = '{name}'"

@@ -245,7 +245,9 @@ def suspects(job: Stored) -> set[str]:
 
 @pytest.mark.parametrize(
     ("where", "suspect"),
-    [("kernel", "device_slower"), ("device", "device_slower"), ("data", "more_work")],
+    mostly_slow(
+        [("kernel", "device_slower"), ("data", "more_work"), ("device", "device_slower")], 2
+    ),
 )
 def test_suspects_of_simulated_jobs(
     stored: Callable[..., Stored], where: str, suspect: str
@@ -311,7 +313,7 @@ def kinds_on(job: Job, rank: int, folder: Path) -> set[str]:
                 "device_slower",
             ),
         ],
-        2,
+        1,
     ),
     ids=["device 15 %", "device 20 %", "tokens", "more overlap", "more overlap and slow"],
 )

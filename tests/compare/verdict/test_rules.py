@@ -96,7 +96,7 @@ def test_rotating_in_any_phase(stored: Callable[..., Stored], where: str) -> Non
 @pytest.mark.parametrize(
     "name",
     mostly_slow(["plain", "dali", "copy_in_forward", "no_sync", "micro_batches", "loss_all_reduce",
-                 "trailing_all_gather", "free_running", "no_launch_record", "cuda_graph"], 2),
+                 "trailing_all_gather", "free_running", "no_launch_record", "cuda_graph"]),
 )  # fmt: skip
 def test_healthy_jobs_are_balanced(stored: Callable[..., Stored], name: str) -> None:
     verdict = stored(name).analysis().verdict

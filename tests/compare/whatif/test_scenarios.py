@@ -62,7 +62,7 @@ def length(truth: Truth, clock: str, numbers: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize(
     ("name", "parameters", "roles"),
-    mostly_slow(CASES, 2),
+    mostly_slow(CASES),
     ids=["-".join(map(str, (name, *more.values()))) for name, more, _ in CASES],
 )
 def test_gains_are_what_the_plant_cost(

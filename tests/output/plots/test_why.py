@@ -18,7 +18,7 @@ import rankscope
 from rankscope.errors import UsageError
 from rankscope.output.html.states import cell_states
 from rankscope.output.plots import title_of
-from tests.support import SAMPLE, captured
+from tests.support import SAMPLE, captured, mostly_slow
 
 Ingested = Callable[[str], rankscope.Run]
 
@@ -37,14 +37,19 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Ingested:
 
 @pytest.mark.parametrize(
     ("name", "finding"),
-    [
-        (
-            "why_fsync",
-            r"Rank 1 in iteration \d+: blocked in (fsync|open64) [\d.]+ ms longer .*",
-        ),
-        ("why_gc", r"Rank 1 in iteration \d+: on the CPU \(gc_collect\) [\d.]+ ms longer than .*"),
-        ("why_preempted", r"Rank 1 in iteration \d+: off the CPU [\d.]+ ms longer than .*"),
-    ],
+    mostly_slow(
+        [
+            (
+                "why_fsync",
+                r"Rank 1 in iteration \d+: blocked in (fsync|open64) [\d.]+ ms longer .*",
+            ),
+            (
+                "why_gc",
+                r"Rank 1 in iteration \d+: on the CPU \(gc_collect\) [\d.]+ ms longer than .*",
+            ),
+            ("why_preempted", r"Rank 1 in iteration \d+: off the CPU [\d.]+ ms longer than .*"),
+        ]
+    ),
 )
 def test_the_title_says_what_was_planted(ingested: Ingested, name: str, finding: str) -> None:
     figure = ingested(name).plot("why").figure

@@ -17,7 +17,7 @@ from rankscope.model.reports import Trace
 from rankscope.sources.discover import discover
 from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
 from tests.sources.exports import as_folder, as_of_2020
-from tests.support import SHARED, Forged, edit, public, sqlite_tables
+from tests.support import SHARED, Forged, edit, mostly_slow, public, sqlite_tables
 
 READERS = {"parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
 
@@ -81,8 +81,8 @@ def test_damaged_folders_are_refused(report: Path, tmp_path: Path, kind: str) ->
         assert kind in refused.value.hint
 
 
-@pytest.mark.parametrize("schema", ["2022.4", "2023.4"])
-@pytest.mark.parametrize("name", ["plain", "late_capture", "mpi_like"])
+@pytest.mark.parametrize("schema", mostly_slow(["2022.4", "2023.4"]))
+@pytest.mark.parametrize("name", mostly_slow(["plain", "late_capture", "mpi_like"], 2))
 def test_an_export_of_2020(
     forged: Callable[..., Forged], tmp_path: Path, name: str, schema: str
 ) -> None:

@@ -14,6 +14,7 @@ from rankscope.sources.columns.sqlite_pages import loader, pages
 from rankscope.sources.nsys import launches
 from rankscope.sources.nsys.common import Strings
 from rankscope.sources.nsys.launches import Launches
+from tests.support import mostly_slow
 
 PROCESS, CALLS = 2**24, 3000
 
@@ -28,7 +29,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("most", [0, 10**4, 10**8])
+@pytest.mark.parametrize("most", mostly_slow([10**4, 0, 10**8]))
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("processes", [1, 3])
