@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
 import rankscope
+from rankscope import gui
 from rankscope.errors import ToolError, UsageError
 from rankscope.gui import copy_reports, gui_takes_views, open_gui, write_view
 from tests.support import SAMPLE, Stored
@@ -87,8 +89,13 @@ def test_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ToolError, match="no display"):
         open_gui(files)
     monkeypatch.setenv("DISPLAY", ":99")
+    started: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(gui, "_STARTED", started)
     assert "starting" in open_gui(files)
     assert (tmp_path / "told").read_text().strip() == str(files[0])
+    [process] = started
+    process.kill()
+    process.wait()
     launcher(tmp_path, "exit 0")
     assert "already runs" in open_gui(files)
     launcher(tmp_path, "exit 7")
