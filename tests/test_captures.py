@@ -251,6 +251,7 @@ def texts(path: Path) -> str:
     return "\n".join(value for row in rows for value in row if isinstance(value, str))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     sorted(path for path in CAPTURES.rglob("*") if path.suffix in (".xz", ".gz")),

@@ -14,6 +14,7 @@ import pytest
 from tests.forge import SCENES, Job, Truth, forge, scene, simulate, without_plants
 from tests.forge.naive import rows_of
 from tests.forge.plants import hit_list, tokens
+from tests.support import mostly_slow
 
 MS = 1_000_000
 
@@ -43,7 +44,7 @@ def _kernels(folder: Path, rank: int) -> list[tuple[str, int, int]]:
     return rows_of(folder / f"report_rank_{rank}.sqlite", sql)
 
 
-@pytest.mark.parametrize("name", sorted({*SCENES} - {"large", "contention"}))
+@pytest.mark.parametrize("name", mostly_slow(sorted({*SCENES} - {"large", "contention"}), 6))
 def test_taking_plants_out_moves_no_random_number(name: str) -> None:
     job = scene(name, ranks=8, iterations=6)
     hit = {rank for plant in job.plants for rank, _ in hit_list(job, plant)}

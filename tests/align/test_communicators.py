@@ -27,7 +27,7 @@ def planted(ranks: int, tp: int) -> set[tuple[str, tuple[int, ...]]]:
     return tensor | {("stream 13", tuple(range(low, ranks, tp))) for low in range(tp)}
 
 
-@pytest.mark.parametrize(("ranks", "tp"), [(8, 2), (8, 4), (16, 2), (16, 8)])
+@pytest.mark.parametrize(("ranks", "tp"), mostly_slow([(8, 2), (16, 8), (8, 4), (16, 2)], 2))
 @pytest.mark.parametrize(
     ("late_ns", "skew_ns"),
     [(6_000, 1_000), (30_000, 5_000), (120_000, 20_000), (3_000_000, 1_000), (3_000_000, 20_000)],

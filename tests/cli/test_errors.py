@@ -75,9 +75,7 @@ def reports(tmp_path: Path, forged: Callable[..., Forged]) -> list[Path]:
     return copies
 
 
-@pytest.mark.parametrize(
-    "what", mostly_slow([each for each in SPOILED if each not in OTHER_NAMES], 2)
-)
+@pytest.mark.parametrize("what", mostly_slow([each for each in SPOILED if each not in OTHER_NAMES]))
 def test_a_bad_report_stops_ingest_and_loses_nothing(
     cli: Cli, reports: list[Path], what: str
 ) -> None:
@@ -114,7 +112,7 @@ def test_a_bad_report_amid_other_options_loses_nothing(cli: Cli, reports: list[P
     assert "options-differ" in [problem.code for problem in run.compare().warnings]
 
 
-@pytest.mark.parametrize("what", mostly_slow(sorted({*SPOILED} - READABLE), 2))
+@pytest.mark.parametrize("what", mostly_slow(sorted({*SPOILED} - READABLE)))
 def test_or_is_skipped(cli: Cli, reports: list[Path], what: str) -> None:
     SPOILED[what](reports[1])
     told = cli("ingest", *reports, "--on-error", "skip", "--format", "json").document

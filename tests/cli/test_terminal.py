@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Stored
+from tests.support import Stored, mostly_slow
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 BLOCKS = {*"▁▂▃▄▅▆▇█"}
@@ -46,7 +46,9 @@ def seen(width: int, *arguments: object, **environment: str) -> list[str]:
     return said.decode().replace("\r\n", "\n").splitlines()
 
 
-@pytest.mark.parametrize(("width", "by"), [(50, "rank"), (80, "rank"), (80, "collective")])
+@pytest.mark.parametrize(
+    ("width", "by"), mostly_slow([(50, "rank"), (80, "rank"), (80, "collective")])
+)
 def test_it_fits(sample: Stored, width: int, by: str) -> None:
     lines = seen(width, "imbalance", "--by", by, "--db", sample.db)
     plain = [ESCAPE.sub("", line) for line in lines]

@@ -128,7 +128,7 @@ def test_a_folder_is_no_csv(tmp_path: Path) -> None:
         given_roles(str(tmp_path), [0], 1)
 
 
-@pytest.mark.parametrize("command", ["imbalance", "pick-reports", "report", "diff"])
+@pytest.mark.parametrize("command", mostly_slow(["imbalance", "diff", "pick-reports", "report"], 2))
 @pytest.mark.parametrize("spec", ["dp=3", "junk", "tp=2,tp=2"])
 def test_wrong_roles_are_wrong_usage(
     cli: Callable[..., Result], sample: Stored, command: str, spec: str

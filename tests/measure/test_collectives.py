@@ -22,7 +22,7 @@ def true_collectives(job: Stored) -> pl.DataFrame:
     return told.with_columns(pl.col("operation").replace({"send_recv": "point_to_point"}))
 
 
-@pytest.mark.parametrize("name", mostly_slow([*ON_DEVICE, "host_only", "mpi_like"], 3))
+@pytest.mark.parametrize("name", mostly_slow([*ON_DEVICE, "host_only", "mpi_like"], 2))
 def test_arrivals_are_exact(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
     told = job.analysis().tables.collectives
