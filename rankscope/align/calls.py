@@ -183,9 +183,9 @@ class Calls:
             for number, each in patterns.items()
         }
         calls = [Selected(each, places[each.pattern]) for each in some]
-        shared = pl.concat(patterns[each.pattern].frame()[places[each.pattern]] for each in some)
+        shared = {number: each.at(places[number]).frame() for number, each in patterns.items()}
         own = {name: self._taken(name, calls) for name in OWN[2:]}
-        return shared.with_columns(
+        return pl.concat(shared[each.pattern] for each in some).with_columns(
             rank=np.repeat([each.rank for each in some], [len(each.places) for each in calls]),
             **{name: values for name, values in own.items() if values is not None},
         )

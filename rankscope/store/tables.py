@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -161,10 +162,11 @@ def columns_by_rank(
     if (np.diff(ranks) < 0).any():
         order = np.argsort(ranks, kind="stable")
         ranks, arrays = ranks[order], [each[order] for each in arrays]
+    edges = [*np.flatnonzero(np.diff(ranks, prepend=-1)).tolist(), len(ranks)]
+    of_rank = {int(ranks[low]): slice(low, high) for low, high in pairwise(edges)}
 
     def of(rank: int) -> list[NDArray[Any]]:
-        low, high = np.searchsorted(ranks, (rank, rank + 1))
-        return [each[low:high] for each in arrays]
+        return [each[of_rank.get(rank, slice(0))] for each in arrays]
 
     return of
 
