@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -88,6 +89,12 @@ class RunTables:
     ) -> pl.DataFrame:
         """A part of a table, for a single use; the arguments are those of `TableRequest`."""
         return self.reader.read(TableRequest(table, columns, ranks, iterations, narrow, clock))
+
+    def kept_open(self) -> AbstractContextManager[None]:
+        """Within it, a database is opened once for all reads."""
+        kept: Callable[[], AbstractContextManager[None]]
+        kept = getattr(self.reader, "kept_open", nullcontext)
+        return kept()
 
     def table(self, name: str) -> pl.DataFrame:
         """A whole table, which stays loaded."""
