@@ -29,7 +29,7 @@ NARROW: dict[str, pl.DataType] = {
 """Columns with few different values, and what they fit into."""
 
 
-ROWS_AT_ONCE = 1_000_000
+ROWS_AT_ONCE = 500_000
 """Rows that are processed together where there are many; bounds memory."""
 
 
@@ -38,7 +38,7 @@ class TableRequest:
     """Which columns and rows of a table to read; None stands for all of them.
 
     `narrow`: numbers and names with few different values come in the small types of `NARROW`.
-    `clock`: only rows on this clock.
+    `clock`: only rows on this clock. `distinct`: each row once.
     """
 
     table: str
@@ -47,6 +47,7 @@ class TableRequest:
     iterations: Collection[int] | None = None
     narrow: bool = False
     clock: str | None = None
+    distinct: bool = False
 
 
 class TableReader(Protocol):
@@ -86,9 +87,11 @@ class RunTables:
         iterations: Collection[int] | None = None,
         narrow: bool = False,
         clock: str | None = None,
+        distinct: bool = False,
     ) -> pl.DataFrame:
         """A part of a table, for a single use; the arguments are those of `TableRequest`."""
-        return self.reader.read(TableRequest(table, columns, ranks, iterations, narrow, clock))
+        request = TableRequest(table, columns, ranks, iterations, narrow, clock, distinct)
+        return self.reader.read(request)
 
     def kept_open(self) -> AbstractContextManager[None]:
         """Within it, a database is opened once for all reads."""
@@ -186,6 +189,7 @@ def requested(frame: pl.DataFrame, request: TableRequest) -> pl.DataFrame:
     if request.clock is not None:
         frame = frame.filter(clock=request.clock)
     frame = frame if request.columns is None else frame.select(request.columns)
+    frame = frame.unique() if request.distinct else frame
     return narrowed(frame) if request.narrow else frame
 
 
