@@ -15,7 +15,10 @@ WAIT_S = 0.5
 """Reports that come within this time of the last transaction share the next one: its fixed cost
 is that of reading a small report."""
 
-MOST_ROWS = 250_000
+MOST_SHARE = 0.1
+"""Share of the time that writing may take, so that reports which come faster share more."""
+
+MOST_ROWS = 1_000_000
 """So many rows are written at once, however soon they come."""
 
 PER_RANK = (
@@ -39,22 +42,24 @@ class ReportWriter:
         self._database = database
         self._options = options
         self._waiting: list[ReportRows] = []
-        self._written = -WAIT_S
+        self._written, self._wait_s = -WAIT_S, WAIT_S
 
     def add(self, rows: ReportRows) -> None:
         """Write a report's rows, now or with those of the next reports, or in `flush`."""
         self._waiting = [each for each in self._waiting if each.file.path != rows.file.path]
         self._waiting.append(rows)
         many = sum(map(_height, self._waiting)) >= MOST_ROWS
-        if many or time.monotonic() - self._written >= WAIT_S:
+        if many or time.monotonic() - self._written >= self._wait_s:
             self.flush()
 
     def flush(self) -> None:
         """Write what waits."""
         reports, self._waiting = self._waiting, []
         if reports:
+            begin = time.monotonic()
             self._database.write(tables(reports, self._options))
             self._written = time.monotonic()
+            self._wait_s = max(WAIT_S, (self._written - begin) / MOST_SHARE)
 
 
 def tables(reports: Sequence[ReportRows], options: str) -> dict[str, pl.DataFrame]:
