@@ -15,8 +15,9 @@ WAIT_S = 0.5
 """Reports that come within this time of the last transaction share the next one: its fixed cost
 is that of reading a small report."""
 
-MOST_SHARE = 0.1
-"""Share of the time that writing may take, so that reports which come faster share more."""
+QUICK_S = 0.05
+"""A transaction that took longer makes the next reports wait longer, in proportion: writing takes
+at most a tenth of the time."""
 
 MOST_ROWS = 1_000_000
 """So many rows are written at once, however soon they come."""
@@ -59,7 +60,7 @@ class ReportWriter:
             begin = time.monotonic()
             self._database.write(tables(reports, self._options))
             self._written = time.monotonic()
-            self._wait_s = max(WAIT_S, (self._written - begin) / MOST_SHARE)
+            self._wait_s = WAIT_S * max((self._written - begin) / QUICK_S, 1.0)
 
 
 def tables(reports: Sequence[ReportRows], options: str) -> dict[str, pl.DataFrame]:
