@@ -88,7 +88,8 @@ class Run:
             options: how to compare; default: as the command line does without options.
             until: the last stage that is needed.
         """
-        return compare(self.tables, options or Options(), self._cached, until)
+        with self.tables.kept_open():
+            return compare(self.tables, options or Options(), self._cached, until)
 
     def iterations(
         self,
@@ -129,7 +130,8 @@ class Run:
         """
         names = check_metrics(metrics or []) or None
         options = Options(iter_range, clock, statistic, include_warmup, roles)
-        return imbalance(self.compare(options), names)
+        with self.tables.kept_open():
+            return imbalance(self.compare(options), names)
 
     def pick_reports(
         self,

@@ -63,6 +63,14 @@ class Layout(NamedTuple):
     unmatched: pl.DataFrame
 
 
+class Arranged(NamedTuple):
+    """The calls of a rank by stream: which row comes when, where streams begin, their patterns."""
+
+    order: Numbers
+    edges: list[int]
+    patterns: list[int]
+
+
 class Calls:
     """Collects COLLECTIVES, some ranks at a time, and keeps the columns that matching needs."""
 
@@ -91,31 +99,61 @@ class Calls:
         rows = narrowed(part if split.all() else part.filter(split))
         if rows.is_empty():
             return
-        stream = _numbered([_codes(rows[name]) for name in STREAM])
-        kinds = _places(rows["operation"], SPLITTABLE)
-        call = [kinds, *(rows[name].to_numpy() for name in ("iteration", "ordinal"))]
-        order = _order(stream * len(SPLITTABLE) + kinds, call[1:])
-        call = [column[order].astype(np.int64) for column in call]
-        edges = np.append(0, np.cumsum(np.bincount(stream))).tolist()
-        place = len(self._own) - 1
-        for name, parts in self._columns.items():
-            values = rows[name].fill_null(UNKNOWN_BYTES) if name == "bytes" else rows[name]
-            unknown = rows[name].null_count() == rows.height
-            parts.append(None if unknown else values.to_numpy()[order])
-        ranks = rows["rank"].to_numpy()[order[edges[:-1]]].tolist()
-        first = len(self._streams)
-        self._streams += [
-            Stream(rank, place, low, high, self._pattern([each[low:high] for each in call]))
-            for rank, (low, high) in zip(ranks, pairwise(edges), strict=True)
+        ranks = rows["rank"].to_numpy()
+        if (np.diff(ranks) < 0).any():
+            rows = rows.sort("rank", maintain_order=True)
+            ranks = rows["rank"].to_numpy()
+        calls = [
+            *(_codes(rows[name]) for name in STREAM[1:]),
+            _places(rows["operation"], SPLITTABLE),
+            *(rows[name].to_numpy() for name in ("iteration", "ordinal")),
         ]
-        starts = rows["start_ns"].to_numpy()[order]
-        own = rows[order[edges[:-1]]].select(
+        known = {name: rows[name] for name in OWN[1:] if rows[name].null_count() < rows.height}
+        values = {
+            name: (each.fill_null(UNKNOWN_BYTES) if each.null_count() else each).to_numpy()
+            for name, each in known.items()
+        }
+        ordered = {name: np.empty_like(each) for name, each in values.items()}
+        starts = rows["start_ns"].to_numpy()
+        place, first = len(self._own) - 1, len(self._streams)
+        alike, arranged = calls, None
+        heads, begins = [], []
+        for low, high in pairwise([*np.flatnonzero(np.diff(ranks, prepend=-1)), len(ranks)]):
+            mine = [each[low:high] for each in calls]
+            if arranged is None or not all(map(np.array_equal, mine, alike)):
+                alike, arranged = mine, self._arranged(mine)
+            for name, each in values.items():
+                each[low:high].take(arranged.order, out=ordered[name][low:high], mode="clip")
+            edges = arranged.edges[:-1]
+            heads.append(arranged.order[edges] + low)
+            begins.append(np.minimum.reduceat(starts[low:high][arranged.order], edges))
+            self._streams += [
+                Stream(int(ranks[low]), place, int(low) + begin, int(low) + end, pattern)
+                for pattern, (begin, end) in zip(
+                    arranged.patterns, pairwise(arranged.edges), strict=True
+                )
+            ]
+        for name, parts in self._columns.items():
+            parts.append(ordered.get(name))
+        own = rows[np.concatenate(heads)].select(
             *STREAM,
-            first=np.minimum.reduceat(starts, edges[:-1]),
+            first=np.concatenate(begins),
             stream=np.arange(first, len(self._streams)),
             pattern=np.array([each.pattern for each in self._streams[first:]]),
         )
         self._own.append(own)
+
+    def _arranged(self, calls: list[Numbers]) -> Arranged:
+        """The order of a rank's calls; the arguments are STREAM without the rank, and CALL."""
+        *stream, kinds, iteration, ordinal = calls
+        number = _numbered(stream)
+        order = _order(number * len(SPLITTABLE) + kinds, [iteration, ordinal])
+        edges = np.append(0, np.cumsum(np.bincount(number))).tolist()
+        ordered = [each[order].astype(np.int64) for each in (kinds, iteration, ordinal)]
+        patterns = [
+            self._pattern([each[low:high] for each in ordered]) for low, high in pairwise(edges)
+        ]
+        return Arranged(order, edges, patterns)
 
     def _pattern(self, call: list[Numbers]) -> int:
         """The number of the pattern of some calls, which are in order."""
@@ -183,9 +221,9 @@ class Calls:
             for number, each in patterns.items()
         }
         calls = [Selected(each, places[each.pattern]) for each in some]
-        shared = pl.concat(patterns[each.pattern].frame()[places[each.pattern]] for each in some)
+        shared = {number: each.at(places[number]).frame() for number, each in patterns.items()}
         own = {name: self._taken(name, calls) for name in OWN[2:]}
-        return shared.with_columns(
+        return pl.concat(shared[each.pattern] for each in some).with_columns(
             rank=np.repeat([each.rank for each in some], [len(each.places) for each in calls]),
             **{name: values for name, values in own.items() if values is not None},
         )

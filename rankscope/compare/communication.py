@@ -246,8 +246,9 @@ def _exposed(
 ) -> pl.DataFrame:
     """EXPOSED of some ranks on the clock of the comparison."""
     columns = ("rank", "iteration", "start_ns", "end_ns")
-    limits = {"ranks": ranks, "iterations": iterations}
-    return scope.tables.read("exposed", columns, **limits, narrow=True, clock=scope.clock)
+    return scope.tables.read(
+        "exposed", columns, ranks=ranks, iterations=iterations, narrow=True, clock=scope.clock
+    )
 
 
 def _replay_parts(

@@ -250,7 +250,8 @@ class Comparison:
 
     def collectives(self, iterations: Collection[int]) -> WaitedCollectives:
         """The matched collectives of some iterations, or of more; they are matched again."""
-        return waited_in(self.scope, self.matching, self.roles.links, iterations)
+        with self.tables.kept_open():
+            return waited_in(self.scope, self.matching, self.roles.links, iterations)
 
     def waits(self) -> pl.DataFrame:
         """`Waits.by_rank` in the selected iterations."""

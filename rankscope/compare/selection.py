@@ -147,7 +147,7 @@ def _blind_ranks(tables: RunTables, world_size: int | None) -> tuple[int, ...]:
     """Ranks without collectives in their reports, if the job has several ranks."""
     if max(world_size or 1, tables.ranks.height) < 2:
         return ()
-    seen = tables.read("collectives", ["rank"], narrow=True)["rank"].unique()
+    seen = tables.read("collectives", ["rank"], distinct=True)["rank"]
     return tuple(sorted({*tables.ranks["rank"]} - {*seen}))
 
 

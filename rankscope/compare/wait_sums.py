@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.compare.waits import NOBODY, WaitedCollectives
-from rankscope.model.intervals import Times, length_before, union
+from rankscope.model.intervals import Flags, Times, length_before, union
 from rankscope.store.tables import ROWS_AT_ONCE
 
 Exposed = Callable[[list[int]], pl.DataFrame]
@@ -59,27 +58,56 @@ def split(
     """
     here = timed.streams.filter(pl.col("place").is_in(places))["group"].unique()
     iterations = timed.shared["iteration"]
-    shared = _Shared(
-        timed.shared["transfer"].to_numpy(),
-        timed.shared["last"].fill_null(NOBODY).to_numpy(),
-        iterations.to_numpy(),
-        iterations.rank("dense").cast(pl.Int64).to_numpy(),
-        timed.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
-        None if numbers is None else iterations.is_in(list(numbers)).to_numpy(),
-    )
-    ranks = timed.rows["rank"]
-    edges = [*np.flatnonzero(np.diff(ranks.to_numpy(), prepend=-1)).tolist(), len(ranks)]
-    blocks = pl.DataFrame(pairwise(edges), schema=["low", "high"], orient="row").with_columns(
-        rank=ranks.gather(edges[:-1])
-    )
-    calls = timed.rows.select("rank", "instance", "wait", "arrival_ns", "end_ns")
+    last = timed.shared["last"].fill_null(NOBODY).to_numpy()
+    numbered = iterations.unique().sort().to_numpy()
+    at = np.searchsorted(numbered, iterations.to_numpy())
+    instances = {
+        "transfer": timed.shared["transfer"].to_numpy(),
+        "last": last,
+        "late": last * len(numbered) + at,
+        "iteration": iterations.to_numpy(),
+        "exposing": timed.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
+        "chosen": np.ones(len(last), dtype=np.bool_)
+        if numbers is None
+        else iterations.is_in(list(numbers)).to_numpy(),
+    }
+    calls = {
+        name: timed.rows[column].to_numpy()
+        for name, column in (
+            ("rank", "rank"), ("wait", "wait"), ("arrival", "arrival_ns"), ("end", "end_ns")
+        )
+    }  # fmt: skip
+    ranks, blocks = timed.rows["rank"], _blocks(calls["rank"], timed.rows["instance"].to_numpy())
     parts = []
     for some in rank_chunks(ranks.unique(), ranks) or [[]]:
-        mine = blocks.filter(pl.col("rank").is_in(some)).select("low", "high").rows()
-        rows = pl.concat([calls[low:high] for low, high in mine or [(0, 0)]])
-        parts.append(_chunk_waits(rows, shared, exposed(some), numbers))
+        mine = blocks.filter(pl.col("rank").is_in(some)).rows() or [(0, 0, 0, 0)]
+        chunk = _Calls(
+            **{
+                name: np.concatenate([values[low:high] for _, low, high, _ in mine])
+                for name, values in calls.items()
+            },
+            **{
+                name: np.concatenate([values[first : first + high - low]
+                                      for _, low, high, first in mine])
+                for name, values in instances.items()
+            },
+        )  # fmt: skip
+        parts.append(_chunk_waits(chunk, numbered, exposed(some), numbers))
     sums, selected, every = zip(*parts, strict=True)
     return Waits(pl.concat(sums), _per_rank(selected), _per_rank(every))
+
+
+def _blocks(rank: NDArray[np.int32], instance: NDArray[np.int32]) -> pl.DataFrame:
+    """rank, low, high, first: rows of a rank whose instances follow each other, by rank.
+
+    So what calls share is copied in blocks, not gathered call by call.
+    """
+    apart = np.ones(len(rank), dtype=np.bool_)
+    apart[1:] = (rank[1:] != rank[:-1]) | (np.diff(instance) != 1)
+    low = np.flatnonzero(apart)
+    high = np.append(low[1:], len(rank))[: len(low)]
+    frame = pl.DataFrame({"rank": rank[low], "low": low, "high": high, "first": instance[low]})
+    return frame.sort("rank", maintain_order=True)
 
 
 def _per_rank(parts: Sequence[_ByLast]) -> pl.DataFrame:
@@ -112,75 +140,75 @@ def rank_chunks(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
 _ByLast = tuple[pl.DataFrame, pl.DataFrame]
 
 
-class _Shared(NamedTuple):
-    """Columns of the instances."""
+class _Calls(NamedTuple):
+    """Calls of some ranks, one rank after the other; the second half is that of their instances."""
 
+    rank: NDArray[np.int32]
+    wait: Times
+    arrival: Times
+    end: Times
     transfer: Times
     last: NDArray[np.int32]  # or NOBODY
+    late: Times  # last and iteration, counted, as one number
     iteration: Times
-    at: Times  # the iteration, counted
-    exposing: NDArray[np.bool_]  # whether waits for it can expose communication
-    selected: NDArray[np.bool_] | None  # whether `by_rank` is about it; None: all are
+    exposing: Flags  # whether waits for it can expose communication
+    chosen: Flags  # whether `by_rank` is about it
 
 
 def _chunk_waits(
-    rows: pl.DataFrame, shared: _Shared, exposed: pl.DataFrame, numbers: Collection[int] | None
+    calls: _Calls, numbered: Times, exposed: pl.DataFrame, numbers: Collection[int] | None
 ) -> tuple[pl.DataFrame, _ByLast, _ByLast]:
-    """Of some ranks `Waits.by_iteration`, and `_by_last` of the selected and of all iterations."""
-    rank, instance, wait, arrival, end = (column.to_numpy() for column in rows)
-    axis = _Axis((rank, arrival, end), _held(exposed))
-    begin = axis.shift(rank, arrival)
-    exposing = shared.exposing[instance]
-    order = _order(rank, begin, end)
+    """Of some ranks `Waits.by_iteration`, and what others waited in selected and all iterations.
+
+    Args:
+        calls: of these ranks.
+        numbered: all iterations, ascending.
+        exposed: EXPOSED of these ranks.
+        numbers: the selected iterations; None: all.
+    """
+    rank, exposing, chosen = calls.rank, calls.exposing, calls.chosen
+    axis = _Axis((rank, calls.arrival, calls.end), _held(exposed))
+    begin = axis.shift(rank, calls.arrival)
+    order = _order(begin, calls.end)
     order = order if exposing.all() else order[exposing[order]]
-    claimed = _claimed(begin, wait, order, axis.union(exposed))
-    iteration = shared.iteration[instance]
+    spans = _spans(begin, calls.wait, order)
+    claimed = _claimed(len(begin), spans, order, axis.union(exposed))
     sums = _summed(
         rank,
-        iteration,
-        collective_wait_ns=wait,
-        collective_transfer_ns=shared.transfer[instance],
+        calls.iteration,
+        collective_wait_ns=calls.wait,
+        collective_transfer_ns=calls.transfer,
         wait_ns=claimed,
     )
     if not exposing.all():
-        known = _summed(rank[exposing], iteration[exposing]).select("rank", "iteration")
+        known = _summed(rank[exposing], calls.iteration[exposing]).select("rank", "iteration")
         there = known.with_columns(there=pl.lit(True))
         sums = sums.join(there, on=["rank", "iteration"], how="left").select(
             "rank", "iteration", "collective_wait_ns", "collective_transfer_ns",
             wait_ns=pl.when("there").then("wait_ns"),
         )  # fmt: skip
-    every = _by_last(rank, instance, claimed, exposing, shared)
-    if numbers is None or shared.selected is None:
+    costs = _waited(calls, exposing, claimed, numbered)
+    every = _shares(rank, calls.last), costs
+    if numbers is None or chosen.all():
         return sums, every, every
     # what overlaps with other iterations' counts in these alone
-    chosen = shared.selected[instance]
-    some = order[chosen[order]]
-    here = exposed.filter(pl.col("iteration").is_in(list(numbers)))
-    own = _claimed(begin, wait, some, axis.union(here))[chosen]
-    alike = np.array_equal(own, claimed[chosen])
-    selected = _by_last(rank[chosen], instance[chosen], own, exposing[chosen], shared, not alike)
-    if alike:
-        costs = every[1].filter(pl.col("iteration").is_in(list(numbers)))
-        selected = selected[0], costs
-    return sums, selected, every
+    here = pl.col("iteration").is_in(list(numbers))
+    if _apart(spans, chosen[order], axis.union(exposed.filter(~here))):
+        costs = costs.filter(here)
+    else:
+        some = order[chosen[order]]
+        own = _spans(begin, calls.wait, some)
+        claimed = _claimed(len(begin), own, some, axis.union(exposed.filter(here)))
+        costs = _waited(calls, exposing & chosen, claimed, numbered)
+    return sums, (_shares(rank[chosen], calls.last[chosen]), costs), every
 
 
-def _by_last(
-    rank: NDArray[np.int32],
-    instance: NDArray[np.int32],
-    waits: Times,
-    exposing: NDArray[np.bool_],
-    shared: _Shared,
-    costs: bool = True,
-) -> _ByLast:
-    """How often each rank came last, and what the ranks waited for whom, if asked for."""
-    last = shared.last[instance]
+def _shares(rank: NDArray[np.int32], last: NDArray[np.int32]) -> pl.DataFrame:
+    """How often each rank came last to its calls: rank, last_arriver_share."""
     calls = np.bincount(rank)
     ranks = np.flatnonzero(calls)
     often = np.bincount(rank[last == rank], minlength=len(calls))[ranks]
-    shares = pl.DataFrame({"rank": ranks, "last_arriver_share": often / calls[ranks]})
-    others = (last != rank) & (last != NOBODY) & exposing & costs
-    return shares, _waited(rank[others], last[others], instance[others], waits[others], shared)
+    return pl.DataFrame({"rank": ranks, "last_arriver_share": often / calls[ranks]})
 
 
 def _summed(rank: NDArray[np.int32], iteration: Times, **columns: Times) -> pl.DataFrame:
@@ -195,64 +223,92 @@ def _summed(rank: NDArray[np.int32], iteration: Times, **columns: Times) -> pl.D
     return frame.group_by("rank", "iteration").agg(pl.col(name).sum() for name in columns)
 
 
-def _waited(
-    rank: NDArray[np.int32],
-    last: NDArray[np.int32],
-    instance: NDArray[np.int32],
-    waits: Times,
-    shared: _Shared,
-) -> pl.DataFrame:
-    """last, iteration, cost_ns, gain_ns: what others waited for it, in all and each at least."""
-    at = shared.at[instance]
-    spans = [int(each.max(initial=0)) + 1 for each in (at, rank)]
-    late = last.astype(np.int64) * spans[0] + at
-    order = np.argsort(late * spans[1] + rank)
-    of_pair = (late * spans[1] + rank)[order]
-    starts = np.flatnonzero(np.diff(of_pair, prepend=-1))
-    each = np.add.reduceat(waits[order], starts)
-    of_late = of_pair[starts] // spans[1]
-    firsts = np.flatnonzero(np.diff(of_late, prepend=-1))
-    which = order[starts[firsts]]
+def _waited(calls: _Calls, some: Flags, waits: Times, numbered: Times) -> pl.DataFrame:
+    """last, iteration, cost_ns, gain_ns: what others waited for it, in all and each at least.
+
+    Args:
+        calls: of some ranks.
+        some: which of them count.
+        waits: how much each waits.
+        numbered: all iterations, ascending.
+    """
+    others = np.flatnonzero((calls.last != calls.rank) & (calls.last != NOBODY) & some)
+    rank, late = calls.rank[others], calls.late[others]
+    first = int(rank.min(initial=0))
+    span = int(rank.max(initial=0)) - first + 1
+    pair = late * span + (rank - first)
+    order = np.argsort(pair)
+    pair = pair[order]
+    starts = np.flatnonzero(np.diff(pair, prepend=-1))
+    each = np.add.reduceat(waits[others[order]], starts)
+    late = pair[starts] // span
+    firsts = np.flatnonzero(np.diff(late, prepend=-1))
+    last, at = np.divmod(late[firsts], max(len(numbered), 1))
     return pl.DataFrame(
         {
-            "last": last[which].astype(np.int64),
-            "iteration": shared.iteration[instance[which]],
+            "last": last,
+            "iteration": numbered[at],
             "cost_ns": np.add.reduceat(each, firsts),
             "gain_ns": np.minimum.reduceat(each, firsts),
         }
     )
 
 
-def _order(rank: NDArray[np.int32], begin: Times, end: Times) -> NDArray[np.int64]:
+def _order(begin: Times, end: Times) -> NDArray[np.int64]:
     """The order of calls by their begin on one axis; those that begin together by their ends."""
-    low = rank.min(initial=0)
-    span = int(rank.max(initial=0) - low) + 1
-    order = np.argsort((rank - low).astype(np.min_scalar_type(span)), kind="stable")
-    order = order[np.argsort(begin[order], kind="stable")]  # quick: few runs are merged
+    order = np.argsort(begin, kind="stable")  # quick: few runs are merged
     later = begin[order]
     if (later[1:] == later[:-1]).any():
         order = np.lexsort((end, begin))
     return order
 
 
-def _claimed(
-    begin: Times, wait: Times, order: NDArray[np.int64], exposed: tuple[Times, Times]
-) -> Times:
-    """Exposed communication in each call's wait that no earlier wait claims.
+def _spans(begin: Times, wait: Times, order: NDArray[np.int64]) -> Times:
+    """Start and end in turn of what each call waits after the waits before it, ascending.
 
     Args:
         begin: of the calls, on one axis.
         wait: how long each waits.
-        order: `_order` of those that claim time; the others have 0.
-        exposed: disjoint intervals on that axis.
+        order: `_order` of those that count.
     """
     first = begin[order]
     until = np.maximum.accumulate(first + wait[order])
-    fresh = first.copy()
-    fresh[1:] = np.maximum(first[1:], until[:-1])
-    claimed = np.zeros(len(begin), dtype=np.int64)
-    claimed[order] = length_before(*exposed, until) - length_before(*exposed, fresh)
+    first[1:] = np.maximum(first[1:], until[:-1])
+    return np.stack((first, until), axis=1).ravel()
+
+
+def _claimed(
+    count: int, spans: Times, order: NDArray[np.int64], exposed: tuple[Times, Times]
+) -> Times:
+    """Exposed communication in each call's wait that no earlier wait claims.
+
+    Args:
+        count: of all calls.
+        spans: `_spans` of the calls that claim time; the others have 0.
+        order: of these.
+        exposed: disjoint intervals on their axis.
+    """
+    claimed = np.zeros(count, dtype=np.int64)
+    before = length_before(*exposed, spans)
+    claimed[order] = before[1::2] - before[::2]
     return claimed
+
+
+def _apart(spans: Times, chosen: Flags, others: tuple[Times, Times]) -> bool:
+    """Whether calls claim what they would claim without those of other iterations.
+
+    Args:
+        spans: `_spans` of all calls.
+        chosen: which of the calls stay, in that order.
+        others: exposed communication of the other iterations.
+    """
+    first, until = spans[::2], spans[1::2]
+    follows = np.flatnonzero(chosen[1:] & ~chosen[:-1])
+    if (first[follows + 1] <= until[follows]).any():
+        return False
+    start, end = others
+    first, until = first[chosen], np.append(until[chosen], np.iinfo(np.int64).min)
+    return bool((until[np.searchsorted(first, end) - 1] <= start).all())
 
 
 def _costs(others: pl.DataFrame) -> pl.DataFrame:

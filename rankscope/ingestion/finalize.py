@@ -111,7 +111,9 @@ def compare_stored(database: Database) -> None:
             cached = to_tables(comparison)
         except (UsageError, ReportError):  # no iterations to compare
             comparison, cached = compare(tables, Options(), until=Stage.OUTLIERS), {}
-        database.replace_comparison(comparison.rank_iterations(), comparison.clock, cached)
+        rows, clock = comparison.rank_iterations(), comparison.clock
+        del comparison  # DuckDB needs the room
+        database.replace_comparison(rows, clock, cached)
     database.settle()
 
 

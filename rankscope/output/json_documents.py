@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from rankscope.compare.diff.compare import RunDiff
@@ -24,7 +25,8 @@ Document = dict[str, Any]
 
 def dumps(document: Document) -> str:
     """The document as JSON text, in ASCII, so that names cannot control a terminal."""
-    return json.dumps(document, indent=1, allow_nan=False)
+    # without an indent `json` is compiled code
+    return msgspec.json.format(json.dumps(document, allow_nan=False), indent=1)
 
 
 def document(

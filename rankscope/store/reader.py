@@ -16,10 +16,11 @@ MOST_NAMES = 64
 def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> pl.DataFrame:
     """The requested columns and rows of a table of the database."""
     table, where = f'"{request.table}"', _where(request)
+    select = "select distinct" if request.distinct else "select"
     columns = request.columns
     if not request.narrow:
         listed = "*" if columns is None else ", ".join(f'"{each}"' for each in columns)
-        frame: pl.DataFrame = connection.sql(f"select {listed} from {table}{where}").pl()
+        frame: pl.DataFrame = connection.sql(f"{select} {listed} from {table}{where}").pl()
         return frame
     if columns is None:
         columns = connection.sql(f"from {table} limit 0").columns
@@ -31,7 +32,7 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
             if len(found) <= MOST_NAMES:
                 names[name] = found
     listed = ", ".join(_expression(name, names.get(name)) for name in columns)
-    rows: pl.DataFrame = connection.sql(f"select {listed} from {table}{where}").pl()
+    rows: pl.DataFrame = connection.sql(f"{select} {listed} from {table}{where}").pl()
     texts = (
         pl.Series(name, found, dtype=pl.String).cast(NARROW[name]).gather(rows[name])
         for name, found in names.items()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import get_ident
 from typing import Self
 
 import polars as pl
@@ -33,6 +35,7 @@ class DatabaseReader:
     state: tuple[int, ...]
     loaded: Mapping[str, pl.DataFrame]
     missing: Mapping[str, Sequence[str]] | None = None
+    _kept: dict[int, list[Database]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, database: Database, state: tuple[int, ...]) -> Self:
@@ -59,11 +62,31 @@ class DatabaseReader:
         if request.table in self.loaded:
             self._check()
             return requested(self.loaded[request.table], request)
-        known = self.missing
-        opened = Database.open(self.path) if known is None else Database.reopen(self.path, known)
-        with opened as database:
+        with self.kept_open():
+            kept = self._kept[get_ident()]
+            if not kept:
+                kept.append(self._opened())
             self._check()
-            return database.read(request)
+            return kept[0].read(request)
+
+    @contextmanager
+    def kept_open(self) -> Iterator[None]:
+        """Within it, this thread opens the file once, at the first read that needs it."""
+        thread = get_ident()
+        if thread in self._kept:
+            yield
+            return
+        kept = self._kept[thread] = []
+        try:
+            yield
+        finally:
+            del self._kept[thread]
+            for database in kept:
+                database.close()
+
+    def _opened(self) -> Database:
+        known = self.missing
+        return Database.open(self.path) if known is None else Database.reopen(self.path, known)
 
     def _check(self) -> None:
         if Database.state(self.path) != self.state:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +29,7 @@ NARROW: dict[str, pl.DataType] = {
 """Columns with few different values, and what they fit into."""
 
 
-ROWS_AT_ONCE = 1_000_000
+ROWS_AT_ONCE = 500_000
 """Rows that are processed together where there are many; bounds memory."""
 
 
@@ -36,7 +38,7 @@ class TableRequest:
     """Which columns and rows of a table to read; None stands for all of them.
 
     `narrow`: numbers and names with few different values come in the small types of `NARROW`.
-    `clock`: only rows on this clock.
+    `clock`: only rows on this clock. `distinct`: each row once.
     """
 
     table: str
@@ -45,6 +47,7 @@ class TableRequest:
     iterations: Collection[int] | None = None
     narrow: bool = False
     clock: str | None = None
+    distinct: bool = False
 
 
 class TableReader(Protocol):
@@ -84,9 +87,17 @@ class RunTables:
         iterations: Collection[int] | None = None,
         narrow: bool = False,
         clock: str | None = None,
+        distinct: bool = False,
     ) -> pl.DataFrame:
         """A part of a table, for a single use; the arguments are those of `TableRequest`."""
-        return self.reader.read(TableRequest(table, columns, ranks, iterations, narrow, clock))
+        request = TableRequest(table, columns, ranks, iterations, narrow, clock, distinct)
+        return self.reader.read(request)
+
+    def kept_open(self) -> AbstractContextManager[None]:
+        """Within it, a database is opened once for all reads."""
+        kept: Callable[[], AbstractContextManager[None]]
+        kept = getattr(self.reader, "kept_open", nullcontext)
+        return kept()
 
     def table(self, name: str) -> pl.DataFrame:
         """A whole table, which stays loaded."""
@@ -161,10 +172,11 @@ def columns_by_rank(
     if (np.diff(ranks) < 0).any():
         order = np.argsort(ranks, kind="stable")
         ranks, arrays = ranks[order], [each[order] for each in arrays]
+    edges = [*np.flatnonzero(np.diff(ranks, prepend=-1)).tolist(), len(ranks)]
+    of_rank = {int(ranks[low]): slice(low, high) for low, high in pairwise(edges)}
 
     def of(rank: int) -> list[NDArray[Any]]:
-        low, high = np.searchsorted(ranks, (rank, rank + 1))
-        return [each[low:high] for each in arrays]
+        return [each[of_rank.get(rank, slice(0))] for each in arrays]
 
     return of
 
@@ -177,6 +189,7 @@ def requested(frame: pl.DataFrame, request: TableRequest) -> pl.DataFrame:
     if request.clock is not None:
         frame = frame.filter(clock=request.clock)
     frame = frame if request.columns is None else frame.select(request.columns)
+    frame = frame.unique() if request.distinct else frame
     return narrowed(frame) if request.narrow else frame
 
 

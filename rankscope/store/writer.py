@@ -15,7 +15,11 @@ WAIT_S = 0.5
 """Reports that come within this time of the last transaction share the next one: its fixed cost
 is that of reading a small report."""
 
-MOST_ROWS = 250_000
+QUICK_S = 0.05
+"""A transaction that took longer makes the next reports wait longer, in proportion: writing takes
+at most a tenth of the time."""
+
+MOST_ROWS = 1_000_000
 """So many rows are written at once, however soon they come."""
 
 PER_RANK = (
@@ -39,22 +43,24 @@ class ReportWriter:
         self._database = database
         self._options = options
         self._waiting: list[ReportRows] = []
-        self._written = -WAIT_S
+        self._written, self._wait_s = -WAIT_S, WAIT_S
 
     def add(self, rows: ReportRows) -> None:
         """Write a report's rows, now or with those of the next reports, or in `flush`."""
         self._waiting = [each for each in self._waiting if each.file.path != rows.file.path]
         self._waiting.append(rows)
         many = sum(map(_height, self._waiting)) >= MOST_ROWS
-        if many or time.monotonic() - self._written >= WAIT_S:
+        if many or time.monotonic() - self._written >= self._wait_s:
             self.flush()
 
     def flush(self) -> None:
         """Write what waits."""
         reports, self._waiting = self._waiting, []
         if reports:
+            begin = time.monotonic()
             self._database.write(tables(reports, self._options))
             self._written = time.monotonic()
+            self._wait_s = WAIT_S * max((self._written - begin) / QUICK_S, 1.0)
 
 
 def tables(reports: Sequence[ReportRows], options: str) -> dict[str, pl.DataFrame]:

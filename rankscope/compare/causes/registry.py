@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from functools import cache
 
 import polars as pl
 
@@ -63,13 +63,14 @@ def tables_of(run: RunTables) -> Tables:
     Counters are those of the devices that the rank uses, wherever they were recorded.
     """
 
-    def table(name: str, iterations: Collection[int]) -> pl.DataFrame | None:
+    @cache  # the rules of a verdict ask for the same iterations
+    def table(name: str, iterations: tuple[int, ...]) -> pl.DataFrame | None:
         if name not in PER_RANK:
             return None
         rows = run.read(name, iterations=iterations)
         return by_rank(rows, run.ranks) if name == COUNTERS_TABLE else rows
 
-    return table
+    return lambda name, iterations: table(name, (*iterations,))
 
 
 def context_of(

@@ -100,8 +100,12 @@ def decide(inputs: VerdictInputs) -> Decision:
     ]
     role = [] if parts.role is None else [parts.role]
     healed = [healed for _, healed in (*level_sets, *event_sets)]
-    (everything,) = prices.of([parts.everything], parts.transfer)
-    level, events, *rest = prices.of([parts.level, parts.events, *role, *healed])
+    played = [parts.everything, parts.level, parts.events, *role, *healed]
+    if parts.transfer is None:  # all together take little longer than one
+        everything, level, events, *rest = prices.of(played)
+    else:
+        (everything,) = prices.of(played[:1], parts.transfer)
+        level, events, *rest = prices.of(played[1:])
     gains = {Component.LEVEL: level, Component.EVENTS: events}
     if role:
         gains[Component.ROLE], *rest = rest

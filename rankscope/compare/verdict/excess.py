@@ -76,13 +76,15 @@ class Excess:
         Returns:
             rank by iteration by phase, never more than the phase's time.
         """
+        spent = np.fmax(self.spent, 0.0)
         parts = np.fmax(weights, 0.0)
-        sums = parts.sum(axis=2, keepdims=True)
-        even = np.fmax(self.spent, 0.0) + 1e-9
-        parts = np.where(sums > 0, parts, even)
-        parts = parts / parts.sum(axis=2, keepdims=True)
-        taken = np.fmax(amount, 0.0)[:, :, None] * parts
-        return np.asarray(np.fmin(taken, np.fmax(self.spent, 0.0)))
+        sums = parts.sum(axis=2)
+        even = ~(sums > 0)
+        parts[even] = spent[even] + 1e-9
+        sums[even] = parts[even].sum(axis=1)
+        parts /= sums[:, :, None]
+        parts *= np.fmax(amount, 0.0)[:, :, None]
+        return np.asarray(np.fmin(parts, spent, out=parts))
 
 
 def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
