@@ -31,6 +31,8 @@ NEEDED = ("rankscope.measure.report", "adbc_driver_sqlite")
 ENVIRONMENT = {
     "POLARS_MAX_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    # else polars gives memory back and gets it anew several times in a report
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:10000",
     # else loky takes a worker that read a large report for a memory leak and restarts it
     "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
 }
