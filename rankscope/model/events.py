@@ -11,7 +11,7 @@ import polars as pl
 PART_ROWS = 200_000
 """Events in a part: what is computed of them stays small."""
 
-MOST_HELD = 500_000
+MOST_HELD = 1_000_000
 """Events that are held; of more no more than a part at once."""
 
 
@@ -69,30 +69,22 @@ class BoundedBuffer:
     """Events that are kept as long as they are few; else those of note, as long as these are."""
 
     def __init__(
-        self,
-        of_note: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone,
-        multiple: int = 1,
+        self, of_note: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone
     ) -> None:
-        """None yet.
-
-        Args:
-            of_note: leaves what must be kept if not all can be.
-            multiple: of `MOST_HELD`, up to which events are few.
-        """
+        """None yet; `of_note` leaves what must be kept if not all can be."""
         self.parts: list[pl.DataFrame] | None = []  # None: they were too many
         self.sifted = False
         self._of_note = of_note
-        self._most = multiple * MOST_HELD
 
     def add(self, part: pl.DataFrame) -> None:
         """Take in more of them."""
         if self.parts is None:
             return
         self.parts.append(self._of_note(part) if self.sifted else part)
-        if _rows(self.parts) > self._most and not self.sifted:
+        if _rows(self.parts) > MOST_HELD and not self.sifted:
             self.sifted = True
             self.parts = [self._of_note(each) for each in self.parts]
-        if _rows(self.parts) > self._most:
+        if _rows(self.parts) > MOST_HELD:
             self.parts = None
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from rankscope.model.intervals import Times
-from rankscope.model.schema import ITERATIONS, PHASES, STREAM, conform
+from rankscope.model.schema import ITERATIONS, PHASES, STREAM, conform, ordered
 from rankscope.segment.iterations import AUTO, IterationRanges
 from rankscope.segment.periodicity import find_period
 from rankscope.segment.step_borders import LEAST_STEPS, NEVER, StepEvents, last_before, step_begins
@@ -73,25 +74,28 @@ def find_steps(
 
 
 def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | None) -> StepEvents:
-    work = with_operation(device_work).with_columns(
+    work = with_operation(device_work).select(
+        *("start", "end", "kind", "launch_thread", "communicator", "bytes", "grid", *STREAM),
         pl.col("name").cast(pl.String),
         collective=pl.col("operation").is_not_null(),
         host=pl.coalesce("launch", "start"),
     )
-    computing = work.filter(~pl.col("collective"), pl.col("kind") != "copy")
-    streams = computing.group_by(STREAM).len().sort("len", descending=True)
-    busiest = computing.join(streams.head(1), on=STREAM, how="semi")
-    threads = busiest["launch_thread"].unique()
-    work = work.filter(
-        pl.col("launch_thread").is_in(threads.implode(), nulls_equal=True) | pl.col("collective")
-    ).with_columns(main=pl.struct(STREAM).is_in(_streams(busiest)))
+    computing = ~pl.col("collective") & (pl.col("kind") != "copy")
+    rows = work.lazy()  # reads only the columns that are needed
+    streams = rows.filter(computing).group_by(STREAM).len().sort("len", descending=True).collect()
+    main = pl.any_horizontal(
+        pl.lit(False),
+        *(
+            pl.all_horizontal(pl.col(name) == value for name, value in stream.items())
+            for stream in streams.select(STREAM).head(1).drop_nulls().iter_rows(named=True)
+        ),
+    )
+    threads = rows.filter(computing, main).select("launch_thread").unique().collect().to_series()
+    launched = pl.col("launch_thread").is_in(threads.implode(), nulls_equal=True)
+    work = work.with_columns(main=main).filter(launched | pl.col("collective"))
     thread = _training_thread(named, threads.drop_nulls(), main_thread)
     ranges = named.filter(pl.col("thread") == thread, pl.col("end") > pl.col("start"))
-    return StepEvents(thread, ranges.sort("start"), work.sort("host", "start"))
-
-
-def _streams(busiest: pl.DataFrame) -> pl.Series:
-    return busiest.select(pl.struct(STREAM).unique().implode()).to_series()
+    return StepEvents(thread, ordered(ranges, "start"), ordered(work, "host"))
 
 
 def _training_thread(named: pl.DataFrame, launching: pl.Series, main_thread: int | None) -> int:
@@ -119,10 +123,19 @@ def _training_thread(named: pl.DataFrame, launching: pl.Series, main_thread: int
     return int(threads[0]) if threads else 0
 
 
-def _sequences(process: StepEvents) -> list[tuple[str, pl.DataFrame]]:
+def _sequences(process: StepEvents) -> Iterator[tuple[str, pl.DataFrame]]:
     """Candidate sequences, the most informative first: frames with `kind` and `host`, in order."""
-    work, ranges = process.work, process.ranges
-    collectives = work.filter("collective")
+    found: dict[str, pl.DataFrame] = {}
+    for source, sequence in SEQUENCES.items():
+        found[source] = events = sequence(process)
+        if events["kind"].n_unique() > 1:
+            yield source, events
+    for source, events in found.items():
+        if events.height:
+            yield source, _with_pauses(events)
+
+
+def _collectives(process: StepEvents) -> pl.DataFrame:
     stream = pl.format("{} {} {}", *STREAM)
     kind = pl.format(
         "{} {} {}",
@@ -130,15 +143,25 @@ def _sequences(process: StepEvents) -> list[tuple[str, pl.DataFrame]]:
         pl.coalesce("communicator", stream),
         pl.coalesce("bytes", "grid").fill_null(0),
     )
-    calls = collectives.select("start", "end", "host", kind=kind)
-    kernels = work.filter("main", ~pl.col("collective")).sort("start")
-    kernels = kernels.select("start", "end", "host", kind="name")
+    return process.work.filter("collective").select("start", "end", "host", kind=kind)
+
+
+def _kernels(process: StepEvents) -> pl.DataFrame:
+    kernels = process.work.filter("main", ~pl.col("collective"))
+    return ordered(kernels.select("start", "end", "host", kind="name"), "start")
+
+
+def _ranges(process: StepEvents) -> pl.DataFrame:
     kind = pl.col("name").str.replace_all(r"\d+", "")
-    spans = ranges.select("start", "end", host="start", kind=kind)
-    found = [("collectives", calls), ("kernels", kernels), ("ranges", spans)]
-    telling = [each for each in found if each[1]["kind"].n_unique() > 1]
-    alike = [(source, _with_pauses(events)) for source, events in found if events.height]
-    return telling + alike
+    return process.ranges.select("start", "end", host="start", kind=kind)
+
+
+SEQUENCES: dict[str, Callable[[StepEvents], pl.DataFrame]] = {
+    "collectives": _collectives,
+    "kernels": _kernels,
+    "ranges": _ranges,
+}
+"""Where steps are looked for, the most informative first."""
 
 
 def _with_pauses(events: pl.DataFrame) -> pl.DataFrame:

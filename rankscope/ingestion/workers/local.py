@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 from rankscope.errors import RankscopeError, ReportBug, ReportError, UnreadableReport
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
+from rankscope.sources import formats
+from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.discover import describe
 from rankscope.util import meter
 from rankscope.util.lifetime import end_with_parent, signals_held
@@ -25,12 +27,17 @@ from rankscope.util.lifetime import end_with_parent, signals_held
 SMALL_BYTES = 32 * 2**20
 """Total size of reports below which this process is faster than starting workers."""
 
+EXPORT_TIMES = 4
+"""Size of the SQLite export of a report, in multiples of the report's."""
+
 NEEDED = ("rankscope.measure.report", "adbc_driver_sqlite")
 """Modules that workers import while they wait for the first report."""
 
 ENVIRONMENT = {
     "POLARS_MAX_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    # else polars gives memory back and gets it anew several times in a report
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:10000",
     # else loky takes a worker that read a large report for a memory leak and restarts it
     "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
 }
@@ -59,11 +66,13 @@ class WorkerPool:
         """Start no process yet; `jobs` is the limit, None for the cores this process may use."""
         self._jobs = jobs
         self._workers = 0
+        self._share = 0  # bytes that each worker will read
         self._executor: Any = None  # loky's
 
     def start(self, files: list[ReportFile]) -> None:
         """Start the workers that `map` will need for these reports; they import meanwhile."""
         self._workers = self._worth(files)
+        self._share = sum(map(_bytes_read, files)) // max(self._workers, 1)
         if self._workers:
             self._start(self._workers)
 
@@ -75,6 +84,7 @@ class WorkerPool:
     ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
         """Yield as `map_reports` does, from workers, or from this process where that is faster."""
         if not self._worth(files):
+            loader.announce(sum(map(_bytes_read, files)))
             for file in files:
                 yield file, guarded(function, file, options)
             return
@@ -116,7 +126,7 @@ class WorkerPool:
                 max_workers=workers,
                 env=ENVIRONMENT,
                 initializer=_ready,
-                initargs=(os.getpid(),),
+                initargs=(os.getpid(), self._share),
                 reuse=False,
             )
             for _ in range(workers):
@@ -249,10 +259,17 @@ def _killed(file: ReportFile, error: BrokenExecutor) -> ReportError:
     )
 
 
-def _ready(parent: int) -> None:
-    """Prepare a worker of the process `parent`."""
+def _bytes_read(file: ReportFile) -> int:
+    """About the size of what is read of a report."""
+    form = formats.find(file.kind)
+    return file.bytes * (EXPORT_TIMES if form is not None and form.exported else 1)
+
+
+def _ready(parent: int, share: int) -> None:
+    """Prepare a worker of the process `parent` that will read about `share` bytes."""
     faulthandler.disable()  # loky's; a crash is one line of error
     end_with_parent(parent)
+    loader.announce(share)
 
 
 def _import_needed() -> None:

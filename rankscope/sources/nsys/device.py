@@ -34,11 +34,8 @@ OWNERS = ["globalPid", "deviceId"]
 LOOKED_AT = ["start", "end", "streamId", *OWNERS, *NAMES]
 """Columns that decide whether a row is valid, and its kind."""
 
-MANY = 2
-"""More operations than this multiple of `MOST_HELD` are too many for memory."""
-
 CALLS_OF_MANY = 2
-"""With more calls than this multiple of these, operations count as too many, unread."""
+"""With more calls than this multiple of `MOST_HELD`, operations count as too many, unread."""
 
 PLACES = pl.Schema(
     {
@@ -71,14 +68,13 @@ def device_work(file: Columns, pool: Strings, told: Nvtx, launches: Launches) ->
     tables = [table for table in DEVICE_TABLES if file.has(table)]
     for table in tables:
         require(file, table, *COLUMNS)
-    many = MANY * events.MOST_HELD
-    if launches.count > CALLS_OF_MANY * many:
+    if launches.count > CALLS_OF_MANY * events.MOST_HELD:
         return _StreamedWork(file, tables, pool, launches, told)
     names, rows, parts = _Names(pool), 0, [empty(DEVICE_WORK)]
     for table, _, piece in _pieces(file, tables, COLUMNS + EXTRA):
         whole = _whole(piece)
         rows += piece.height
-        if rows > many:
+        if rows > events.MOST_HELD:
             return _StreamedWork(file, tables, pool, launches, told)
         names.learn(whole.select(pl.coalesce(NAMES)).to_series())
         parts.append(_launched(_operations(whole, table, names), launches))

@@ -30,9 +30,6 @@ NAMED = ["end", "nameId"]
 MOST_BYTES = 100 * 2**20
 """Cache limit (bytes) for API calls; above it only chunks of the last lookup stay cached."""
 
-HELD_TIMES = 2
-"""Calls are held whole up to this multiple of `MOST_HELD`."""
-
 SPARSE = 2
 """Calls are indexed by number if the range of numbers is below this multiple of their count."""
 
@@ -109,7 +106,7 @@ class Launches:
     def __init__(self, file: Columns, pool: Strings) -> None:
         """Read all calls of an export once; `pool` has its strings."""
         self._file = file
-        waiting, few = _Waiting(pool), BoundedBuffer(multiple=HELD_TIMES)
+        waiting, few = _Waiting(pool), BoundedBuffer()
         self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
         self.count = room = 0
         spans: dict[int, list[tuple[int, int, int]]] = {}

@@ -21,6 +21,9 @@ KEYS = pl.Schema([*((name, pl.Int64()) for name in WHO), ("text", pl.String())])
 NO_TEXT = -1
 """The `textId` of events that have none."""
 
+FIRST_ROWS = 10_000
+"""The signatures of this many events are known before those of the others are looked up."""
+
 
 class Signatures:
     """Numbers of signatures; two may have one meaning, one by `text` and one by `textId`."""
@@ -31,15 +34,14 @@ class Signatures:
 
     def of(self, events: pl.DataFrame) -> pl.Series:
         """UInt32: the number of each event, by its columns of KEYS; the smallest unused if new."""
-        text = pl.col("text").fill_null("")
-        if events.select(text.str.contains_any(MARKS).any()).item():  # the regex is slower
-            text = without_suffix(text)
-        keys = events.select(*WHO, text).with_columns(pl.col("textId").fill_null(NO_TEXT))
+        text, number = pl.col("text").fill_null(""), pl.col("textId").fill_null(NO_TEXT)
+        keys = events.select("globalTid", "domainId", number, text)
+        if self._known.is_empty():  # the first events have most of the signatures
+            self._learn(keys.head(FIRST_ROWS))
         numbers = self._numbers(keys)
         if numbers.has_nulls():
-            fresh = keys.filter(numbers.is_null()).unique(maintain_order=True)
-            self._known = pl.concat([self._known, fresh])
-            numbers = self._numbers(keys)
+            new = numbers.is_null().arg_true()
+            numbers = numbers.scatter(new, self._learn(keys[new]))
         return numbers
 
     def known(self, first: int = 0) -> pl.DataFrame:
@@ -49,10 +51,26 @@ class Signatures:
             text=pl.when(text != "").then(text), textId=pl.when(number != NO_TEXT).then(number)
         )
 
+    def _learn(self, keys: pl.DataFrame) -> pl.Series:
+        """The number of each row of KEYS, whose text may have DETAILS."""
+        if keys.select(pl.col("text").str.contains_any(MARKS).any()).item():  # the regex is slower
+            keys = keys.with_columns(without_suffix(pl.col("text")))
+        numbers = self._numbers(keys)
+        if numbers.has_nulls():
+            fresh = keys.filter(numbers.is_null()).unique(maintain_order=True)
+            self._known = pl.concat([self._known, fresh])
+            numbers = self._numbers(keys)
+        return numbers
+
     def _numbers(self, keys: pl.DataFrame) -> pl.Series:
         """The number of each row of KEYS, null for a new signature."""
-        known = self._known.with_row_index("signature")
-        return keys.join(known, KEYS.names(), "left", maintain_order="left")["signature"]
+        # A join by all columns, one of them text, costs several times as much.
+        differing = [each.name for each in keys if each.min() != each.max()] or WHO[:1]
+        same = [each for each in keys if each.name not in differing]
+        known = self._known.with_row_index("signature").filter(
+            pl.lit(True), *(pl.col(each.name).eq_missing(each.first()) for each in same)
+        )
+        return keys.join(known, differing, "left", maintain_order="left")["signature"]
 
 
 def without_suffix(text: pl.Expr) -> pl.Expr:

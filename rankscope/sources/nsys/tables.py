@@ -85,13 +85,12 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
 
 
 def _together(ranges: Ranges, tables: list[pl.DataFrame]) -> Ranges:
-    """Ranges together with RANGES of other tables, outer ranges first if they are in memory."""
+    """Ranges together with RANGES of other tables."""
     more = Ranges.of(pl.concat([empty(RANGES), *tables]))
     others = more.moments.whole.with_columns(pl.col("signature") + ranges.signatures.height)
     held = None
     if ranges.of_note is not None:
-        every = pl.concat([ranges.of_note.whole, others])
-        held = InMemoryEvents(every.sort("start", "end", descending=[False, True]))
+        held = InMemoryEvents(pl.concat([ranges.of_note.whole, others]))
     together: Events = StreamedEvents(lambda: chain(ranges.moments.parts(), [others]))
     if isinstance(ranges.moments, InMemoryEvents) and held is not None:
         together = held

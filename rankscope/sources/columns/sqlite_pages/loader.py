@@ -27,8 +27,11 @@ SWITCH = "RANKSCOPE_COMPILED"
 
 LOG = logging.getLogger("rankscope.sources")
 
-_expected: list[int] = []
+_begun: list[int] = []
 """Bytes of each report that this process has read or is reading."""
+
+_announced: list[int] = []
+"""Bytes that this process was told it will read."""
 
 
 class _NotUsed(Exception):
@@ -37,7 +40,12 @@ class _NotUsed(Exception):
 
 def expect(size: int) -> None:
     """Note that this process reads a report of this many bytes."""
-    _expected.append(size)
+    _begun.append(size)
+
+
+def announce(size: int) -> None:
+    """Note that this process will read reports of this many bytes in all."""
+    _announced.append(size)
 
 
 def compiled() -> ModuleType | None:
@@ -46,7 +54,7 @@ def compiled() -> ModuleType | None:
     The first call that loads it takes some 0.3 s, or several seconds where it must be compiled
     first. It logs one line: whether the reader is used, and why not.
     """
-    if sum(_expected) < WORTH_BYTES:
+    if max(sum(_begun), sum(_announced)) < WORTH_BYTES:
         return None
     return _loaded(switched_off=os.environ.get(SWITCH) == "0")
 
