@@ -34,8 +34,8 @@ from rankscope.store.migrations import (
     foreign_view,
     migrate,
     missing_columns,
-    present_columns,
     needs_reports,
+    present_columns,
     show_columns,
 )
 from rankscope.store.reader import read_table
