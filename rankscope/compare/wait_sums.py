@@ -64,7 +64,7 @@ def split(
     instances = {
         "transfer": timed.shared["transfer"].to_numpy(),
         "last": last,
-        "late": last * len(numbered) + at,
+        "late": last.astype(np.int64) * len(numbered) + at,
         "iteration": iterations.to_numpy(),
         "exposing": timed.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
         "chosen": np.ones(len(last), dtype=np.bool_)
