@@ -129,19 +129,20 @@ def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
         common[name].to_numpy().reshape(shape)[:, : SAMPLES + 1].astype(np.float64)
         for name in ("end_ns", "arrival_ns")
     )
-    apart, lateness = _distances(np.diff(ends)), _distances(np.diff(arrivals))
+    apart = _distances(np.diff(ends))
     if "bytes" in common.columns:
-        other = _other_sizes(common, shape)
-        apart[other] = lateness[other] = np.inf
-    strangers = apart + np.where(np.eye(len(ranks), dtype=bool), np.inf, 0.0)
+        apart[_other_sizes(common, shape)] = np.inf
+    strangers = apart.copy()
+    np.fill_diagonal(strangers, np.inf)
     nearest = float(np.median(strangers.min(axis=1)))
+    del strangers
     close = float(np.clip(NEIGHBOURS * nearest, SHARPEST_NS, LARGEST_NS))
     group = _linked(apart <= close)
     kinds = common.select(kind=pl.struct("operation", "ordinal").rank("dense"))["kind"]
     alike = kinds.head(ends.shape[1]).to_numpy()
     if np.unique(alike, return_counts=True)[1].max() < LEAST_SAMPLES:
         alike = np.zeros_like(alike)  # too few of a kind to know how long they take
-    group = _completed(group, apart, lateness, ends - arrivals, alike)
+    group = _completed(group, apart, arrivals, ends - arrivals, alike)
     return {rank: ranks[first] for rank, first in zip(ranks, group.tolist(), strict=True)}
 
 
@@ -178,7 +179,7 @@ def _linked(near: NDArray[np.bool_]) -> NDArray[np.int64]:
 def _completed(
     group: NDArray[np.int64],
     apart: Floats,
-    lateness: Floats,
+    arrivals: Floats,
     durations: Floats,
     kinds: NDArray[np.uint32],
 ) -> NDArray[np.int64]:
@@ -190,11 +191,11 @@ def _completed(
     Args:
         group: the first rank of each rank's group.
         apart: how far the ends of two ranks vary, ns.
-        lateness: how far their arrivals vary, ns.
+        arrivals: in ns; shape (ranks, instances).
         durations: of the calls from arrival to end, ns; shape (ranks, instances).
         kinds: instances of one kind take equally long, if nobody is waited for.
     """
-    limit = LATENESS_SHARE * lateness
+    limit: Floats | None = None
     while True:
         firsts = np.unique(group)
         shortest = np.stack([durations[group == first].min(axis=0) for first in firsts])
@@ -203,6 +204,10 @@ def _completed(
         # A group that holds the last rank half of the time waits in the other half.
         low, high = np.quantile(shortest, (0.25, 0.75), axis=1)
         varies = ROBUST / 2 * (high - low)
+        if not ((apart < varies.max()) & (group[:, None] != group)).any():
+            return group  # whatever the limits: who waits varies by more than the ends do
+        if limit is None:  # as costly as `apart`
+            limit = LATENESS_SHARE * _distances(np.diff(arrivals))
         waiting = varies[np.searchsorted(firsts, group)][:, None] > limit
         possible = (apart <= limit) & (group[:, None] != group)
         distance = np.where(possible & (waiting | waiting.T), apart, np.inf)
