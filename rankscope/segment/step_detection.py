@@ -80,7 +80,8 @@ def find_steps(
 
 
 def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | None) -> StepEvents:
-    work = with_operation(device_work).with_columns(
+    work = with_operation(device_work).select(
+        *("start", "end", "kind", "launch_thread", "communicator", "bytes", "grid", *STREAM),
         pl.col("name").cast(pl.String),
         collective=pl.col("operation").is_not_null(),
         host=pl.coalesce("launch", "start"),
