@@ -17,7 +17,13 @@ from rankscope.model.reports import Trace
 from rankscope.model.schema import OPERATORS
 from rankscope.segment.iterations import IterationRanges, find_iterations, whole_capture
 from rankscope.segment.labelled_ranges import LabelledRanges, with_meanings
-from rankscope.segment.step_detection import RANGE_COLUMNS, SURE, DetectedSteps, find_steps
+from rankscope.segment.step_detection import (
+    RANGE_COLUMNS,
+    SURE,
+    WORK_COLUMNS,
+    DetectedSteps,
+    find_steps,
+)
 from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.report_format import IterationHints
 from rankscope.util.wording import percent
@@ -96,7 +102,7 @@ def _steps(
 ) -> dict[int, DetectedSteps]:
     """Process → its steps, sure or not."""
     ranges = named.every.map(lambda part: part.select(RANGE_COLUMNS)).whole
-    work = trace.device_work.whole
+    work = pl.concat(part.select(WORK_COLUMNS) for part in trace.device_work.first_look())
     processes = dict.fromkeys(_processes(ranges) + _processes(work))
     return {
         process: find_steps(

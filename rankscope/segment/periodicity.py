@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankscope.model.intervals import Times
 
@@ -23,6 +24,14 @@ pair, others by FFT."""
 
 SLACK = 0.03
 """The shortest period wins whose match is within this of the best one."""
+
+TRIES = 8
+"""Distances whose match is computed one by one before that of all."""
+
+ROUNDING = 1e-9
+"""Larger than errors of rounding in a match."""
+
+Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +57,59 @@ def find_period(codes: Times) -> Period | None:
     longest = count // LEAST_REPEATS
     if longest < 1:
         return None
-    match = _self_match(codes, longest)
-    best = float(match.max())
-    length = int(np.flatnonzero(match >= best - SLACK)[0]) + 1
-    anchors = _anchors(codes, length)
-    return Period(length, float(match[length - 1]), anchors)
-
-
-def _self_match(codes: Times, longest: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Match at the distances 1 to `longest`."""
     sizes = np.bincount(codes)
     order = np.argsort(sizes, kind="stable")
     rare = order[sizes[order] >= LEAST_REPEATS][:MOST_KINDS]
+    few = rare[sizes[rare] ** 2 <= DENSE * count]
     total = np.zeros(longest)
-    for kind in rare:
+    _add_shares(codes, few, total)
+    length = None
+    if 0 < len(few) < len(rare):
+        length = _limited(codes, rare, (total + len(rare) - len(few)) / len(rare))
+    if length is None:
+        _add_shares(codes, rare[len(few) :], total)
+        match = total / max(len(rare), 1)
+        length = int(np.flatnonzero(match >= float(match.max()) - SLACK)[0]) + 1
+    return Period(length, _match(codes, rare, length), _anchors(codes, length))
+
+
+def _limited(codes: Times, rare: Times, most: Shares) -> int | None:
+    """The period, if upper limits of the match and few matches decide; else None.
+
+    Events that occur once per step leave few distances that match well: a step and its multiples.
+
+    Args:
+        codes: as in `find_period`.
+        rare: the kinds that count.
+        most: the highest possible match at the distances from 1 on.
+    """
+    top = float(most.max())
+    shorter: list[float] = []
+    for index in np.flatnonzero(most >= top - 2 * SLACK - ROUNDING)[:TRIES]:
+        match = _match(codes, rare, int(index) + 1)
+        if match >= top - SLACK + ROUNDING and max(shorter, default=-1) < match - SLACK - ROUNDING:
+            return int(index) + 1
+        shorter.append(match)
+    return None
+
+
+def _match(codes: Times, rare: Times, distance: int) -> float:
+    """The match at one distance."""
+    early = codes[:-distance]
+    pairs = np.bincount(early[early == codes[distance:]], minlength=rare.max(initial=0) + 1)
+    sizes = np.bincount(early, minlength=len(pairs))
+    shares = pairs[rare] / np.maximum(sizes[rare], 1)
+    return float(np.add.accumulate(shares)[-1]) / len(rare) if len(rare) else 0.0
+
+
+def _add_shares(codes: Times, kinds: Times, total: Shares) -> None:
+    """Add for each kind the share of its events that recur at the distances from 1 on."""
+    for kind in kinds:
         places = np.flatnonzero(codes == kind)
-        pairs = _pairs(places, longest, len(codes))
+        pairs = _pairs(places, len(total), len(codes))
         distances = np.flatnonzero(pairs)  # few, if it occurs once per step
         early = np.searchsorted(places, len(codes) - distances)  # events that have a later partner
         total[distances - 1] += pairs[distances] / early
-    return total / max(len(rare), 1)
 
 
 def _pairs(places: Times, longest: int, count: int) -> Times:

@@ -33,7 +33,9 @@ class StepEvents:
 
     thread: int  # the training thread
     ranges: pl.DataFrame  # of that thread: start, end, name, means
-    work: pl.DataFrame  # by `host` (launch), of the training threads; start, end, name, collective
+    work: pl.DataFrame  # by `host` (launch), of the training threads: start, end, name, collective,
+    # and `main`: whether it is on the busiest stream
+    collectives: pl.DataFrame  # of the work, by `host`: start, end, kind (name, stream, size)
 
 
 def step_begins(events: StepEvents, anchors: Times) -> Times:

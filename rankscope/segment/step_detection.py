@@ -21,6 +21,12 @@ SURE = 0.8
 RANGE_COLUMNS = ("process", "thread", "start", "end", "name", "means")
 """Columns of ranges from which steps are detected."""
 
+WORK_COLUMNS = (
+    *("process", "start", "end", "launch", "launch_thread", "name", "kind", *STREAM),
+    *("communicator", "bytes", "grid"),
+)
+"""Columns of device work from which steps are detected."""
+
 LONG_PAUSE = 3
 """Pauses form two groups if the long ones last this many times as long as the short ones."""
 
@@ -48,7 +54,7 @@ def find_steps(
 
     Args:
         named: RANGE_COLUMNS of the process: of RANGES, with those of MEANINGS joined on.
-        device_work: DEVICE_WORK of the process.
+        device_work: WORK_COLUMNS of DEVICE_WORK of the process, in any order.
         duration_ns: end of the capture; a step that ends exactly there was cut off.
         main_thread: key of the process's first thread; None if it is unknown.
     """
@@ -92,10 +98,24 @@ def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | 
     )
     threads = rows.filter(computing, main).select("launch_thread").unique().collect().to_series()
     launched = pl.col("launch_thread").is_in(threads.implode(), nulls_equal=True)
-    work = work.with_columns(main=main).filter(launched | pl.col("collective"))
+    kind = pl.format(
+        "{} {} {}",
+        "name",
+        pl.coalesce("communicator", pl.format("{} {} {}", *STREAM)),
+        pl.coalesce("bytes", "grid").fill_null(0),
+    )
+    calls = work.filter("collective").select("start", "end", "host", kind=kind)
+    work = work.filter(launched | pl.col("collective")).select(
+        "start", "end", "host", "name", "collective", main=main
+    )
     thread = _training_thread(named, threads.drop_nulls(), main_thread)
     ranges = named.filter(pl.col("thread") == thread, pl.col("end") > pl.col("start"))
-    return StepEvents(thread, ordered(ranges, "start"), ordered(work, "host"))
+    return StepEvents(thread, ordered(ranges, "start"), _by_host(work), _by_host(calls))
+
+
+def _by_host(events: pl.DataFrame) -> pl.DataFrame:
+    """Events in the order of `host`, those of one launch in that of their starts."""
+    return events[np.lexsort((events["start"].to_numpy(), events["host"].to_numpy()))]
 
 
 def _training_thread(named: pl.DataFrame, launching: pl.Series, main_thread: int | None) -> int:
@@ -135,17 +155,6 @@ def _sequences(process: StepEvents) -> Iterator[tuple[str, pl.DataFrame]]:
             yield source, _with_pauses(events)
 
 
-def _collectives(process: StepEvents) -> pl.DataFrame:
-    stream = pl.format("{} {} {}", *STREAM)
-    kind = pl.format(
-        "{} {} {}",
-        "name",
-        pl.coalesce("communicator", stream),
-        pl.coalesce("bytes", "grid").fill_null(0),
-    )
-    return process.work.filter("collective").select("start", "end", "host", kind=kind)
-
-
 def _kernels(process: StepEvents) -> pl.DataFrame:
     kernels = process.work.filter("main", ~pl.col("collective"))
     return ordered(kernels.select("start", "end", "host", kind="name"), "start")
@@ -157,7 +166,7 @@ def _ranges(process: StepEvents) -> pl.DataFrame:
 
 
 SEQUENCES: dict[str, Callable[[StepEvents], pl.DataFrame]] = {
-    "collectives": _collectives,
+    "collectives": lambda process: process.collectives,
     "kernels": _kernels,
     "ranges": _ranges,
 }

@@ -226,6 +226,25 @@ def test_a_match_is_the_share_that_recurs(monkeypatch: pytest.MonkeyPatch, dense
     assert (period.length, period.match) == (first + 1, pytest.approx(match[first]))
 
 
+@pytest.mark.parametrize("share", [0, 0.002, 0.05])
+def test_few_distances_decide_as_all_do(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    """Where rare events leave few distances, some of them half a step, or too noisy to decide."""
+    draw = np.random.default_rng(2)
+    half = draw.integers(1, 6, 60)
+    events = np.tile(np.concatenate(([0], half, [7], half)), 60)
+    events[draw.random(len(events)) < share] = 6
+    limit, found = periodicity._limited, list[int | None]()
+    monkeypatch.setattr(periodicity, "_limited", lambda *some: found.append(limit(*some)))
+    every = find_period(events)  # without the limits
+    monkeypatch.setattr(periodicity, "_limited", limit)
+    limited = find_period(events)
+    assert every is not None
+    assert limited is not None
+    assert (limited.length, limited.match) == (every.length, every.match)
+    assert limited.anchors.tolist() == every.anchors.tolist()
+    assert found == [{0: 122, 0.002: 122}.get(share)]
+
+
 @pytest.mark.parametrize("events", [[], [1], [1, 2], [1, 2, 3, 4, 5, 6]])
 def test_too_little_has_no_period(events: list[int]) -> None:
     period = find_period(np.array(events, dtype=np.int64))

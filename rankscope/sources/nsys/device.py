@@ -130,8 +130,8 @@ class _StreamedWork:
         return self._launches.sync_calls
 
     def first_look(self) -> Iterator[pl.DataFrame]:
-        """All of it, in the order of the tables if that saves a scan."""
-        if self._seen is not None:
+        """All of it, in the order of the tables unless NCCL describes its kernels."""
+        if self._described is not None:
             yield from self.parts()
             return
         yield empty(DEVICE_WORK)

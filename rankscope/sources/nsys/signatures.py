@@ -36,8 +36,11 @@ class Signatures:
         """UInt32: the number of each event, by its columns of KEYS; the smallest unused if new."""
         text, number = pl.col("text").fill_null(""), pl.col("textId").fill_null(NO_TEXT)
         keys = events.select("globalTid", "domainId", number, text)
+        first = keys.head(FIRST_ROWS)
+        if _have_details(first):
+            return self._learn(keys)
         if self._known.is_empty():  # the first events have most of the signatures
-            self._learn(keys.head(FIRST_ROWS))
+            self._learn(first)
         numbers = self._numbers(keys)
         if numbers.has_nulls():
             new = numbers.is_null().arg_true()
@@ -53,7 +56,7 @@ class Signatures:
 
     def _learn(self, keys: pl.DataFrame) -> pl.Series:
         """The number of each row of KEYS, whose text may have DETAILS."""
-        if keys.select(pl.col("text").str.contains_any(MARKS).any()).item():  # the regex is slower
+        if _have_details(keys):  # the regex is slower
             keys = keys.with_columns(without_suffix(pl.col("text")))
         numbers = self._numbers(keys)
         if numbers.has_nulls():
@@ -71,6 +74,11 @@ class Signatures:
             pl.lit(True), *(pl.col(each.name).eq_missing(each.first()) for each in same)
         )
         return keys.join(known, differing, "left", maintain_order="left")["signature"]
+
+
+def _have_details(keys: pl.DataFrame) -> bool:
+    """Whether a text of KEYS has DETAILS."""
+    return bool(keys["text"].str.contains_any(MARKS).any())
 
 
 def without_suffix(text: pl.Expr) -> pl.Expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import chain
 
+import numpy as np
 import polars as pl
 
 from rankscope.errors import UnreadableReport
@@ -85,16 +86,24 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
 
 
 def _together(ranges: Ranges, tables: list[pl.DataFrame]) -> Ranges:
-    """Ranges together with RANGES of other tables."""
+    """Ranges together with RANGES of other tables, outer ranges first if they are in memory."""
     more = Ranges.of(pl.concat([empty(RANGES), *tables]))
     others = more.moments.whole.with_columns(pl.col("signature") + ranges.signatures.height)
     held = None
     if ranges.of_note is not None:
-        held = InMemoryEvents(pl.concat([ranges.of_note.whole, others]))
+        held = InMemoryEvents(_outer_first(pl.concat([ranges.of_note.whole, others])))
     together: Events = StreamedEvents(lambda: chain(ranges.moments.parts(), [others]))
     if isinstance(ranges.moments, InMemoryEvents) and held is not None:
         together = held
     return Ranges(together, pl.concat([ranges.signatures, more.signatures]), held)
+
+
+def _outer_first(moments: pl.DataFrame) -> pl.DataFrame:
+    """MOMENTS by start, the longest of one start first; themselves where they are so already."""
+    later, longer = (np.diff(moments[name].to_numpy()) for name in ("start", "end"))
+    if ((later > 0) | (later == 0) & (longer <= 0)).all():
+        return moments
+    return moments.sort("start", "end", descending=[False, True])
 
 
 def facts(file: Columns) -> CaptureFacts:
