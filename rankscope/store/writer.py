@@ -11,13 +11,13 @@ import polars as pl
 from rankscope.model.reports import ReportRows
 from rankscope.store.database import Database
 
-WAIT_S = 0.5
+WAIT_S, LONGEST_WAIT_S = 0.5, 5.0
 """Reports that come within this time of the last transaction share the next one: its fixed cost
-is that of reading a small report."""
+is that of reading a small report. A process that is killed loses what waits."""
 
-QUICK_S = 0.05
-"""A transaction that took longer makes the next reports wait longer, in proportion: writing takes
-at most a tenth of the time."""
+WRITING_SHARE = 0.1
+"""Reports wait longer after a slow transaction, so that writing takes at most this share of the
+time."""
 
 MOST_ROWS = 1_000_000
 """So many rows are written at once, however soon they come."""
@@ -60,7 +60,8 @@ class ReportWriter:
             begin = time.monotonic()
             self._database.write(tables(reports, self._options))
             self._written = time.monotonic()
-            self._wait_s = WAIT_S * max((self._written - begin) / QUICK_S, 1.0)
+            took = self._written - begin
+            self._wait_s = min(max(took / WRITING_SHARE, WAIT_S), LONGEST_WAIT_S)
 
 
 def tables(reports: Sequence[ReportRows], options: str) -> dict[str, pl.DataFrame]:

@@ -152,7 +152,7 @@ from rankscope_cli import console
 from rankscope_cli.main import main
 
 if sys.argv[1] == "at once":
-    writer.WAIT_S = 0.0
+    writer.WAIT_S = writer.LONGEST_WAIT_S = 0.0
 plain = console.progress
 
 @contextmanager
