@@ -10,7 +10,6 @@ import pytest
 
 from rankscope.capture import SCHEDULERS, CaptureConfig, save, wrapper
 from tests.capture.jobs import VARIABLES, launch
-from tests.support import mostly_slow
 
 NSYS = '#!/bin/sh\ncase "$*" in *--help*) exit;; esac\necho "$TMPDIR" > used\n'
 HOSTILE = ["a[$(touch pwned)]", "$(touch pwned)", "0; touch pwned", "1+1", "-1", "", "٣", "x"]
@@ -45,7 +44,8 @@ def test_values_are_not_evaluated(tmp_path: Path, scheduler: str, value: str) ->
         assert not (tmp_path / "pwned").exists(), name
 
 
-@pytest.mark.parametrize("scheduler", mostly_slow(SCHEDULERS))
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_numbers_are_decimal(tmp_path: Path, scheduler: str) -> None:
     """In arithmetic, 08 would be a wrong octal number."""
     run = prepared(tmp_path, scheduler)

@@ -21,6 +21,7 @@ from rankscope.sources.conventions import vocabulary
 from rankscope.sources.nsys.header import head_facts
 from tests.capture.jobs import environment, launch, program
 from tests.frames import ranges
+from tests.support import mostly_slow
 
 needs_nsys = pytest.mark.skipif(
     shutil.which("nsys") is None or find_spec("nvtx") is None,
@@ -45,7 +46,7 @@ def script(folder: Path, scheduler: str, wish: CaptureConfig | None = None) -> s
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", mostly_slow(SCHEDULERS))
 def test_shellcheck_finds_nothing(scheduler: str, tmp_path: Path) -> None:
     every = (
         CaptureConfig(),

@@ -230,7 +230,8 @@ def test_a_bad_database(
     assert db.read_bytes() == content
 
 
-@pytest.mark.parametrize("command", mostly_slow(COMMANDS), ids=lambda command: command[0])
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_a_locked_database(cli: Cli, sample: Stored, tmp_path: Path, command: list[object]) -> None:
     db = tmp_path / "busy.duckdb"
     db.write_bytes(sample.db.read_bytes())

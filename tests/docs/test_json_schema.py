@@ -144,7 +144,6 @@ def test_errors_fit(cli: Cli, wrong: tuple[str, ...]) -> None:
             ("planted", {"kind": "structural", "where": "data", "factor": 1.5}),
             ("sequence_lengths", {}),
         ],
-        2,
     ),
 )
 def test_verdicts_of_every_kind_fit(

@@ -33,7 +33,7 @@ def flagged(job: Stored) -> set[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("kind", "gpu"),
     mostly_slow(
-        [("persistent", True), ("periodic", True), ("transient", True), ("transient", False)], 2
+        [("persistent", True), ("periodic", True), ("transient", True), ("transient", False)]
     ),
 )
 @pytest.mark.parametrize("where", mostly_slow(PHASES))
