@@ -275,10 +275,10 @@ def dask(bench: Bench) -> Iterator[list[str]]:
         try:
             cluster.ensure(count)
             options = ("--scheduler", cluster.address)
-            bench.ingest(reports, 1, *options)  # workers import what they need
+            bench.ingest(reports, None, *options)  # workers import what they need
             for _ in range(bench.repeat):
                 before = sum(cluster.client.run(time.process_time).values())
-                bench.ingest(reports, 1, *options)
+                bench.ingest(reports, None, *options)
                 spent = sum(cluster.client.run(time.process_time).values()) - before
                 took[count] = min(took.get(count, spent), spent)
         finally:
