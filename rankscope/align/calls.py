@@ -64,7 +64,7 @@ class Layout(NamedTuple):
 
 
 class Arranged(NamedTuple):
-    """The calls of a rank by stream: which row comes when, where streams begin, their patterns."""
+    """The calls of a rank by stream: the order of its rows, where streams begin, their patterns."""
 
     order: Numbers
     edges: list[int]

@@ -31,7 +31,7 @@ _begun: list[int] = []
 """Bytes of each report that this process has read or is reading."""
 
 _announced: list[int] = []
-"""Bytes that this process was told it will read."""
+"""Bytes that this process is expected to read, as passed to `announce`."""
 
 
 class _NotUsed(Exception):
