@@ -235,8 +235,8 @@ class SQLiteColumns:
 
         Raises `Unusual` where the library has to read.
         """
-        records = compiled() if self._quiet else None
-        if records is None:
+        decode = compiled() if self._quiet else None
+        if decode is None:
             raise Unusual("the compiled reader is not used")
         if self._layouts is None:
             self._layouts = self._read_layouts()
@@ -244,7 +244,7 @@ class SQLiteColumns:
             raise Unusual("it has an index, no rowid or generated columns")
         if self._pages is None:
             self._pages = PagedFile(self.path)
-        yield from self._pages.pieces(records, self._layouts[table], wanted, chosen)
+        yield from self._pages.pieces(decode, self._layouts[table], wanted, chosen)
 
     def _read_layouts(self) -> dict[str, TableLayout]:
         """Layouts of the tables that the page reader can read; none where SQLite cannot say.

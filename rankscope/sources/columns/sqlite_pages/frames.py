@@ -1,12 +1,11 @@
 """Frames from leaf pages of a SQLite table: which columns to read, and Arrow buffers of them.
 
-`records.decode` reads the rows themselves, into arrays that this module allocates.
+`decode` of `records` reads the rows themselves, into arrays that this module allocates.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,21 +13,25 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.sources.columns.request import ColumnRequest
+from rankscope.sources.columns.sqlite_pages.layout import (
+    MISSING,
+    MOST_OUTPUTS,
+    Decode,
+    Integers,
+    Outputs,
+    Shapes,
+    Target,
+)
 from rankscope.sources.columns.text import strings
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MISSING = -(2**63)
-"""Stands for NULL and for a value that is not an integer, as in `records`."""
 
 AFFINITIES = ("INT", "CHAR", "CLOB", "TEXT", "BLOB", "REAL", "FLOA", "DOUB")
 """Substrings of a declared type by which SQLite finds a column's affinity, in its order."""
 
 KEEP_INTEGERS = ("INT", "BLOB", "")
 """Those of AFFINITIES ("": none of them) whose columns return an integer as an integer."""
-
-Integers = NDArray[np.int64]
 
 
 class Unusual(Exception):
@@ -86,7 +89,7 @@ class TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The outputs of a read, integers first; the numbers are those of `records.Outputs`.
+    """The outputs of a read, integers first; the numbers are those of `layout.Outputs`.
 
     Attributes:
         names: Of the columns.
@@ -147,13 +150,13 @@ class Plan:
 class Decoder:
     """Makes frames of leaf pages of one table; shapes of records stay cached between calls."""
 
-    def __init__(self, records: ModuleType, plan: Plan, page_size: int, most: int) -> None:
-        """A decoder of at most this many bytes of pages at once; `records` is the module."""
+    def __init__(self, decode: Decode, plan: Plan, page_size: int, most: int) -> None:
+        """A decoder of at most this many bytes of pages at once."""
         count = len(plan.names)
-        if count > records.MOST_OUTPUTS:
+        if count > MOST_OUTPUTS:
             raise Unusual("too many columns are selected")
-        self._records, self._plan, self._page_size = records, plan, page_size
-        self._outputs = records.Outputs(
+        self._decode, self._plan, self._page_size = decode, plan, page_size
+        self._outputs = Outputs(
             page_size,
             plan.of_column,
             plan.integers,
@@ -163,9 +166,9 @@ class Decoder:
             plan.kept_values,
         )
         texts = count - plan.integers
-        self._shapes = records.Shapes.empty(plan.integers, texts)
+        self._shapes = Shapes.empty(plan.integers, texts)
         # `rows` replaces the empty ones. A large array takes memory only where it is written to.
-        self._target = records.Target(
+        self._target = Target(
             values=np.empty((plan.integers, 0), np.int64),
             views=np.empty((texts, 0), np.int64),
             contents=np.empty((texts, most), np.uint8),
@@ -188,7 +191,7 @@ class Decoder:
         values, value_buffers = _arrow_rows(self._plan.integers, height)
         views, view_buffers = _arrow_rows(len(self._target.views), 2 * height)
         self._target = target = self._target._replace(values=values, views=views)
-        kept = int(self._records.decode(pages, self._outputs, self._shapes, target))
+        kept = self._decode(pages, self._outputs, self._shapes, target)
         if kept < 0:
             raise Unusual("a page is damaged, or a record has something that is not supported")
         columns = [

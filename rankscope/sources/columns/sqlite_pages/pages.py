@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.frames import Decoder, Plan, TableLayout, Unusual
+from rankscope.sources.columns.sqlite_pages.layout import Decode
 from rankscope.util import meter
 from rankscope.util.positional import OPEN_FLAGS, read_at, read_into
 
@@ -82,7 +82,7 @@ class PagedFile:
 
     def pieces(
         self,
-        records: ModuleType,
+        decode: Decode,
         table: TableLayout,
         wanted: ColumnRequest,
         chosen: Sequence[int] | None = None,
@@ -90,7 +90,7 @@ class PagedFile:
         """Selected columns in chunks of pages, in the order of the rows; at least one chunk.
 
         Args:
-            records: the compiled module.
+            decode: the compiled function.
             table: the layout of the table.
             wanted: the columns, and the rows to keep.
             chosen: numbers of the chunks to read, from 0; None: all of them.
@@ -104,7 +104,7 @@ class PagedFile:
         leaves = self._leaves_by_root[table.root]
         most = max(1, PIECE_BYTES // self._page_size)
         buffer = np.empty(min(most, leaves.size) * self._page_size, np.uint8)
-        decoder = Decoder(records, plan, self._page_size, buffer.size)
+        decoder = Decoder(decode, plan, self._page_size, buffer.size)
         firsts = range(0, leaves.size, most)
 
         def piece(number: int) -> tuple[int, pl.DataFrame]:

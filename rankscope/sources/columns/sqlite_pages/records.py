@@ -5,28 +5,27 @@ output column is copied. Loops over rows are the purpose of this module.
 
 Nothing on a page is trusted: `decode` returns `UNUSUAL` for everything that SQLite does not write
 itself and for everything that this module does not support. It reads and writes elements of NumPy
-arrays only. numba does not check their bounds; DESIGN.md shows for each why it is within bounds,
-and the tests run a build that does check them.
+arrays only. Machine code does not check their bounds; DESIGN.md shows for each why it is within
+bounds, and the tests run a build that does check them.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numba
 import numpy as np
 
-from rankscope.sources.columns.sqlite_pages.shapes import (
+from rankscope.sources.columns.sqlite_pages.layout import (
     MISSING,
-    MOST_OUTPUTS,
-    ON_PAGE,
-    PAYLOAD,
-    PRESENT,
     UNUSUAL,
     Bytes,
     Integers,
     Outputs,
     Shapes,
+    Target,
+)
+from rankscope.sources.columns.sqlite_pages.shapes import (
+    ON_PAGE,
+    PAYLOAD,
+    PRESENT,
     byteswapped,
     cell,
     entry_of,
@@ -39,8 +38,6 @@ from rankscope.sources.columns.sqlite_pages.shapes import (
     write_int64,
 )
 
-__all__ = ["MOST_OUTPUTS", "UNUSUAL", "Outputs", "Shapes", "Target", "decode"]
-
 LEAF = 13
 """Type of a leaf page of a table, the first byte of the page."""
 
@@ -49,17 +46,6 @@ INLINE = 12
 
 START, SHAPE, ROWID = range(3)
 """Facts of a located row: index of its record in `pages`, entry of its shape, its rowid."""
-
-
-class Target(NamedTuple):
-    """The memory that `decode` writes to, beside the cache of shapes."""
-
-    values: Integers  # (integer outputs, rows)
-    views: Integers  # (text outputs, 2 * rows): Arrow views, two integers each
-    contents: Bytes  # (text outputs, bytes): the texts that are longer than INLINE
-    used: Integers  # per text output: bytes of its `contents` that are in use
-    missing: Integers  # per output: rows without a value; while all lack it, nothing is written
-    rows: Integers  # (3, most rows of a page): facts of the rows of the current page
 
 
 @inlined
@@ -197,15 +183,7 @@ def copy_rows(
     return True
 
 
-i8 = numba.int64
-OUTPUTS = numba.types.NamedTuple((i8, i8[::1], i8, numba.boolean[::1], i8, i8, i8[::1]), Outputs)
-SHAPES_TYPE = numba.types.NamedUniTuple(i8[:, ::1], 5, Shapes)
-TARGET = numba.types.NamedTuple(
-    (i8[:, ::1], i8[:, ::1], numba.uint8[:, ::1], i8[::1], i8[::1], i8[:, ::1]), Target
-)
-
-
-@numba.njit(i8(numba.uint8[::1], OUTPUTS, SHAPES_TYPE, TARGET), cache=True, nogil=True)
+@inlined
 def decode(pages: Bytes, outputs: Outputs, shapes: Shapes, target: Target) -> int:
     """How many rows of leaf pages were kept; or `UNUSUAL`.
 
@@ -219,7 +197,8 @@ def decode(pages: Bytes, outputs: Outputs, shapes: Shapes, target: Target) -> in
     target.missing[:] = 0
     room = min(target.values.shape[1], target.views.shape[1] >> 1)
     kept = shape = 0
-    for base in range(0, pages.size, outputs.page_size):
+    for page in range(pages.size // outputs.page_size):
+        base = page * outputs.page_size
         end = base + outputs.page_size
         count = np.int64(pages[base + 3]) << 8 | np.int64(pages[base + 4])
         lowest = base + 8 + 2 * count

@@ -7,12 +7,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from types import ModuleType
 
 import polars as pl
 
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite_pages.frames import Column, TableLayout, Unusual
+from rankscope.sources.columns.sqlite_pages.layout import MISSING, Decode
 from rankscope.sources.columns.sqlite_pages.pages import PagedFile
 
 PAGE_BYTES = 512
@@ -34,15 +34,15 @@ LAYOUT = TableLayout(
 )
 
 
-def failure(records: ModuleType) -> str | None:
-    """What is wrong with the compiled module, None if it read all as `sqlite3` does."""
+def failure(decode: Decode) -> str | None:
+    """What is wrong with the compiled function, None if it read all as `sqlite3` does."""
     try:
         with tempfile.TemporaryDirectory(prefix="rankscope-") as folder:
             path = Path(folder) / "golden.sqlite"
             with closing(sqlite3.connect(path)) as connection:
                 _fill(connection)
                 expected = connection.execute("select * from t").fetchall()
-            return _difference(records, path, expected)
+            return _difference(decode, path, expected)
     except (OSError, sqlite3.Error) as error:
         return f"no table to test it with ({error})"
     except Unusual as error:
@@ -67,18 +67,18 @@ def _rows() -> Iterator[tuple[object, ...]]:
         yield row * 37, whole, other, name, bytes(range(row % 23)) or None
 
 
-def _difference(records: ModuleType, path: Path, rows: list[tuple[object, ...]]) -> str | None:
+def _difference(decode: Decode, path: Path, rows: list[tuple[object, ...]]) -> str | None:
     """How the table differs from its rows when it is read whole and in part; None if not."""
     names = ["key", "whole", "name", "bytes"]
     whole = [
-        (key, whole if whole != -(2**63) else None, name or None, content or None)
+        (key, whole if whole != MISSING else None, name or None, content or None)
         for key, whole, _, name, content in rows
     ]
     file = PagedFile(path)
     try:
         for only in (None, ("whole", KEPT)):
             request = ColumnRequest(["key", "whole"], ["name"], ["bytes"], only)
-            chunks = [frame for _, frame in file.pieces(records, LAYOUT, request)]
+            chunks = [frame for _, frame in file.pieces(decode, LAYOUT, request)]
             found = pl.concat(chunks)
             expected = [row for row in whole if only is None or row[1] in KEPT]
             if found.columns != names or found.rows() != expected:

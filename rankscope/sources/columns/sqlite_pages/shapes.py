@@ -8,26 +8,21 @@ header bytes are read by the shape.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-UNUSUAL = -1
-"""Result of `decode` for a page that SQLite has to read."""
-
-MISSING = -(2**63)
-"""Stands for NULL and for a value that is not an integer; null in the frame."""
+from rankscope.sources.columns.sqlite_pages.layout import (
+    MISSING,
+    MOST_HEADER,
+    SHAPES,
+    UNUSUAL,
+    Bytes,
+    Outputs,
+    Shapes,
+)
 
 MOST_PAYLOAD = 2**28
 """Largest record that is read, in bytes."""
-
-MOST_HEADER = 127
-"""Largest record header that is read, in bytes: its size is then one byte."""
-
-MOST_OUTPUTS = 62
-"""Most columns that are read at once: sets of them are the bits of an int64."""
 
 ABSENT, NULL, FLOAT, ZERO, ONE, FIRST_BYTES = -1, 0, 7, 8, 9, 12
 """Serial types: 1 to 6 are integers, those from `FIRST_BYTES` on are blobs (even) and texts (odd);
@@ -35,9 +30,6 @@ ABSENT, NULL, FLOAT, ZERO, ONE, FIRST_BYTES = -1, 0, 7, 8, 9, 12
 
 WIDTHS = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, -1, -1])
 """Bytes of a value by serial type up to 11; types 10 and 11 are reserved."""
-
-SHAPES = 256
-"""Entries of the cache of shapes; a power of 2. A header's hash is its entry."""
 
 SPREAD = -0x61C8864680B583EB
 """2**64 divided by the golden ratio: the upper bits of a product with it depend on all bits."""
@@ -51,41 +43,8 @@ END, SHIFT, MASK, CONSTANT = range(4)
 shift them left and right by SHIFT bits to keep the last ones, then `& MASK | CONSTANT`. For a
 constant or missing value MASK is 0."""
 
-Bytes = NDArray[np.uint8]
-Booleans = NDArray[np.bool_]
-Integers = NDArray[np.int64]
-
-
-class Outputs(NamedTuple):
-    """The columns to read: first all integers, then all texts."""
-
-    page_size: int
-    of_column: Integers  # for each column of the table up to the last selected: its output, or -1
-    integers: int  # number of integer outputs
-    defaults: Booleans  # per output: a row that lacks the column has a value (its DEFAULT)
-    rowid: int  # the integer output that gets the rowid, or -1
-    deciding: int  # the integer output that decides which rows are kept, or -1
-    kept_values: Integers  # its values in rows to keep, none of them `MISSING`
-
-
-class Shapes(NamedTuple):
-    """The cache of shapes: a row of each array per entry."""
-
-    headers: Integers  # the bytes of the header, eight in an integer
-    facts: Integers
-    integers: Integers  # END, SHIFT, MASK, CONSTANT of each integer output
-    text_begins: Integers  # of each text output, counted from the start of the record
-    text_lengths: Integers  # of each text output, 0 for no text
-
-    @classmethod
-    def empty(cls, integers: int, texts: int) -> Shapes:
-        """A cache without an entry for this many outputs."""
-        widths = MOST_HEADER // 8 + 1, 4, 4 * integers, texts, texts
-        return cls(*(np.zeros((SHAPES, width), np.int64) for width in widths))
-
-
-helper = numba.njit(nogil=True)
-inlined = numba.njit(nogil=True, forceinline=True)
+helper = numba.njit(nogil=True, error_model="numpy")
+inlined = numba.njit(nogil=True, error_model="numpy", forceinline=True)
 
 
 @inlined

@@ -53,11 +53,6 @@ ANY = st.one_of(
 DECLARED = ["INTEGER", "TEXT", "REAL", "", "BLOB", "NUMERIC", "FLOATING POINT", "VARCHAR(3)"]
 
 
-@pytest.fixture(autouse=True)
-def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "WORTH_BYTES", 0)
-
-
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(WHOLE | st.none(), TEXT | st.none(), WHOLE), max_size=40),

@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.sources.columns.sqlite_pages import loader, pages
+from rankscope.sources.columns.sqlite_pages import pages
 from rankscope.sources.columns.sqlite_pages.frames import most_cells
 from tests.sources.tables import PAGES, Row, both, made
-
-
-@pytest.fixture(autouse=True)
-def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "WORTH_BYTES", 0)
 
 
 def drawn(draw: random.Random, width: int) -> int:
