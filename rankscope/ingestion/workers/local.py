@@ -23,6 +23,7 @@ from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.discover import describe
 from rankscope.util import meter
 from rankscope.util.lifetime import end_with_parent, signals_held
+from rankscope.util.threads import available_cores
 
 SMALL_BYTES = 32 * 2**20
 """Total size of reports below which this process is faster than starting workers."""
@@ -186,11 +187,6 @@ class WorkerPool:
             return 0
         workers = min(self._jobs or available_cores(), len(files))
         return workers if workers > 1 else 0
-
-
-def available_cores() -> int:
-    """The number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _finished(

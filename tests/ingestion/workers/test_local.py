@@ -15,7 +15,7 @@ import pytest
 
 from rankscope.errors import ReportBug, ReportError, UnreadableReport
 from rankscope.ingestion.workers import map_reports
-from rankscope.ingestion.workers.local import AHEAD, WorkerPool, available_cores
+from rankscope.ingestion.workers.local import AHEAD, WorkerPool
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
@@ -149,10 +149,6 @@ def test_largest_reports_first_and_no_more_than_are_taken_in(tmp_path: Path) -> 
         largest = [*range(20)][-len(reached) - 1 :]  # a worker may have just begun with one
         assert {*reached} <= {*largest}
         assert sorted([*taken, *(got for _, got in results)]) == [*range(20)]
-
-
-def test_cores_are_those_this_process_may_use() -> None:
-    assert 1 <= available_cores() <= (os.cpu_count() or 1)
 
 
 def grown(file: ReportFile, options: ShapingOptions) -> int:
