@@ -18,6 +18,7 @@ from rankscope.align.communicators import EQUAL_SIZES, SPLITTABLE, STREAM
 from rankscope.align.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
 from rankscope.align.point_to_point import OPERATION, pair_peers
 from rankscope.store.tables import LONG, SHORT, narrowed
+from rankscope.util.threads import threaded
 
 INSTANCE = ["group", "operation", "iteration", "ordinal"]
 """Columns that all calls of an instance share."""
@@ -247,12 +248,16 @@ class Calls:
             calls += matched
             of_call += [number] * len(matched)
             unmatched += others
+
+        def taken_away(name: str) -> NDArray[Any] | None:
+            values = self._taken(name, calls)
+            self._columns[name].clear()
+            return values
+
         lengths = [len(each.places) for each in calls]
         ranks = np.array([each.stream.rank for each in calls], dtype=np.int32)
         rows = [pl.Series("rank", np.repeat(ranks, lengths))]
-        for name in OWN[1:]:
-            values = self._taken(name, calls)
-            self._columns[name].clear()
+        for name, values in zip(OWN[1:], threaded(taken_away, OWN[1:]), strict=True):
             if values is not None:
                 rows.append(pl.Series(name, values))
         rows.append(pl.Series("instance", np.concatenate(of_call)))

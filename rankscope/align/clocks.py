@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.model.intervals import Times
+from rankscope.util.threads import threaded
 from rankscope.util.wording import counted
 
 Floats = NDArray[np.float64]
@@ -69,7 +70,12 @@ class Group(NamedTuple):
     """The shared instances of one communicator's members."""
 
     ranks: tuple[int, ...]
-    ends: Times  # UTC by each rank's own clock, ns; shape (instances, ranks), ascending
+    ends: Times  # on each rank's own axis, ns; shape (instances, ranks), ascending
+    starts: tuple[int, ...]  # UTC by each rank's own clock of the 0 of its axis, ns
+
+    def since(self, place: int, moment: int) -> Times:
+        """The ends of the rank at that place by its own clock, in ns since a moment on UTC."""
+        return np.asarray(self.ends[:, place] + (self.starts[place] - moment), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +167,7 @@ def solve_clocks(
     groups = [group for group in groups if len(group.ends)]
     spans = _spans(groups) if spans is None else spans
     own = [
-        group.ends[:, group.ranks.index(lowest)][[0, -1]]
+        group.since(group.ranks.index(lowest), 0)[[0, -1]]
         for group in groups
         if lowest in group.ranks
     ]
@@ -169,25 +175,21 @@ def solve_clocks(
         return Clocks({lowest: ClockFit(0, 0.0, 0)}, 0, "none")
     middle = (min(int(ends[0]) for ends in own) + max(int(ends[-1]) for ends in own)) // 2
     lines = {lowest: _Line(0.0, 0.0, 0.0)}
-    count, relative = len(groups), []
-    while groups:  # bounds memory
-        group = groups.pop()
-        relative.append(Group(group.ranks, group.ends - middle))
-    relative.reverse()
-    waiting = relative
+    waiting = groups
     while found := _next(waiting, lines):
         for group in found:
-            _tie(group, lines)
+            _tie(group, middle, lines)
         taken = {id(group) for group in found}
         waiting = [group for group in waiting if id(group) not in taken]
     for _ in range(ROUNDS):
-        _refine(relative, lines, lowest)
+        _refine(groups, middle, lines, lowest)
     fits = {}
     for rank, line in sorted(lines.items()):
         reached = (moment - middle + line.level for moment in spans.get(rank, ()))
         error = max((line.error(moment) for moment in reached), default=line.spread)
         fits[rank] = ClockFit(round(line.level), line.slope * 1e6, round(error))
-    return Clocks(fits, middle, f"ends of shared collectives ({counted(count, 'communicator')})")
+    several = counted(len(groups), "communicator")
+    return Clocks(fits, middle, f"ends of shared collectives ({several})")
 
 
 def with_hosts(clocks: Clocks, hosts: dict[int, str | None], paths: dict[int, str]) -> Clocks:
@@ -251,7 +253,8 @@ def _spans(groups: list[Group]) -> dict[int, tuple[int, int]]:
     """The first and last end of each rank."""
     spans: dict[int, tuple[int, int]] = {}
     for group in groups:
-        for rank, ends in zip(group.ranks, group.ends.T, strict=True):
+        for place, rank in enumerate(group.ranks):
+            ends = group.since(place, 0)
             low, high = spans.get(rank, (int(ends[0]), int(ends[-1])))
             spans[rank] = min(low, int(ends.min())), max(high, int(ends.max()))
     return spans
@@ -286,9 +289,9 @@ def _on_host(fits: dict[int, ClockFit], hosts: dict[int, str | None], rank: int)
     return next((fits[other] for other in sorted(fits) if hosts[other] == hosts[rank]), None)
 
 
-def _tie(group: Group, lines: dict[int, _Line]) -> None:
+def _tie(group: Group, middle: int, lines: dict[int, _Line]) -> None:
     """Fit the members without a line against the member with the smallest residual."""
-    when = float(group.ends[len(group.ends) // 2, 0])  # that of any clock is near enough
+    when = float(group.since(0, middle)[len(group.ends) // 2])  # that of any clock is near enough
     tied = [rank for rank in group.ranks if rank in lines]
     leader = min(tied, key=lambda rank: lines[rank].error(when))
     few = len(group.ends) < LEAST_INSTANCES
@@ -296,10 +299,11 @@ def _tie(group: Group, lines: dict[int, _Line]) -> None:
     if not fresh:
         return
     known = lines[leader]
-    reference = known.corrected(group.ends[:, group.ranks.index(leader)])
+    reference = known.corrected(group.since(group.ranks.index(leader), middle))
     for first in range(0, len(fresh), FITTED):
         some = fresh[first : first + FITTED]
-        level, slope, spread = _fit(reference, reference - group.ends[:, some].T)
+        difference = [reference - group.since(place, middle) for place in some]
+        level, slope, spread = _fit(reference, np.stack(difference))
         for column, index in enumerate(some):
             line = known._replace(level=float(level[column]), slope=float(slope[column]))
             if few:
@@ -310,28 +314,28 @@ def _tie(group: Group, lines: dict[int, _Line]) -> None:
             lines[group.ranks[index]] = line
 
 
-def _refine(groups: list[Group], lines: dict[int, _Line], lowest: int) -> None:
+def _refine(groups: list[Group], middle: int, lines: dict[int, _Line], lowest: int) -> None:
     """Refit every rank, in place, to the consensus of its collectives."""
-    moments: dict[int, list[Floats]] = {rank: [] for rank in lines}
-    misses: dict[int, list[Floats]] = {rank: [] for rank in lines}
+    met: dict[int, list[tuple[Group, int, Floats]]] = {rank: [] for rank in lines}
     for group in groups:
-        columns = [column for column, rank in enumerate(group.ranks) if rank in lines]
-        if len(columns) < 2:
+        places = [place for place, rank in enumerate(group.ranks) if rank in lines]
+        if len(places) < 2:
             continue
-        corrected = [
-            lines[group.ranks[column]].corrected(group.ends[:, column]) for column in columns
-        ]
-        consensus = medians(np.stack(corrected, axis=1))
-        for column, ends in zip(columns, corrected, strict=True):
-            moments[group.ranks[column]].append(consensus)
-            misses[group.ranks[column]].append(consensus - ends)
-    changes = {}
-    for rank, parts in misses.items():
-        if parts:
-            when, miss = np.concatenate(moments[rank]), np.concatenate(parts)
-            order = np.argsort(when, kind="stable")
-            level, slope, spread = _fit(when[order], miss[order][None])
-            changes[rank] = _Line(float(level[0]), float(slope[0]), float(spread[0]))
+        ends = [lines[group.ranks[place]].corrected(group.since(place, middle)) for place in places]
+        consensus = medians(np.stack(ends, axis=1))
+        for place in places:
+            met[group.ranks[place]].append((group, place, consensus))
+
+    def refitted(rank: int) -> _Line:
+        when = np.concatenate([consensus for *_, consensus in met[rank]])
+        ends = [lines[rank].corrected(group.since(place, middle)) for group, place, _ in met[rank]]
+        miss = when - np.concatenate(ends)
+        order = np.argsort(when, kind="stable")
+        level, slope, spread = _fit(when[order], miss[order][None])
+        return _Line(float(level[0]), float(slope[0]), float(spread[0]))
+
+    ranks = [rank for rank, parts in met.items() if parts]
+    changes = dict(zip(ranks, threaded(refitted, ranks), strict=True))
     anchor = changes.get(lowest, _Line(0.0, 0.0, 0.0))
     for rank, change in changes.items():
         line = lines[rank]

@@ -14,6 +14,7 @@ from rankscope.align.calls import INSTANCE, OWN, Calls
 from rankscope.align.clocks import LEAST_INSTANCES, ClockFit, Clocks, Group, solve_clocks
 from rankscope.align.communicators import STREAM, communicators, labelled
 from rankscope.store.tables import narrowed
+from rankscope.util.threads import threaded
 
 REDUCING = pl.Schema(
     {
@@ -123,11 +124,7 @@ class Matched:
 
         A column of the rows has shape (members, instances).
         """
-        members = dict(self.groups.select("group", "members").iter_rows())
-        after = 0
-        for group, where in slices(self.shared["group"].to_numpy()):
-            before, after = after, after + members[group] * (where.stop - where.start)
-            yield group, members[group], where, slice(before, after)
+        return blocks_of(self.shared, self.groups)
 
 
 def match(
@@ -147,8 +144,9 @@ def match(
         spans: rank → first and last moment of its iterations on its own UTC, ns, if known.
     """
     found = Calls(links or [])
-    for part in [collectives] if isinstance(collectives, pl.DataFrame) else collectives:
-        found.add(part)
+    parts = [collectives] if isinstance(collectives, pl.DataFrame) else collectives
+    for _ in threaded(found.add, parts, threads=1):  # the next one is read meanwhile
+        pass
     peers, own, sent = found.peers(), labelled(found.streams()), found.sent()
     if known is None:
         own = communicators(own, found.middle, found.pipelined)
@@ -216,6 +214,17 @@ def joined(
     )
 
 
+def blocks_of(
+    shared: pl.DataFrame, groups: pl.DataFrame
+) -> Iterator[tuple[int, int, slice, slice]]:
+    """`Matched.blocks` of these instances and groups."""
+    members = dict(groups.select("group", "members").iter_rows())
+    after = 0
+    for group, where in slices(shared["group"].to_numpy()):
+        before, after = after, after + members[group] * (where.stop - where.start)
+        yield group, members[group], where, slice(before, after)
+
+
 def slices(groups: NDArray[np.int32]) -> list[tuple[int, slice]]:
     """Each group with the slice of its rows, which are adjacent."""
     edges = [0, *(np.flatnonzero(np.diff(groups)) + 1), len(groups)]
@@ -257,7 +266,7 @@ def _with_peers(
 
 
 def _ends(matched: Matched, utc_starts: dict[int, int | None], doubtful: set[int]) -> list[Group]:
-    """The ends of each group's instances, on each member's own UTC.
+    """The ends of each group's instances.
 
     Of groups whose members are `doubtful`, a few instances would not show that they are no
     members: those are left out.
@@ -268,9 +277,9 @@ def _ends(matched: Matched, utc_starts: dict[int, int | None], doubtful: set[int
         if group in doubtful and where.stop - where.start < LEAST_INSTANCES:
             continue
         ranks = tuple(matched.ranks(rows, members))
-        starts = np.array([utc_starts.get(each) or 0 for each in ranks], dtype=np.int64)
-        ends = end[rows].reshape(members, -1) + starts[:, None]
+        ends = end[rows].reshape(members, -1)
         if (np.diff(ends[0]) < 0).any():
             ends = ends[:, ends[0].argsort(kind="stable")]
-        found.append(Group(ranks, ends.T))
+        starts = tuple(utc_starts.get(each) or 0 for each in ranks)
+        found.append(Group(ranks, ends.T, starts))
     return found

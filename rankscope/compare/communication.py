@@ -23,6 +23,7 @@ from rankscope.compare.waits import WaitedCollectives, timed
 from rankscope.compare.whatif.replay import RankChunk, Replay
 from rankscope.compare.whatif.replay_inputs import windows_of
 from rankscope.store.tables import ROWS_AT_ONCE, RunTables, measured
+from rankscope.util.memory import give_back
 
 FIRST_RANKS = 8
 """Ranks in the first chunk that is read; its size says how many ranks the next chunks may have."""
@@ -80,6 +81,7 @@ class RunCollectives:
         """The calls, without and with their waits."""
         if self._calls is None:
             matched = match_run(self._scope, self._links, self._reuse, self._iterations)
+            give_back()
             groups = None if self._reuse is None else self._reuse.groups
             self._calls = matched, timed(matched, self._scope.utc_starts, groups)
         return self._calls
@@ -268,7 +270,7 @@ def _replay_parts(
     columns = ("rank", "iteration", "window_start_ns", "iteration_ns")
     measures = measured(scope.tables, scope.clock, columns, iterations)
     windows = windows_of(measures, table, lambda column: clocks.aligned(column, scope.utc_starts))
-    chunks = rank_chunks(windows["rank"], rows["rank"])
+    chunks = rank_chunks(windows["rank"], rows["rank"].value_counts())
     size = int(rows["rank"].is_in(windows["rank"].unique().implode()).sum())
     calls = rows.select("rank", "instance", "arrival_ns", "end_ns")
     parts = _replay_chunks(scope, chunks, calls, shared["group"], iterations)

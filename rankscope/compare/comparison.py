@@ -10,7 +10,7 @@ from typing import TypeVar
 import polars as pl
 
 from rankscope.compare.communication import Matching, RunCollectives, waited_in
-from rankscope.compare.metric_table import NUMBERING, WHO, stored_rows
+from rankscope.compare.metric_table import NUMBERING, WHO, looked_up, stored_rows
 from rankscope.compare.roles import Roles
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
 from rankscope.compare.selection import Scope, Selection
@@ -224,8 +224,7 @@ class Comparison:
         marked = self.flags() if several else None
         if marked is None:
             return frame.with_columns(**UNFLAGGED)
-        found = marked.select("rank", "iteration", "flagged", "cause")
-        return frame.join(found, on=["rank", "iteration"], how="left", maintain_order="left")
+        return looked_up(frame, marked.select("rank", "iteration", "flagged", "cause"))
 
     def flags(self) -> pl.DataFrame | None:
         """The columns of `flags.flagged` in the selected iterations; None if nothing is judged."""

@@ -30,10 +30,14 @@ from rankscope.compare.verdict.transfers import SlowTransfers, slow_transfers
 from rankscope.compare.wait_sums import Waits
 from rankscope.compare.whatif.replay import Replay
 from rankscope.compare.whatif.scenarios import scenarios
-from rankscope.model.metrics import METRICS
+from rankscope.model.metrics import METRICS, PHASE_METRICS, columns_of
 from rankscope.model.options import Options
 from rankscope.model.results import MetricSummary
 from rankscope.store.tables import RunTables
+from rankscope.util.memory import give_back
+
+JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", *PHASE_METRICS)))
+"""The columns of the metric table that a verdict is found from."""
 
 MOST_CALLS = 1_000_000
 """Calls of collectives above which a sample of the iterations is played again."""
@@ -79,7 +83,9 @@ def compare(
         found = replace(found, _waits=waits.by_rank, _waits_of_all=waits.by_rank_of_all)
         if not links and collectives.size()[0] > MOST_CALLS:  # a replay plays some of them
             collectives = run_collectives(found)
+        give_back()
         table = metric_table(scope, found.roles, waits.by_iteration)
+        del waits
         found = replace(found, table=table)
     elif found.comparable and given is None and scope.selection.numbers == reuse.selection.numbers:
         return _rescored(found, reuse)
@@ -87,7 +93,9 @@ def compare(
         found = replace(found, _waits=_waits_reused(scope, reuse))
     if until < Stage.OUTLIERS:
         return found
-    return _judged(found, collectives, until)
+    found = _judged(found, collectives, until)
+    give_back()
+    return found
 
 
 def replay_of(comparison: Comparison) -> Replay | None:
@@ -166,17 +174,22 @@ def _judged(found: Comparison, collectives: RunCollectives, until: Stage) -> Com
         # before a replay, which has no room for the collectives
         found = replace(found, _waits=collectives.waits().by_rank)
     scores = compare_scores.scores(rows, [*METRICS], found.options.statistic)
+    found = replace(found, _scores=scores)
+    if until >= Stage.SUMMARY:
+        summary = Summary(
+            metrics=_metrics(rows, scores),
+            efficiency=compare_scores.efficiency(rows),
+            by_iteration=by_iteration(rows, flags, numbers, "work"),
+            what_if=None,
+        )
+        found = replace(found, _summary=summary)
+    del rows
+    give_back()
     verdict = judge(inputs)
-    found = replace(found, _scores=scores, _verdict=verdict)
-    if until < Stage.SUMMARY:
+    found = replace(found, _verdict=verdict)
+    if found._summary is None or not several:
         return found
-    summary = Summary(
-        metrics=_metrics(rows, scores),
-        efficiency=compare_scores.efficiency(rows),
-        by_iteration=by_iteration(rows, flags, numbers, "work"),
-        what_if=scenarios(inputs, verdict) if several else None,
-    )
-    return replace(found, _summary=summary)
+    return replace(found, _summary=replace(found._summary, what_if=scenarios(inputs, verdict)))
 
 
 def _played_rows(found: Comparison) -> pl.DataFrame:
@@ -245,7 +258,7 @@ def _verdict_inputs(
             metric=metric,
             roles=len({*found.roles.of.values()}),
         ),
-        wide=rows,
+        wide=rows.select(JUDGED),
         hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
         tables=tables_of(tables),
         replayed=replayed,

@@ -5,7 +5,7 @@ See METHOD.md#waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,12 +13,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.align.match import blocks_of
 from rankscope.compare.waits import NOBODY, WaitedCollectives
 from rankscope.model.intervals import Flags, Times, length_before, union
 from rankscope.store.tables import ROWS_AT_ONCE
+from rankscope.util.threads import threaded
 
 Exposed = Callable[[list[int]], pl.DataFrame]
 """EXPOSED of some ranks on one clock."""
+
+UNWAITED = np.iinfo(np.int64).max
+"""The least that each rank waited, where none did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,87 +62,88 @@ def split(
         numbers: the iterations that `by_rank` is about; None: all.
     """
     here = timed.streams.filter(pl.col("place").is_in(places))["group"].unique()
-    iterations = timed.shared["iteration"]
-    last = timed.shared["last"].fill_null(NOBODY).to_numpy()
-    numbered = iterations.unique().sort().to_numpy()
+    iterations, last = timed.shared["iteration"], timed.shared["last"].fill_null(NOBODY)
+    blocks, numbered = _blocks(timed), iterations.unique().sort().to_numpy()
+    ranks = blocks["rank"].unique().sort().to_numpy()
+    chosen = numbered if numbers is None else np.array([*numbers], dtype=np.int64)
+    selected = np.isin(numbered, chosen)
     at = np.searchsorted(numbered, iterations.to_numpy())
-    instances = {
-        "transfer": timed.shared["transfer"].to_numpy(),
-        "last": last,
-        "late": last.astype(np.int64) * len(numbered) + at,
-        "iteration": iterations.to_numpy(),
-        "exposing": timed.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
-        "chosen": np.ones(len(last), dtype=np.bool_)
-        if numbers is None
-        else iterations.is_in(list(numbers)).to_numpy(),
-    }
-    calls = {
-        name: timed.rows[column].to_numpy()
-        for name, column in (
-            ("rank", "rank"), ("wait", "wait"), ("arrival", "arrival_ns"), ("end", "end_ns")
-        )
-    }  # fmt: skip
-    ranks, blocks = timed.rows["rank"], _blocks(calls["rank"], timed.rows["instance"].to_numpy())
-    parts = []
-    for some in rank_chunks(ranks.unique(), ranks) or [[]]:
-        mine = blocks.filter(pl.col("rank").is_in(some)).rows() or [(0, 0, 0, 0)]
-        chunk = _Calls(
-            **{
-                name: np.concatenate([values[low:high] for _, low, high, _ in mine])
-                for name, values in calls.items()
-            },
-            **{
-                name: np.concatenate([values[first : first + high - low]
-                                      for _, low, high, first in mine])
-                for name, values in instances.items()
-            },
-        )  # fmt: skip
-        parts.append(_chunk_waits(chunk, numbered, exposed(some), numbers))
-    sums, selected, every = zip(*parts, strict=True)
-    return Waits(pl.concat(sums), _per_rank(selected), _per_rank(every))
+    instances = [
+        timed.shared["transfer"].to_numpy(),
+        last.to_numpy(),
+        np.searchsorted(ranks, last.to_numpy()) * len(numbered) + at,
+        iterations.to_numpy(),
+        timed.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
+        selected[at],
+    ]
+    calls = [timed.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
+
+    def chunks() -> Iterator[tuple[_Calls, _Exposed]]:
+        for some in rank_chunks(blocks["rank"], blocks, ROWS_AT_ONCE // 2) or [[]]:
+            mine = blocks.filter(pl.col("rank").is_in(some)).select("low", "first", "count").rows()
+            mine = mine or [(0, 0, 0)]
+            parts = [np.concatenate([each[low : low + count] for low, _, count in mine])
+                     for each in calls]  # fmt: skip
+            parts += [np.concatenate([each[first : first + count] for _, first, count in mine])
+                      for each in instances]  # fmt: skip
+            frame = exposed(some)
+            rank, iteration, start, end = (
+                frame[name].to_numpy() for name in ("rank", "iteration", "start_ns", "end_ns")
+            )
+            yield _Calls(*parts), _Exposed(rank, start, end, np.isin(iteration, chosen))
+
+    sums: list[pl.DataFrame] = []
+    shares: tuple[list[pl.DataFrame], ...] = [], []
+    costs = _Costs(ranks, len(numbered)), _Costs(ranks, len(numbered))
+    for by_iteration, *by_last in threaded(lambda each: _chunk_waits(*each, selected), chunks()):
+        sums.append(by_iteration)
+        for place, (share, waited) in enumerate(by_last):
+            shares[place].append(share)
+            costs[place].add(waited)
+    return Waits(
+        pl.concat(sums).sort("rank", "iteration"),
+        *(
+            pl.concat(some).join(cost.by_rank(), on="rank", how="left").sort("rank")
+            for some, cost in zip(shares, costs, strict=True)
+        ),
+    )
 
 
-def _blocks(rank: NDArray[np.int32], instance: NDArray[np.int32]) -> pl.DataFrame:
-    """rank, low, high, first: rows of a rank whose instances follow each other, by rank.
+def _blocks(timed: WaitedCollectives) -> pl.DataFrame:
+    """rank, low, first, count: rows of a rank and a group, and their first instance, by rank.
 
     So what calls share is copied in blocks, not gathered call by call.
     """
-    apart = np.ones(len(rank), dtype=np.bool_)
-    apart[1:] = (rank[1:] != rank[:-1]) | (np.diff(instance) != 1)
-    low = np.flatnonzero(apart)
-    high = np.append(low[1:], len(rank))[: len(low)]
-    frame = pl.DataFrame({"rank": rank[low], "low": low, "high": high, "first": instance[low]})
-    return frame.sort("rank", maintain_order=True)
+    found = []
+    for _, _, where, rows in blocks_of(timed.shared, timed.groups):
+        count = where.stop - where.start
+        lows = range(rows.start, rows.stop, count)
+        found += [(timed.rows["rank"][low], low, where.start, count) for low in lows]
+    schema = dict.fromkeys(("rank", "low", "first", "count"), pl.Int64)
+    return pl.DataFrame(found, schema, orient="row").sort("rank", maintain_order=True)
 
 
-def _per_rank(parts: Sequence[_ByLast]) -> pl.DataFrame:
-    """`Waits.by_rank`, from `_by_last` of all chunks."""
-    shares = pl.concat([each for each, _ in parts])
-    costs = pl.concat([each for _, each in parts])
-    return (
-        shares.join(_costs(costs), on="rank", how="left")
-        .with_columns(pl.col("cost_ns", "gain_ns").fill_null(0))
-        .sort("rank")
-    )
-
-
-def rank_chunks(ranks: pl.Series, of_rows: pl.Series) -> list[list[int]]:
-    """`ranks` ascending, in chunks that have about `ROWS_AT_ONCE` rows each.
+def rank_chunks(
+    ranks: pl.Series, counts: pl.DataFrame, most: int = ROWS_AT_ONCE
+) -> list[list[int]]:
+    """`ranks` ascending, in chunks that have about `most` rows each.
 
     Args:
         ranks: all that there are.
-        of_rows: the rank of each row.
+        counts: rank and count: numbers of rows, to be added up.
+        most: bounds memory.
     """
     chunks = (
         pl.DataFrame({"rank": ranks.unique().cast(pl.Int64)})
-        .join(of_rows.value_counts().cast(pl.Int64), on="rank", how="left")
+        .join(
+            counts.select(pl.col("rank", "count").cast(pl.Int64)).group_by("rank").sum(),
+            on="rank",
+            how="left",
+        )
         .sort("rank")
-        .with_columns(chunk=pl.col("count").fill_null(0).cum_sum() // ROWS_AT_ONCE)
+        .with_columns(chunk=pl.col("count").fill_null(0).cum_sum() // most)
     )
     return chunks.group_by("chunk", maintain_order=True).agg("rank")["rank"].to_list()
-
-
-_ByLast = tuple[pl.DataFrame, pl.DataFrame]
 
 
 class _Calls(NamedTuple):
@@ -155,19 +161,71 @@ class _Calls(NamedTuple):
     chosen: Flags  # whether `by_rank` is about it
 
 
+class _Exposed(NamedTuple):
+    """EXPOSED of some ranks."""
+
+    rank: NDArray[np.int32]
+    start: Times
+    end: Times
+    chosen: Flags  # whether it is in a selected iteration
+
+    def where(self, some: Flags) -> _Exposed:
+        """Some of the intervals."""
+        rank, start, end, chosen = self
+        return _Exposed(rank[some], start[some], end[some], chosen[some])
+
+
+class _Waited(NamedTuple):
+    """What some ranks waited for others."""
+
+    late: Times  # as in `_Calls`, each once
+    cost: Times  # of all these ranks
+    gain: Times  # of each at least
+
+    def where(self, some: Flags) -> _Waited:
+        """Some of it."""
+        return _Waited(*(each[some] for each in self))
+
+
+_ByLast = tuple[pl.DataFrame, _Waited]
+
+
+class _Costs:
+    """What ranks cost the others in each iteration, added up."""
+
+    def __init__(self, ranks: Times, iterations: int) -> None:
+        """`ranks`: all, ascending; `iterations`: their number."""
+        self._ranks = ranks
+        self._cost = np.zeros((len(ranks), iterations), dtype=np.int64)
+        self._gain = np.full_like(self._cost, UNWAITED)
+
+    def add(self, waited: _Waited) -> None:
+        """Add what some ranks waited."""
+        late, cost, gain = waited
+        self._cost.reshape(-1)[late] += cost
+        least = self._gain.reshape(-1)
+        least[late] = np.minimum(least[late], gain)
+
+    def by_rank(self) -> pl.DataFrame:
+        """rank, cost_ns, gain_ns."""
+        gain = np.where(self._gain == UNWAITED, 0, self._gain).sum(axis=1)
+        return pl.DataFrame(
+            {"rank": self._ranks, "cost_ns": self._cost.sum(axis=1), "gain_ns": gain}
+        )
+
+
 def _chunk_waits(
-    calls: _Calls, numbered: Times, exposed: pl.DataFrame, numbers: Collection[int] | None
+    calls: _Calls, exposed: _Exposed, selected: Flags
 ) -> tuple[pl.DataFrame, _ByLast, _ByLast]:
     """Of some ranks `Waits.by_iteration`, and what others waited in selected and all iterations.
 
     Args:
         calls: of these ranks.
-        numbered: all iterations, ascending.
-        exposed: EXPOSED of these ranks.
-        numbers: the selected iterations; None: all.
+        exposed: of these ranks.
+        selected: which of all iterations are, counted.
     """
     rank, exposing, chosen = calls.rank, calls.exposing, calls.chosen
-    axis = _Axis((rank, calls.arrival, calls.end), _held(exposed))
+    axis = _Axis((rank, calls.arrival, calls.end), exposed[:3])
     begin = axis.shift(rank, calls.arrival)
     order = _order(begin, calls.end)
     order = order if exposing.all() else order[exposing[order]]
@@ -187,20 +245,19 @@ def _chunk_waits(
             "rank", "iteration", "collective_wait_ns", "collective_transfer_ns",
             wait_ns=pl.when("there").then("wait_ns"),
         )  # fmt: skip
-    costs = _waited(calls, exposing, claimed, numbered)
-    every = _shares(rank, calls.last), costs
-    if numbers is None or chosen.all():
+    waited = _waited(calls, exposing, claimed)
+    every = _shares(rank, calls.last), waited
+    if chosen.all():
         return sums, every, every
     # what overlaps with other iterations' counts in these alone
-    here = pl.col("iteration").is_in(list(numbers))
-    if _apart(spans, chosen[order], axis.union(exposed.filter(~here))):
-        costs = costs.filter(here)
+    if _apart(spans, chosen[order], axis.union(exposed.where(~exposed.chosen))):
+        waited = waited.where(selected[waited.late % len(selected)])
     else:
         some = order[chosen[order]]
         own = _spans(begin, calls.wait, some)
-        claimed = _claimed(len(begin), own, some, axis.union(exposed.filter(here)))
-        costs = _waited(calls, exposing & chosen, claimed, numbered)
-    return sums, (_shares(rank[chosen], calls.last[chosen]), costs), every
+        claimed = _claimed(len(begin), own, some, axis.union(exposed.where(exposed.chosen)))
+        waited = _waited(calls, exposing & chosen, claimed)
+    return sums, (_shares(rank[chosen], calls.last[chosen]), waited), every
 
 
 def _shares(rank: NDArray[np.int32], last: NDArray[np.int32]) -> pl.DataFrame:
@@ -223,35 +280,26 @@ def _summed(rank: NDArray[np.int32], iteration: Times, **columns: Times) -> pl.D
     return frame.group_by("rank", "iteration").agg(pl.col(name).sum() for name in columns)
 
 
-def _waited(calls: _Calls, some: Flags, waits: Times, numbered: Times) -> pl.DataFrame:
-    """last, iteration, cost_ns, gain_ns: what others waited for it, in all and each at least.
+def _waited(calls: _Calls, some: Flags, waits: Times) -> _Waited:
+    """What others waited for each rank in each iteration.
 
     Args:
         calls: of some ranks.
         some: which of them count.
         waits: how much each waits.
-        numbered: all iterations, ascending.
     """
     others = np.flatnonzero((calls.last != calls.rank) & (calls.last != NOBODY) & some)
-    rank, late = calls.rank[others], calls.late[others]
+    rank = calls.rank[others]
     first = int(rank.min(initial=0))
     span = int(rank.max(initial=0)) - first + 1
-    pair = late * span + (rank - first)
+    pair = calls.late[others] * span + (rank - first)
     order = np.argsort(pair)
     pair = pair[order]
     starts = np.flatnonzero(np.diff(pair, prepend=-1))
     each = np.add.reduceat(waits[others[order]], starts)
     late = pair[starts] // span
     firsts = np.flatnonzero(np.diff(late, prepend=-1))
-    last, at = np.divmod(late[firsts], max(len(numbered), 1))
-    return pl.DataFrame(
-        {
-            "last": last,
-            "iteration": numbered[at],
-            "cost_ns": np.add.reduceat(each, firsts),
-            "gain_ns": np.minimum.reduceat(each, firsts),
-        }
-    )
+    return _Waited(late[firsts], np.add.reduceat(each, firsts), np.minimum.reduceat(each, firsts))
 
 
 def _order(begin: Times, end: Times) -> NDArray[np.int64]:
@@ -311,22 +359,6 @@ def _apart(spans: Times, chosen: Flags, others: tuple[Times, Times]) -> bool:
     return bool((until[np.searchsorted(first, end) - 1] <= start).all())
 
 
-def _costs(others: pl.DataFrame) -> pl.DataFrame:
-    """rank, cost_ns, gain_ns of the ranks that came last, from the waits of all chunks."""
-    return (
-        others.group_by("last", "iteration")
-        .agg(pl.col("cost_ns").sum(), pl.col("gain_ns").min())
-        .group_by(rank="last")
-        .agg(pl.col("cost_ns", "gain_ns").sum())
-    )
-
-
-def _held(exposed: pl.DataFrame) -> tuple[Times, Times, Times]:
-    """rank, start and end."""
-    rank, start, end = (exposed[name].to_numpy() for name in ("rank", "start_ns", "end_ns"))
-    return rank, start, end
-
-
 class _Axis:
     """One axis on which every rank has a span of its own, so that one sweep serves all."""
 
@@ -349,7 +381,7 @@ class _Axis:
         """The times on this axis."""
         return np.asarray(times + self._shifts[rank - self._first], dtype=np.int64)
 
-    def union(self, exposed: pl.DataFrame) -> tuple[Times, Times]:
-        """The intervals of a frame, merged, on this axis."""
-        rank, start, end = _held(exposed)
+    def union(self, exposed: _Exposed) -> tuple[Times, Times]:
+        """The intervals, merged, on this axis."""
+        rank, start, end, _ = exposed
         return union(self.shift(rank, start), self.shift(rank, end))

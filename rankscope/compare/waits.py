@@ -13,6 +13,7 @@ from rankscope.align.clocks import ROBUST, Aligner, medians
 from rankscope.align.match import Matched, joined
 from rankscope.align.point_to_point import OPERATION
 from rankscope.model.intervals import Times
+from rankscope.util.threads import threaded
 
 NOBODY = -1
 """In place of the rank that came last, where none clearly did."""
@@ -89,8 +90,9 @@ def timed(
     last = np.empty(matched.shared.height, dtype=np.int32)
     labels = dict(matched.groups.select("group", "label").iter_rows())
     fixed = {} if known is None else {each[0]: each for each in known.iter_rows()}
-    groups = []
-    for group, members, where, rows in matched.blocks():
+
+    def put(block: tuple[int, int, slice, slice]) -> tuple[object, ...]:
+        group, members, where, rows = block
         both = matched.rows[rows].select("rank", "arrival_ns", "end_ns")
         ranks = np.array(matched.ranks(rows, members), dtype=np.int32)
         waits, shortest = by_duration(both, members)
@@ -114,7 +116,9 @@ def timed(
         # who is late to a transfer of a pipeline may be so for having waited for the stage before
         chained = str(matched.shared["operation"][where.start]) == OPERATION
         last[where] = NOBODY if chained else _last(waits, ranks, error)
-        groups.append((group, labels[group], members, ends_error, clock_error, apart, shown))
+        return group, labels[group], members, ends_error, clock_error, apart, shown
+
+    groups = [*threaded(put, matched.blocks())]
     names = pl.Series(last, dtype=pl.Int32)
     return WaitedCollectives(
         matched.rows.with_columns(wait=pl.Series(wait, dtype=pl.Int64)),

@@ -76,7 +76,7 @@ def chain(length: int, seed: int, count: int = 60) -> tuple[list[Group], np.ndar
     for one in range(length - 1):
         ends = moments + one * 400_000
         pair = [ends + offsets[rank] + rng.integers(0, 10_000, count) for rank in (one, one + 1)]
-        groups.append(Group((one, one + 1), np.stack(pair, axis=1)))
+        groups.append(Group((one, one + 1), np.stack(pair, axis=1), (0, 0)))
     return groups, offsets
 
 
@@ -201,7 +201,8 @@ def test_few_calls_of_doubtful_members_tie_nothing() -> None:
 def test_what_measures_a_drift_goes_before_what_does_not() -> None:
     """Rank 2 shares one call with the lowest rank, and many with a rank that shares many."""
     groups, offsets = chain(3, 0)
-    once = Group((0, 2), groups[0].ends[:1, [0, 0]] + np.array([0, offsets[2] - offsets[0]]))
+    ends = groups[0].ends[:1, [0, 0]] + np.array([0, offsets[2] - offsets[0]])
+    once = Group((0, 2), ends, (0, 0))
     spans = {rank: (int(groups[0].ends[0, 0]), int(groups[0].ends[-1, 0])) for rank in range(3)}
     for order in ([once, *groups], [*groups, once]):
         fits = solve_clocks(order, 0, spans).fits
@@ -215,7 +216,7 @@ def test_errors_of_single_ties_add_up() -> None:
     """Ranks 0 and 1 share a call early, ranks 1 and 2 one a minute later."""
     early, late = np.zeros((1, 2), dtype=np.int64), np.full((1, 2), 60 * SECOND)
     spans = {rank: (0, 60 * SECOND) for rank in range(3)}
-    fits = solve_clocks([Group((0, 1), early), Group((1, 2), late)], 0, spans).fits
+    fits = solve_clocks([Group((0, 1), early, (0, 0)), Group((1, 2), late, (0, 0))], 0, spans).fits
     drifted = 60 * SECOND * ASSUMED_DRIFT_PPM * 1e-6
     assert fits[1].spread_ns == pytest.approx(ASSUMED_SPREAD_NS + drifted)
     assert fits[2].spread_ns > ASSUMED_SPREAD_NS + 2 * drifted - 10

@@ -36,19 +36,22 @@ class Components:
     transfer: Floats | None
 
 
-def components_of(excess: Excess, levels: Levels, transfer: Floats | None) -> Components:
+def components_of(
+    excess: Excess, levels: Levels, weights: Floats, transfer: Floats | None
+) -> Components:
     """The parts of the excess of a run.
 
     Args:
         excess: of all ranks.
         levels: what is usual for each rank.
+        weights: `level_weights` of both.
         transfer: as in `Components`.
     """
     role = role_excess(excess) if len(excess.role_names) > 1 else None
     own = excess.saved(excess.total, excess.by_phase)
     return Components(
         everything=own if role is None else np.fmin(own + role, np.fmax(excess.spent, 0.0)),
-        level=excess.saved(levels.usual, level_weights(excess, levels)),
+        level=excess.saved(levels.usual, weights),
         events=excess.saved(levels.events, excess.by_phase),
         role=role,
         transfer=transfer,

@@ -82,7 +82,8 @@ class VerdictInputs:
     def components(self) -> Components:
         """The parts of the excess."""
         slow = self.transfers()
-        return components_of(self.excess, self.levels, None if slow is None else slow.saved)
+        transfer = None if slow is None else slow.saved
+        return components_of(self.excess, self.levels, self.level_weights, transfer)
 
     @cached_property
     def level_weights(self) -> Floats:

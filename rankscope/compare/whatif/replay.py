@@ -7,9 +7,9 @@ Where exposed communication ended with a collective, the rank is held up until t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -30,10 +30,11 @@ from rankscope.compare.whatif.replay_inputs import (
 )
 from rankscope.model.metrics import column_of
 from rankscope.store.tables import columns_by_rank
+from rankscope.util.threads import threaded
 
 MOST_PASSES = 10_000
 
-MOST_TOGETHER = 5_000_000
+MOST_TOGETHER = 2_000_000
 """Calls that are played at once, of all targets together; at least one target is."""
 
 
@@ -196,14 +197,12 @@ class Replay:
         The mean over ranks, ns, for each healing.
         """
         together = max(1, MOST_TOGETHER // max(self.size, 1))
-        return [
-            time
-            for first in range(0, len(healings), together)
-            for time in self._played(healings[first : first + together], numbers)
-        ]
+        some = [healings[at : at + together] for at in range(0, len(healings), together)]
+        return [*chain.from_iterable(threaded(lambda each: self._played(each, numbers), some))]
 
-    def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> Iterator[float]:
+    def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[float]:
         """`times_ns`, of all healings at once: a row of each array is one of them."""
+        times = []
         every = self._work
         mappings = [self._mapping(healing.work) for healing in healings]
         places = [every.places[calls] for calls in every.calls]
@@ -244,7 +243,8 @@ class Replay:
             moved += delayed[at]
             lasted = moved[:, 1] - moved[:, 0]
             # one after the other: the order of a sum of rounded numbers matters
-            yield float(np.cumsum(lasted)[-1]) / len(spans) if len(spans) else 0.0
+            times.append(float(np.cumsum(lasted)[-1]) / len(spans) if len(spans) else 0.0)
+        return times
 
     def _shorter(self, healings: Sequence[Healing]) -> Floats | None:
         """How much less each instance takes, by healing; None where none does."""
