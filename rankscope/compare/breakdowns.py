@@ -71,13 +71,15 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
     """
     key = ["group", "operation", "ordinal"]
     rows = timed.rows
-    known = rows["bytes"] if "bytes" in rows.columns else pl.Series([None], dtype=pl.Int64)
     instance = rows["instance"].to_numpy()
+    size = "bytes" if "bytes" in rows.columns else pl.lit(None, pl.Float64).alias("bytes")
+    known = rows.lazy().select("instance", size).drop_nulls().collect()
+    sized = known["instance"].to_numpy()
     calls = timed.shared.with_columns(
         calls=np.bincount(instance),
         waited=np.bincount(instance, rows["wait"].to_numpy()),
-        sizes=np.bincount(instance, known.is_not_null().to_numpy() * np.ones(rows.height)),
-        bytes=np.bincount(instance, known.fill_null(0).to_numpy() * np.ones(rows.height)),
+        sizes=np.bincount(sized, minlength=timed.shared.height),
+        bytes=np.bincount(sized, known["bytes"].to_numpy(), timed.shared.height),
     ).filter(pl.col("iteration").is_in(list(numbers)))
     last = (
         calls.drop_nulls("last")
@@ -127,13 +129,17 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
     )
 
 
+OF_KERNELS = ("rank", "iteration", "phase", "kind", "name", "count", "total_ns", "clear_ns")
+"""The columns of ACTIVITIES that `by_kernel` needs."""
+
+
 def by_kernel(
     activities: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ...]
 ) -> pl.DataFrame:
     """A row per phase and kernel (or other activity): which rank needs most of it.
 
     Args:
-        activities: ACTIVITIES.
+        activities: ACTIVITIES, or its columns OF_KERNELS, which may be narrow.
         roles: rank → role.
         numbers: the selected iterations.
 
@@ -164,15 +170,20 @@ def by_kernel(
                 pl.col("kind").first() != "idle", pl.col("total_ns").sum() > 0
             ).then(pl.col("clear_ns").sum() / pl.col("total_ns").sum()),
         )
+        .cast(dict.fromkeys(key, pl.String))
         .sort("excess_ns", *key, descending=[True, False, False, False])
     )
+
+
+OF_CAUSES = ("rank", "iteration", "phase", "state", "name", "count", "total_ns")
+"""The columns of HOST_STATES that `by_cause` needs."""
 
 
 def by_cause(states: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ...]) -> pl.DataFrame:
     """A row per phase, state and name of what the training threads did: which rank did most of it.
 
     Args:
-        states: HOST_STATES.
+        states: HOST_STATES, or its columns OF_CAUSES, which may be narrow.
         roles: rank → role.
         numbers: the selected iterations.
 
@@ -202,6 +213,7 @@ def by_cause(states: pl.DataFrame, roles: dict[int, str], numbers: tuple[int, ..
             slowest_ns=_whole(pl.col("total_ns").first()),
             excess_ns=_whole(pl.col("excess").first()),
         )
+        .cast(dict.fromkeys(key, pl.String))
         .sort("excess_ns", *key, descending=[True, False, False, False])
     )
 

@@ -43,7 +43,7 @@ from rankscope.store.tables import TableRequest
 from rankscope.util.atomic_io import exists, made_aside, take_place
 from rankscope.util.sanitize import sanitized
 
-LEAST_MEMORY = "96MB"
+LEAST_MEMORY = "128MB"
 """What DuckDB works in where memory is wanted for other things."""
 
 LONGEST_PATH = 300

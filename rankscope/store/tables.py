@@ -23,7 +23,9 @@ NARROW: dict[str, pl.DataType] = {
     "operation": SHORT,
     "clock": SHORT,
     "communicator": LONG,
+    "phase": SHORT,
     "kind": SHORT,
+    "state": SHORT,
     "name": LONG,
 }
 """Columns with few different values, and what they fit into."""

@@ -34,8 +34,12 @@ UNUSUAL = (
     ("imbalance", "--include-warmup", "--format", "json"),
     ("imbalance", "--clock", "host", "--format", "json"),
     ("imbalance", "--by", "collective", "--format", "json"),
+    ("imbalance", "--by", "kernel", "--format", "json"),
 )
 """What is not kept but computed."""
+
+OF_WHY = (("imbalance", "--by", "cause", "--format", "json"),)
+"""The same, of reports that hold what tells why."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def measured(name: str, arguments: list[str]) -> tuple[Cost, str]:
     return Cost(name, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e6), told
 
 
-def write(db: Path, ranks: int, iterations: int, collectives: int) -> None:
+def write(db: Path, ranks: int, iterations: int, collectives: int, why: bool) -> None:
     """The reports of a job, not yet compared; prints what its slow rank costs, in ns."""
     from rankscope.ingestion.finalize import open_or_create
     from rankscope.model.options import ShapingOptions
@@ -80,7 +84,7 @@ def write(db: Path, ranks: int, iterations: int, collectives: int) -> None:
     with open_or_create(db) as database:
         incoming = ReportWriter(database, ShapingOptions().to_json())
         job = simulated(ranks, iterations, collectives)
-        for report in job.reports(db.parent):
+        for report in job.reports(db.parent, why):
             incoming.add(report)
         incoming.flush()
         database.settle()
@@ -111,11 +115,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--collectives", type=int, default=20, help="of an iteration")
     parser.add_argument("--db", type=Path, help="keep the database there, or take the one there is")
     parser.add_argument("--unusual", action="store_true", help="ask what is not kept, too")
+    parser.add_argument("--why", action="store_true", help="reports that hold what tells why")
     parser.add_argument("--step", choices=("write", "compare"), help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     sizes = (args.ranks, args.iterations, args.collectives)
     if args.step == "write":
-        write(args.db, *sizes)
+        write(args.db, *sizes, args.why)
         return 0
     if args.step == "compare":
         end_of_ingest(args.db)
@@ -125,6 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
         step = ["-m", "tests.bench.answers", "--db", str(db)]
         names = ("--ranks", "--iterations", "--collectives")
         asked = [word for pair in zip(names, map(str, sizes), strict=True) for word in pair]
+        asked += ["--why"] * args.why
         cost_ns = None
         if not db.exists():
             # by a process of its own: a child's peak counts what its parent held when it was born
@@ -136,7 +142,8 @@ def main(arguments: list[str] | None = None) -> int:
         say(f"database {db.stat().st_size / 1e6:,.0f} MB, of it derived: "
             f"{(db.stat().st_size - before) / 1e6:,.0f} MB")  # fmt: skip
         right = True
-        for command in (*COMMANDS, *(UNUSUAL if args.unusual else ())):
+        unusual = UNUSUAL + OF_WHY * args.why if args.unusual else ()
+        for command in (*COMMANDS, *unusual):
             words = [word.format(folder=folder) for word in command]
             where = [] if command == ("--help",) else ["--db", str(db)]
             cost, answer = measured(

@@ -52,6 +52,17 @@ KERNELS = {
     "optimizer": ("multi_tensor_apply_kernel",),
 }
 
+STATES = {
+    ("on_cpu", ""): 0.5,
+    ("cuda_call", "cudaLaunchKernel"): 0.2,
+    ("blocked", "poll"): 0.2,
+    ("off_cpu", ""): 0.1,
+}
+"""State and name of what the training thread does → its share of each phase."""
+
+METRICS = {"clock": 1980.0, "sm_active": 70.0, "dram_read": 30.0}
+"""Counters of a GPU → their values."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -73,9 +84,9 @@ class Job:
         """How many."""
         return len(self.ends) // len(self.calls)
 
-    def reports(self, folder: Path) -> Iterator[ReportRows]:
-        """The reduced report of each rank."""
-        return (_report(self, rank, folder) for rank in range(self.ranks))
+    def reports(self, folder: Path, why: bool = False) -> Iterator[ReportRows]:
+        """The reduced report of each rank; `why`: with what the host did, and its counters."""
+        return (_report(self, rank, folder, why) for rank in range(self.ranks))
 
 
 def simulated(ranks: int, iterations: int, collectives: int, slower_ns: int = SLOWER_NS) -> Job:
@@ -112,7 +123,7 @@ def _phases(collectives: int) -> list[str]:
     return [[*SHARES][int(np.searchsorted(bounds, call + 0.5))] for call in range(collectives)]
 
 
-def _report(job: Job, rank: int, folder: Path) -> ReportRows:
+def _report(job: Job, rank: int, folder: Path, why: bool) -> ReportRows:
     per = len(job.calls)
     own = [
         np.rint(times[:, rank] * (1 + job.drifts[rank])).astype(np.int64)
@@ -184,13 +195,66 @@ def _report(job: Job, rank: int, folder: Path) -> ReportRows:
         filled(rows, COLLECTIVES),
         filled(rows.with_columns(start_ns="arrival_ns"), EXPOSED),
         _activities(gpu),
-        empty(HOST_STATES),
-        empty(FILE_ACCESSES),
-        empty(COUNTERS),
+        _host_states(gpu) if why else empty(HOST_STATES),
+        _file_accesses(gpu) if why else empty(FILE_ACCESSES),
+        _counters(gpu) if why else empty(COUNTERS),
         (),
     )
     report = ReportFile(folder / f"rank{rank}.nsys-rep", "nsys-report", 10**8, 1)
     return ReportRows(report, facts, (part,), (), len(rows))
+
+
+def _host_states(gpu: pl.DataFrame) -> pl.DataFrame:
+    """HOST_STATES: each phase is spent in calls, waiting for the device and on the CPU."""
+    frames = [
+        gpu.select(
+            "rank",
+            "iteration",
+            phase=pl.lit(phase),
+            state=pl.lit(state),
+            name=pl.lit(name),
+            count=pl.lit(4),
+            total_ns=(pl.col(f"{phase}_ns") * share).cast(pl.Int64),
+        )
+        for phase in WORK_NS
+        for (state, name), share in STATES.items()
+    ]
+    return pl.concat(filled(frame, HOST_STATES) for frame in frames)
+
+
+def _file_accesses(gpu: pl.DataFrame) -> pl.DataFrame:
+    """FILE_ACCESSES: two files are read in each iteration."""
+    frames = [
+        gpu.select(
+            "rank",
+            "iteration",
+            phase=pl.lit("load"),
+            call=pl.lit("read"),
+            file=pl.lit(name),
+            count=pl.lit(8),
+            bytes=pl.lit(2**20),
+            total_ns=pl.col("load_ns") // 4,
+        )
+        for name in ("shard-0.tar", "shard-1.tar")
+    ]
+    return pl.concat(filled(frame, FILE_ACCESSES) for frame in frames)
+
+
+def _counters(gpu: pl.DataFrame) -> pl.DataFrame:
+    """COUNTERS: the clock and the load of the rank's own GPU."""
+    frames = [
+        gpu.select(
+            "rank",
+            "iteration",
+            source=pl.lit("gpu"),
+            device=pl.format("0000:{}:00.0", pl.col("rank") % RANKS_PER_HOST),
+            metric=pl.lit(metric),
+            count=pl.lit(4),
+            value=pl.lit(value),
+        )
+        for metric, value in METRICS.items()
+    ]
+    return pl.concat(filled(frame, COUNTERS) for frame in frames)
 
 
 def _activities(gpu: pl.DataFrame) -> pl.DataFrame:

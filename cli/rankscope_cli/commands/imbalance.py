@@ -170,12 +170,15 @@ def _rows(
         case By.PHASE:
             return breakdowns.by_phase(comparison.rows(ranks=only))
         case By.KERNEL | By.CAUSE:
-            tables, roles = comparison.tables, comparison.roles.of
-            if by is By.KERNEL:
-                frame = breakdowns.by_kernel(tables.activities.filter(chosen), roles, numbers)
-            else:
-                frame = breakdowns.by_cause(tables.host_states.filter(chosen), roles, numbers)
-            return frame
+            table, columns, rows_of = (
+                ("activities", breakdowns.OF_KERNELS, breakdowns.by_kernel)
+                if by is By.KERNEL
+                else ("host_states", breakdowns.OF_CAUSES, breakdowns.by_cause)
+            )
+            rows = comparison.tables.read(
+                table, columns, ranks=only, iterations=numbers, narrow=True
+            )
+            return rows_of(rows, comparison.roles.of, numbers)
         case By.COLLECTIVE:
             return breakdowns.by_collective(comparison.collectives(numbers), numbers)
 
