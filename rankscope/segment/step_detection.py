@@ -124,20 +124,26 @@ def _training_thread(named: pl.DataFrame, launching: pl.Series, main_thread: int
     Phases come first because autograd's thread, which launches the gradient reductions, may have
     more collectives.
     """
+    means, thread = pl.col("means"), pl.col("thread")
     ranked = (
-        named.group_by("thread")
-        .agg(
-            phases=pl.col("means").is_in(PHASES).sum(),
-            collectives=(pl.col("means") == "collective").sum(),
-            first=(pl.col("thread") == pl.lit(main_thread, pl.Int64)).any(),
-            launches=pl.col("thread").is_in(launching.implode()).any(),
-            rows=pl.len(),
+        named.lazy()
+        .select(
+            "thread",
+            phases=means.is_in(PHASES),
+            collectives=means == "collective",
+        )
+        .group_by("thread")
+        .agg(pl.col("phases", "collectives").sum(), rows=pl.len())
+        .with_columns(
+            first=thread.eq(pl.lit(main_thread, pl.Int64)).fill_null(False),
+            launches=thread.is_in(launching.implode()),
         )
         .filter(  # ranges of helper threads do not make them training threads
             (pl.col("phases") + pl.col("collectives") > 0)
             | pl.any_horizontal("first", "launches", pl.lit(launching.is_empty()))
         )
         .sort("phases", "collectives", "first", "launches", "rows", "thread", descending=True)
+        .collect()
     )
     threads = [*ranked["thread"], *launching.sort()]
     return int(threads[0]) if threads else 0
