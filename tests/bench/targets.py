@@ -37,12 +37,15 @@ AUTO_MB = (2.0, 580.0)
 
 WORKERS = (1, 2, 4)
 
-LARGE_RUN = ("--ranks", "1024", "--iterations", "1000", "--collectives", "20")
+LARGE_RUN = ("--ranks", "1024", "--iterations", "1000", "--collectives", "20", "--why")
 OTHERS = (
     ("--include-warmup",),
     ("--clock", "host"),
     ("--statistic", "p95"),
     ("--iter-range", "100:200"),
+    ("--by", "collective"),
+    ("--by", "kernel"),
+    ("--by", "cause"),
 )
 """Options that a database holds no answer for."""
 
@@ -224,7 +227,7 @@ def memory(bench: Bench) -> Iterator[list[str]]:
 
 
 def across(bench: Bench) -> Iterator[list[str]]:
-    """The end of an ingest of 1,024 ranks, and answers that are not kept."""
+    """The end of an ingest of 1,024 ranks, with what tells why, and answers that are not kept."""
     ends, asked = [], []
     for at, tree in bench.trees_at():
         db = bench.folder / f"large_run_{at}.duckdb"
@@ -235,7 +238,7 @@ def across(bench: Bench) -> Iterator[list[str]]:
         ends.append(cost([sys.executable, *step, "compare"], own))
         where = ("imbalance", "--db", str(db), "--format", "json")
         asked.append({words: bench.run(*where, *words, tree=tree) for words in ((), *OTHERS)})
-    run = "1,024 ranks × 1,000 × 20"
+    run = "1,024 ranks × 1,000 × 20 with `why`"
     yield bench.line(f"end of ingest, {run}", lambda at: ends[at].seconds, 15, "s")
     yield bench.line("its peak memory", lambda at: ends[at].peak_bytes / 1e9, 1.5, "GB")
     for words in asked[0]:
@@ -247,7 +250,7 @@ def across(bench: Bench) -> Iterator[list[str]]:
 
 def peers(bench: Bench) -> Iterator[list[str]]:
     """Recipes and peers on the same events."""
-    reports = large_reports(40.0, bench.folder / "exports", 4, numbered=False)
+    reports = large_reports(ROWS_MB, bench.folder / "exports", FEW, numbered=False)
     found = measured(rivals.of_nsys(bench.rivals), reports, 2, bench.repeat)
     yield from (
         [f"time per event beside {name}", f"– ({why})", "0.5 ×", "–"]
