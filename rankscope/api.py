@@ -21,7 +21,6 @@ from rankscope.compare.cache import load
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.imbalance import imbalance
 from rankscope.compare.picks import Picks
-from rankscope.compare.stages import compare
 from rankscope.errors import ReportError
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
@@ -88,8 +87,13 @@ class Run:
             options: how to compare; default: as the command line does without options.
             until: the last stage that is needed.
         """
+        options = options or Options()
+        if self._cached is not None and options == self._cached.options:
+            return self._cached
+        from rankscope.compare.stages import compare
+
         with self.tables.kept_open():
-            return compare(self.tables, options or Options(), self._cached, until)
+            return compare(self.tables, options, self._cached, until)
 
     def iterations(
         self,

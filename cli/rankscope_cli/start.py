@@ -21,7 +21,7 @@ SIGNALS = tuple(
 SIGNAL_EXIT = 128
 """Exit code of a program that a signal ended, less the signal's number."""
 
-GARBAGE_AFTER = 100_000
+GARBAGE_AFTER = 200_000
 """New objects after which Python looks for garbage: by default 700, and what imports make stays."""
 
 SHOW_CURSOR = "\x1b[?25h"

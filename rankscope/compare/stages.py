@@ -63,8 +63,6 @@ def compare(
         ReportError: no iterations can be compared.
     """
     compare_scores.check_statistic(options.statistic)
-    if reuse is not None and options == reuse.options:
-        return reuse
     scope = scope_of(tables, options, None if reuse is None else reuse.scope.reused())
     given = roles_by_option(scope)
     links = [] if given is None else given.links

@@ -1,4 +1,4 @@
-"""The tables of a database file: of a small one all in memory, else opened for each read."""
+"""The tables of a database file, which is opened again for each read of what is not in memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from typing import Self
 import polars as pl
 
 from rankscope.errors import DatabaseError
-from rankscope.model.tables import TABLES
 from rankscope.store.database import Database
 from rankscope.store.tables import TableRequest, requested
 
 SMALL_BYTES = 8 * 2**20
-"""Up to this size of the file all tables are read at once: to open it again takes longer."""
+"""Up to this size of the file what was compared is read at once: to open it again takes longer."""
 
 RUN_TABLES = ("reports", "ranks", "problems")
 """Tables that say what the run is; they are read once, and stay as they were."""
@@ -47,7 +46,7 @@ class DatabaseReader:
         """
         names = list(RUN_TABLES)
         if database.path.stat().st_size <= SMALL_BYTES:
-            names = [*TABLES, *database.compared]
+            names += database.compared
         loaded = {name: database.table(name) for name in names}
         return cls(database.path, state, loaded, database.missing)
 

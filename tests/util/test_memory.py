@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
 
-from rankscope.util.memory import give_back
+from rankscope.util import memory
 
 KEPT = 64 * 2**20
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives memory back")
+
+
+class Circle:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.own = self
 
 
 def in_use() -> int:
@@ -20,12 +31,32 @@ def in_use() -> int:
     return int(line.split()[1]) * 1024
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only the C library of Linux can")
-def test_memory_that_python_let_go_is_given_back() -> None:
+def test_memory_that_python_let_go_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "WORTH_BYTES", 0)
     blocks = [b"x" * 100_000 for _ in range(KEPT // 100_000)]  # too small for pages of their own
     last = b"y" * 100_000  # on top of them: the C library keeps what lies below
     blocks.clear()
     before = in_use()
-    give_back()
+    memory.give_back()
     assert before - in_use() > KEPT // 2
     assert last
+
+
+def test_what_only_refers_to_itself_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "WORTH_BYTES", 0)
+    let_go = weakref.finalize(circle := Circle(), lambda: None)
+    del circle
+    memory.give_back()
+    assert not let_go.alive
+
+
+def test_a_small_process_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "WORTH_BYTES", 2**62)
+    gc.disable()
+    try:
+        let_go = weakref.finalize(circle := Circle(), lambda: None)
+        del circle
+        memory.give_back()
+        assert let_go.alive
+    finally:
+        gc.enable()
