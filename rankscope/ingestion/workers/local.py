@@ -28,6 +28,9 @@ from rankscope.util.threads import available_cores
 SMALL_BYTES = 32 * 2**20
 """Total size of reports below which this process is faster than starting workers."""
 
+REPORT_BYTES = 4 * 2**20
+"""What a report of any size takes, in bytes that are read in the same time."""
+
 EXPORT_TIMES = 4
 """About how many times as large as the report its SQLite export is."""
 
@@ -183,7 +186,8 @@ class WorkerPool:
 
     def _worth(self, files: list[ReportFile]) -> int:
         """The number of workers for these reports; 0 if this process reads them."""
-        if self._jobs is None and sum(file.bytes for file in files) < SMALL_BYTES:
+        size = sum(REPORT_BYTES + file.bytes for file in files)
+        if self._jobs is None and size < SMALL_BYTES:
             return 0
         workers = min(self._jobs or available_cores(), len(files))
         return workers if workers > 1 else 0
