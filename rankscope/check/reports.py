@@ -45,7 +45,7 @@ def check(
     """
     options = options or ShapingOptions()
     pattern(options.rank_pattern)
-    vocabulary(replace(options, iteration=options.pattern()))
+    vocabulary(options)
     unread: list[CheckedReport] = []
 
     def leave_out(path: Path, error: ReportError) -> None:

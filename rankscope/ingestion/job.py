@@ -95,8 +95,7 @@ def ingest_reports(
         check_one_rank(options, files)
         if run is not None:
             files = select_run(files, run, pattern(rank_pattern))
-        if iteration not in ("auto", "whole"):
-            vocabulary(options)  # raises for a wrong pattern before any report is read
+        vocabulary(options)  # raises for a wrong pattern before any report is read
         job = IngestJob(target, options, skip=on_error == "skip", rebuild=rebuild, ranks=ranks)
         job.paths = paths
         for path, error in unread:

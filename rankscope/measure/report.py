@@ -68,7 +68,7 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
         NoIterations: it has no iterations as `--iteration` wants them, or no events at all.
         UnknownRank, RankConflict: its rank is unknown or contradictory.
     """
-    words = vocabulary(replace(options, iteration=options.pattern()))
+    words = vocabulary(options)
     trace = formats.read(file, words)
     hints = formats.named(file.kind).hints
     chosen = choose_iterations(file.path, trace, words, options, hints)

@@ -69,18 +69,29 @@ class BoundedBuffer:
     """Events that are kept as long as they are few; else those of note, as long as these are."""
 
     def __init__(
-        self, of_note: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone
+        self,
+        of_note: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone,
+        *,
+        bounded: bool = True,
     ) -> None:
-        """None yet; `of_note` leaves what must be kept if not all can be."""
+        """None yet.
+
+        Args:
+            of_note: leaves what must be kept if not all can be.
+            bounded: whether there is a limit; without it all are kept.
+        """
         self.parts: list[pl.DataFrame] | None = []  # None: they were too many
         self.sifted = False
         self._of_note = of_note
+        self._bounded = bounded
 
     def add(self, part: pl.DataFrame) -> None:
         """Take in more of them."""
         if self.parts is None:
             return
         self.parts.append(self._of_note(part) if self.sifted else part)
+        if not self._bounded:
+            return
         if _rows(self.parts) > MOST_HELD and not self.sifted:
             self.sifted = True
             self.parts = [self._of_note(each) for each in self.parts]

@@ -57,8 +57,10 @@ def _after_the_optimizer(events: StepEvents, anchors: Times) -> Times:
     collectives and the operators that read results. If a long pause and a launch precede that
     range (an unnamed fetch and its copy), the step begins with the launch.
     """
-    ranges = events.ranges.filter(~fitting(events.ranges["name"], CLEARS))
-    means = pl.col("means")
+    ranges, means = events.ranges, pl.col("means")
+    clears = fitting(ranges["name"], CLEARS)
+    if clears.any():
+        ranges = ranges.filter(~clears)
     phases = ranges.filter(means.is_in(["load", "forward", "backward", "optimizer"]))
     present = {*phases["means"]}
     last = "optimizer" if "optimizer" in present else "backward"
@@ -88,7 +90,9 @@ def _after_the_optimizer(events: StepEvents, anchors: Times) -> Times:
         return begins
     hosts = cells(events.work["host"].to_numpy())
     step = float(np.median(np.diff(begins)))
-    paused = hosts[hosts - last_before(events, hosts) >= LEAST_GAP * step]
+    gap = LEAST_GAP * step
+    paused = hosts[np.append(True, np.diff(hosts) >= gap)]  # since the launch before
+    paused = paused[paused - last_before(events, paused) >= gap]
     earlier = np.searchsorted(paused, closed)
     return np.asarray(np.minimum(begins, np.append(paused, NEVER)[earlier]))
 

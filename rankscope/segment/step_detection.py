@@ -62,7 +62,8 @@ def find_steps(
     best = DetectedSteps(None, 0.0, "ranges")
     for source, events in _sequences(process):
         kinds = events["kind"].fill_null("")
-        numbered = kinds.cast(pl.Enum(kinds.unique().sort())).to_physical()
+        distinct = kinds.unique().sort().cast(pl.String)
+        numbered = kinds.cast(pl.Enum(distinct)).to_physical()
         names = numbered.to_numpy().astype(np.int64)
         period = find_period(names)
         if period is None or period.match <= best.confidence:
@@ -81,8 +82,8 @@ def find_steps(
 
 def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | None) -> StepEvents:
     work = with_operation(device_work).select(
-        *("start", "end", "kind", "launch_thread", "communicator", "bytes", "grid", *STREAM),
-        pl.col("name").cast(pl.String),
+        *("start", "end", "name", "kind", *STREAM),
+        *("launch_thread", "communicator", "bytes", "grid"),
         collective=pl.col("operation").is_not_null(),
         host=pl.coalesce("launch", "start"),
     )
@@ -100,7 +101,7 @@ def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | 
     launched = pl.col("launch_thread").is_in(threads.implode(), nulls_equal=True)
     kind = pl.format(
         "{} {} {}",
-        "name",
+        pl.col("name").cast(pl.String),
         pl.coalesce("communicator", pl.format("{} {} {}", *STREAM)),
         pl.coalesce("bytes", "grid").fill_null(0),
     )
@@ -109,7 +110,8 @@ def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | 
         "start", "end", "host", "name", "collective", main=main
     )
     thread = _training_thread(named, threads.drop_nulls(), main_thread)
-    ranges = named.filter(pl.col("thread") == thread, pl.col("end") > pl.col("start"))
+    lasting = (named["thread"] == thread) & (named["end"] > named["start"])
+    ranges = named.select("start", "end", "name", "means").filter(lasting)
     return StepEvents(thread, ordered(ranges, "start"), _by_host(work), _by_host(calls))
 
 
@@ -193,7 +195,7 @@ def _with_pauses(events: pl.DataFrame) -> pl.DataFrame:
     if apart[split] < np.log(LONG_PAUSE) or len(ordered) - split - 1 < LEAST_STEPS:
         return events
     long = (pause > np.exp(ordered[split]) + 0.5).alias("long")
-    return events.with_columns(kind=pl.format("{} {}", "kind", long))
+    return events.with_columns(kind=pl.format("{} {}", pl.col("kind").cast(pl.String), long))
 
 
 def _step_ends(

@@ -47,7 +47,8 @@ class Format:
     """Host, times and rank evidence without the events; raises `UnreadableReport`."""
 
     read: Callable[[Path, Vocabulary | None], Trace]
-    """The whole report; need not hold ranges that the vocabulary calls operators."""
+    """The whole report; need not hold ranges that the vocabulary calls operators, unless it asks
+    for all."""
 
     hints: IterationHints
 

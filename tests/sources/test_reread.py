@@ -123,6 +123,17 @@ def test_with_operators_left_out_the_same(
         assert tables(again)[name].equals(frame), name
 
 
+@pytest.mark.parametrize("iteration", ["auto", "whole"])
+def test_all_ranges_are_held_where_iterations_need_them(
+    forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch, iteration: str
+) -> None:
+    file = describe(forged("plain").reports[1], "nsys-sqlite")
+    in_pieces(monkeypatch)
+    for options in (ShapingOptions(), ShapingOptions(iteration=iteration)):
+        moments = formats.read(file, vocabulary(options)).ranges.moments
+        assert isinstance(moments, events.InMemoryEvents) == (options.iteration is not None)
+
+
 @pytest.mark.parametrize("held", mostly_slow([True, False]))
 @pytest.mark.parametrize("name", mostly_slow(["sample {} of shard 7", "blob {:x}"]))
 def test_so_many_names_that_they_are_lumped(

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from rankscope.errors import UsageError
-from rankscope.model.options import ShapingOptions
+from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.schema import PHASES, conform
 from rankscope.sources.conventions.name_cache import NameCache
 
@@ -103,6 +103,7 @@ class Vocabulary:
     """Conventions in order of precedence."""
 
     rows: tuple[Convention, ...]
+    asks_for_all: bool = False  # operators, too, are needed to find iterations
 
     def meanings(self, ranges: pl.DataFrame) -> pl.DataFrame:
         """The meaning of each distinct (domain, name) of `ranges`: a frame of MEANINGS."""
@@ -200,9 +201,9 @@ def vocabulary(options: ShapingOptions) -> Vocabulary:
         UsageError: a pattern that is not valid, or a phase that does not exist.
     """
     own: list[Convention] = []
-    if options.iteration is not None:
-        _check("--iteration", options.iteration)
-        own.append(Convention("--iteration", "iteration", (options.iteration,)))
+    if (iteration := options.pattern()) is not None:
+        _check("--iteration", iteration)
+        own.append(Convention("--iteration", "iteration", (iteration,)))
     for phase, pattern in options.phases:
         if phase not in PHASES:
             raise UsageError(
@@ -212,9 +213,9 @@ def vocabulary(options: ShapingOptions) -> Vocabulary:
         _check("--phase", pattern)
         own.append(Convention("--phase", phase, (pattern,), fetch=phase == "load"))
     shipped = _shipped()
-    if options.iteration is not None:  # then only the user's ranges are iterations
+    if iteration is not None:  # then only the user's ranges are iterations
         shipped = tuple(row for row in shipped if row.means != "iteration")
-    return Vocabulary((*own, *shipped))
+    return Vocabulary((*own, *shipped), asks_for_all=options.iteration in (AUTO, WHOLE))
 
 
 @cache

@@ -89,14 +89,16 @@ def nvtx(file: Columns, pool: Strings, words: Vocabulary | None) -> Nvtx:
     Args:
         file: the export.
         pool: its strings.
-        words: the conventions that name operators; None: no range counts as an operator.
+        words: the conventions; None: no range counts as an operator.
     """
     if not file.has(EVENTS):
         nowhere = pl.Series(dtype=pl.Int64)
         return Nvtx(Ranges.of(empty(RANGES)), THREADS.to_frame(), empty(CALLS), nowhere, 0, 0)
     require(file, EVENTS, "start", "end", "eventType", "globalTid")
     look = _Look(pool, words)
-    few = BoundedBuffer() if words is None else BoundedBuffer(look.of_note)
+    few = BoundedBuffer()
+    if words is not None:
+        few = BoundedBuffer(look.of_note, bounded=not words.asks_for_all)
     for nth, (piece, broken) in enumerate(_pieces(file, described=True)):
         few.add(look.at(nth, piece, broken))
     created = pl.concat(look.domains)
