@@ -38,8 +38,8 @@ class Signatures:
         keys = events.select("globalTid", "domainId", number, text)
         first = keys.head(FIRST_ROWS)
         if _have_details(first):
-            return self._learn(keys)
-        if self._known.is_empty():  # the first events have most of the signatures
+            keys = _cut_early(keys)
+        elif self._known.is_empty():  # the first events have most of the signatures
             self._learn(first)
         numbers = self._numbers(keys)
         if numbers.has_nulls():
@@ -56,7 +56,7 @@ class Signatures:
 
     def _learn(self, keys: pl.DataFrame) -> pl.Series:
         """The number of each row of KEYS, whose text may have DETAILS."""
-        if _have_details(keys):  # the regex is slower
+        if _have_details(keys):
             keys = keys.with_columns(without_suffix(pl.col("text")))
         numbers = self._numbers(keys)
         if numbers.has_nulls():
@@ -68,7 +68,7 @@ class Signatures:
     def _numbers(self, keys: pl.DataFrame) -> pl.Series:
         """The number of each row of KEYS, null for a new signature."""
         # A join by all columns, one of them text, costs several times as much.
-        differing = [each.name for each in keys if each.min() != each.max()] or WHO[:1]
+        differing = [each.name for each in keys if each.ne_missing(each.first()).any()] or WHO[:1]
         same = [each for each in keys if each.name not in differing]
         known = self._known.with_row_index("signature").filter(
             pl.lit(True), *(pl.col(each.name).eq_missing(each.first()) for each in same)
@@ -79,6 +79,15 @@ class Signatures:
 def _have_details(keys: pl.DataFrame) -> bool:
     """Whether a text of KEYS has DETAILS."""
     return bool(keys["text"].str.contains_any(MARKS).any())
+
+
+def _cut_early(keys: pl.DataFrame) -> pl.DataFrame:
+    """KEYS without the most frequent of DETAILS, in half the time of `without_suffix`."""
+    text = pl.col("text")
+    if keys.select(text.str.contains("\n", literal=True).any()).item():
+        return keys  # a suffix ends with its line
+    in_bytes = text.str.find(MARKS[0], literal=True)
+    return keys.with_columns(text.cast(pl.Binary).bin.slice(0, in_bytes).cast(pl.String))
 
 
 def without_suffix(text: pl.Expr) -> pl.Expr:
