@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import sys
 
 WORTH_BYTES = 512 * 2**20
 """Peak memory of a process (bytes) from which on it gives some back, which takes 0.05 s."""
@@ -16,7 +15,7 @@ def give_back() -> None:
     What large frames leave behind would otherwise add to what the next ones need. Only Linux can
     do so, with glibc.
     """
-    if sys.platform != "linux" or _peak_bytes() < WORTH_BYTES:
+    if _peak_bytes() < WORTH_BYTES:
         return
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -25,6 +24,8 @@ def give_back() -> None:
 
 
 def _peak_bytes() -> int:
-    import resource  # not on Windows
-
+    try:
+        import resource
+    except ImportError:  # on Windows, where nothing can be given back
+        return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
