@@ -48,6 +48,18 @@ class Shown:
         y = (row + 0.5) / rows * area.size["height"] - area.size["height"] / 2
         return ActionChains(self.browser).move_to_element_with_offset(area, round(x), round(y))
 
+    def double_click(self, selector: str) -> None:
+        """In the middle of an element, whatever time the page takes for the first click: for a
+        WebDriver those of a slow page are two single clicks."""
+        area = self.find(selector)
+        self.ask("arguments[0].scrollIntoView({block: 'center'})", area)
+        box = self.ask("return arguments[0].getBoundingClientRect().toJSON()", area)
+        middle = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+        for count in (1, 2):
+            for kind in ("mousePressed", "mouseReleased"):
+                event = {"type": kind, "button": "left", "clickCount": count, **middle}
+                self.browser.execute_cdp_cmd("Input.dispatchMouseEvent", event)
+
     def is_quiet(self, server: str | None = None) -> None:
         """No word on the console, no request to the outside, no dialog.
 

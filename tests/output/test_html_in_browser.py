@@ -98,9 +98,20 @@ def test_dragging_zooms_and_a_double_click_shows_all(shown: Shown) -> None:
     start.move_by_offset(220, 4).release().perform()
     shown.until(f"return {labels}[0] === 10")
     assert shown.ask(f"return {labels}") == [10, 11, 12, 13, 14]
-    shown.point(1, 8, 4, 29).double_click().perform()
+    shown.double_click("#heat .nsewdrag")
     shown.until(f"return {labels}.length === {len(before)}")
     assert shown.ask(f"return {labels}") == before
+    shown.is_quiet()
+
+
+def test_a_double_click_shows_the_whole_timeline(shown: Shown) -> None:
+    span = "document.getElementById('timeline-chart').layout.xaxis.range.map(Number)"
+    whole = shown.ask(f"return {span}")
+    shown.find("#timeline-chart").send_keys("+")
+    shown.until(f"return {span}[0] > {whole[0]}")
+    shown.double_click("#timeline-chart .nsewdrag")
+    shown.until(f"return {span}[0] === {whole[0]}")
+    assert shown.ask(f"return {span}") == whole
     shown.is_quiet()
 
 

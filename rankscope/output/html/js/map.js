@@ -257,7 +257,7 @@ function listenToMap() {
     showTip(event, [cell.who, cell.value, cell.off, cell.flag, block]);
   });
   heat.on("plotly_unhover", hideTip);
-  heat.on("plotly_doubleclick", () => setView(full().x, full().y));
+  heat.addEventListener("dblclick", () => setView(full().x, full().y)); // plotly counts the time that it takes to draw as well
   heat.on("plotly_relayout", (change) => {
     if (!Object.keys(change).some((key) => key.startsWith("xaxis.") || key.startsWith("yaxis."))) return;
     const x = heat.layout.xaxis.range;

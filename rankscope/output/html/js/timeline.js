@@ -59,8 +59,7 @@ function drawTimeline() {
   });
   timelineChart.removeAllListeners("plotly_unhover");
   timelineChart.on("plotly_unhover", hideTip);
-  timelineChart.removeAllListeners("plotly_doubleclick");
-  timelineChart.on("plotly_doubleclick", () => Plotly.relayout(timelineChart, { "xaxis.range": whole() }));
+  timelineChart.ondblclick = () => Plotly.relayout(timelineChart, { "xaxis.range": whole() });
   timelineChart.onkeydown = (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
     const [low, high] = timelineChart.layout.xaxis.range.map(Number);
