@@ -24,7 +24,7 @@ from tests.support import mostly_slow
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
 TABLES = ("ranks", "iterations", "measures", "collectives", "exposed", "problems")
-KILLS = 50
+KILLS = 24
 REPORTS = 6
 STARTUP, LONGEST_REPORT = 2.0, 0.1
 """Seconds: about what the command needs until it reads, and for one report."""
