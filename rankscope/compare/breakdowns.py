@@ -6,7 +6,9 @@ from collections.abc import Collection
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from rankscope.align.match import blocks_of
 from rankscope.compare.waits import WaitedCollectives
 from rankscope.model.metrics import column_of
 from rankscope.model.schema import PARTS
@@ -70,17 +72,17 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
         null where unknown), algorithm_bandwidth and bus_bandwidth (bytes per second of transfer).
     """
     key = ["group", "operation", "ordinal"]
-    rows = timed.rows
-    instance = rows["instance"].to_numpy()
-    size = "bytes" if "bytes" in rows.columns else pl.lit(None, pl.Float64).alias("bytes")
-    known = rows.lazy().select("instance", size).drop_nulls().collect()
-    sized = known["instance"].to_numpy()
-    calls = timed.shared.with_columns(
-        calls=np.bincount(instance),
-        waited=np.bincount(instance, rows["wait"].to_numpy()),
-        sizes=np.bincount(sized, minlength=timed.shared.height),
-        bytes=np.bincount(sized, known["bytes"].to_numpy(), timed.shared.height),
-    ).filter(pl.col("iteration").is_in(list(numbers)))
+    own = timed.rows
+    counts, waited, known, sizes = np.zeros((4, timed.shared.height), dtype=np.int64)
+    for _, members, where, rows in blocks_of(timed.shared, timed.groups):
+        counts[where] = members
+        waited[where] = _over_members(own["wait"][rows], members)
+        if "bytes" in own.columns:
+            size = own["bytes"][rows]
+            known[where] = _over_members(size.is_not_null(), members)
+            sizes[where] = _over_members(size.fill_null(0), members)
+    calls = timed.shared.with_columns(calls=counts, waited=waited, known=known, bytes=sizes)
+    calls = calls.filter(pl.col("iteration").is_in(list(numbers)))
     last = (
         calls.drop_nulls("last")
         .group_by(*key, last_rank="last")
@@ -88,7 +90,7 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
         .sort("times", "last_rank", descending=[True, False])
         .unique(key, keep="first", maintain_order=True)
     )
-    members = timed.streams.group_by("group").agg(ranks=pl.col("rank").unique().sort())
+    ranks = timed.streams.group_by("group").agg(ranks=pl.col("rank").unique().sort())
     trips = pl.col("operation").replace_strict(BUS_TRIPS, default=None, return_dtype=pl.Int64)
     factor = trips * (pl.col("members") - 1) / pl.col("members")
     every = pl.col("calls").sum()
@@ -98,8 +100,8 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
             count=pl.col("iteration").n_unique(),
             transfer_ns=((pl.col("transfer") * pl.col("calls")).sum() / every).round(),
             wait_ns=(pl.col("waited").sum() / every).round(),
-            bytes=pl.when(pl.col("sizes").sum() > 0).then(
-                (pl.col("bytes").sum() / pl.col("sizes").sum()).round()
+            bytes=pl.when(pl.col("known").sum() > 0).then(
+                (pl.col("bytes").sum() / pl.col("known").sum()).round()
             ),
         )
         .cast(dict.fromkeys(("transfer_ns", "wait_ns", "bytes"), pl.Int64))
@@ -108,7 +110,7 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
             pl.col("group", "ordinal", "last_rank").cast(pl.Int64),
             pl.col("operation").cast(pl.String),
         )
-        .join(members, on="group")
+        .join(ranks, on="group")
         .join(timed.groups.select("group", "label", "members"), on="group")
         .with_columns(algorithm_bandwidth=pl.col("bytes") * 1e9 / pl.col("transfer_ns"))
         .sort(key)
@@ -127,6 +129,11 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
             bus_bandwidth=pl.col("algorithm_bandwidth") * factor,
         )
     )
+
+
+def _over_members(values: pl.Series, members: int) -> NDArray[np.int64]:
+    """The sum of each instance of a group, whose values are those of one member after another."""
+    return np.asarray(values.to_numpy().reshape(members, -1).sum(axis=0), dtype=np.int64)
 
 
 OF_KERNELS = ("rank", "iteration", "phase", "kind", "name", "count", "total_ns", "clear_ns")

@@ -22,8 +22,11 @@ from rankscope.compare.wait_sums import Waits, rank_chunks, split
 from rankscope.compare.waits import WaitedCollectives, timed
 from rankscope.compare.whatif.replay import RankChunk, Replay
 from rankscope.compare.whatif.replay_inputs import windows_of
-from rankscope.store.tables import ROWS_AT_ONCE, RunTables, measured
+from rankscope.store.tables import RunTables, measured
 from rankscope.util.memory import give_back
+
+CALLS_AT_ONCE = 2_000_000
+"""Calls that are read together: fewer take longer, more take more memory."""
 
 FIRST_RANKS = 8
 """Ranks in the first chunk that is read; its size says how many ranks the next chunks may have."""
@@ -240,7 +243,7 @@ def _read_calls(tables: RunTables, iterations: tuple[int, ...] | None) -> Iterat
         )
         here = chunk["iteration"].is_in(common)
         yield chunk if here.all() else chunk.filter(here)
-        at, many = at + many, max(1, ROWS_AT_ONCE * many // max(chunk.height, 1))
+        at, many = at + many, max(1, CALLS_AT_ONCE * many // max(chunk.height, 1))
 
 
 def _exposed(
