@@ -29,6 +29,7 @@ from rankscope.compare.verdict.rules import judge
 from rankscope.compare.verdict.transfers import SlowTransfers, slow_transfers
 from rankscope.compare.wait_sums import Waits
 from rankscope.compare.whatif.replay import Replay
+from rankscope.compare.whatif.replay_inputs import ORDER
 from rankscope.compare.whatif.scenarios import scenarios
 from rankscope.model.metrics import METRICS, PHASE_METRICS, columns_of
 from rankscope.model.options import Options
@@ -38,6 +39,9 @@ from rankscope.util.memory import give_back
 
 JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", *PHASE_METRICS)))
 """The columns of the metric table that a verdict is found from."""
+
+PLAYED = ("rank", "iteration", *columns_of(ORDER))
+"""Those that a run is played again from."""
 
 MOST_CALLS = 1_000_000
 """Calls of collectives above which a sample of the iterations is played again."""
@@ -161,6 +165,7 @@ def _judged(found: Comparison, collectives: RunCollectives, until: Stage) -> Com
     played = _played_rows(found)
     numbers = found.selection.numbers
     rows = played.filter(pl.col("iteration").is_in(numbers))
+    played = played.select(PLAYED)  # the other columns of all iterations are let go
     metric = _judged_metric(rows, found.scope.blind_ranks)
     inputs = _verdict_inputs(found, collectives, rows, played, metric)
     several = found.tables.ranks.height > 1

@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 
 from rankscope.errors import DatabaseError
+from rankscope.util.threads import cores_to_use
 
 IN_USE = "is in use by another process"
 NOT_OURS = "is no rankscope database"
@@ -35,15 +36,22 @@ DAMAGE = (
 PATIENCE_S, LOOK_S = 3.0, 0.1
 """Seconds to wait for a database that another process uses, and between two attempts."""
 
+LOCK = "lock_configuration"
+"""The setting after which no SQL can change settings."""
+
+LEAST_MEMORY = "128MB"
+"""What DuckDB may keep of a file where memory is wanted for the frames that are read from it."""
+
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
     "autoload_known_extensions": False,
     "autoinstall_known_extensions": False,
+    "threads": cores_to_use(),  # each one holds memory
 }
 """Settings of every connection: SQL in somebody else's file reads and loads nothing else."""
 
-LOCK = "lock_configuration"
-"""The setting after which no SQL can change settings."""
+TO_READ = CONFIG | {"memory_limit": LEAST_MEMORY}
+"""Settings of a connection that only reads."""
 
 
 def connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -63,7 +71,7 @@ def connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         ours = path.suffix in (".duckdb", ".rebuild")  # by its name: damaged beyond its first bytes
         hint = REBUILD_HINT if ours else "name another file with --db"
         raise DatabaseError(f"{path}: {NOT_OURS}", hint=hint)
-    config = CONFIG | {LOCK: read_only}  # whoever writes may still choose the memory
+    config = TO_READ if read_only else CONFIG
     limit = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -17,6 +17,7 @@ from rankscope.model.tables import COMPARED_TABLES, TABLES
 from rankscope.store.comparison_tables import replace_tables
 from rankscope.store.connection import (
     DAMAGE,
+    LEAST_MEMORY,
     LOCK,
     NOT_OURS,
     REBUILD_HINT,
@@ -42,9 +43,6 @@ from rankscope.store.reader import read_table
 from rankscope.store.tables import TableRequest
 from rankscope.util.atomic_io import exists, made_aside, take_place
 from rankscope.util.sanitize import sanitized
-
-LEAST_MEMORY = "128MB"
-"""What DuckDB works in where memory is wanted for other things."""
 
 LONGEST_PATH = 300
 
@@ -285,9 +283,15 @@ class Database:
     def query(self, sql: str) -> pl.DataFrame:
         """The result of a query, as a frame; it can read this database and nothing else.
 
+        It may take as much memory as DuckDB takes by itself, unless this connection keeps little.
+
         Raises:
             UsageError: the query is wrong.
         """
+        settings = self._connection.execute(f"select current_setting('{LOCK}')")
+        if settings.fetchall() == [(False,)]:
+            self._connection.execute("reset memory_limit")
+            self._connection.execute(f"set {LOCK} = true")
         try:
             relation = self._connection.sql(sql)
             frame: pl.DataFrame = pl.DataFrame() if relation is None else relation.pl()

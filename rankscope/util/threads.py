@@ -20,6 +20,11 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def cores_to_use() -> int:
+    """How many threads work at once where nobody says otherwise."""
+    return min(available_cores(), MOST_THREADS)
+
+
 def threaded(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
 ) -> Iterator[Result]:
@@ -28,9 +33,9 @@ def threaded(
     Args:
         work: runs in several threads at once; the result must not depend on which one ends first.
         items: taken in the caller's thread, few ahead of the results.
-        threads: 1 works on one item after the other; None: one per core.
+        threads: 1 works on one item after the other; None: `cores_to_use`.
     """
-    threads = threads or min(available_cores(), MOST_THREADS)
+    threads = threads or cores_to_use()
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads, "rankscope-work") as pool:
         for item in items:

@@ -93,12 +93,29 @@ def test_queries_reach_nothing_outside(db: Path, tmp_path: Path, how: str) -> No
 @pytest.mark.parametrize("write", [False, True])
 def test_every_connection_is_closed_to_the_outside(db: Path, tmp_path: Path, write: bool) -> None:
     with Database.open(db, write=write) as database:
+        if write:
+            database.keep_little()
         for setting in ("enable_external_access", "autoload_known_extensions",
                         "autoinstall_known_extensions"):  # fmt: skip
             assert database.query(f"select current_setting('{setting}') as v").item() is False
-        if write:
-            database.keep_little()
         assert database.query("select current_setting('lock_configuration') as v").item() is True
+
+
+def test_reading_keeps_little_and_queries_may_have_more(db: Path) -> None:
+    def limit(database: Database) -> str:
+        told = database._connection.execute("select current_setting('memory_limit')").fetchall()
+        return str(told[0][0])
+
+    with Database.open(db) as reading, Database.open(db) as asking:
+        before = limit(reading)
+        assert before.endswith("MiB"), before
+        for _ in range(2):
+            assert asking.query("select count(*) c from ranks").item() == 4
+        assert limit(asking).endswith("GiB")
+    with Database.open(db) as reading:
+        assert limit(reading) == before, "what a query had is not kept"
+        with Database.open(db) as second:
+            assert second.query("select 1 as one").item() == 1
 
 
 def test_a_fifo_is_no_database(cli: Cli, tmp_path: Path) -> None:

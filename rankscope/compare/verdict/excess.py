@@ -22,6 +22,9 @@ LEAST_EXCESS = 0.05
 APART_KINDS = 1.25
 """Factor between the work of one kind of iteration and that of the next longer kind."""
 
+RANKS_AT_ONCE = 64
+"""Ranks whose times are spread over the phases at once: what is computed fits into the cache."""
+
 LEAST_OF_KIND = 5
 """Iterations that a kind has at least."""
 
@@ -76,15 +79,19 @@ class Excess:
         Returns:
             rank by iteration by phase, never more than the phase's time.
         """
-        spent = np.fmax(self.spent, 0.0)
-        parts = np.fmax(weights, 0.0)
-        sums = parts.sum(axis=2)
-        even = ~(sums > 0)
-        parts[even] = spent[even] + 1e-9
-        sums[even] = parts[even].sum(axis=1)
-        parts /= sums[:, :, None]
-        parts *= np.fmax(amount, 0.0)[:, :, None]
-        return np.asarray(np.fmin(parts, spent, out=parts))
+        found = by_phase_in_memory(np.zeros((len(self.phases), *amount.shape)))
+        some = np.flatnonzero((amount > 0).any(axis=1))
+        for at in range(0, len(some), RANKS_AT_ONCE):
+            ranks = some[at : at + RANKS_AT_ONCE]
+            spent, parts = np.fmax(self.spent[ranks], 0.0), np.fmax(weights[ranks], 0.0)
+            sums = parts.sum(axis=2)
+            even = ~(sums > 0)
+            parts[even] = spent[even] + 1e-9
+            sums[even] = parts[even].sum(axis=1)
+            parts /= sums[:, :, None]
+            parts *= np.fmax(amount[ranks], 0.0)[:, :, None]
+            found[ranks] = np.fmin(parts, spent, out=parts)
+        return found
 
 
 def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
@@ -110,7 +117,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         return values
 
     value = matrix(column_of(metric))
-    spent = np.stack([matrix(column_of(phase)) for phase in phases], axis=2)
+    spent = by_phase_in_memory(np.stack([matrix(column_of(phase)) for phase in phases]))
     iteration = matrix("iteration_ns")
     length, unit = np.empty_like(iteration), np.empty_like(iteration)
     usual, typical = np.empty_like(value), np.empty_like(spent)
@@ -135,6 +142,14 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         unit=np.where(unit > 0, unit, np.nan),
         kinds=iteration_kinds(lower_medians(value, 0)[0]),
     )
+
+
+def by_phase_in_memory(values: Floats) -> Floats:
+    """Phase by rank by iteration as rank by iteration by phase, where sums over phases are quick.
+
+    What numpy computes from it lies in memory in the same way.
+    """
+    return np.moveaxis(values, 0, 2)
 
 
 def _unit(usual: Floats, length: Floats) -> Floats:

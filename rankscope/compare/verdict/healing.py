@@ -147,7 +147,7 @@ class Prices:
     def _faster(self, healed: Floats) -> Floats:
         """What the slowest rank of each iteration would be faster."""
         value = np.nan_to_num(self._excess.value)
-        after = value - np.nansum(healed, axis=2)
+        after = value - healed.sum(axis=2)
         return np.asarray(value.max(axis=0) - after.max(axis=0))
 
     def _scale(self, healed: Floats, played: Flags) -> float:
