@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -117,24 +117,38 @@ class Aligner:
         self._clocks = clocks
         self._utc_starts = utc_starts
 
-    def one(self, rank: int, times: Times) -> Times:
-        """The times of one tied rank, converted."""
-        (found,) = self.many([rank], times[None])
-        return np.asarray(found, dtype=np.int64)
+    def each(self, ranks: NDArray[np.integer[Any]], times: Times) -> Times:
+        """The times of tied ranks, converted; `ranks` says whose each one is."""
+        some = np.unique(ranks)
+        shifts, slopes, _ = self._lines(some.tolist())
+        place = np.searchsorted(some, ranks)
+        return _moved(times, shifts[place], slopes[place])
 
     def many(self, ranks: Sequence[int], times: Times) -> Times:
         """The times of several ranks, a row each, converted; 0 for ranks that are not tied."""
+        shifts, slopes, tied = self._lines(ranks)
+        moved = _moved(times, shifts[:, None], slopes[:, None])
+        moved[~tied] = 0
+        return moved
+
+    def _lines(self, ranks: Sequence[int]) -> tuple[Times, Floats, NDArray[np.bool_]]:
+        """Shift (ns) and slope of each rank's clock, and whether it is tied."""
         fits = [self._clocks.fits.get(rank) for rank in ranks]
         starts = [
             0 if fit is None else (self._utc_starts.get(rank) or 0) + fit.offset_ns
             for rank, fit in zip(ranks, fits, strict=True)
         ]
         slopes = np.array([0.0 if fit is None else fit.drift_ppm * 1e-6 for fit in fits])
-        moved = times + (np.array(starts, dtype=np.int64) - self._clocks.middle_ns)[:, None]
-        if slopes.any():
-            moved += np.rint(moved * slopes[:, None]).astype(np.int64)
-        moved[[fit is None for fit in fits]] = 0
-        return np.asarray(moved, dtype=np.int64)
+        shifts = np.array(starts, dtype=np.int64) - self._clocks.middle_ns
+        return shifts, slopes, np.array([fit is not None for fit in fits], dtype=np.bool_)
+
+
+def _moved(times: Times, shifts: Times, slopes: Floats) -> Times:
+    """Times of an own axis as ns since the middle of the run."""
+    moved = times + shifts
+    if slopes.any():
+        moved += np.rint(moved * slopes).astype(np.int64)
+    return np.asarray(moved, dtype=np.int64)
 
 
 def fit_clock(reference: Times, other: Times) -> ClockFit:

@@ -20,8 +20,8 @@ from rankscope.compare.roles import MAKEUP, Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Scope, common_iterations
 from rankscope.compare.wait_sums import Waits, rank_chunks, split
 from rankscope.compare.waits import WaitedCollectives, timed
-from rankscope.compare.whatif.replay import RankChunk, Replay
-from rankscope.compare.whatif.replay_inputs import windows_of
+from rankscope.compare.whatif.replay import Replay
+from rankscope.compare.whatif.replay_inputs import RankChunk, windows_of
 from rankscope.store.tables import RunTables, measured
 from rankscope.util.memory import give_back
 

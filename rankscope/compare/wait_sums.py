@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.align.match import blocks_of
+from rankscope.compare.rank_axis import RankAxis
 from rankscope.compare.waits import NOBODY, WaitedCollectives
-from rankscope.model.intervals import Flags, Times, length_before, union
+from rankscope.model.intervals import Flags, Times, length_before
 from rankscope.store.tables import ROWS_AT_ONCE
 from rankscope.util.threads import threaded
 
@@ -225,12 +226,12 @@ def _chunk_waits(
         selected: which of all iterations are, counted.
     """
     rank, exposing, chosen = calls.rank, calls.exposing, calls.chosen
-    axis = _Axis((rank, calls.arrival, calls.end), exposed[:3])
+    axis = RankAxis((rank, calls.arrival, calls.end), exposed[:3])
     begin = axis.shift(rank, calls.arrival)
     order = _order(begin, calls.end)
     order = order if exposing.all() else order[exposing[order]]
     spans = _spans(begin, calls.wait, order)
-    claimed = _claimed(len(begin), spans, order, axis.union(exposed))
+    claimed = _claimed(len(begin), spans, order, axis.union(*exposed[:3]))
     sums = _summed(
         rank,
         calls.iteration,
@@ -250,12 +251,12 @@ def _chunk_waits(
     if chosen.all():
         return sums, every, every
     # what overlaps with other iterations' counts in these alone
-    if _apart(spans, chosen[order], axis.union(exposed.where(~exposed.chosen))):
+    if _apart(spans, chosen[order], axis.union(*exposed.where(~exposed.chosen)[:3])):
         waited = waited.where(selected[waited.late % len(selected)])
     else:
         some = order[chosen[order]]
         own = _spans(begin, calls.wait, some)
-        claimed = _claimed(len(begin), own, some, axis.union(exposed.where(exposed.chosen)))
+        claimed = _claimed(len(begin), own, some, axis.union(*exposed.where(exposed.chosen)[:3]))
         waited = _waited(calls, exposing & chosen, claimed)
     return sums, (_shares(rank[chosen], calls.last[chosen]), waited), every
 
@@ -357,31 +358,3 @@ def _apart(spans: Times, chosen: Flags, others: tuple[Times, Times]) -> bool:
     start, end = others
     first, until = first[chosen], np.append(until[chosen], np.iinfo(np.int64).min)
     return bool((until[np.searchsorted(first, end) - 1] <= start).all())
-
-
-class _Axis:
-    """One axis on which every rank has a span of its own, so that one sweep serves all."""
-
-    def __init__(self, *parts: tuple[NDArray[Any], Times, Times]) -> None:
-        """`parts`: rank, start and end of intervals; those of a rank mostly stand together."""
-        self._first = min((int(rank.min()) for rank, *_ in parts if len(rank)), default=0)
-        count = max((int(rank.max()) for rank, *_ in parts if len(rank)), default=0) + 1
-        low = np.full(count - self._first, np.iinfo(np.int64).max)
-        high = np.full(count - self._first, np.iinfo(np.int64).min)
-        for rank, start, end in parts:
-            if len(rank):
-                edges = np.flatnonzero(np.diff(rank, prepend=-1))
-                place = rank[edges] - self._first
-                np.minimum.at(low, place, np.minimum.reduceat(start, edges))
-                np.maximum.at(high, place, np.maximum.reduceat(end, edges))
-        low, high = np.where(low <= high, low, 0), np.where(low <= high, high + 1, 0)
-        self._shifts = np.cumsum(high - low) - high
-
-    def shift(self, rank: NDArray[Any], times: Times) -> Times:
-        """The times on this axis."""
-        return np.asarray(times + self._shifts[rank - self._first], dtype=np.int64)
-
-    def union(self, exposed: _Exposed) -> tuple[Times, Times]:
-        """The intervals, merged, on this axis."""
-        rank, start, end, _ = exposed
-        return union(self.shift(rank, start), self.shift(rank, end))

@@ -16,20 +16,17 @@ import numpy as np
 import polars as pl
 
 from rankscope.align.clocks import Aligner
+from rankscope.compare.whatif.borders import Borders
 from rankscope.compare.whatif.replay_inputs import (
     ORDER,
     Floats,
     Instances,
     Numbers,
-    RankCalls,
+    RankChunk,
     Small,
     Work,
-    at_borders,
-    blocked_intervals,
-    replay_input,
+    chunk_input,
 )
-from rankscope.model.metrics import column_of
-from rankscope.store.tables import columns_by_rank
 from rankscope.util.threads import threaded
 
 MOST_PASSES = 10_000
@@ -50,17 +47,16 @@ class Healing:
     transfer: Floats | None = None
 
 
-class RankChunk(NamedTuple):
-    """Some ranks of a run, ascending.
+class Step(NamedTuple):
+    """Instances that are played at once, and their calls."""
 
-    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.timed` gives them, of iterations
-    that follow each other, all on clocks that are tied together. `exposed`: their exposed
-    communication: rank, start_ns, end_ns.
-    """
-
-    ranks: list[int]
-    calls: pl.DataFrame
-    exposed: pl.DataFrame
+    calls: slice  # in the order of the replay
+    starts: Numbers  # where those of each instance begin among them
+    groups: Numbers
+    service: Floats  # what each takes once its last member and its predecessor are there, ns
+    which: Numbers  # the instances
+    freed: Small  # the intervals that they end
+    freeing: Numbers  # and the instance that ends each, by its place here
 
 
 class Replay:
@@ -82,31 +78,19 @@ class Replay:
     ) -> None:
         windows = windows.sort("rank", "iteration")
         self._ranks = windows["rank"].unique().sort().to_numpy()
-        borders = columns_by_rank(windows, ("begin", "end"))
-        seen: list[dict[str, Numbers]] = []
+        seen: list[pl.DataFrame] = []
         instances = Instances()
         self.size = size
         self._work = Work(size)
-        aligned = aligner.one
-        for ranks, rows, held in chunks:
-            mine = columns_by_rank(rows, ("instance", "group", "arrival_ns", "end_ns"))
-            blocks = columns_by_rank(held, ("start_ns", "end_ns"))
-            for rank in ranks:
-                instance, group, arrival, end = mine(rank)
-                arrived, ended = aligned(rank, arrival), aligned(rank, end)
-                here = RankCalls(instance, group, arrived, ended, end).in_order()
-                start, stop = blocks(rank)
-                freed = blocked_intervals(
-                    here.end_ns, aligned(rank, start), aligned(rank, stop), stop
-                )
-                instances.add(here)
-                self._work.add(here.instance, replay_input(here.arrived, freed))
-                begin, end = borders(rank)
-                seen.append(at_borders(begin, end, freed))
-        self._windows = windows.drop("begin", "end").with_columns(
-            pl.Series(name, np.concatenate([each[name] for each in seen]), dtype=pl.Int64)
-            for name in (seen[0] if seen else ())
-        )
+        for chunk in chunks:
+            mine = windows.filter(pl.col("rank").is_in(chunk.ranks))
+            calls, found, borders = chunk_input(chunk, mine, aligner)
+            instances.add(calls)
+            self._work.add(calls.instance, found)
+            seen.append(borders)
+        windows = windows.drop("begin", "end")
+        self._windows = pl.concat([windows, *([pl.concat(seen)] if seen else [])], how="horizontal")
+        self._borders = Borders(self._ranks, self._windows)
         self._plan(instances)
         self._unchanged: dict[tuple[int, ...], float] = {}
 
@@ -116,8 +100,8 @@ class Replay:
         In ns; NaN where it is not played.
         """
         found = np.full(count, np.nan)
-        for _, _, _, service, which in self._steps:
-            found[which] = service
+        for step in self._steps:
+            found[step.which] = step.service
         return found
 
     @property
@@ -160,11 +144,11 @@ class Replay:
         after = np.cumsum(sizes[order])
         first = np.zeros_like(sizes)
         first[order] = after - sizes[order]
-        self._work.put_together(first)
+        self._work.put_together(first, self._borders.before)
         self._groups = int(group.max(initial=-1)) + 1
         # what an instance takes once its last member and its predecessor are there
         through = np.full(self._groups, np.iinfo(np.int64).min)
-        self._steps = []
+        self._steps: list[Step] = []
         steps = np.unique(np.concatenate(([0], np.cumsum(np.bincount(level[order])))))
         for here, until in pairwise(steps.tolist()):
             which = order[here:until]
@@ -173,7 +157,12 @@ class Replay:
             ready = np.maximum(last[which], through[groups])
             service = np.maximum(done[which] - ready, 0).astype(np.float64)
             through[groups] = np.maximum(done[which], ready)
-            self._steps.append((slice(low, high), first[which] - low, groups, service, which))
+            starts, ends = first[which] - low, self._work.ends[low:high]
+            freeing = np.flatnonzero(ends >= 0)
+            owner = np.searchsorted(starts, freeing, side="right") - 1
+            self._steps.append(
+                Step(slice(low, high), starts, groups, service, which, ends[freeing], owner)
+            )
 
     def gains_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[int]:
         """The time that each healing would save, ns, at least 0.
@@ -203,28 +192,25 @@ class Replay:
     def _played(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[float]:
         """`times_ns`, of all healings at once: a row of each array is one of them."""
         times = []
-        every = self._work
-        mappings = [self._mapping(healing.work) for healing in healings]
-        places = [every.places[calls] for calls in every.calls]
-        work = _rows([_mapped(every.work, places, mapping) for mapping in mappings])
-        held = _rows([_mapped(every.held, every.intervals, mapping) for mapping in mappings])
+        every, borders = self._work, self._borders
+        less = [None if each.work is None else borders.less(each.work) for each in healings]
+        work = _rows([borders.moved(every.work, every.border, each) for each in less])
+        held = _rows([borders.moved(every.held, every.border_of_held, each) for each in less])
         delay = np.zeros(held.shape)
         transfer = self._shorter(healings)
         through = np.full((len(healings), self._groups), -np.inf)
-        for rows, starts, groups, usual, which in self._steps:
-            service = usual if transfer is None else np.maximum(usual - transfer[:, which], 0.0)
-            arrival = work[:, rows] + delay.take(every.before[rows], axis=1)
-            last = np.maximum.reduceat(arrival, starts, axis=1)
-            end = np.maximum(last, through[:, groups]) + service
-            through[:, groups] = end
-            at = every.ends[rows]
-            some = np.flatnonzero(at >= 0)
-            if len(some):
-                at = at[some]
-                owner = np.searchsorted(starts, some, side="right") - 1
-                before = delay.take(at, axis=1)
-                freed = end.take(owner, axis=1) - held.take(at, axis=1)
-                delay[:, at + 1] = before + np.maximum(freed - before, 0.0)
+        for step in self._steps:
+            service: Floats = step.service
+            if transfer is not None:
+                service = np.maximum(service - transfer[:, step.which], 0.0)
+            arrival = work[:, step.calls] + delay.take(every.before[step.calls], axis=1)
+            last = np.maximum.reduceat(arrival, step.starts, axis=1)
+            end = np.maximum(last, through[:, step.groups]) + service
+            through[:, step.groups] = end
+            if len(step.freed):
+                before = delay.take(step.freed, axis=1)
+                later = end.take(step.freeing, axis=1) - held.take(step.freed, axis=1)
+                delay[:, step.freed + 1] = before + np.maximum(later - before, 0.0)
         selected = self._windows.filter(pl.col("iteration").is_in(list(numbers)))
         spans = (
             selected.group_by("rank")
@@ -235,12 +221,9 @@ class Replay:
         own = spans.select("own_begin", "own_end").to_numpy().astype(np.float64)
         starts = np.array([each.start for each in every.intervals], dtype=np.int64)[index]
         at = starts[:, None] + spans.select("over_begin", "over_end").to_numpy()
-        for mapping, delayed in zip(mappings, delay, strict=True):
-            moved = own.copy()
-            for place, rank in enumerate(index.tolist()):
-                if mapping[rank] is not None:
-                    moved[place] = _moved(own[place], mapping[rank])
-            moved += delayed[at]
+        border = np.array([borders.before(*each) for each in zip(index, own, strict=True)])
+        for taken, delayed in zip(less, delay, strict=True):
+            moved = borders.moved(own, border, taken) + delayed[at]
             lasted = moved[:, 1] - moved[:, 0]
             # one after the other: the order of a sum of rounded numbers matters
             times.append(float(np.cumsum(lasted)[-1]) / len(spans) if len(spans) else 0.0)
@@ -250,66 +233,17 @@ class Replay:
         """How much less each instance takes, by healing; None where none does."""
         if all(healing.transfer is None for healing in healings):
             return None
-        size = 1 + max(int(which.max()) for *_, which in self._steps)
+        size = 1 + max(int(step.which.max()) for step in self._steps)
         shorter = np.zeros((len(healings), size))
         for row, healing in zip(shorter, healings, strict=True):
             if healing.transfer is not None:
                 row[:] = healing.transfer[:size]
         return shorter
 
-    def _mapping(self, saved: Floats | None) -> list[tuple[Floats, Floats] | None]:
-        """Per rank, the work done by each border between phases, as it was and as it would be.
-
-        None where nothing of it changes.
-        """
-        if saved is None:
-            return [None] * len(self._ranks)
-        lengths = self._windows.select(column_of(phase) for phase in ORDER).fill_null(0).to_numpy()
-        begin = self._windows["own_begin"].to_numpy().astype(np.float64)
-        edges = np.append(self._windows["rank"].search_sorted(self._ranks).to_numpy(), len(begin))
-        mapping: list[tuple[Floats, Floats] | None] = [None] * len(self._ranks)
-        for rank in np.flatnonzero(np.logical_or.reduceat(saved.any(axis=1), edges[:-1])):
-            low, high = edges[rank], edges[rank + 1]
-            start = begin[low:high, None]
-            borders = np.hstack((start, start + np.cumsum(lengths[low:high], axis=1)))
-            cuts = np.hstack((np.zeros((high - low, 1)), np.cumsum(saved[low:high], axis=1)))
-            earlier = np.concatenate(([0], np.cumsum(cuts[:, -1])[:-1]))
-            was = np.maximum.accumulate(borders.ravel())
-            mapping[rank] = (was, was - (cuts + earlier[:, None]).ravel())
-        return mapping
-
 
 def _rows(arrays: Sequence[Floats]) -> Floats:
     """Each array a row; no copy of a single one."""
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
-
-
-def _mapped(
-    work: Floats,
-    places: Sequence[Small | slice],
-    mapping: list[tuple[Floats, Floats] | None],
-) -> Floats:
-    """All work done by each moment, as it would be; it itself where nobody's changes.
-
-    Args:
-        work: as it was.
-        places: where each rank's stands in it.
-        mapping: how each rank's changes; None: not at all.
-    """
-    if any(how is not None for how in mapping):
-        work = work.copy()
-    for mine, how in zip(places, mapping, strict=True):
-        if how is not None:
-            work[mine] = _moved(work[mine], how)
-    return work
-
-
-def _moved(work: Floats, how: tuple[Floats, Floats] | None) -> Floats:
-    """One rank's work done by each moment, as it would be."""
-    if how is None:
-        return work
-    was, becomes = how
-    return work + np.interp(work, was, becomes - was)
 
 
 def _levels(work: Work, count: int) -> Small:

@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.align.clocks import Aligner
+from rankscope.compare.rank_axis import RankAxis
 from rankscope.model.intervals import length_before
 from rankscope.model.metrics import columns_of
 
@@ -29,32 +31,32 @@ BEFORE_END = 3_000
 """Most ns by which an interval that a collective ended may stop before the end measured for it."""
 
 
-class RankCalls(NamedTuple):
-    """The calls of one rank, aligned where nothing else is said."""
+class RankChunk(NamedTuple):
+    """Some ranks of a run, ascending.
 
+    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.timed` gives them, of iterations
+    that follow each other, all on clocks that are tied together. `exposed`: their exposed
+    communication: rank, start_ns, end_ns.
+    """
+
+    ranks: list[int]
+    calls: pl.DataFrame
+    exposed: pl.DataFrame
+
+
+class Calls(NamedTuple):
+    """The calls of some ranks: by rank, their aligned ends, and their aligned arrivals."""
+
+    rank: Numbers
     instance: Small
     group: Small
     arrived: Numbers
     ended: Numbers
-    end_ns: Numbers  # on its own axis
-
-    def in_order(self) -> RankCalls:
-        """By their ends, those that end together by their arrivals."""
-        order = np.argsort(self.ended)
-        ended = self.ended[order]
-        if (ended[1:] == ended[:-1]).any():
-            order = np.lexsort((self.arrived, self.ended))
-        return RankCalls(
-            self.instance[order],
-            self.group[order],
-            self.arrived[order],
-            self.ended[order],
-            self.end_ns[order],
-        )
+    end_ns: Numbers  # on the rank's own axis
 
 
 class BlockedIntervals(NamedTuple):
-    """The intervals that blocked a rank, in time order, and the call whose end freed it."""
+    """The intervals that blocked ranks, in time order, and the call whose end freed the rank."""
 
     began: Numbers
     stopped: Numbers
@@ -62,12 +64,14 @@ class BlockedIntervals(NamedTuple):
 
 
 class ReplayInput(NamedTuple):
-    """A rank's calls and the intervals that blocked it, in time order."""
+    """Calls of some ranks, and the intervals that blocked them, rank by rank in time order."""
 
+    counts: Numbers  # calls of each rank
+    blocked: Numbers  # intervals of each rank
     held: Floats  # own work done before each interval
     work: Floats  # and before each call's arrival
-    before: Small  # intervals that are over by then
-    ends: Small  # the interval that a call's end ended; -1: none
+    over: Numbers  # intervals of its rank that are over by then
+    ends: Numbers  # which interval of its rank a call's end ended; -1: none
 
 
 class Instances:
@@ -76,8 +80,8 @@ class Instances:
     def __init__(self) -> None:
         self.group = self.last = self.done = np.zeros(0, dtype=np.int64)
 
-    def add(self, calls: RankCalls) -> None:
-        """Take in the calls of one more rank."""
+    def add(self, calls: Calls) -> None:
+        """Take in the calls of some more ranks."""
         more = int(calls.instance.max(initial=-1)) + 1 - len(self.last)
         if more > 0:
             more = max(more, len(self.last))  # seldom, for what is there is copied
@@ -106,48 +110,61 @@ class Work:
         self.work = np.empty(size)
         self.before, self.ends = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
         self.instance = np.empty(size, dtype=np.int32)  # until they are put together
-        self.places = np.empty(0, dtype=np.int32)  # of each rank's calls, from then on
+        self.border = np.empty(0, dtype=np.int32)  # `Borders.before` of `work`, from then on
         self.held = np.empty(0)  # own work done before each interval, from then on
+        self.border_of_held = np.empty(0, dtype=np.int32)  # `Borders.before` of that
         self._held: list[Floats] = []
 
-    def add(self, instance: Small, replay_input: ReplayInput) -> None:
-        """Take in the work of one more rank."""
-        calls = _after(self.calls, len(instance))
-        intervals = _after(self.intervals, len(replay_input.held) + 1)
-        self.calls.append(calls)
-        self.intervals.append(intervals)
-        self.instance[calls] = instance
-        self.work[calls] = replay_input.work
-        first = np.int32(intervals.start)
-        self.before[calls] = replay_input.before + first
-        self.ends[calls] = np.where(replay_input.ends < 0, np.int32(-1), replay_input.ends + first)
-        self._held.append(np.append(replay_input.held, 0.0))
+    def add(self, instance: Small, more: ReplayInput) -> None:
+        """Take in the work of some more ranks."""
+        calls, intervals = _after(self.calls, more.counts), _after(self.intervals, more.blocked + 1)
+        first = np.array([each.start for each in intervals], dtype=np.int32)
+        mine = slice(calls[0].start, calls[-1].stop)
+        self.calls += calls
+        self.intervals += intervals
+        self.instance[mine] = instance
+        self.work[mine] = more.work
+        of_call = np.repeat(first, more.counts)
+        self.before[mine] = more.over + of_call
+        self.ends[mine] = np.where(more.ends < 0, -1, more.ends + of_call)
+        place = np.arange(len(more.held)) + np.repeat(np.arange(len(calls)), more.blocked)
+        held = np.zeros(len(more.held) + len(calls))
+        held[place] = more.held
+        self._held.append(held)
 
-    def put_together(self, first: Numbers) -> None:
+    def put_together(self, first: Numbers, before: Callable[[int, Floats], Small]) -> None:
         """Calls of an instance next to each other, by rank.
 
         Args:
             first: where those of each instance begin.
+            before: `Borders.before`.
         """
         free = first.astype(np.int32)
-        self.places = self.instance  # there is no room for both
+        places = self.instance  # there is no room for both
         del self.instance
-        for calls in self.calls:
-            instance = self.places[calls]
+        border = np.empty_like(self.before)
+        for rank, calls in enumerate(self.calls):
+            instance = places[calls]
             place = free[instance]
             free[instance] += 1
-            self.places[calls] = place
-        self.work = _put(self.work, self.places)
-        self.before = _put(self.before, self.places)
-        self.ends = _put(self.ends, self.places)
+            places[calls] = place
+            border[place] = before(rank, self.work[calls])
+        self.border = border
+        self.work = _put(self.work, places)
+        self.before = _put(self.before, places)
+        self.ends = _put(self.ends, places)
         self.held = np.concatenate([self.held, *self._held])
         self._held.clear()
+        held = [before(rank, self.held[each]) for rank, each in enumerate(self.intervals)]
+        self.border_of_held = np.concatenate([self.border_of_held, *held])
 
 
-def _after(slices: list[slice], length: int) -> slice:
-    """The next one of that length."""
-    start = slices[-1].stop if slices else 0
-    return slice(start, start + length)
+def _after(slices: list[slice], lengths: Numbers) -> list[slice]:
+    """The next ones of these lengths."""
+    stops = (slices[-1].stop if slices else 0) + np.cumsum(lengths)
+    return [
+        slice(int(stop - length), int(stop)) for stop, length in zip(stops, lengths, strict=True)
+    ]
 
 
 def _put(values: NDArray[Any], places: Small) -> NDArray[Any]:
@@ -168,10 +185,10 @@ def blocked_intervals(
     after it.
 
     Args:
-        ends: of the rank's calls, on its own axis.
+        ends: of the calls, on the rank's own axis. Those of several ranks lie far enough apart.
         began: aligned starts of the intervals.
         stopped: their aligned ends.
-        stops: their ends on its own axis.
+        stops: their ends on the rank's own axis.
     """
     order = np.argsort(ends, kind="stable")
     ordered = np.append(ends[order], np.iinfo(np.int64).max)
@@ -191,29 +208,84 @@ def blocked_intervals(
     return BlockedIntervals(began[found], stopped[found], row[by_start])
 
 
-def at_borders(begin: Numbers, end: Numbers, freed: BlockedIntervals) -> dict[str, Numbers]:
-    """For each border of a rank's windows, the own work done and the intervals that are over."""
-    moments = {"begin": begin, "end": end}
-    return {
-        f"own_{name}": each - length_before(freed.began, freed.stopped, each)
-        for name, each in moments.items()
-    } | {
-        f"over_{name}": np.searchsorted(freed.stopped, each, side="right")
-        for name, each in moments.items()
-    }
+def chunk_input(
+    chunk: RankChunk, windows: pl.DataFrame, aligner: Aligner
+) -> tuple[Calls, ReplayInput, pl.DataFrame]:
+    """What a replay needs of some ranks.
 
+    Args:
+        chunk: their calls, and what was exposed.
+        windows: those of these ranks: rank, begin and end (aligned), by rank.
+        aligner: brings the times of a rank's own axis to the one clock.
 
-def replay_input(arrived: Numbers, freed: BlockedIntervals) -> ReplayInput:
-    """One rank's calls, by their end, and what held it up."""
-    low, high = freed.began, freed.stopped
-    ends = np.full(len(arrived), -1, dtype=np.int32)
-    ends[freed.row] = np.arange(len(low))
-    return ReplayInput(
-        held=(low - length_before(low, high, low)).astype(np.float64),
-        work=(arrived - length_before(low, high, arrived)).astype(np.float64),
-        before=np.searchsorted(high, arrived, side="right").astype(np.int32),
+    Returns:
+        The calls, the input, and for each border of the windows the own work done (`own_begin`,
+        `own_end`) and the intervals of its rank that are over (`over_begin`, `over_end`).
+    """
+    whose, begin, end = _columns(windows, "rank", "begin", "end")
+    rank, instance, group, arrival, end_ns = _columns(
+        chunk.calls, "rank", "instance", "group", "arrival_ns", "end_ns"
+    )
+    holder, start_ns, stop_ns = _columns(chunk.exposed, "rank", "start_ns", "end_ns")
+    arrived, ended = aligner.each(rank, arrival), aligner.each(rank, end_ns)
+    start, stop = aligner.each(holder, start_ns), aligner.each(holder, stop_ns)
+    axis = RankAxis(
+        (rank, arrived, arrived), (rank, ended, ended), (holder, start, stop), (whose, begin, end)
+    )
+    calls = _in_order(Calls(rank, instance, group, arrived, ended, end_ns), axis)
+    apart = AFTER_END + BEFORE_END  # no call frees another rank
+    own_axis = RankAxis((rank, end_ns, end_ns), (holder, start_ns, stop_ns), apart=apart)
+    freed = blocked_intervals(
+        own_axis.shift(calls.rank, calls.end_ns),
+        axis.shift(holder, start),
+        axis.shift(holder, stop),
+        own_axis.shift(holder, stop_ns),
+    )
+    low, high, row = freed
+    ranks = np.array(chunk.ranks)
+    counts, blocked = (
+        np.bincount(np.searchsorted(ranks, each), minlength=len(ranks))
+        for each in (calls.rank, calls.rank[row])
+    )
+    earlier = np.cumsum(blocked) - blocked  # intervals of the ranks before it
+    blocked_before = length_before(low, high, axis.begins(ranks))
+
+    def own_work(of: Numbers, moments: Numbers) -> Numbers:
+        done = axis.shift_back(of, moments - length_before(low, high, moments))
+        return done + blocked_before[np.searchsorted(ranks, of)]
+
+    def over(of: Numbers, moments: Numbers) -> Numbers:
+        return np.searchsorted(high, moments, side="right") - earlier[np.searchsorted(ranks, of)]
+
+    arrivals = axis.shift(calls.rank, calls.arrived)
+    ends = np.full(len(calls.rank), -1, dtype=np.int64)
+    ends[row] = np.arange(len(low)) - np.repeat(earlier, blocked)
+    found = ReplayInput(
+        counts=counts,
+        blocked=blocked,
+        held=own_work(calls.rank[row], low).astype(np.float64),
+        work=own_work(calls.rank, arrivals).astype(np.float64),
+        over=over(calls.rank, arrivals),
         ends=ends,
     )
+    at_borders = {"begin": axis.shift(whose, begin), "end": axis.shift(whose, end)}
+    borders = {f"own_{name}": own_work(whose, at) for name, at in at_borders.items()}
+    borders |= {f"over_{name}": over(whose, at) for name, at in at_borders.items()}
+    return calls, found, pl.DataFrame(borders)
+
+
+def _columns(frame: pl.DataFrame, *names: str) -> list[NDArray[Any]]:
+    return [frame[name].to_numpy() for name in names]
+
+
+def _in_order(calls: Calls, axis: RankAxis) -> Calls:
+    """By rank and end; calls that end together by their arrivals."""
+    ended = axis.shift(calls.rank, calls.ended)
+    order = np.argsort(ended, kind="stable")
+    later = ended[order]
+    if (later[1:] == later[:-1]).any():
+        order = np.lexsort((calls.arrived, ended))
+    return Calls._make(each[order] for each in calls)
 
 
 def windows_of(
