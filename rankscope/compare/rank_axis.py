@@ -1,4 +1,4 @@
-"""One axis for the times of several ranks."""
+"""Several ranks at once: how many, and one axis for their times."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankscope.model.intervals import Times, union
+
+RANKS_AT_ONCE = 128
+"""Ranks of which a stage has all data in memory at the same time."""
 
 
 class RankAxis:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
+from rankscope.compare.rank_axis import RANKS_AT_ONCE
 from rankscope.errors import UsageError
 from rankscope.util.wording import counted
 
@@ -29,9 +30,6 @@ ALIKE = 0.05
 
 LEAST_BYTES = 1024
 """A smaller message is no gradients, but their norm, a loss or a flag."""
-
-RANKS_AT_ONCE = 128
-"""Ranks whose kernels are in memory at the same time."""
 
 SIZE = re.compile("[1-9][0-9]{0,8}")
 

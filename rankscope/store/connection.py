@@ -82,6 +82,14 @@ def connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         time.sleep(LOOK_S)
 
 
+def allow_memory(connection: duckdb.DuckDBPyConnection) -> None:
+    """Take back the limit of a connection that reads; its settings are locked from then on."""
+    settings = connection.execute(f"select current_setting('{LOCK}')")
+    if settings.fetchall() == [(False,)]:
+        connection.execute("reset memory_limit")
+        connection.execute(f"set {LOCK} = true")
+
+
 def check_accessible(path: Path) -> None:
     """Raises `DatabaseError` for a path in a folder that may not be entered."""
     try:

@@ -21,6 +21,7 @@ from rankscope.store.connection import (
     LOCK,
     NOT_OURS,
     REBUILD_HINT,
+    allow_memory,
     check_accessible,
     connect,
     disk_full,
@@ -208,6 +209,11 @@ class Database:
         """The requested columns and rows of a table: this is a `TableReader`."""
         try:
             return read_table(self._connection, request)
+        except (duckdb.OutOfMemoryException, *DAMAGE):
+            # what exceeds the memory goes to a folder beside the file, if one can be made
+            allow_memory(self._connection)
+        try:
+            return read_table(self._connection, request)
         except DAMAGE as error:
             raise self._damaged(error) from error
 
@@ -288,10 +294,7 @@ class Database:
         Raises:
             UsageError: the query is wrong.
         """
-        settings = self._connection.execute(f"select current_setting('{LOCK}')")
-        if settings.fetchall() == [(False,)]:
-            self._connection.execute("reset memory_limit")
-            self._connection.execute(f"set {LOCK} = true")
+        allow_memory(self._connection)
         try:
             relation = self._connection.sql(sql)
             frame: pl.DataFrame = pl.DataFrame() if relation is None else relation.pl()

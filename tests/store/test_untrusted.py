@@ -10,8 +10,11 @@ import duckdb
 import pytest
 
 import rankscope
+from rankscope import store
 from rankscope.errors import DatabaseError, UsageError
 from rankscope.store import Database
+from rankscope.store.reader import read_table
+from rankscope.store.tables import TableRequest
 from tests.support import Result, Stored
 
 Cli = Callable[..., Result]
@@ -20,6 +23,7 @@ COMMANDS = (
     ("report", "-o", "r.html"), ("ingest", "reports"),
 )  # fmt: skip
 SECRET = "not for the world"
+LITTLE = {"memory_limit": "16MB"}
 
 
 @pytest.fixture
@@ -116,6 +120,23 @@ def test_reading_keeps_little_and_queries_may_have_more(db: Path) -> None:
         assert limit(reading) == before, "what a query had is not kept"
         with Database.open(db) as second:
             assert second.query("select 1 as one").item() == 1
+
+
+def test_what_exceeds_the_memory_is_read_where_nothing_can_be_put_aside(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with duckdb.connect(str(db)) as connection:
+        connection.execute(
+            "insert into activities select row.* replace ('n' || i || repeat('x', 60) as name) "
+            "from (from activities limit 1) as row, range(300000) as numbers(i)"
+        )
+    db.with_name(f"{db.name}.tmp").write_text("stands where DuckDB would put it aside")
+    monkeypatch.setattr(store.connection, "TO_READ", store.connection.TO_READ | LITTLE)
+    wanted = TableRequest("activities", ["name"], distinct=True)
+    with Database.open(db) as database, pytest.raises(duckdb.Error):
+        read_table(database._connection, wanted)
+    with Database.open(db) as database:
+        assert database.read(wanted).height >= 300_000
 
 
 def test_a_fifo_is_no_database(cli: Cli, tmp_path: Path) -> None:

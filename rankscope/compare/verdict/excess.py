@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.compare.rank_axis import RANKS_AT_ONCE
 from rankscope.compare.robust import Floats, lower_medians
 from rankscope.model.metrics import PHASE_METRICS, column_of
 
@@ -21,9 +22,6 @@ LEAST_EXCESS = 0.05
 
 APART_KINDS = 1.25
 """Factor between the work of one kind of iteration and that of the next longer kind."""
-
-RANKS_AT_ONCE = 64
-"""Ranks whose times are spread over the phases at once: what is computed fits into the cache."""
 
 LEAST_OF_KIND = 5
 """Iterations that a kind has at least."""
