@@ -84,7 +84,8 @@ def cause_of(rows: pl.DataFrame) -> tuple[str | None, float | None]:
 def largest_phase(inputs: VerdictInputs, healed: Floats) -> tuple[str | None, float | None]:
     """The phase from which healing takes most, and its share."""
     phases = inputs.excess.phases
-    sums = healed.sum(axis=(0, 1))
+    # the same order of summation, and thus the same last digit, for any layout in memory
+    sums = np.ascontiguousarray(healed).sum(axis=(0, 1))
     if not any(sums[place] > 0 for place, phase in enumerate(phases) if phase != "other"):
         return None, None  # where no phase is known all time is `other`, and that causes nothing
     most = int(sums.argmax())
