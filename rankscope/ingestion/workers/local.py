@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import re
 import signal
@@ -130,7 +131,7 @@ class WorkerPool:
                 max_workers=workers,
                 env=ENVIRONMENT,
                 initializer=_ready,
-                initargs=(os.getpid(), self._share),
+                initargs=(os.getpid(), self._share, gc.get_threshold()[0]),
                 reuse=False,
             )
             for _ in range(workers):
@@ -265,8 +266,15 @@ def _bytes_read(file: ReportFile) -> int:
     return file.bytes * (EXPORT_TIMES if form is not None and form.exported else 1)
 
 
-def _ready(parent: int, share: int) -> None:
-    """Prepare a worker of the process `parent` that will read about `share` bytes."""
+def _ready(parent: int, share: int, garbage_after: int) -> None:
+    """Prepare a worker of the process `parent`.
+
+    Args:
+        parent: its process id.
+        share: about how many bytes the worker will read.
+        garbage_after: new objects after which the worker looks for garbage, as `parent` does.
+    """
+    gc.set_threshold(garbage_after)
     faulthandler.disable()  # loky's; a crash is one line of error
     end_with_parent(parent)
     loader.announce(share)
