@@ -9,8 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import polars as pl
-
 from rankscope.compare.cache import to_tables
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
@@ -88,19 +86,6 @@ class DatabaseWriter:
             return not database.is_finished
 
 
-def known(path: Path) -> pl.DataFrame:
-    """reports joined with ranks of an existing database."""
-    with Database.open(path) as database:
-        ranks = database.table("ranks").drop("host")
-        return database.table("reports").join(ranks, on="path", how="left")
-
-
-def move(path: Path, old: str, new: str) -> None:
-    """Note in the database at `path` that a report now lies elsewhere."""
-    with Database.open(path, write=True) as database:
-        database.move(old, new)
-
-
 def compare_stored(database: Database) -> None:
     """Compare the reports that a database holds now, and cache the result in it."""
     database.keep_little()
@@ -120,15 +105,3 @@ def compare_stored(database: Database) -> None:
 def open_or_create(path: Path) -> Database:
     """The database at `path`, to write to."""
     return Database.open(path, write=True) if exists(path) else Database.create(path)
-
-
-def check_replaceable(path: Path) -> None:
-    """Raises `DatabaseError` unless `path` is free, a run, or a damaged one nobody uses."""
-    Database.check_replaceable(path)
-
-
-def remove(path: Path) -> None:
-    """Remove what an interrupted --rebuild left, unless one is writing it right now."""
-    Database.check_replaceable(path)
-    path.unlink(missing_ok=True)
-    path.with_name(path.name + ".wal").unlink(missing_ok=True)

@@ -42,7 +42,8 @@ def read_alike(
 ) -> Results:
     """Yield each report with its rows, of iterations that all reports have, or with its error.
 
-    If other reports show that a report needs another kind of iterations, it is yielded again.
+    If other reports show that a report needs another kind of iterations, it is yielded again. The
+    reading begins at once, if that of `read` does.
 
     Args:
         read: reads reports with the options that it is given.
@@ -52,14 +53,24 @@ def read_alike(
     """
     before = {convention if convention in TAKEN else None for convention in present}
     if options.iteration is not None:
-        yield from read(files, options)
-        return
+        return read(files, options)
     if len(before) == 1 and (only := next(iter(before))) is not None:
-        yield from _said(read(files, replace(options, iteration=only)), only)
-        return
+        return _said(read(files, replace(options, iteration=only)), only)
+    return _alike(read, read(files, options), options, before)
+
+
+def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str | None]) -> Results:
+    """Yield as `read_alike` does.
+
+    Args:
+        read: reads reports with the options that it is given.
+        first: results with the user's options.
+        options: these.
+        before: kinds of iterations of the ranks that the database has already.
+    """
     named: list[ReportFile] = []
     with _Held() as held:
-        with closing(read(files, options)) as results:
+        with closing(first) as results:
             for file, result in results:
                 if isinstance(result, RankscopeError):
                     yield file, result

@@ -20,8 +20,8 @@ from rankscope.util.atomic_io import DEFAULT_DB, exists
 from rankscope.util.wording import counted
 
 if TYPE_CHECKING:
+    from rankscope.ingestion.existing import StoredReports
     from rankscope.ingestion.finalize import DatabaseWriter
-    from rankscope.ingestion.preflight import StoredReports
 
 Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
 """Reports with their rows or errors, as workers finish them."""
@@ -150,18 +150,20 @@ class IngestJob:
         self, files: list[ReportFile], map_over: MapReports, started: Started, progress: Progress
     ) -> None:
         """Read the new and changed reports among `files`; each is stored whole or not at all."""
-        from rankscope.ingestion import finalize
         from rankscope.ingestion.iteration_defaults import read_alike
-        from rankscope.ingestion.preflight import StoredReports
         from rankscope.measure.report import extract
         from rankscope.sources import formats
 
         path, stored = self.target, None
         if self.rebuild:  # the old run stays until the new one is complete
-            finalize.check_replaceable(self.target)
+            from rankscope.ingestion import existing
+
+            existing.check_replaceable(self.target)
             formats.clear_exports(file.path for file in files)
             path = self.target.with_name(self.target.name + ".rebuild")
         elif exists(self.target):
+            from rankscope.ingestion.existing import StoredReports
+
             stored = StoredReports(self.target, self.shaping)
         others = [] if stored is None else stored.not_replaced(files)
         self.options = replace(self.options, alone=len(files) == 1 and not others)
@@ -169,14 +171,14 @@ class IngestJob:
         present = set() if stored is None else stored.conventions(to_read)
         started(to_read)
         if self.rebuild:
-            finalize.remove(path)
+            existing.remove(path)
         try:
             read = partial(map_over, extract)
             with closing(read_alike(read, to_read, self.options, present)) as results:
                 self._read(path, results, progress)
         except RankscopeError:
             if self.rebuild:
-                finalize.remove(path)
+                existing.remove(path)
             raise
         if not any(outcome.status != "skipped" for outcome in self.outcomes):
             count = len(self.outcomes)

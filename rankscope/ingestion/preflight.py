@@ -11,13 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import polars as pl
-
 from rankscope.errors import ForeignRun, RankConflict, RankscopeError, ReportError, UsageError
-from rankscope.ingestion import finalize, runs
+from rankscope.ingestion import runs
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
-from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, ReportFile, ReportOutcome
+from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, ReportFile
 from rankscope.sources import formats
 from rankscope.sources.identify import (
     check_distinct,
@@ -40,51 +38,6 @@ class ExistingRank:
     world_size: int | None
     utc_start_ns: int | None
     duration_ns: int | None
-
-
-class StoredReports:
-    """The reports of an existing database; those that are unchanged need no reading."""
-
-    def __init__(self, target: Path, shaping: str) -> None:
-        """Load them from the database at `target`; `shaping` are this ingest's options, as JSON."""
-        self._target = target
-        self._shaping = shaping
-        self._rows = finalize.known(target)
-
-    def unchanged(self, file: ReportFile) -> ReportOutcome | None:
-        """The outcome of a report that is stored as it is now, here or under an earlier path."""
-        same = self._rows.filter(
-            (pl.col("bytes") == file.bytes)
-            & (pl.col("modified_ns") == file.modified_ns)
-            & (pl.col("options") == self._shaping)
-        )
-        rows = same.filter(pl.col("path") == str(file.path.resolve()))
-        if rows.is_empty():
-            rows = self._moved(file, same)
-        return None if rows.is_empty() else _unchanged(file, rows)
-
-    def not_replaced(self, files: list[ReportFile]) -> list[ExistingRank]:
-        """The ranks whose reports are not among `files`."""
-        replaced = [str(file.path.resolve()) for file in files]
-        rows = self._rows.filter(~pl.col("path").is_in(replaced))
-        columns = ("rank", "path", "world_size", "utc_start_ns", "duration_ns")
-        return [
-            ExistingRank(rank, Path(path), *rest)
-            for rank, path, *rest in rows.select(columns).iter_rows()
-        ]
-
-    def conventions(self, files: list[ReportFile]) -> set[str]:
-        """The conventions that named the iterations of the ranks whose reports are not `files`."""
-        replaced = [str(file.path.resolve()) for file in files]
-        return {*self._rows.filter(~pl.col("path").is_in(replaced))["convention"].drop_nulls()}
-
-    def _moved(self, file: ReportFile, same: pl.DataFrame) -> pl.DataFrame:
-        """Rows of a report that was moved, after its path is corrected; else no rows."""
-        for (old,), rows in same.partition_by("path", as_dict=True).items():
-            if Path(old).name == file.path.name and not Path(old).exists():
-                finalize.move(self._target, old, str(file.path.resolve()))
-                return rows
-        return same.clear()
 
 
 def check_one_rank(options: ShapingOptions, files: list[ReportFile]) -> None:
@@ -267,15 +220,3 @@ def _facts(file: ReportFile) -> CaptureFacts | RankscopeError:
         return formats.facts(file)
     except RankscopeError as error:
         return error
-
-
-def _unchanged(file: ReportFile, rows: pl.DataFrame) -> ReportOutcome:
-    return ReportOutcome(
-        path=file.path,
-        kind=file.kind,
-        ranks=tuple(sorted(rows["rank"].drop_nulls())),
-        rank_evidence=rows["evidence"][0],
-        iterations=rows["iterations"].max(),  # type: ignore[arg-type]
-        bytes=file.bytes,
-        status="unchanged",
-    )

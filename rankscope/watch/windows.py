@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import DatabaseError
-from rankscope.ingestion.preflight import StoredReports
+from rankscope.ingestion.existing import StoredReports
 from rankscope.ingestion.runs import Capture
 from rankscope.model.reports import ReportFile
 from rankscope.model.results import Verdict

@@ -26,6 +26,8 @@ def map_reports(
 ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
     """Yield each report with the function's result or the error it raised, as they finish.
 
+    Local processes begin at once, before the first result is asked for.
+
     Args:
         function: called with a report and the options; must be importable by name.
         files: the reports to read.
@@ -39,9 +41,14 @@ def map_reports(
         UsageError: `scheduler` is not an address.
     """
     if scheduler is None:
-        results = (pool or WorkerPool(jobs)).map(function, files, options)
-    else:
-        results = _on_cluster(function, files, options, scheduler)
+        return _noting((pool or WorkerPool(jobs)).map(function, files, options))
+    return _noting(_on_cluster(function, files, options, scheduler))
+
+
+def _noting(
+    results: Generator[tuple[ReportFile, Got | RankscopeError]],
+) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
+    """Yield results, after the traceback of a bug was logged."""
     with closing(results):
         for file, result in results:
             yield file, _noted(result) if isinstance(result, ReportBug) else result

@@ -27,7 +27,8 @@ from rankscope.util.lifetime import end_with_parent, signals_held
 from rankscope.util.threads import available_cores
 
 SMALL_BYTES = 32 * 2**20
-"""Total size of reports below which this process is faster than starting workers."""
+"""Size of reports that are read in the time that a worker needs to start. Where all reports are
+smaller, this process reads them; where each worker's share is, it reads in place of one worker."""
 
 REPORT_BYTES = 4 * 2**20
 """What a report of any size takes, in bytes that are read in the same time."""
@@ -71,15 +72,21 @@ class WorkerPool:
         """Start no process yet; `jobs` is the limit, None for the cores this process may use."""
         self._jobs = jobs
         self._workers = 0
-        self._share = 0  # bytes that each worker will read
+        self._helps = False  # whether this process reads as well
+        self._share = 0  # bytes that each of them will read
         self._executor: Any = None  # loky's
 
     def start(self, files: list[ReportFile]) -> None:
         """Start the workers that `map` will need for these reports; they import meanwhile."""
-        self._workers = self._worth(files)
-        self._share = sum(map(_bytes_read, files)) // max(self._workers, 1)
-        if self._workers:
-            self._start(self._workers)
+        readers = self._worth(files)
+        if not readers:
+            return
+        self._helps = self._jobs is None and _size(files) < readers * SMALL_BYTES
+        self._workers = readers - self._helps
+        self._share = sum(map(_bytes_read, files)) // readers
+        if self._helps:
+            loader.announce(self._share)
+        self._start(self._workers)
 
     def map(
         self,
@@ -87,26 +94,42 @@ class WorkerPool:
         files: list[ReportFile],
         options: ShapingOptions,
     ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
-        """Yield as `map_reports` does, from workers, or from this process where that is faster."""
+        """Yield as `map_reports` does, from workers, or from this process where that is faster.
+
+        Workers begin at once, before the first result is asked for.
+        """
         if not self._worth(files):
             loader.announce(sum(map(_bytes_read, files)))
-            for file in files:
-                yield file, guarded(function, file, options)
-            return
+            return _here(function, files, options)
         if self._executor is None:
             self.start(files)
         waiting = deque(sorted(files, key=lambda file: file.bytes, reverse=True))
         running: dict[Future[Got | RankscopeError], ReportFile] = {}
+        lost = self._submit_all(function, waiting, options, running)
+        return self._results(function, waiting, options, running, lost)
+
+    def _results(
+        self,
+        function: Callable[[ReportFile, ShapingOptions], Got],
+        waiting: deque[ReportFile],
+        options: ShapingOptions,
+        running: dict[Future[Got | RankscopeError], ReportFile],
+        lost: list[ReportFile],
+    ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
+        """Yield the results of reports that are waiting, running, or lost with their worker."""
         try:
-            while waiting or running:
-                room = AHEAD * self._workers - len(running)
-                lost = self._submit_all(function, waiting, options, room, running)
-                results, killed = _finished(running, all_of_them=bool(lost))
+            while waiting or running or lost:
+                lost = lost or self._submit_all(function, waiting, options, running)
+                reads = self._helps and bool(waiting) and not lost
+                if reads:
+                    yield from _here(function, [waiting.pop()], options)
+                results, killed = _finished(running, all_of_them=bool(lost), patient=not reads)
                 yield from results
                 if lost := lost + killed:
                     yield from self._each_alone(function, lost, options)
                     if waiting:
                         self._start(self._workers)
+                    lost = []
         finally:
             self.close()
 
@@ -154,17 +177,15 @@ class WorkerPool:
         function: Callable[[ReportFile, ShapingOptions], Got],
         waiting: deque[ReportFile],
         options: ShapingOptions,
-        room: int,
         running: dict[Future[Got | RankscopeError], ReportFile],
     ) -> list[ReportFile]:
         """Start as many reports as there is room for; the one that met killed workers, if any."""
-        while waiting and room > 0:
+        while waiting and len(running) < AHEAD * self._workers:
             file = waiting.popleft()
             try:
                 running[self._submit(function, file, options)] = file
             except BrokenExecutor:
                 return [file]
-            room -= 1
         return []
 
     def _each_alone(
@@ -186,19 +207,40 @@ class WorkerPool:
             yield file, result
 
     def _worth(self, files: list[ReportFile]) -> int:
-        """The number of workers for these reports; 0 if this process reads them."""
-        size = sum(REPORT_BYTES + file.bytes for file in files)
-        if self._jobs is None and size < SMALL_BYTES:
+        """The number of processes that read these reports; 0 if this one alone does."""
+        if self._jobs is None and _size(files) < SMALL_BYTES:
             return 0
-        workers = min(self._jobs or available_cores(), len(files))
-        return workers if workers > 1 else 0
+        readers = min(self._jobs or available_cores(), len(files))
+        return readers if readers > 1 else 0
+
+
+def _here(
+    function: Callable[[ReportFile, ShapingOptions], Got],
+    files: list[ReportFile],
+    options: ShapingOptions,
+) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
+    """Yield as `map_reports` does, from this process."""
+    for file in files:
+        yield file, guarded(function, file, options)
+
+
+def _size(files: list[ReportFile]) -> int:
+    """What reports take, in bytes that are read in the same time."""
+    return sum(REPORT_BYTES + file.bytes for file in files)
 
 
 def _finished(
-    running: dict[Future[Got | RankscopeError], ReportFile], all_of_them: bool
+    running: dict[Future[Got | RankscopeError], ReportFile], all_of_them: bool, patient: bool
 ) -> tuple[list[tuple[ReportFile, Got | RankscopeError]], list[ReportFile]]:
-    """Take out of `running` what has a result, and what was lost with a killed worker."""
-    done = wait(running, return_when=ALL_COMPLETED if all_of_them else FIRST_COMPLETED).done
+    """Take out of `running` what has a result, and what was lost with a killed worker.
+
+    Args:
+        running: reports in progress.
+        all_of_them: wait for all.
+        patient: wait for one.
+    """
+    until = ALL_COMPLETED if all_of_them else FIRST_COMPLETED
+    done = wait(running, None if patient or all_of_them else 0, until).done
     if any(isinstance(future.exception(), BrokenExecutor) for future in done):
         done = wait(running).done  # a killed worker takes all that is in progress along
     results: list[tuple[ReportFile, Got | RankscopeError]] = []

@@ -6,16 +6,13 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-distributed = pytest.importorskip("distributed")
+from tests.ingestion.workers.waiting import SOON_S, until
 
-SOON_S = 60
-"""A loaded machine gets there; an idle one is far faster."""
+distributed = pytest.importorskip("distributed")
 
 
 class Cluster:
@@ -86,11 +83,3 @@ class Cluster:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait, but not for ever."""
-    deadline = time.monotonic() + SOON_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

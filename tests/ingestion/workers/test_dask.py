@@ -22,7 +22,8 @@ from rankscope.ingestion.workers import map_reports
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.store import Database
-from tests.ingestion.workers.dask_cluster import SOON_S, Cluster, until
+from tests.ingestion.workers.dask_cluster import Cluster
+from tests.ingestion.workers.waiting import SOON_S, until
 from tests.support import Forged, Result, copied
 
 dask = pytest.importorskip("dask")

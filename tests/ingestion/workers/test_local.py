@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import ReportBug, ReportError, UnreadableReport
-from rankscope.ingestion.workers import map_reports
+from rankscope.ingestion.workers import local, map_reports
 from rankscope.ingestion.workers.local import AHEAD, WorkerPool
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
 from rankscope.sources.discover import describe, discover
+from tests.ingestion.workers.waiting import until
 from tests.support import Forged, copied
 
 
@@ -149,6 +150,32 @@ def test_largest_reports_first_and_no_more_than_are_taken_in(tmp_path: Path) -> 
         largest = [*range(20)][-len(reached) - 1 :]  # a worker may have just begun with one
         assert {*reached} <= {*largest}
         assert sorted([*taken, *(got for _, got in results)]) == [*range(20)]
+
+
+@pytest.mark.slow
+def test_workers_begin_before_a_result_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "begun").mkdir()
+    with closing(WorkerPool(2)) as crew:
+        crew.map(begun, made(tmp_path, 4), ShapingOptions())
+        until(lambda: len([*(tmp_path / "begun").iterdir()]) == 4)
+
+
+def reader(file: ReportFile, options: ShapingOptions) -> int:
+    return os.getpid()
+
+
+@pytest.mark.slow
+def test_this_process_reads_in_place_of_a_worker_where_all_are_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "available_cores", lambda: 2)
+    files = made(tmp_path, 12)
+    read = dict(map_reports(reader, files, ShapingOptions()))
+    assert {*read} == {*files}
+    assert len({*read.values()}) == 2
+    assert os.getpid() in read.values()
+    asked_for = dict(map_reports(reader, files, ShapingOptions(), jobs=2))
+    assert os.getpid() not in asked_for.values()
 
 
 def grown(file: ReportFile, options: ShapingOptions) -> int:

@@ -1,0 +1,17 @@
+"""Waiting for what other processes do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+SOON_S = 60
+"""A loaded machine gets there; an idle one is far faster."""
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait, but not for ever."""
+    deadline = time.monotonic() + SOON_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
