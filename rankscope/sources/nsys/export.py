@@ -20,6 +20,7 @@ from rankscope.errors import RankscopeError, ToolError, UnreadableReport, UsageE
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.nsys import python_samples
 from rankscope.sources.nsys.header import head_facts
+from rankscope.sources.nsys.needed import TABLES
 from rankscope.util.atomic_io import cache_home
 from rankscope.util.bounded import Ended, Stopped, run_bounded
 from rankscope.util.private import closed_folder
@@ -32,6 +33,9 @@ PARQUET, SQLITE = "export_pqtdir", "export.sqlite"
 
 BLOBS = "--include-blobs"
 """Option of nsys 2026 without which it leaves out NCCL's description of its calls."""
+
+ONLY_TABLES = "--tables"
+"""Option of nsys 2023 and later: names of the tables to export."""
 
 NEWER = re.compile(
     r"Version number is invalid(?:: ([\d@.]*\d))?"
@@ -186,6 +190,7 @@ def _source(report: Path) -> dict[str, object]:
         "path": str(report.resolve()),
         "bytes": status.st_size,
         "modified_ns": status.st_mtime_ns,
+        "tables": [*TABLES],
     }
 
 
@@ -200,6 +205,8 @@ def _export(nsys: str, report: Path, target: Path) -> None:
     options = ["-t", kind, "-q", "true", "-o", str(target)]
     if _knows(nsys, BLOBS):
         options.append(f"{BLOBS}=true")
+    if _knows(nsys, ONLY_TABLES):
+        options.append(f"{ONLY_TABLES}={','.join(TABLES)}")
     watch = _Watch(report, target)
     command = [nsys, "export", *options, str(report.resolve())]
     done = _run(command, time_limit(report), watch.problem, report)

@@ -12,9 +12,13 @@ import pytest
 
 import rankscope
 from rankscope.errors import ToolError, UnreadableReport
+from rankscope.measure.report import extract
+from rankscope.model.options import ShapingOptions
+from rankscope.sources.discover import describe
 from rankscope.sources.environment import SLURM
 from rankscope.sources.nsys import export, parquetdir, sqlite
 from rankscope.sources.nsys.header import head_facts
+from rankscope.sources.nsys.needed import TABLES
 from rankscope.sources.nsys.report import read
 from tests.support import SAMPLE, SHARED
 
@@ -102,6 +106,26 @@ def test_an_export_is_made_once(reports: Path) -> None:
     export.clear([report])
     assert not first.exists()
     assert export.cache_bytes() == 0
+
+
+@pytest.mark.slow
+@needs_nsys
+def test_an_export_of_the_tables_that_are_read_holds_what_a_whole_one_does(
+    reports: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not export._knows(export.find_nsys(), export.ONLY_TABLES):
+        pytest.skip("this nsys exports all tables")
+    report = describe(reports / "report_rank_2.nsys-rep", "nsys-report")
+    some = extract(report, ShapingOptions())
+    files = [path.stem for path in export.exported(report.path).iterdir()]
+    assert {*files} <= {*TABLES}
+    export.clear([report.path])
+    monkeypatch.setattr(export, "ONLY_TABLES", "--an-option-that-no-nsys-has")
+    every = extract(report, ShapingOptions())
+    assert len([*export.exported(report.path).iterdir()]) > 2 * len(files)
+    assert (some.facts, some.events, some.problems) == (every.facts, every.events, every.problems)
+    assert some.ranks[0].measures.equals(every.ranks[0].measures)
+    assert some.ranks[0].collectives.equals(every.ranks[0].collectives)
 
 
 @pytest.mark.slow
