@@ -26,9 +26,8 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What some ways took on the same reports; `own` is rankscope."""
+    """What some ways took on the same reports."""
 
-    own: str
     best: dict[str, tuple[Cost, int]]  # the fastest run, and the events that it read
     absent: dict[str, str]  # and why
 
@@ -75,19 +74,19 @@ def measured(ways: list[Rival], reports: list[Path], processes: int, repeat: int
         for way in ways
         if way.name not in absent
     }
-    return Measured(ways[0].name, read, absent)
+    return Measured(read, absent)
 
 
 def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) -> str:
     """A table of what each way takes. See `measured`."""
     found = measured(ways, reports, processes, repeat)
-    own, events = found.best[found.own]
     lines = []
     for way in ways:
         if way.name in found.absent:
             lines.append([way.name, f"– ({found.absent[way.name]})", *[""] * (len(HEAD) - 2)])
             continue
         took, seen = found.best[way.name]
+        own, events = found.best[way.beside]
         lines.append(
             [
                 way.name,
@@ -95,7 +94,7 @@ def beside(ways: list[Rival], reports: list[Path], processes: int, repeat: int) 
                 f"{took.seconds:.1f}",
                 f"{took.cpu_s:.1f}",
                 f"{seen / took.seconds:,.0f}",
-                f"{found.per_event(way.name) / found.per_event(found.own):.2f} ×",
+                f"{found.per_event(way.name) / found.per_event(way.beside):.2f} ×",
                 f"{took.cpu_s / seen * events / max(own.cpu_s, 0.01):.2f} ×",
                 f"{took.peak_bytes / 1e6:,.0f} MB",
             ]

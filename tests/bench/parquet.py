@@ -35,6 +35,12 @@ def beside_reports(reports: list[Path], folder: Path) -> list[Path]:
     return made
 
 
+def folders(reports: list[Path], folder: Path) -> list[Path]:
+    """The Parquet folders alone."""
+    made = beside_reports(reports, folder)
+    return [file.with_name(f"{file.stem}_pqtdir") for file in made]
+
+
 def _export(report: Path, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     with closing(SQLiteColumns(report)) as file:

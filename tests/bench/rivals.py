@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.bench import parquet
 
+RANKSCOPE, OF_PARQUET = "rankscope ingest", "rankscope ingest, of Parquet"
 RECIPES = ("nvtx_sum", "nvtx_gpu_proj_sum", "nccl_sum")
 
 HTA = """
@@ -45,6 +46,7 @@ class Rival:
         environment: Of the number of processes, what to set beside the own environment.
         fresh: Makes what earlier runs left disappear.
         tables: Tables whose rows it reads; empty for all.
+        beside: The way of rankscope that reads the same input.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Rival:
     environment: Callable[[int], dict[str, str]] = field(default=lambda _: {})
     fresh: Callable[[list[Path]], None] = field(default=lambda _: None)
     tables: tuple[str, ...] = ()
+    beside: str = RANKSCOPE
 
 
 def itself(reports: list[Path], _: Path) -> list[Path]:
@@ -71,7 +74,7 @@ def rankscope(processes: int, reports: list[Path]) -> list[str]:
 def of_python() -> list[Rival]:
     """rankscope and what one writes oneself."""
     return [
-        Rival("rankscope ingest", None, itself, rankscope),
+        Rival(RANKSCOPE, None, itself, rankscope),
         _plain("sqlite3 of Python, the same columns", "rows"),
         _plain("sqlite3 of Python, the same columns as frames", "frames"),
     ]
@@ -82,6 +85,7 @@ def of_nsys(tools: Path) -> list[Rival]:
     ai = tools / "nsys-ai" / "bin" / "python"
     return [
         *of_python(),
+        Rival(OF_PARQUET, None, parquet.folders, rankscope, beside=OF_PARQUET),
         *(_recipe(name, tools) for name in RECIPES),
         Rival(
             "nsys-ai, its import",
@@ -101,7 +105,7 @@ def of_kineto(tools: Path) -> list[Rival]:
     """rankscope and HTA over a folder of traces of the PyTorch profiler."""
     hta = tools / "hta" / "bin" / "python"
     return [
-        Rival("rankscope ingest", None, itself, rankscope),
+        Rival(RANKSCOPE, None, itself, rankscope),
         Rival(
             "HTA, its parsing and temporal breakdown",
             None if hta.exists() else "not installed",
@@ -125,7 +129,7 @@ def _plain(name: str, kind: str) -> Rival:
 
 
 def _recipe(name: str, tools: Path) -> Rival:
-    nsys, python = _nsys(tools), tools / "recipes" / "bin"
+    nsys, python = nsys_with_recipes(tools), tools / "recipes" / "bin"
     missing = None if nsys else "no nsys with recipes"
     if not python.exists():
         missing = "the recipes' packages are not installed"
@@ -145,10 +149,11 @@ def _recipe(name: str, tools: Path) -> Rival:
             "PYTHONWARNINGS": "ignore",
         },
         tables=tables,
+        beside=OF_PARQUET,
     )
 
 
-def _nsys(tools: Path) -> str | None:
+def nsys_with_recipes(tools: Path) -> str | None:
     """An nsys that knows recipes: the folder's own, else the one on PATH."""
     own = tools / "nsys" / "usr" / "lib" / "nsight-systems" / "bin" / "nsys"
     nsys = str(own) if own.exists() else shutil.which("nsys")

@@ -71,18 +71,29 @@ class Bench:
     trees: tuple[Path, ...]  # this checkout first
     rivals: Path
 
-    def run(self, *words: str, tree: Path = ROOT) -> Cost:
-        """The cost of one rankscope command of a checkout."""
+    def run(self, *words: str, tree: Path = ROOT, own: dict[str, str] | None = None) -> Cost:
+        """The cost of one rankscope command of a checkout; `own` is added to its environment."""
         path = os.pathsep.join((str(tree), str(tree / "cli")))
-        own = {**ONE_THREAD, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+        own = {**ONE_THREAD, **(own or {}), "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
         return cost([sys.executable, "-m", "rankscope", *words], own)
 
-    def ingest(self, reports: list[Path], jobs: int | None, *words: str, tree: Path = ROOT) -> Cost:
+    def ingest(
+        self,
+        reports: list[Path],
+        jobs: int | None,
+        *words: str,
+        tree: Path = ROOT,
+        own: dict[str, str] | None = None,
+    ) -> Cost:
         """The cost of an ingest into a database of the checkout; jobs: None leaves them open."""
-        db = str(self.folder / f"{self.trees.index(tree)}.duckdb")
+        db = ("--db", str(self.folder / f"{self.trees.index(tree)}.duckdb"), "--rebuild")
         workers = () if jobs is None else ("--jobs", str(jobs))
-        names = map(str, reports)
-        return self.run("ingest", *names, "--db", db, "--rebuild", *workers, *words, tree=tree)
+        return self.run("ingest", *map(str, reports), *db, *workers, *words, tree=tree, own=own)
+
+    def exported(self, reports: list[Path], own: dict[str, str], tree: Path) -> Cost:
+        """The cost of an ingest of `.nsys-rep` files."""
+        ranks = ("--rank-pattern", r"rank_(?P<rank>\d+)")
+        return self.ingest(reports, 2, *ranks, tree=tree, own=own)
 
     def fastest(self, commands: dict[str, Callable[[], Cost]]) -> dict[str, Cost]:
         """The fastest run of each; in turn, so that what disturbs one disturbs all."""
@@ -176,14 +187,38 @@ def export(bench: Bench) -> Iterator[list[str]]:
         f'\'"$0" export -q true -t {kind} -o "$1/out/$(basename @)" @ > /dev/null\' "$2" "$1"'
     )
     alone = ["sh", "-c", script, "sh", str(folder), nsys]
-    ranks = ("--rank-pattern", r"rank_(?P<rank>\d+)")
     took = bench.fastest(
         {"export": lambda: cost(alone, {})}
-        | bench.per_tree(lambda tree: bench.ingest(reports, 2, *ranks, tree=tree), "ingest")
+        | bench.per_tree(lambda tree: bench.exported(reports, {}, tree), "ingest")
     )
     one = took["export"].seconds
     what = f"`.nsys-rep` to verdict, beside the export alone ({one:.1f} s, {kind})"
     yield bench.line(what, lambda at: took[f"ingest@{at}"].seconds / one, 1.25, "×")
+    yield from _recipe_with_export(bench, reports)
+
+
+def _recipe_with_export(bench: Bench, reports: list[Path]) -> Iterator[list[str]]:
+    """The same beside a recipe, which exports too; both with the recipe's nsys."""
+    recipe = next(way for way in rivals.of_nsys(bench.rivals) if way.name.endswith("nvtx_sum"))
+    what = f"`.nsys-rep` to verdict, beside {recipe.name} with its export"
+    nsys = rivals.nsys_with_recipes(bench.rivals)
+    if nsys is None or recipe.missing is not None:
+        yield [what, f"– ({recipe.missing})", "0.5 ×", "–"]
+        return
+
+    def exports_and_sums() -> Cost:
+        for made in reports[0].parent.glob("*_pqtdir"):
+            shutil.rmtree(made)
+        return cost(recipe.command(2, reports), recipe.environment(2))
+
+    own = {"RANKSCOPE_NSYS": nsys}
+    took = bench.fastest(
+        {recipe.name: exports_and_sums}
+        | bench.per_tree(lambda tree: bench.exported(reports, own, tree), "ingest")
+    )
+    one = took[recipe.name].seconds
+    what = f"{what} ({one:.1f} s)"
+    yield bench.line(what, lambda at: took[f"ingest@{at}"].seconds / one, 0.5, "×")
 
 
 def auto(bench: Bench) -> Iterator[list[str]]:
@@ -251,20 +286,23 @@ def across(bench: Bench) -> Iterator[list[str]]:
 def peers(bench: Bench) -> Iterator[list[str]]:
     """Recipes and peers on the same events."""
     reports = large_reports(ROWS_MB, bench.folder / "exports", FEW, numbered=False)
-    found = measured(rivals.of_nsys(bench.rivals), reports, 2, bench.repeat)
+    ways = rivals.of_nsys(bench.rivals)
+    found = measured(ways, reports, 2, bench.repeat)
     yield from (
         [f"time per event beside {name}", f"– ({why})", "0.5 ×", "–"]
         for name, why in found.absent.items()
     )
-    for name, (took, events) in found.best.items():
-        if name != found.own:
-            ratio = found.per_event(found.own) / found.per_event(name)
-            yield bench.line(
-                f"time per event beside {name} ({took.seconds:.1f} s for {events:,})",
-                lambda _, ratio=ratio: ratio,
-                0.5,
-                "×",
-            )
+    for way in ways:
+        if way.name in found.absent or way.name == way.beside:
+            continue
+        took, events = found.best[way.name]
+        ratio = found.per_event(way.beside) / found.per_event(way.name)
+        yield bench.line(
+            f"time per event beside {way.name} ({took.seconds:.1f} s for {events:,})",
+            lambda _, ratio=ratio: ratio,
+            0.5,
+            "×",
+        )
 
 
 def dask(bench: Bench) -> Iterator[list[str]]:
