@@ -7,6 +7,7 @@ import polars as pl
 
 from rankscope.model.tables import COMPARED_TABLES, compared_meaning
 from rankscope.store.ddl import comment_on_column, comment_on_table
+from rankscope.store.row_groups import in_row_groups
 
 
 def replace_tables(connection: duckdb.DuckDBPyConnection, tables: dict[str, pl.DataFrame]) -> None:
@@ -15,7 +16,7 @@ def replace_tables(connection: duckdb.DuckDBPyConnection, tables: dict[str, pl.D
         connection.execute(f"drop table if exists {table}")
         if table not in tables:
             continue
-        connection.register("incoming", tables[table])
+        connection.register("incoming", in_row_groups(tables[table]))
         connection.execute(f"create table {table} as select * from incoming")
         connection.unregister("incoming")
         connection.execute(comment_on_table(table, meaning))

@@ -41,6 +41,7 @@ from rankscope.store.migrations import (
     show_columns,
 )
 from rankscope.store.reader import read_table
+from rankscope.store.row_groups import in_row_groups
 from rankscope.store.tables import TableRequest
 from rankscope.util.atomic_io import exists, made_aside, take_place
 from rankscope.util.sanitize import sanitized
@@ -329,7 +330,7 @@ class Database:
     def _append(self, table: str, frame: pl.DataFrame) -> None:
         if frame.is_empty():
             return
-        self._connection.register("incoming", frame)
+        self._connection.register("incoming", in_row_groups(frame))
         self._connection.execute(f"insert into {table} by name select * from incoming")
         self._connection.unregister("incoming")
 
