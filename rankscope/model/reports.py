@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.model.kinds import EvidenceKind
+from rankscope.util.frame_bytes import from_bytes, to_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -253,6 +254,19 @@ class RankRows:
     file_accesses: pl.DataFrame  # FILE_ACCESSES
     counters: pl.DataFrame  # COUNTERS
     problems: tuple[RunWarning, ...]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """How it is pickled: the process that stores reports unpickles those of all workers."""
+        names = [each.name for each in fields(self) if each.name not in ("rank", "problems")]
+        frames = {name: to_bytes(getattr(self, name)) for name in names}
+        return _unpickled, (self.rank, frames, self.problems)
+
+
+def _unpickled(
+    rank: RankRecord, frames: dict[str, bytes], problems: tuple[RunWarning, ...]
+) -> RankRows:
+    read = {name: from_bytes(stream) for name, stream in frames.items()}
+    return RankRows(rank=rank, problems=problems, **read)
 
 
 @dataclass(frozen=True, slots=True)

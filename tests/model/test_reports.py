@@ -1,0 +1,39 @@
+"""Rows of reports on their way between processes."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import fields
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from rankscope.model.reports import RankRows
+from tests.bench.job import simulated
+
+FRAMES = [each.name for each in fields(RankRows) if each.name not in ("rank", "problems")]
+
+
+@pytest.mark.parametrize("why", [False, True])
+def test_rows_are_the_same_after_pickling(why: bool) -> None:
+    [rows] = simulated(ranks=1, iterations=3, collectives=2).reports(Path(), why)
+    again = pickle.loads(pickle.dumps(rows))
+    assert (again.file, again.facts, again.events) == (rows.file, rows.facts, rows.events)
+    [part], [told] = rows.ranks, again.ranks
+    assert (told.rank, told.problems) == (part.rank, part.problems)
+    for name in FRAMES:
+        before, after = getattr(part, name), getattr(told, name)
+        assert after.schema == before.schema
+        assert after.equals(before)
+
+
+def test_nulls_and_long_names_survive_pickling() -> None:
+    [rows] = simulated(ranks=1, iterations=3, collectives=2).reports(Path())
+    [part] = rows.ranks
+    odd = pl.DataFrame(
+        {"name": [None, "x" * 1000, "é"], "launches": [None, [], [1, None]]},
+        schema={"name": pl.String, "launches": pl.List(pl.Int32)},
+    )
+    object.__setattr__(part, "activities", odd)
+    assert pickle.loads(pickle.dumps(part)).activities.equals(odd)
