@@ -6,7 +6,9 @@ See METHOD.md#waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -73,9 +75,8 @@ def split(
         timed.shared["transfer"].to_numpy(),
         last.to_numpy(),
         np.searchsorted(ranks, last.to_numpy()) * len(numbered) + at,
-        iterations.to_numpy(),
+        at,
         timed.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
-        selected[at],
     ]
     calls = [timed.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
 
@@ -95,16 +96,22 @@ def split(
 
     sums: list[pl.DataFrame] = []
     shares: tuple[list[pl.DataFrame], ...] = [], []
-    costs = _Costs(ranks, len(numbered)), _Costs(ranks, len(numbered))
-    for by_iteration, *by_last in threaded(lambda each: _chunk_waits(*each, selected), chunks()):
-        sums.append(by_iteration)
-        for place, (share, waited) in enumerate(by_last):
-            shares[place].append(share)
-            costs[place].add(waited)
+    of_all, of_chosen = _Costs(len(ranks), len(numbered)), None
+    every = np.ones_like(selected)
+    for each in threaded(lambda chunk: _chunk_waits(*chunk, numbered, selected), chunks()):
+        sums.append(each.by_iteration)
+        for so_far, share in zip(shares, each.shares, strict=True):
+            so_far.append(share)
+        if each.waited_alone is not None and of_chosen is None:
+            of_chosen = deepcopy(of_all)  # they are others from here on
+        of_all.add(each.waited)
+        if of_chosen is not None:
+            of_chosen.add(each.waited if each.waited_alone is None else each.waited_alone)
+    costs = (of_chosen or of_all).by_rank(ranks, selected), of_all.by_rank(ranks, every)
     return Waits(
-        pl.concat(sums).sort("rank", "iteration"),
+        pl.concat(sums),
         *(
-            pl.concat(some).join(cost.by_rank(), on="rank", how="left").sort("rank")
+            pl.concat(some).join(cost, on="rank", how="left").sort("rank")
             for some, cost in zip(shares, costs, strict=True)
         ),
     )
@@ -157,9 +164,8 @@ class _Calls(NamedTuple):
     transfer: Times
     last: NDArray[np.int32]  # or NOBODY
     late: Times  # last and iteration, counted, as one number
-    iteration: Times
+    at: Times  # the iteration, counted
     exposing: Flags  # whether waits for it can expose communication
-    chosen: Flags  # whether `by_rank` is about it
 
 
 class _Exposed(NamedTuple):
@@ -177,88 +183,88 @@ class _Exposed(NamedTuple):
 
 
 class _Waited(NamedTuple):
-    """What some ranks waited for others."""
+    """What some ranks waited for others, call by call, one rank after the other."""
 
-    late: Times  # as in `_Calls`, each once
-    cost: Times  # of all these ranks
-    gain: Times  # of each at least
-
-    def where(self, some: Flags) -> _Waited:
-        """Some of it."""
-        return _Waited(*(each[some] for each in self))
+    rank: NDArray[np.int32]
+    late: Times  # as in `_Calls`
+    wait: Times
 
 
-_ByLast = tuple[pl.DataFrame, _Waited]
+class _ChunkWaits(NamedTuple):
+    """Waits of some ranks: `Waits.by_iteration`, and what `by_rank` is made of.
+
+    `shares`: of the selected and of all iterations. `waited_alone`: what others waited in the
+    selected iterations, where those next to them change it.
+    """
+
+    by_iteration: pl.DataFrame
+    shares: tuple[pl.DataFrame, pl.DataFrame]
+    waited: _Waited
+    waited_alone: _Waited | None
 
 
 class _Costs:
     """What ranks cost the others in each iteration, added up."""
 
-    def __init__(self, ranks: Times, iterations: int) -> None:
-        """`ranks`: all, ascending; `iterations`: their number."""
-        self._ranks = ranks
-        self._cost = np.zeros((len(ranks), iterations), dtype=np.int64)
-        self._gain = np.full_like(self._cost, UNWAITED)
+    def __init__(self, ranks: int, iterations: int) -> None:
+        """Both are counted."""
+        self._shape = ranks, iterations
+        self._cost = np.zeros(ranks * iterations, dtype=np.int64)
+        self._least = np.full_like(self._cost, UNWAITED)
+        self._own = np.zeros_like(self._cost)  # of a rank, until the next one is added
 
     def add(self, waited: _Waited) -> None:
         """Add what some ranks waited."""
-        late, cost, gain = waited
-        self._cost.reshape(-1)[late] += cost
-        least = self._gain.reshape(-1)
-        least[late] = np.minimum(least[late], gain)
+        np.add.at(self._cost, waited.late, waited.wait)
+        edges = [*np.flatnonzero(np.diff(waited.rank, prepend=-1)).tolist(), len(waited.rank)]
+        for low, high in pairwise(edges):
+            late = waited.late[low:high]
+            np.add.at(self._own, late, waited.wait[low:high])
+            # the same value where an index comes twice
+            self._least[late] = np.minimum(self._least[late], self._own[late])
+            self._own[late] = 0
 
-    def by_rank(self) -> pl.DataFrame:
-        """rank, cost_ns, gain_ns."""
-        gain = np.where(self._gain == UNWAITED, 0, self._gain).sum(axis=1)
-        return pl.DataFrame(
-            {"rank": self._ranks, "cost_ns": self._cost.sum(axis=1), "gain_ns": gain}
-        )
+    def by_rank(self, ranks: Times, some: Flags) -> pl.DataFrame:
+        """rank, cost_ns, gain_ns.
+
+        Args:
+            ranks: all, ascending.
+            some: which iterations count.
+        """
+        gain = np.where(self._least == UNWAITED, 0, self._least)
+        cost, gain = (each.reshape(self._shape)[:, some].sum(axis=1) for each in (self._cost, gain))
+        return pl.DataFrame({"rank": ranks, "cost_ns": cost, "gain_ns": gain})
 
 
-def _chunk_waits(
-    calls: _Calls, exposed: _Exposed, selected: Flags
-) -> tuple[pl.DataFrame, _ByLast, _ByLast]:
-    """Of some ranks `Waits.by_iteration`, and what others waited in selected and all iterations.
+def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Flags) -> _ChunkWaits:
+    """The waits of some ranks.
 
     Args:
         calls: of these ranks.
         exposed: of these ranks.
-        selected: which of all iterations are, counted.
+        numbered: all iterations, ascending.
+        selected: which of them are.
     """
-    rank, exposing, chosen = calls.rank, calls.exposing, calls.chosen
+    rank, exposing = calls.rank, calls.exposing
     axis = RankAxis((rank, calls.arrival, calls.end), exposed[:3])
     begin = axis.shift(rank, calls.arrival)
     order = _order(begin, calls.end)
     order = order if exposing.all() else order[exposing[order]]
     spans = _spans(begin, calls.wait, order)
     claimed = _claimed(len(begin), spans, order, axis.union(*exposed[:3]))
-    sums = _summed(
-        rank,
-        calls.iteration,
-        collective_wait_ns=calls.wait,
-        collective_transfer_ns=calls.transfer,
-        wait_ns=claimed,
-    )
-    if not exposing.all():
-        known = _summed(rank[exposing], calls.iteration[exposing]).select("rank", "iteration")
-        there = known.with_columns(there=pl.lit(True))
-        sums = sums.join(there, on=["rank", "iteration"], how="left").select(
-            "rank", "iteration", "collective_wait_ns", "collective_transfer_ns",
-            wait_ns=pl.when("there").then("wait_ns"),
-        )  # fmt: skip
+    sums = _summed(calls, claimed, numbered)
     waited = _waited(calls, exposing, claimed)
-    every = _shares(rank, calls.last), waited
-    if chosen.all():
-        return sums, every, every
+    share = _shares(rank, calls.last)
+    if selected.all():
+        return _ChunkWaits(sums, (share, share), waited, None)
+    chosen, alone = selected[calls.at], None
     # what overlaps with other iterations' counts in these alone
-    if _apart(spans, chosen[order], axis.union(*exposed.where(~exposed.chosen)[:3])):
-        waited = waited.where(selected[waited.late % len(selected)])
-    else:
+    if not _apart(spans, chosen[order], axis.union(*exposed.where(~exposed.chosen)[:3])):
         some = order[chosen[order]]
         own = _spans(begin, calls.wait, some)
         claimed = _claimed(len(begin), own, some, axis.union(*exposed.where(exposed.chosen)[:3]))
-        waited = _waited(calls, exposing & chosen, claimed)
-    return sums, (_shares(rank[chosen], calls.last[chosen]), waited), every
+        alone = _waited(calls, exposing & chosen, claimed)
+    return _ChunkWaits(sums, (_shares(rank[chosen], calls.last[chosen]), share), waited, alone)
 
 
 def _shares(rank: NDArray[np.int32], last: NDArray[np.int32]) -> pl.DataFrame:
@@ -269,20 +275,42 @@ def _shares(rank: NDArray[np.int32], last: NDArray[np.int32]) -> pl.DataFrame:
     return pl.DataFrame({"rank": ranks, "last_arriver_share": often / calls[ranks]})
 
 
-def _summed(rank: NDArray[np.int32], iteration: Times, **columns: Times) -> pl.DataFrame:
-    """Sums per rank and iteration of rows that mostly stand together."""
-    fresh = np.ones(len(rank), dtype=np.bool_)
-    fresh[1:] = (rank[1:] != rank[:-1]) | (iteration[1:] != iteration[:-1])
-    starts = np.flatnonzero(fresh)
-    runs = {name: np.add.reduceat(values, starts) for name, values in columns.items()}
-    frame = pl.DataFrame(
-        {"rank": rank[starts].astype(np.int64), "iteration": iteration[starts], **runs}
+def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
+    """`Waits.by_iteration` of some ranks, in order.
+
+    Args:
+        calls: of these ranks.
+        claimed: the exposed waiting of each.
+        numbered: all iterations, ascending.
+    """
+    first = np.flatnonzero(np.diff(calls.rank, prepend=-1))
+    lengths = np.diff(first, append=len(calls.rank))
+    cell = np.repeat(np.arange(len(first)) * len(numbered), lengths) + calls.at
+    size = len(first) * len(numbered)
+    there = np.flatnonzero(np.bincount(cell, minlength=size))
+    sums = []
+    for values in (claimed, calls.wait, calls.transfer):
+        found = np.zeros(size, dtype=np.int64)
+        np.add.at(found, cell, values)
+        sums.append(found[there])
+    place, at = np.divmod(there, max(len(numbered), 1))
+    waits = pl.Series(sums[0])
+    if not calls.exposing.all():
+        exposing = np.bincount(cell[calls.exposing], minlength=size)[there] > 0
+        waits = waits.set(pl.Series(~exposing), None)
+    return pl.DataFrame(
+        {
+            "rank": calls.rank[first][place].astype(np.int64),
+            "iteration": numbered[at],
+            "collective_wait_ns": sums[1],
+            "collective_transfer_ns": sums[2],
+            "wait_ns": waits,
+        }
     )
-    return frame.group_by("rank", "iteration").agg(pl.col(name).sum() for name in columns)
 
 
 def _waited(calls: _Calls, some: Flags, waits: Times) -> _Waited:
-    """What others waited for each rank in each iteration.
+    """What others waited for ranks that came last.
 
     Args:
         calls: of some ranks.
@@ -290,17 +318,7 @@ def _waited(calls: _Calls, some: Flags, waits: Times) -> _Waited:
         waits: how much each waits.
     """
     others = np.flatnonzero((calls.last != calls.rank) & (calls.last != NOBODY) & some)
-    rank = calls.rank[others]
-    first = int(rank.min(initial=0))
-    span = int(rank.max(initial=0)) - first + 1
-    pair = calls.late[others] * span + (rank - first)
-    order = np.argsort(pair)
-    pair = pair[order]
-    starts = np.flatnonzero(np.diff(pair, prepend=-1))
-    each = np.add.reduceat(waits[others[order]], starts)
-    late = pair[starts] // span
-    firsts = np.flatnonzero(np.diff(late, prepend=-1))
-    return _Waited(late[firsts], np.add.reduceat(each, firsts), np.minimum.reduceat(each, firsts))
+    return _Waited(calls.rank[others], calls.late[others], waits[others])
 
 
 def _order(begin: Times, end: Times) -> NDArray[np.int64]:
@@ -338,7 +356,7 @@ def _claimed(
         exposed: disjoint intervals on their axis.
     """
     claimed = np.zeros(count, dtype=np.int64)
-    before = length_before(*exposed, spans)
+    before = length_before(*exposed, spans, in_order=True)
     claimed[order] = before[1::2] - before[::2]
     return claimed
 

@@ -116,15 +116,20 @@ def union(start: Times, end: Times) -> tuple[Times, Times]:
     return start[fresh], end[np.concatenate((fresh[1:], [True]))]
 
 
-def length_before(start: Times, end: Times, moment: Times) -> Times:
+def length_before(start: Times, end: Times, moment: Times, *, in_order: bool = False) -> Times:
     """How much of disjoint sorted intervals lies before each moment.
+
+    Args:
+        start, end: of the intervals.
+        moment: many are found sooner `in_order`.
 
     Shape: that of `moment`.
     """
     if not len(start):
         return np.zeros_like(moment)
     before = np.concatenate(([0], np.cumsum(end - start)))
-    index = np.searchsorted(start, moment, side="right")  # intervals begun by then
+    # intervals begun by then
+    index = count_before(moment, start) if in_order else start.searchsorted(moment, side="right")
     overshoot = np.where(index > 0, np.maximum(end[index - 1] - moment, 0), 0)
     return np.asarray(before[index] - overshoot, dtype=np.int64)
 
