@@ -13,7 +13,6 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.compare.rank_axis import RANKS_AT_ONCE
 from rankscope.errors import UsageError
 from rankscope.util.wording import counted
 
@@ -24,6 +23,9 @@ REPLICATED = frozenset({"dp", "ddp", "fsdp", "hsdp", "tp", "sp", "cp", "ep"})
 """Kinds of parallelism whose ranks do the same work on other data, or on other parts of it."""
 
 PIPELINE = "pp"
+
+FEW_RANKS = 32
+"""Ranks of which all kernels are in memory at once: their groups are many and small."""
 
 ALIKE = 0.05
 """Kernels of equal names and counts whose sizes differ by less are the same work."""
@@ -195,7 +197,7 @@ def _makeup(
     group_of = {rank: index for index, group in enumerate(groups) for rank in group}
     ranks, key = sorted(group_of), ["name", "group"]
     alike = pl.concat(
-        activities(ranks[first : first + RANKS_AT_ONCE])
+        activities(ranks[first : first + FEW_RANKS])
         .lazy()
         .filter((pl.col("kind") == "kernel") & (pl.col("name") != ""))
         .group_by("rank", "iteration", "name")
@@ -206,7 +208,7 @@ def _makeup(
         )
         .agg(often=pl.len())
         .collect(engine="streaming")  # many small groups: twice as fast
-        for first in range(0, len(ranks), RANKS_AT_ONCE)
+        for first in range(0, len(ranks), FEW_RANKS)
     )  # fmt: skip
     usual = alike.group_by(key).agg(_median("count"), _median("size"))
     return {
