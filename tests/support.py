@@ -263,7 +263,7 @@ def inputs_of(wide: pl.DataFrame, metric: str = "work", **more: Any) -> VerdictI
     run = RunSummary(ranks, numbers, (), (), metric, wide["role"].n_unique())
     hosts: dict[int, str | None] = {rank: f"node{rank // 4}" for rank in wide["rank"].unique()}
     given: dict[str, Any] = {
-        "run": run, "wide": wide, "hosts": hosts,
+        "run": run, "wide": lambda: wide, "hosts": hosts,
         "tables": lambda *_: None, "replayed": lambda: None,
     }  # fmt: skip
     return VerdictInputs(**given | more)

@@ -29,7 +29,6 @@ from rankscope.compare.verdict.rules import judge
 from rankscope.compare.verdict.transfers import SlowTransfers, slow_transfers
 from rankscope.compare.wait_sums import Waits
 from rankscope.compare.whatif.replay import Replay
-from rankscope.compare.whatif.replay_inputs import ORDER
 from rankscope.compare.whatif.scenarios import scenarios
 from rankscope.model.metrics import METRICS, PHASE_METRICS, columns_of
 from rankscope.model.options import Options
@@ -38,10 +37,7 @@ from rankscope.store.tables import RunTables
 from rankscope.util.memory import give_back
 
 JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", *PHASE_METRICS)))
-"""The columns of the metric table that a verdict is found from."""
-
-PLAYED = ("rank", "iteration", *columns_of(ORDER))
-"""Those that a run is played again from."""
+"""The columns of the metric table that a verdict is found from, and a run is played again from."""
 
 MOST_CALLS = 1_000_000
 """Calls of collectives above which a sample of the iterations is played again."""
@@ -165,9 +161,9 @@ def _judged(found: Comparison, collectives: RunCollectives, until: Stage) -> Com
     played = _played_rows(found)
     numbers = found.selection.numbers
     rows = played.filter(pl.col("iteration").is_in(numbers))
-    played = played.select(PLAYED)  # the other columns of all iterations are let go
+    played = played.select(JUDGED)  # the other columns of all iterations are let go
     metric = _judged_metric(rows, found.scope.blind_ranks)
-    inputs = _verdict_inputs(found, collectives, rows, played, metric)
+    inputs = _verdict_inputs(found, collectives, played, metric)
     several = found.tables.ranks.height > 1
     flags = None if metric is None or not several else inputs.flags
     found = replace(found, _outliers=Outliers(metric, flags))
@@ -216,7 +212,6 @@ def _judged_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | No
 def _verdict_inputs(
     found: Comparison,
     collectives: RunCollectives,
-    rows: pl.DataFrame,
     played: pl.DataFrame,
     metric: str | None,
 ) -> VerdictInputs:
@@ -261,7 +256,7 @@ def _verdict_inputs(
             metric=metric,
             roles=len({*found.roles.of.values()}),
         ),
-        wide=rows.select(JUDGED),
+        wide=lambda: played.filter(pl.col("iteration").is_in(numbers)),
         hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
         tables=tables_of(tables),
         replayed=replayed,

@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     inputs = VerdictInputs(
         run=RunSummary(args.ranks, wide["iteration"].n_unique(), (), (), "work", 1),
-        wide=wide,
+        wide=lambda: wide,
         hosts=hosts,
         tables=lambda *_: None,
         replayed=lambda: None,

@@ -5,8 +5,10 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,18 +101,22 @@ def decide(inputs: VerdictInputs) -> Decision:
         (each, inputs.healed(each, level=False)) for each in inputs.event_sets[:MOST_EVENT_SETS]
     ]
     role = [] if parts.role is None else [parts.role]
-    healed = [healed for _, healed in (*level_sets, *event_sets)]
-    played = [parts.everything, parts.level, parts.events, *role, *healed]
+
+    def played() -> Iterator[Floats]:
+        yield inputs.level
+        yield inputs.events
+        yield from (*role, *(healed for _, healed in (*level_sets, *event_sets)))
+
     if parts.transfer is None:  # all together take little longer than one
-        everything, level, events, *rest = prices.of(played)
+        everything, level, events, *rest = prices.of(chain([parts.everything], played()))
     else:
-        (everything,) = prices.of(played[:1], parts.transfer)
-        level, events, *rest = prices.of(played[1:])
+        (everything,) = prices.of([parts.everything], parts.transfer)
+        level, events, *rest = prices.of(played())
     gains = {Component.LEVEL: level, Component.EVENTS: events}
     if role:
         gains[Component.ROLE], *rest = rest
     if parts.transfer is not None:
-        nothing = np.zeros_like(parts.level)
+        nothing = np.zeros_like(parts.everything)
         gains[Component.TRANSFER] = prices.of([nothing], parts.transfer)[0]
     least = LEAST_GAIN * inputs.total_ns
     priced = [
@@ -267,7 +273,7 @@ def _besides(inputs: VerdictInputs, found: Decision, priced: list[Straggler]) ->
     ]
     if not rest:
         return []
-    base = np.zeros_like(inputs.components.level)
+    base = np.zeros_like(inputs.components.everything)
     if straggler is not None and not found.is_by_design:
         base = straggler.healed
     transfer = inputs.components.transfer if main is Component.TRANSFER else None

@@ -24,35 +24,27 @@ class Components:
     """The parts of the excess, as the time that healing each takes out.
 
     All but `transfer` are rank by iteration by phase, in ns. `everything`: every rank at its role's
-    median, and every role at the median role. `level`, `events`: the two parts of it that are not
-    jitter. `role`: every role at the median role; None where all ranks have one role. `transfer`:
-    of each collective, what it takes beyond the usual; None where nothing does.
+    median, and every role at the median role. `role`: every role at the median role; None where all
+    ranks have one role. `transfer`: of each collective, what it takes beyond the usual; None where
+    nothing does.
     """
 
     everything: Floats
-    level: Floats
-    events: Floats
     role: Floats | None
     transfer: Floats | None
 
 
-def components_of(
-    excess: Excess, levels: Levels, weights: Floats, transfer: Floats | None
-) -> Components:
+def components_of(excess: Excess, transfer: Floats | None) -> Components:
     """The parts of the excess of a run.
 
     Args:
         excess: of all ranks.
-        levels: what is usual for each rank.
-        weights: `level_weights` of both.
         transfer: as in `Components`.
     """
     role = role_excess(excess) if len(excess.role_names) > 1 else None
     own = excess.saved(excess.total, excess.by_phase)
     return Components(
         everything=own if role is None else np.fmin(own + role, np.fmax(excess.spent, 0.0)),
-        level=excess.saved(levels.usual, weights),
-        events=excess.saved(levels.events, excess.by_phase),
         role=role,
         transfer=transfer,
     )

@@ -48,7 +48,8 @@ class VerdictInputs:
     """All that the rules may look at. What several rules need is computed once, at first use."""
 
     run: RunSummary
-    wide: pl.DataFrame  # rank, role, iteration, `<metric>_ns`, of the selected iterations
+    wide: Callable[[], pl.DataFrame]
+    """Gives rank, role, iteration, `<metric>_ns` of the selected iterations; asked once."""
     hosts: dict[int, str | None]
     tables: Callable[[str, Collection[int]], pl.DataFrame | None]
     """Table and iterations → its rows of all ranks; None where the run has no such table."""
@@ -61,7 +62,7 @@ class VerdictInputs:
     def excess(self) -> Excess:
         """The excess of every rank over its role."""
         assert self.run.metric is not None, "the preconditions come first"
-        return excess_of(self.wide, self.run.metric)
+        return excess_of(self.wide(), self.run.metric)
 
     @cached_property
     def levels(self) -> Levels:
@@ -82,8 +83,17 @@ class VerdictInputs:
     def components(self) -> Components:
         """The parts of the excess."""
         slow = self.transfers()
-        transfer = None if slow is None else slow.saved
-        return components_of(self.excess, self.levels, self.level_weights, transfer)
+        return components_of(self.excess, None if slow is None else slow.saved)
+
+    @property
+    def level(self) -> Floats:
+        """The level, as `Components` have theirs; not kept, for it is priced once."""
+        return self.excess.saved(self.levels.usual, self.level_weights)
+
+    @property
+    def events(self) -> Floats:
+        """The events, as `Components` have theirs; not kept, for they are priced once."""
+        return self.excess.saved(self.levels.events, self.excess.by_phase)
 
     @cached_property
     def level_weights(self) -> Floats:
