@@ -71,6 +71,7 @@ def compare(
         matching = collectives.matching()
         roles = given or roles_by_gradients(scope, collectives.calls()[0])
         found = Comparison(scope, matching, roles)
+        give_back()
     else:
         found = Comparison(scope, reuse.matching, given or reuse.roles)
         collectives = run_collectives(found, every=scope.clock != reuse.clock)

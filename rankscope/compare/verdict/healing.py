@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rankscope.compare.rank_axis import RANKS_AT_ONCE
 from rankscope.compare.robust import Floats, lower_medians
 from rankscope.compare.verdict.excess import Excess
 from rankscope.compare.verdict.levels import Flags, Levels
@@ -55,13 +56,15 @@ def level_weights(excess: Excess, levels: Levels) -> Floats:
 
     Iterations with events are left out: they say nothing about the level.
     """
-    quiet = np.where((levels.events > 0)[:, :, None], np.nan, excess.by_phase)
     weights = np.zeros_like(excess.by_phase)
-    for code in np.unique(levels.code):
-        here = (levels.code == code)[:, :, None]
-        known = here & ~np.isnan(quiet)
-        mean = np.where(known, quiet, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-        weights = np.where(here, mean[:, None, :], weights)
+    for at in range(0, len(weights), RANKS_AT_ONCE):
+        some = slice(at, at + RANKS_AT_ONCE)
+        quiet = np.where((levels.events[some] > 0)[:, :, None], np.nan, excess.by_phase[some])
+        for code in np.unique(levels.code[some]):
+            here = (levels.code[some] == code)[:, :, None]
+            known = here & ~np.isnan(quiet)
+            mean = np.where(known, quiet, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+            np.copyto(weights[some], mean[:, None, :], where=here)
     return weights
 
 
