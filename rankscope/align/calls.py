@@ -105,8 +105,7 @@ class Calls:
             rows = rows.sort("rank", maintain_order=True)
             ranks = rows["rank"].to_numpy()
         calls = [
-            *(_codes(rows[name]) for name in STREAM[1:]),
-            _places(rows["operation"], SPLITTABLE),
+            *(_codes(rows[name]) for name in (*STREAM[1:], "operation")),
             *(rows[name].to_numpy() for name in ("iteration", "ordinal")),
         ]
         known = {name: rows[name] for name in OWN[1:] if rows[name].null_count() < rows.height}
@@ -116,13 +115,14 @@ class Calls:
         }
         ordered = {name: np.empty_like(each) for name, each in values.items()}
         starts = rows["start_ns"].to_numpy()
+        kind_of = _places(rows["operation"], SPLITTABLE)
         place, first = len(self._own) - 1, len(self._streams)
         alike, arranged = calls, None
         heads, begins = [], []
         for low, high in pairwise([*np.flatnonzero(np.diff(ranks, prepend=-1)), len(ranks)]):
             mine = [each[low:high] for each in calls]
             if arranged is None or not all(map(np.array_equal, mine, alike)):
-                alike, arranged = mine, self._arranged(mine)
+                alike, arranged = mine, self._arranged(mine, kind_of)
             for name, each in values.items():
                 each[low:high].take(arranged.order, out=ordered[name][low:high], mode="clip")
             edges = arranged.edges[:-1]
@@ -144,9 +144,15 @@ class Calls:
         )
         self._own.append(own)
 
-    def _arranged(self, calls: list[Numbers]) -> Arranged:
-        """The order of a rank's calls; the arguments are STREAM without the rank, and CALL."""
-        *stream, kinds, iteration, ordinal = calls
+    def _arranged(self, calls: list[NDArray[Any]], kind_of: Numbers) -> Arranged:
+        """The order of a rank's calls.
+
+        Args:
+            calls: STREAM without the rank, and CALL; of names the codes.
+            kind_of: `_places` of the operations.
+        """
+        *stream, operation, iteration, ordinal = calls
+        kinds = kind_of[operation]
         number = _numbered(stream)
         order = _order(number * len(SPLITTABLE) + kinds, [iteration, ordinal])
         edges = np.append(0, np.cumsum(np.bincount(number))).tolist()
@@ -322,21 +328,21 @@ class Calls:
         return np.concatenate(taken)
 
 
-def _codes(values: pl.Series) -> Numbers:
+def _codes(values: pl.Series) -> NDArray[Any]:
     """The integers behind the values."""
-    return values.to_physical().cast(pl.Int64).to_numpy()
+    return values.to_physical().to_numpy()
 
 
 def _places(values: pl.Series, names: tuple[str, ...]) -> Numbers:
-    """The place of each value among the names."""
-    codes = _codes(values)
-    table = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
+    """By the code of a value its place among the names."""
     there = values.unique()
-    table[_codes(there)] = [names.index(name) for name in there.cast(pl.String)]
-    return table[codes]
+    codes = _codes(there)
+    table = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
+    table[codes] = [names.index(name) for name in there.cast(pl.String)]
+    return table
 
 
-def _numbered(columns: list[Numbers]) -> Numbers:
+def _numbered(columns: list[NDArray[Any]]) -> Numbers:
     """The number of each row's combination of values, counted from 0 without gaps, ascending."""
     number = _packed(columns)
     if number.max(initial=0) > SPARSE * len(number):
