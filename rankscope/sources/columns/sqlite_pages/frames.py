@@ -1,4 +1,4 @@
-"""Frames from leaf pages of a SQLite table: which columns to read, and Arrow buffers of them.
+"""Frames from leaf pages of a SQLite table: which columns to read, and series of them.
 
 `decode` of `records` reads the rows themselves, into arrays that this module allocates.
 """
@@ -188,35 +188,36 @@ class Decoder:
         if counts.max() > most_cells(self._page_size) or (counts.min() == 0 and not alone):
             raise Unusual("a page has too many cells or none")
         height = int(counts.sum())
-        values, value_buffers = _arrow_rows(self._plan.integers, height)
-        views, view_buffers = _arrow_rows(len(self._target.views), 2 * height)
-        self._target = target = self._target._replace(values=values, views=views)
-        kept = self._decode(pages, self._outputs, self._shapes, target)
+        self._target = self._target._replace(
+            values=np.empty((self._plan.integers, height), np.int64),
+            views=np.empty((len(self._target.views), 2 * height), np.int64),
+        )
+        kept = self._decode(pages, self._outputs, self._shapes, self._target)
         if kept < 0:
             raise Unusual("a page is damaged, or a record has something that is not supported")
         columns = [
-            self._column(output, buffer, kept)
-            for output, (name, buffer) in enumerate(
-                zip(self._plan.names, [*value_buffers, *view_buffers], strict=True)
-            )
+            self._column(output, kept)
+            for output, name in enumerate(self._plan.names)
             if name not in self._plan.helping
         ]
         return height, pl.DataFrame(columns)
 
-    def _column(self, output: int, buffer: pa.Buffer, rows: int) -> pl.Series:
-        """A decoded output of this many rows, which are in a buffer."""
+    def _column(self, output: int, rows: int) -> pl.Series:
+        """A decoded output of this many rows."""
         plan, target = self._plan, self._target
         name, missing = plan.names[output], int(target.missing[output])
         if output < plan.integers:
             if missing == rows:  # nothing was written
                 return pl.Series(name, [None], pl.Int64).new_from_index(0, rows)
-            return _integers(name, target.values[output, :rows], buffer, missing)
+            values = target.values[output, :rows]
+            few = 2 * rows <= target.values.shape[1]  # then all memory is not kept for them
+            return _integers(name, values.copy() if few else values, missing)
         text = output - plan.integers
         if missing == rows:
             column = pl.Series(name, [None], pl.Binary).new_from_index(0, rows)
         else:
             content = target.contents[text, : target.used[text]]
-            column = _texts(name, target.views[text, : 2 * rows], buffer, content, missing)
+            column = _texts(name, target.views[text, : 2 * rows], content, missing)
         return column if name in plan.raw else strings(column)
 
 
@@ -235,45 +236,21 @@ def _keeps_integers(declared: str) -> bool:
     return found in KEEP_INTEGERS
 
 
-def _arrow_rows(count: int, length: int) -> tuple[Integers, list[pa.Buffer]]:
-    """Memory of Arrow for some rows of integers, as an array and a buffer per row."""
+def _integers(name: str, values: Integers, missing: int) -> pl.Series:
+    column = pl.Series(name, values)  # polars takes the array itself
+    return column.set(column == MISSING, None) if missing else column
+
+
+def _texts(name: str, views: Integers, content: NDArray[np.uint8], missing: int) -> pl.Series:
     import pyarrow as pa
 
-    memory = pa.allocate_buffer(8 * count * length)
-    array = np.frombuffer(memory, np.int64).reshape(count, length)
-    return array, [memory.slice(8 * length * row, 8 * length) for row in range(count)]
-
-
-def _integers(name: str, values: Integers, buffer: pa.Buffer, missing: int) -> pl.Series:
-    import pyarrow as pa
-
-    valid = _bits(values != MISSING) if missing else None
-    return pl.Series(
-        name, pa.Array.from_buffers(pa.int64(), len(values), [valid, _fitting(values, buffer)])
-    )
-
-
-def _texts(
-    name: str, views: Integers, buffer: pa.Buffer, content: NDArray[np.uint8], missing: int
-) -> pl.Series:
-    import pyarrow as pa
-
-    valid = _bits(views[::2] != 0) if missing else None
-    buffers = [valid, _fitting(views, buffer), _copied(content)]
+    valid = np.packbits(views[::2] != 0, bitorder="little") if missing else None
+    buffers = [None if each is None else _copied(each) for each in (valid, views, content)]
     return pl.Series(name, pa.Array.from_buffers(pa.binary_view(), len(views) // 2, buffers))
 
 
-def _bits(valid: NDArray[np.bool_]) -> pa.Buffer:
-    return _copied(np.packbits(valid, bitorder="little"))
-
-
-def _fitting(values: Integers, buffer: pa.Buffer) -> pa.Buffer:
-    """The buffer that begins with some values, or a copy of them if they are less than half."""
-    return buffer if 2 * values.nbytes > buffer.size else _copied(values)
-
-
 def _copied(values: NDArray[Any]) -> pa.Buffer:
-    """A copy in Arrow's memory: NumPy's own arrays are short-lived and would scatter it."""
+    """A copy in Arrow's memory, which the series will keep."""
     import pyarrow as pa
 
     buffer = pa.allocate_buffer(values.nbytes)
