@@ -81,13 +81,21 @@ class Calls:
         numbers = 0 if self.numbers is None else self.numbers.nbytes
         return numbers + self.start.nbytes + self.thread.nbytes
 
-    def take(self, others: Calls) -> None:
-        """Take in others, all of which have places among these."""
+    def take(self, others: Calls) -> bool:
+        """Take in others if each number up to theirs can have a place; whether it was done."""
+        places = max(self.high, others.high) - self.low + 1
+        if self.numbers is not None or others.numbers is not None or others.low < self.low:
+            return False
+        if places > SPARSE * (self.start.size + others.start.size):
+            return False
+        for array in (self.start, self.thread):  # in place: their memory is not needed twice
+            array.resize(places, refcheck=False)
         here = slice(others.low - self.low, others.high - self.low + 1)
         start, thread = self.start[here], self.thread[here]
         earlier = (others.thread > 0) & ((thread == 0) | (others.start < start))
         np.copyto(start, others.start, where=earlier)
         np.copyto(thread, others.thread, where=earlier)
+        return True
 
     def find(self, numbers: Integers) -> tuple[Integers, Flags]:
         """For each number a place, and whether the call in that place has it."""
@@ -107,28 +115,34 @@ class Launches:
         """Read all calls of an export once; `pool` has its strings."""
         self._file = file
         waiting, few = _Waiting(pool), BoundedBuffer()
-        self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
         self.count = room = 0
         spans: dict[int, list[tuple[int, int, int]]] = {}
+        all_of: dict[int, list[Calls]] = {}  # by process
         there = file.has(LAUNCHES, *COLUMNS)
         for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS + NAMED) if there else ()):
             whole = without_nulls(piece, *COLUMNS)
             waiting.add(whole)
             few.add(piece)
             self.count += whole.height
-            self._held[number] = known = self._known(whole)
-            for process, calls in known.items():
+            for process, calls in self._known(whole).items():
                 spans.setdefault(process, []).append((calls.low, calls.high, number))
                 room += calls.bytes
-            if room > MOST_BYTES:
-                self._held.clear()
+                if room > MOST_BYTES:
+                    all_of.clear()
+                    continue
+                # A process numbers its calls as they come: mostly these follow the earlier ones.
+                own = all_of.setdefault(process, [])
+                if not own or not own[-1].take(calls):
+                    own.append(calls)
         self.sync_calls = pl.concat(waiting.calls)  # SYNC_CALLS
         self.pieces = few.parts  # COLUMNS and NAMED of all calls; None where they are many
-        # A process numbers its calls as they come: those of a piece lie close together.
-        self._spans = {key: np.array(each, np.int64).T for key, each in spans.items()}
+        self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
         if room <= MOST_BYTES:
-            for process in self._spans:
-                self._join(process)
+            for process, parts in all_of.items():
+                number = len(self._held)
+                self._held |= {number + nth: {process: calls} for nth, calls in enumerate(parts)}
+                spans[process] = [(c.low, c.high, number + nth) for nth, c in enumerate(parts)]
+        self._spans = {key: np.array(each, np.int64).T for key, each in spans.items()}
 
     def of(self, operations: pl.DataFrame) -> pl.DataFrame:
         """Start and thread of the call that launched each operation.
@@ -186,19 +200,6 @@ class Launches:
             for process, rows in _parted(thread >> PROCESS_BITS)
         }
 
-    def _join(self, process: int) -> None:
-        """All calls of a process as one, to look at once, if each number has a place."""
-        lows, highs, pieces = self._spans[process]
-        held = (self._held[piece][process] for piece in pieces)
-        sizes = [calls.start.size for calls in held if calls.numbers is None]
-        low, high = int(lows.min(initial=NEVER)), int(highs.max(initial=UNKNOWN))
-        if 1 < pieces.size == len(sizes) and high - low < SPARSE * sum(sizes):
-            whole = Calls.none(low, high - low + 1)
-            for piece in pieces:
-                whole.take(self._held[piece].pop(process))
-            self._held[pieces[0]][process] = whole
-            self._spans[process] = np.array([[low], [high], [pieces[0]]])
-
 
 class _Waiting:
     """The calls that wait for the device; names are looked up when they first occur."""
@@ -221,9 +222,11 @@ class _Waiting:
             waiting = lasting.filter(synchronises()).select(named.columns)
             self._names = pl.concat([self._names, waiting])
         some = piece.filter(pl.col("nameId").is_in(self._names["nameId"].implode()))
+        if some.is_empty():
+            return
         calls = some.join(self._names, on="nameId").filter(synchronises())
         process = pl.col("globalTid") // PROCESS
-        owned = calls.with_columns(process=process, thread="globalTid")
+        owned = calls.select(process.alias("process"), "start", "end", thread="globalTid")
         self.calls.append(owned.select(SYNC_CALLS.names()))
 
 
