@@ -35,7 +35,7 @@ class ActivityTotals:
         self._parts: list[tuple[pl.DataFrame, Times]] = []
         self._sample = LaunchSample()
         self._rows = 0  # of the parts
-        self._counts: list[pl.DataFrame] = []  # _KEY and count, of each part
+        self._counts: list[tuple[int, pl.DataFrame]] = []  # last window; _KEY and count of a part
 
     def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of what `attribute` returned."""
@@ -72,14 +72,15 @@ class ActivityTotals:
         own = np.flatnonzero(of_kernels[place])
         counts = keys.with_columns(count=np.bincount(place[place >= 0], minlength=keys.height))
         before = np.zeros(keys.height, dtype=np.int64)
-        since = keys["window"].min()
-        told = [each for each in self._counts if (each["window"] >= since).any()]
+        window = keys["window"].to_numpy()
+        first, last = int(window.min()), int(window.max())
+        told = [each for until, each in self._counts if until >= first]
         if told:
             earlier = pl.concat(told).group_by(_KEY).agg(pl.col("count").sum())
             known = keys.join(earlier, _KEY, "left", nulls_equal=True, maintain_order="left")
             before = known["count"].fill_null(0).to_numpy()
         self._sample.add(place[own], before, self._rows, length[own])
-        self._counts.append(counts)
+        self._counts.append((last, counts))
         self._rows += keys.height
 
     def _overlap(self, start: Times, end: Times) -> tuple[Flags, Flags]:
