@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import polars as pl
 
@@ -53,9 +53,6 @@ DETECTORS: tuple[Detector, ...] = (
 
 MOST_FINDINGS = 3
 
-TABLES_KEPT = 2
-"""Tables that stay in memory, for one rule of a verdict asks for the same rows after another."""
-
 MOSTLY_EXPLAINED = 0.7
 """Findings that explain this share of the excess leave nothing to be called unexplained."""
 
@@ -66,7 +63,7 @@ def tables_of(run: RunTables) -> Tables:
     Counters are those of the devices that the rank uses, wherever they were recorded.
     """
 
-    @lru_cache(maxsize=TABLES_KEPT)
+    @cache  # the rules of a verdict ask for the same iterations
     def table(name: str, iterations: tuple[int, ...]) -> pl.DataFrame | None:
         if name not in PER_RANK:
             return None
