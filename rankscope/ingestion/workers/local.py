@@ -27,8 +27,8 @@ from rankscope.util.lifetime import end_with_parent, signals_held
 from rankscope.util.threads import available_cores
 
 SMALL_BYTES = 32 * 2**20
-"""Size of reports that are read in the time that a worker needs to start. Where all reports are
-smaller, this process reads them; where each worker's share is, it reads in place of one worker."""
+"""Size of reports that are read in the time that a worker needs to start. This process reads them
+where all are smaller; up to twice that size, it reads in place of one worker."""
 
 REPORT_BYTES = 4 * 2**20
 """What a report of any size takes, in bytes that are read in the same time."""
@@ -81,7 +81,7 @@ class WorkerPool:
         readers = self._worth(files)
         if not readers:
             return
-        self._helps = self._jobs is None and _size(files) < readers * SMALL_BYTES
+        self._helps = self._jobs is None and _size(files) < 2 * SMALL_BYTES
         self._workers = readers - self._helps
         self._share = sum(map(_bytes_read, files)) // readers
         if self._helps:
