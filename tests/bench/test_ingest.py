@@ -63,10 +63,12 @@ def test_device_work_has_the_call_that_launched_it(reports: list[Path], table: s
 def test_ways_are_run_side_by_side(reports: list[Path], tmp_path: Path) -> None:
     ways = rivals.of_nsys(tmp_path / "nothing is installed here")
     some = [way for way in ways if "recipe" not in way.name and "frames" not in way.name]
-    first, second, third = beside(some, reports, 1, 1).splitlines()[2:]
-    assert "| 1.00 × | 1.00 × |" in first
-    assert second.startswith("| sqlite3 of Python, the same columns | ")
-    assert third.startswith("| nsys-ai, its import | – (not installed) |")
+    own, plain, own_of_parquet, absent = beside(some, reports, 1, 1).splitlines()[2:]
+    assert "| 1.00 × | 1.00 × |" in own
+    assert plain.startswith("| sqlite3 of Python, the same columns | ")
+    assert own_of_parquet.startswith("| rankscope ingest, of Parquet | ")
+    assert "| 1.00 × | 1.00 × |" in own_of_parquet
+    assert absent.startswith("| nsys-ai, its import | – (not installed) |")
 
 
 def test_tables_of_growth(tmp_path: Path) -> None:
