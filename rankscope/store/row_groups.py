@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 
 ROW_GROUP = 122_880
-"""Rows of a group of DuckDB, which writes a batch of so many at once. It first copies smaller ones
-together, such as the rows of a report each: a quarter of all the time that it took."""
+"""Rows in a row group of DuckDB, which writes a batch of this size at once. Smaller batches, such
+as one per report, are first copied together, which took a quarter of the time of writing."""
 
 
 def in_row_groups(frame: pl.DataFrame) -> pa.RecordBatchReader:
