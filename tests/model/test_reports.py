@@ -20,10 +20,10 @@ def test_rows_are_the_same_after_pickling(why: bool) -> None:
     [rows] = simulated(ranks=1, iterations=3, collectives=2).reports(Path(), why)
     again = pickle.loads(pickle.dumps(rows))
     assert (again.file, again.facts, again.events) == (rows.file, rows.facts, rows.events)
-    [part], [told] = rows.ranks, again.ranks
-    assert (told.rank, told.problems) == (part.rank, part.problems)
+    [part], [unpickled] = rows.ranks, again.ranks
+    assert (unpickled.rank, unpickled.problems) == (part.rank, part.problems)
     for name in FRAMES:
-        before, after = getattr(part, name), getattr(told, name)
+        before, after = getattr(part, name), getattr(unpickled, name)
         assert after.schema == before.schema
         assert after.equals(before)
 

@@ -15,8 +15,8 @@ def test_batches_fill_groups_whatever_frames_the_rows_came_in() -> None:
     ]
     batches = [*in_row_groups(pl.concat(parts))]
     assert [batch.num_rows for batch in batches] == [ROW_GROUP, ROW_GROUP, 300_000 - 2 * ROW_GROUP]
-    told = pl.concat(pl.DataFrame(batch) for batch in batches)
-    assert told.equals(pl.concat(parts))
+    joined = pl.concat(pl.DataFrame(batch) for batch in batches)
+    assert joined.equals(pl.concat(parts))
 
 
 def test_groups_of_duckdb_are_full_and_hold_the_rows_in_order() -> None:
