@@ -1,39 +1,36 @@
-"""`python -m tests.freeze OUT`: every command's answer on every job at hand, a file each.
+"""`python -m tests.freeze COMMIT`: answers that this checkout gives and COMMIT does not, as text.
 
-Run it before and after a change that must not change answers, and compare the two folders:
-
-    python -m tests.freeze /tmp/before
-    python -m tests.freeze /tmp/after --like /tmp/before
-
-The jobs are all scenes of the forge, the sample reports, and the captures in `../shared` where
-that folder exists. Only the command line is used, so that the script outlives changes inside.
-
-A few of these answers are in the repository (`tests/goldens`) and compared by `test_goldens.py`;
-`python -m tests.freeze --goldens` writes them.
+Runs the commands of both on the same reports, and prints what differs, before and after, at most
+a screen each. A difference is no failure: it is either a bug, or what the change is for. The jobs
+are some samples and scenes of the forge; with `--all` every scene, every command, and the captures
+in `../shared` where that folder exists. Only the command line of the other checkout is used, so
+that the script outlives changes inside.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import filecmp
 import io
 import json
 import lzma
 import os
 import re
 import shutil
+import subprocess
 import sys
+import tarfile
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from difflib import unified_diff
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "reports"
 
 BY = ("rank", "host", "iteration", "phase", "collective", "kernel")
@@ -58,17 +55,28 @@ IMBALANCES: dict[str, list[str]] = {
 TABLES = ("rank_iterations", "windows", "phases", "operations", "collectives")
 DATABASE = "run.duckdb"
 
-GOLDENS = Path(__file__).parent / "goldens"
-GOLDEN_JOBS = ("sample_ddp_4ranks", "sample_gpu_simulated_4ranks", "sample_torch_profiler_2ranks")
-GOLDEN_ANSWERS = (
+FEW_JOBS = (
+    "sample_ddp_4ranks",
+    "sample_gpu_simulated_4ranks",
+    "sample_torch_profiler_2ranks",
+    "planted",
+    "pipeline",
+    "tensor_parallel",
+    "host_only",
+)
+FEW_ANSWERS = (
     "check",
     "ingest",
     *(f"imbalance_by_{by}" for by in BY),
     "imbalance_range_3_12",
     "imbalance_clock_host",
+    "imbalance_table",
     "pick",
     "diff_same",
+    "plot_heatmap",
+    "report",
 )
+SCREEN_LINES, LINE_CHARACTERS = 40, 400
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Job:
 
 
 def jobs() -> list[Job]:
-    """All jobs at hand, the slow ones first."""
+    """All jobs at hand."""
     from tests.forge import SCENES
 
     found = [Job(name) for name in SCENES if name != "large"]
@@ -116,34 +124,25 @@ def jobs() -> list[Job]:
     return found
 
 
-def freeze(job: Job, out: Path, only: tuple[str, ...] | None = None) -> str:
-    """Write the answers on one job into a folder of its name; gives the name.
+def freeze(job: Job, only: tuple[str, ...] | None = None) -> dict[str, str]:
+    """The answers on one job, by name.
 
     Args:
         job: the reports.
-        out: where the folder is made.
         only: names of answers; None for all.
     """
-    target = out / job.name
-    target.mkdir(parents=True, exist_ok=True)
+    answers = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         _prepare(job, Path(folder))
         for name, arguments in _commands(job):
             if only is not None and name not in only:
                 continue
             answer = _run(arguments)
-            for written in Path(folder).glob("written*"):
+            for written in sorted(Path(folder).glob("written*")):
                 answer += f"--- {written.name}\n{_text(written)}\n"
                 written.unlink()
-            (target / f"{name}.txt").write_text(_plain(answer, folder), encoding="utf-8")
-    return job.name
-
-
-def golden(out: Path) -> None:
-    """Write the answers that the repository keeps into a folder."""
-    for job in jobs():
-        if job.name in GOLDEN_JOBS:
-            freeze(job, out, GOLDEN_ANSWERS)
+            answers[f"{name} of {job.name}"] = _plain(answer, folder)
+    return answers
 
 
 def _prepare(job: Job, folder: Path) -> None:
@@ -222,47 +221,80 @@ def _plain(text: str, folder: str) -> str:
     return re.sub(r" in [0-9.]+ s:", " in 0 s:", text)
 
 
-def differences(old: Path, new: Path) -> list[str]:
-    """Files of two folders that differ, or are in one only."""
-    both = {path.relative_to(side) for side in (old, new) for path in side.rglob("*.txt")}
-    return [
-        str(path)
-        for path in sorted(both)
-        if not (old / path).exists()
-        or not (new / path).exists()
-        or not filecmp.cmp(old / path, new / path, shallow=False)
-    ]
+def answers_of(
+    tree: Path, some: Sequence[Job], only: tuple[str, ...] | None, processes: int
+) -> dict[str, str]:
+    """What the command line of a checkout says of jobs, by `answer of job`."""
+    with ProcessPoolExecutor(processes, get_context("spawn"), _use, (tree,)) as pool:
+        each = pool.map(partial(freeze, only=only), some)
+        return {name: text for answers in each for name, text in answers.items()}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; exit code 1 where answers differ."""
-    parser = argparse.ArgumentParser(prog="python -m tests.freeze", description=__doc__)
-    parser.add_argument("out", type=Path, nargs="?", help="folder to write to; must not exist")
-    parser.add_argument("--goldens", action="store_true", help="write tests/goldens instead")
-    parser.add_argument("--like", type=Path, help="a folder written earlier, to compare with")
+def _use(tree: Path) -> None:
+    """Import rankscope from a checkout, in this process."""
+    sys.path[:0] = [str(tree), str(tree / "cli")]
+    import rankscope_cli
+
+    import rankscope
+
+    for module in (rankscope, rankscope_cli):
+        if module.__file__ is None or not Path(module.__file__).is_relative_to(tree):
+            raise ImportError(f"{module.__name__} is not that of {tree}: {module.__file__}")
+
+
+def checked_out(commit: str, folder: Path) -> Path:
+    """The program of a commit, in a folder."""
+    packed = folder / "program.tar"
+    paths = ("rankscope", "cli")
+    subprocess.run(["git", "archive", "-o", packed, commit, *paths], cwd=ROOT, check=True)
+    with tarfile.open(packed) as program:
+        program.extractall(folder, filter="data")
+    return folder.resolve()
+
+
+def differences(before: dict[str, str], after: dict[str, str]) -> dict[str, list[str]]:
+    """Differences as text, at most a screen each, and the answers that differ in this way."""
+    found: dict[tuple[str, ...], tuple[str, list[str]]] = {}
+    for name in {**before, **after}:
+        old, new = (answers.get(name, "").splitlines() for answers in (before, after))
+        lines = [*unified_diff(old, new, lineterm="", n=1)][2:]
+        if not lines:
+            continue
+        # The same change is often seen in many answers, at other places of the text.
+        key = tuple(line for line in lines if line[0] in "+-")
+        shown = [line[:LINE_CHARACTERS] for line in lines[:SCREEN_LINES]]
+        if len(lines) > SCREEN_LINES:
+            shown.append(f"… and {len(lines) - SCREEN_LINES} more lines")
+        found.setdefault(key, ("\n".join(shown), []))[1].append(name)
+    return dict(found.values())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.freeze",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("commit", help="the commit to compare with, such as main")
+    parser.add_argument("--all", action="store_true", help="all jobs, all commands; minutes")
     parser.add_argument("--only", nargs="*", help="these jobs only (part of the name)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     args = parser.parse_args(arguments)
     os.environ["COLUMNS"] = "200"
-    if args.goldens:
-        golden(GOLDENS)
-        return 0
-    if args.out is None:
-        parser.error("OUT is needed")
-    out = args.out.resolve()
-    out.mkdir(parents=True)
-    some = [job for job in jobs() if not args.only or any(part in job.name for part in args.only)]
-    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
-        for name in pool.map(partial(freeze, out=out), some):
-            print(name, flush=True)
-    if args.like is None:
-        return 0
-    found = differences(args.like.resolve(), out)
+    some = [job for job in jobs() if args.all or args.only or job.name in FEW_JOBS]
     if args.only:
-        found = [path for path in found if (out / path).parent.exists()]
-    print(*found, f"{len(found)} answers differ", sep="\n")
-    return 1 if found else 0
+        some = [job for job in some if any(part in job.name for part in args.only)]
+    only = None if args.all else FEW_ANSWERS
+    with tempfile.TemporaryDirectory() as folder:
+        before = answers_of(checked_out(args.commit, Path(folder)), some, only, args.jobs)
+    after = answers_of(ROOT, some, only, args.jobs)
+    found = differences(before, after)
+    for text, names in found.items():
+        print(f"\n{', '.join(names)}:\n{text}")
+    count = sum(map(len, found.values()))
+    print(f"\n{count} of {len(after)} answers differ from those of {args.commit}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
