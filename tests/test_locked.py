@@ -36,7 +36,8 @@ def asked(*extras: str) -> list[Requirement]:
 
 
 @pytest.mark.parametrize(
-    ("name", "extras"), [("user.txt", ()), ("development.txt", ("cluster", "test"))]
+    ("name", "extras"),
+    [("user.txt", ()), ("development.txt", ("cluster", "test")), ("oldest.txt", ("cluster", "test"))],
 )
 def test_every_dependency_is_locked_to_a_version_that_is_allowed(
     name: str, extras: tuple[str, ...]
@@ -54,6 +55,14 @@ def test_users_and_developers_get_the_same_versions() -> None:
         assert {str(each.specifier) for each in versions} == {
             str(each.specifier) for each in developers[name]
         }
+
+
+def test_the_oldest_versions_are_the_lower_bounds() -> None:
+    there = locked("oldest.txt")
+    for wanted in asked("cluster", "test"):
+        bounds = [each.version for each in wanted.specifier if each.operator in (">=", "==")]
+        [version] = [next(iter(each.specifier)).version for each in there[wanted.name]]
+        assert f"{version}.".startswith(f"{bounds[0]}."), f"{wanted}: run .ci/lock"
 
 
 def test_a_dependency_has_an_upper_bound() -> None:
