@@ -50,9 +50,10 @@ def forged(made_once: Callable[..., Forged]) -> Callable[..., Forged]:
     def make(name: str, ranks: int = 4, **parameters: object) -> Forged:
         def write(folder: Path) -> Forged:
             reports = folder / "reports"
-            return Forged(forge(scene(name, ranks=ranks, **parameters), reports), reports)
+            return Forged(forge(job, reports), reports)
 
-        return made_once(f"forged {name} {ranks} {parameters}", write)
+        job = scene(name, ranks=ranks, **parameters)
+        return made_once(f"forged {job}", write)
 
     return make
 
@@ -68,17 +69,30 @@ def stored(forged: Callable[..., Forged], made_once: Callable[..., Path]) -> Cal
         def write(folder: Path) -> Path:
             return rankscope.ingest([job.folder], folder / "run.duckdb").db
 
-        db = made_once(f"stored {name} {ranks} {parameters}", write)
+        db = made_once(f"stored {job.truth.job}", write)
         return Stored(job.folder, db, rankscope.open_run(db), job.truth)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+def ingested(made_once: Callable[..., Path]) -> Callable[..., Stored]:
+    """`ingested(reports, **options)`: reports that nobody changes; never change the database."""
+
+    def make(reports: Path, **options: object) -> Stored:
+        def write(folder: Path) -> Path:
+            return rankscope.ingest([reports], folder / f"{reports.stem}.duckdb", **options).db
+
+        db = made_once(f"ingested {reports} {options}", write)
+        return Stored(reports, db, rankscope.open_run(db))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def sample(ingested: Callable[..., Stored]) -> Stored:
     """The real capture of `sample_reports/ddp_4ranks`, ingested."""
-    db = tmp_path_factory.mktemp("sample") / "sample.duckdb"
-    return Stored(SAMPLE, db, rankscope.ingest([SAMPLE], db))
+    return ingested(SAMPLE)
 
 
 @pytest.fixture
