@@ -23,6 +23,7 @@ from rankscope.align.match import Matched
 from rankscope.compare.communication import match_run
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
+from rankscope.model.results import Timeline
 from rankscope.model.schema import PARTS
 from tests.forge import Truth
 from tests.invariants import assert_consistent
@@ -60,15 +61,30 @@ class Stored:
 
     def analysis(self, **options: Any) -> Comparison:
         """The comparison with some options; its verdict contradicts nothing."""
-        found = self.run.compare(rankscope.Options(**options))
-        if found.comparable:
-            assert_consistent(found)
-        return found
+        key = (self.db, repr(options))
+        if key not in _compared:
+            found = self.run.compare(rankscope.Options(**options))
+            if found.comparable:
+                assert_consistent(found)
+            _compared[key] = found
+        return _compared[key]
+
+    def timeline(self, ranks: Iterable[int], iterations: Iterable[int]) -> Timeline:
+        """Ranks and iterations, read again from the reports; once in each process."""
+        return _timeline(self.db, tuple(ranks), tuple(iterations))
 
     def matched(self, **options: Any) -> Matched:
         """All collectives of the run, matched anew."""
         comparison = self.analysis(**options)
         return match_run(comparison.scope, comparison.roles.links)
+
+
+_compared: dict[tuple[Path, str], Comparison] = {}
+
+
+@cache
+def _timeline(db: Path, ranks: tuple[int, ...], iterations: tuple[int, ...]) -> Timeline:
+    return rankscope.open_run(db).timeline(ranks, iterations)
 
 
 @dataclass(frozen=True)

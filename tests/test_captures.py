@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -42,20 +43,25 @@ JOBS = {
 }
 WHOLE = [pytest.param(f"whole/{name}", marks=pytest.mark.slow) for name in JOBS]
 """The captures before they were reduced, on a machine that has them."""
+FAST = [name for name in JOBS if name in ("2023.4/ddp_a", "2022.4/mpi")]
+REST = [pytest.param(name, marks=pytest.mark.slow) for name in JOBS if name not in FAST]
 
 
-@pytest.fixture(scope="module", params=[*JOBS, *(WHOLE if SHARED.is_dir() else [])])
-def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stored:
+@pytest.fixture(scope="module", params=[*FAST, *REST, *(WHOLE if SHARED.is_dir() else [])])
+def job(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    ingested: Callable[..., Stored],
+) -> Stored:
     """Each of the captures of four ranks, ingested."""
     name = str(request.param).removeprefix("whole/")
-    folder = tmp_path_factory.mktemp(Path(name).name.replace(".", "_"))
     if name == request.param:
-        source = captured(name)
-    else:
-        source = SHARED / "captured" / name
-        source = unpacked(source, folder / "reports") if source.is_dir() else source
-    db = folder / "run.duckdb"
-    return Stored(source, db, rankscope.ingest([source], db, **JOBS[name]))
+        return ingested(captured(name), **JOBS[name])
+    source = SHARED / "captured" / name
+    folder = tmp_path_factory.mktemp("whole")
+    return ingested(
+        unpacked(source, folder / "reports") if source.is_dir() else source, **JOBS[name]
+    )
 
 
 @pytest.mark.slow
@@ -131,10 +137,12 @@ def test_the_culprit_is_among_the_picks(job: Stored) -> None:
 
 
 @pytest.mark.parametrize("seed", mostly_slow([1, 2]))
-def test_file_names_and_their_order_mean_nothing(tmp_path: Path, seed: int) -> None:
+def test_file_names_and_their_order_mean_nothing(
+    tmp_path: Path, ingested: Callable[..., Stored], seed: int
+) -> None:
     """The environment says whose report it is; names without a rank say nothing."""
-    reports = sorted(captured("2022.4/ddp_a").glob("*.sqlite"))
-    plain = rankscope.ingest(reports, tmp_path / "plain.duckdb").iterations()
+    reports = sorted(captured("2023.4/ddp_a").glob("*.sqlite"))
+    plain = ingested(captured("2023.4/ddp_a")).run.iterations()
     draw = random.Random(seed)
     names = [f"{draw.choice('abcxyz')}{draw.getrandbits(32):08x}q.sqlite" for _ in reports]
     shuffled = list(names)
@@ -196,17 +204,20 @@ def test_two_real_ranks_with_nccl_on_gpus(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "cause", "words"),
-    [
-        ("why_fsync", "blocked", "blocked in fsync"),
-        ("why_gc", "garbage_collection", "garbage collection"),
-        ("why_hot", "on_cpu", "computing"),
-        ("why_preempted", "preempted", "off the CPU"),
-    ],
+    mostly_slow(
+        [
+            ("why_fsync", "blocked", "blocked in fsync"),
+            ("why_gc", "garbage_collection", "garbage collection"),
+            ("why_hot", "on_cpu", "computing"),
+            ("why_preempted", "preempted", "off the CPU"),
+        ],
+        3,
+    ),
 )
 def test_the_planted_reason_is_the_first_cause(
-    tmp_path: Path, name: str, cause: str, words: str
+    ingested: Callable[..., Stored], name: str, cause: str, words: str
 ) -> None:
-    run = rankscope.ingest([captured(f"2023.4/{name}")], tmp_path / "run.duckdb")
+    run = ingested(captured(f"2023.4/{name}")).run
     verdict = run.imbalance().verdict
     assert (verdict.ranks, verdict.cause) == ((1,), "load")
     assert verdict.findings[0].kind == cause
@@ -229,9 +240,9 @@ def test_the_planted_reason_is_the_first_cause(
     assert (known["total_ns"].fill_null(0) == known["value"]).all()
 
 
-def test_a_hot_python_function_is_named(tmp_path: Path) -> None:
+def test_a_hot_python_function_is_named(ingested: Callable[..., Stored]) -> None:
     """Of the samples in the interpreter at least 90 % are of the planted function."""
-    run = rankscope.ingest([captured("2023.4/why_hot")], tmp_path / "run.duckdb")
+    run = ingested(captured("2023.4/why_hot")).run
     first = run.imbalance().verdict.findings[0]
     assert first.name == "tokenize_documents (rank.py)"
     assert int(first.detail.partition(" %")[0]) >= 90

@@ -37,7 +37,11 @@ def asked(*extras: str) -> list[Requirement]:
 
 @pytest.mark.parametrize(
     ("name", "extras"),
-    [("user.txt", ()), ("development.txt", ("cluster", "test")), ("oldest.txt", ("cluster", "test"))],
+    [
+        ("user.txt", ()),
+        ("development.txt", ("cluster", "test")),
+        ("oldest.txt", ("cluster", "test")),
+    ],
 )
 def test_every_dependency_is_locked_to_a_version_that_is_allowed(
     name: str, extras: tuple[str, ...]

@@ -48,7 +48,7 @@ def test_transfers_are_paired_with_the_right_neighbour(
 def test_nothing_is_paired_unless_roles_tell_who_neighbours_are(
     stored: Callable[..., Stored],
 ) -> None:
-    job = stored("pipeline", ranks=16, iterations=12)
+    job = stored("pipeline", ranks=8)
     analysis = job.analysis()
     assert job.matched().instances.filter(operation=OPERATION).is_empty()
     assert replay_of(analysis) is None, "transfers that are not understood are not played again"

@@ -27,7 +27,7 @@ def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
     return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
 
 
-def test_its_document(cli: Cli, tmp_path: Path) -> None:
+def test_its_document_and_tables(cli: Cli, tmp_path: Path) -> None:
     result = cli("ingest", SAMPLE, "--format", "json")
     told = result.document
     assert result.err == ""
@@ -45,26 +45,15 @@ def test_its_document(cli: Cli, tmp_path: Path) -> None:
         assert (report["kind"], report["status"], report["reason"]) == ("nsys-sqlite", "read", None)
         assert (report["iterations"], report["rank_evidence"]) == (30, "environment RANK")
         assert report["bytes"] == Path(report["path"]).stat().st_size
-
-
-def test_again_it_is_unchanged(cli: Cli) -> None:
-    cli("ingest", SAMPLE)
-    told = cli("ingest", SAMPLE, "--format", "json").document
-    assert {report["status"] for report in told["reports"]} == {"unchanged"}
-    assert told["events"] == 0
-    assert told["run"]["ranks"] == [0, 1, 2, 3]
-
-
-def test_its_sentence(cli: Cli) -> None:
-    result = cli("ingest", SAMPLE)
-    assert result.code == 0
-    [line] = result.out.splitlines()
-    for word in ("4 reports", "4 read", "ranks 0-3 of 4", "rankscope.duckdb"):
+    again = cli("ingest", SAMPLE, "--format", "json").document
+    assert {report["status"] for report in again["reports"]} == {"unchanged"}
+    assert again["events"] == 0
+    assert again["run"]["ranks"] == [0, 1, 2, 3]
+    [line] = cli("ingest", SAMPLE).out.splitlines()
+    for word in ("4 reports", "4 unchanged", "ranks 0-3 of 4", "rankscope.duckdb"):
         assert word in line
-    assert result.err == ""
-
-
-def test_its_csv_and_markdown(cli: Cli) -> None:
+    listed = cli("ingest", SAMPLE, "--verbose")
+    assert all(f"report_rank_{rank}.sqlite" in listed.out + listed.err for rank in range(4))
     rows = list(csv.DictReader(io.StringIO(cli("ingest", SAMPLE, "--format", "csv").out)))
     assert len(rows) == 4
     assert rows[2]["ranks"] == "2"
@@ -73,14 +62,12 @@ def test_its_csv_and_markdown(cli: Cli) -> None:
     assert sum(line.startswith("|") for line in text.splitlines()) == 6
 
 
-@pytest.mark.parametrize("output", ["table", "json"])
-def test_missing_ranks_are_told(cli: Cli, reports: list[Path], output: str) -> None:
-    result = cli("ingest", *reports[:3], "--format", output)
-    if output == "table":
-        assert "ranks 0-2 of 4" in result.out
-        assert "rankscope: warning: 1 of 4 ranks has no report (3)" in result.err
-        assert cli("ingest", *reports[:3], "--quiet").err == ""
-        return
+def test_missing_ranks_are_told(cli: Cli, reports: list[Path]) -> None:
+    table = cli("ingest", *reports[:3])
+    assert "ranks 0-2 of 4" in table.out
+    assert "rankscope: warning: 1 of 4 ranks has no report (3)" in table.err
+    assert cli("ingest", *reports[:3], "--quiet").err == ""
+    result = cli("ingest", *reports[:3], "--format", "json")
     [warning] = result.document["warnings"]
     assert warning["code"] == "missing-ranks"
     assert warning["ranks"] == [3]
@@ -147,9 +134,3 @@ def test_rebuild(cli: Cli, reports: list[Path]) -> None:
     told = cli("ingest", *reports[:2], "--rebuild", "--format", "json").document
     assert told["run"]["ranks"] == [0, 1]
     assert {report["status"] for report in told["reports"]} == {"read"}
-
-
-def test_verbose_lists_the_reports(cli: Cli) -> None:
-    result = cli("ingest", SAMPLE, "--verbose")
-    for rank in range(4):
-        assert f"report_rank_{rank}.sqlite" in result.out + result.err

@@ -12,7 +12,7 @@ import rankscope
 from rankscope.compare.breakdowns import by_cause
 from rankscope.model.schema import HOST_STATES
 from tests.frames import filled
-from tests.support import Result, captured
+from tests.support import Result, Stored, captured
 
 
 def test_a_rank_without_a_row_did_nothing_of_it() -> None:
@@ -27,9 +27,10 @@ def test_a_rank_without_a_row_did_nothing_of_it() -> None:
     ]
 
 
-def test_the_planted_call_stands_first(tmp_path: Path, cli: Callable[..., Result]) -> None:
-    db = tmp_path / "run.duckdb"
-    rankscope.ingest([captured("2023.4/why_fsync")], db)
+def test_the_planted_call_stands_first(
+    ingested: Callable[..., Stored], cli: Callable[..., Result]
+) -> None:
+    db = ingested(captured("2023.4/why_fsync")).db
     rows = cli("imbalance", "--db", db, "--by", "cause", "--format", "json").document["rows"]
     first = {key: rows[0][key] for key in ("phase", "state", "name", "slowest_rank")}
     assert first == {"phase": "load", "state": "blocked", "name": "fsync", "slowest_rank": 1}

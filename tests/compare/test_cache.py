@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,12 @@ def computed(run: rankscope.Run, **options: Any) -> Comparison:
     return compare(run.tables, Options(**options))
 
 
+@cache
+def everything(tables: RunTables) -> Comparison:
+    """All stages, computed once."""
+    return compare(tables, Options())
+
+
 def is_cached(run: rankscope.Run) -> bool:
     return run._cached is not None
 
@@ -146,7 +153,7 @@ def test_a_stage_gives_what_the_whole_comparison_gives(
     stored: Callable[..., Stored], until: Stage
 ) -> None:
     run = stored("buckets").run
-    part, whole = compare(run.tables, Options(), until=until), computed(run)
+    part, whole = compare(run.tables, Options(), until=until), everything(run.tables)
     assert part.facts == whole.facts
     if until >= Stage.TABLE:
         assert part.rows().equals(whole.rows())
@@ -262,6 +269,7 @@ def test_changed_sources_are_another_fingerprint(
     assert fingerprint(Options(statistic="p95"), reports) != was
 
 
+@pytest.mark.slow
 def test_an_edited_threshold_changes_the_answer_at_once(
     stored: Callable[..., Stored], tmp_path: Path
 ) -> None:

@@ -106,7 +106,7 @@ def slices(events: list[Event], category: str) -> list[Event]:
     "name", mostly_slow(["buckets", "tensor_parallel", "host_only", "dali", "free_running"], 2)
 )
 def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], name: str) -> None:
-    timeline = stored(name).run.timeline([3, 0, 1], range(30))
+    timeline = stored(name).timeline([3, 0, 1], range(30))
     events = events_of(trace(timeline, {}, {}))
     for category, frame in (
         ("device", timeline.operations),
@@ -165,7 +165,7 @@ def test_what_the_training_thread_did_has_a_track(
 
 
 def test_ranks_and_tracks_are_named_and_in_order(stored: Callable[..., Stored]) -> None:
-    timeline = stored("buckets").run.timeline([3, 0], [5, 6])
+    timeline = stored("buckets").timeline([3, 0], [5, 6])
     events = events_of(trace(timeline, {"run": "x"}, {3: "max"}))
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert names == {0: "rank 0 (node0)", 3: "rank 3 (node0)"}
@@ -181,7 +181,7 @@ def test_ranks_and_tracks_are_named_and_in_order(stored: Callable[..., Stored]) 
 
 def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: Callable[..., Stored]) -> None:
     """Rank 1 is late by 5 ms in iteration 7 (every fifth, from the second)."""
-    timeline = stored("buckets").run.timeline([0, 1, 2], [7])
+    timeline = stored("buckets").timeline([0, 1, 2], [7])
     events = events_of(trace(timeline, {}, {}))
     starts = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = {e["id"]: e for e in events if e["ph"] == "f"}
@@ -197,7 +197,7 @@ def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: Callable[...,
 
 
 def test_no_arrows_between_clocks_that_are_not_aligned(stored: Callable[..., Stored]) -> None:
-    timeline = stored("buckets").run.timeline([0, 1], [7])
+    timeline = stored("buckets").timeline([0, 1], [7])
     ranks = timeline.ranks.with_columns(axis=pl.lit("utc"))
     events = events_of(trace(replace(timeline, ranks=ranks), {}, {}))
     assert not [e for e in events if e["ph"] in "sf"]
@@ -207,7 +207,7 @@ def test_no_arrows_between_clocks_that_are_not_aligned(stored: Callable[..., Sto
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_names_stay_text(stored: Callable[..., Stored], name: str) -> None:
-    timeline: Timeline = stored("buckets").run.timeline([0], [5])
+    timeline: Timeline = stored("buckets").timeline([0], [5])
     hostile = replace(
         timeline,
         operations=timeline.operations.with_columns(name=pl.lit(name)),
@@ -226,7 +226,7 @@ def test_names_stay_text(stored: Callable[..., Stored], name: str) -> None:
 
 
 def test_an_empty_timeline_is_still_a_trace(stored: Callable[..., Stored]) -> None:
-    timeline = stored("host_only").run.timeline([0], [5])
+    timeline = stored("host_only").timeline([0], [5])
     assert timeline.operations.is_empty()
     bare = replace(timeline, collectives=timeline.collectives.clear())
     assert slices(events_of(trace(bare, {}, {})), "phase")
@@ -236,7 +236,7 @@ def test_work_that_overlaps_on_its_stream_is_split_into_lanes(
     stored: Callable[..., Stored],
 ) -> None:
     """A kernel may start before the one ahead of it has ended."""
-    timeline = stored("buckets").run.timeline([0], [5])
+    timeline = stored("buckets").timeline([0], [5])
     early = timeline.operations.with_columns(pl.col("end_ns") + 100_000)
     events = events_of(trace(replace(timeline, operations=early), {}, {}))
     assert len(slices(events, "device")) == early.height

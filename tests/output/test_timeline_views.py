@@ -84,7 +84,7 @@ def test_all_views_mark_the_same_arrival(
     job: Stored, ranks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 7 is late, whether or not it is shown."""
-    timeline = job.run.timeline(ranks, [slow_iteration(job)])
+    timeline = job.timeline(ranks, [slow_iteration(job)])
     marks = Views(job, timeline, monkeypatch).marks()
     assert marks[0] == marks[1] == marks[2]
     [(rank, moment)] = marks[0]
@@ -101,7 +101,7 @@ def test_all_views_mark_the_same_arrival(
 def test_a_rank_on_another_clock_does_not_decide(
     job: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timeline = job.run.timeline([0, 1, 7], [slow_iteration(job)])
+    timeline = job.timeline([0, 1, 7], [slow_iteration(job)])
     first = timeline.collectives["instance"].drop_nulls().min()
     loose = replace(
         timeline,
@@ -120,7 +120,7 @@ def test_a_rank_on_another_clock_does_not_decide(
 def test_no_view_marks_an_arrival_if_nobody_waits(
     job: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timeline = job.run.timeline([0, 1], [slow_iteration(job)])
+    timeline = job.timeline([0, 1], [slow_iteration(job)])
     short = timeline.collectives.with_columns(wait_ns=pl.lit(LEAST_WAIT_NS - 1, pl.Int64))
     quiet = replace(timeline, collectives=short)
     assert Views(job, quiet, monkeypatch).marks() == [[], [], []]
@@ -129,7 +129,7 @@ def test_no_view_marks_an_arrival_if_nobody_waits(
 def test_streams_of_other_contexts_and_devices_have_lanes_of_their_own(
     job: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timeline = job.run.timeline([0, 1], [slow_iteration(job)])
+    timeline = job.timeline([0, 1], [slow_iteration(job)])
     kernels = timeline.operations.filter(pl.col("kind") != "collective")  # they have stream 24
     timeline = replace(timeline, operations=kernels)
     other = pl.int_range(pl.len()) % 2
@@ -146,7 +146,7 @@ def test_streams_of_other_contexts_and_devices_have_lanes_of_their_own(
 def test_a_collective_with_unknown_wait_is_not_called_a_transfer(
     job: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timeline = job.run.timeline([0], [slow_iteration(job)])
+    timeline = job.timeline([0], [slow_iteration(job)])
     unknown = timeline.collectives.with_columns(wait_ns=pl.lit(None, pl.Int64))
     views = Views(job, replace(timeline, collectives=unknown), monkeypatch)
     lane = [each["name"] for each in views.page["lanes"]].index("collectives")
@@ -174,7 +174,7 @@ def test_waits_end_where_the_last_one_arrives(name: str, sample: Stored, job: St
     run = {"sample": sample, "job": job}[name]
     iteration = {"sample": 18, "job": slow_iteration(job)}[name]
     ranks = run.analysis().facts.ranks
-    calls = run.run.timeline(ranks, [iteration]).collectives.drop_nulls("last_rank")
+    calls = run.timeline(ranks, [iteration]).collectives.drop_nulls("last_rank")
     late = calls.filter(pl.col("rank") == pl.col("last_rank")).select("instance", at="arrival_ns")
     both = calls.join(late, on="instance")
     waiting = both.filter(pl.col("wait_ns") > 0)
@@ -187,7 +187,7 @@ def test_waits_end_where_the_last_one_arrives(name: str, sample: Stored, job: St
 
 
 def test_titles_say_unknown_where_who_waits_is_unknown(job: Stored) -> None:
-    whole = job.run.timeline([0, 1, 7], [slow_iteration(job)])
+    whole = job.timeline([0, 1, 7], [slow_iteration(job)])
     calls = whole.collectives
 
     def said(**changes: object) -> str:

@@ -7,19 +7,37 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 
 import rankscope
 from rankscope.errors import ForeignRun, RankConflict, ReportError, UnreadableReport
 from rankscope.store import Database
-from tests.support import Forged, copied, edit, with_environment
+from tests.support import Forged, Stored, copied, edit, with_environment
 
 
 @pytest.fixture
 def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
     """Reports to change."""
     return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+
+
+@pytest.fixture
+def stored_reports(stored: Callable[..., Stored], tmp_path: Path) -> list[Path]:
+    """The same, and a database that holds them as they are: `tmp_path / "run.duckdb"`."""
+    job = stored("plain", iterations=12)
+    copies = copied(sorted(job.folder.glob("*.sqlite")), tmp_path / "reports")
+    shutil.copyfile(job.db, tmp_path / "run.duckdb")
+    with duckdb.connect(str(tmp_path / "run.duckdb")) as connection:
+        for table in ("reports", "ranks", "problems"):
+            connection.execute(
+                f"update {table} set path = replace(path, ?, ?)",
+                [str(job.folder), str(tmp_path / "reports")],
+            )
+        for report in copies:
+            os.utime(report, ns=(job.folder.joinpath(report.name).stat().st_mtime_ns,) * 2)
+    return copies
 
 
 def damage(report: Path) -> None:
@@ -57,11 +75,15 @@ def test_unchanged_reports_are_not_read_again(reports: list[Path], tmp_path: Pat
     assert [outcome.ranks for outcome in again.ingested.outcomes] == [(0,), (1,), (2,), (3,)]
     assert {outcome.iterations for outcome in again.ingested.outcomes} == {12}
     assert same(before, contents(db))
+    reports[1].write_bytes(b"")
+    with pytest.raises(UnreadableReport, match=reports[1].name):
+        rankscope.ingest(reports, db)
+    assert same(before, contents(db)), "a bad report leaves what was there"
 
 
-def test_a_changed_report_is_replaced(reports: list[Path], tmp_path: Path) -> None:
-    db = tmp_path / "run.duckdb"
-    before = rankscope.ingest(reports, db).iterations()
+def test_a_changed_report_is_replaced(stored_reports: list[Path], tmp_path: Path) -> None:
+    reports, db = stored_reports, tmp_path / "run.duckdb"
+    before = rankscope.open_run(db).iterations()
     edit(reports[2], "delete from NVTX_EVENTS where text = 'step 11'")
     run = rankscope.ingest(reports, db)
     assert statuses(run) == ["unchanged", "unchanged", "read", "unchanged"]
@@ -119,10 +141,9 @@ def test_several_jobs_give_the_same_database(reports: list[Path], tmp_path: Path
 
 
 def test_a_report_of_another_run_is_refused(
-    forged: Callable[..., Forged], reports: list[Path], tmp_path: Path
+    forged: Callable[..., Forged], stored_reports: list[Path], tmp_path: Path
 ) -> None:
-    db = tmp_path / "run.duckdb"
-    rankscope.ingest(reports, db)
+    reports, db = stored_reports, tmp_path / "run.duckdb"
     before = contents(db)
     with pytest.raises(ForeignRun, match="8") as refused:
         rankscope.ingest(forged("plain", ranks=8, iterations=12).reports[5:6], db)
@@ -145,16 +166,6 @@ def test_a_rank_that_is_there_already_is_refused(reports: list[Path], tmp_path: 
         rankscope.ingest([twin], db)
     assert str(reports[1]) in refused.value.message
     assert str(twin) in refused.value.message
-    assert same(before, contents(db))
-
-
-def test_a_bad_report_leaves_what_was_there(reports: list[Path], tmp_path: Path) -> None:
-    db = tmp_path / "run.duckdb"
-    rankscope.ingest(reports, db)
-    before = contents(db)
-    reports[1].write_bytes(b"")
-    with pytest.raises(UnreadableReport, match=reports[1].name):
-        rankscope.ingest(reports, db)
     assert same(before, contents(db))
 
 

@@ -20,7 +20,7 @@ WORKERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("where", "kind", "more"), mostly_slow(WORKERS))
+@pytest.mark.parametrize(("where", "kind", "more"), mostly_slow(WORKERS, 0))
 def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
     stored: Callable[..., Stored], where: str, kind: str, more: dict[str, float]
 ) -> None:
@@ -55,13 +55,6 @@ def test_a_slow_worker_that_nobody_waits_for_is_not_accused(stored: Callable[...
 
 
 @pytest.mark.slow
-def test_the_slow_worker_without_roles(stored: Callable[..., Stored]) -> None:
-    verdict = stored("pipeline", ranks=8, iterations=16).analysis().verdict
-    assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (6,), "forward")
-    assert verdict.next.startswith("open its report beside a normal one")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("roles", [ROLES, None])
 def test_nobody_is_to_blame_for_the_bubble(
     stored: Callable[..., Stored], roles: str | None
@@ -86,19 +79,14 @@ def test_a_long_last_stage_is_by_design(
     assert verdict.gain > 0.01
 
 
-def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored]) -> None:
-    verdict = stored("slow_host", ranks=16).analysis().verdict
+@pytest.mark.parametrize("ranks", mostly_slow([8, 16]))
+def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored], ranks: int) -> None:
+    """Half of the ranks may be slow: nothing but more work makes it a design."""
+    verdict = stored("slow_host", ranks=ranks).analysis().verdict
     assert (verdict.kind, verdict.cause) == ("persistent", "load")
     assert (verdict.hosts, verdict.ranks) == (("node1",), (4, 5, 6, 7))
     assert verdict.next.startswith("open their reports beside a normal one")
     assert verdict.sentence.startswith("Host node1 (ranks 4, 5, 6, 7) is slow")
-
-
-@pytest.mark.slow
-def test_half_of_the_ranks_may_be_slow(stored: Callable[..., Stored]) -> None:
-    """Nothing but more work makes it a design."""
-    verdict = stored("slow_host", ranks=8).analysis().verdict
-    assert (verdict.kind, verdict.ranks, verdict.hosts) == ("persistent", (4, 5, 6, 7), ("node1",))
 
 
 @pytest.mark.slow

@@ -105,30 +105,6 @@ def test_healthy_jobs_are_balanced(stored: Callable[..., Stored], name: str) -> 
     assert verdict.excess_ns is None
 
 
-@pytest.mark.parametrize(
-    ("name", "rank", "cause", "period"),
-    mostly_slow(
-        [
-            ("autograd", 3, "backward", 5),
-            ("buckets", 1, "forward", 5),
-            ("load_between", 2, "load", 7),
-            ("load_inside", 2, "load", 7),
-            ("host_only", 1, "backward", 7),
-            ("mpi_like", 1, "load", 7),
-            ("tensor_parallel", 1, "forward", 5),
-            ("late_capture", 0, "forward", 7),
-        ],
-        2,
-    ),
-)
-def test_scenes_with_a_straggler(
-    stored: Callable[..., Stored], name: str, rank: int, cause: str, period: int
-) -> None:
-    verdict = stored(name).analysis().verdict
-    assert (verdict.kind, verdict.ranks) == ("periodic", (rank,))
-    assert (verdict.cause, verdict.period) == (cause, period)
-
-
 @pytest.mark.slow
 def test_the_worst_rank_comes_first_though_a_lesser_one_is_clearer(tmp_path: Path) -> None:
     """A sudden excess stands out more than one that is always there, but costs less here."""

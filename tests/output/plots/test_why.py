@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -18,21 +17,15 @@ import rankscope
 from rankscope.errors import UsageError
 from rankscope.output.html.states import cell_states
 from rankscope.output.plots import title_of
-from tests.support import SAMPLE, captured, mostly_slow
+from tests.support import Stored, captured, mostly_slow
 
-Ingested = Callable[[str], rankscope.Run]
+Why = Callable[[str], rankscope.Run]
 
 
-@pytest.fixture(scope="module")
-def ingested(tmp_path_factory: pytest.TempPathFactory) -> Ingested:
-    """`ingested(name)`: the run of one of the captures."""
-    folder = tmp_path_factory.mktemp("why")
-
-    @cache
-    def run(name: str) -> rankscope.Run:
-        return rankscope.ingest([captured(f"2023.4/{name}")], folder / f"{name}.duckdb", jobs=1)
-
-    return run
+@pytest.fixture
+def why(ingested: Callable[..., Stored]) -> Why:
+    """`why(name)`: the run of one of the captures."""
+    return lambda name: ingested(captured(f"2023.4/{name}")).run
 
 
 @pytest.mark.parametrize(
@@ -51,8 +44,8 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Ingested:
         ]
     ),
 )
-def test_the_title_says_what_was_planted(ingested: Ingested, name: str, finding: str) -> None:
-    figure = ingested(name).plot("why").figure
+def test_the_title_says_what_was_planted(why: Why, name: str, finding: str) -> None:
+    figure = why(name).plot("why").figure
     assert re.fullmatch(finding, title_of(figure))
     labels = [each.get_text() for each in figure.axes[0].get_yticklabels()]
     assert re.fullmatch(r"rank 1 \(slow\) · iteration (\d+)", labels[0])
@@ -60,8 +53,8 @@ def test_the_title_says_what_was_planted(ingested: Ingested, name: str, finding:
     assert labels[2].startswith("rank 1 (slow)")
 
 
-def test_a_bar_is_as_long_as_the_phase(ingested: Ingested) -> None:
-    run = ingested("why_fsync")
+def test_a_bar_is_as_long_as_the_phase(why: Why) -> None:
+    run = why("why_fsync")
     axes = run.plot("why", iteration=12).figure.axes[0]
     bars = [each.patches[0] for each in axes.containers if isinstance(each, BarContainer)]
     first = [bar for bar in bars if abs(bar.get_y() + bar.get_height() / 2) < 0.01]
@@ -73,15 +66,15 @@ def test_a_bar_is_as_long_as_the_phase(ingested: Ingested) -> None:
     assert "fsync" in named
 
 
-def test_where_nothing_is_recorded_it_says_how_to(tmp_path: Path) -> None:
-    run = rankscope.ingest([SAMPLE], tmp_path / "run.duckdb")
+def test_where_nothing_is_recorded_it_says_how_to(sample: Stored) -> None:
+    run = sample.run
     with pytest.raises(UsageError, match="rank 2 does not say what its threads did") as raised:
         run.plot("why")
     assert "--cpuctxsw=process-tree" in (raised.value.hint or "")
 
 
-def test_wrong_usage(ingested: Ingested) -> None:
-    run = ingested("why_gc")
+def test_wrong_usage(why: Why) -> None:
+    run = why("why_gc")
     with pytest.raises(UsageError, match="--iteration-number 99"):
         run.plot("why", iteration=99)
     assert "rank 0 (slow)" in "".join(
@@ -89,9 +82,9 @@ def test_wrong_usage(ingested: Ingested) -> None:
     )
 
 
-def test_a_rank_that_is_slow_in_no_single_phase(ingested: Ingested) -> None:
+def test_a_rank_that_is_slow_in_no_single_phase(why: Why) -> None:
     """Then all phases are shown, and communication."""
-    run = ingested("why_gc")
+    run = why("why_gc")
     every = run.compare().tables.read("host_states", ranks=[0], iterations=[5])
     axes = run.plot("why", ranks=[0], iteration=5).figure.axes[0]
     bars = [each.patches[0] for each in axes.containers if isinstance(each, BarContainer)]
@@ -100,10 +93,10 @@ def test_a_rank_that_is_slow_in_no_single_phase(ingested: Ingested) -> None:
 
 
 def test_a_median_rank_without_a_record_is_no_rank_that_did_nothing(
-    ingested: Ingested, tmp_path: Path
+    why: Why, tmp_path: Path
 ) -> None:
     """Neither the picture nor the page compares with what is unknown."""
-    run = ingested("why_fsync")
+    run = why("why_fsync")
     db = tmp_path / "part.duckdb"
     shutil.copy(run.db, db)
     with duckdb.connect(str(db)) as connection:
