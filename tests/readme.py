@@ -6,13 +6,15 @@ reference of commands; tests compare them.
 
 from __future__ import annotations
 
-import os
+import contextlib
+import io
 import re
+import shlex
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+from rankscope_cli.main import main
 
 from rankscope.model.availability import availability_table
 
@@ -62,17 +64,18 @@ def steady(text: str) -> str:
 
 
 def _output(command: str, folder: str) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        command,
-        shell=True,
-        cwd=folder,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()]
+    """What a command prints, which runs in a folder and in this process."""
+    program, *words = shlex.split(command)
+    if program != "rankscope":
+        raise ValueError(f"not a command of rankscope: {command}")
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        try:
+            main(words)
+        except SystemExit as ended:
+            if ended.code:
+                raise RuntimeError(f"{command}: exit code {ended.code}") from ended
+    lines = [line.rstrip() for line in printed.getvalue().rstrip().splitlines()]
     return "\n".join(lines).replace(f"{folder}/", "") + "\n"
 
 

@@ -11,6 +11,7 @@ import pytest
 import rankscope
 from rankscope.errors import NoIterations, RankConflict, ReportError, UnknownRank, UsageError
 from rankscope.model.metrics import METRICS
+from rankscope.model.tables import metric_dtype
 from tests.support import Forged, Stored, copied, edit, with_environment, without_rank
 
 
@@ -18,6 +19,12 @@ from tests.support import Forged, Stored, copied, edit, with_environment, withou
 def reports(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
     """Reports to change."""
     return copied(forged("plain", iterations=12).reports, tmp_path / "reports")
+
+
+@pytest.fixture
+def pair(forged: Callable[..., Forged], tmp_path: Path) -> list[Path]:
+    """Reports of two ranks to change."""
+    return copied(forged("plain", ranks=2, iterations=12).reports, tmp_path / "reports")
 
 
 def evidence(run: rankscope.Run) -> list[tuple[int, str]]:
@@ -28,8 +35,8 @@ def test_the_frame_of_iterations(sample: Stored) -> None:
     frame = rankscope.open_run(sample.db).iterations()
     assert isinstance(frame, pl.DataFrame)
     assert frame.select("rank", "iteration").is_unique().all()
-    for name in METRICS:
-        assert frame.schema[f"{name}_ns"] == pl.Int64
+    for metric in METRICS.values():
+        assert frame.schema[metric.column] == metric_dtype(metric)
     assert (frame.schema["flagged"], frame.schema["cause"]) == (pl.Boolean, pl.String)
     assert frame.filter(iteration=0)["flagged"].is_null().all(), "warm-up is not judged"
     assert frame.filter(pl.col("cause").is_not_null())["flagged"].all()
@@ -104,10 +111,12 @@ def test_mpi_threads_tell_ranks(forged: Callable[..., Forged], tmp_path: Path) -
     assert [Path(path).name for path in paths] == names
 
 
-def test_the_users_pattern(reports: list[Path], tmp_path: Path) -> None:
-    moved = copied(reports, tmp_path, [f"n{3 - i}.sqlite" for i in range(4)])
+def test_the_users_pattern(pair: list[Path], tmp_path: Path) -> None:
+    moved = copied(pair, tmp_path, ["n1.sqlite", "n0.sqlite"])
     run = rankscope.ingest(moved, tmp_path / "run.duckdb", rank_pattern=r"n(?P<rank>\d)\.sqlite$")
-    assert evidence(run) == [(rank, "--rank-pattern") for rank in range(4)]
+    assert evidence(run) == [(rank, "--rank-pattern") for rank in range(2)]
+    paths = run.sql("select path from ranks order by rank")["path"]
+    assert [Path(path).name for path in paths] == ["n0.sqlite", "n1.sqlite"]
 
 
 def test_two_reports_of_one_rank(reports: list[Path], tmp_path: Path) -> None:
@@ -163,23 +172,23 @@ def test_the_only_report_is_rank_0(reports: list[Path], tmp_path: Path) -> None:
 
 
 def test_names_that_fit_nothing_are_listed_most_frequent_first(
-    reports: list[Path], tmp_path: Path
+    pair: list[Path], tmp_path: Path
 ) -> None:
-    for report in reports:
+    for report in pair:
         edit(report, "update NVTX_EVENTS set text = 'do ' || text where text like 'step %'")
     with pytest.raises(NoIterations) as refused:
-        rankscope.ingest(reports, tmp_path / "run.duckdb", iteration="lap")
+        rankscope.ingest(pair, tmp_path / "run.duckdb", iteration="lap")
     assert "'do step N' (12)" in refused.value.message
     assert "forward" in refused.value.message
     assert "--iteration" in refused.value.hint
-    run = rankscope.ingest(reports, tmp_path / "run.duckdb", iteration=r"do step (\d+)")
+    run = rankscope.ingest(pair, tmp_path / "run.duckdb", iteration=r"do step (\d+)")
     assert run.iterations()["iteration"].unique().sort().to_list() == [*range(12)]
 
 
-def test_a_whole_capture_as_one_iteration(reports: list[Path], tmp_path: Path) -> None:
-    run = rankscope.ingest(reports, tmp_path / "run.duckdb", iteration="whole")
+def test_a_whole_capture_as_one_iteration(pair: list[Path], tmp_path: Path) -> None:
+    run = rankscope.ingest(pair, tmp_path / "run.duckdb", iteration="whole")
     frame = run.iterations(include_warmup=True)
-    assert frame["iteration"].to_list() == [0] * 4
+    assert frame["iteration"].to_list() == [0] * 2
     assert frame["iteration_ns"].min() > 12 * 30_000_000
     assert run.imbalance(include_warmup=True).verdict.kind == "inconclusive"
 
@@ -191,25 +200,25 @@ def test_a_rank_alone_is_measured_all_the_same(reports: list[Path], tmp_path: Pa
     assert [(each.label, each.rank) for each in run.pick_reports().picks] == [("min", 2)]
 
 
-def test_reports_that_share_no_iteration(reports: list[Path], tmp_path: Path) -> None:
+def test_reports_that_share_no_iteration(pair: list[Path], tmp_path: Path) -> None:
     """They are all stored; comparing is what cannot be done."""
     later = "'step 9' || substr(text, 6)"
-    edit(reports[0], f"update NVTX_EVENTS set text = {later} where text like 'step %'")
-    run = rankscope.ingest(reports, tmp_path / "run.duckdb")
-    assert run.sql("select count(*) n from iterations").item() == 4 * 12
+    edit(pair[0], f"update NVTX_EVENTS set text = {later} where text like 'step %'")
+    run = rankscope.ingest(pair, tmp_path / "run.duckdb")
+    assert run.sql("select count(*) n from iterations").item() == 2 * 12
     with pytest.raises(ReportError, match="complete on every rank"):
         run.imbalance()
 
 
-def test_progress_is_told(reports: list[Path], tmp_path: Path) -> None:
+def test_progress_is_told(pair: list[Path], tmp_path: Path) -> None:
     started: list[list[Path]] = []
     done: list[tuple[Path, int]] = []
     rankscope.ingest(
-        reports,
+        pair,
         tmp_path / "run.duckdb",
         started=lambda files: started.append([file.path for file in files]),
         progress=lambda file, events: done.append((file.path, events)),
     )
-    assert started == [reports]
-    assert sorted(path for path, _ in done) == reports
+    assert started == [pair]
+    assert sorted(path for path, _ in done) == pair
     assert all(events > 100 for _, events in done)

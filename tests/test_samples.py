@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Callable
 
 import polars as pl
 import pytest
 
-import rankscope
 from tests.support import MS, SAMPLE, Stored, assert_adds_up, slowest_by_iteration
 
 SIMULATED = SAMPLE.parent / "gpu_simulated_4ranks"
@@ -54,10 +53,10 @@ def test_picks_open_with_the_reports_beside_the_exports(sample: Stored) -> None:
     assert picks.unopenable == ()
 
 
-def test_the_simulated_gpu_job(tmp_path: Path) -> None:
+def test_the_simulated_gpu_job(ingested: Callable[..., Stored]) -> None:
     truth = json.loads((SIMULATED / "truth.json").read_text(encoding="utf-8"))
     [plant] = truth["plants"]
-    run = rankscope.ingest([SIMULATED], tmp_path / "run.duckdb")
+    run = ingested(SIMULATED).run
     verdict = run.imbalance().verdict
     assert run.compare().clock == "gpu"
     assert list(verdict.ranks) == plant["ranks"]
@@ -67,8 +66,8 @@ def test_the_simulated_gpu_job(tmp_path: Path) -> None:
     assert {*flagged.select("rank", "iteration").iter_rows()} == hits
 
 
-def test_the_traces_of_the_pytorch_profiler(tmp_path: Path) -> None:
-    run = rankscope.ingest([SAMPLE.parent / "torch_profiler_2ranks"], tmp_path / "run.duckdb")
+def test_the_traces_of_the_pytorch_profiler(ingested: Callable[..., Stored]) -> None:
+    run = ingested(SAMPLE.parent / "torch_profiler_2ranks").run
     verdict = run.imbalance().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("periodic", (1,), "load")
     assert (verdict.period, verdict.iterations) == (5, (3, 8, 13, 18, 23))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +15,17 @@ from tests.watch.arriving import HOUR_NS, RANKS, SLOW
 
 
 @pytest.fixture(scope="session")
-def windows(tmp_path_factory: pytest.TempPathFactory) -> list[list[Path]]:
+def windows(made_once: Callable[..., list[list[Path]]]) -> list[list[Path]]:
     """The reports of three windows of a job, an hour apart; a rank is slow in all but the first."""
+    return made_once("windows", _windows)
+
+
+def _windows(base: Path) -> list[list[Path]]:
     made = []
     for number in range(3):
         plants = (Plant("persistent", "device", (SLOW,), factor=1.3),) if number else ()
         job = replace(scene("plain", ranks=RANKS, iterations=8, seed=number), plants=plants)
-        folder = tmp_path_factory.mktemp("window")
+        folder = base / str(number)
         forge(job, folder)
         reports = sorted(folder.glob("*.sqlite"))
         for report in reports:
