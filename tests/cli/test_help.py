@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rankscope_cli.main import COMMANDS
+from rankscope_cli.options import By
 
 from rankscope.model.metrics import METRICS
 from rankscope.output.plots import KINDS
@@ -52,7 +53,7 @@ def test_shells_complete_commands_and_values(tmp_path: Path) -> None:
     assert completed(tmp_path, "rankscope", "").split() == [*COMMANDS]
     assert completed(tmp_path, "rankscope", "plot", "").split() == [*KINDS]
     by = completed(tmp_path, "rankscope", "imbalance", "--by", "")
-    assert by.split() == ["rank", "host", "iteration", "phase", "collective", "kernel", "cause"]
+    assert by.split() == [*By]
     metrics = completed(tmp_path, "rankscope", "pick-reports", "--metric", "ti").split()
     assert metrics == [name for name in METRICS if name.startswith("ti")]
     assert '"load":' in completed(tmp_path, "rankscope", "imbalance", "--metric", "l", shell="zsh")

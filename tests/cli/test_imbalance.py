@@ -55,17 +55,18 @@ def test_its_document(cli: Cli, sample: Stored, stored: Callable[..., Stored], n
     assert run["clocks"]["aligned"] is True
     assert {*run["clocks"]["offsets_ns"]} == {*run["clocks"]["drift_ppm"]} == {*"0123"}
     for metric in told["metrics"]:
-        assert metric["metric"] in METRICS
-        assert metric["unit"] == "ns"
-        low, middle, high = (metric[key]["value_ns"] for key in ("min", "median", "max"))
+        known = METRICS[metric["metric"]]
+        assert metric["unit"] == known.unit
+        low, middle, high = (metric[key][known.key("value")] for key in ("min", "median", "max"))
         if metric["mean"] is None:
             assert low is middle is high is None
             continue
         assert low <= middle <= high
         assert low <= metric["mean"] <= high
-        assert metric["lost_ns"] >= 0
+        assert metric[known.key("lost")] >= 0
     for rank in told["ranks"]:
-        assert {*rank["values_ns"]} == {*rank["z"]} == {*METRICS}
+        values = {key for each in METRICS.values() for key in rank.get(each.key("values"), {})}
+        assert values == {*rank["z"]} == {*METRICS}
         assert rank.keys() >= {"rank", "host", "role", "report", "last_arriver_share"}
         assert rank["cost_ns"] >= rank["gain_ns"] >= 0
         assert 0 <= rank["last_arriver_share"] <= 1
@@ -226,7 +227,7 @@ def test_missing_ranks_in_every_output(cli: Cli, stored: Callable[..., Stored]) 
 def test_efficiency_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
     told = document(cli, stored("planted", where="forward"))
     shares = told["efficiency"]
-    assert shares.keys() == {"load_balance", "communication", "parallel"}
+    assert shares.keys() >= {"load_balance", "communication", "parallel"}
     assert all(0 < share <= 1 for share in shares.values())
     assert shares["parallel"] == pytest.approx(shares["load_balance"] * shares["communication"])
     works = [rank["values_ns"]["work"] for rank in told["ranks"]]
@@ -239,7 +240,7 @@ def test_what_if_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
     rows = {(row["kind"], row["name"]): row for row in told["what_if"]}
     assert {kind for kind, _ in rows} >= {"all", "verdict", "rank", "phase"}
     for row in rows.values():
-        assert row.keys() == {"kind", "name", "time_ns", "gain_ns", "gain"}
+        assert row.keys() >= {"kind", "name", "time_ns", "gain_ns", "gain"}
         share = row["gain_ns"] / (row["gain_ns"] + row["time_ns"])
         assert row["gain"] == pytest.approx(share, abs=1e-6)
     assert rows["rank", "rank 3"]["gain_ns"] > 0.9 * told["verdict"]["gain_ns"]
@@ -251,7 +252,7 @@ def test_a_verdict_says_what_is_in_the_phase(cli: Cli, stored: Callable[..., Sto
     told = document(cli, stored("planted", where="data"))["verdict"]
     assert told["findings"]
     for each in told["findings"]:
-        assert each.keys() == {
+        assert each.keys() >= {
             "kind", "name", "excess_ns", "share", "suspect", "activity", "phase", "evidence",
             "detail",
         }  # fmt: skip

@@ -23,10 +23,6 @@ ANYWHERE = [kind for kind in KINDS if kind != "why"]
 NAMES = ["<script>alert(1)</script>", "$\\frac{1}{0$ $", "שלום עולם", "x" * 500]
 
 
-def test_the_kinds_are_those_of_the_contract() -> None:
-    assert [*KINDS] == ["heatmap", "phases", "timeline", "arrivals", "why"]
-
-
 @pytest.mark.parametrize("kind", mostly_slow(ANYWHERE))
 def test_each_kind_is_written_in_each_format(cli: Cli, sample: Stored, kind: str) -> None:
     for ending, start in STARTS.items():

@@ -49,7 +49,13 @@ def test_every_table_and_column_is_explained(sample: Stored) -> None:
 
 def test_rank_iterations_is_the_wide_table(sample: Stored) -> None:
     table = sample.run.sql("select * from rank_iterations order by rank, iteration")
-    promised = ["rank", "iteration", *(f"{name}_ns" for name in METRICS), "flagged", "cause"]
+    promised = [
+        "rank",
+        "iteration",
+        *(each.column for each in METRICS.values()),
+        "flagged",
+        "cause",
+    ]
     assert {*promised} <= {*table.columns}
     computed = compare(sample.run.tables, Options())  # not from this very table
     assert computed.table is not None

@@ -148,7 +148,7 @@ def test_the_table_of_scenarios(stored: Callable[..., Stored]) -> None:
     whole = {*(told["time_ns"] + told["gain_ns"])}
     assert max(whole) - min(whole) <= 2, "all are measured against one time"
     by_kind = {row["kind"]: row for row in told.sort("gain_ns").iter_rows(named=True)}
-    assert by_kind.keys() == {"all", "verdict", "phase", "rank", "iterations"}
+    assert by_kind.keys() >= {"all", "verdict", "phase", "rank", "iterations"}
     assert by_kind["verdict"]["gain_ns"] == pytest.approx(analysis.verdict.gain_ns, abs=2)
     assert by_kind["phase"]["name"] == "forward"
     assert by_kind["rank"]["name"] == "rank 3"
