@@ -1,7 +1,7 @@
 """`python -m tests.bench.ingest`: ingest beside what users have, and how it grows.
 
 Makes reports, runs everything on them in turn, several times over, and writes what the best run
-of each took into tests/README.md. Linux. `--rivals FOLDER` says where `tests/bench/rivals.sh
+of each took into MEASUREMENTS.md. Linux. `--rivals FOLDER` says where `tests/bench/rivals.sh
 FOLDER` installed the others; what is not there is left out, and said so.
 """
 

@@ -1,7 +1,7 @@
 """Random signals to ingests with workers: exit codes, tracebacks, and processes left over.
 
 `python -m tests.bench.kills [COUNT]` sends COUNT (60) signals at random moments, every kind in
-turn, to the command alone or to its group, and prints a line per kind: tried, bad.
+turn, to the command alone or to its group, and writes a line per kind into MEASUREMENTS.md.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.bench.tables import put, rows
 from tests.cli.test_signals import CODES, GONE_S, await_first_line, family, start
 from tests.forge import forge, scene
 
@@ -46,7 +47,7 @@ def wrong(profiles: Path, db: Path, number: int, to_all: bool, after: float) -> 
 
 
 def main(count: int) -> None:
-    """Send signals and print a table."""
+    """Send signals and write the table."""
     chance = random.Random(1)
     tried, bad = Counter[str](), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
@@ -61,9 +62,8 @@ def main(count: int) -> None:
             if said:
                 bad[name] += 1
                 print(f"{name} after {after:.3f} s: {said}", file=sys.stderr)
-    print("| signal | tried | bad |\n|---|--:|--:|")
-    for name, times in tried.items():
-        print(f"| {name} | {times} | {bad[name]} |")
+    lines = [(name, str(times), str(bad[name])) for name, times in tried.items()]
+    put(rows(("signal", "tried", "bad"), lines), "kills")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`python -m tests.bench.readers`: ingest of the same reports, read in three ways.
 
 SQLite exports by the compiled page reader, the same exports by SQLite itself (through ADBC), and
-folders of Parquet files with the same tables. Writes a table into tests/README.md. Linux.
+folders of Parquet files with the same tables. Writes a table into MEASUREMENTS.md. Linux.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).with_name("MEASUREMENTS.md")
 
 
 def rows(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -14,12 +14,12 @@ def rows(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))
 
 
-def put(text: str, mark: str, readme: Path = README) -> None:
-    """Replace what stands between `<!-- mark -->` and `<!-- /mark -->` of a page."""
-    page = readme.read_text("utf-8")
+def put(text: str, mark: str) -> None:
+    """Replace what stands between `<!-- mark -->` and `<!-- /mark -->` of the page."""
+    page = PAGE.read_text("utf-8")
     begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
     head, found, rest = page.partition(begin)
     if not found or end not in rest:
-        raise ValueError(f"{readme.name} has no place for {mark}")
+        raise ValueError(f"{PAGE.name} has no place for {mark}")
     tail = rest.partition(end)[2]
-    readme.write_text(f"{head}{begin}\n{text}\n{end}{tail}", "utf-8")
+    PAGE.write_text(f"{head}{begin}\n{text}\n{end}{tail}", "utf-8")

@@ -1,6 +1,7 @@
 """`python -m tests.bench.targets`: what users wait for, beside what it should be, in one table.
 
-Makes reports and databases, runs everything in turn, and prints a line for each target: what was
+Makes reports and databases, runs everything in turn, and writes a line for each target into
+MEASUREMENTS.md: what was
 measured, the ratio that the target limits, and the same of another checkout (`--beside TREE`) in
 the same run. Linux; 6 GB of disk. `--parts` picks some of the lines, `--rivals FOLDER` says where
 `tests/bench/rivals.sh FOLDER` installed other tools. Without nsys on PATH or in RANKSCOPE_NSYS the
@@ -25,7 +26,7 @@ from tests.bench.beside import measured
 from tests.bench.costs import ROOT, Cost, cost, machine, settle
 from tests.bench.growth import ONE_THREAD
 from tests.bench.reports import large_report, large_reports
-from tests.bench.tables import rows
+from tests.bench.tables import put, rows
 
 HEAD = ("what users wait for", "measured", "target", "met")
 
@@ -335,6 +336,12 @@ PARTS: dict[str, Callable[[Bench], Iterator[list[str]]]] = {
 }
 
 
+def commit(tree: Path) -> str:
+    """The commit of a checkout, in short."""
+    words = ["git", "-C", str(tree), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code is 1 if a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.targets", description=__doc__)
@@ -343,6 +350,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--beside", type=Path, nargs="*", default=[], metavar="TREE")
     parser.add_argument("--rivals", type=Path, default=Path("rivals"), metavar="FOLDER")
     parser.add_argument("--temp", type=Path, help="folder for the reports")
+    parser.add_argument("--print", action="store_true", help="print the table, write no file")
     args = parser.parse_args(arguments)
     lines: list[list[str]] = []
     with tempfile.TemporaryDirectory(prefix="targets-", dir=args.temp) as name:
@@ -352,9 +360,13 @@ def main(arguments: list[str] | None = None) -> int:
             trees = (ROOT, *(tree.resolve() for tree in args.beside))
             lines += PARTS[part](Bench(folder, args.repeat, trees, args.rivals.resolve()))
             shutil.rmtree(folder)
-    sys.stdout.write(
-        f"{machine()}, load {os.getloadavg()[0]:.1f} afterwards\n\n{rows(HEAD, lines)}\n"
-    )
+    beside = f" Beside: {', '.join(map(commit, args.beside))}." if args.beside else ""
+    where = f"On {machine()}, load {os.getloadavg()[0]:.1f} afterwards.{beside}"
+    text = f"{rows(HEAD, lines)}\n\n{where}"
+    if args.print or {*args.parts} != {*PARTS}:
+        sys.stdout.write(f"{text}\n")
+    else:
+        put(text, "targets")
     return 0 if all(line[-1] != "no" for line in lines) else 1
 
 

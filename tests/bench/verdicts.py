@@ -1,4 +1,4 @@
-"""`python -m tests.bench.verdicts`: how often verdicts are right, as tables in tests/README.md.
+"""`python -m tests.bench.verdicts`: how often verdicts are right, as tables in MEASUREMENTS.md.
 
 Two sets. `jobs`: the scenes of `tests.jobs`, whose verdicts must meet targets, else the exit code
 is 1. `forge`: jobs with 3 % noise per iteration and phase, a slow 5 % random walk of each rank's

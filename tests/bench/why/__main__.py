@@ -20,7 +20,8 @@ from pathlib import Path
 
 import rankscope
 from rankscope.errors import RankscopeError
-from tests.bench.tables import rows
+from tests.bench.costs import machine
+from tests.bench.tables import put, rows
 
 HERE = Path(__file__).parent
 CAPTURE_S, TRIES, RANKS = 150, 3, 4
@@ -125,13 +126,14 @@ def table(every: list[Judged]) -> Iterator[tuple[str, ...]]:
 
 
 def main() -> int:
-    """Capture, judge, print."""
+    """Capture, judge, write the table."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--plants", nargs="+", default=[CONTROL, *TRUTH], help="some plants")
     options.add_argument("--repeat", type=int, default=3, help="captures of each plant")
     options.add_argument("--iterations", type=int, default=30)
     options.add_argument("--nsys", default="nsys", metavar="COMMAND")
     options.add_argument("--keep", type=Path, metavar="DIR", help="folder of the captures")
+    options.add_argument("--print", action="store_true", help="print the table, write no file")
     given = options.parse_args()
     every = []
     with tempfile.TemporaryDirectory(prefix="why-captures-") as temp:
@@ -149,7 +151,13 @@ def main() -> int:
                     continue
                 print(number, every[-1], file=sys.stderr)
     head = ("planted", "captures", "rank right", "first cause right", "first causes")
-    print(rows(head, table(every)))
+    version = subprocess.run([given.nsys, "--version"], check=True, capture_output=True, text=True)
+    said = f"On {machine()}, {version.stdout.strip()}."
+    text = f"{said}\n\n{rows(head, table(every))}"
+    if given.print or {*given.plants} != {CONTROL, *TRUTH}:
+        print(text)
+    else:
+        put(text, "why")
     return 0 if all(each.cause_right for each in every if each.plant == CONTROL) else 1
 
 
