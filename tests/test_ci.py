@@ -1,0 +1,140 @@
+"""What CI runs for a change: the long runs that cover a file of it, and everything else."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.freeze import SCREEN_LINES, differences
+from tests.support import ROOT
+
+CI = ROOT / ".ci"
+GROUPS = tomllib.loads((CI / "groups.toml").read_text("utf-8"))
+WORKFLOW = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_paths_of_a_group_are_there(group: str) -> None:
+    for path in (*GROUPS[group]["tests"], *GROUPS[group]["covers"]):
+        assert (ROOT / path).exists(), path
+    assert GROUPS[group]["covers"]
+
+
+def git(folder: Path, *words: str) -> str:
+    names = {
+        f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    }
+    done = subprocess.run(
+        ["git", *words],
+        cwd=folder, env={**os.environ, **who}, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with two groups, `main`, and a branch that leaves it."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(CI / "plan", tmp_path / ".ci")
+    (tmp_path / ".ci" / "groups.toml").write_text(
+        '[kills]\ntests = ["tests/kills.py"]\ncovers = ["store/"]\n'
+        '[browser]\ntests = ["tests/page.py"]\ncovers = ["page/"]\n'
+    )
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "one")
+    git(tmp_path, "switch", "-q", "-c", "work")
+    return tmp_path
+
+
+def plan(repository: Path, **environment: str) -> tuple[str, str]:
+    """What the plan says to the shell, and to the reader."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("BASE", "CI_ALL")}
+    done = subprocess.run(
+        [sys.executable, ".ci/plan"],
+        cwd=repository, env={**kept, **environment}, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout, done.stderr
+
+
+def commit(repository: Path, path: str) -> None:
+    (repository / path).parent.mkdir(exist_ok=True)
+    (repository / path).write_text("changed")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", path)
+
+
+def test_long_runs_whose_files_did_not_change_are_left_out_and_said_so(repository: Path) -> None:
+    base = git(repository, "rev-parse", "HEAD")
+    commit(repository, "store/writer.py")
+    commit(repository, "README.md")
+    out, said = plan(repository)
+    assert f"base={base}\n" in out
+    assert "run_kills=1\n" in out
+    assert "run_browser=\n" in out
+    assert "ignored='--ignore=tests/page.py'" in out
+    assert "kills runs: store/writer.py changed" in said
+    assert "browser skipped: nothing changed in page/" in said
+    assert "run_browser=1\n" in plan(repository, CI_ALL="1")[0]
+    assert "run_kills=\n" in plan(repository, BASE="HEAD~1")[0], "only the README after it"
+    (repository / "page").mkdir()
+    (repository / "page" / "new.py").write_text("not committed yet")
+    assert "browser runs: page/new.py changed" in plan(repository)[1]
+
+
+def test_where_no_base_is_known_everything_runs(repository: Path) -> None:
+    git(repository, "switch", "-q", "main")
+    commit(repository, "README.md")
+    out, said = plan(repository)
+    assert out.startswith("base=\n")
+    assert "run_kills=1\nrun_browser=1\nignored=''" in out
+    assert said.count("runs: no base to compare with") == 2
+
+
+def test_on_main_a_change_begins_after_a_pause(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(repository, "switch", "-q", "main")
+    base = git(repository, "rev-parse", "HEAD")
+    now = int(git(repository, "log", "-1", "--format=%ct"))
+    for minutes, path in ((600, "store/a.py"), (630, "README.md")):
+        monkeypatch.setenv("GIT_COMMITTER_DATE", f"@{now + 60 * minutes} +0000")
+        commit(repository, path)
+    out, _ = plan(repository)
+    assert out.startswith(f"base={base}\nrun_kills=1\nrun_browser=\n")
+
+
+def test_the_workflow_runs_every_part_with_pinned_actions() -> None:
+    [listed] = re.findall(r"^parts=\((.*)\)$", (CI / "run").read_text("utf-8"), re.MULTILINE)
+    [matrix] = re.findall(r"parts: \[(.*)\]", WORKFLOW)
+    nightly = [part for words in re.findall(r'"([^"]+)"', matrix) for part in words.split()]
+    assert {*nightly, "pythons"} == {*listed.split()}
+    used = re.findall(r"uses: (\S+)", WORKFLOW)
+    assert used
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) for each in used)
+
+
+def test_a_change_of_answers_is_shown_once_and_at_most_a_screen_long() -> None:
+    old = {
+        "a of x": "head\nRank 2 is slow.\nfoot", "b of x": "other\nRank 2 is slow.\n",
+        "c of x": "\n".join(map(str, range(500))), "d of x": "same",
+    }  # fmt: skip
+    new = {
+        **old, "a of x": "head\nRank 3 is slow.\nfoot", "b of x": "other\nRank 3 is slow.\n",
+        "c of x": "",
+    }  # fmt: skip
+    (sentence, where), (long, _) = differences(old, new).items()
+    assert where == ["a of x", "b of x"]
+    assert sentence.splitlines()[1:] == [" head", "-Rank 2 is slow.", "+Rank 3 is slow.", " foot"]
+    assert len(long.splitlines()) == SCREEN_LINES + 1
+    assert "more lines" in long.splitlines()[-1]
+    assert differences(old, old) == {}
