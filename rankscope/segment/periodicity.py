@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,7 @@ ROUNDING = 1e-9
 """Larger than errors of rounding in a match."""
 
 Shares = NDArray[np.float64]
+Pairing = Callable[[Times, int, int], Times]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,9 @@ class Period:
     anchors: Times  # index of the same event of the block in each repeat
 
 
-def find_period(codes: Times) -> Period | None:
+def find_period(
+    codes: Times, *, dense: int = DENSE, at_once: int = AT_ONCE, tries: int = TRIES
+) -> Period | None:
     """The block that a sequence repeats, or None where it is too short.
 
     The match at distance `p` is the share of a kind's events that recur `p` events later,
@@ -52,6 +57,9 @@ def find_period(codes: Times) -> Period | None:
 
     Args:
         codes: the kind of each event in order, numbered from 0.
+        dense: see `DENSE`; the way is another, the period the same.
+        at_once: pairs of events that are compared at once.
+        tries: distances whose match is computed one by one before that of all.
     """
     count = len(codes)
     longest = count // LEAST_REPEATS
@@ -60,20 +68,21 @@ def find_period(codes: Times) -> Period | None:
     sizes = np.bincount(codes)
     order = np.argsort(sizes, kind="stable")
     rare = order[sizes[order] >= LEAST_REPEATS][:MOST_KINDS]
-    few = rare[sizes[rare] ** 2 <= DENSE * count]
+    pairing = partial(_pairs, dense=dense, at_once=at_once)
+    few = rare[sizes[rare] ** 2 <= dense * count]
     total = np.zeros(longest)
-    _add_shares(codes, few, total)
+    _add_shares(codes, few, total, pairing)
     length = None
     if 0 < len(few) < len(rare):
-        length = _limited(codes, rare, (total + len(rare) - len(few)) / len(rare))
+        length = _limited(codes, rare, (total + len(rare) - len(few)) / len(rare), tries)
     if length is None:
-        _add_shares(codes, rare[len(few) :], total)
+        _add_shares(codes, rare[len(few) :], total, pairing)
         match = total / max(len(rare), 1)
         length = int(np.flatnonzero(match >= float(match.max()) - SLACK)[0]) + 1
     return Period(length, _match(codes, rare, length), _anchors(codes, length))
 
 
-def _limited(codes: Times, rare: Times, most: Shares) -> int | None:
+def _limited(codes: Times, rare: Times, most: Shares, tries: int) -> int | None:
     """The period, if upper limits of the match and few matches decide; else None.
 
     Events that occur once per step leave few distances that match well: a step and its multiples.
@@ -82,10 +91,11 @@ def _limited(codes: Times, rare: Times, most: Shares) -> int | None:
         codes: as in `find_period`.
         rare: the kinds that count.
         most: the highest possible match at the distances from 1 on.
+        tries: as in `find_period`.
     """
     top = float(most.max())
     shorter: list[float] = []
-    for index in np.flatnonzero(most >= top - 2 * SLACK - ROUNDING)[:TRIES]:
+    for index in np.flatnonzero(most >= top - 2 * SLACK - ROUNDING)[:tries]:
         match = _match(codes, rare, int(index) + 1)
         if match >= top - SLACK + ROUNDING and max(shorter, default=-1) < match - SLACK - ROUNDING:
             return int(index) + 1
@@ -102,25 +112,27 @@ def _match(codes: Times, rare: Times, distance: int) -> float:
     return float(np.add.accumulate(shares)[-1]) / len(rare) if len(rare) else 0.0
 
 
-def _add_shares(codes: Times, kinds: Times, total: Shares) -> None:
+def _add_shares(codes: Times, kinds: Times, total: Shares, pairing: Pairing) -> None:
     """Add for each kind the share of its events that recur at the distances from 1 on."""
     for kind in kinds:
         places = np.flatnonzero(codes == kind)
-        pairs = _pairs(places, len(total), len(codes))
+        pairs = pairing(places, len(total), len(codes))
         distances = np.flatnonzero(pairs)  # few, if it occurs once per step
         early = np.searchsorted(places, len(codes) - distances)  # events that have a later partner
         total[distances - 1] += pairs[distances] / early
 
 
-def _pairs(places: Times, longest: int, count: int) -> Times:
+def _pairs(places: Times, longest: int, count: int, *, dense: int, at_once: int) -> Times:
     """Pairs of events of a kind by their distance from 0 to `longest`, none at 0.
 
     Args:
         places: of the events of the kind among all events.
         longest: the largest distance.
         count: of all events.
+        dense: as in `find_period`.
+        at_once: as in `find_period`.
     """
-    if len(places) ** 2 > DENSE * count:
+    if len(places) ** 2 > dense * count:
         least = count + longest  # so that no end meets a beginning
         padded = min(odd << ((least - 1) // odd).bit_length() for odd in (1, 3, 5, 9, 15))
         spectrum = np.fft.rfft(np.bincount(places, minlength=count), padded)
@@ -130,7 +142,7 @@ def _pairs(places: Times, longest: int, count: int) -> Times:
         return pairs
     pairs = np.zeros(longest + 1, dtype=np.int64)
     partners = np.searchsorted(places, places + longest, side="right") - np.arange(len(places)) - 1
-    together = max(AT_ONCE // int(partners.max() + 1), 1)
+    together = max(at_once // int(partners.max() + 1), 1)
     for first in range(0, len(places), together):
         some = partners[first : first + together]
         own = np.repeat(np.arange(first, first + len(some)), some)

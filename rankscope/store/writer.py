@@ -40,18 +40,33 @@ PER_RANK = (
 class ReportWriter:
     """Rows of reports for a database; each report gets there whole or not at all."""
 
-    def __init__(self, database: Database, options: str) -> None:
-        """Write to `database`; `options` are the shaping options of the reports, as JSON."""
+    def __init__(
+        self,
+        database: Database,
+        options: str,
+        *,
+        wait_s: float = WAIT_S,
+        most_rows: int = MOST_ROWS,
+    ) -> None:
+        """Write to a database.
+
+        Args:
+            database: which one.
+            options: the shaping options of the reports, as JSON.
+            wait_s: reports that come within this time of a transaction share the next one.
+            most_rows: so many rows are written at once, however soon they come.
+        """
         self._database = database
         self._options = options
         self._waiting: list[ReportRows] = []
-        self._written, self._wait_s = -WAIT_S, WAIT_S
+        self._least_wait_s, self._most_rows = wait_s, most_rows
+        self._written, self._wait_s = -wait_s, wait_s
 
     def add(self, rows: ReportRows) -> None:
         """Write a report's rows, now or with those of the next reports, or in `flush`."""
         self._waiting = [each for each in self._waiting if each.file.path != rows.file.path]
         self._waiting.append(rows)
-        many = sum(map(_height, self._waiting)) >= MOST_ROWS
+        many = sum(map(_height, self._waiting)) >= self._most_rows
         if many or time.monotonic() - self._written >= self._wait_s:
             self.flush()
 
@@ -63,7 +78,7 @@ class ReportWriter:
             self._database.write(tables(reports, self._options))
             self._written = time.monotonic()
             took = self._written - begin
-            self._wait_s = min(max(took / WRITING_SHARE, WAIT_S), LONGEST_WAIT_S)
+            self._wait_s = min(max(took / WRITING_SHARE, self._least_wait_s), LONGEST_WAIT_S)
 
 
 def tables(reports: Sequence[ReportRows], options: str) -> dict[str, pl.DataFrame]:

@@ -10,7 +10,7 @@ from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportRows
 from rankscope.sources import discover
-from rankscope.store import Database, ReportWriter, writer
+from rankscope.store import Database, ReportWriter
 from tests.forge import forge, scene
 
 
@@ -22,11 +22,10 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[ReportRows]:
 
 
 def test_the_first_is_written_at_once_and_the_next_soon(
-    reports: list[ReportRows], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reports: list[ReportRows], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(writer, "WAIT_S", 600.0)
     with Database.create(tmp_path / "run.duckdb") as database:
-        coming = ReportWriter(database, "{}")
+        coming = ReportWriter(database, "{}", wait_s=600.0)
         seen = []
         for rows in reports:
             coming.add(rows)
@@ -37,12 +36,9 @@ def test_the_first_is_written_at_once_and_the_next_soon(
         assert database.table("iterations").height == 3 * 4
 
 
-def test_many_rows_do_not_wait(
-    reports: list[ReportRows], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writer, "MOST_ROWS", 10)
+def test_many_rows_do_not_wait(reports: list[ReportRows], tmp_path: Path) -> None:
     with Database.create(tmp_path / "run.duckdb") as database:
-        coming = ReportWriter(database, "{}")
+        coming = ReportWriter(database, "{}", wait_s=600.0, most_rows=10)
         for count, rows in enumerate(reports, start=1):
             coming.add(rows)
             assert database.table("reports").height == count
