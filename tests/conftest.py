@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import os
 import pickle
@@ -13,12 +14,23 @@ from pathlib import Path
 
 import pytest
 from rankscope_cli.main import main
+from rankscope_cli.start import GARBAGE_AFTER
 
 import rankscope
+from rankscope.util import memory
 from tests.forge import forge, scene
 from tests.support import SAMPLE, Forged, Result, Stored
 
 pytest_plugins = ["tests.strict_skips"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Look for garbage as seldom as the program does, and never among all tests: they stay."""
+    gc.set_threshold(GARBAGE_AFTER)
+    gc.collect()
+    gc.freeze()
+    memory.WORTH_BYTES = 2**62  # a process of many tests has the largest peak of them all
 
 
 @pytest.fixture(scope="session")
