@@ -46,9 +46,12 @@ def repository(tmp_path: Path) -> Path:
     (tmp_path / ".ci").mkdir()
     shutil.copy(CI / "plan", tmp_path / ".ci")
     (tmp_path / ".ci" / "groups.toml").write_text(
-        '[kills]\ntests = ["tests/kills.py"]\ncovers = ["store/"]\n'
-        '[browser]\ntests = ["tests/page.py"]\ncovers = ["page/"]\n'
+        '[kills]\ntests = ["tests/"]\ncovers = ["store/"]\n'
+        '[browser]\ntests = ["tests/test_page.py", "tests/test_new.py"]\ncovers = ["page/"]\n'
     )
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_page.py").touch()
+    (tmp_path / "tests" / "test_kills.py").touch()
     git(tmp_path, "init", "-q", "-b", "main")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-q", "-m", "one")
@@ -76,17 +79,17 @@ def commit(repository: Path, path: str) -> None:
 def test_long_runs_whose_files_did_not_change_are_left_out_and_said_so(repository: Path) -> None:
     base = git(repository, "rev-parse", "HEAD")
     commit(repository, "store/writer.py")
-    commit(repository, "README.md")
+    commit(repository, "page/README.md")
+    commit(repository, "tests/test_new.py")
     out, said = plan(repository)
     assert f"base={base}\n" in out
     assert "run_kills=1\n" in out
     assert "run_browser=\n" in out
-    assert "ignored='--ignore=tests/page.py'" in out
+    assert "ignored='--ignore=tests/test_page.py'" in out
     assert "kills runs: store/writer.py changed" in said
     assert "browser skipped: nothing changed in page/" in said
     assert "run_browser=1\n" in plan(repository, CI_ALL="1")[0]
-    assert "run_kills=\n" in plan(repository, BASE="HEAD~1")[0], "only the README after it"
-    (repository / "page").mkdir()
+    assert "run_kills=\n" in plan(repository, BASE="HEAD~1")[0], "it changed before"
     (repository / "page" / "new.py").write_text("not committed yet")
     assert "browser runs: page/new.py changed" in plan(repository)[1]
 
