@@ -58,10 +58,9 @@ def job(
     if name == request.param:
         return ingested(captured(name), **JOBS[name])
     source = SHARED / "captured" / name
-    folder = tmp_path_factory.mktemp("whole")
-    return ingested(
-        unpacked(source, folder / "reports") if source.is_dir() else source, **JOBS[name]
-    )
+    if source.is_dir():
+        source = unpacked(source, tmp_path_factory.mktemp("whole") / source.name)
+    return ingested(source, **JOBS[name])
 
 
 @pytest.mark.slow
