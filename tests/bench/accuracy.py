@@ -1,0 +1,231 @@
+"""`python -m tests.bench.accuracy JOBS …`: how often verdicts are right on jobs of others.
+
+Each of the folders JOBS holds jobs: folders with a `truth.json`, and the reports or a `run.duckdb`
+that was made of them. In `truth.json` are `class`, `ranks`, `allowed` ([class, ranks] of every
+right answer), `must` (the ranks that are at fault), `culprits`, `roles`, `fair_inconclusive`,
+`first`, `iterations`, `iteration_ns` and `gain_by_iteration_ns`.
+
+With `--ranges`, every range of the real captures at hand as well: the sample, and those beside the
+checkout. Their planted delays are known, so each range must name what lies in it and nobody else.
+With `--parts`, jobs of which reports are there are asked again with a half and a quarter of them:
+those of the ranks at fault and of the first other ones.
+
+`--table FILE` adds the counts to a table of Markdown under the name that `--name` gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import rankscope
+from rankscope.model.results import Verdict
+from tests.support import SAMPLE, SHARED
+
+LEAST_GAIN = 0.01
+"""Share of the time below which a culprit need not be named."""
+
+TOLERANCE = 0.25
+"""A gain is right within this share of the truth, or this share of the run's time below it."""
+
+FLOOR = 0.01
+
+RANGES = [(low, low + width) for width in (5, 10, 20, 40) for low in range(0, 30, 10)] + [(0, 30)]
+"""First iteration and the one after the last."""
+
+CAPTURES = {
+    "2022.4/ddp_a": 7, "2023.4/ddp_a": 7, "2022.4/ddp_b": 7, "2022.4/mpi": 7,
+}  # fmt: skip
+"""Captures beside the checkout; rank 1 loads longer in every 7th iteration, rank 2 once (20)."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job, or a range or a part of one."""
+
+    group: str
+    job: Path
+    iterations: tuple[int, int] | None = None
+    share: float = 1.0
+
+
+def cases(folders: list[Path], parts: bool) -> Iterator[Case]:
+    """Every job of the folders, whole, and with `parts` a half and a quarter of its reports."""
+    for folder in folders:
+        for truth in sorted(folder.glob("*/truth.json")):
+            yield Case(folder.name, truth.parent)
+            if parts and [*truth.parent.glob("*.sqlite")]:
+                yield Case(f"{folder.name}, a half of the reports", truth.parent, share=0.5)
+                yield Case(f"{folder.name}, a quarter of the reports", truth.parent, share=0.25)
+
+
+def judged(case: Case) -> Row:
+    """What the verdict is, and whether that is right."""
+    os.environ["RANKSCOPE_CACHE"] = "0"
+    try:
+        return _range_judged(case) if case.iterations else _job_judged(case)
+    except Exception as error:  # a crash is an answer that is wrong
+        return {"group": case.group, "job": case.job.name, "outcome": f"ERROR {error!r}"}
+
+
+def _job_judged(case: Case) -> Row:
+    truth = json.loads((case.job / "truth.json").read_text("utf-8"))
+    db = case.job / "run.duckdb"
+    with tempfile.TemporaryDirectory(prefix="accuracy-") as folder:
+        if case.share < 1 or not db.exists():
+            reports = sorted(case.job.glob("*.sqlite"))
+            kept = _part(reports, truth["must"], max(2, round(case.share * len(reports))))
+            db = Path(folder) / "run.duckdb"
+            rankscope.ingest(kept, db, jobs=1)
+        roles = str(case.job / "roles.csv") if truth["roles"] else None
+        comparison = rankscope.open_run(db).compare(rankscope.Options(roles=roles))
+    verdict, numbers = comparison.verdict, comparison.selection.numbers
+    used = [n - truth["first"] for n in numbers if 0 <= n - truth["first"] < truth["iterations"]]
+    length = sum(truth["iteration_ns"][i] for i in used)
+    true = sum(truth["gain_by_iteration_ns"][i] for i in used) / length
+    claimed = (verdict.gain_ns or 0) / length
+    outcome = _outcome(truth, verdict, true)
+    accused = outcome == "right" and verdict.kind in ("persistent", "periodic", "transient")
+    exact = accused and true > LEAST_GAIN and not verdict.gain_is_bound
+    return {
+        "group": case.group,
+        "job": case.job.name,
+        "outcome": outcome,
+        "truth": [truth["class"], truth["ranks"]],
+        "said": [verdict.kind.value, [*verdict.ranks]],
+        "sentence": verdict.sentence,
+        "gain_right": abs(claimed - true) <= max(TOLERANCE * true, FLOOR) if exact else None,
+        "gains": [true, claimed],
+    }
+
+
+def _part(reports: list[Path], must: list[int], count: int) -> list[Path]:
+    """Some reports: those of the ranks at fault, and the first others."""
+    rank = {path: int("".join(c for c in path.stem if c.isdigit())) for path in reports}
+    return sorted(reports, key=lambda path: (rank[path] not in must, rank[path]))[:count]
+
+
+def _outcome(truth: Row, verdict: Verdict, true: float) -> str:
+    kind, ranks = verdict.kind.value, sorted(verdict.ranks)
+    culprits = {*truth["must"]} | {r for x in truth.get("culprits", {}).values() for r in x}
+    if kind == "inconclusive":
+        return "undecided, rightly" if truth.get("fair_inconclusive") else "undecided"
+    if any(kind == one and sorted(who) == ranks for one, who in truth["allowed"]):
+        return "right"
+    if kind == "balanced" and truth["ranks"] and true < LEAST_GAIN:
+        return "right"
+    if {*ranks} - culprits:
+        return "innocent"
+    if ranks and {*ranks} == {*truth["must"]}:
+        return "right ranks, other class"
+    return "some of the ranks" if ranks else "missed" if kind == "balanced" else "other class"
+
+
+def range_cases() -> Iterator[Case]:
+    """The ranges of the captures at hand."""
+    where = {SAMPLE: 5} | {SHARED / "captured" / name: k for name, k in CAPTURES.items()}
+    for reports in where:
+        for limits in RANGES if reports.exists() else ():
+            db = _database(reports)
+            if not db.exists():
+                db.parent.mkdir(exist_ok=True)
+                rankscope.ingest([reports], db)
+            yield Case("ranges of captures", reports, limits)
+
+
+def _database(reports: Path) -> Path:
+    """Where the database of a capture is kept while the program runs."""
+    name = f"{reports.parent.name}-{reports.name}.duckdb"
+    return Path(tempfile.gettempdir()) / f"accuracy-{os.getenv('ACCURACY_RUN')}" / name
+
+
+def _range_judged(case: Case) -> Row:
+    db = _database(case.job)
+    assert case.iterations is not None
+    limits = slice(*case.iterations)
+    run = rankscope.open_run(db)
+    comparison = run.compare(rankscope.Options(iter_range=limits))
+    verdict, numbers = comparison.verdict, comparison.selection.numbers
+    planted: dict[int, list[int]] = defaultdict(list)
+    for number in numbers:
+        if case.job == SAMPLE:
+            if number % 5 == 2:
+                planted[2].append(number)
+            if number == 18:
+                planted[1].append(number)
+        else:
+            if number % 7 == 3:
+                planted[1].append(number)
+            if number == 20:
+                planted[2].append(number)
+    named = {*verdict.ranks} | {rank for each in verdict.also for rank in each.ranks}
+    wrong = {*verdict.ranks} - {*planted}  # others may follow: the machine was busy
+    outcome = "innocent" if wrong else "right" if {*planted} <= named else "missed"
+    return {
+        "group": case.group,
+        "job": f"{case.job.parent.name}/{case.job.name} {case.iterations}",
+        "outcome": outcome,
+        "truth": dict(planted),
+        "said": [verdict.kind.value, sorted(named)],
+        "sentence": verdict.sentence,
+    }
+
+
+def main() -> None:
+    """Judge all cases and print a table of outcomes."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("jobs", nargs="*", type=Path)
+    parser.add_argument("--ranges", action="store_true")
+    parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--verbose", "-v", action="store_true", help="each case that is not right")
+    parser.add_argument("--name", default="now")
+    parser.add_argument("--table", type=Path, help="a file of Markdown to add the counts to")
+    parser.add_argument("--workers", type=int, default=2)
+    chosen = parser.parse_args()
+    os.environ["ACCURACY_RUN"] = str(os.getpid())
+    todo = [*cases(chosen.jobs, chosen.parts), *(range_cases() if chosen.ranges else ())]
+    chosen.jobs.sort()
+    context = get_context("spawn")  # polars' threads do not survive a fork
+    with ProcessPoolExecutor(chosen.workers, mp_context=context) as pool:
+        rows = [*pool.map(judged, todo, chunksize=4)]
+    lines = [*table(rows)]
+    print("\n".join(lines))
+    for row in rows if chosen.verbose else ():
+        if row["outcome"] not in ("right", "undecided, rightly") or row.get("gain_right") is False:
+            print(f"\n{row['group']} {row['job']} [{row['outcome']}] {row.get('gains', '')}")
+            print(f"  truth {row.get('truth')} said {row.get('said')}: {row.get('sentence')}")
+    if chosen.table:
+        with chosen.table.open("a", encoding="utf-8") as file:
+            file.write("\n".join([f"\n{chosen.name}:\n", *lines, ""]))
+
+
+def table(rows: list[Row]) -> Iterator[str]:
+    """A row of Markdown per group."""
+    outcomes = ("right", "undecided, rightly", "undecided", "innocent", "other")
+    yield "| jobs | cases | " + " | ".join(outcomes) + " | gains within a quarter |"
+    yield "| --- |" + " --: |" * (len(outcomes) + 2)
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["group"]].append(row)
+    if len(groups) > 1:
+        groups["all"] = rows
+    for name, some in groups.items():
+        count = Counter(r["outcome"] if r["outcome"] in outcomes else "other" for r in some)
+        gains = [row["gain_right"] for row in some if row.get("gain_right") is not None]
+        cells = [str(count[each]) for each in outcomes]
+        yield f"| {name} | {len(some)} | {' | '.join(cells)} | {sum(gains)} of {len(gains)} |"
+
+
+if __name__ == "__main__":
+    main()
