@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.decision import LEAST_GAIN, MUCH_GAIN
+from rankscope.compare.verdict.decision import MUCH_GAIN
+from rankscope.compare.verdict.story import LEAST_GAIN
 from rankscope.model.kinds import VerdictKind
 
 RANKS_IN_WORDS = re.compile(r"\branks? (\d+(?:(?:, and |, | and )\d+)*)", re.IGNORECASE)

@@ -21,8 +21,9 @@ import pytest
 import rankscope
 from rankscope.align.match import Matched
 from rankscope.compare.communication import match_run
-from rankscope.compare.comparison import Comparison
+from rankscope.compare.comparison import Comparison, run_collectives
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
+from rankscope.compare.whatif.replay import Replay
 from rankscope.model.results import Timeline
 from rankscope.model.schema import PARTS
 from tests.forge import Truth
@@ -276,10 +277,18 @@ def inputs_of(wide: pl.DataFrame, metric: str = "work", **more: Any) -> VerdictI
         more: further fields of the inputs.
     """
     ranks, numbers = wide["rank"].n_unique(), wide["iteration"].n_unique()
-    run = RunSummary(ranks, numbers, (), (), metric, wide["role"].n_unique())
+    run = RunSummary(ranks, numbers, (), (), metric)
     hosts: dict[int, str | None] = {rank: f"node{rank // 4}" for rank in wide["rank"].unique()}
     given: dict[str, Any] = {
         "run": run, "wide": lambda: wide, "hosts": hosts,
         "tables": lambda *_: None, "replayed": lambda: None,
     }  # fmt: skip
     return VerdictInputs(**given | more)
+
+
+def replay_of(comparison: Comparison) -> Replay | None:
+    """The selected iterations, to be played again with less work; None where that is unknown."""
+    if comparison.outliers.metric != "work" or comparison.missing_ranks:
+        return None
+    rows = comparison.rows(all_iterations=comparison.scope.in_range is None)
+    return run_collectives(comparison).replay(rows)

@@ -27,7 +27,7 @@ def test_rank_2_loads_slowly_every_fifth_iteration(sample: Stored) -> None:
 def test_rank_1_has_one_slow_backward(sample: Stored) -> None:
     rows = sample.run.iterations().filter(iteration=18)
     assert rows.filter("flagged").select("rank", "cause").rows() == [(1, "backward")]
-    assert "Also rank 1 (node0) in iteration 18" in sample.run.imbalance().verdict.sentence
+    assert "also rank 1 (node0) in iteration 18" in sample.run.imbalance().verdict.sentence
     assert rows.filter(rank=1)["backward_ns"].item() > 60 * MS
 
 
@@ -45,7 +45,7 @@ def test_rows_add_up(sample: Stored) -> None:
 
 def test_picks_open_with_the_reports_beside_the_exports(sample: Stored) -> None:
     picks = sample.run.pick_reports()
-    assert [pick.label for pick in picks.picks] == ["min", "median", "max", "culprit"]
+    assert [pick.label for pick in picks.picks] == ["min", "median", "max", "slow"]
     assert picks.picks[2].rank == 2
     assert len(picks.files) == 4
     assert all(file.suffix == ".nsys-rep" and file.is_file() for file in picks.files)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from rankscope import errors
 from rankscope.check.causes import causes
 from rankscope.check.remedies import launcher, with_remedy
-from rankscope.compare.verdict.preconditions import LEAST_ITERATIONS
 from rankscope.errors import NoIterations, RankscopeError
 from rankscope.model.options import WHOLE
 from rankscope.model.reports import Abilities, CheckedReport, CheckWarning, ReportFile, ReportRows
@@ -21,6 +20,9 @@ CODES = {
     errors.ToolError: "nsys-failed",
 }
 """Errors that leave a report without rows → warning codes."""
+
+FEW_ITERATIONS = 5
+"""Fewer complete iterations than this rarely show who is slow beyond chance."""
 
 OWN_HINTS = ("unreadable", "nsys-failed")
 """Codes whose remedy is the error's hint, not another capture."""
@@ -82,7 +84,7 @@ def _problems(examined: Examined) -> Iterator[CheckWarning]:
     if lost := _lost(rows):
         yield with_remedy("events-lost", f"nsys says: {' '.join(lost)}", scheduler)
     yield from _device_problems(rows, unmarked is None, scheduler)
-    if examined.has_steps and _complete(rows) < LEAST_ITERATIONS:
+    if examined.has_steps and _complete(rows) < FEW_ITERATIONS:
         yield with_remedy(
             "few-iterations",
             f"holds {_complete(rows)} complete iterations: too few to show a pattern",

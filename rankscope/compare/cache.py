@@ -25,6 +25,7 @@ from rankscope.compare.comparison import Comparison, Outliers, Summary
 from rankscope.compare.fingerprint import fingerprint
 from rankscope.compare.roles import Roles
 from rankscope.compare.selection import ReusedScope, scope_of
+from rankscope.compare.verdict.story import Story
 from rankscope.model.options import Options
 from rankscope.model.results import Efficiency, MetricSummary, Verdict
 from rankscope.store.tables import RunTables
@@ -62,6 +63,7 @@ class Answers:
     roles_source: str
     replicas: bool
     flag_metric: str | None
+    story: Story | None
     verdict: Verdict
     metrics: dict[str, MetricSummary]
     efficiency: Efficiency | None
@@ -83,6 +85,7 @@ def to_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
         roles_source=comparison.roles.source,
         replicas=comparison.roles.replicas,
         flag_metric=comparison.outliers.metric,
+        story=comparison.outliers.story,
         verdict=comparison.verdict,
         metrics=summary.metrics,
         efficiency=summary.efficiency,
@@ -160,7 +163,7 @@ def _comparison(tables: RunTables, answers: Answers, stored: dict[str, pl.DataFr
         roles=Roles(answers.roles, answers.roles_source, answers.replicas, []),
         _waits=stored["scores"].select("rank", *WAITED),
         _waits_of_all=stored["waits_of_all"],
-        _outliers=Outliers(answers.flag_metric, None, stored=True),
+        _outliers=Outliers(answers.flag_metric, None, answers.story, stored=True),
         _scores=stored["scores"].drop(WAITED),
         _verdict=answers.verdict,
         _summary=Summary(

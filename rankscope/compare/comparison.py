@@ -14,10 +14,9 @@ from rankscope.compare.metric_table import NUMBERING, WHO, looked_up, stored_row
 from rankscope.compare.roles import Roles
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
 from rankscope.compare.selection import Scope, Selection
-from rankscope.compare.verdict.candidates import level_candidates
 from rankscope.compare.verdict.excess import excess_of
 from rankscope.compare.verdict.flags import flagged
-from rankscope.compare.verdict.levels import levels_of
+from rankscope.compare.verdict.story import Story
 from rankscope.compare.waits import WaitedCollectives
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import Options
@@ -54,11 +53,13 @@ class Outliers:
 
     `metric`: the metric that was judged: work, or load if waits hide in the later phases; None if
     neither is known. `frame`: the columns of `flags.flagged`; None without a metric, or if the
-    flags are `stored` in the table `rank_iterations`.
+    flags are `stored` in the table `rank_iterations`. `story`: what is true of the whole run; None
+    without a metric.
     """
 
     metric: str | None
     frame: pl.DataFrame | None
+    story: Story | None
     stored: bool = False
 
 
@@ -229,12 +230,9 @@ class Comparison:
     def flags(self) -> pl.DataFrame | None:
         """The columns of `flags.flagged` in the selected iterations; None if nothing is judged."""
         found = self.outliers
-        if found.metric is None or not found.stored:
+        if found.story is None or found.metric is None or not found.stored:
             return found.frame
-        excess = excess_of(self.rows(), found.metric)
-        levels = levels_of(excess)
-        hosts = dict(self.tables.ranks.select("rank", "host").iter_rows())
-        return flagged(excess, levels, level_candidates(excess, levels, hosts))
+        return flagged(excess_of(self.rows(), found.metric), found.story)
 
     def rank_iterations(self) -> pl.DataFrame:
         """The table `rank_iterations`: every metric, flagged and cause, without host and role."""

@@ -161,7 +161,7 @@ def next_capture(comparison: Comparison, picks: tuple[Pick, ...]) -> NextCapture
 
 def _chosen(verdict: Verdict, picks: tuple[Pick, ...]) -> tuple[tuple[str, int, str | None], ...]:
     """Label, rank and host: the first of the slow ranks, then the median and the fast one."""
-    places = ("culprit", "max", "median", "min")
+    places = ("slow", "max", "median", "min")
     called = {"max": "slow", "min": "fast"}
     order = sorted(picks, key=lambda each: places.index(each.label))
     slow = [each for each in order if each.rank in verdict.ranks][:1]

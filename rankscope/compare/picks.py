@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
 from rankscope.model.metrics import column_of
 from rankscope.model.reports import RankIdentity
@@ -19,7 +20,7 @@ from rankscope.sources import formats
 from rankscope.sources.moved import located
 from rankscope.sources.report_format import Viewer
 from rankscope.util import inline
-from rankscope.util.wording import ranks_text
+from rankscope.util.wording import agreeing, ranks_text
 
 GUI_BASE_BYTES, GUI_FACTOR = 500_000_000, 25
 
@@ -28,11 +29,31 @@ Rows = Callable[[list[int]], pl.DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """An iteration to look at, and why.
+
+    `ranks`: who is slow in it; nobody of the worst and of the typical iteration. `iterations`: all
+    in which they are. `windows`: where it is in each picked report, in the order of the picks.
+    """
+
+    title: str
+    ranks: tuple[int, ...]
+    iterations: tuple[int, ...]
+    windows: tuple[Window, ...]
+
+    @property
+    def iteration(self) -> int:
+        """The iteration to look at."""
+        return self.windows[0].iteration
+
+
+@dataclass(frozen=True, slots=True)
 class Picks:
-    """The reports to open."""
+    """The reports to open, and the iterations to look at: those of the verdict come first."""
 
     metric: str
     picks: tuple[Pick, ...]
+    looks: tuple[Moment, ...]
 
     def _repr_html_(self) -> str:
         """The picks as a notebook shows them."""
@@ -43,11 +64,9 @@ class Picks:
         return inline.table(("pick", "rank", "host", "worst iteration", "report"), rows)
 
     def moments(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """The worst and the typical iteration, each with its neighbours, of those in `numbers`."""
+        """The iterations to look at, each with its neighbours, of those in `numbers`."""
         there = sorted(numbers)
-        places = [
-            there.index(each.iteration) for each in (self.picks[0].worst, self.picks[0].typical)
-        ]
+        places = [there.index(each.iteration) for each in self.looks]
         near = {place + step for place in places for step in (-1, 0, 1)}
         return tuple(number for place, number in enumerate(there) if place in near)
 
@@ -99,10 +118,12 @@ def pick(
     who: dict[int, tuple[RankIdentity, Path]],
     utc_starts: dict[int, int | None],
     metric: str,
-    slow_ranks: tuple[int, ...],
+    slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
     database: Path | None = None,
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
+
+    The iterations to look at are one of each slow set of ranks, and a typical one.
 
     Args:
         ranked: rank and `<metric>_ns`, each rank's score.
@@ -111,7 +132,8 @@ def pick(
         who: rank → identity and report.
         utc_starts: rank → UTC of its report's time 0.
         metric: what to rank by.
-        slow_ranks: the ranks that the verdict names.
+        slow: ranks that the verdict names and the iterations in which they are slow; those that
+            cost most first.
         database: the database, in whose folder moved reports are looked for.
 
     Raises:
@@ -124,32 +146,81 @@ def pick(
             f"--metric {metric}: unknown on every rank of this run",
             hint="rankscope imbalance shows which metrics there are",
         )
-    slow_ranks = tuple(rank for rank in slow_ranks if rank in ranked["rank"])
-    labelled = _labelled(ranked, column, slow_ranks)
+    there = {*ranked["rank"].to_list()}
+    slow = [
+        (known, when) for ranks, when in slow if (known := tuple(r for r in ranks if r in there))
+    ]
+    named = tuple(dict.fromkeys(rank for ranks, _ in slow for rank in ranks))
+    labelled = _labelled(ranked, column, named)
     picked = [rank for _, rank in labelled]
-    worst, typical = _moments(rows_of(picked), column)
+    rows = rows_of(picked)
+    worst, typical = _moments(rows, column)
     seen = views_of(picked)
     values = dict(ranked.select("rank", column).iter_rows())
-    first = utc_starts.get(labelled[0][1])
+    first = utc_starts.get(picked[0])
 
-    def window(rank: int, iteration: int) -> Window:
-        return _window(seen, rank, iteration, _shift(utc_starts.get(rank), first))
-
-    picks = tuple(
-        Pick(
-            label=label,
-            rank=rank,
-            report=located(who[rank][1], database),
-            file=openable_report(located(who[rank][1], database)),
-            host=who[rank][0].host,
-            pid=who[rank][0].pid,
-            value=values.get(rank),
-            worst=window(rank, worst),
-            typical=window(rank, typical),
+    def look(title: str, ranks: tuple[int, ...], when: tuple[int, ...], iteration: int) -> Moment:
+        windows = tuple(
+            _window(seen, rank, iteration, _shift(utc_starts.get(rank), first)) for rank in picked
         )
-        for label, rank in labelled
+        return Moment(title, ranks, when, windows)
+
+    looks = []
+    for ranks, when in slow:
+        iteration = _slowest(rows, column, ranks, when)
+        if iteration is not None:
+            others = [number for number in when if number != iteration]
+            also = f" (also {listed(others)})" if others else ""
+            verb = agreeing(len(ranks), "is", "are")
+            title = f"Where {ranks_text(ranks, 8)} {verb} slow: iteration {iteration}{also}"
+            looks.append(look(title, ranks, when, iteration))
+    if not looks:
+        looks.append(look(f"The worst iteration: {worst}", (), (worst,), worst))
+    looks.append(look(f"A typical iteration: {typical}", (), (typical,), typical))
+    return Picks(
+        metric,
+        tuple(
+            Pick(
+                label=label,
+                rank=rank,
+                report=located(who[rank][1], database),
+                file=openable_report(located(who[rank][1], database)),
+                host=who[rank][0].host,
+                pid=who[rank][0].pid,
+                value=values.get(rank),
+                worst=looks[0].windows[place],
+                typical=looks[-1].windows[place],
+                slow=rank in named,
+            )
+            for place, (label, rank) in enumerate(labelled)
+        ),
+        tuple(looks),
     )
-    return Picks(metric, picks)
+
+
+def _slowest(
+    rows: pl.DataFrame, column: str, ranks: tuple[int, ...], iterations: tuple[int, ...]
+) -> int | None:
+    """Of some iterations the one in which some ranks exceed the others most; None without values.
+
+    Args:
+        rows: rank, iteration, `<metric>_ns` of the picked ranks.
+        column: the metric's name.
+        ranks: the ranks.
+        iterations: the iterations.
+    """
+    is_slow = pl.col("rank").is_in(ranks)
+    per = (
+        rows.filter(pl.col("iteration").is_in(iterations))
+        .group_by("iteration")
+        .agg(
+            more=pl.col(column).filter(is_slow).mean()
+            - pl.col(column).filter(~is_slow).median().fill_null(0)
+        )
+        .drop_nulls()
+        .sort("more", "iteration", descending=[True, False])
+    )
+    return None if per.is_empty() else int(per["iteration"][0])
 
 
 def openable_report(report: Path) -> Path | None:
@@ -179,7 +250,7 @@ def _labelled(
             labelled.append(("median", nearest[0]))
         labelled.append(("max", highest))
     named = {rank for _, rank in labelled}
-    return labelled + [("culprit", rank) for rank in slow_ranks if rank not in named]
+    return labelled + [("slow", rank) for rank in slow_ranks if rank not in named]
 
 
 def _moments(wide: pl.DataFrame, column: str) -> tuple[int, int]:
@@ -204,8 +275,15 @@ def _shift(own: int | None, first: int | None) -> int | None:
 
 
 def _window(views: pl.DataFrame, rank: int, iteration: int, shift: int | None) -> Window:
-    row = views.filter((pl.col("rank") == rank) & (pl.col("iteration") == iteration))
-    start, end = int(row["view_start_ns"][0]), int(row["view_end_ns"][0])
+    """Where an iteration is in a rank's report: from the end of the iteration before it.
+
+    What is between the ranges of two iterations, often loading, belongs to the later one.
+    """
+    own = views.filter((pl.col("rank") == rank) & (pl.col("iteration") <= iteration))
+    own = own.sort("iteration").tail(2)
+    start, end = int(own["view_start_ns"][-1]), int(own["view_end_ns"][-1])
+    if own.height > 1 and own["iteration"][0] == iteration - 1:
+        start = min(start, int(own["view_end_ns"][0]))
     return Window(
         iteration=iteration,
         start_ns=start,

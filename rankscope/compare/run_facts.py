@@ -41,6 +41,7 @@ def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
         clock_reason=scope.clock_reason,
         iterations=scope.selection.numbers,
         warmup=scope.selection.warmup,
+        settling=tuple(sorted({*scope.selection.settling} & {*scope.selection.numbers})),
         matched_by=scope.matched_by,
         clocks_aligned=all_tied(clocks, scope.tables),
         clock_method=clocks.method,

@@ -32,8 +32,9 @@ class Selection:
     """The selected iterations."""
 
     numbers: tuple[int, ...]
-    warmup: tuple[int, ...]  # left out, unless include_warmup is set
+    warmup: tuple[int, ...]  # left out, unless include_warmup or iter_range is set
     problems: tuple[RunWarning, ...]
+    settling: tuple[int, ...] = ()  # all warm-up of the run, selected or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def _choice(
             common = sorted({*default.numbers, *default.warmup})
             return within(
                 common,
-                default.warmup,
+                default.settling,
                 default.problems,
                 options.iter_range,
                 options.include_warmup,
@@ -261,14 +262,12 @@ def within(
             f"--iter-range {_shown(iter_range)} selects nothing",
             hint=f"iterations {common[0]} to {common[-1]} are complete on every rank",
         )
-    numbers = ranged if include_warmup else [each for each in ranged if each not in warmup]
+    keep = include_warmup or iter_range is not None
+    numbers = ranged if keep else [each for each in ranged if each not in warmup]
     if not numbers:
-        raise UsageError(
-            "all selected iterations are warm-up",
-            hint="widen --iter-range, or add --include-warmup",
-        )
-    left_out = () if include_warmup else tuple(each for each in warmup if each in ranged)
-    return Selection(tuple(numbers), left_out, problems)
+        raise UsageError("all iterations are warm-up", hint="add --include-warmup")
+    left_out = () if keep else tuple(each for each in warmup if each in ranged)
+    return Selection(tuple(numbers), left_out, problems, tuple(sorted(warmup)))
 
 
 def common_iterations(iterations: pl.DataFrame) -> list[int]:

@@ -10,7 +10,9 @@ from functools import cache
 
 import polars as pl
 
+from rankscope.align.point_to_point import OPERATION as SEND_RECEIVE
 from rankscope.compare import scores as compare_scores
+from rankscope.compare.breakdowns import by_collective
 from rankscope.compare.causes.registry import tables_of
 from rankscope.compare.communication import RunCollectives, roles_by_gradients, roles_by_option
 from rankscope.compare.comparison import (
@@ -22,22 +24,29 @@ from rankscope.compare.comparison import (
 )
 from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import metric_table, stored_rows
+from rankscope.compare.robust import Floats
 from rankscope.compare.selection import Scope, common_iterations, scope_of
+from rankscope.compare.verdict.excess import excess_of
 from rankscope.compare.verdict.healing import sampled
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.verdict.rules import judge
+from rankscope.compare.verdict.story import Story, story_of
 from rankscope.compare.verdict.transfers import SlowTransfers, slow_transfers
 from rankscope.compare.wait_sums import Waits
+from rankscope.compare.waits import own_spans
 from rankscope.compare.whatif.replay import Replay
 from rankscope.compare.whatif.scenarios import scenarios
-from rankscope.model.metrics import METRICS, PHASE_METRICS, columns_of
+from rankscope.model.metrics import METRICS, PHASE_METRICS, column_of, columns_of
 from rankscope.model.options import Options
 from rankscope.model.results import MetricSummary
 from rankscope.store.tables import RunTables
 from rankscope.util.memory import give_back
 
-JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", *PHASE_METRICS)))
+JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", *PHASE_METRICS)))
 """The columns of the metric table that a verdict is found from, and a run is played again from."""
+
+FEW_ITERATIONS = 3
+"""Up to so many iterations, who is slow follows from the collectives in them."""
 
 MOST_CALLS = 1_000_000
 """Calls of collectives above which a sample of the iterations is played again."""
@@ -92,16 +101,9 @@ def compare(
         found = replace(found, _waits=_waits_reused(scope, reuse))
     if until < Stage.OUTLIERS:
         return found
-    found = _judged(found, collectives, until)
+    found = _judged(found, collectives, until, reuse)
     give_back()
     return found
-
-
-def replay_of(comparison: Comparison) -> Replay | None:
-    """The selected iterations, to be played again with less work; None where that is unknown."""
-    if not _replayable(comparison, comparison.outliers.metric):
-        return None
-    return run_collectives(comparison).replay(_played_rows(comparison))
 
 
 def _waits_reused(scope: Scope, reuse: Comparison) -> pl.DataFrame | None:
@@ -153,21 +155,25 @@ def _rescored(found: Comparison, reuse: Comparison) -> Comparison:
     return replace(found, _scores=scores, _summary=replace(reuse._summary, metrics=metrics))
 
 
-def _judged(found: Comparison, collectives: RunCollectives, until: Stage) -> Comparison:
+def _judged(
+    found: Comparison, collectives: RunCollectives, until: Stage, reuse: Comparison | None
+) -> Comparison:
     """The stages from the outliers on."""
     if not found.comparable:
         if until > Stage.OUTLIERS:
             _ = found.selection  # raises
-        return replace(found, _outliers=Outliers(None, None))
+        return replace(found, _outliers=Outliers(None, None, None))
     played = _played_rows(found)
     numbers = found.selection.numbers
     rows = played.filter(pl.col("iteration").is_in(numbers))
     played = played.select(JUDGED)  # the other columns of all iterations are let go
     metric = _judged_metric(rows, found.scope.blind_ranks)
-    inputs = _verdict_inputs(found, collectives, played, metric)
+    story = _story_of_the_run(found, metric, reuse)
+    inputs = _verdict_inputs(found, collectives, played, metric, story, _exposed_transfer(rows))
     several = found.tables.ranks.height > 1
     flags = None if metric is None or not several else inputs.flags
-    found = replace(found, _outliers=Outliers(metric, flags))
+    story = None if metric is None else inputs.story
+    found = replace(found, _outliers=Outliers(metric, flags, story))
     if until < Stage.VERDICT:
         return found
     if until >= Stage.SUMMARY and found._waits is None:
@@ -190,6 +196,75 @@ def _judged(found: Comparison, collectives: RunCollectives, until: Stage) -> Com
     if found._summary is None or not several:
         return found
     return replace(found, _summary=replace(found._summary, what_if=scenarios(inputs, verdict)))
+
+
+def _story_of_the_run(
+    found: Comparison, metric: str | None, reuse: Comparison | None
+) -> Story | None:
+    """What is true of the whole run, if only a part of it is selected; else None.
+
+    That of the default comparison, where it was on the same clock, by the same roles and metric.
+    """
+    if metric is None or found.scope.in_range is None:
+        return None
+    if reuse is not None and reuse.clock == found.clock and reuse.roles.of == found.roles.of:
+        known = reuse.outliers
+        if known.metric == metric and known.story is not None:
+            return known.story
+    rows = found.rows(all_iterations=True).select(JUDGED)
+    rows = rows.filter(~pl.col("iteration").is_in(found.selection.settling))
+    return story_of(excess_of(rows, metric), _hosts_of(found))
+
+
+def _judged_rows(rows: pl.DataFrame, spans: Floats | None) -> pl.DataFrame:
+    """The rows, with what lies between collectives as the work of a capture without phases.
+
+    Where a capture begins and ends says nothing of a rank; who arrives late does.
+    """
+    phases = [column_of(name) for name in PHASE_METRICS if name != "other"]
+    whole = rows["iteration"].n_unique() == 1 and all(not rows[name].sum() for name in phases)
+    if not whole:
+        return rows
+    if spans is not None:
+        work = pl.Series(spans.sum(axis=1).round()).cast(pl.Int64)
+        return rows.sort("rank").with_columns(work_ns=work, other_ns=work)
+    if rows["wait_ns"].null_count() or not rows["wait_ns"].max():
+        return rows
+    late = pl.col("wait_ns").max() - pl.col("wait_ns")  # of a single collective
+    return rows.with_columns(work_ns=late, other_ns=late)
+
+
+def _stages(found: Comparison) -> frozenset[tuple[int, ...]]:
+    """Ranks that may hold a part of the model, if the job is a pipeline whose roles were not given.
+
+    Those are the members of each communicator that is no whole job, where ranks also send to each
+    other.
+    """
+    operations = found.tables.read("collectives", ["operation"], distinct=True)["operation"]
+    if found.roles.source == "given" or SEND_RECEIVE not in {*operations.cast(pl.String)}:
+        return frozenset()
+    groups = found.matching.streams.group_by("group").agg(pl.col("rank").unique().sort())
+    every = found.tables.ranks.height
+    return frozenset(tuple(some) for some in groups["rank"].to_list() if len(some) < every)
+
+
+def _exposed_transfer(rows: pl.DataFrame) -> int | None:
+    """What transfers hold up the median rank, in all iterations, ns; None where unknown.
+
+    The part of a rank's exposed communication that is no waiting, and at most what its collectives
+    take once all members have arrived.
+    """
+    exposed = pl.col("exposed_communication_ns") - pl.col("wait_ns")
+    known = rows.with_columns(exposed=pl.min_horizontal(exposed, "collective_transfer_ns"))
+    if known.select(pl.any_horizontal("wait_ns", "collective_transfer_ns").is_null().any()).item():
+        return None
+    per = known.group_by("iteration").agg(pl.col("exposed").quantile(0.5, "lower"))
+    return int(per["exposed"].sum() or 0)
+
+
+def _hosts_of(found: Comparison) -> dict[int, str | None]:
+    """rank → host."""
+    return dict(found.tables.ranks.select("rank", "host").iter_rows())
 
 
 def _played_rows(found: Comparison) -> pl.DataFrame:
@@ -215,6 +290,8 @@ def _verdict_inputs(
     collectives: RunCollectives,
     played: pl.DataFrame,
     metric: str | None,
+    story: Story | None,
+    exposed_transfer_ns: int | None,
 ) -> VerdictInputs:
     """What the verdict is found from; the run is replayed when a rule first asks for it."""
     tables, numbers = found.tables, found.selection.numbers
@@ -228,7 +305,7 @@ def _verdict_inputs(
         few = None
         if size > MOST_CALLS:
             most = round(MOST_CALLS / (size / iterations))
-            few = tuple(sampled(inputs.excess, inputs.levels, most))
+            few = tuple(sampled(inputs.excess, most))
         calls = collectives.some(few)
         instances.append(calls.instances())
         return calls.replay(played, few)
@@ -248,6 +325,12 @@ def _verdict_inputs(
             dict(groups.select("group", "label").iter_rows()),
         )
 
+    @cache
+    def spans() -> Floats | None:
+        if len(numbers) > FEW_ITERATIONS:
+            return None
+        return own_spans(found.collectives(numbers), sorted(tables.ranks["rank"]))
+
     inputs = VerdictInputs(
         run=RunSummary(
             ranks=tables.ranks.height,
@@ -255,13 +338,17 @@ def _verdict_inputs(
             missing_ranks=found.missing_ranks,
             blind_ranks=found.scope.blind_ranks,
             metric=metric,
-            roles=len({*found.roles.of.values()}),
         ),
-        wide=lambda: played.filter(pl.col("iteration").is_in(numbers)),
-        hosts=dict(tables.ranks.select("rank", "host").iter_rows()),
+        wide=lambda: _judged_rows(played.filter(pl.col("iteration").is_in(numbers)), spans()),
+        hosts=_hosts_of(found),
         tables=tables_of(tables),
         replayed=replayed,
         transfers=transfers,
+        exposed_transfer_ns=exposed_transfer_ns,
+        stages=lambda: _stages(found),
+        spans=spans,
+        collectives=lambda: by_collective(found.collectives(numbers), numbers),
+        whole=story,
     )
     return inputs
 

@@ -10,10 +10,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.align.clocks import ROBUST, Aligner, medians
-from rankscope.align.match import Matched, joined
+from rankscope.align.match import Matched, blocks_of, joined
 from rankscope.align.point_to_point import OPERATION
 from rankscope.model.intervals import Times
 from rankscope.util.threads import threaded
+
+Floats = NDArray[np.float64]
 
 NOBODY = -1
 """In place of the rank that came last, where none clearly did."""
@@ -191,3 +193,32 @@ def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32
         last[wait[member] < least] = member
         least = np.minimum(least, wait[member])
     return np.where(second - least > error, ranks[last], NOBODY).astype(np.int32)
+
+
+def own_spans(timed: WaitedCollectives, ranks: list[int]) -> Floats | None:
+    """What each rank needs from the end of one collective to its arrival at the next, ns.
+
+    On each rank's own clock, so that clocks need not be aligned. Of the communicator of all ranks
+    with most calls; the time before its first call in an iteration is left out.
+
+    Args:
+        timed: the instances.
+        ranks: all ranks, ascending.
+
+    Returns:
+        rank by span; None where no communicator holds all ranks, or it has no two calls.
+    """
+    best: Floats | None = None
+    for _, members, where, rows in blocks_of(timed.shared, timed.groups):
+        if members != len(ranks):
+            continue
+        some = timed.rows[rows].select("rank", "arrival_ns", "end_ns")
+        shape = (members, where.stop - where.start)
+        rank, arrival, end = (some[name].to_numpy().reshape(shape) for name in some.columns)
+        first = np.argsort(arrival[0], kind="stable")  # all ranks call in the same order
+        arrival, end = arrival[:, first], end[:, first]
+        same = np.diff(timed.shared["iteration"][where].to_numpy()[first]) == 0
+        spans = np.maximum(arrival[:, 1:] - end[:, :-1], 0)[:, same].astype(np.float64)
+        if spans.size and (best is None or spans.shape[1] > best.shape[1]):
+            best = spans[np.argsort(rank[:, 0])]
+    return best

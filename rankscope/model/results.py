@@ -74,6 +74,20 @@ class Also:
     sentence: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """The ranks that lead where the verdict is inconclusive.
+
+    `gain_ns`: what fixing them would save; `gain`: as a share of the time. `chance`: how likely it
+    is that ranks of a run in which nobody in particular is slow look like that; None of facts.
+    """
+
+    ranks: tuple[int, ...]
+    gain_ns: int
+    gain: float
+    chance: float | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Who is slow, in what, when, and what it costs; `sentence` says it in words.
@@ -109,6 +123,15 @@ class Verdict:
     spells: tuple[tuple[int, int], ...] = ()  # first and last iteration of each slow spell
     interval: tuple[float, float] | None = None  # 95 % bootstrap interval of `excess`
     findings: tuple[Finding, ...] = ()
+    leading: Leading | None = None  # of an inconclusive verdict
+    settles: int | None = None  # about how many iterations would settle it
+
+    @property
+    def slow_sets(self) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+        """Ranks and the iterations in which they are slow: the verdict's, then the others."""
+        first = (self.ranks or self.more_work_ranks, self.iterations)
+        every = (first, *((each.ranks, each.iterations) for each in self.also))
+        return tuple((ranks, iterations) for ranks, iterations in every if ranks and iterations)
 
     @property
     def named(self) -> tuple[int, ...]:
@@ -144,7 +167,7 @@ class Window:
 class Pick:
     """One report to open, and where to look in it."""
 
-    label: str  # min | median | max | culprit
+    label: str  # min | median | max, or slow: named by the verdict, and none of these
     rank: int
     report: Path  # as ingested
     file: Path | None  # what the GUI opens of it
@@ -153,6 +176,12 @@ class Pick:
     value: float | None  # of the metric that ranked it, in its unit
     worst: Window
     typical: Window
+    slow: bool = False  # named by the verdict
+
+    @property
+    def title(self) -> str:
+        """The label, and whether the verdict names the rank: `max, slow`."""
+        return f"{self.label}, slow" if self.slow and self.label != "slow" else self.label
 
     def __repr__(self) -> str:
         return f"<Pick {self.label}: rank {self.rank}, iteration {self.worst.iteration}>"
@@ -176,6 +205,7 @@ class RunFacts:
     clock_reason: str
     iterations: tuple[int, ...]  # the chosen ones
     warmup: tuple[int, ...]  # left out of them
+    settling: tuple[int, ...]  # warm-up that is among them
     matched_by: str
     clocks_aligned: bool  # all ranks' clocks are tied together
     clock_method: str  # by what

@@ -42,7 +42,7 @@ def picks_of(
         identities_of(comparison.tables.ranks),
         comparison.scope.utc_starts,
         metric,
-        comparison.verdict.named,
+        comparison.verdict.slow_sets,
         comparison.tables.database,
     )
 
@@ -83,7 +83,7 @@ def view_of(
         check_metrics([] if metric is None else [metric])
         return PlotOptions(metric, iteration, theme=theme, only=tuple(ranks or ()))
     picks = picks_of(comparison, metric).picks
-    labels = {pick.rank: pick.label for pick in picks}
+    labels = {pick.rank: pick.title for pick in picks}
     shown = [*labels] if ranks is None else [*dict.fromkeys(ranks)]
     return PlotOptions(
         metric=metric,

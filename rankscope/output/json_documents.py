@@ -229,9 +229,22 @@ def picks(given: Picks, command: str | None, view: Path | None, rsync: str | Non
                 "host": each.host,
                 "pid": each.pid,
                 METRICS[given.metric].key("value"): each.value,
+                "slow": each.slow,
                 "windows": {"worst": asdict(each.worst), "typical": asdict(each.typical)},
             }
             for each in given.picks
+        ],
+        "looks": [
+            {
+                "title": each.title,
+                "ranks": list(each.ranks),
+                "iterations": list(each.iterations),
+                "windows": [
+                    {"rank": pick.rank, **asdict(window)}
+                    for pick, window in zip(given.picks, each.windows, strict=True)
+                ],
+            }
+            for each in given.looks
         ],
         "command": command,
         "view": None if view is None else str(view),

@@ -13,8 +13,8 @@ import polars as pl
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.diff.compare import largest_first
 from rankscope.compare.diff.shifts import Change
-from rankscope.compare.picks import Picks
-from rankscope.compare.verdict.decision import LEAST_GAIN as LEAST_NAMED
+from rankscope.compare.picks import Moment, Picks
+from rankscope.compare.verdict.story import LEAST_GAIN as LEAST_NAMED
 from rankscope.compare.warnings import listed
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
 from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score, Verdict
@@ -59,6 +59,8 @@ def run_line(facts: RunFacts) -> str:
     of_world = f"{len(facts.ranks):,} of {ranks}" if world else ranks
     left_out = facts.warmup
     warmup = f", warm-up {span(left_out)} left out" if left_out else ""
+    if facts.settling:
+        warmup += f", warm-up {span(facts.settling)} included"
     return (
         f"{of_world} · {counted(len(chosen), 'iteration')} ({span(chosen)}{warmup}) · "
         f"{facts.clock} clock ({facts.clock_reason})"
@@ -349,7 +351,7 @@ def picks_table(picks: Picks) -> Table:
         shorten=frozenset(("host", "report")),
         rows=tuple(
             (
-                each.label,
+                each.title,
                 str(each.rank),
                 UNKNOWN if each.host is None else sanitized(each.host, 40),
                 str(each.pid),
@@ -361,19 +363,18 @@ def picks_table(picks: Picks) -> Table:
     )
 
 
-def windows_table(picks: Picks, which: str) -> Table:
+def windows_table(picks: Picks, look: Moment) -> Table:
     """Where to look in the picked reports, on their own axes and on the shared one.
 
     The axis of a timeline of several reports is that of the first report.
 
     Args:
         picks: the picks.
-        which: the iteration: `worst` or `typical`.
+        look: the iteration.
     """
-    moments = [getattr(each, which) for each in picks.picks]
     shared = f"on one timeline (axis of rank {picks.picks[0].rank})"
     return Table(
-        title=f"Where to look: {which} iteration, {moments[0].iteration}",
+        title=look.title,
         columns=("rank", "in its own report", shared),
         numeric=frozenset(("rank",)),
         drop_first=(shared,),
@@ -382,10 +383,10 @@ def windows_table(picks: Picks, which: str) -> Table:
                 str(each.rank),
                 _interval(moment.start_ns, moment.end_ns),
                 UNKNOWN
-                if moment.shared_start_ns is None
+                if moment.shared_start_ns is None or moment.shared_end_ns is None
                 else _interval(moment.shared_start_ns, moment.shared_end_ns),
             )
-            for each, moment in zip(picks.picks, moments, strict=True)
+            for each, moment in zip(picks.picks, look.windows, strict=True)
         ),
     )
 

@@ -73,3 +73,8 @@ def size(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def duration(nanoseconds: int) -> str:
+    """A time with its unit: `12.3 ms`, from one second on `219.9 s`."""
+    return ms(nanoseconds) if nanoseconds < 10**9 else f"{nanoseconds / 1e9:,.1f} s"

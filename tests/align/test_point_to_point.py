@@ -8,11 +8,10 @@ import polars as pl
 import pytest
 
 from rankscope.align.point_to_point import OPERATION, pair_peers
-from rankscope.compare.stages import replay_of
 from rankscope.model.schema import COLLECTIVES
 from tests.align.worlds import plain
 from tests.frames import filled
-from tests.support import Stored, mostly_slow
+from tests.support import Stored, mostly_slow, replay_of
 
 STAGES = 4
 

@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
         rank: f"node{rank // RANKS_PER_HOST}" for rank in range(args.ranks)
     }
     inputs = VerdictInputs(
-        run=RunSummary(args.ranks, wide["iteration"].n_unique(), (), (), "work", 1),
+        run=RunSummary(args.ranks, wide["iteration"].n_unique(), (), (), "work"),
         wide=lambda: wide,
         hosts=hosts,
         tables=lambda *_: None,

@@ -171,7 +171,6 @@ def test_wrong_usage_of_ingest(cli: Cli, options: list[str], named: str) -> None
     [
         (["--iter-range", "1000:"], "--iter-range"),
         (["--iter-range", "5:5"], "--iter-range"),
-        (["--iter-range", "0:1"], "--include-warmup"),
         (["--iter-range", "five"], "--iter-range"),
         (["--iter-range", "1:9:2"], "--iter-range"),
         (["--metric", "speed"], "--metric speed"),

@@ -24,7 +24,7 @@ def test_its_document(cli: Cli, sample: Stored) -> None:
         "run", "warnings", "metric", "picks", "command", "view", "total_bytes",
     }  # fmt: skip
     assert told["metric"] == "time_to_all_reduce"
-    assert [pick["label"] for pick in told["picks"]] == ["min", "median", "max", "culprit"]
+    assert [pick["label"] for pick in told["picks"]] == ["min", "median", "max", "slow"]
     assert [pick["rank"] for pick in told["picks"][2:]] == [2, 1], "who is named is picked"
     for pick in told["picks"]:
         assert pick.keys() >= {"label", "rank", "report", "host", "value_ns", "windows"}
@@ -69,7 +69,7 @@ def test_other_formats(cli: Cli, sample: Stored, output: str) -> None:
         assert word in result.out
     if output == "csv":
         rows = list(csv.DictReader(io.StringIO(result.out)))
-        assert [row["label"] for row in rows] == ["min", "median", "max", "culprit"]
+        assert [row["label"] for row in rows] == ["min", "median", "max", "slow"]
         assert all(int(row["worst_start_ns"]) < int(row["worst_end_ns"]) for row in rows)
     if output == "table":
         assert "nsys-ui " in result.out
@@ -100,7 +100,7 @@ def test_exports_without_reports_cannot_be_opened_and_it_says_so(
     assert "and 2 more: there is no .nsys-rep file beside them" in text.err
 
 
-def test_the_culprit_is_labelled(cli: Cli, stored: Callable[..., Stored]) -> None:
+def test_the_slow_rank_is_labelled(cli: Cli, stored: Callable[..., Stored]) -> None:
     """A rank that is slow at times is not the highest on every metric."""
     told = cli(
         "pick-reports", "--db", stored("buckets", ranks=8).db, "--metric", "load",
@@ -108,8 +108,8 @@ def test_the_culprit_is_labelled(cli: Cli, stored: Callable[..., Stored]) -> Non
     ).document  # fmt: skip
     labels = {pick["rank"]: pick["label"] for pick in told["picks"]}
     assert [pick["label"] for pick in told["picks"]][:3] == ["min", "median", "max"]
-    assert labels[1] == ("culprit" if len(told["picks"]) == 4 else labels[1])
-    assert 1 in labels, "the culprit is always among them"
+    assert labels[1] == ("slow" if len(told["picks"]) == 4 else labels[1])
+    assert 1 in labels, "the slow rank is always among them"
 
 
 def test_metrics_nobody_has(cli: Cli, sample: Stored) -> None:

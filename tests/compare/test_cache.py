@@ -292,6 +292,6 @@ def test_an_edited_threshold_changes_the_answer_at_once(
     assert kind() == "persistent"
     edited = tmp_path / "rankscope" / "compare" / "verdict" / "preconditions.py"
     text = edited.read_text()
-    assert "LEAST_ITERATIONS = 5" in text
-    edited.write_text(text.replace("LEAST_ITERATIONS = 5", "LEAST_ITERATIONS = 500"))
+    assert "inputs.run.ranks >= 2" in text
+    edited.write_text(text.replace("inputs.run.ranks >= 2", "inputs.run.ranks >= 99"))
     assert kind() == "inconclusive"

@@ -22,7 +22,12 @@ from tests.support import Stored
 MS = 1_000_000
 
 
-def picked(values: dict[int, list[int | None]], *culprits: int, folder: Path = Path()) -> Picks:
+def picked(
+    values: dict[int, list[int | None]],
+    *slow: int,
+    folder: Path = Path(),
+    iterations: tuple[int, ...] = (0,),
+) -> Picks:
     rows = [(rank, i, value) for rank, mine in values.items() for i, value in enumerate(mine)]
     wide = pl.DataFrame(rows, schema=["rank", "iteration", "work_ns"], orient="row")
     wide = wide.cast({"work_ns": pl.Int64})
@@ -38,7 +43,7 @@ def picked(values: dict[int, list[int | None]], *culprits: int, folder: Path = P
         for rank in values
     }
     starts: dict[int, int | None] = {rank: 1000 * rank for rank in values}
-    return picked_from(wide, filled(views, RANK_ITERATIONS), who, starts, culprits)
+    return picked_from(wide, filled(views, RANK_ITERATIONS), who, starts, [(slow, iterations)])
 
 
 def picked_from(
@@ -46,7 +51,7 @@ def picked_from(
     views: pl.DataFrame,
     who: dict[int, tuple[RankIdentity, Path]],
     starts: dict[int, int | None],
-    culprits: tuple[int, ...],
+    slow: list[tuple[tuple[int, ...], tuple[int, ...]]],
 ) -> Picks:
     return pick(
         scores(wide, ["work"], "mean"),
@@ -55,7 +60,7 @@ def picked_from(
         who,
         starts,
         "work",
-        culprits,
+        slow,
     )
 
 
@@ -85,10 +90,21 @@ def test_two_ranks_and_one() -> None:
     assert labels(picked({7: [5]})) == [("min", 7)]
 
 
-def test_a_culprit_is_never_left_out() -> None:
+def test_a_slow_rank_is_never_left_out() -> None:
     values = {0: [1], 1: [5], 2: [6], 3: [9], 4: [8]}
-    assert labels(picked(values, 4)) == [("min", 0), ("median", 2), ("max", 3), ("culprit", 4)]
+    found = picked(values, 4)
+    assert labels(found) == [("min", 0), ("median", 2), ("max", 3), ("slow", 4)]
+    assert [each.slow for each in found.picks] == [False, False, False, True]
     assert labels(picked(values, 3)) == [("min", 0), ("median", 2), ("max", 3)]
+
+
+def test_the_verdict_says_which_iteration_to_look_at() -> None:
+    """Though another one has the larger spread, in which nobody was found to be slow."""
+    values = {0: [5, 5, 5, 5], 1: [5, 25, 6, 7], 2: [6, 6, 16, 6]}
+    found = picked(values, 2, iterations=(2, 3))
+    assert [each.iteration for each in found.looks] == [2, 3]
+    assert found.looks[0].title == "Where rank 2 is slow: iteration 2 (also 3)"
+    assert {each.worst.iteration for each in found.picks} == {2}
 
 
 def test_ranks_without_the_metric_are_not_picked() -> None:
@@ -101,7 +117,7 @@ def test_windows_of_the_worst_and_the_typical_iteration() -> None:
     told = picked({0: [5, 5, 5, 5], 1: [5, 25, 6, 7], 2: [6, 6, 6, 6]})
     for each in told.picks:
         assert each.worst.iteration == 1
-        assert (each.worst.start_ns, each.worst.end_ns) == (100 + each.rank, 199)
+        assert (each.worst.start_ns, each.worst.end_ns) == (99, 199), "from the end before it"
         assert each.typical.iteration == 2
 
 
@@ -137,7 +153,7 @@ def test_one_report_of_several_ranks_is_opened_once(tmp_path: Path) -> None:
     views = filled(wide.with_columns(view_start_ns=1, view_end_ns=2), RANK_ITERATIONS)
     report = tmp_path / "all.sqlite"
     who = {r: (RankIdentity(r, 40 + r, None, None, None, MPI_TRACE), report) for r in range(3)}
-    told = picked_from(wide, views, who, {}, ())
+    told = picked_from(wide, views, who, {}, [])
     assert told.files == (tmp_path / "all.nsys-rep",)
     assert told.total_bytes == 7
 

@@ -84,10 +84,11 @@ def test_ranges_that_select_nothing(text: str) -> None:
 
 def test_iteration_0_is_always_warm_up() -> None:
     assert chosen(None, warmup=False) == tuple(range(1, 100))
-    assert chosen("0:10", warmup=False) == tuple(range(1, 10))
-    with pytest.raises(UsageError, match="warm-up") as refused:
-        chosen("0:1", warmup=False)
-    assert "--include-warmup" in refused.value.hint
+
+
+def test_a_range_is_not_cut_by_the_warm_up() -> None:
+    assert chosen("0:10", warmup=False) == tuple(range(10))
+    assert chosen("0:1", warmup=False) == (0,)
 
 
 def test_slow_starts_are_warm_up_up_to_a_tenth() -> None:

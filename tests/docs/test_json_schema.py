@@ -154,6 +154,15 @@ def test_verdicts_of_every_kind_fit(
     fits(cli("imbalance", "--db", db, "--by", "kernel", "--format", "json").document)
 
 
+def test_a_verdict_with_ranks_that_lead_fits(cli: Cli, stored: Callable[..., Stored]) -> None:
+    weak = {"kind": "persistent", "where": "device", "factor": 1.15, "noise": 0.15}
+    db = stored("planted", ranks=2, iterations=8, **weak).db
+    document = cli("imbalance", "--db", db, "--format", "json").document
+    fits(document)
+    assert {*document["verdict"]["leading"]} == {"ranks", "gain_ns", "gain", "chance"}
+    assert document["verdict"]["settles"] > 7
+
+
 def test_the_schema_refuses_what_does_not_fit(cli: Cli, sample: Stored) -> None:
     document = cli("imbalance", "--db", sample.db, "--format", "json").document
     schema = SCHEMA["$defs"]["imbalance"]

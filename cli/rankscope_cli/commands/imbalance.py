@@ -88,8 +88,8 @@ def imbalance(
             "--fail-above",
             metavar="PERCENT",
             min=0,
-            help="Exit with code 10 if the verdict's excess is above PERCENT of the median "
-            "iteration, with 3 if the verdict is inconclusive.",
+            help="Exit with code 10 if fixing the named ranks would save more than PERCENT of the "
+            "time, with 3 if the verdict is inconclusive.",
         ),
     ] = None,
     output: FormatOption = Format.TABLE,
@@ -266,10 +266,14 @@ def _gate(result: Imbalance, limit: float) -> None:
     if result.verdict.kind == VerdictKind.INCONCLUSIVE:
         console.error("--fail-above: the verdict is inconclusive", hint=result.verdict.next)
         raise typer.Exit(3)
-    excess = (result.verdict.excess or 0.0) * 100
-    if excess > limit:
+    verdict = result.verdict
+    named = bool(verdict.ranks or verdict.hosts)
+    gain = (verdict.gain or 0.0) * 100 if named else 0.0
+    if gain > limit:
+        bound = "at most " if verdict.gain_is_bound else ""
         console.error(
-            f"--fail-above {limit:g}: the excess is {excess:.1f} % of the median iteration",
+            f"--fail-above {limit:g}: fixing the named ranks would save {bound}{gain:.1f} % of the "
+            "time",
             hint="run rankscope pick-reports to see which reports to open",
         )
         raise typer.Exit(10)

@@ -127,6 +127,9 @@ def pick_reports(
             )
         )
         return
+    if output is Format.TABLE:
+        console.headline(comparison.verdict.sentence)
+        console.write("")
     _write(picks, shown, output)
     console.warn_of_run(run, problems, quiet, verbose)
     if verbose:
@@ -232,8 +235,7 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
         return
     every = [
         text_tables.picks_table(picks),
-        text_tables.windows_table(picks, "worst"),
-        text_tables.windows_table(picks, "typical"),
+        *(text_tables.windows_table(picks, look) for look in picks.looks),
     ]
     if output is Format.MARKDOWN:
         console.write("\n\n".join(map(markdown_csv.markdown, every)))
@@ -273,6 +275,7 @@ def _frame(picks: Picks) -> pl.DataFrame:
         [
             {
                 "label": each.label,
+                "slow": each.slow,
                 "rank": each.rank,
                 "report": str(each.report),
                 "host": each.host,

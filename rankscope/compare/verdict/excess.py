@@ -16,15 +16,10 @@ from rankscope.compare.robust import Floats, lower_medians
 from rankscope.model.metrics import PHASE_METRICS, column_of
 
 Index = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 LEAST_EXCESS = 0.05
 """Share of the iteration from which on a time is shown as unusually long."""
-
-APART_KINDS = 1.25
-"""Factor between the work of one kind of iteration and that of the next longer kind."""
-
-LEAST_OF_KIND = 5
-"""Iterations that a kind has at least."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +29,7 @@ class Excess:
     `total`: the judged metric over the lower median of the role in the iteration. `by_phase`: the
     same of each phase (rank by iteration by phase). `value`: the judged metric. `spent`: the time
     in each phase. `length`: the role's median iteration. `unit`: the length that the iteration has
-    by the work of the role's median rank, without waits for slow ranks. `kinds`: the kind of each
-    iteration: most jobs have one, a job with accumulation or evaluation steps has several.
+    by the work of the role's median rank, without waits for slow ranks.
     """
 
     metric: str
@@ -50,7 +44,6 @@ class Excess:
     spent: Floats
     length: Floats
     unit: Floats
-    kinds: Index
 
     @property
     def lengths(self) -> Floats:
@@ -138,7 +131,6 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         spent=spent,
         length=np.where(length > 0, length, np.nan),
         unit=np.where(unit > 0, unit, np.nan),
-        kinds=iteration_kinds(lower_medians(value, 0)[0]),
     )
 
 
@@ -159,23 +151,3 @@ def _unit(usual: Floats, length: Floats) -> Floats:
     if not typical > 0:
         return np.full_like(length, middle)
     return np.asarray(np.where(usual > 0, usual / typical, 1.0) * middle)
-
-
-def iteration_kinds(work: Floats) -> Index:
-    """The kind of each iteration, 0 for the shortest: kinds lie apart in the median rank's work.
-
-    Args:
-        work: of the median rank in each iteration; NaN belongs to the first kind.
-    """
-    known = np.flatnonzero(work > 0)
-    kinds = np.zeros(len(work), dtype=np.int64)
-    order = known[np.argsort(work[known], kind="stable")]
-    ordered = work[order]
-    borders = [0]
-    apart = np.flatnonzero(ordered[1:] > APART_KINDS * ordered[:-1]) + 1
-    for place in apart.tolist():
-        if place - borders[-1] >= LEAST_OF_KIND and len(ordered) - place >= LEAST_OF_KIND:
-            borders.append(place)
-    for kind, border in enumerate(borders):
-        kinds[order[border:]] = kind
-    return kinds

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 
-from rankscope.compare.verdict.candidates import Candidate
 from rankscope.compare.verdict.excess import Excess
-from rankscope.compare.verdict.levels import LEAST_EVENT, Levels
+from rankscope.compare.verdict.story import Story, places_of, where_of
 
 
-def flagged(excess: Excess, levels: Levels, slow: Sequence[Candidate]) -> pl.DataFrame:
+def flagged(excess: Excess, story: Story) -> pl.DataFrame:
     """Every rank and iteration with its excess, and whether it stands out.
 
-    A rank stands out where it has an event, or where its level sets it apart from its role.
+    A rank stands out where it has an event, or is slow by the story of the run.
 
     Args:
-        excess: of all ranks.
-        levels: what is usual for each.
-        slow: sets of ranks that are usually slow.
+        excess: of all ranks, in some iterations.
+        story: of the whole run.
 
     Returns:
         rank, role, iteration, excess_ns (null where unknown), length_ns (the role's median
@@ -28,9 +24,9 @@ def flagged(excess: Excess, levels: Levels, slow: Sequence[Candidate]) -> pl.Dat
         cause_excess_ns and `<phase>_excess`.
     """
     known = ~np.isnan(excess.total)
-    apart = levels.events > 0
-    for candidate in slow:
-        apart |= candidate.where & (levels.usual > LEAST_EVENT * excess.unit)
+    apart = np.nan_to_num(excess.share) > story.event
+    for each in story.slow:
+        apart |= where_of(excess, places_of(excess, each.ranks), each.pattern.iterations)
     row, column = np.nonzero(known)
     by_phase = excess.by_phase[row, column]
     filled = np.where(np.isnan(by_phase), -np.inf, by_phase)
@@ -59,7 +55,7 @@ def flagged(excess: Excess, levels: Levels, slow: Sequence[Candidate]) -> pl.Dat
             },
         }
     )
-    told = pl.col("flagged") & pl.Series(has_cause)
+    shown = pl.col("flagged") & pl.Series(has_cause)
     return frame.with_columns(
-        cause=pl.when(told).then("cause"), cause_excess_ns=pl.when(told).then("cause_excess_ns")
+        cause=pl.when(shown).then("cause"), cause_excess_ns=pl.when(shown).then("cause_excess_ns")
     )

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankscope.compare.verdict.decision import LEAST_GAIN, MUCH_GAIN, Component
+from rankscope.compare.verdict.chance import iterations_to_settle
+from rankscope.compare.verdict.decision import LARGE_TRANSFER, MUCH_GAIN, Component, holders
+from rankscope.compare.verdict.phrases import who
 from rankscope.compare.verdict.preconditions import inconclusive
+from rankscope.compare.verdict.roles_and_hosts import whole_hosts
+from rankscope.compare.verdict.story import ALPHA, LEAST_GAIN, Slow
 from rankscope.compare.verdict.stragglers import largest_phase
 from rankscope.model.kinds import VerdictKind
-from rankscope.model.results import Verdict
+from rankscope.model.results import Leading, Verdict
+from rankscope.util.wording import agreeing, counted, ms, percent
 
 if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
+
+UNSURE = 0.05
+"""Probability of chance above which nobody in particular is slow."""
 
 
 def heavy_role(inputs: VerdictInputs) -> Verdict | None:
@@ -53,6 +62,40 @@ def heavy_role(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
+def whole_stage(inputs: VerdictInputs) -> Verdict | None:
+    """All ranks of a pipeline stage are slow: hardware, or more to do by design?"""
+    found = inputs.decision.straggler
+    if found is None or len(found.claim.ranks) < 2 or found.claim.ranks not in inputs.stages():
+        return None
+    ranks, share = found.claim.ranks, found.gain_ns / inputs.total_ns
+    verdict = inconclusive(
+        f"{who(ranks, inputs.hosts, ()).lower()} need more {inputs.excess.metric} than the others, "
+        f"{percent(share)} of the time, but they are all the ranks of one communicator of a "
+        "pipeline: they may be slow, or have more to do by design",
+        "say with --roles which ranks do the same work, or compare the layers of the stages",
+    )
+    return replace(verdict, leading=Leading(ranks, found.gain_ns, share, found.claim.chance))
+
+
+def network(inputs: VerdictInputs) -> Verdict | None:
+    """Nobody is late, and yet the ranks are held up by transfers for a large part of the time."""
+    exposed = inputs.exposed_transfer_ns
+    if exposed is None or exposed < LARGE_TRANSFER * inputs.total_ns:
+        return None
+    return Verdict(
+        kind=VerdictKind.COMMUNICATION,
+        cause="exposed_communication",
+        cause_share=1.0,
+        gain_ns=exposed,
+        gain=exposed / inputs.total_ns,
+        gain_is_bound=True,
+        iterations=tuple(inputs.numbers),
+        iterations_share=1.0,
+        next="compare the bandwidth with what the links can do: rankscope imbalance --by "
+        "collective",
+    )
+
+
 def slow_link(inputs: VerdictInputs) -> Verdict | None:
     """Collectives that take longer than usual once all ranks have arrived."""
     slow = inputs.transfers()
@@ -81,17 +124,17 @@ def slow_link(inputs: VerdictInputs) -> Verdict | None:
 
 
 def rotating(inputs: VerdictInputs) -> Verdict | None:
-    """Imbalance that costs enough, on changing ranks."""
-    decision = inputs.decision
-    much = decision.everything_ns >= MUCH_GAIN * inputs.total_ns
-    if decision.main is not Component.EVENTS and not much:
+    """Imbalance that is much, on changing ranks: chance explains who is slowest."""
+    decision, lead = inputs.decision, inputs.story.lead
+    if decision.everything_ns < MUCH_GAIN * inputs.total_ns:
+        return None
+    if _chance(lead) <= UNSURE or len(holders(inputs)) < 2:
         return None
     excess = inputs.excess
-    healed = inputs.components.everything
-    amount = np.nan_to_num(healed.sum(axis=2))
-    slowest = amount.max(axis=0)
+    everything = inputs.components.everything
+    slowest = np.nan_to_num(everything.sum(axis=2)).max(axis=0)
     hit = slowest > LEAST_GAIN * excess.lengths
-    cause, share = largest_phase(inputs, healed)
+    cause, share = largest_phase(inputs, everything)
     return Verdict(
         kind=VerdictKind.ROTATING,
         cause=cause,
@@ -104,6 +147,44 @@ def rotating(inputs: VerdictInputs) -> Verdict | None:
         next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
         "storage, other load",
     )
+
+
+def undecided(inputs: VerdictInputs) -> Verdict | None:
+    """Imbalance that is much: some ranks lead, but chance is not unlikely enough."""
+    decision, lead = inputs.decision, inputs.story.lead
+    if decision.everything_ns < MUCH_GAIN * inputs.total_ns:
+        return None
+    ranks = (holders(inputs)[0],) if lead is None else lead.ranks
+    excess = inputs.excess
+    healing = np.where(np.isin(excess.ranks, ranks)[:, None, None], inputs.components.everything, 0)
+    (gain,) = inputs.prices.of([healing])
+    count = len(inputs.numbers)
+    chance = _chance(lead)
+    settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
+    name = who(ranks, inputs.hosts, whole_hosts(ranks, inputs.hosts))
+    bound = "at most " if inputs.prices.is_bound else ""
+    often = (
+        "" if lead is None else f", but chance alone does that in {percent(chance)} of such runs"
+    )
+    more = f"about {settles} iterations would settle it" if settles else "capture more iterations"
+    return Verdict(
+        kind=VerdictKind.INCONCLUSIVE,
+        leading=Leading(ranks, gain, gain / inputs.total_ns, None if lead is None else chance),
+        gain_all_ns=decision.everything_ns,
+        gain_all=decision.everything_ns / inputs.total_ns,
+        gain_is_bound=inputs.prices.is_bound,
+        settles=settles or None,
+        sentence=f"Inconclusive: imbalance costs {bound}"
+        f"{percent(decision.everything_ns / inputs.total_ns)} of the time over "
+        f"{counted(count, 'iteration')}. {name} {agreeing(len(ranks), 'leads', 'lead')}: fixing "
+        f"{agreeing(len(ranks), 'it', 'them')} would save {bound}{ms(gain)}, "
+        f"{percent(gain / inputs.total_ns)} of the time{often}.",
+        next=f"capture more iterations: {more}" if settles else more,
+    )
+
+
+def _chance(lead: Slow | None) -> float:
+    return 1.0 if lead is None or lead.chance is None else lead.chance
 
 
 def balanced(inputs: VerdictInputs) -> Verdict:

@@ -7,17 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.compare.rank_axis import RANKS_AT_ONCE
 from rankscope.compare.robust import Floats, lower_medians
-from rankscope.compare.verdict.excess import Excess
-from rankscope.compare.verdict.levels import Flags, Levels
+from rankscope.compare.verdict.excess import Excess, Flags
 from rankscope.compare.whatif.replay import Healing, Replay
 
 LEAST_PLAYED, BLOCK = 60, 10
 """Iterations of a large run that are played at least, and those that follow each other in it."""
-
-NOISE_AROUND = 2.0
-"""Robust deviations of the noise around a level that healing leaves where they are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,30 +46,6 @@ def components_of(excess: Excess, transfer: Floats | None) -> Components:
     )
 
 
-def level_weights(excess: Excess, levels: Levels) -> Floats:
-    """The mean excess of each phase over the iterations in which the rank has the same level.
-
-    Iterations with events are left out: they say nothing about the level.
-    """
-    weights = np.zeros_like(excess.by_phase)
-    for at in range(0, len(weights), RANKS_AT_ONCE):
-        some = slice(at, at + RANKS_AT_ONCE)
-        quiet = np.where((levels.events[some] > 0)[:, :, None], np.nan, excess.by_phase[some])
-        for code in np.unique(levels.code[some]):
-            here = (levels.code[some] == code)[:, :, None]
-            known = here & ~np.isnan(quiet)
-            mean = np.where(known, quiet, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-            np.copyto(weights[some], mean[:, None, :], where=here)
-    return weights
-
-
-def slow_excess(excess: Excess, levels: Levels) -> Floats:
-    """The level, and what of the excess lies beyond the noise around it, in ns."""
-    noise = NOISE_AROUND * levels.noise * excess.unit
-    rest = excess.total - levels.usual
-    return np.asarray(levels.usual + np.sign(rest) * np.fmax(np.abs(rest) - noise, 0.0))
-
-
 def role_excess(excess: Excess) -> Floats:
     """What each phase of a role's median rank usually takes beyond the median role's."""
     medians = np.stack(
@@ -84,8 +55,9 @@ def role_excess(excess: Excess) -> Floats:
         ]
     )
     over = medians - lower_medians(medians, 0)
-    for kind in np.unique(excess.kinds):
-        over[:, excess.kinds == kind] = lower_medians(over[:, excess.kinds == kind], 1)
+    # iterations differ in length, where some accumulate or evaluate: the usual share counts
+    unit = np.nanmedian(excess.unit, axis=0)[None, :, None]
+    over = lower_medians(over / unit, 1) * unit
     whole = np.nansum(over, axis=2)
     return excess.saved(whole[excess.roles], over[excess.roles])
 
@@ -152,12 +124,11 @@ class Prices:
         return float(faster.sum()) / here if here > 0 else len(played) / float(played.sum())
 
 
-def sampled(excess: Excess, levels: Levels, most: int) -> list[int]:
-    """At most about `most` iterations to play: blocks spread evenly, and those with large events.
+def sampled(excess: Excess, most: int) -> list[int]:
+    """At most about `most` iterations to play: blocks spread evenly, and those with most excess.
 
     Args:
         excess: of all ranks.
-        levels: what is usual for each.
         most: how many; at least `LEAST_PLAYED`.
     """
     count = len(excess.numbers)
@@ -169,8 +140,8 @@ def sampled(excess: Excess, levels: Levels, most: int) -> list[int]:
     chosen = np.zeros(count, dtype=np.bool_)
     for start in starts:
         chosen[start : start + BLOCK] = True
-    worst = np.argsort(-levels.events.max(axis=0), kind="stable")[: most // 2]
-    chosen[worst[levels.events.max(axis=0)[worst] > 0]] = True
+    worst = np.nan_to_num(excess.share).max(axis=0)
+    chosen[np.argsort(-worst, kind="stable")[: most // 2]] = True
     return list(map(int, excess.numbers[chosen]))
 
 

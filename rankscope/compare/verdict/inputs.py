@@ -6,27 +6,15 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
 import polars as pl
 
 from rankscope.compare.robust import Floats
 from rankscope.compare.verdict import flags
-from rankscope.compare.verdict.candidates import (
-    Candidate,
-    candidate_of,
-    event_candidates,
-    level_candidates,
-)
+from rankscope.compare.verdict.claims import Claim, claims_of
 from rankscope.compare.verdict.decision import Decision, decide
-from rankscope.compare.verdict.excess import Excess, Index, excess_of
-from rankscope.compare.verdict.healing import (
-    Components,
-    Prices,
-    components_of,
-    level_weights,
-    slow_excess,
-)
-from rankscope.compare.verdict.levels import Levels, levels_of
+from rankscope.compare.verdict.excess import Excess, excess_of
+from rankscope.compare.verdict.healing import Components, Prices, components_of
+from rankscope.compare.verdict.story import Story, story_of
 from rankscope.compare.verdict.transfers import SlowTransfers
 from rankscope.compare.whatif.replay import Replay
 
@@ -40,7 +28,6 @@ class RunSummary:
     missing_ranks: tuple[int, ...]
     blind_ranks: tuple[int, ...]  # without the collectives that the others have
     metric: str | None  # what can be judged: work, load, or nothing
-    roles: int  # kinds of work that the ranks do
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +44,16 @@ class VerdictInputs:
     """The run, to be played again; None where that cannot be done."""
     transfers: Callable[[], SlowTransfers | None] = field(default=lambda: None)
     """Collectives that take longer than usual; None where there are none or that is unknown."""
+    stages: Callable[[], frozenset[tuple[int, ...]]] = field(default=frozenset)
+    """Ranks of a pipeline that may hold a part of the model each, where roles are not given."""
+    exposed_transfer_ns: int | None = None
+    """What transfers hold up the median rank, in all selected iterations; None where unknown."""
+    spans: Callable[[], Floats | None] = field(default=lambda: None)
+    """What each rank needs between collectives, `waits.own_spans`, where iterations are few."""
+    collectives: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
+    """The rows of `breakdowns.by_collective` of the selected iterations."""
+    whole: Story | None = None
+    """The story of the whole run, where a part of it is selected."""
 
     @cached_property
     def excess(self) -> Excess:
@@ -65,40 +62,20 @@ class VerdictInputs:
         return excess_of(self.wide(), self.run.metric)
 
     @cached_property
-    def levels(self) -> Levels:
-        """What is usual for every rank, and what is not."""
-        return levels_of(self.excess)
+    def story(self) -> Story:
+        """What is true of the whole run."""
+        return self.whole or story_of(self.excess, self.hosts, self.spans())
 
     @cached_property
-    def level_sets(self) -> list[Candidate]:
-        """Sets of ranks that are usually slow, each with the one before it."""
-        return level_candidates(self.excess, self.levels, self.hosts)
-
-    @cached_property
-    def event_sets(self) -> list[Candidate]:
-        """Hosts and ranks that have more events than chance gives, most costly first."""
-        return event_candidates(self.excess, self.levels, self.hosts)
+    def claims(self) -> list[Claim]:
+        """Who is slow in the selected iterations, and when."""
+        return claims_of(self.excess, self.story, self.hosts)
 
     @cached_property
     def components(self) -> Components:
         """The parts of the excess."""
         slow = self.transfers()
         return components_of(self.excess, None if slow is None else slow.saved)
-
-    @property
-    def level(self) -> Floats:
-        """The level, as `Components` have theirs; not kept, for it is priced once."""
-        return self.excess.saved(self.levels.usual, self.level_weights)
-
-    @property
-    def events(self) -> Floats:
-        """The events, as `Components` have theirs; not kept, for they are priced once."""
-        return self.excess.saved(self.levels.events, self.excess.by_phase)
-
-    @cached_property
-    def level_weights(self) -> Floats:
-        """How the level is spread over the phases."""
-        return level_weights(self.excess, self.levels)
 
     @cached_property
     def prices(self) -> Prices:
@@ -108,7 +85,7 @@ class VerdictInputs:
     @cached_property
     def flags(self) -> pl.DataFrame:
         """The columns of `flags.flagged`."""
-        return flags.flagged(self.excess, self.levels, self.level_sets)
+        return flags.flagged(self.excess, self.story)
 
     @cached_property
     def numbers(self) -> list[int]:
@@ -134,28 +111,9 @@ class VerdictInputs:
         """What costs most, and who is named for it."""
         return decide(self)
 
-    def level_part(self, candidate: Candidate, members: Index) -> Candidate:
-        """Some ranks of a set of usually slow ranks, by their places."""
-        some = np.zeros_like(candidate.members)
-        some[members] = True
-        return candidate_of(some, candidate.where & some[:, None], self.excess, self.hosts)
-
-    def healed(self, candidate: Candidate, *, level: bool) -> Floats:
-        """What healing a candidate takes out.
-
-        Of the level also what lies beyond the noise around it: a spell is not equally slow all the
-        time.
-        """
-        if not level:
-            rest = np.where(candidate.where, self.excess.total - self.levels.usual, 0.0)
-            return self.excess.saved(rest, self.excess.by_phase)
-        amount = np.where(candidate.where, slow_excess(self.excess, self.levels), 0.0)
-        return self.excess.saved(amount, self.level_weights)
-
-    def rows_of(self, candidate: Candidate) -> pl.DataFrame:
-        """The rows of `flags` of a candidate: its ranks in the iterations in which it is slow."""
-        rank, number = np.nonzero(candidate.where)
-        wanted = pl.DataFrame(
-            {"rank": self.excess.ranks[rank], "iteration": self.excess.numbers[number]}
+    def rows_of(self, claim: Claim) -> pl.DataFrame:
+        """The rows of `flags` of a claim: its ranks in the iterations in which they are slow."""
+        wanted = pl.DataFrame({"rank": claim.ranks}).join(
+            pl.DataFrame({"iteration": claim.pattern.iterations}), how="cross"
         )
         return self.flags.join(wanted, on=["rank", "iteration"], how="semi")

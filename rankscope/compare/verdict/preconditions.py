@@ -15,9 +15,6 @@ from rankscope.util.wording import agreeing, counted
 if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
 
-LEAST_ITERATIONS = 5
-"""Fewer than this carry no verdict."""
-
 
 def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdict:
     """No verdict: why, and what would settle it."""
@@ -49,18 +46,6 @@ def no_communication(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
-def too_few_iterations(inputs: VerdictInputs) -> Verdict | None:
-    """The selected iterations are too few."""
-    count = inputs.run.iterations
-    if count >= LEAST_ITERATIONS:
-        return None
-    amount = "one iteration is" if count == 1 else f"{counted(count, 'iteration')} are"
-    return inconclusive(
-        f"{amount} too few to distinguish a pattern from chance",
-        "widen --iter-range, or capture ten iterations or more",
-    )
-
-
 def work_unknown(inputs: VerdictInputs) -> Verdict | None:
     """No metric shows what a rank needed without its waits."""
     if inputs.run.metric is not None:
@@ -71,19 +56,6 @@ def work_unknown(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
-def most_ranks_missing(inputs: VerdictInputs) -> Verdict | None:
-    """At least as many ranks have no report as have one: a slower rank may be among them."""
-    missing, there = len(inputs.run.missing_ranks), inputs.run.ranks
-    if missing < there:
-        return None
-    return inconclusive(
-        f"{missing} of {counted(missing + there, 'rank')} of the job "
-        f"{agreeing(missing, 'has', 'have')} no report, so it is unknown for "
-        "whom the others wait",
-        "ingest the reports of the missing ranks",
-    )
-
-
 def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
     """Only the load phase could be judged."""
     if inputs.run.metric == "work":
@@ -91,16 +63,6 @@ def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
     return inconclusive(
         "loading is balanced, but the later phases are unknown, because their times include waits",
         "use --clock gpu, profile with --trace=cuda,nvtx, or annotate the all-reduce",
-    )
-
-
-def no_peers(inputs: VerdictInputs) -> Verdict | None:
-    """Every rank has a role of its own."""
-    if inputs.run.roles != inputs.run.ranks:
-        return None
-    return inconclusive(
-        "every rank has a role of its own, so no two ranks can be compared",
-        "profile several replicas of the job, or say with --roles which ranks do the same work",
     )
 
 

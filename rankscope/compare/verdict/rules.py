@@ -21,19 +21,19 @@ RULES: tuple[Rule, ...] = (
     # nothing can be said
     preconditions.single_rank,
     preconditions.no_communication,
-    preconditions.too_few_iterations,
     preconditions.work_unknown,
-    preconditions.most_ranks_missing,
-    preconditions.no_peers,
     # what healing saves decides
+    groups.whole_stage,
     stragglers.named,
     groups.heavy_role,
     groups.slow_link,
     groups.rotating,
+    groups.undecided,
     # the ranks look alike
     preconditions.only_loading_known,
     preconditions.ranks_missing,
     preconditions.ranks_blind,
+    groups.network,
     groups.balanced,
 )
 """The first rule that finds something decides; the last one always does."""

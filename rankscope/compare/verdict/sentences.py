@@ -1,24 +1,28 @@
-"""The sentence of a verdict, by its class.
+"""The two sentences of a verdict, by its class.
 
-Each says who or what, when, what it costs, in which phase, and why, in this order.
+The first one says who or what is slow, when, by how much, in which phase, and why; the second one
+what fixing it would save, what else there is, and what limits the verdict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-import numpy as np
 import polars as pl
 
 from rankscope.compare.causes.counters import network_words
 from rankscope.compare.causes.registry import finding_sentence
-from rankscope.compare.robust import lower_median
+from rankscope.compare.verdict.decision import LARGE_TRANSFER, Component, holders
 from rankscope.compare.verdict.inputs import VerdictInputs
 from rankscope.compare.verdict.phrases import ordinal, who
+from rankscope.compare.verdict.story import LEAST_GAIN
 from rankscope.compare.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
-from rankscope.util.wording import agreeing, counted, ms, percent
+from rankscope.util.wording import agreeing, counted, duration, ms, percent
+
+LEFT = 0.2
+"""Share of the cost of all imbalance that named ranks may leave without a word."""
 
 Sentence = Callable[[Verdict, VerdictInputs], str]
 """A verdict without its sentence, and what it was found from → the sentence."""
@@ -48,22 +52,12 @@ def when(verdict: Verdict, count: int) -> str:
     if verdict.period:
         return f"in every {ordinal(verdict.period)} iteration"
     if len(hits) == count:
-        return "in every iteration"
+        return "in this step" if count == 1 else f"in all {count:,} iterations"
     if len(hits) == 1:
         return f"in iteration {hits[0]}"
     if len(verdict.spells) == 1:
         return f"from iteration {verdict.spells[0][0]} to {verdict.spells[0][1]}"
-    return f"in {len(hits)} of {counted(count, 'iteration')}"
-
-
-def _straggler(verdict: Verdict, inputs: VerdictInputs) -> str:
-    name = who(verdict.ranks, inputs.hosts, verdict.hosts)
-    verb, them = ("is", "it") if len(verdict.hosts or verdict.ranks) == 1 else ("are", "them")
-    return (
-        f"{name} {verb} slow {_when_exactly(verdict, len(inputs.numbers))}. "
-        f"Fixing {them} would save {_gain(verdict)}. {_excess(verdict, inputs)}"
-        f"{_why(verdict)}{_rest(verdict)}{_reservations(verdict, inputs)}"
-    )
+    return f"in {len(hits):,} of {counted(count, 'iteration')}"
 
 
 def _when_exactly(verdict: Verdict, count: int) -> str:
@@ -73,144 +67,187 @@ def _when_exactly(verdict: Verdict, count: int) -> str:
     if len(verdict.spells) > 1:
         spells = ", ".join(f"{first} to {last}" for first, last in verdict.spells[:4])
         return f"{short} ({spells}{', …' if len(verdict.spells) > 4 else ''})"
-    if verdict.kind is VerdictKind.TRANSIENT and len(hits) > 1:
+    if verdict.kind is VerdictKind.TRANSIENT and 1 < len(hits) < count:
         return f"{short} ({listed(hits)})"
-    if verdict.since is not None or verdict.spells:
-        return f"{short} ({len(hits)} of {counted(count, 'iteration')})"
-    return f"in {len(hits)} of {counted(count, 'iteration')}" if len(hits) == count else short
+    return short
 
 
-def _gain(verdict: Verdict) -> str:
-    """`at most 120.0 ms, 2.9 % of the time`."""
+def _straggler(verdict: Verdict, inputs: VerdictInputs) -> str:
+    one = len(verdict.hosts or verdict.ranks) == 1
+    name = of_those_present(who(verdict.ranks, inputs.hosts, verdict.hosts), inputs)
+    them = "it" if one else "them"
+    return (
+        f"{name} {'is' if one else 'are'} slow {_when_exactly(verdict, len(inputs.numbers))}: "
+        f"{'it needs' if one else 'they need'} {_excess(verdict, inputs)}{_why(verdict)}. "
+        f"Fixing {them} would save {_gain(verdict, inputs)}{_rest(verdict, inputs)}."
+    )
+
+
+def of_those_present(name: str, inputs: VerdictInputs) -> str:
+    """`Rank 1`, or `Of the 16 ranks with a report, rank 1` where others have none."""
+    if not inputs.run.missing_ranks:
+        return name
+    there = counted(inputs.run.ranks, "rank")
+    return f"Of the {there} with a report, {name[0].lower()}{name[1:]}"
+
+
+def _gain(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """`at most 120.0 ms, 2.9 % of the time (4.1 s)`."""
     bound = "at most " if verdict.gain_is_bound else ""
-    return f"{bound}{ms(verdict.gain_ns or 0)}, {percent(verdict.gain or 0)} of the time"
+    return (
+        f"{bound}{ms(verdict.gain_ns or 0)}, {percent(verdict.gain or 0)} of the time "
+        f"({duration(inputs.total_ns)})"
+    )
 
 
 def _excess(verdict: Verdict, inputs: VerdictInputs) -> str:
     """How much longer the ranks take than the median rank, and in which phase."""
-    pronoun = "It needs" if len(verdict.hosts or verdict.ranks) == 1 else "They need"
-    each = " then" if len(verdict.iterations) < len(inputs.numbers) else ""
-    phase = (
-        ""
-        if verdict.cause is None
-        else f"; {percent(verdict.cause_share)} of it in {verdict.cause}"
-    )
-    return (
-        f"{pronoun} {ms(verdict.excess_ns or 0)} more {inputs.excess.metric} than the median "
-        f"rank{each}, {percent(verdict.excess or 0)} of the median iteration "
-        f"({ms(_typical(verdict, inputs))}){phase}."
-    )
-
-
-def _typical(verdict: Verdict, inputs: VerdictInputs) -> int:
-    """The median iteration that the excess is a share of."""
-    if verdict.excess_ns and verdict.excess:
-        return round(verdict.excess_ns / verdict.excess)
-    return int(inputs.flags.select(lower_median(pl.col("length_ns"))).item() or 0)
-
-
-def _why(verdict: Verdict) -> str:
-    inside = "; ".join(map(finding_sentence, verdict.findings))
-    return f" Why: {inside}." if inside else ""
-
-
-def _rest(verdict: Verdict) -> str:
-    """What else there is, and what all imbalance costs."""
-    others = "".join(f" {each.sentence}" for each in verdict.also)
-    return f"{others} {_everything(verdict)}"
-
-
-def _everything(verdict: Verdict) -> str:
-    """What all imbalance costs."""
-    bound = "at most " if verdict.gain_is_bound else ""
-    return f"All imbalance together costs {bound}{percent(verdict.gain_all or 0)} of the time."
-
-
-def _reservations(verdict: Verdict, inputs: VerdictInputs) -> str:
-    """What weakens the verdict."""
-    missing = len(inputs.run.missing_ranks)
-    played, count = inputs.prices.played, len(inputs.numbers)
-    if not verdict.gain_is_bound:
-        return f" Gains are estimated from {played} of the iterations." if played < count else ""
-    if missing:
-        have = agreeing(missing, "has", "have")
-        return f" {counted(missing, 'rank')} of the job {have} no report: the gain is at most that."
-    return " The run cannot be replayed: the gain is at most that."
-
-
-def _structural(verdict: Verdict, inputs: VerdictInputs) -> str:
-    ranks = verdict.more_work_ranks
-    name = f"{agreeing(len(ranks), 'Rank')} {listed(ranks)}"
-    count, hits = len(inputs.numbers), len(verdict.iterations)
-    often = f"in {hits} of {counted(count, 'iteration')}"
+    some = len(verdict.iterations) < len(inputs.numbers)
+    amount = ms(verdict.excess_ns or 0)
     phase = (
         ""
         if verdict.cause is None
         else f", {percent(verdict.cause_share)} of it in {verdict.cause}"
     )
+    return f"{amount} more {inputs.excess.metric} than the median rank{' then' * some}{phase}"
+
+
+def _why(verdict: Verdict) -> str:
+    inside = "; ".join(map(finding_sentence, verdict.findings))
+    return f" ({inside})" if inside else ""
+
+
+def _rest(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """What else there is, what all imbalance costs, and what weakens the verdict."""
+    clauses = _also(verdict)
+    bound, decision = "at most " if verdict.gain_is_bound else "", inputs.decision
+    clauses.append(f"all imbalance together costs {bound}{percent(verdict.gain_all or 0)}")
+    if decision.left_ns >= max(LEFT * decision.everything_ns, LEAST_GAIN * inputs.total_ns):
+        left = percent(decision.left_ns / inputs.total_ns)
+        clauses.append(f"{left} of the time is left then, on changing ranks")
+    clauses += _reservations(verdict, inputs)
+    return "".join(f"; {each}" for each in clauses)
+
+
+def _reservations(verdict: Verdict, inputs: VerdictInputs) -> Iterator[str]:
+    """What a reader must know beside the verdict."""
+    ranks, missing = len(verdict.ranks), len(inputs.run.missing_ranks)
+    if ranks > 1 and 2 * ranks == inputs.run.ranks:
+        yield "they are half of the ranks, so the others may as well be unusually fast"
+    exposed = inputs.exposed_transfer_ns
+    if exposed is not None and exposed >= LARGE_TRANSFER * inputs.total_ns:
+        yield f"exposed transfers take {percent(exposed / inputs.total_ns)} of the time"
+    played, count = inputs.prices.played, len(inputs.numbers)
+    if missing:
+        yield (
+            f"{counted(missing, 'rank')} of the job {agreeing(missing, 'has', 'have')} no report, "
+            "and may be slower"
+        )
+    elif verdict.gain_is_bound:
+        yield "the run cannot be replayed, so gains are upper bounds"
+    elif played < count:
+        yield f"gains are estimated from {played} of the iterations"
+
+
+def _structural(verdict: Verdict, inputs: VerdictInputs) -> str:
+    ranks, count = verdict.more_work_ranks, len(inputs.numbers)
+    name = f"{agreeing(len(ranks), 'Rank')} {listed(ranks)}"
     which = f" (role {verdict.roles[0]!r})" if verdict.roles else ""
-    verb, compared = ("is", "the others") if len(ranks) == 1 else ("are", "the others")
-    compared = "the median role" if verdict.roles else compared
-    return (
-        f"{name}{which} {verb} given more work than {compared} {often}. "
-        f"Giving all ranks the same would save {_gain(verdict)}. "
-        f"The additional work takes {ms(verdict.excess_ns or 0)}, "
-        f"{percent(verdict.excess or 0)} of the median iteration "
-        f"({ms(_typical(verdict, inputs))}){phase}; no rank is to blame."
-        f"{_why(verdict)}{_rest(verdict)}{_reservations(verdict, inputs)}"
+    compared = "the median role" if verdict.roles else "the others"
+    phase = (
+        ""
+        if verdict.cause is None
+        else f", {percent(verdict.cause_share)} of it in {verdict.cause}"
     )
+    return (
+        f"{name}{which} {agreeing(len(ranks), 'is', 'are')} given more work than {compared} "
+        f"{when(verdict, count)}: it takes {ms(verdict.excess_ns or 0)}{phase}{_why(verdict)}; no "
+        f"rank is to blame. Giving all ranks the same would save {_gain(verdict, inputs)}"
+        f"{_rest(verdict, inputs)}."
+    )
+
+
+def _network(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """Transfers take long, though none takes longer than usual."""
+    count = len(inputs.numbers)
+    return (
+        f"No rank is late, and yet the network holds all ranks up: exposed transfers take "
+        f"{percent(verdict.gain or 0)} of the time, {ms((verdict.gain_ns or 0) / count)} an "
+        f"iteration{_bandwidth(inputs)}. Without them the run would save "
+        f"{_gain(verdict, inputs)}."
+    )
+
+
+def _bandwidth(inputs: VerdictInputs) -> str:
+    """The collective that takes most time, and its bus bandwidth where sizes are known."""
+    rows = inputs.collectives()
+    if rows is None or rows.is_empty():
+        return ""
+    key = ["communicator", "operation"]
+    time = pl.col("transfer_ns") * pl.col("count")
+    most = (
+        rows.group_by(key)
+        .agg(time=time.sum(), bandwidth=(pl.col("bus_bandwidth") * time).sum() / time.sum())
+        .sort("time", *key, descending=[True, False, False])
+        .row(0, named=True)
+    )
+    speed = f" at {most['bandwidth'] / 1e9:.3g} GB/s bus bandwidth" if most["bandwidth"] else ""
+    return f", most in {most['operation']} on {most['communicator']}{speed}"
 
 
 def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
     slow = inputs.transfers()
-    assert slow is not None, "the class needs slow transfers"
+    if slow is None or inputs.decision.main is not Component.TRANSFER:
+        return _network(verdict, inputs)
     first = slow.slow.row(0, named=True)
-    several = slow.slow.height
-    more = "" if several == 1 else f", one of {several} slow ones,"
+    more = "" if slow.slow.height == 1 else f", one of {slow.slow.height} slow ones,"
     where = (
-        f" All slow ones and no others have ranks on {', '.join(verdict.hosts)}."
+        f"; all slow ones and no others have ranks on {', '.join(verdict.hosts)}"
         if verdict.hosts
-        else f" All slow ones and no others include rank {verdict.ranks[0]}."
+        else f"; all slow ones and no others include rank {verdict.ranks[0]}"
         if verdict.ranks
         else ""
     )
-    told = network_words(
+    seen = network_words(
         inputs.tables, {*first["members"]}, {*first["iterations"]}, inputs.numbers, inputs.hosts
     )
-    network = f" The network adapters of its hosts {told}." if told else ""
-    ratio = first["transfer_ns"] / max(first["usual_ns"], 1)
+    adapters = f"; the network adapters of its hosts {seen}" if seen else ""
     return (
         f"The transfer is slow: {first['operation']} on {first['label']} "
-        f"({counted(len(first['members']), 'member')}){more} takes {ratio:.1f} times as long as "
-        f"usual in "
-        f"{len(verdict.iterations)} of {counted(len(inputs.numbers), 'iteration')}. "
-        f"At the usual speed the run would save {_gain(verdict)}. "
-        f"Once all ranks have arrived it takes {ms(first['transfer_ns'])}, usually "
-        f"{ms(first['usual_ns'])}.{where}{network}{_rest(verdict)}"
+        f"({counted(len(first['members']), 'member')}){more} takes {ms(first['transfer_ns'])} once "
+        f"all ranks have arrived, usually {ms(first['usual_ns'])}, "
+        f"{when(verdict, len(inputs.numbers))}{where}{adapters}. At the usual speed the run would "
+        f"save {_gain(verdict, inputs)}{_rest(verdict, inputs)}."
     )
 
 
 def _rotating(verdict: Verdict, inputs: VerdictInputs) -> str:
-    amount = np.nan_to_num(inputs.components.everything.sum(axis=2))
-    hit = np.isin(inputs.excess.numbers, verdict.iterations)
-    ranks = len(np.unique(amount[:, hit].argmax(axis=0))) if hit.any() else 0
     phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
-    others = "".join(f" {each.sentence}" for each in verdict.also)
     return (
-        f"A different rank is slow each time: {counted(ranks, 'rank')} take turns in "
-        f"{len(verdict.iterations)} of {counted(len(inputs.numbers), 'iteration')}. "
-        f"Without imbalance the run would save {_gain(verdict)}. The slowest rank needs "
-        f"{ms(verdict.excess_ns or 0)} more {inputs.excess.metric} than the median rank on "
-        f"average{phase}; no rank is to blame.{others}{_reservations(verdict, inputs)}"
+        f"No rank in particular is slow: {counted(len(holders(inputs)), 'rank')} hold most of what "
+        f"imbalance costs, each in other iterations{phase}. Without imbalance the run would save "
+        f"{_gain(verdict, inputs)}{_others(verdict, inputs)}."
     )
 
 
+def _others(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """What else there is, and what weakens the verdict."""
+    clauses = (*_also(verdict), *_reservations(verdict, inputs))
+    return "".join(f"; {each}" for each in clauses)
+
+
+def _also(verdict: Verdict) -> list[str]:
+    """What else is slow, as clauses."""
+    found = [each.sentence.rstrip(".") for each in verdict.also]
+    return [each[0].lower() + each[1:] for each in found]
+
+
 def _balanced(verdict: Verdict, inputs: VerdictInputs) -> str:
-    ranks = len(inputs.excess.ranks)
+    ranks = counted(len(inputs.excess.ranks), "rank")
     bound = "at most " if verdict.gain_is_bound else ""
     return (
-        f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of {counted(ranks, 'rank')} "
-        f"no rank costs as much as 1 % of the time; jitter costs {bound}"
+        f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of {ranks} "
+        f"no rank costs as much as {LEAST_GAIN * 100:.0f} % of the time; jitter costs {bound}"
         f"{percent(verdict.gain_all or 0)} in all."
     )
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.compare.causes import registry
 from rankscope.compare.robust import Floats, lower_median, summed
-from rankscope.compare.verdict.decision import Component, ranks_with_more_work
+from rankscope.compare.verdict.decision import ranks_with_more_work
 from rankscope.compare.verdict.phrases import also_sentence
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Also, Verdict
@@ -29,23 +29,23 @@ def named(inputs: VerdictInputs) -> Verdict | None:
     found = inputs.decision.straggler
     if found is None:
         return None
-    rows = inputs.rows_of(found.candidate)
+    rows = inputs.rows_of(found.claim)
     typical = typical_ns(inputs, rows)
     excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
     cause, share = cause_of(rows)
-    pattern, total = found.candidate.pattern, inputs.total_ns
+    pattern, total = found.claim.pattern, inputs.total_ns
     by_design = inputs.decision.is_by_design
     context = registry.context_of(inputs.tables, inputs.role_of, rows, cause)
     return Verdict(
         kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
-        ranks=() if by_design else found.candidate.ranks,
-        hosts=() if by_design else found.candidate.hosts,
+        ranks=() if by_design else found.claim.ranks,
+        hosts=() if by_design else found.claim.hosts,
         more_work_ranks=tuple(inputs.decision.more_work_ranks),
         cause=cause,
         cause_share=share,
         excess_ns=excess_ns,
         excess=excess_ns / typical if typical else None,
-        iterations=tuple(pattern.iterations),
+        iterations=pattern.iterations,
         iterations_share=len(pattern.iterations) / len(inputs.numbers),
         period=pattern.period,
         gain_ns=found.gain_ns,
@@ -56,7 +56,7 @@ def named(inputs: VerdictInputs) -> Verdict | None:
         findings=registry.findings(context),
         next="balance the input of the ranks: sequence lengths, batch sizes, tokens of an expert"
         if by_design
-        else f"open {'its report' if len(found.candidate.ranks) == 1 else 'their reports'} beside "
+        else f"open {'its report' if len(found.claim.ranks) == 1 else 'their reports'} beside "
         "a normal one: rankscope pick-reports",
     )
 
@@ -106,18 +106,16 @@ def others(inputs: VerdictInputs) -> tuple[Also, ...]:
     """What else costs at least 1 % of the time, most first."""
     found = []
     for each in inputs.decision.others[:MOST_OTHERS]:
-        rows = inputs.rows_of(each.candidate)
+        rows = inputs.rows_of(each.claim)
         cause, _ = cause_of(rows)
-        pattern = each.candidate.pattern
+        pattern = each.claim.pattern
         excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
-        given = each.component is Component.LEVEL and set(ranks_with_more_work(inputs, each)) == {
-            *each.candidate.ranks
-        }
+        given = {*ranks_with_more_work(inputs, each)} == {*each.claim.ranks}
         also = Also(
             kind=VerdictKind.STRUCTURAL if given else pattern.kind,
-            ranks=each.candidate.ranks,
-            hosts=each.candidate.hosts,
-            iterations=tuple(pattern.iterations),
+            ranks=each.claim.ranks,
+            hosts=each.claim.hosts,
+            iterations=pattern.iterations,
             cause=cause,
             excess_ns=excess_ns,
             gain_ns=each.gain_ns,

@@ -166,7 +166,8 @@ def _first_cell(found: pl.DataFrame, result: Imbalance, picks: Picks) -> Documen
     rows = stragglers if stragglers.height else found
     if rows.height:
         return rows.select("rank", "iteration").row(0, named=True)
-    slowest = next((each for each in picks.picks if each.label == "max"), picks.picks[0])
+    named = [each for each in picks.picks if each.slow or each.label == "max"]
+    slowest = max(named, key=lambda each: each.slow, default=picks.picks[0])
     return {"rank": slowest.rank, "iteration": slowest.worst.iteration}
 
 

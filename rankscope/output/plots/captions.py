@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.candidates import LEAST_LEVEL
 from rankscope.compare.verdict.phrases import who
 from rankscope.compare.verdict.sentences import when
+from rankscope.compare.verdict.story import LEAST_GAIN
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.style import drawable
@@ -109,12 +109,12 @@ def on_average(comparison: Comparison, excess: pl.DataFrame) -> str:
             median_ns.
     """
     ranked = excess.drop_nulls().sort("excess_ns", "rank", descending=[True, False])
-    large = ranked.filter(pl.col("excess_ns") >= LEAST_LEVEL * pl.col("median_ns"))
+    large = ranked.filter(pl.col("excess_ns") >= LEAST_GAIN * pl.col("median_ns"))
     than = median_name(comparison)
     if large.is_empty():
         most = ranked.row(0, named=True)
         return (
-            f"No rank works {percent(LEAST_LEVEL)} longer than {than} on average: at most "
+            f"No rank works {percent(LEAST_GAIN)} longer than {than} on average: at most "
             f"{milliseconds(most['excess_ns'])} of {milliseconds(most['median_ns'])} ms"
         )
     (first, amount), *others = large.head(MOST_NAMED).select("rank", "excess_ns").iter_rows()

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.robust import lower_median
 from rankscope.compare.scores import score
-from rankscope.compare.verdict.candidates import LEAST_LEVEL
+from rankscope.compare.verdict.story import LEAST_GAIN
 from rankscope.errors import UsageError
 from rankscope.model.schema import PHASES
 from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme, part_name
@@ -179,7 +179,7 @@ def _selected(frame: pl.DataFrame, keep: Sequence[int]) -> list[int]:
     rows = selected_rows(order, keep)
     if len(order) <= MOST_ROWS:
         return rows
-    off = (frame["total_ns"] - frame["median_ns"]).abs() >= LEAST_LEVEL * frame["median_ns"]
+    off = (frame["total_ns"] - frame["median_ns"]).abs() >= LEAST_GAIN * frame["median_ns"]
     shown = {*frame.filter(off)["rank"], *keep, order[0], order[-1], order[len(order) // 2]}
     return [rank for rank in rows if rank in shown]
 

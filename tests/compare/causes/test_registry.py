@@ -59,7 +59,7 @@ def test_a_new_cause_is_seen_in_every_output(
     look = ("--db", stored("planted", where="load").db, "--iter-range", "3:20")
     detectors(THROTTLED)
     verdict = cli("imbalance", *look, "--format", "json").document["verdict"]
-    assert "Why: clock sm <load> was low; the device idles" in verdict["sentence"]
+    assert "(clock sm <load> was low; the device idles" in verdict["sentence"]
     first, idle = verdict["findings"]
     assert (first["kind"], first["name"], first["suspect"]) == (
         "throttling",

@@ -159,10 +159,13 @@ def test_a_single_rank_is_inconclusive(stored: Callable[..., Stored]) -> None:
     assert job.run.iterations()["wait_ns"].is_null().all()
 
 
-def test_few_iterations_are_inconclusive(stored: Callable[..., Stored]) -> None:
-    analysis = stored("planted").analysis(iter_range=slice(10, 14))
-    assert (analysis.verdict.kind, analysis.verdict.ranks) == ("inconclusive", ())
-    assert "4 iterations" in analysis.verdict.sentence
+@pytest.mark.parametrize("limits", [(10, 14), (12, 13), (0, 5)])
+def test_few_iterations_tell_the_story_of_the_run(
+    stored: Callable[..., Stored], limits: tuple[int, int]
+) -> None:
+    verdict = stored("planted").analysis(iter_range=slice(*limits)).verdict
+    assert (verdict.kind, verdict.ranks) == ("persistent", (3,))
+    assert verdict.iterations == tuple(range(*limits)), "the warm-up is asked for"
 
 
 def test_nothing_visible_of_communication_is_inconclusive(stored: Callable[..., Stored]) -> None:

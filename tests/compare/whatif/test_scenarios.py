@@ -11,13 +11,12 @@ import pytest
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.imbalance import imbalance
-from rankscope.compare.stages import replay_of
 from rankscope.compare.verdict.excess import excess_of
 from rankscope.compare.verdict.healing import only
 from rankscope.compare.whatif import replay as replay_module
 from rankscope.compare.whatif.replay import Healing, Replay
 from tests.forge import Truth, simulate, without_plants
-from tests.support import Stored, mostly_slow
+from tests.support import Stored, mostly_slow, replay_of
 
 PLANTED = [
     ("persistent", "load"), ("persistent", "backward"), ("persistent", "device"),

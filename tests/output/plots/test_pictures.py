@@ -259,7 +259,7 @@ def test_timeline_draws_the_late_arrival(job: Stored) -> None:
     analysis = job.analysis()
     iteration = analysis.verdict.iterations[1]
     view = view_of("timeline", analysis, None, iteration)
-    assert (7, "max") in view.ranks
+    assert (7, "max, slow") in view.ranks
     axes = draw("timeline", analysis, view).axes[0]
     found = job.run.timeline([rank for rank, _ in view.ranks], [iteration])
     [line] = [each for each in axes.lines if each.get_gid() == "last arrival"]

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from rankscope.compare.verdict.stragglers import interval
-from rankscope.compare.verdict.temporal import Pattern
+from rankscope.compare.verdict.timing import Pattern
 from tests.support import MS, inputs_of
 
 LENGTH = 100 * MS
@@ -34,20 +34,20 @@ def pattern_of(slow: dict[int, float], numbers: list[int] | None = None) -> Patt
     inputs = inputs_of(wide)
     straggler = inputs.decision.straggler
     assert straggler is not None
-    assert straggler.candidate.ranks == (3,)
-    return straggler.candidate.pattern
+    assert straggler.claim.ranks == (3,)
+    return straggler.claim.pattern
 
 
 def test_always() -> None:
     found = pattern_of({i: 20 + i % 3 for i in NUMBERS})
     assert (found.kind, found.since, found.period, found.spells) == ("persistent", None, None, ())
-    assert found.iterations == NUMBERS
+    assert found.iterations == tuple(NUMBERS)
 
 
 def test_most_of_the_time() -> None:
     slow = {i: 20 for i in NUMBERS if i % 10 not in (3, 4, 8)}
     found = pattern_of(slow)
-    assert (found.kind, found.iterations) == ("persistent", [*slow])
+    assert (found.kind, found.iterations) == ("persistent", tuple(slow))
 
 
 @pytest.mark.parametrize("every", [2, 3, 5, 7, 13])
@@ -55,7 +55,7 @@ def test_most_of_the_time() -> None:
 def test_every_kth(every: int, offset: int) -> None:
     slow = {i: 25 for i in NUMBERS if i % every == offset}
     found = pattern_of(slow)
-    assert (found.kind, found.period, found.iterations) == ("periodic", every, [*slow])
+    assert (found.kind, found.period, found.iterations) == ("periodic", every, tuple(slow))
 
 
 def test_every_kth_but_one() -> None:
@@ -72,7 +72,7 @@ def test_a_period_starts_anywhere_and_in_any_window() -> None:
 @pytest.mark.parametrize("slow", [[5], [5, 23], [3, 4, 5], [2, 9, 11, 30], [7, 8, 20, 21]])
 def test_now_and_then(slow: list[int]) -> None:
     found = pattern_of(dict.fromkeys(slow, 50.0))
-    assert (found.kind, found.iterations) == ("transient", slow)
+    assert (found.kind, found.iterations) == ("transient", tuple(slow))
     assert found.period is found.since is None
 
 
@@ -87,7 +87,7 @@ def test_since_a_moment(begin: int) -> None:
     """A rank that gets slow and stays so: the first slow iteration is named."""
     found = pattern_of({i: 20 for i in NUMBERS if i >= begin})
     assert (found.kind, found.since) == ("persistent", begin)
-    assert found.iterations == [i for i in NUMBERS if i >= begin]
+    assert found.iterations == tuple(i for i in NUMBERS if i >= begin)
 
 
 def test_one_quiet_iteration_does_not_end_a_change() -> None:
@@ -109,13 +109,13 @@ def test_a_slow_spell() -> None:
     """A dense spell is neither the usual speed nor a few events."""
     found = pattern_of({i: 20 for i in NUMBERS if 10 <= i < 28})
     assert (found.kind, found.since, found.spells) == ("persistent", None, ((10, 27),))
-    assert found.iterations == list(range(10, 28))
+    assert found.iterations == tuple(range(10, 28))
 
 
 def test_on_and_off() -> None:
     slow = {i: 20 for i in NUMBERS if (i - 1) // 8 % 2}
     found = pattern_of(slow)
-    assert found.iterations == [*slow]
+    assert found.iterations == tuple(slow)
     assert found.spells == ((9, 16), (25, 32))
 
 
