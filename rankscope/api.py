@@ -285,6 +285,7 @@ def ingest(
     *,
     iteration: str | None = None,
     phases: dict[str, str] | None = None,
+    collectives: dict[str, str] | None = None,
     rank_pattern: str | None = None,
     rank: int | None = None,
     jobs: int | None = None,
@@ -309,6 +310,7 @@ def ingest(
             repeats) or `whole` (each capture is one iteration). Default: the known names, else
             `auto` if it is sure on every rank, else `whole`; a warning says what was taken.
         phases: phase → pattern of the names of its ranges.
+        collectives: operation (`all_reduce`, say) → pattern of the names of its kernels.
         rank_pattern: pattern on the report's path, with a group `rank`.
         rank: the rank of the only report.
         jobs: worker processes; default: the cores this process may use.
@@ -333,6 +335,7 @@ def ingest(
         db,
         iteration=iteration,
         phases=phases,
+        collectives=collectives,
         rank_pattern=rank_pattern,
         rank=rank,
         jobs=jobs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import polars as pl
@@ -97,6 +97,18 @@ def windows(*edges: int) -> pl.DataFrame:
     )
 
 
+def operations_of(names: Sequence[str | None], *full: str) -> pl.Series:
+    """OPERATION of kernels by their short (and whole) names."""
+    asked = pl.DataFrame(
+        {"name": names, "full": full or names}, schema={"name": pl.String, "full": pl.String}
+    )
+    told = vocabulary(ShapingOptions()).operations(asked)
+    found = asked.join(
+        told, on=["name", "full"], how="left", nulls_equal=True, maintain_order="left"
+    )
+    return found["operation"]
+
+
 def device_work(rows: Iterable[tuple[int, int, int | None, str, int, int]]) -> pl.DataFrame:
     """(start, end, launch, name, stream, thread) as DEVICE_WORK; a name of "" is a copy."""
     listed = list(rows)
@@ -111,6 +123,7 @@ def device_work(rows: Iterable[tuple[int, int, int | None, str, int, int]]) -> p
                 "stream": [row[4] for row in listed],
                 "kind": ["kernel" if row[3] else "copy" for row in listed],
                 "name": [row[3] for row in listed],
+                "operation": operations_of([row[3] for row in listed]),
                 "graph": [False] * len(listed),
                 "launch": [row[2] for row in listed],
                 "launch_thread": [None if row[2] is None else row[5] for row in listed],

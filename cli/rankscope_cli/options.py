@@ -275,6 +275,16 @@ PhaseOption = Annotated[
         rich_help_panel=NAMES,
     ),
 ]
+CollectiveOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--collective",
+        metavar="NAME=REGEX",
+        help="Pattern of the names of kernels that communicate (repeatable). Names: all_reduce, "
+        "all_gather, reduce_scatter, all_to_all, barrier, rooted, point_to_point, grouped.",
+        rich_help_panel=NAMES,
+    ),
+]
 RankPattern = Annotated[
     str | None,
     typer.Option(
@@ -332,8 +342,18 @@ def check_page(target: Path, option: str) -> None:
         )
 
 
-def phases(given: list[str]) -> dict[str, str]:
-    """Phase → pattern, from texts `NAME=REGEX`; several patterns of a phase are alternatives.
+def phases(given: list[str] | None) -> dict[str, str]:
+    """Phase → pattern, from texts of `--phase`; several patterns of a phase are alternatives."""
+    return _patterns("--phase", given or [], "forward='fprop'")
+
+
+def collectives(given: list[str] | None) -> dict[str, str]:
+    """Operation → pattern, from texts of `--collective`, as `phases` does it."""
+    return _patterns("--collective", given or [], "all_reduce='my_reduce_kernel'")
+
+
+def _patterns(option: str, given: list[str], example: str) -> dict[str, str]:
+    """Name → pattern, from texts `NAME=REGEX`.
 
     Raises:
         UsageError: a text has another form.
@@ -344,6 +364,6 @@ def phases(given: list[str]) -> dict[str, str]:
     for text in given:
         name, equals, pattern = text.partition("=")
         if not equals or not pattern:
-            raise UsageError(f"--phase {text!r} is not NAME=REGEX", hint="--phase forward='fprop'")
+            raise UsageError(f"{option} {text!r} is not NAME=REGEX", hint=f"{option} {example}")
         found[name] = f"{found[name]}|{pattern}" if name in found else pattern
     return found

@@ -13,6 +13,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
+import numpy as np
+import polars as pl
+
 from rankscope.errors import NoIterations, RankscopeError
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows, RunWarning
@@ -25,6 +28,9 @@ Read = Callable[[list[ReportFile], ShapingOptions], Results]
 
 HELD_BYTES = 2**28
 """Rows that wait are kept in memory up to this size, then in a temporary file."""
+
+ALIKE = 1.5
+"""Steps of all ranks are alike if the longest median is at most this many times the shortest."""
 
 OTHERWISE = "--iteration REGEX selects ranges by name"
 
@@ -52,7 +58,7 @@ def read_alike(
         present: conventions of the ranks that the database has already.
     """
     before = {convention if convention in TAKEN else None for convention in present}
-    if options.iteration is not None:
+    if options.iteration not in (None, AUTO):
         return read(files, options)
     if len(before) == 1 and (only := next(iter(before))) is not None:
         return _said(read(files, replace(options, iteration=only)), only)
@@ -81,6 +87,8 @@ def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str 
                     held.add(file, result)
         if before or named:
             yield from _beside_named(read, named, held, options, fixed=bool(before))
+        elif held.taken == {AUTO} and not held.alike():
+            yield from _said(read(held.files, replace(options, iteration=WHOLE)), WHOLE)
         elif len(held.taken) < 2:
             yield from held.rows()
         else:
@@ -90,7 +98,7 @@ def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str 
 def _in_common(read: Read, held: _Held, options: ShapingOptions) -> Results:
     """Yield the steps if all reports have them, else each capture as one iteration."""
     with _Held() as steps:
-        if _all_read(read, held.other_than(AUTO), replace(options, iteration=AUTO), steps):
+        if held.alike() and _all_steps(read, held.other_than(AUTO), options, steps):
             yield from held.rows(AUTO)
             yield from steps.rows()
             return
@@ -102,16 +110,20 @@ def _in_common(read: Read, held: _Held, options: ShapingOptions) -> Results:
 def _beside_named(
     read: Read, named: list[ReportFile], held: _Held, options: ShapingOptions, fixed: bool
 ) -> Results:
-    """Yield steps for all, if all have them; else errors of the reports without names."""
+    """Yield steps for all, if all have them, else captures; errors beside stored iterations."""
     if not held.files:
         return
     if not fixed:
         others = [*named, *held.other_than(AUTO)]
         with _Held() as steps:
-            if _all_read(read, others, replace(options, iteration=AUTO), steps):
+            if _all_steps(read, others, options, steps):
                 yield from held.rows(AUTO)
                 yield from steps.rows()
                 return
+        yield from held.rows(WHOLE)
+        others = [*named, *held.other_than(WHOLE)]
+        yield from _said(read(others, replace(options, iteration=WHOLE)), WHOLE)
+        return
     for file in held.files:
         yield (
             file,
@@ -123,14 +135,14 @@ def _beside_named(
         )
 
 
-def _all_read(read: Read, files: list[ReportFile], options: ShapingOptions, into: _Held) -> bool:
-    """Whether all of the reports have such iterations; their rows go into `into`."""
-    with closing(read(files, options)) as results:
+def _all_steps(read: Read, files: list[ReportFile], options: ShapingOptions, into: _Held) -> bool:
+    """Whether all of the reports have steps of about one length; their rows go into `into`."""
+    with closing(read(files, replace(options, iteration=AUTO))) as results:
         for file, result in results:
-            if isinstance(result, RankscopeError):
+            if isinstance(result, RankscopeError) or result.taken != AUTO:
                 return False
             into.add(file, result)
-    return True
+    return into.alike()
 
 
 def _said(results: Results, taken: str | None) -> Results:
@@ -160,6 +172,11 @@ def _warned(rows: ReportRows, taken: str | None) -> ReportRows:
     return replace(rows, problems=(*rows.problems, RunWarning(code, text, ranks)))
 
 
+def _median_step(iterations: pl.DataFrame) -> float:
+    """The median length of RANK_ITERATIONS, ns."""
+    return float(np.median((iterations["end_ns"] - iterations["start_ns"]).to_numpy()))
+
+
 class _Held:
     """Rows that wait, with their reports."""
 
@@ -168,6 +185,7 @@ class _Held:
         self.taken: set[str | None] = set()
         self._kinds: list[str | None] = []
         self._places: list[int] = []
+        self._steps: list[float] = []  # median length of the detected steps of a rank, ns
         self._store = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115
 
     def __enter__(self) -> _Held:
@@ -182,7 +200,13 @@ class _Held:
         self.taken.add(rows.taken)
         self._kinds.append(rows.taken)
         self._places.append(self._store.tell())
+        if rows.taken == AUTO:
+            self._steps += (float(_median_step(part.iterations)) for part in rows.ranks)
         pickle.dump(rows, self._store, pickle.HIGHEST_PROTOCOL)
+
+    def alike(self) -> bool:
+        """Whether the detected steps of all ranks last about equally long: they train together."""
+        return max(self._steps, default=0.0) <= ALIKE * min(self._steps, default=0.0)
 
     def other_than(self, kind: str) -> list[ReportFile]:
         """The reports whose iterations are of another kind."""

@@ -53,6 +53,7 @@ def ingest_reports(
     *,
     iteration: str | None = None,
     phases: dict[str, str] | None = None,
+    collectives: dict[str, str] | None = None,
     rank_pattern: str | None = None,
     rank: int | None = None,
     jobs: int | None = None,
@@ -89,9 +90,7 @@ def ingest_reports(
         from rankscope.sources.conventions import vocabulary  # heavy: imported beside the workers
         from rankscope.sources.identify import pattern
 
-        options = ShapingOptions(
-            iteration, tuple(sorted((phases or {}).items())), rank_pattern, rank
-        )
+        options = ShapingOptions.of(iteration, phases, rank_pattern, rank, collectives)
         check_one_rank(options, files)
         if run is not None:
             files = select_run(files, run, pattern(rank_pattern))

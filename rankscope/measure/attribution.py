@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
+from rankscope.measure.calls_around import AROUND, with_calls_around
 from rankscope.measure.collectives import CALLS
 from rankscope.model.device_work import DeviceWork
 from rankscope.model.events import Events
 from rankscope.model.intervals import Times
 from rankscope.model.schema import SEGMENTS, STREAM
-from rankscope.sources.conventions import with_operation
 
 NEVER = np.iinfo(np.int64).max
 
@@ -32,6 +32,7 @@ class HostSide:
     process: int
     timeline: pl.DataFrame  # SEGMENTS
     thread: int  # of the iteration ranges
+    calls: pl.DataFrame = field(default_factory=AROUND.to_frame)  # ranges that launch communication
 
 
 class _Places:
@@ -39,6 +40,7 @@ class _Places:
 
     def __init__(self, host: HostSide) -> None:
         self._process = host.process
+        self._calls = host.calls
         self._begins = host.timeline["start"].to_numpy()
         self._ends = np.append(host.timeline["end"].to_numpy(), -NEVER)
         label = pl.col("label")
@@ -56,9 +58,9 @@ class _Places:
         self._window, self._phase, self._spanned = known
 
     def of(self, part: pl.DataFrame) -> pl.DataFrame:
-        """DEVICE_WORK of the process with `operation`, `phase` and `window`."""
+        """DEVICE_WORK of the process with `phase` and `window`; ranges tell more operations."""
         own = part["process"] == self._process
-        work = with_operation(part if own.all() else part.filter(own))
+        work = with_calls_around(part if own.all() else part.filter(own), self._calls)
         rows = pl.Series(self._rows(work["launch"]))
         phase, window = self._phase.gather(rows), self._window.gather(rows)
         if work["graph"].any():
@@ -101,8 +103,8 @@ class Attributed:
 def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
     """The operations of each process with the phase and window they were launched in.
 
-    Their rows are DEVICE_WORK in order of their starts, with `operation` (of a collective, null for
-    computation), `phase` (an Enum of PARTS) and `window` of the launch (null outside all windows),
+    Their rows are DEVICE_WORK in order of their starts, with `operation` also from the ranges that
+    launched them, `phase` (an Enum of PARTS) and `window` of the launch (null outside all windows),
     and `training`: launched by the thread of the iterations, or by another onto a stream that it
     uses (autograd's); without a launch record, run on such a stream.
 

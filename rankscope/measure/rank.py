@@ -10,6 +10,7 @@ import polars as pl
 
 from rankscope.measure.activities import ActivityTotals, activities
 from rankscope.measure.attribution import Attributed, HostSide, attribute
+from rankscope.measure.calls_around import calls_around
 from rankscope.measure.collectives import ReadyTimes, collectives
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
@@ -29,7 +30,7 @@ from rankscope.model.schema import (
     empty,
 )
 from rankscope.segment import UNNAMED, IterationRanges, LabelledRanges, PhaseRanges, find_marks
-from rankscope.sources.conventions import Vocabulary, with_operation
+from rankscope.sources.conventions import Vocabulary
 from rankscope.util.wording import percent
 
 GPU_CLOCK_SHARE = 0.9
@@ -88,7 +89,12 @@ def detail_ranks(
         for process, each in found.items()
     }
     hosts = (
-        HostSide(process, host_timeline(each.frame, marks[process]), each.thread)
+        HostSide(
+            process,
+            host_timeline(each.frame, marks[process]),
+            each.thread,
+            calls_around(named.telling.filter(pl.col("process") == process)),
+        )
         for process, each in found.items()
     )
     building = [
@@ -103,8 +109,7 @@ def detail_ranks(
 
 def _communicates(trace: Trace, process: int) -> bool:
     """Whether the process has communication kernels."""
-    kinds = with_operation(trace.device_work.kinds)
-    return process in kinds.drop_nulls("operation")["process"]
+    return process in trace.device_work.kinds.drop_nulls("operation")["process"]
 
 
 class _Building:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
-MEASURE_VERSION = 2
+MEASURE_VERSION = 3
 """Version of the rules by which a report becomes rows; raise it when they give other numbers.
 
 2: a device that starves beside a collective does not communicate.
+3: what a report states about a kernel comes before the kernel's name.
 """
 
 
@@ -29,6 +30,20 @@ class ShapingOptions:
     rank_pattern: str | None = None
     rank: int | None = field(default=None, compare=False)  # of one report, so it may differ
     alone: bool = field(default=False, compare=False)  # the run has one report; not stored
+    collectives: tuple[tuple[str, str], ...] = ()  # operation and pattern of kernels
+
+    @classmethod
+    def of(
+        cls,
+        iteration: str | None = None,
+        phases: dict[str, str] | None = None,
+        rank_pattern: str | None = None,
+        rank: int | None = None,
+        collectives: dict[str, str] | None = None,
+    ) -> ShapingOptions:
+        """The options, from phase → pattern and operation → pattern in any order."""
+        named, kernels = (tuple(sorted((each or {}).items())) for each in (phases, collectives))
+        return cls(iteration, named, rank_pattern, rank, collectives=kernels)
 
     def to_json(self) -> str:
         """As text that is the same for the same options and the same MEASURE_VERSION."""
@@ -47,9 +62,9 @@ class ShapingOptions:
         """The options that `to_json` wrote."""
         values = json.loads(text)
         values.pop(VERSION, None)
-        return cls(
-            **(values | {"phases": tuple((name, names) for name, names in values["phases"])})
-        )
+        for name in ("phases", "collectives"):  # the second is new in version 3
+            values[name] = tuple((each, pattern) for each, pattern in values.get(name, ()))
+        return cls(**values)
 
 
 def measure_version(text: str) -> int:

@@ -55,6 +55,20 @@ GLOO = "gloo"
 WORK = pl.Enum(("kernel", "graph", "set", "copy"))
 """Kinds of device work; a graph is a CUDA graph traced as a whole."""
 
+OPERATION = pl.Enum(
+    (
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "all_to_all",
+        "barrier",
+        "rooted",  # broadcast, reduce, gather, scatter
+        "point_to_point",
+        "grouped",  # communication of unknown kind
+    )
+)
+"""What a kernel that communicates does."""
+
 DEVICE_WORK = pl.Schema(
     {
         "start": pl.Int64(),
@@ -65,6 +79,7 @@ DEVICE_WORK = pl.Schema(
         "stream": pl.UInt32(),  # as the profiler numbers it, unique within `context`
         "kind": WORK,
         "name": pl.Categorical(),  # kernel's short name, "" for copies and sets
+        "operation": OPERATION,  # of communication, null for others
         "bytes": pl.Int64(),  # moved; of a collective its message, null where unknown
         "grid": pl.Int64(),  # blocks of a kernel, null for others
         "communicator": pl.String(),  # of a collective, the same on every rank; null where unknown
@@ -85,6 +100,7 @@ DEVICE_KINDS = pl.Schema(
         "device": pl.Int64(),
         "kind": WORK,
         "name": pl.Categorical(),
+        "operation": OPERATION,
         "end": pl.Int64(),  # of the last one
     }
 )

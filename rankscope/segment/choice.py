@@ -5,7 +5,6 @@ See METHOD.md#iterations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,14 +18,14 @@ from rankscope.segment.iterations import IterationRanges, find_iterations, whole
 from rankscope.segment.labelled_ranges import LabelledRanges, with_meanings
 from rankscope.segment.step_detection import (
     RANGE_COLUMNS,
-    SURE,
     WORK_COLUMNS,
     DetectedSteps,
     find_steps,
 )
 from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.report_format import IterationHints
-from rankscope.util.wording import percent
+
+LAUNCHING = ("process", "launch_thread")
 
 SHOWN_NAMES = 8
 """The number of range names that an error lists."""
@@ -50,7 +49,7 @@ def choose_iterations(
 
     Without `--iteration` these are the ranges named like iterations; else those that the format
     suggests; else the detected steps, if they are sure on every training process; else each
-    capture as one iteration.
+    capture as one iteration. With `auto` names do not count.
 
     Args:
         path: the report.
@@ -67,10 +66,8 @@ def choose_iterations(
         return _whole(path, trace, named, words, hints)
     if options.iteration == AUTO:
         steps = _steps(trace, named)
-        sure = {process: each for process, each in steps.items() if each.confidence >= SURE}
-        if not sure:
-            raise _no_steps(path, steps.values())
-        return _detected(named, words, sure)
+        sure = {process: each for process, each in steps.items() if each.sure}
+        return _detected(named, words, sure) if sure else _whole(path, trace, named, words, hints)
     found = _by_name(trace, named)
     if found:
         return Chosen(named, words, found, {}, options.iteration)
@@ -83,7 +80,7 @@ def choose_iterations(
             return Chosen(renamed, own, found, {}, hints.pattern)
     training = _training(trace, named)
     steps = _steps(trace, named, training)
-    if steps and all(each.confidence >= SURE for each in steps.values()):
+    if steps and all(each.sure for each in steps.values()):
         return _detected(named, words, steps)
     return _whole(path, trace, named, words, hints)
 
@@ -135,11 +132,13 @@ def _whole(
     path: Path, trace: Trace, named: LabelledRanges, words: Vocabulary, hints: IterationHints
 ) -> Chosen:
     """The capture of each training process as one iteration."""
-    ranges, work = named.every.whole, _extents(trace)
+    ranges = named.every.whole
+    work, launching = _extents(trace)
     found = {
         process: whole_capture(
             _of(process, ranges),
             work.get(process, trace.busiest.get(process)),
+            launching.filter(launching["process"] == process)["launch_thread"],
             trace.process_of(process).main_thread,
         )
         for process in _training(trace, named)
@@ -150,17 +149,22 @@ def _whole(
     return Chosen(named, words, {p: each for p, each in found.items() if each}, {}, WHOLE)
 
 
-def _extents(trace: Trace) -> dict[int, tuple[int, int]]:
-    """Process → the first launch (or start) and the last end of its device work."""
+def _extents(trace: Trace) -> tuple[dict[int, tuple[int, int]], pl.DataFrame]:
+    """Of device work by process: the first launch (or start) and the last end; who computes.
+
+    The second is process and launch_thread of computation.
+    """
     begin = pl.coalesce("launch", "start")
-    parts = [
-        part.group_by("process").agg(begin.min().alias("begin"), pl.col("end").max())
-        for part in trace.device_work.parts()
-    ]
-    if not parts:
-        return {}
-    spans = pl.concat(parts).group_by("process").agg(pl.col("begin").min(), pl.col("end").max())
-    return {process: (begin, end) for process, begin, end in spans.iter_rows()}
+    spans, threads = [], [pl.DataFrame(schema=dict.fromkeys(LAUNCHING, pl.Int64))]
+    for part in trace.device_work.parts():
+        spans.append(part.group_by("process").agg(begin.min().alias("begin"), pl.col("end").max()))
+        computing = part.filter(pl.col("operation").is_null(), pl.col("kind") != "copy")
+        threads.append(computing.select(LAUNCHING).drop_nulls().unique())
+    launching = pl.concat(threads).unique()
+    if not spans:
+        return {}, launching
+    rows = pl.concat(spans).group_by("process").agg(pl.col("begin").min(), pl.col("end").max())
+    return {process: (begin, end) for process, begin, end in rows.iter_rows()}, launching
 
 
 def _processes(frame: pl.DataFrame) -> list[int]:
@@ -170,17 +174,6 @@ def _processes(frame: pl.DataFrame) -> list[int]:
 def _of(process: int, frame: pl.DataFrame) -> pl.DataFrame:
     own = frame["process"] == process
     return frame if own.all() else frame.filter(own)
-
-
-def _no_steps(path: Path, steps: Iterable[DetectedSteps]) -> NoIterations:
-    best = max((each.confidence for each in steps), default=0.0)
-    return NoIterations(
-        f"{path}: no steps found: at best {percent(best)} of what it does recurs, and "
-        f"{percent(SURE)} are needed",
-        hint="capture at least four steps, or annotate them "
-        "(torch.cuda.nvtx.range_push(f'step {i}')); or take the capture as one iteration: "
-        "--iteration whole",
-    )
 
 
 def _no_names(path: Path, ranges: pl.DataFrame, hints: IterationHints) -> NoIterations:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.model.schema import ITERATIONS, conform
+from rankscope.segment.training_thread import training_thread
 
 WHOLE, AUTO = -1, -2
 """Used in place of a convention's row: the whole capture as one iteration, or detected steps."""
@@ -38,7 +39,8 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
         (pl.col("means") == "iteration") & (pl.col("end") > pl.col("start"))
     ).with_columns(
         given=pl.coalesce("number", "payload"),
-        stem=pl.col("name").str.replace_all(r"\d+", ""),
+        # servers write the kind and the size of a step in brackets
+        stem=pl.col("name").str.replace_all(r"\d+", "").str.replace(r"[\[(].*$", ""),
     )
     if candidates.is_empty():
         return None
@@ -66,18 +68,18 @@ def find_iterations(named: pl.DataFrame, duration_ns: int | None) -> IterationRa
 
 
 def whole_capture(
-    named: pl.DataFrame, work: tuple[int, int] | None, main_thread: int
+    named: pl.DataFrame, work: tuple[int, int] | None, launching: pl.Series, main_thread: int
 ) -> IterationRanges | None:
     """The capture of one process as a single iteration, from its first to its last event.
 
     Args:
-        named: RANGES of the process; may be empty.
+        named: RANGES of the process with the columns of MEANINGS joined on; may be empty.
         work: start and end of its other events; None: it has none.
-        main_thread: the training thread of a process without ranges.
+        launching: threads that launched its computation.
+        main_thread: its first thread, the training thread if nothing tells it.
     """
     if named.is_empty() and work is None:
         return None
-    threads = named.group_by("thread").agg(rows=pl.len()).sort("rows", "thread", descending=True)
     starts, ends = [named["start"].min()], [named["end"].max()]
     if work is not None:
         starts, ends = [*starts, work[0]], [*ends, work[1]]
@@ -91,7 +93,7 @@ def whole_capture(
             "complete": True,
         }
     ).with_columns(window_start="start", window_end="end")
-    thread = main_thread if threads.is_empty() else threads["thread"][0]
+    thread = training_thread(named, launching, main_thread)
     return IterationRanges(conform(window, ITERATIONS), thread, numbered=False, row=WHOLE)
 
 

@@ -155,7 +155,7 @@ def _anchors(codes: Times, length: int) -> Times:
     """Indices of an event that occurs once per block, identified by its name and predecessors."""
     count = len(codes)
     repeats = count / length
-    numbers, sizes = codes, np.bincount(codes)
+    numbers, sizes, known = codes, np.bincount(codes), 1
     while True:
         fit = np.abs(sizes - repeats) <= 1 + 0.05 * repeats
         regular = [
@@ -167,7 +167,9 @@ def _anchors(codes: Times, length: int) -> Times:
             share, kind = max(regular)
             if share > 0.5:
                 return np.flatnonzero(numbers == -kind)
-        wider = np.roll(numbers, 1) * len(sizes) + numbers
+        # A number stands for `known` events; doubling that keeps the rounds few.
+        wider = np.roll(numbers, known) * len(sizes) + numbers
+        known *= 2
         before = len(sizes)
         _, numbers, sizes = np.unique(wider, return_inverse=True, return_counts=True)
         if len(sizes) in (before, count):

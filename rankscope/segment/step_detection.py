@@ -9,11 +9,12 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.intervals import Times
-from rankscope.model.schema import ITERATIONS, PHASES, STREAM, conform, ordered
+from rankscope.model.schema import ITERATIONS, STREAM, conform, ordered
 from rankscope.segment.iterations import AUTO, IterationRanges
 from rankscope.segment.periodicity import find_period
 from rankscope.segment.step_borders import LEAST_STEPS, NEVER, StepEvents, last_before, step_begins
-from rankscope.sources.conventions import with_operation
+from rankscope.segment.step_confirmation import are_steps
+from rankscope.segment.training_thread import training_thread
 
 SURE = 0.8
 """Steps are accepted if at least this share of a step's events recurs in the next step."""
@@ -23,7 +24,7 @@ RANGE_COLUMNS = ("process", "thread", "start", "end", "name", "means")
 
 WORK_COLUMNS = (
     *("process", "start", "end", "launch", "launch_thread", "name", "kind", *STREAM),
-    *("communicator", "bytes", "grid"),
+    *("communicator", "bytes", "grid", "operation"),
 )
 """Columns of device work from which steps are detected."""
 
@@ -38,6 +39,12 @@ class DetectedSteps:
     found: IterationRanges | None  # None where nothing repeats
     confidence: float  # share of a step that recurs in the next
     source: str  # collectives | kernels | ranges
+    confirmed: bool = False  # what repeats is a step, and not a part of one
+
+    @property
+    def sure(self) -> bool:
+        """Whether they can be taken without being asked for."""
+        return self.confirmed and self.confidence >= SURE
 
 
 def find_steps(
@@ -74,14 +81,21 @@ def find_steps(
         ends = _step_ends(process, begins, hosts[order], names[order], period.length)
         if len(ends) <= LEAST_STEPS:
             continue
-        best = DetectedSteps(_found(process.thread, ends, duration_ns), period.match, source)
-        if best.confidence >= SURE:
+        steps = DetectedSteps(
+            _found(process.thread, ends, duration_ns),
+            period.match,
+            source,
+            are_steps(process.ranges, ends),
+        )
+        if steps.confirmed or not best.confirmed:
+            best = steps
+        if best.sure:
             break
     return best
 
 
 def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | None) -> StepEvents:
-    work = with_operation(device_work).select(
+    work = device_work.select(
         *("start", "end", "name", "kind", *STREAM),
         *("launch_thread", "communicator", "bytes", "grid"),
         collective=pl.col("operation").is_not_null(),
@@ -109,7 +123,7 @@ def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | 
     work = work.filter(launched | pl.col("collective")).select(
         "start", "end", "host", "name", "collective", main=main
     )
-    thread = _training_thread(named, threads.drop_nulls(), main_thread)
+    thread = training_thread(named, threads.drop_nulls(), main_thread)
     lasting = (named["thread"] == thread) & (named["end"] > named["start"])
     ranges = named.select("start", "end", "name", "means").filter(lasting)
     return StepEvents(thread, ordered(ranges, "start"), _by_host(work), _by_host(calls))
@@ -118,37 +132,6 @@ def _process(named: pl.DataFrame, device_work: pl.DataFrame, main_thread: int | 
 def _by_host(events: pl.DataFrame) -> pl.DataFrame:
     """Events in the order of `host`, those of one launch in that of their starts."""
     return events[np.lexsort((events["start"].to_numpy(), events["host"].to_numpy()))]
-
-
-def _training_thread(named: pl.DataFrame, launching: pl.Series, main_thread: int | None) -> int:
-    """The thread with most phases, then most collectives; on a tie the process's first thread.
-
-    Phases come first because autograd's thread, which launches the gradient reductions, may have
-    more collectives.
-    """
-    means, thread = pl.col("means"), pl.col("thread")
-    ranked = (
-        named.lazy()
-        .select(
-            "thread",
-            phases=means.is_in(PHASES),
-            collectives=means == "collective",
-        )
-        .group_by("thread")
-        .agg(pl.col("phases", "collectives").sum(), rows=pl.len())
-        .with_columns(
-            first=thread.eq(pl.lit(main_thread, pl.Int64)).fill_null(False),
-            launches=thread.is_in(launching.implode()),
-        )
-        .filter(  # ranges of helper threads do not make them training threads
-            (pl.col("phases") + pl.col("collectives") > 0)
-            | pl.any_horizontal("first", "launches", pl.lit(launching.is_empty()))
-        )
-        .sort("phases", "collectives", "first", "launches", "rows", "thread", descending=True)
-        .collect()
-    )
-    threads = [*ranked["thread"], *launching.sort()]
-    return int(threads[0]) if threads else 0
 
 
 def _sequences(process: StepEvents) -> Iterator[tuple[str, pl.DataFrame]]:

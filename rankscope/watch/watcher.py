@@ -233,6 +233,7 @@ class Watcher:
                 window.db,
                 iteration=shaping.iteration,
                 phases=dict(shaping.phases),
+                collectives=dict(shaping.collectives),
                 rank_pattern=shaping.rank_pattern,
                 jobs=self._options.jobs,
                 on_error="skip",

@@ -10,6 +10,7 @@ import typer
 from rankscope_cli import console
 from rankscope_cli.options import (
     All,
+    CollectiveOption,
     ExportTimeout,
     Format,
     FormatOption,
@@ -21,6 +22,7 @@ from rankscope_cli.options import (
     RankPattern,
     Verbose,
     Version,
+    collectives,
     phases,
 )
 
@@ -46,6 +48,7 @@ def check(
     ] = None,
     iteration: IterationOption = None,
     phase: PhaseOption = None,
+    collective: CollectiveOption = None,
     rank_pattern: RankPattern = None,
     rank: RankOption = None,
     jobs: Jobs = None,
@@ -81,8 +84,9 @@ def check(
     from rankscope.check import check as check_reports
     from rankscope.model.options import ShapingOptions
 
-    named = tuple(sorted(phases(phase or []).items()))
-    options = ShapingOptions(iteration, named, rank_pattern, rank)
+    options = ShapingOptions.of(
+        iteration, phases(phase), rank_pattern, rank, collectives(collective)
+    )
     with console.progress(quiet) as (started, advance):
         reports = check_reports(paths, options, jobs, started, advance)
     _show(reports, output, every)

@@ -10,6 +10,7 @@ import typer
 
 from rankscope_cli import console
 from rankscope_cli.options import (
+    CollectiveOption,
     Db,
     ExportTimeout,
     Format,
@@ -24,6 +25,7 @@ from rankscope_cli.options import (
     RankPattern,
     Verbose,
     Version,
+    collectives,
     phases,
 )
 
@@ -47,6 +49,7 @@ def ingest(
     db: Db = Path("rankscope.duckdb"),
     iteration: IterationOption = None,
     phase: PhaseOption = None,
+    collective: CollectiveOption = None,
     rank_pattern: RankPattern = None,
     rank: RankOption = None,
     jobs: Jobs = None,
@@ -130,7 +133,8 @@ def ingest(
                 paths,
                 target,
                 iteration=iteration,
-                phases=phases(phase or []),
+                phases=phases(phase),
+                collectives=collectives(collective),
                 rank_pattern=rank_pattern,
                 rank=rank,
                 jobs=jobs,

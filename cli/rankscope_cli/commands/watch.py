@@ -11,6 +11,7 @@ import typer
 
 from rankscope_cli import console
 from rankscope_cli.options import (
+    CollectiveOption,
     Db,
     ExportTimeout,
     Format,
@@ -22,6 +23,7 @@ from rankscope_cli.options import (
     RankPattern,
     Verbose,
     Version,
+    collectives,
     phases,
 )
 
@@ -82,6 +84,7 @@ def watch(
     ] = None,
     iteration: IterationOption = None,
     phase: PhaseOption = None,
+    collective: CollectiveOption = None,
     rank_pattern: RankPattern = None,
     jobs: Jobs = None,
     export_timeout: ExportTimeout = None,
@@ -116,7 +119,9 @@ def watch(
     if prometheus is not None:
         check_writable(prometheus)
     words = None if command is None else words_of(command)
-    shaping = ShapingOptions(iteration, tuple(sorted(phases(phase or []).items())), rank_pattern)
+    shaping = ShapingOptions.of(
+        iteration, phases(phase), rank_pattern, collectives=collectives(collective)
+    )
     watcher = Watcher(folder, db, WatchOptions(shaping, jobs, settle, patience))
     for look in count():
         poll = watcher.poll(once)

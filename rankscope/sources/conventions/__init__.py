@@ -6,7 +6,15 @@ no pattern that a hostile name can make slow).
 """
 
 from rankscope.sources.conventions.api_calls import synchronises
-from rankscope.sources.conventions.kernels import with_operation
+from rankscope.sources.conventions.kernels import known, short_name, stated_operations
 from rankscope.sources.conventions.vocabulary import OPERATORS, Vocabulary, vocabulary
 
-__all__ = ["OPERATORS", "Vocabulary", "synchronises", "vocabulary", "with_operation"]
+__all__ = [
+    "OPERATORS",
+    "Vocabulary",
+    "known",
+    "short_name",
+    "stated_operations",
+    "synchronises",
+    "vocabulary",
+]

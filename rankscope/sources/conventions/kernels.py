@@ -1,72 +1,103 @@
-"""Kernel names → the collectives that they run."""
+"""Kernel names, and the framework's names of collectives → the operations that they are."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from rankscope.sources.conventions.name_cache import MOST_REMEMBERED
-from rankscope.sources.conventions.vocabulary import conventions
+from rankscope.model.schema import OPERATION
+from rankscope.sources.conventions.data import SQUASHED, conventions, squashed
 
-UNSEEN = -1
+HEAD = r"^([^<(]+)"
+"""A name up to its template or its arguments."""
 
-Places = NDArray[np.int16]
+UNNAMED_SPACE = r"\(anonymous namespace\)::|<unnamed>::"
+ENABLED = r"^std::enable_if<.*?>::type "
 
 
-def with_operation(device_work: pl.DataFrame) -> pl.DataFrame:
-    """DEVICE_WORK with the collective `operation` of each kernel; null for computation."""
-    names = device_work["name"].cast(pl.Categorical).fill_null("")
-    return device_work.with_columns(operation=_operations().gather(_memory.of(names)))
+@dataclass(frozen=True, slots=True)
+class KernelRule:
+    """Kernels whose short name fits `patterns`, or whose qualified name fits `qualified`."""
+
+    operation: str | None  # None: they compute
+    patterns: tuple[str, ...] = ()
+    qualified: tuple[str, ...] = ()
+    own: bool = False  # a user's: its patterns are tried on the whole name as well
+
+    def fits(self) -> pl.Expr:
+        """Whether a kernel fits; reads `name` (short) and `full`."""
+        tests = [("name", pattern) for pattern in self.patterns]
+        if self.own:
+            tests += (("full", pattern) for pattern in self.patterns)
+        tests += (("qualified", pattern) for pattern in self.qualified)
+        found = [pl.col(column).str.contains(pattern) for column, pattern in tests]
+        return pl.any_horizontal(found).fill_null(False)
 
 
 @cache
-def _operations() -> pl.Series:
-    """All operations, after null for computation."""
-    every = dict.fromkeys(str(row["operation"]) for row in conventions()["kernel"])
-    return pl.Series([None, *every], dtype=pl.Enum([*every]))
-
-
-def _look_up(names: pl.Series) -> Places:
-    """Indices into the operations."""
-    places = {operation: place for place, operation in enumerate(_operations())}
-    name = pl.col("name").cast(pl.String)
-    found = names.to_frame("name").select(
-        pl.coalesce(
-            *(
-                pl.when(pl.any_horizontal([name.str.contains(p) for p in row["patterns"]])).then(
-                    pl.lit(places[row["operation"]], pl.Int16)
-                )
-                for row in conventions()["kernel"]
-            ),
-            pl.lit(0, pl.Int16),
+def shipped() -> tuple[KernelRule, ...]:
+    """The rules of the data file, in order of precedence."""
+    return tuple(
+        KernelRule(
+            row.get("operation"), tuple(row.get("patterns", ())), tuple(row.get("qualified", ()))
         )
+        for row in conventions()["kernel"]
     )
-    return found.to_series().to_numpy()
 
 
-class _Memory:
-    """Operations of names, looked up once, in an array indexed by the codes of their categories."""
+def operations(kernels: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.DataFrame:
+    """`kernels` with the `operation` (OPERATION) of each, null for computation, and whether the
+    user says so (`own`).
 
-    def __init__(self) -> None:
-        self._places = np.empty(0, np.int16)
-        self._keeper: pl.Series | None = None  # keeps the codes valid
-
-    def of(self, names: pl.Series) -> Places:
-        """Indices into the operations for some names."""
-        codes = names.to_physical().to_numpy()
-        more = int(codes.max(initial=0)) + 1 - self._places.size
-        known = np.append(self._places, np.full(max(more, 0), UNSEEN, np.int16))
-        found: Places = known[codes]
-        if (unseen := found == UNSEEN).any():
-            fresh = names.filter(unseen).unique()
-            known[fresh.to_physical().to_numpy()] = _look_up(fresh)
-            found = known[codes]
-            small = known.size <= MOST_REMEMBERED
-            self._places, self._keeper = (known, names.clear()) if small else (known[:0], None)
-        return found
+    Args:
+        kernels: name (short) and full (null where the report has none), both strings.
+        rules: in order of precedence.
+    """
+    plain = pl.col("full").str.replace_all(UNNAMED_SPACE, "").str.replace(ENABLED, "")
+    named = kernels.with_columns(qualified=plain.str.extract(HEAD).str.strip_chars())
+    first = pl.coalesce(
+        *(pl.when(rule.fits()).then(pl.lit(i, pl.Int32)) for i, rule in enumerate(rules)),
+        pl.lit(len(rules), pl.Int32),
+    )
+    by_rule = pl.Series([*(rule.operation for rule in rules), None], dtype=OPERATION)
+    by_user = pl.Series([*(rule.own for rule in rules), False])
+    fitting = named.select(first).to_series()
+    return kernels.with_columns(operation=by_rule.gather(fitting), own=by_user.gather(fitting))
 
 
-_memory = _Memory()
+def known(stated: str, named: str, own: str) -> pl.Expr:
+    """The operation from columns: the user's, else the stated one, else that of the name.
+
+    What is not known exactly (`grouped`) comes last.
+    """
+    exact = [pl.when(pl.col(each) != "grouped").then(each) for each in (stated, named)]
+    return (
+        pl.when(pl.col(own).fill_null(False))
+        .then(named)
+        .otherwise(pl.coalesce(*exact, stated, named))
+    )
+
+
+def short_name() -> pl.Expr:
+    """A kernel's short name from `name`, as in nsys: no type, namespace, template or arguments."""
+    plain = pl.col("name").str.replace_all(UNNAMED_SPACE, "")
+    head = plain.str.replace(ENABLED, "").str.extract(HEAD)
+    return pl.coalesce(head.str.extract(r"([^\s:]+)\s*$"), "name")
+
+
+def stated_operations(collectives: pl.Series) -> pl.Series:
+    """The operations (OPERATION) of what PyTorch calls collectives, `grouped` for an unknown one.
+
+    Null for no or an empty text.
+    """
+    spelled = {
+        squashed(words): row["operation"]
+        for row in conventions()["collective"]
+        for words in row["words"]
+    }
+    asked = collectives.alias("name").to_frame().select(SQUASHED).to_series()
+    told = asked.replace_strict(spelled, default="grouped", return_dtype=pl.String)
+    stated = asked.str.len_bytes() > 0
+    return told.set(~stated.fill_null(False), None).cast(OPERATION)

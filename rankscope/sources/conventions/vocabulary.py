@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any
 
 import polars as pl
 
 from rankscope.errors import UsageError
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
-from rankscope.model.schema import PHASES, conform
+from rankscope.model.schema import OPERATION, PHASES, conform
+from rankscope.sources.conventions import kernels
+from rankscope.sources.conventions.data import SEPARATORS, SQUASHED, conventions
+from rankscope.sources.conventions.kernels import KernelRule
 from rankscope.sources.conventions.name_cache import NameCache
 
 OPERATORS = ("operator", "backward operator")
@@ -42,13 +43,10 @@ KNOWN_MEANINGS = (
 )
 """What a convention can say that a range means."""
 
-SEPARATORS = r"[\s_\-:]+"
 NUMBER = r"\{?([0-9]+)\}?"
 
 ANY = "^"
 """The pattern of conventions that apply to all names of a domain."""
-
-SQUASHED = pl.col("name").str.to_lowercase().str.replace_all(SEPARATORS, "").alias("squashed")
 
 
 class BadConvention(ValueError):
@@ -104,6 +102,11 @@ class Vocabulary:
 
     rows: tuple[Convention, ...]
     asks_for_all: bool = False  # operators, too, are needed to find iterations
+    kernels: tuple[KernelRule, ...] = ()
+
+    def operations(self, named: pl.DataFrame) -> pl.DataFrame:
+        """The distinct kernels of `named` (its columns name and full) with their `operation`."""
+        return _kernel_memory(self).of(named)
 
     def meanings(self, ranges: pl.DataFrame) -> pl.DataFrame:
         """The meaning of each distinct (domain, name) of `ranges`: a frame of MEANINGS."""
@@ -190,6 +193,11 @@ def _fits_some(rows: Iterable[Convention]) -> pl.Expr:
 
 
 @lru_cache(8)
+def _kernel_memory(vocabulary: Vocabulary) -> NameCache:
+    return NameCache(["name", "full"], lambda named: kernels.operations(named, vocabulary.kernels))
+
+
+@lru_cache(8)
 def _memory(vocabulary: Vocabulary) -> NameCache:
     return NameCache(["domain", "name"], vocabulary.look_up)
 
@@ -212,10 +220,23 @@ def vocabulary(options: ShapingOptions) -> Vocabulary:
             )
         _check("--phase", pattern)
         own.append(Convention("--phase", phase, (pattern,), fetch=phase == "load"))
+    ours: list[KernelRule] = []
+    for operation, pattern in options.collectives:
+        if operation not in OPERATION.categories:
+            raise UsageError(
+                f"--collective {operation}={pattern}: there is no collective {operation!r}",
+                hint=f"collectives are {', '.join(OPERATION.categories)}",
+            )
+        _check("--collective", pattern)
+        ours.append(KernelRule(operation, (pattern,), own=True))
     shipped = _shipped()
     if iteration is not None:  # then only the user's ranges are iterations
         shipped = tuple(row for row in shipped if row.means != "iteration")
-    return Vocabulary((*own, *shipped), asks_for_all=options.iteration in (AUTO, WHOLE))
+    return Vocabulary(
+        (*own, *shipped),
+        asks_for_all=options.iteration in (AUTO, WHOLE),
+        kernels=(*ours, *kernels.shipped()),
+    )
 
 
 @cache
@@ -246,12 +267,6 @@ def _bad_pattern(rows: tuple[Convention, ...]) -> BadConvention | None:
                     "Rust syntax: no look-around and no back-references"
                 )
     return None
-
-
-@cache
-def conventions() -> dict[str, Any]:
-    """The data file, parsed."""
-    return tomllib.loads(files(__package__).joinpath("conventions.toml").read_text("utf-8"))
 
 
 def _row(data: dict[str, Any]) -> Convention:

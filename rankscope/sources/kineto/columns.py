@@ -16,8 +16,8 @@ from functools import cache
 import msgspec
 import polars as pl
 
-from rankscope.model.schema import OPERATORS
-from rankscope.sources.conventions import synchronises
+from rankscope.model.schema import OPERATION, OPERATORS
+from rankscope.sources.conventions import short_name, stated_operations, synchronises
 from rankscope.sources.kineto.json_stream import Args, Event, Number
 
 RANGE, LAUNCH, WORK, SPAN = "range", "launch", "work", "span"
@@ -42,33 +42,38 @@ LAUNCHES = ("_runtime", "_driver")
 WINDOW_END = "Record Window End"
 """Name of the instant event at which the profiler stopped."""
 
-OWNED = {"start": pl.Int64, "end": pl.Int64, "process": pl.Int64, "thread": pl.Int64}
+OWNED: dict[str, pl.DataType] = dict.fromkeys(("start", "end", "process", "thread"), pl.Int64())
 
-SCHEMAS = {
-    RANGE: pl.Schema({**OWNED, "domain": pl.String, "name": pl.String, "external": pl.Int64}),
-    LAUNCH: pl.Schema({**OWNED, "correlation": pl.Int64, "graph": pl.Boolean, "waits": pl.Boolean}),
+SCHEMAS: dict[str, pl.Schema] = {
+    RANGE: pl.Schema({**OWNED, "domain": pl.String(), "name": pl.String(), "external": pl.Int64()}),
+    LAUNCH: pl.Schema(
+        {**OWNED, "correlation": pl.Int64(), "graph": pl.Boolean(), "waits": pl.Boolean()}
+    ),
     WORK: pl.Schema(
         {
-            "start": pl.Int64,
-            "end": pl.Int64,
-            "device": pl.Int64,
-            "context": pl.UInt32,
-            "stream": pl.UInt32,
-            "kind": pl.String,
-            "name": pl.String,
-            "bytes": pl.Int64,
-            "grid": pl.Int64,
-            "communicator": pl.String,
-            "sequence": pl.Int64,
-            "correlation": pl.Int64,
-            "external": pl.Int64,
+            "start": pl.Int64(),
+            "end": pl.Int64(),
+            "device": pl.Int64(),
+            "context": pl.UInt32(),
+            "stream": pl.UInt32(),
+            "kind": pl.String(),
+            "name": pl.String(),
+            "full": pl.String(),
+            "operation": OPERATION,
+            "bytes": pl.Int64(),
+            "grid": pl.Int64(),
+            "communicator": pl.String(),
+            "sequence": pl.Int64(),
+            "correlation": pl.Int64(),
+            "external": pl.Int64(),
         }
     ),
     SPAN: pl.Schema({"start": pl.Int64, "end": pl.Int64}),
 }
 """Nature → columns: times on the file's axis, the rest as in RANGES and DEVICE_WORK. `external`
-is the id of an operator; `correlation` links work to its launch, which
-`waits` if it holds its thread until the device is done."""
+is the id of an operator, `full` a kernel's whole name, `operation` what the trace states;
+`correlation` links work to its launch, which `waits` if it holds its thread until the device is
+done."""
 
 NEEDED = {
     RANGE: ["start", "end", "process", "thread"],
@@ -130,7 +135,9 @@ def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
     )
     if nature == WORK:
         frame = _work(frame, events, args)
-    elif nature != SPAN:
+    elif nature == RANGE:
+        frame = frame.with_columns(_of_collectives(args))
+    if nature in (RANGE, LAUNCH):
         operator = (pl.col("category") == "cpu_op") | (
             (pl.col("category") == "Operator") & pl.col("name").str.contains("::", literal=True)
         )
@@ -171,12 +178,25 @@ def _work(frame: pl.DataFrame, events: list[Event], args: list[Args]) -> pl.Data
         .then(pl.lit("copy"))
         .otherwise(pl.lit("set")),
         name=pl.when(is_kernel).then(short_name()).otherwise(pl.lit("")),
+        full=pl.when(is_kernel).then("name"),
+        operation=pl.when(is_kernel).then(
+            stated_operations(pl.Series([each.collective for each in args], dtype=pl.String))
+        ),
         bytes=integers([each.bytes for each in args]).fill_null(message),
         grid=pl.when(is_kernel).then(
             pl.Series(blocks, dtype=pl.Float64).cast(pl.Int64, strict=False)
         ),
         communicator=_communicator(args),
         sequence=integers([each.sequence for each in args]),
+    )
+
+
+def _of_collectives(args: list[Args]) -> pl.Expr:
+    """The `name` of a range, which for `record_param_comms` is that of its collective."""
+    collective = pl.Series([each.collective for each in args], dtype=pl.String)
+    told = (pl.col("name") == "record_param_comms") & collective.is_not_null()
+    return (
+        pl.when(told).then(pl.format("nccl:{}", pl.lit(collective))).otherwise("name").alias("name")
     )
 
 
@@ -187,13 +207,6 @@ def _communicator(args: list[Args]) -> pl.Series:
         for each in args
     ]
     return pl.Series(groups, dtype=pl.String).str.replace_all(", ", ",", literal=True)
-
-
-def short_name() -> pl.Expr:
-    """A kernel's short name, as in nsys: without type, namespaces, template and arguments."""
-    plain = pl.col("name").str.replace_all(r"\(anonymous namespace\)::|<unnamed>::", "")
-    head = plain.str.replace(r"^std::enable_if<.*?>::type ", "").str.extract(r"^([^<(]+)")
-    return pl.coalesce(head.str.extract(r"([^\s:]+)\s*$"), "name")
 
 
 def times(raw: list[msgspec.Raw]) -> pl.Series:

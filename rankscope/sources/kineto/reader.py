@@ -17,10 +17,11 @@ import polars as pl
 from rankscope.errors import UnreadableReport
 from rankscope.model.device_work import SYNC_CALLS, InMemoryWork
 from rankscope.model.kinds import EvidenceKind
+from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Claim, Gpu, Hardware, RankEvidence, Trace
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform
-from rankscope.sources.conventions import Vocabulary
+from rankscope.sources.conventions import Vocabulary, known, vocabulary
 from rankscope.sources.environment import first_printable
 from rankscope.sources.kineto.columns import NEEDED, RANGE, SCHEMAS, WORK, frames
 from rankscope.sources.kineto.gloo import waits_on_callers
@@ -67,7 +68,7 @@ def facts(path: Path) -> CaptureFacts:
     return _facts(EventFile(path).head())
 
 
-def read(path: Path, _words: Vocabulary | None = None) -> Trace:
+def read(path: Path, words: Vocabulary | None = None) -> Trace:
     """The whole trace.
 
     Raises:
@@ -101,13 +102,14 @@ def read(path: Path, _words: Vocabulary | None = None) -> Trace:
         frame.with_columns(pl.col("start", "end") - zero) for frame in whole.values()
     )
     process = _process(ranges, launches)
-    known = _facts(file.about)
+    told = _facts(file.about)
     utc_start_ns = _utc(file.about, zero)
+    work = _communicating(work, words or vocabulary(ShapingOptions()))
     device_work = _device_work(work, launches, ranges, process)
     return Trace(
         facts=replace(
-            known,
-            host=known.host or _host_in_name(path, process),
+            told,
+            host=told.host or _host_in_name(path, process),
             utc_start_ns=utc_start_ns,
             duration_ns=span.select(pl.col("end").max()).item(),
         ),
@@ -187,6 +189,13 @@ def _process(ranges: pl.DataFrame, launches: pl.DataFrame) -> int:
     every = pl.concat([ranges["process"], launches["process"]]).value_counts()
     busiest = every.sort("count", "process", descending=True)["process"]
     return int(busiest[0]) if len(busiest) else 0
+
+
+def _communicating(work: pl.DataFrame, words: Vocabulary) -> pl.DataFrame:
+    """Work whose `operation` is the user's, else what the trace states, else what names say."""
+    told = words.operations(work.select("name", "full")).rename({"operation": "named"})
+    joined = work.join(told, on=["name", "full"], how="left", nulls_equal=True)
+    return joined.with_columns(operation=known("operation", "named", "own"))
 
 
 def _device_work(

@@ -11,7 +11,15 @@ import polars as pl
 from rankscope.model import events
 from rankscope.model.device_work import DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
-from rankscope.model.schema import DEVICE_KINDS, DEVICE_WORK, conform, empty, ordered
+from rankscope.model.schema import (
+    DEVICE_KINDS,
+    DEVICE_WORK,
+    OPERATION,
+    conform,
+    empty,
+    ordered,
+)
+from rankscope.sources.conventions import Vocabulary
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
@@ -30,6 +38,8 @@ GRID = ["gridX", "gridY", "gridZ"]
 EXTRA = ["contextId", "bytes", "graphNodeId", "shortName", "demangledName", *GRID]
 
 NAMES = ["shortName", "demangledName"]
+SHORT = pl.coalesce(NAMES).alias("id")
+FULL = pl.coalesce(reversed(NAMES)).alias("full")
 OWNERS = ["globalPid", "deviceId"]
 LOOKED_AT = ["start", "end", "streamId", *OWNERS, *NAMES]
 """Columns that decide whether a row is valid, and its kind."""
@@ -48,15 +58,20 @@ PLACES = pl.Schema(
 """Pieces of tables."""
 
 KINDS = pl.Schema(
-    [("id", pl.Int64()), *(each for each in DEVICE_KINDS.items() if each[0] != "name")]
+    [
+        *(("id", pl.Int64()), ("full", pl.Int64())),
+        *(each for each in DEVICE_KINDS.items() if each[0] not in ("name", "operation")),
+    ]
 )
-"""DEVICE_KINDS before names are looked up."""
+"""DEVICE_KINDS before names and operations are looked up."""
 
 Piece = tuple[str, int, pl.DataFrame]
 """A table, the number of a piece of it, and its rows."""
 
 
-def device_work(file: Columns, pool: Strings, told: Nvtx, launches: Launches) -> DeviceWork:
+def device_work(
+    file: Columns, pool: Strings, told: Nvtx, launches: Launches, words: Vocabulary
+) -> DeviceWork:
     """Operations of the device joined with their launches, in memory if they are few.
 
     Args:
@@ -64,19 +79,21 @@ def device_work(file: Columns, pool: Strings, told: Nvtx, launches: Launches) ->
         pool: its strings.
         told: its NVTX events.
         launches: its API calls.
+        words: the conventions.
     """
     tables = [table for table in DEVICE_TABLES if file.has(table)]
     for table in tables:
         require(file, table, *COLUMNS)
+    names = _Names(pool, words)
     if launches.count > CALLS_OF_MANY * events.MOST_HELD:
-        return _StreamedWork(file, tables, pool, launches, told)
-    names, rows, parts = _Names(pool), 0, [empty(DEVICE_WORK)]
+        return _StreamedWork(file, tables, names, launches, told)
+    rows, parts = 0, [empty(DEVICE_WORK)]
     for table, _, piece in _pieces(file, tables, COLUMNS + EXTRA):
         whole = _whole(piece)
         rows += piece.height
         if rows > events.MOST_HELD:
-            return _StreamedWork(file, tables, pool, launches, told)
-        names.learn(whole.select(pl.coalesce(NAMES)).to_series())
+            return _StreamedWork(file, tables, names, launches, told)
+        names.learn(whole.select(SHORT, FULL))
         parts.append(_launched(_operations(whole, table, names), launches))
     every = pl.concat(parts)
     parts.clear()
@@ -91,11 +108,11 @@ class _StreamedWork:
     """Work of the device that is read from the report for every iteration over it."""
 
     def __init__(
-        self, file: Columns, tables: list[str], pool: Strings, launches: Launches, told: Nvtx
+        self, file: Columns, tables: list[str], names: _Names, launches: Launches, told: Nvtx
     ) -> None:
         """Reads nothing, unless the export describes NCCL's kernels: then these are read."""
         self._file, self._tables, self._launches = file, tables, launches
-        self._names = _Names(pool)
+        self._names = names
         self._seen: _Seen | None = None
         self._described: pl.DataFrame | None = None  # NCCL's kernels, as NCCL tells of them
         self.unread: tuple[str, ...] = ()
@@ -112,7 +129,11 @@ class _StreamedWork:
     def kinds(self) -> pl.DataFrame:
         """DEVICE_KINDS."""
         kinds = self._look.kinds
-        return device_kinds(kinds.with_columns(name=self._names.of(kinds["id"])))
+        return device_kinds(
+            kinds.with_columns(
+                name=self._names.of(kinds["id"]), operation=self._names.operations(kinds["full"])
+            )
+        )
 
     @property
     def rows(self) -> int:
@@ -165,7 +186,7 @@ class _StreamedWork:
             broken += piece.height - whole.height
             if whole.height:
                 kinds.append(_kinds(whole, table))
-                self._names.learn(kinds[-1]["id"])
+                self._names.learn(kinds[-1].select("id", "full"))
                 places.append((table, number, whole.height, whole["start"].min()))
                 yield table, whole
         spread = pl.DataFrame(places, PLACES, orient="row").sort("first")
@@ -182,25 +203,42 @@ class _Seen:
 
 
 class _Names:
-    """Names of operations by their ids, as categories."""
+    """Names of operations by their ids, as categories, and what kernels of a name communicate."""
 
-    def __init__(self, pool: Strings) -> None:
+    def __init__(self, pool: Strings, words: Vocabulary) -> None:
         """No names yet; `pool` has the strings."""
-        self._pool = pool
-        self._ids = pl.Series(dtype=pl.Int64)
-        self._names = pool.categories(self._ids)
+        self._pool, self._words = pool, words
+        self._ids = pl.DataFrame(schema={"id": pl.Int64, "full": pl.Int64})
+        self._names = pool.categories(self._ids["id"])
+        self._operations = pl.DataFrame(schema={"full": pl.Int64, "operation": OPERATION})
 
-    def learn(self, ids: pl.Series) -> None:
-        """Make the names of some ids available."""
-        some = ids.unique()
-        fresh = some.filter(~some.is_in(self._ids.implode()))
-        if not fresh.is_empty():
-            self._ids = self._ids.append(fresh)
-            self._names = self._pool.categories(self._ids)
+    def learn(self, ids: pl.DataFrame) -> None:
+        """Make some names available: `id` of the short, `full` of the whole name."""
+        fresh = ids.unique().join(self._ids, on=["id", "full"], how="anti", nulls_equal=True)
+        if fresh.is_empty():
+            return
+        self._ids = pl.concat([self._ids, fresh])
+        self._names = self._pool.categories(self._ids["id"])
+        asked = self._ids.select(
+            "full", name=self._pool.of(self._ids["id"]), text=self._pool.of(self._ids["full"])
+        ).rename({"text": "full", "full": "number"})
+        told = self._words.operations(asked.select("name", "full"))
+        self._operations = (
+            asked.join(told, on=["name", "full"], how="left", nulls_equal=True)
+            .drop_nulls("operation")
+            .unique("number", keep="first", maintain_order=True)
+            .select("operation", full="number")
+        )
 
     def of(self, ids: pl.Series) -> pl.Series:
         """Names of ids that were learnt; "" for ids without a name."""
         return self._names.of(ids).fill_null("")
+
+    def operations(self, full: pl.Series) -> pl.Series:
+        """OPERATION of kernels by the ids of their whole names; null for computation."""
+        asked = full.alias("full").to_frame()
+        found = asked.join(self._operations, on="full", how="left", maintain_order="left")
+        return found["operation"]
 
 
 def _pieces(file: Columns, tables: list[str], columns: list[str]) -> Iterator[Piece]:
@@ -266,13 +304,13 @@ def _whole(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _kinds(whole: pl.DataFrame, table: str) -> pl.DataFrame:
     """KINDS of valid rows."""
-    rows = whole.select("end", *OWNERS, id=pl.coalesce(NAMES))
+    rows = whole.select("end", *OWNERS, SHORT, FULL)
     same = {  # grouping by these as well would cost more than all else
         name: pl.lit(rows[name][0], pl.Int64)
         for name in OWNERS
         if not rows[name].null_count() and rows[name].min() == rows[name].max()
     }
-    groups = rows.group_by("id", *(name for name in OWNERS if name not in same))
+    groups = rows.group_by("id", "full", *(name for name in OWNERS if name not in same))
     return (
         groups.agg(pl.col("end").max())
         .with_columns(**same)
@@ -293,7 +331,8 @@ def _operations(whole: pl.DataFrame, table: str, names: _Names) -> pl.DataFrame:
         "end",
         "correlationId",
         "bytes",
-        name=names.of(whole.select(pl.coalesce(NAMES)).to_series()),
+        name=names.of(whole.select(SHORT).to_series()),
+        operation=names.operations(whole.select(FULL).to_series()),
         process=pl.col("globalPid") // PROCESS,
         kind=pl.lit(kind, DEVICE_WORK["kind"]),
         device="deviceId",

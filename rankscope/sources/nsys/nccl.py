@@ -42,8 +42,8 @@ FACTS = {"communicator": pl.String, "sequence": pl.Int64, "message": pl.Int64}
 UNREAD = "NCCL's description of its communicators has an unknown layout and is not used: {}"
 
 
-OF_NCCL = pl.col("name").cat.starts_with("nccl")
-"""Operations that are NCCL's."""
+OF_NCCL = pl.col("name").cat.starts_with("nccl") | pl.col("name").cat.starts_with("rccl")
+"""Operations that are NCCL's, or RCCL's."""
 
 
 def tells(file: Columns, nvtx: Nvtx) -> bool:

@@ -14,11 +14,12 @@ import polars as pl
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.events import Events, InMemoryEvents, StreamedEvents
+from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Loss, Trace
 from rankscope.model.schema import RANGES, conform, empty
 from rankscope.sources.columns.sqlite_pages.loader import expect
-from rankscope.sources.conventions import Vocabulary
+from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.environment import claims_of, first_printable, local_rank_of
 from rankscope.sources.nsys.busiest import busiest
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, process_of
@@ -74,7 +75,9 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
         facts=known,
         broken_ranges=nvtx_events.broken,
         ranges=ranges,
-        device_work=device_work(file, pool, nvtx_events, launches),
+        device_work=device_work(
+            file, pool, nvtx_events, launches, words or vocabulary(ShapingOptions())
+        ),
         process_ranks=_numbers(threads, MPI_THREAD) | _mpi_ranks(file),
         jax_processes=_numbers(threads, JAX_THREAD),
         host_events=nvtx_events.events + sum(map(len, mpi)),

@@ -11,15 +11,14 @@ import pytest
 from rankscope.errors import UsageError
 from rankscope.model.options import ShapingOptions
 from rankscope.model.schema import PHASES
-from rankscope.sources.conventions import vocabulary, with_operation
+from rankscope.sources.conventions import vocabulary
+from rankscope.sources.conventions.data import SQUASHED, conventions
 from rankscope.sources.conventions.vocabulary import (
     ANY,
     MEANINGS,
-    SQUASHED,
     BadConvention,
-    conventions,
 )
-from tests.frames import ranges
+from tests.frames import operations_of, ranges
 
 module = sys.modules[vocabulary.__module__]
 """`rankscope.sources.conventions.vocabulary`, which the function of that name hides."""
@@ -180,13 +179,13 @@ def test_every_row_of_the_data_is_whole() -> None:
         ("ncclDevKernel_SendRecv", "point_to_point"),
         ("ncclDevKernel_Generic", "grouped"),
         ("reduce_kernel", None),
-        ("my_ncclDevKernel_AllReduce", None),
+        ("my_ncclDevKernel_AllReduce", "all_reduce"),
+        ("my_ncclDevKernel", None),
         ("", None),
     ],
 )
 def test_kernels(name: str, operation: str | None) -> None:
-    frame = with_operation(pl.DataFrame({"name": [name]}))
-    assert frame["operation"].to_list() == [operation]
+    assert operations_of([name]).to_list() == [operation]
 
 
 def test_patterns_tried_at_once_tell_what_each_tells() -> None:

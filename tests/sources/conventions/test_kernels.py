@@ -1,53 +1,101 @@
-"""What kernels communicate, whatever codes their names have and however many are remembered."""
+"""What kernels communicate: by the user's pattern, by what the report states, by their names."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import polars as pl
 import pytest
 
-from rankscope.sources.conventions import kernels, with_operation
+from rankscope.model.options import ShapingOptions
+from rankscope.model.schema import OPERATION
+from rankscope.sources.conventions import known, short_name, stated_operations, vocabulary
 
-NAMES = {
-    "ncclDevKernel_SendRecv": "point_to_point",
+BF16 = "__nv_bfloat16"
+
+KERNELS = {
+    "ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_f32(ncclSymDevArgs)": "all_reduce",
+    "ncclSymkDevKernel_AllGather_STMC(ncclSymkDevWorkArgs4K)": "all_gather",
+    "ncclSymkDevKernel_ReduceScatter_LL_sum_bf16(ncclSymkDevWorkArgs4K)": "reduce_scatter",
+    "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)": "grouped",
+    "ncclSomethingNew(int)": "grouped",
+    "rcclAnything<float>(int)": "grouped",
+    "mscclKernel_Sum_half_Simple_true(ncclDevComm*)": "grouped",
+    f"void vllm::cross_device_reduce_2stage<{BF16}, 8>(vllm::RankData*)": "all_reduce",
+    f"void sglang::cross_device_reduce_1stage<{BF16}, 4>(sglang::RankData*)": "all_reduce",
+    "(anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(float*)": "all_reduce",
+    "void c10d::(anonymous namespace)::two_shot_all_reduce_kernel_inplace<float>()": "all_reduce",
+    "one_shot_all_reduce_kernel<float, 16, 8>(float**)": "all_reduce",
+    "flashinfer::trtllm::allreduce_fusion_kernel_oneshot_lamport<float>(int)": "all_reduce",
+    "void deep_ep::intranode::dispatch<8, 768>(int4*)": "all_to_all",
+    "void deep_ep::intranode::combine<float, 8>(int4*)": "all_to_all",
+    "void deep_ep::intranode::notify_dispatch<8>(int const*)": "barrier",
+    "void deep_ep::internode_ll::dispatch<true>(void*)": "grouped",
+    "void deep_ep::layout::get_dispatch_layout<256>(long*)": None,
+    "void mscclpp::allgather_direct<int>(int)": "grouped",
+    "nvshmemi_transfer_rma(int)": "grouped",
+    "void dispatch<8>(int4*)": None,
+    "void at::native::reduce_kernel<512, 1, float>(float)": None,
+    "triton_poi_fused_all_reduce_wait_tensor_3": None,
+    "void oneflow::layer_norm_warp_all_reduce<float>(float)": None,
+    "void cutlass::Kernel<mscclpp::allreduce>(float)": None,
     "gemm": None,
-    "ncclDevKernel_Generic": "grouped",
 }
 
 
-REPORTS = """
-import polars as pl
-from rankscope.sources.conventions import kernels, with_operation
-
-def operations(names, dtype):
-    return with_operation(pl.DataFrame({"name": pl.Series(names, dtype=dtype)}))["operation"]
-
-for kernels.MOST_REMEMBERED in (10**6, 3, 0):
-    for dtype in (pl.String(), pl.Categorical()):
-        for first in range(3):
-            names = [*NAMES][first:] + [None, f"kernel {first}"]
-            told = operations(names, dtype).to_list()
-            assert told == [NAMES.get(name) for name in names], (names, told)
-"""
+def operations(full: list[str], options: ShapingOptions | None = None) -> list[str | None]:
+    asked = pl.DataFrame({"name": full}).select(short_name().alias("name"), full="name")
+    told = vocabulary(options or ShapingOptions()).operations(asked)
+    return asked.join(told, on="full", how="left", maintain_order="left")["operation"].to_list()
 
 
-def test_names_of_reports_that_are_gone() -> None:
-    # Categories that nobody has any more leave their codes to others; here somebody has some.
-    subprocess.run([sys.executable, "-c", f"NAMES = {NAMES}\n{REPORTS}"], check=True)
+@pytest.mark.parametrize(("full", "operation"), KERNELS.items())
+def test_whole_names(full: str, operation: str | None) -> None:
+    assert operations([full]) == [operation]
 
 
-def test_names_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_a_users_pattern_beats_what_is_known() -> None:
+    own = ShapingOptions.of(
+        collectives={"all_to_all": "^exchange|ncclDevKernel_AllReduce", "barrier": "ns::meet<"}
+    )
+    asked = ["exchange_tokens", "ncclDevKernel_AllReduce_Sum_f32", "void ns::meet<4>(int)", "gemm"]
+    assert operations(asked, own) == ["all_to_all", "all_to_all", "barrier", None]
 
-    def look_up(names: pl.Series) -> kernels.Places:
-        asked.extend(names.to_list())
-        return look(names)
 
-    look = kernels._look_up
-    monkeypatch.setattr(kernels, "_look_up", look_up)
-    monkeypatch.setattr(kernels, "_memory", kernels._Memory())
-    for _ in range(2):
-        with_operation(pl.DataFrame({"name": [*NAMES, "gemm"]}))
-    assert sorted(asked) == sorted(NAMES)
+@pytest.mark.parametrize(
+    ("stated", "operation"),
+    [
+        ("allreduce", "all_reduce"),
+        ("_allgather_base", "all_gather"),
+        ("all_gather_into_tensor_coalesced", "all_gather"),
+        ("_reduce_scatter_base", "reduce_scatter"),
+        ("all_to_allv", "all_to_all"),
+        ("alltoall_base", "all_to_all"),
+        ("_broadcast_oop", "rooted"),
+        ("send", "point_to_point"),
+        ("something new", "grouped"),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_what_pytorch_states(stated: str | None, operation: str | None) -> None:
+    assert stated_operations(pl.Series([stated], dtype=pl.String)).to_list() == [operation]
+
+
+@pytest.mark.parametrize(
+    ("stated", "named", "own", "operation"),
+    [
+        ("all_to_all", "point_to_point", False, "all_to_all"),
+        ("all_to_all", "point_to_point", True, "point_to_point"),
+        ("grouped", "all_reduce", False, "all_reduce"),
+        ("grouped", None, False, "grouped"),
+        (None, "grouped", None, "grouped"),
+        (None, None, False, None),
+    ],
+)
+def test_which_evidence_counts(
+    stated: str | None, named: str | None, own: bool | None, operation: str | None
+) -> None:
+    frame = pl.DataFrame(
+        {"stated": [stated], "named": [named], "own": [own]},
+        schema={"stated": OPERATION, "named": OPERATION, "own": pl.Boolean},
+    )
+    assert frame.select(known("stated", "named", "own")).item() == operation

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 
 from rankscope.model.options import ShapingOptions
-from rankscope.sources.conventions import vocabulary, with_operation
-from tests.frames import ranges
+from rankscope.sources.conventions import vocabulary
+from tests.frames import operations_of, ranges
 
 ITERATIONS = {
     "step 12": 12,
@@ -149,8 +148,7 @@ def test_nccls_own_domain(name: str) -> None:
 
 
 def test_kernels_as_spelled() -> None:
-    frame = with_operation(pl.DataFrame({"name": list(KERNELS)}))
-    assert frame["operation"].to_list() == list(KERNELS.values())
+    assert operations_of(list(KERNELS)).to_list() == list(KERNELS.values())
 
 
 def test_who_fetches() -> None:
