@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 
@@ -9,17 +11,29 @@ from rankscope.model.intervals import Times, cells, owners
 from rankscope.model.schema import SEGMENTS
 from rankscope.segment import PhaseRanges
 
+NEVER = np.iinfo(np.int64).max
 
-def host_timeline(iterations: pl.DataFrame, marks: PhaseRanges) -> pl.DataFrame:
+
+def host_timeline(
+    iterations: pl.DataFrame,
+    marks: PhaseRanges,
+    computing: Callable[[], Times] = lambda: np.zeros(0, dtype=np.int64),
+) -> pl.DataFrame:
     """The windows cut into disjoint SEGMENTS that fill them.
 
     Of nested marks the innermost owns the instant. Where no range fetches data,
     loading also owns the gap before an iteration's range and the time from the range's start to
     its first mark, less foreign ranges there. The rest is `other`.
+
+    Args:
+        iterations: ITERATIONS.
+        marks: the marks on the training thread.
+        computing: gives the sorted launches of computation. Called if nothing tells where forward
+            begins: loading then ends with the first of them.
     """
     edges = window_edges(iterations)
     inner_first = marks.frame.sort("start", "end", descending=[True, False])
-    loading, foreign = _implicit_loading(iterations, marks)
+    loading, foreign = _implicit_loading(iterations, marks, computing)
     start = np.concatenate([_column(part, "start") for part in (inner_first, foreign, loading)])
     end = np.concatenate([_column(part, "end") for part in (inner_first, foreign, loading)])
     labels = (
@@ -60,6 +74,28 @@ def merged(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame({**rows, "window": frame["window"][first], "label": label[first]}, SEGMENTS)
 
 
+def _before_phases(iterations: pl.DataFrame, phases: Times) -> pl.DataFrame:
+    """start and end of the time before the phases of each iteration.
+
+    Phases in the gap before an iteration's range (validation) do not end its loading, unless all
+    of its phases are there: then the range only marks the end of the iteration.
+
+    Args:
+        iterations: ITERATIONS.
+        phases: sorted starts of marks.
+    """
+    opened, begin, until = (
+        iterations[name].to_numpy() for name in ("window_start", "start", "window_end")
+    )
+    starts = np.append(phases, NEVER)
+    inside = starts[np.searchsorted(starts, begin)]  # at or after the range's start
+    if not (inside[inside < until] > begin[inside < until]).any():
+        early = starts[np.searchsorted(starts, opened)]
+        inside = np.minimum(early, inside)
+    end = np.where(inside < until, inside, begin)
+    return pl.DataFrame({"start": opened, "end": end})
+
+
 def window_edges(iterations: pl.DataFrame) -> Times:
     """The n + 1 edges of n adjacent windows."""
     ends = iterations["window_end"].to_numpy()
@@ -71,7 +107,7 @@ def _column(frame: pl.DataFrame, name: str) -> Times:
 
 
 def _implicit_loading(
-    iterations: pl.DataFrame, marks: PhaseRanges
+    iterations: pl.DataFrame, marks: PhaseRanges, computing: Callable[[], Times]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Intervals that count as loading because no range names them, and foreign ranges in them.
 
@@ -81,19 +117,13 @@ def _implicit_loading(
     if marks.fetches or not marks.phases:
         return nothing, nothing
     phases = marks.frame.filter(pl.col("label") != "exposed_communication")
-    stretches = (
-        iterations.sort("start")
-        .join_asof(
-            phases.select("start", first="start").sort("start"),
-            on="start",
-            strategy="forward",
-        )
-        .select(
-            start="window_start",
-            end=pl.when(pl.col("first") < pl.col("window_end")).then("first").otherwise("start"),
-        )
-        .filter(pl.col("end") > pl.col("start"))
-    )
+    stretches = _before_phases(iterations, phases["start"].sort().to_numpy())
+    if "forward" not in marks.phases:
+        launches = np.append(computing(), NEVER)
+        begins = stretches["start"].to_numpy()
+        first = pl.Series(launches[np.searchsorted(launches, begins)])
+        stretches = stretches.with_columns(end=pl.min_horizontal("end", first))
+    stretches = stretches.filter(pl.col("end") > pl.col("start"))
     opened = stretches.rename({"end": "until"})
     foreign = marks.foreign.map(
         lambda part: (

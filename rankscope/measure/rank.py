@@ -15,6 +15,7 @@ from rankscope.measure.collectives import ReadyTimes, collectives
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.metrics import UNPHASED_LIMIT, gpu_numbers, host_numbers
+from rankscope.model.intervals import Times
 from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, RunWarning, Trace
 from rankscope.model.schema import (
     ACTIVITIES,
@@ -32,6 +33,9 @@ from rankscope.model.schema import (
 from rankscope.segment import UNNAMED, IterationRanges, LabelledRanges, PhaseRanges, find_marks
 from rankscope.sources.conventions import Vocabulary
 from rankscope.util.wording import percent
+
+MOSTLY = 0.5
+"""A phase that no range names is missed if more than this share of the time is in `other`."""
 
 GPU_CLOCK_SHARE = 0.9
 """The gpu clock needs device work in some phase in at least this share of the iterations."""
@@ -91,7 +95,7 @@ def detail_ranks(
     hosts = (
         HostSide(
             process,
-            host_timeline(each.frame, marks[process]),
+            host_timeline(each.frame, marks[process], partial(_computing, trace, process)),
             each.thread,
             calls_around(named.telling.filter(pl.col("process") == process)),
         )
@@ -110,6 +114,18 @@ def detail_ranks(
 def _communicates(trace: Trace, process: int) -> bool:
     """Whether the process has communication kernels."""
     return process in trace.device_work.kinds.drop_nulls("operation")["process"]
+
+
+def _computing(trace: Trace, process: int) -> Times:
+    """Sorted launches (starts, without a record) of a process's kernels that compute."""
+    launches = trace.device_work.map(
+        lambda part: part.filter(
+            pl.col("process") == process,
+            pl.col("kind").is_in(["kernel", "graph"]),
+            pl.col("operation").is_null(),
+        ).select(launch=pl.coalesce("launch", "start"))
+    ).whole
+    return launches["launch"].sort().to_numpy()
 
 
 class _Building:
@@ -182,8 +198,31 @@ def measure_rank(
         host_states=empty(HOST_STATES),
         file_accesses=empty(FILE_ACCESSES),
         counters=empty(COUNTERS),
-        problems=tuple(_problems(identity.rank, detail)),
+        problems=(
+            *_problems(identity.rank, detail),
+            *_unnamed(identity.rank, marks.phases, numbers[-1].measures),
+        ),
     )
+
+
+def _unnamed(rank: int, known: frozenset[str], measures: pl.DataFrame) -> list[RunWarning]:
+    """The warning that most of the time has no phase because no range names one."""
+    missing = [phase for phase in ("forward", "backward", "optimizer") if phase not in known]
+    if not known or not missing:
+        return []
+    sums = measures.select("other_ns", "iteration_ns").drop_nulls().sum()
+    other, whole = sums["other_ns"].item(), sums["iteration_ns"].item()
+    if not whole or other <= MOSTLY * whole:
+        return []
+    names = " or ".join(missing)
+    return [
+        RunWarning(
+            "phase-unnamed",
+            f"no range is named like {names}: that time is in other, {percent(other / whole)} of "
+            f"the iterations; name such ranges, or give their names: --phase {missing[0]}='REGEX'",
+            (rank,),
+        )
+    ]
 
 
 def _clock_gpu(survey: pl.DataFrame, iterations: int, known: frozenset[str]) -> bool:

@@ -14,7 +14,12 @@ from rankscope.errors import NoIterations
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import Trace
 from rankscope.model.schema import OPERATORS
-from rankscope.segment.iterations import IterationRanges, find_iterations, whole_capture
+from rankscope.segment.iterations import (
+    IterationRanges,
+    find_iterations,
+    whole_capture,
+    with_trailing,
+)
 from rankscope.segment.labelled_ranges import LabelledRanges, with_meanings
 from rankscope.segment.step_detection import (
     RANGE_COLUMNS,
@@ -75,9 +80,14 @@ def choose_iterations(
         raise _no_names(path, named.every.whole, hints)
     if hints.pattern is not None:
         own = vocabulary(replace(options, iteration=hints.pattern))
-        renamed = with_meanings(trace.ranges, own)
-        if found := _by_name(trace, renamed):
-            return Chosen(renamed, own, found, {}, hints.pattern)
+        if found := _by_name(trace, with_meanings(trace.ranges, own)):
+            ranges = named.every.map(lambda part: part.select(RANGE_COLUMNS)).whole
+            ended = {
+                process: with_trailing(each, _of(process, ranges))
+                for process, each in found.items()
+            }
+            # The ranges that end iterations are phases (the optimizer) as well.
+            return Chosen(named, own, ended, {}, hints.pattern)
     training = _training(trace, named)
     steps = _steps(trace, named, training)
     if steps and all(each.sure for each in steps.values()):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 
 from rankscope.model.schema import ITERATIONS, conform
@@ -11,6 +12,9 @@ from rankscope.segment.training_thread import training_thread
 
 WHOLE, AUTO = -1, -2
 """Used in place of a convention's row: the whole capture as one iteration, or detected steps."""
+
+READS = r"^aten::(item|_local_scalar_dense)$"
+"""Names of operators that wait for a result of the step that ends."""
 
 UNNAMED = {WHOLE: "whole", AUTO: "auto"}
 
@@ -95,6 +99,34 @@ def whole_capture(
     ).with_columns(window_start="start", window_end="end")
     thread = training_thread(named, launching, main_thread)
     return IterationRanges(conform(window, ITERATIONS), thread, numbered=False, row=WHOLE)
+
+
+def with_trailing(found: IterationRanges, named: pl.DataFrame) -> IterationRanges:
+    """Iterations that end where their ranges do, with the reading of results that follows.
+
+    The ranges that end iterations (the optimizer's) may be followed by operators that wait for a
+    result, the loss say: these belong to the iteration that ends.
+
+    Args:
+        found: the iterations of a process.
+        named: thread, start, end, name of its ranges.
+    """
+    own = named.filter(pl.col("thread") == found.thread).sort(
+        "start", "end", descending=[False, True]
+    )
+    outer = own.filter(pl.col("start") >= pl.col("end").cum_max().shift(1, fill_value=-1))
+    starts, ends = outer["start"].to_numpy(), outer["end"].to_numpy()
+    reads = outer["name"].str.contains(READS).to_numpy()
+    extended = []
+    for end in found.frame["end"]:
+        first = at = int(np.searchsorted(starts, end))
+        while at < len(starts) and reads[at]:
+            at += 1
+        extended.append(int(ends[at - 1]) if at > first else end)
+    end = pl.Series("end", extended, dtype=pl.Int64)
+    begin = end.shift(1).fill_null(found.frame["window_start"])
+    frame = found.frame.with_columns(end, window_end=end, window_start=begin)
+    return replace(found, frame=frame)
 
 
 def _windows(ranges: pl.DataFrame, numbered: bool, duration_ns: int | None) -> pl.DataFrame:

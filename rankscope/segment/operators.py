@@ -48,8 +48,11 @@ def operator_phases(
         operators.with_columns(held=pl.Series(held), within=pl.Series(within))
         .filter(pl.col("backward") | ~(pl.col("held") | pl.col("within")))
         .join_asof(
-            found.frame.select("start", "iteration", until="end").sort("start"),
-            on="start",
+            found.frame.select("iteration", opened="window_start", until="window_end").sort(
+                "opened"
+            ),
+            left_on="start",
+            right_on="opened",
             strategy="backward",
         )
         .filter(pl.col("end") <= pl.col("until"))

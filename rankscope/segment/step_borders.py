@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.intervals import Times, cells
+from rankscope.segment.iterations import READS
 
 LEAST_STEPS = 3
 
@@ -20,9 +21,6 @@ LEAST_GAP = 0.02
 
 CLEARS = r"\bzero_grad\b"
 """Names of ranges that clear gradients: they belong to the optimizer, but occur anywhere."""
-
-READS = r"^aten::(item|_local_scalar_dense)$"
-"""Names of operators that wait for a result of the step that ends."""
 
 NEVER = np.iinfo(np.int64).max
 

@@ -40,4 +40,4 @@ def training_thread(named: pl.DataFrame, launching: pl.Series, main_thread: int 
         .collect()
     )
     threads = [*ranked["thread"], *launching.sort()]
-    return int(threads[0]) if threads else 0
+    return int(threads[0]) if threads else main_thread or 0

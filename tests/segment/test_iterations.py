@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from rankscope.segment import find_iterations, whole_capture
-from tests.frames import found, named, ranges
+from tests.frames import AUTOGRAD, THREAD, Range, found, named, ranges
 
 
 def test_a_window_begins_where_the_range_before_ended() -> None:
@@ -90,13 +90,30 @@ def test_the_users_names_beat_all_others() -> None:
     assert result.frame["iteration"].to_list() == [17, 18]
 
 
+NOBODY = pl.Series(dtype=pl.Int64)
+
+
+def unnamed(*rows: Range) -> pl.DataFrame:
+    """RANGES with the columns of MEANINGS."""
+    return named(ranges(*rows)).every.whole
+
+
+def test_whole_takes_the_thread_with_phases_not_that_with_most_ranges() -> None:
+    hooks = [(i, i + 1, "gradient hook", AUTOGRAD) for i in range(20, 40)]
+    rows = unnamed((0, 19, "forward"), (19, 60, "backward"), *hooks)
+    launching = pl.Series([THREAD, AUTOGRAD])
+    result = whole_capture(rows, (1, 59), launching, AUTOGRAD)
+    assert result is not None
+    assert result.thread == THREAD
+
+
 def test_whole_takes_the_capture_as_one() -> None:
-    result = whole_capture(ranges((5, 9, "a"), (20, 80, "b")), (7, 95), 0)
+    result = whole_capture(unnamed((5, 9, "a"), (20, 80, "b")), (7, 95), NOBODY, 0)
     assert result is not None
     assert result.frame.select("window_start", "window_end", "iteration").rows() == [(5, 95, 0)]
-    nothing = ranges((5, 9, "a")).clear()
-    assert whole_capture(nothing, None, 3) is None
-    bare = whole_capture(nothing, (2, 40), 3)
+    nothing = unnamed((5, 9, "a")).clear()
+    assert whole_capture(nothing, None, NOBODY, 3) is None
+    bare = whole_capture(nothing, (2, 40), NOBODY, 3)
     assert bare is not None
     assert bare.frame.select("window_start", "window_end").rows() == [(2, 40)]
     assert bare.thread == 3
