@@ -79,7 +79,7 @@ class Calls:
         """`links`: pairs of ranks that send to each other."""
         self._links = links
         self._sent: list[pl.DataFrame] = []
-        self._counts: list[pl.DataFrame] = []
+        self._lasted: list[pl.DataFrame] = []
         self._unrooted = self._split = 0
         self._own = [STREAMS.to_frame()]
         self._streams: list[Stream] = []
@@ -94,7 +94,8 @@ class Calls:
         self._split += int(split.sum())
         self._unrooted += int((~operation.is_in(["rooted"])).sum())
         sent = part.filter(operation.is_in([OPERATION]))
-        self._counts.append(sent.group_by("iteration").agg(calls=pl.len()))
+        lasted = pl.col("end_ns") - pl.col("arrival_ns")
+        self._lasted.append(part.group_by("iteration").agg(lasted_ns=lasted.sum()))
         if self._links:
             self._sent.append(sent)
         rows = narrowed(part if split.all() else part.filter(split))
@@ -183,9 +184,9 @@ class Calls:
         paired = pair_peers(pl.concat(self._sent), self._links) if self._sent else None
         return None if paired is None or paired.is_empty() else paired
 
-    def sent(self) -> pl.DataFrame:
-        """iteration and calls: the number of calls of transfers between two ranks."""
-        return pl.concat(self._counts).group_by("iteration").agg(pl.col("calls").sum())
+    def lasted(self) -> pl.DataFrame:
+        """iteration and lasted_ns: how long all calls of all ranks lasted, from their arrivals."""
+        return pl.concat(self._lasted).group_by("iteration").agg(pl.col("lasted_ns").sum())
 
     def streams(self) -> pl.DataFrame:
         """The columns of STREAMS, and habit: its operations, and how many an iteration has."""

@@ -59,7 +59,7 @@ class Matched:
     instance, sorted: group (the communicator's set of members), operation, iteration, ordinal.
     `streams`: rank, place, communicator, label and group. `groups`: group, label and members (a
     count). `unmatched`: rank, label, operation, count and reason of calls that belong to no
-    instance. `sent`: iteration and calls, the number of calls of transfers between two ranks.
+    instance. `lasted`: iteration and lasted_ns, from arrival to end of all calls of all ranks.
     """
 
     rows: pl.DataFrame
@@ -67,7 +67,7 @@ class Matched:
     streams: pl.DataFrame
     groups: pl.DataFrame
     unmatched: pl.DataFrame
-    sent: pl.DataFrame
+    lasted: pl.DataFrame
     solved: Clocks
 
     @property
@@ -147,7 +147,7 @@ def match(
     parts = [collectives] if isinstance(collectives, pl.DataFrame) else collectives
     for _ in threaded(found.add, parts, threads=1):  # the next one is read meanwhile
         pass
-    peers, own, sent = found.peers(), labelled(found.streams()), found.sent()
+    peers, own, lasted = found.peers(), labelled(found.streams()), found.lasted()
     if known is None:
         own = communicators(own, found.middle, found.pipelined)
         streams = own
@@ -177,7 +177,7 @@ def match(
         .group_by("rank", "label", "operation", "reason")
         .agg(pl.col("count").sum())
         .sort("rank", "label", "operation", "reason"),
-        sent,
+        lasted,
         Clocks({}, 0, "none") if known is None else known.solved,
     )
     if known is not None:

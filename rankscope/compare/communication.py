@@ -15,7 +15,6 @@ import polars as pl
 from rankscope.align.calls import COLUMNS
 from rankscope.align.clocks import Aligner, Clocks, with_hosts
 from rankscope.align.match import Matched, MatchSummary, ReusedMatching, match
-from rankscope.align.point_to_point import OPERATION
 from rankscope.compare.roles import MAKEUP, Roles, given_roles, inferred_roles
 from rankscope.compare.selection import Scope, common_iterations
 from rankscope.compare.wait_sums import Waits, rank_chunks, split
@@ -30,6 +29,10 @@ CALLS_AT_ONCE = 2_000_000
 
 FIRST_RANKS = 8
 """Ranks in the first chunk that is read; its size says how many ranks the next chunks may have."""
+
+
+UNMATCHED = 0.01
+"""A run is replayed if calls that were not matched take at most this share of its time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,10 +271,13 @@ def _replay_parts(
     if iterations is not None:
         rows = rows.filter(shared["iteration"].is_in([*iterations]).gather(rows["instance"]))
         table = table.filter(pl.col("iteration").is_in([*iterations]))
-    if not all_tied(clocks, scope.tables) or rows.is_empty() or not _paired(matched):
+    if not all_tied(clocks, scope.tables) or rows.is_empty():
         return None
     columns = ("rank", "iteration", "window_start_ns", "iteration_ns")
     measures = measured(scope.tables, scope.clock, columns, iterations)
+    took = measures.select(pl.col("iteration_ns").sum()).item()
+    if _unmatched_ns(matched, measures["iteration"]) > UNMATCHED * took:
+        return None
     windows = windows_of(measures, table, lambda column: clocks.aligned(column, scope.utc_starts))
     chunks = rank_chunks(windows["rank"], rows["rank"].value_counts())
     size = int(rows["rank"].is_in(windows["rank"].unique().implode()).sum())
@@ -294,9 +300,13 @@ def _replay_chunks(
         yield RankChunk(ranks, rows.with_columns(group=groups.gather(rows["instance"])), exposed)
 
 
-def _paired(matched: Matched) -> bool:
-    """Whether all transfers between two ranks found their other side."""
-    iterations = matched.shared["iteration"].unique()
-    sent = matched.sent.filter(pl.col("iteration").is_in(iterations.implode()))
-    found = matched.shared.select((pl.col("operation") == OPERATION).sum()).item()
-    return int(sent["calls"].sum()) <= 2 * int(found)
+def _unmatched_ns(matched: Matched, iterations: pl.Series) -> int:
+    """The time of the calls of all ranks that belong to no instance.
+
+    A replay would keep their length, also where they wait for another rank.
+    """
+    played = iterations.unique()
+    lasted = matched.lasted.filter(pl.col("iteration").is_in(played.implode()))["lasted_ns"].sum()
+    here = matched.shared["iteration"].is_in(played.implode()).gather(matched.rows["instance"])
+    times = matched.rows.filter(here).select(pl.col("end_ns").sum() - pl.col("arrival_ns").sum())
+    return int(lasted) - int(times.item())
