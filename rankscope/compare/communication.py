@@ -16,7 +16,7 @@ from rankscope.align.calls import COLUMNS
 from rankscope.align.clocks import Aligner, Clocks, with_hosts
 from rankscope.align.match import Matched, MatchSummary, ReusedMatching, match
 from rankscope.compare.roles import MAKEUP, Roles, given_roles, inferred_roles
-from rankscope.compare.selection import Scope, common_iterations
+from rankscope.compare.selection import Scope, Selection, common_iterations
 from rankscope.compare.wait_sums import Waits, rank_chunks, split
 from rankscope.compare.waits import WaitedCollectives, timed
 from rankscope.compare.whatif.replay import Replay
@@ -275,6 +275,10 @@ def _replay_parts(
         return None
     columns = ("rank", "iteration", "window_start_ns", "iteration_ns")
     measures = measured(scope.tables, scope.clock, columns, iterations)
+    chosen = scope.choice.numbers if isinstance(scope.choice, Selection) else ()
+    unknown = measures.filter(pl.col("iteration_ns").is_null())["iteration"]
+    if chosen and unknown.is_between(chosen[0], chosen[-1]).any():
+        return None  # the time in between would be played as it was not
     took = measures.select(pl.col("iteration_ns").sum()).item()
     if _unmatched_ns(matched, measures["iteration"]) > UNMATCHED * took:
         return None

@@ -343,8 +343,8 @@ def _without_work(unknown: pl.DataFrame) -> RunWarning:
     who = tuple(unknown["rank"].unique().sort())
     return RunWarning(
         "iterations-without-work",
-        f"no device work in {agreeing(len(numbers), 'iteration')} "
-        f"{listed(numbers)}, left out on all ranks",
+        f"no device work, or not all of it, in {agreeing(len(numbers), 'iteration')} "
+        f"{listed(numbers)}: left out on all ranks",
         who,
     )
 

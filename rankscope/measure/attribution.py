@@ -11,7 +11,6 @@ import polars as pl
 from rankscope.measure.calls_around import AROUND, with_calls_around
 from rankscope.measure.collectives import CALLS
 from rankscope.model.device_work import DeviceWork
-from rankscope.model.events import Events
 from rankscope.model.intervals import Times
 from rankscope.model.schema import SEGMENTS, STREAM
 
@@ -83,7 +82,7 @@ class _Places:
 class Attributed:
     """The device work of one process with the phase and iteration it was launched in."""
 
-    events: Events  # DEVICE_WORK of the report
+    events: DeviceWork  # of the report
     host: HostSide
     survey: pl.DataFrame  # ALIKE, `training` and the last `end`: a row per group of operations
     calls: pl.DataFrame  # CALLS: the collectives among the operations

@@ -152,6 +152,21 @@ def device_segments(device: DeviceTimeline) -> pl.DataFrame:
     return _as_other(device.segments, unphased | hidden | _first_load())
 
 
+def without(numbers: Numbers, windows: pl.Series) -> Numbers:
+    """Numbers of which some windows are unknown.
+
+    Args:
+        numbers: on one clock.
+        windows: Boolean for each window.
+    """
+    if not windows.any():
+        return numbers
+    measures = numbers.measures
+    names = [name for name in measures.columns if name not in ("iteration", "clock")]
+    blank = measures.with_columns(pl.when(~pl.lit(windows)).then(pl.col(names)))
+    return Numbers(blank, numbers.exposed)
+
+
 def _first_load() -> pl.Expr:
     """Whether a row is loading of the first iteration, which began before the capture."""
     return (pl.col("window") == 0) & (pl.col("label") == "load")

@@ -14,7 +14,8 @@ from rankscope.measure.calls_around import calls_around
 from rankscope.measure.collectives import ReadyTimes, collectives
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
-from rankscope.measure.metrics import UNPHASED_LIMIT, gpu_numbers, host_numbers
+from rankscope.measure.metrics import UNPHASED_LIMIT, gpu_numbers, host_numbers, without
+from rankscope.measure.records import RecordCount, Records, record_problems
 from rankscope.model.intervals import Times
 from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, RunWarning, Trace
 from rankscope.model.schema import (
@@ -51,6 +52,7 @@ class RankDetail:
     device: DeviceTimeline
     sums: ActivityTotals  # of the device's computation and copies
     collectives: pl.DataFrame  # COLLECTIVES without `rank`
+    records: Records
 
     @property
     def host(self) -> pl.DataFrame:
@@ -137,6 +139,7 @@ class _Building:
         self._ready, self._sums = ReadyTimes(work.calls), ActivityTotals(work.calls)
         blocking = marks.frame.filter(label="exposed_communication").select("start", "end")
         self._device = DeviceAccount(work, found.frame, blocking)
+        self._records = RecordCount(found.frame)
 
     def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of the report's work."""
@@ -144,12 +147,14 @@ class _Building:
         self._ready.add(own)
         self._sums.add(own)
         self._device.add(own)
+        self._records.add(own)
 
     def detail(self) -> RankDetail:
         """The detail, once all chunks have been added."""
         calls = collectives(self.work.calls, self._ready, self._found.frame, self._marks.frame)
+        records = self._records.of(self.work.events, self.work.host.process)
         device = self._device.timeline()
-        return RankDetail(self._found, self._marks, self.work, device, self._sums, calls)
+        return RankDetail(self._found, self._marks, self.work, device, self._sums, calls, records)
 
 
 def measure_rank(
@@ -171,7 +176,8 @@ def measure_rank(
     host, survey = detail.host, detail.work.survey
     numbers = [host_numbers(found.frame, host, marks.phases, calls, not detail.hidden)]
     if detail.has_device:
-        numbers.append(gpu_numbers(found.frame, device, marks.phases, calls))
+        known = gpu_numbers(found.frame, device, marks.phases, calls)
+        numbers.append(without(known, detail.records.lacking))
     rank = pl.lit(identity.rank, pl.Int64).alias("rank")
     return RankRows(
         rank=RankRecord(
@@ -179,7 +185,7 @@ def measure_rank(
             numbered=found.numbered,
             convention=UNNAMED.get(found.row) or words.framework(found.row),
             has_device=detail.has_device,
-            clock_gpu=_clock_gpu(survey, found.frame.height, marks.phases),
+            clock_gpu=_clock_gpu(survey, detail.records.lacking, marks.phases),
             work_known=not detail.hidden,
             gpu=gpu,
         ),
@@ -225,19 +231,20 @@ def _unnamed(rank: int, known: frozenset[str], measures: pl.DataFrame) -> list[R
     ]
 
 
-def _clock_gpu(survey: pl.DataFrame, iterations: int, known: frozenset[str]) -> bool:
-    """Whether nearly every iteration has device work in some phase.
+def _clock_gpu(survey: pl.DataFrame, lacking: pl.Series, known: frozenset[str]) -> bool:
+    """Whether nearly every iteration whose records are there has device work in some phase.
 
     Where the report names no phase at all, everything is `other`, and that counts.
     """
     phases = [phase for phase in PHASES if phase != "other" or not known]
+    recorded = (~lacking).arg_true()
     counted = survey.filter(
         pl.col("training"),
         ~pl.col("talks"),
         pl.col("phase").is_in(phases),
-        pl.col("window").is_not_null(),
+        pl.col("window").is_in(recorded.implode()),
     )["window"].n_unique()
-    return bool(counted and counted >= GPU_CLOCK_SHARE * iterations)
+    return bool(counted and counted >= GPU_CLOCK_SHARE * len(recorded))
 
 
 def _views(iterations: pl.DataFrame, marks: PhaseRanges, survey: pl.DataFrame) -> pl.DataFrame:
@@ -260,7 +267,7 @@ def _views(iterations: pl.DataFrame, marks: PhaseRanges, survey: pl.DataFrame) -
 
 def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
     """The warnings about this rank's numbers."""
-    problems: list[RunWarning] = []
+    problems: list[RunWarning] = [*record_problems(rank, detail.records)]
     found, marks, device = detail.found, detail.marks, detail.device
     computing = detail.work.survey.filter(pl.col("kind") != "copy")["device"]
     cut = found.frame.filter(~pl.col("complete"))["iteration"].to_list()

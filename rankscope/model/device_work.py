@@ -17,6 +17,10 @@ SYNC_CALLS = pl.Schema(
 """API calls that held their thread until the device was done, a row a call."""
 
 
+UNRECORDED = pl.Schema({"process": pl.Int64(), "launch": pl.Int64()})
+"""Launches (ns) of kernels of which the report does not say when they ran, a row a kernel."""
+
+
 class DeviceWork(Events, Protocol):
     """DEVICE_WORK in the order of the starts, and how reading it goes."""
 
@@ -40,6 +44,14 @@ class DeviceWork(Events, Protocol):
         """SYNC_CALLS of all processes, in any order."""
 
     @property
+    def unrecorded(self) -> pl.DataFrame:
+        """UNRECORDED; these kernels are not among the rows."""
+
+    @property
+    def moved(self) -> dict[int, int]:
+        """Process → by how much (ns) its times were early, and are moved."""
+
+    @property
     def unread(self) -> tuple[str, ...]:
         """What was there, but not laid out as known."""
 
@@ -52,6 +64,8 @@ class InMemoryWork(InMemoryEvents):
     broken: int = 0
     unread: tuple[str, ...] = ()
     sync_calls: pl.DataFrame = field(default_factory=lambda: empty(SYNC_CALLS))
+    unrecorded: pl.DataFrame = field(default_factory=lambda: empty(UNRECORDED))
+    moved: dict[int, int] = field(default_factory=dict)
 
     @property
     def kinds(self) -> pl.DataFrame:

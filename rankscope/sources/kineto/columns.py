@@ -18,6 +18,7 @@ import polars as pl
 
 from rankscope.model.schema import OPERATION, OPERATORS
 from rankscope.sources.conventions import short_name, stated_operations, synchronises
+from rankscope.sources.device_faults import launches_kernel
 from rankscope.sources.kineto.json_stream import Args, Event, Number
 
 RANGE, LAUNCH, WORK, SPAN = "range", "launch", "work", "span"
@@ -47,7 +48,13 @@ OWNED: dict[str, pl.DataType] = dict.fromkeys(("start", "end", "process", "threa
 SCHEMAS: dict[str, pl.Schema] = {
     RANGE: pl.Schema({**OWNED, "domain": pl.String(), "name": pl.String(), "external": pl.Int64()}),
     LAUNCH: pl.Schema(
-        {**OWNED, "correlation": pl.Int64(), "graph": pl.Boolean(), "waits": pl.Boolean()}
+        {
+            **OWNED,
+            "correlation": pl.Int64(),
+            "graph": pl.Boolean(),
+            "waits": pl.Boolean(),
+            "kernel": pl.Boolean(),
+        }
     ),
     WORK: pl.Schema(
         {
@@ -73,7 +80,7 @@ SCHEMAS: dict[str, pl.Schema] = {
 """Nature → columns: times on the file's axis, the rest as in RANGES and DEVICE_WORK. `external`
 is the id of an operator, `full` a kernel's whole name, `operation` what the trace states;
 `correlation` links work to its launch, which `waits` if it holds its thread until the device is
-done."""
+done, and launches a `kernel` or something else."""
 
 NEEDED = {
     RANGE: ["start", "end", "process", "thread"],
@@ -150,6 +157,7 @@ def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
         frame = frame.with_columns(
             graph=pl.col("name").str.contains("GraphLaunch", literal=True),
             waits=synchronises().fill_null(False),
+            kernel=launches_kernel(),
         )
     return frame.select(pl.col(name).cast(dtype) for name, dtype in SCHEMAS[nature].items())
 

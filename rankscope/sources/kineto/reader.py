@@ -22,8 +22,9 @@ from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Claim, Gpu, Hardware, RankEvidence, Trace
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform
 from rankscope.sources.conventions import Vocabulary, known, vocabulary
+from rankscope.sources.device_faults import on_host_time, unrecorded
 from rankscope.sources.environment import first_printable
-from rankscope.sources.kineto.columns import NEEDED, RANGE, SCHEMAS, WORK, frames
+from rankscope.sources.kineto.columns import LAUNCH, NEEDED, RANGE, SCHEMAS, WORK, frames
 from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
 from rankscope.util.wording import counted
@@ -94,6 +95,9 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
         )
     whole = {nature: frame.drop_nulls(NEEDED[nature]) for nature, frame in every.items()}
     broken = sum(every[nature].height - whole[nature].height for nature in SCHEMAS)
+    host = pl.concat(whole[each].select("start") for each in (RANGE, LAUNCH))
+    if (host["start"] > 0).all():  # records of kernels that lack their times have time 0
+        whole[WORK] = whole[WORK].filter(pl.col("start") > 0)
     zero = min(
         (frame.select(pl.col("start").min()).item() for frame in whole.values() if frame.height),
         default=0,
@@ -104,8 +108,10 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
     process = _process(ranges, launches)
     told = _facts(file.about)
     utc_start_ns = _utc(file.about, zero)
-    work = _communicating(work, words or vocabulary(ShapingOptions()))
+    words = words or vocabulary(ShapingOptions())
+    work = _communicating(work, words)
     device_work = _device_work(work, launches, ranges, process)
+    device_work, moved = on_host_time(device_work)
     return Trace(
         facts=replace(
             told,
@@ -122,7 +128,9 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
             )
         ),
         device_work=InMemoryWork(
-            device_work,
+            conform(device_work, DEVICE_WORK, drop_others=True),
+            unrecorded=unrecorded(launches.filter("kernel"), device_work),
+            moved=moved,
             sync_calls=conform(launches.filter("waits"), SYNC_CALLS, drop_others=True),
         ),
         host_events=sum(frame.height for frame in every.values()),
@@ -201,7 +209,7 @@ def _communicating(work: pl.DataFrame, words: Vocabulary) -> pl.DataFrame:
 def _device_work(
     work: pl.DataFrame, launches: pl.DataFrame, ranges: pl.DataFrame, process: int
 ) -> pl.DataFrame:
-    """DEVICE_WORK: work with the API call that launched it, else the operator it ran for."""
+    """DEVICE_WORK and correlation; work has the call that launched it, else the operator of it."""
     called = (
         launches.filter(pl.col("correlation") != 0)
         .sort("start")
@@ -225,4 +233,4 @@ def _device_work(
             launch_thread=pl.when(unlaunched).then("by").otherwise("launch_thread"),
         )
     )
-    return conform(joined.sort("start"), DEVICE_WORK, drop_others=True)
+    return joined.sort("start").cast({"kind": DEVICE_WORK["kind"]})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.model import events
-from rankscope.model.device_work import DeviceWork, InMemoryWork, device_kinds
+from rankscope.model.device_work import UNRECORDED, DeviceWork, InMemoryWork, device_kinds
 from rankscope.model.events import StreamedEvents
 from rankscope.model.schema import (
     DEVICE_KINDS,
@@ -20,6 +20,7 @@ from rankscope.model.schema import (
     ordered,
 )
 from rankscope.sources.conventions import Vocabulary
+from rankscope.sources.device_faults import on_host_time, unrecorded
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
 from rankscope.sources.nsys.nccl import OF_NCCL, tells, with_nccl
@@ -87,20 +88,29 @@ def device_work(
     names = _Names(pool, words)
     if launches.count > CALLS_OF_MANY * events.MOST_HELD:
         return _StreamedWork(file, tables, names, launches, told)
-    rows, parts = 0, [empty(DEVICE_WORK)]
+    rows = recorded = 0
+    parts = [empty(DEVICE_WORK).with_columns(correlation=pl.lit(None, pl.Int64))]
     for table, _, piece in _pieces(file, tables, COLUMNS + EXTRA):
         whole = _whole(piece)
         rows += piece.height
         if rows > events.MOST_HELD:
             return _StreamedWork(file, tables, names, launches, told)
         names.learn(whole.select(SHORT, FULL))
-        parts.append(_launched(_operations(whole, table, names), launches))
-    every = pl.concat(parts)
+        done = _operations(whole, table, names)
+        parts.append(_launched(done, launches).with_columns(correlation=done["correlationId"]))
+        recorded += whole.height
+    every, moved = on_host_time(ordered(pl.concat(parts), "start").rechunk())
     parts.clear()
-    every = ordered(every, "start").rechunk()
-    work, unread = with_nccl(file, every, told)
+    lost = unrecorded(launches.kernel_calls, every)
+    work, unread = with_nccl(file, every.drop("correlation"), told)
     return InMemoryWork(
-        work, every.height + launches.count, rows - every.height, unread, launches.sync_calls
+        work,
+        recorded + launches.count,
+        rows - recorded,
+        unread,
+        launches.sync_calls,
+        lost,
+        moved,
     )
 
 
@@ -144,6 +154,16 @@ class _StreamedWork:
     def broken(self) -> int:
         """The number of rows left out."""
         return self._look.broken
+
+    @property
+    def unrecorded(self) -> pl.DataFrame:
+        """UNRECORDED: not looked for where work is read in chunks."""
+        return empty(UNRECORDED)
+
+    @property
+    def moved(self) -> dict[int, int]:
+        """By how much times were early: not looked for, either."""
+        return {}
 
     @property
     def sync_calls(self) -> pl.DataFrame:

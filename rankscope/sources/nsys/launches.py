@@ -20,10 +20,12 @@ from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
 from rankscope.sources.conventions import synchronises
+from rankscope.sources.device_faults import launches_kernel
 from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Columns, Strings, without_nulls
 
 LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COLUMNS = ["start", "globalTid", "correlationId"]
+KERNEL_CALLS = ("process", "correlation", "start")
 NAMED = ["end", "nameId"]
 """Columns that tell which calls wait for the device."""
 
@@ -114,7 +116,8 @@ class Launches:
     def __init__(self, file: Columns, pool: Strings) -> None:
         """Read all calls of an export once; `pool` has its strings."""
         self._file = file
-        waiting, few = _Waiting(pool), BoundedBuffer()
+        waiting, few = _Named(pool, synchronises()), BoundedBuffer()
+        kernels, of_kernels = _Named(pool, launches_kernel()), BoundedBuffer()
         self.count = room = 0
         spans: dict[int, list[tuple[int, int, int]]] = {}
         all_of: dict[int, list[Calls]] = {}  # by process
@@ -122,6 +125,7 @@ class Launches:
         for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS + NAMED) if there else ()):
             whole = without_nulls(piece, *COLUMNS)
             waiting.add(whole)
+            of_kernels.add(kernels.of(whole).select("start", "globalTid", "correlationId"))
             few.add(piece)
             self.count += whole.height
             for process, calls in self._known(whole).items():
@@ -135,6 +139,13 @@ class Launches:
                 if not own or not own[-1].take(calls):
                     own.append(calls)
         self.sync_calls = pl.concat(waiting.calls)  # SYNC_CALLS
+        self.kernel_calls = pl.DataFrame(schema=dict.fromkeys(KERNEL_CALLS, pl.Int64))
+        if of_kernels.parts:  # KERNEL_CALLS; empty where they are many
+            self.kernel_calls = pl.concat(of_kernels.parts).select(
+                "start",
+                process=pl.col("globalTid") // PROCESS,
+                correlation="correlationId",
+            )
         self.pieces = few.parts  # COLUMNS and NAMED of all calls; None where they are many
         self._held: dict[int, dict[int, Calls]] = {}  # by the piece they are in, and process
         if room <= MOST_BYTES:
@@ -201,30 +212,34 @@ class Launches:
         }
 
 
-class _Waiting:
-    """The calls that wait for the device; names are looked up when they first occur."""
+class _Named:
+    """Calls whose names fit; names are looked up when they first occur."""
 
-    def __init__(self, pool: Strings) -> None:
-        """None yet; `pool` has the names."""
+    def __init__(self, pool: Strings, fits: pl.Expr) -> None:
+        """None yet; `pool` has the names, `fits` reads `name`, `start` and `end` of calls."""
         self.calls = [empty(SYNC_CALLS)]
-        self._pool = pool
+        self._pool, self._fits = pool, fits
         self._names = pl.DataFrame(schema={"nameId": pl.Int64, "name": pl.String})  # of such calls
         self._seen = pl.Series(dtype=pl.Int64)
 
-    def add(self, piece: pl.DataFrame) -> None:
-        """Take in a chunk of calls."""
+    def of(self, piece: pl.DataFrame) -> pl.DataFrame:
+        """The calls of a chunk that fit."""
         ids = piece["nameId"].unique().drop_nulls()
         fresh = ids.filter(~ids.is_in(self._seen.implode()))
         if not fresh.is_empty():
             self._seen = self._seen.append(fresh)
             named = pl.DataFrame({"nameId": fresh, "name": self._pool.of(fresh)})
             lasting = named.with_columns(start=0, end=NEVER)
-            waiting = lasting.filter(synchronises()).select(named.columns)
+            waiting = lasting.filter(self._fits).select(named.columns)
             self._names = pl.concat([self._names, waiting])
         some = piece.filter(pl.col("nameId").is_in(self._names["nameId"].implode()))
-        if some.is_empty():
+        return some.join(self._names, on="nameId").filter(self._fits)
+
+    def add(self, piece: pl.DataFrame) -> None:
+        """Take in a chunk of calls: `calls` has those that fit."""
+        calls = self.of(piece)
+        if calls.is_empty():
             return
-        calls = some.join(self._names, on="nameId").filter(synchronises())
         process = pl.col("globalTid") // PROCESS
         owned = calls.select(process.alias("process"), "start", "end", thread="globalTid")
         self.calls.append(owned.select(SYNC_CALLS.names()))

@@ -1,0 +1,96 @@
+"""Iterations of which the report lacks records of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rankscope.measure.host import window_edges
+from rankscope.model.device_work import DeviceWork
+from rankscope.model.intervals import Times
+from rankscope.model.reports import RunWarning
+from rankscope.util.wording import agreeing, counted, percent
+
+LACKING = 0.01
+"""From this share of the launches on that have no record an iteration is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """How many kernels of a rank have a record."""
+
+    launched: int  # kernels launched in the iterations
+    unrecorded: int  # those without a usable record
+    unlaunched: int  # records of kernels without a launch
+    kernels: int  # records of kernels
+    lacking: pl.Series  # Boolean for each window: whether it is unknown
+    moved_ns: int  # how far the device's times were early
+
+
+class RecordCount:
+    """Counts the kernels of each window, chunk by chunk."""
+
+    def __init__(self, iterations: pl.DataFrame) -> None:
+        """None yet; `iterations` are ITERATIONS."""
+        self._edges = window_edges(iterations)
+        self._launched: Times = np.zeros(iterations.height, dtype=np.int64)
+        self._kernels = self._unlaunched = 0
+
+    def add(self, part: pl.DataFrame) -> None:
+        """Add a chunk of what `attribute` returned."""
+        kernels = part.filter(pl.col("kind") == "kernel")
+        self._kernels += kernels.height
+        self._unlaunched += kernels["launch"].null_count()
+        windows = kernels.filter(pl.col("launch").is_not_null())["window"].drop_nulls()
+        self._launched += np.bincount(windows.to_numpy(), minlength=len(self._launched))
+
+    def of(self, work: DeviceWork, process: int) -> Records:
+        """The result of a process, once all chunks have been added."""
+        lost = work.unrecorded.filter(pl.col("process") == process)["launch"].to_numpy()
+        if not self._kernels:  # nothing of the device was recorded: another warning says so
+            lost = lost[:0]
+        window = np.searchsorted(self._edges, lost, side="right") - 1
+        inside = window[(window >= 0) & (window < len(self._launched))]
+        missing = np.bincount(inside, minlength=len(self._launched))
+        every = self._launched + missing
+        lacking = (missing > 0) & (missing >= LACKING * every)
+        lacking[1:] |= lacking[:-1]  # where the next window begins is then unknown, too
+        return Records(
+            int(every.sum()),
+            int(missing.sum()),
+            self._unlaunched,
+            self._kernels,
+            pl.Series(lacking, dtype=pl.Boolean),
+            work.moved.get(process, 0),
+        )
+
+
+def record_problems(rank: int, records: Records) -> Iterator[RunWarning]:
+    """The warnings about the records of one rank."""
+    if records.lacking.any():
+        number = int(records.lacking.sum())
+        yield RunWarning(
+            "records-missing",
+            f"{records.unrecorded:,} of {records.launched:,} launches of kernels "
+            f"({percent(records.unrecorded / records.launched)}) have no device record, or one "
+            f"without a possible time: {counted(number, 'iteration')} "
+            f"{agreeing(number, 'is', 'are')} unknown",
+            (rank,),
+        )
+    if records.moved_ns:
+        yield RunWarning(
+            "device-clock-early",
+            f"its device's clock is at least {records.moved_ns / 1e6:.1f} ms early: kernels start "
+            "before they are launched; its device times are moved by that",
+            (rank,),
+        )
+    if records.unlaunched and records.unlaunched >= LACKING * records.kernels:
+        yield RunWarning(
+            "launches-missing",
+            f"{percent(records.unlaunched / records.kernels)} of the kernels have no launch "
+            "record: their phases are unknown",
+            (rank,),
+        )
