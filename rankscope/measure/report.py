@@ -72,6 +72,8 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     trace = formats.read(file, words)
     hints = formats.named(file.kind).hints
     chosen = choose_iterations(file.path, trace, words, options, hints)
+    if trace.cut_ns is not None:
+        chosen = chosen.until(trace.cut_ns)
     ranks = identities(
         file.path,
         trace.facts,

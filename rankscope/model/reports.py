@@ -137,6 +137,8 @@ class Trace:
     ranges: Ranges
     device_work: DeviceWork
     process_ranks: dict[int, int] = field(default_factory=dict)  # process key → rank in MPI's trace
+    event_ranks: dict[int, int] = field(default_factory=dict)  # process key → rank its events state
+    cut_ns: int | None = None  # the report ends amid its events: until then it is whole
     jax_processes: dict[int, int] = field(default_factory=dict)  # process key → JAX's process
     host_events: int = 0  # rows of the host that were read
     broken_ranges: int = 0  # left out because they have no time or no owner

@@ -46,6 +46,15 @@ class Chosen:
     steps: dict[int, DetectedSteps]  # process → how its steps were detected, if they were
     taken: str | None  # the `--iteration` that gives the same; None: names that are conventions
 
+    def until(self, cut_ns: int) -> Chosen:
+        """The same, with the iterations that end after a moment (ns) incomplete."""
+        whole = pl.col("complete") & (pl.col("window_end") <= cut_ns)
+        found = {
+            process: replace(each, frame=each.frame.with_columns(complete=whole))
+            for process, each in self.found.items()
+        }
+        return replace(self, found=found)
+
 
 def choose_iterations(
     path: Path, trace: Trace, words: Vocabulary, options: ShapingOptions, hints: IterationHints

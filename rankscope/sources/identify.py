@@ -40,6 +40,7 @@ ONLY_REPORT = RankEvidence("only report", EvidenceKind.ASSUMED)
 
 MPI_TRACE = RankEvidence("MPI trace", EvidenceKind.EVENTS)
 JAX = RankEvidence("JAX process", EvidenceKind.EVENTS)
+OF_EVENTS = RankEvidence("rank of its events", EvidenceKind.EVENTS)
 DEVICE = RankEvidence("device order", EvidenceKind.ORDER)
 PID = RankEvidence("process id order", EvidenceKind.ORDER)
 
@@ -110,11 +111,16 @@ def claims_for_report(
 def process_ranks(trace: Trace, several: bool = True) -> RanksByEvidence:
     """The ranks that a report states for its processes.
 
-    The sources are the profiler's MPI trace; JAX, which names threads by its processes; and, if
+    The sources are the profiler's MPI trace; JAX, which names threads by its processes; events that
+    say their rank, in a file that a tool merged; and, if
     there are `several` processes that use one device each, counted from 0, the device. It is the
     local rank if the launcher starts one process per device.
     """
-    stated = {MPI_TRACE: trace.process_ranks, JAX: trace.jax_processes}
+    stated = {
+        MPI_TRACE: trace.process_ranks,
+        JAX: trace.jax_processes,
+        OF_EVENTS: trace.event_ranks,
+    }
     if not several:
         return stated
     devices = (

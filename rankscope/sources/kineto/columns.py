@@ -21,7 +21,7 @@ from rankscope.sources.conventions import short_name, stated_operations, synchro
 from rankscope.sources.device_faults import launches_kernel
 from rankscope.sources.kineto.json_stream import Args, Event, Number
 
-RANGE, LAUNCH, WORK, SPAN = "range", "launch", "work", "span"
+RANGE, LAUNCH, WORK, SPAN, NAMED = "range", "launch", "work", "span", "named"
 
 CATEGORIES = {
     "user_annotation": RANGE,
@@ -43,7 +43,9 @@ LAUNCHES = ("_runtime", "_driver")
 WINDOW_END = "Record Window End"
 """Name of the instant event at which the profiler stopped."""
 
-OWNED: dict[str, pl.DataType] = dict.fromkeys(("start", "end", "process", "thread"), pl.Int64())
+OWNED: dict[str, pl.DataType] = dict.fromkeys(
+    ("start", "end", "process", "thread", "rank"), pl.Int64()
+)
 
 SCHEMAS: dict[str, pl.Schema] = {
     RANGE: pl.Schema({**OWNED, "domain": pl.String(), "name": pl.String(), "external": pl.Int64()}),
@@ -73,9 +75,12 @@ SCHEMAS: dict[str, pl.Schema] = {
             "sequence": pl.Int64(),
             "correlation": pl.Int64(),
             "external": pl.Int64(),
+            "owner": pl.Int64(),  # the `pid` of the event, which is no process of the host's
+            "rank": pl.Int64(),
         }
     ),
     SPAN: pl.Schema({"start": pl.Int64, "end": pl.Int64}),
+    NAMED: pl.Schema({"owner": pl.Int64, "rank": pl.Int64}),
 }
 """Nature → columns: times on the file's axis, the rest as in RANGES and DEVICE_WORK. `external`
 is the id of an operator, `full` a kernel's whole name, `operation` what the trace states;
@@ -87,6 +92,7 @@ NEEDED = {
     LAUNCH: ["start", "end", "process", "thread"],
     WORK: ["start", "end", "stream"],
     SPAN: ["start", "end"],
+    NAMED: ["owner", "rank"],
 }
 """Nature → columns without which an event has no time or no owner."""
 
@@ -101,6 +107,9 @@ ELEMENT_BYTES = {
 LATEST_NS = 2**61
 """In the year 2043; differences and sums of later times could overflow."""
 
+RANK_NAME = re.compile(r"\brank[\s_:#-]*([0-9]{1,7})\b", re.IGNORECASE)
+"""In the names that merging tools give processes."""
+
 NOTHING = Args()
 
 
@@ -112,7 +121,12 @@ def frames(batch: Iterable[Event]) -> dict[str, pl.DataFrame]:
             sorted_out[_nature(event.cat)].append(event)
         elif event.name == WINDOW_END:
             sorted_out[SPAN].append(event)
+        elif event.name == "process_name":
+            sorted_out[NAMED].append(event)
     sorted_out.pop("", None)
+    if NAMED in sorted_out:
+        parts = {NAMED: _names(sorted_out.pop(NAMED))}
+        return parts | {nature: _frame(nature, events) for nature, events in sorted_out.items()}
     return {nature: _frame(nature, events) for nature, events in sorted_out.items()}
 
 
@@ -121,6 +135,14 @@ def _nature(category: str) -> str:
     """The nature of a category; empty if its events are not used."""
     lower = category.lower()
     return LAUNCH if lower.endswith(LAUNCHES) else CATEGORIES.get(lower, "")
+
+
+def _names(events: list[Event]) -> pl.DataFrame:
+    """The ranks that names of processes have: `RANK 3 - GPU`."""
+    found = [RANK_NAME.search(str((event.args or NOTHING).name)) for event in events]
+    ranks = [None if each is None else int(each[1]) for each in found]
+    owners = integers([event.pid for event in events])
+    return pl.DataFrame({"owner": owners, "rank": pl.Series(ranks, dtype=pl.Int64)})
 
 
 def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
@@ -138,6 +160,7 @@ def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
                 integers([each.older_external for each in args])
             ),
             "correlation": integers([each.correlation for each in args]),
+            "rank": _ranks(args),
         }
     )
     if nature == WORK:
@@ -172,12 +195,12 @@ def _work(frame: pl.DataFrame, events: list[Event], args: list[Args]) -> pl.Data
     )
     # Older versions name the stream in `tid` alone.
     streams = integers([each.stream for each in args]).fill_null(integers([e.tid for e in events]))
+    owners = integers([e.pid for e in events])
     contexts = integers([each.context for each in args]).fill_null(0)
     blocks = [None if each.grid is None else math.prod(each.grid) for each in args]
     return frame.with_columns(
-        device=integers([each.device for each in args]).fill_null(
-            integers([e.pid for e in events])
-        ),
+        device=integers([each.device for each in args]).fill_null(owners),
+        owner=owners,
         context=contexts.cast(pl.UInt32, wrap_numerical=True),
         stream=streams.cast(pl.UInt32, wrap_numerical=True),
         kind=pl.when(is_kernel)
@@ -197,6 +220,14 @@ def _work(frame: pl.DataFrame, events: list[Event], args: list[Args]) -> pl.Data
         communicator=_communicator(args),
         sequence=integers([each.sequence for each in args]),
     )
+
+
+def _ranks(args: list[Args]) -> pl.Series:
+    """The rank that each event states; null without a whole number."""
+    every = [each.rank for each in args]
+    if not any(every):
+        return pl.Series([0 if each == 0 else None for each in every], dtype=pl.Int64)
+    return pl.Series([each if type(each) is int else None for each in every], dtype=pl.Int64)
 
 
 def _of_collectives(args: list[Args]) -> pl.Expr:

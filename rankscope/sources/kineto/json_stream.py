@@ -36,6 +36,9 @@ BORDER = re.compile(rb"\}\s*(,)\s*\{")
 TRIES = 3
 """Number of borders that are tried before more of the file is read."""
 
+MOST_DAMAGED = 0.01
+"""Events that may be damaged, as a share of the valid ones."""
+
 COPY_HINT = "was it still being written, or cut while copying? Copy it again"
 NAME_HINT = "name a trace of torch.profiler: prof.export_chrome_trace or tensorboard_trace_handler"
 
@@ -65,6 +68,8 @@ class Args(msgspec.Struct, gc=False):
     group: Number = msgspec.field(default=None, name="Process Group Name")
     members: str | list[int] | None = msgspec.field(default=None, name="Process Group Ranks")
     sequence: Number = msgspec.field(default=None, name="Seq")
+    rank: Any = None  # in traces that a tool merged from those of several ranks
+    name: Any = None  # of a process, in an event that names it
 
 
 class Event(msgspec.Struct, gc=False):
@@ -113,13 +118,18 @@ class Malformed(Exception):
 
 
 class EventFile:
-    """Iterates over chunks of events of a file; `about` and `broken` are final after the last."""
+    """Iterates over chunks of events; `about`, `broken` and `is_cut` are final after the last.
+
+    Events that are not valid are left out and counted in `broken`. A file that ends amid its
+    events `is_cut`: those before are read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.about: list[About] = []
         self.events = 0
         self.broken = 0
+        self.is_cut = False
         self._unpacked = self._bytes = 0
 
     def head(self) -> list[About]:
@@ -146,7 +156,11 @@ class EventFile:
                     self.events += len(batch)
                     yield batch
                 elif len(pending) > LARGEST_BYTES:
-                    raise self._damaged()
+                    batch, pending = self._salvaged(pending)
+                    if not batch:
+                        raise self._damaged()
+                    self.events += len(batch)
+                    yield batch
             last = self._last(pending, listed)
             self.events += len(last)
             yield last
@@ -168,13 +182,14 @@ class EventFile:
 
     def _read(self, file: BinaryIO, count: int) -> bytes:
         try:
-            data = file.read(count)
+            data = file.read1(count) if isinstance(file, gzip.GzipFile) else file.read(count)
             self._unpacked += len(data)
             packed = getattr(file, "fileobj", None)
             meter.reach((packed or file).tell())
             return data
-        except EOFError as error:
-            raise UnreadableReport(f"{self.path}: is truncated", hint=COPY_HINT) from error
+        except EOFError:
+            self.is_cut = True  # packed data that end early
+            return b""
         except (OSError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or "damaged gzip data"
             raise UnreadableReport(
@@ -184,6 +199,8 @@ class EventFile:
 
     def _skip_head(self, data: bytes) -> tuple[bool, int]:
         """Whether the file is a bare list, and the offset of its events."""
+        if self.is_cut:
+            raise self.truncated()
         if not data.strip():
             raise UnreadableReport(f"{self.path}: is empty", hint=COPY_HINT)
         for found in islice(OPENING.finditer(data), TRIES):
@@ -218,10 +235,9 @@ class EventFile:
 
     def _last(self, data: bytes, listed: bool) -> list[Event]:
         """The events up to the end of the file; keeps the fields after them."""
-        if data.rstrip()[-1:] not in (b"]", b"}"):
-            raise UnreadableReport(
-                f"{self.path}: is truncated: it ends in the middle of its events", hint=COPY_HINT
-            )
+        if self.is_cut or data.rstrip()[-1:] not in (b"]", b"}"):
+            self.is_cut = True
+            return self._of_cut(data)
         try:
             if listed:
                 return self._events(b"[" + data)
@@ -234,8 +250,65 @@ class EventFile:
                 tail = _decoded(TAIL, whole)
                 self.about.append(tail)
                 return self._one_by_one(tail.events)
-        except (Malformed, msgspec.ValidationError) as error:
-            raise self._damaged() from error
+        except (Malformed, msgspec.ValidationError):
+            return self._amid_damage(data, listed)
+
+    def _of_cut(self, data: bytes) -> list[Event]:
+        """The complete events of a file that ends amid them."""
+        events, _ = self._salvaged(data)
+        if not self.events and not events:
+            raise self.truncated()
+        return events
+
+    def _amid_damage(self, data: bytes, listed: bool) -> list[Event]:
+        """The valid events up to the end of a file some of whose events are not valid."""
+        ends = [match for match in re.finditer(rb"\}\s*(\])", data)]
+        for match in ends[-TRIES:]:
+            after = data[match.start(1) :]
+            try:
+                about = None if listed else _decoded(WHOLE, b'{"traceEvents":[' + after)
+            except (Malformed, msgspec.ValidationError):
+                continue
+            if about is not None:
+                self.about.append(about)
+            events, rest = self._salvaged(data[: match.start(1)] + b",{")
+            if rest.strip() != b"{":
+                break
+            return events
+        else:  # whatever follows the events is lost
+            if ends:
+                self.is_cut = True
+                return self._of_cut(data)
+        raise self._damaged()
+
+    def _salvaged(self, data: bytes) -> tuple[list[Event], bytes]:
+        """The valid events at the front of `data`, one by one, and the rest.
+
+        What is no event up to the next border is left out and counted.
+
+        Raises:
+            UnreadableReport: most of it is not valid.
+        """
+        borders = [match.start(1) for match in BORDER.finditer(data)]
+        events: list[Event] = []
+        begin = broken = at = 0
+        while at < len(borders):
+            for further in range(at, min(at + TRIES, len(borders))):
+                try:
+                    piece = b"[" + data[begin : borders[further]] + b"]"
+                    events += self._events(piece, repair=further == at)
+                    at = further
+                    break
+                except Malformed:
+                    continue
+            else:
+                broken += 1
+            begin = borders[at] + 1
+            at += 1
+        if broken > max(MOST_DAMAGED * len(events), 1):
+            raise self._damaged()
+        self.broken += broken
+        return events, data[begin:]
 
     def _events(self, data: bytes, repair: bool = True) -> list[Event]:
         try:
@@ -255,6 +328,12 @@ class EventFile:
             except FAULTS:
                 self.broken += 1
         return events
+
+    def truncated(self) -> UnreadableReport:
+        """The error of a file of which too little is there."""
+        return UnreadableReport(
+            f"{self.path}: is truncated: it ends amid its first events", hint=COPY_HINT
+        )
 
     def _damaged(self) -> UnreadableReport:
         return UnreadableReport(

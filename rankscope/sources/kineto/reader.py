@@ -24,9 +24,19 @@ from rankscope.model.schema import DEVICE_WORK, RANGES, conform
 from rankscope.sources.conventions import Vocabulary, known, vocabulary
 from rankscope.sources.device_faults import on_host_time, unrecorded
 from rankscope.sources.environment import first_printable
-from rankscope.sources.kineto.columns import LAUNCH, NEEDED, RANGE, SCHEMAS, WORK, frames
+from rankscope.sources.kineto.columns import (
+    LAUNCH,
+    NAMED,
+    NEEDED,
+    RANGE,
+    SCHEMAS,
+    SPAN,
+    WORK,
+    frames,
+)
 from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
+from rankscope.sources.kineto.merged import Owners, owners
 from rankscope.util.wording import counted
 
 DISTRIBUTED_INFO = RankEvidence("distributedInfo", EvidenceKind.PROFILER, own=True)
@@ -98,19 +108,21 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
     host = pl.concat(whole[each].select("start") for each in (RANGE, LAUNCH))
     if (host["start"] > 0).all():  # records of kernels that lack their times have time 0
         whole[WORK] = whole[WORK].filter(pl.col("start") > 0)
-    zero = min(
-        (frame.select(pl.col("start").min()).item() for frame in whole.values() if frame.height),
-        default=0,
-    )
+    timed = [each for nature, each in whole.items() if nature != NAMED and each.height]
+    if file.is_cut and not timed:
+        raise file.truncated()
+    zero = min((each.select(pl.col("start").min()).item() for each in timed), default=0)
     ranges, launches, work, span = (
-        frame.with_columns(pl.col("start", "end") - zero) for frame in whole.values()
+        whole[nature].with_columns(pl.col("start", "end") - zero)
+        for nature in (RANGE, LAUNCH, WORK, SPAN)
     )
     process = _process(ranges, launches)
+    whose = owners(ranges, launches, work, whole[NAMED])
     told = _facts(file.about)
     utc_start_ns = _utc(file.about, zero)
     words = words or vocabulary(ShapingOptions())
     work = _communicating(work, words)
-    device_work = _device_work(work, launches, ranges, process)
+    device_work = _device_work(work, launches, ranges, process, whose)
     device_work, moved = on_host_time(device_work)
     return Trace(
         facts=replace(
@@ -133,6 +145,8 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
             moved=moved,
             sync_calls=conform(launches.filter("waits"), SYNC_CALLS, drop_others=True),
         ),
+        event_ranks=whose.ranks,
+        cut_ns=_cut(launches, device_work) if file.is_cut else None,
         host_events=sum(frame.height for frame in every.values()),
         broken_ranges=broken + file.broken,
     )
@@ -185,6 +199,12 @@ def _host_in_name(path: Path, process: int) -> str | None:
     return first_printable([found[1]]) if found and int(found[2]) == process else None
 
 
+def _cut(launches: pl.DataFrame, work: pl.DataFrame) -> int:
+    """The time (ns) until which a trace is whole that ends amid its events."""
+    ends = [frame["end"].max() for frame in (launches, work) if frame.height]
+    return min((end for end in ends if isinstance(end, int)), default=0)
+
+
 def _utc(about: list[About], zero: int) -> int | None:
     """UTC of the file's time `zero`; older versions write UTC itself."""
     bases = [each.base_time for each in about if isinstance(each.base_time, int)]
@@ -207,25 +227,36 @@ def _communicating(work: pl.DataFrame, words: Vocabulary) -> pl.DataFrame:
 
 
 def _device_work(
-    work: pl.DataFrame, launches: pl.DataFrame, ranges: pl.DataFrame, process: int
+    work: pl.DataFrame,
+    launches: pl.DataFrame,
+    ranges: pl.DataFrame,
+    process: int,
+    whose: Owners,
 ) -> pl.DataFrame:
     """DEVICE_WORK and correlation; work has the call that launched it, else the operator of it."""
+    # Numbers are unique in one process only.
+    within = ["process"] if whose.process_of else []
+    if whose.process_of:
+        known = pl.col("owner").replace_strict(
+            whose.process_of, default=None, return_dtype=pl.Int64
+        )
+        work = work.with_columns(process=known)
     called = (
         launches.filter(pl.col("correlation") != 0)
         .sort("start")
-        .unique("correlation", keep="first", maintain_order=True)
+        .unique(["correlation", *within], keep="first", maintain_order=True)
         .select("correlation", "process", "graph", launch="start", launch_thread="thread")
     )
     ran_for = (
         ranges.filter(pl.col("external") != 0)
         .sort("start")
-        .unique("external", keep="first", maintain_order=True)
-        .select("external", started="start", by="thread")
+        .unique(["external", *within], keep="first", maintain_order=True)
+        .select("external", *within, started="start", by="thread")
     )
     unlaunched = pl.col("launch").is_null() & (pl.col("started") <= pl.col("start"))
     joined = (
-        work.join(called, on="correlation", how="left")
-        .join(ran_for, on="external", how="left")
+        work.join(called, on=["correlation", *within], how="left")
+        .join(ran_for, on=["external", *within], how="left")
         .with_columns(
             pl.col("process").fill_null(process),
             pl.col("graph").fill_null(False),

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from rankscope.sources.conventions import Vocabulary
 
 SIGNS = re.compile(
-    rb'"schemaVersion"\s*:.*"(deviceProperties|distributedInfo|traceEvents)"\s*:', re.DOTALL
+    rb'"schemaVersion"\s*:.*"(deviceProperties|distributedInfo|traceEvents)"\s*:'
+    rb'|"traceEvents"\s*:.*"cat"\s*:\s*"(kernel|gpu_memcpy|cuda_runtime|hip_runtime|cpu_op'
+    rb'|user_annotation|Runtime|Kernel|Operator)"',
+    re.DOTALL,
 )
 """In the head of a profiler trace, and of no log, configuration or trace of another program."""
 

@@ -1,0 +1,57 @@
+"""Traces that a tool merged from those of several ranks: which process runs what on the device.
+
+Ids that link work to its launch are unique in one process only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Whose events are whose in a merged trace; empty for a trace of one process."""
+
+    ranks: dict[int, int] = field(default_factory=dict)  # process → the rank that events state
+    process_of: dict[int, int] = field(default_factory=dict)  # owner of device work → process
+
+
+def owners(
+    ranges: pl.DataFrame, launches: pl.DataFrame, work: pl.DataFrame, named: pl.DataFrame
+) -> Owners:
+    """The processes of device work, if several processes launched some.
+
+    The rank that events or the names of processes state tells which belong together; else the
+    order of their ids, as merging tools keep it.
+
+    Args:
+        ranges: process and rank of host ranges.
+        launches: the same of API calls.
+        work: owner and rank of device work.
+        named: owner and rank from the names of processes.
+    """
+    processes = launches.filter("kernel")["process"].unique().sort().to_list()
+    devices = work["owner"].drop_nulls().unique().sort().to_list()
+    if len(processes) < 2:
+        return Owners()
+    host = pl.concat(each.select(owner="process", rank="rank") for each in (ranges, launches))
+    stated, on_device = (
+        _stated(pl.concat([host, named])),
+        _stated(pl.concat([work.select("owner", "rank"), named])),
+    )
+    ranks = {each: stated[each] for each in processes if each in stated}
+    of_rank = {rank: process for process, rank in ranks.items()}
+    if len(of_rank) == len(processes) and all(each in on_device for each in devices):
+        found = {each: of_rank.get(on_device[each]) for each in devices}
+        return Owners(ranks, {each: own for each, own in found.items() if own is not None})
+    if len(devices) == len(processes):
+        return Owners({}, dict(zip(devices, processes, strict=True)))
+    return Owners()
+
+
+def _stated(events: pl.DataFrame) -> dict[int, int]:
+    """Owner → the rank that its events state, if they agree."""
+    known = events.drop_nulls().unique()
+    return dict(known.filter(pl.len().over("owner") == 1).select("owner", "rank").iter_rows())
