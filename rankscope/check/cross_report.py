@@ -15,7 +15,7 @@ from rankscope.compare.warnings import missing_ranks
 from rankscope.errors import ForeignRun, ReportError
 from rankscope.model.reports import CheckWarning, RankRows
 from rankscope.output.quantities import span
-from rankscope.sources.identify import check_one_run
+from rankscope.sources.identify import Captured, check_one_run, one_job
 
 Placed = tuple[Path, CheckWarning]
 
@@ -39,6 +39,9 @@ def together(every: list[Examined]) -> Iterator[Placed]:
 def _of_one_run(every: list[Examined]) -> list[tuple[Examined, CheckWarning | None]]:
     """Each report, with a warning if it is of another run than most."""
     runs: list[list[Examined]] = []
+    told = [_when(examined) for examined in every]
+    if one_job((each.rank for each in told), (each.world_size for each in told)):
+        return [(examined, None) for examined in every]
     for examined in every:
         own = next((run for run in runs if _same_run(run[0], examined)), None)
         if own is None:
@@ -66,9 +69,10 @@ def _same_run(one: Examined, other: Examined) -> bool:
     return True
 
 
-def _when(examined: Examined) -> tuple[Path, int | None, int | None, int | None]:
-    facts = examined.rows.facts
-    return _path(examined), _world(examined), facts.utc_start_ns, facts.duration_ns
+def _when(examined: Examined) -> Captured:
+    facts, ranks = examined.rows.facts, examined.rows.ranks
+    rank = ranks[0].rank.identity.rank if len(ranks) == 1 else None
+    return Captured(_path(examined), rank, _world(examined), facts.utc_start_ns, facts.duration_ns)
 
 
 def _twice(every: list[Examined]) -> Iterator[Placed]:

@@ -15,6 +15,7 @@ from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import MEASURE_VERSION, ShapingOptions, measure_version
 from rankscope.model.reports import RankEvidence, RankIdentity, RunWarning
 from rankscope.model.results import RunFacts
+from rankscope.sources.identify import CLOCK_SLACK_NS
 from rankscope.store.tables import RunTables
 from rankscope.util.wording import agreeing, counted
 
@@ -69,6 +70,7 @@ def warnings_of(scope: Scope, matching: Matching, roles: Roles) -> list[RunWarni
     found += warnings.communication_warnings(
         matching.summary, matching.groups, tables.ranks["rank"].to_list()
     )
+    found += _wrong_clocks(scope, matching.clocks)
     older = measured_before(tables)
     if older:
         found.append(
@@ -91,6 +93,24 @@ def warnings_of(scope: Scope, matching: Matching, roles: Roles) -> list[RunWarni
     if roles.source == "inferred":
         found.append(warnings.inferred(roles.of))
     return found
+
+
+def _wrong_clocks(scope: Scope, clocks: Clocks) -> list[RunWarning]:
+    """Warnings about ranks whose host's time of day is far from the lowest rank's."""
+    by_amount: dict[int, list[int]] = {}
+    for rank, fit in clocks.fits.items():
+        if scope.utc_starts.get(rank) is not None and abs(fit.offset_ns) > CLOCK_SLACK_NS:
+            by_amount.setdefault(round(-fit.offset_ns / 1e9), []).append(rank)
+    return [
+        RunWarning(
+            "clock-wrong",
+            f"the clock of the host is {abs(seconds)} s "
+            f"{'ahead of' if seconds > 0 else 'behind'} rank {min(clocks.fits)}'s; ranks, size "
+            "and collectives say that the reports are of one job",
+            tuple(ranks),
+        )
+        for seconds, ranks in by_amount.items()
+    ]
 
 
 def measured_before(tables: RunTables) -> tuple[int, ...]:

@@ -220,7 +220,7 @@ class IngestJob:
             try:
                 if isinstance(facts, RankscopeError):
                     raise facts
-                claims = claims_for_report(file.path, facts, own, self.options.rank)
+                claims = claims_for_report(file.path, facts, own, self.options.rank, file.number)
             except ReportError as error:
                 self._bad(file, error)
                 continue

@@ -18,6 +18,7 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, RankIdentity, ReportFile
 from rankscope.sources import formats
 from rankscope.sources.identify import (
+    Captured,
     check_distinct,
     check_one_run,
     claims_for_report,
@@ -97,7 +98,7 @@ def captures(
             found.append(facts)
             continue
         try:
-            claims = claims_for_report(file.path, facts, own)
+            claims = claims_for_report(file.path, facts, own, differing=file.number)
         except ReportError as error:
             found.append(error)
         else:
@@ -198,12 +199,13 @@ def check_together(
     check_one_run(
         [
             *(
-                (each.path, each.world_size, each.utc_start_ns, each.duration_ns)
+                Captured(each.path, each.rank, each.world_size, each.utc_start_ns, each.duration_ns)
                 for each in existing
             ),
             *(
-                (
+                Captured(
                     file.path,
+                    None if claim is None else claim.rank,
                     None if claim is None else claim.world_size,
                     facts.utc_start_ns,
                     facts.duration_ns,

@@ -12,7 +12,7 @@ from pathlib import Path
 from rankscope.errors import SeveralRuns, UsageError
 from rankscope.output.quantities import counted, ranks_text
 from rankscope.sources import formats
-from rankscope.sources.identify import CLOCK_SLACK_NS, LAST_NUMBER, OF_WORLD, RANK_IN_NAME
+from rankscope.sources.identify import CLOCK_SLACK_NS, LAST_NUMBER, OF_WORLD, RANK_IN_NAME, one_job
 
 MOST_PATHS = 3
 """Above this number of paths, a command for the shell abbreviates them."""
@@ -42,13 +42,17 @@ class Capture:
 def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
     """The captures by their runs, in the order of start times, else of paths.
 
-    Captures are of different runs if their worlds differ or their times do not overlap. Otherwise
+    Captures of different ranks of one job are of one run, even if a host's clock is wrong. Others
+    are of different runs if their worlds differ or their times do not overlap. Otherwise
     those of one folder with names that differ in the rank alone are of one run; and such groups
     are of one run if no rank is in both, or if one holds only copies of reports of the other.
     """
     captures = sorted(captures, key=lambda each: each.path)
     ranks = [rank for each in captures for rank in each.ranks]
     if captures and _concurrent(captures, []) and len({*ranks}) == len(ranks):
+        return [captures]
+    one_each = [each.ranks[0] if len(each.ranks) == 1 else None for each in captures]
+    if one_job(one_each, (each.world_size for each in captures)):
         return [captures]
     groups: dict[tuple[Path, str], list[list[Capture]]] = {}
     for capture in captures:

@@ -82,6 +82,7 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
         pattern(options.rank_pattern),
         rank=options.rank,
         alone=options.alone,
+        differing=file.number,
     )
     return Segmented(trace, chosen, ranks)
 
@@ -162,6 +163,15 @@ def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int
         for process, each in report.identities.items()
         if report.chosen.steps
     ]
+    if trace.cut_ns is not None:
+        problems.append(
+            RunWarning(
+                "report-cut",
+                "the report ends amid its events (the process was killed while it wrote, or a copy "
+                "stopped): iterations that end later are left out",
+                tuple(identity.rank for identity in whose),
+            )
+        )
     problems += [
         RunWarning("part-unread", text, tuple(identity.rank for identity in whose))
         for text in trace.device_work.unread

@@ -27,6 +27,7 @@ class ReportFile:
     bytes: int
     modified_ns: int
     folder: Path | None = None  # start of a relative path, if not the working folder
+    number: int | None = field(default=None, compare=False)  # that tells its name from the others'
 
     @property
     def place(self) -> Path:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from rankscope.errors import ReportError, UnreadableReport, UsageError
@@ -59,7 +61,38 @@ def discover(
     forms: dict[tuple[str, Path], list[ReportFile]] = {}
     for resolved, report in found.items():
         forms.setdefault(_report_key(resolved, report), []).append(report)
-    return sorted(map(_best, forms.values()), key=lambda report: report.path)
+    return _numbered(sorted(map(_best, forms.values()), key=lambda report: report.path))
+
+
+def _numbered(reports: list[ReportFile]) -> list[ReportFile]:
+    """The reports, with the number in which those of one folder differ."""
+    folders: dict[Path, list[Path]] = {}
+    for each in reports:
+        folders.setdefault(each.path.parent, []).append(each.path)
+    numbers = {
+        path: number
+        for paths in folders.values()
+        for path, number in differing_numbers(paths).items()
+    }
+    return [replace(each, number=numbers.get(each.path)) for each in reports]
+
+
+def differing_numbers(paths: Iterable[Path]) -> dict[Path, int]:
+    """The ranks of reports whose names are alike but for one number that counts them from 0.
+
+    Empty if there is no such number, or several.
+    """
+    paths = sorted({*paths})
+    titles = [formats.title(path) for path in paths]
+    numbers = [re.findall(r"\d+", title) for title in titles]
+    if len(paths) < 2 or len({re.sub(r"\d+", "#", title) for title in titles}) > 1:
+        return {}
+    found = []
+    for column in zip(*numbers, strict=True):
+        values = [int(text) if len(text) < 8 else -1 for text in column]
+        if sorted(values) == list(range(len(paths))):
+            found.append(values)
+    return dict(zip(paths, found[0], strict=True)) if len(found) == 1 else {}
 
 
 def _sniffed() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -21,6 +22,15 @@ RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?([0-9]{1,7})(?!\d)", re.IGNO
 LAST_NUMBER = re.compile(r"(?:^|[_\-.])([0-9]{1,7})$")
 """A file name that ends in a number: weak evidence, used only if there is no other."""
 
+OF_DIMENSION = re.compile(
+    r"(?:^|[^a-z])(tp|dp|pp|ep|cp|sp|fsdp|ddp|mp|tensor|data|pipeline|expert)[_\-.=]?([0-9]{1,7})(?!\d)",
+    re.IGNORECASE,
+)
+"""A place in one dimension of a job: with several of them in a name, none alone is the rank."""
+
+PARENTS = 2
+"""Folders above a report whose names may say its rank."""
+
 MPI_LAUNCHERS = (OPEN_MPI, PMIX, PMI)
 """mpirun sets these for each process, which inherits the batch script's SLURM_PROCID."""
 
@@ -29,11 +39,13 @@ OF_WORLD = re.compile(r"(?:^|[_\-.])([0-9]{1,7})[_\-]of[_\-]([0-9]{1,7})(?!\d)",
 
 NAME_HINT = "give the place of the rank in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
 
-ONE_HINT = f"{NAME_HINT}; or read the reports one by one, each with --rank N"
+ONE_AT_A_TIME = "or read the reports one by one, each with --rank N"
 
 PID_HINT = "or have them numbered in the order of process ids: --rank-pattern '(?P<pid>\\d+)'"
 
 FILE_NAME = RankEvidence("file name", EvidenceKind.FILE_NAME)
+FOLDER_NAME = RankEvidence("folder name", EvidenceKind.FILE_NAME)
+NAMES_DIFFER = RankEvidence("file names", EvidenceKind.FILE_NAME)
 RANK_PATTERN = RankEvidence("--rank-pattern", EvidenceKind.USER, own=True)
 GIVEN = RankEvidence("--rank", EvidenceKind.USER, own=True)
 ONLY_REPORT = RankEvidence("only report", EvidenceKind.ASSUMED)
@@ -49,6 +61,16 @@ RanksByEvidence = dict[RankEvidence, dict[int, int]]
 
 CLOCK_SLACK_NS = 60 * 10**9
 """Captures of one job overlap in UTC, up to this much for the hosts' clocks."""
+
+
+class Captured(NamedTuple):
+    """What tells whether a capture is of the same job as others; None is unknown."""
+
+    path: Path
+    rank: int | None
+    world_size: int | None
+    begin_ns: int | None  # UTC
+    duration_ns: int | None
 
 
 def pattern(text: str | None) -> re.Pattern[str] | None:
@@ -79,11 +101,13 @@ def claims_for_report(
     facts: CaptureFacts,
     own: re.Pattern[str] | None,
     rank: int | None = None,
+    differing: int | None = None,
 ) -> tuple[Claim, ...]:
     """The claims about a report of one rank, the most trusted first.
 
     The user's rank or pattern comes first, then the profiler's records (the environment of the
-    process, else of the profiler's command; or its `distributedInfo`), then the file's name.
+    process, else of the profiler's command; or its `distributedInfo`), then the names of the file
+    and its folders, then the number in which it differs from the other reports (`differing`).
 
     Raises:
         RankConflict: variables for one world size disagree.
@@ -104,7 +128,7 @@ def claims_for_report(
                 f"{other.rank}",
                 hint=NAME_HINT,
             )
-    named = _by_name(path)
+    named = _by_name(path, differing)
     return (*facts.environment, *(() if named is None else (named,)))
 
 
@@ -143,6 +167,7 @@ def identities(
     *,
     rank: int | None = None,
     alone: bool = False,
+    differing: int | None = None,
 ) -> dict[int, RankIdentity]:
     """Process key → the rank of each process of a report that has iterations.
 
@@ -154,6 +179,7 @@ def identities(
         own: the user's pattern.
         rank: the rank that the user gives the report.
         alone: it is the only report, which is rank 0 without any evidence.
+        differing: as in `claims_for_report`.
 
     Raises:
         UsageError: the user gives one rank to several processes.
@@ -168,7 +194,7 @@ def identities(
     if len(pids) > 1:
         return _several(path, facts, dict(sorted(pids.items())), stated, own)
     [(process, pid)] = pids.items()
-    claims = claims_for_report(path, facts, own, rank)
+    claims = claims_for_report(path, facts, own, rank, differing)
     best = next(iter(claims), None)
     evidence = next((each for each in (MPI_TRACE, JAX) if process in stated.get(each, {})), None)
     if evidence is not None and own is None and rank is None:
@@ -183,7 +209,10 @@ def identities(
     if best is None and alone:
         best = Claim(0, None, ONLY_REPORT)
     if best is None:
-        raise UnknownRank(f"{path}: no evidence of the rank that wrote it", hint=ONE_HINT)
+        raise UnknownRank(
+            f"{path}: no evidence of the rank that wrote it",
+            hint=f"{name_hint(path)}; {ONE_AT_A_TIME}",
+        )
     return {
         process: RankIdentity(
             best.rank, pid, facts.local_rank, best.world_size, facts.host, best.evidence
@@ -222,12 +251,31 @@ def _several(
     }
 
 
-def _by_name(path: Path) -> Claim | None:
+def name_hint(path: Path) -> str:
+    """How to name the place of the rank, with a pattern that fits the path if it has a number."""
+    text = "/".join((*path.parts[-PARENTS - 1 : -1], formats.title(path)))
+    named = [*re.finditer(r"([A-Za-z]+[_\-.=/]?)([0-9]{1,7})(?!\d)", text)]
+    if not named:
+        return NAME_HINT
+    best = next((each for each in named if OF_DIMENSION.search(each[0])), named[-1])
+    return (
+        "give the place of the rank in the path: --rank-pattern "
+        f"'{re.escape(best[1])}(?P<rank>\\d+)'"
+    )
+
+
+def _by_name(path: Path, differing: int | None) -> Claim | None:
     stem = formats.title(path)
     spelled = _spelled(stem)
     if spelled:
         return Claim(*spelled[0], FILE_NAME) if len({*spelled}) == 1 else None
-    weak = None if OF_WORLD.search(stem) else LAST_NUMBER.search(stem)
+    for parent in path.absolute().parents[:PARENTS]:
+        if folder := _spelled(parent.name):
+            return Claim(*folder[0], FOLDER_NAME) if len({*folder}) == 1 else None
+    if differing is not None:
+        return Claim(differing, None, NAMES_DIFFER)
+    several = len(OF_DIMENSION.findall(stem)) > 1
+    weak = None if several or OF_WORLD.search(stem) else LAST_NUMBER.search(stem)
     return None if weak is None else Claim(int(weak[1]), None, FILE_NAME)
 
 
@@ -290,35 +338,45 @@ def check_distinct(claims: Iterable[tuple[int, Path]], hint: str | None = None) 
         seen[rank] = path
 
 
-def check_one_run(
-    facts: Iterable[tuple[Path, int | None, int | None, int | None]], hint: str
-) -> None:
+def one_job(ranks: Iterable[int | None], worlds: Iterable[int | None]) -> bool:
+    """Whether captures are of one job by their ranks and its size, whatever their clocks say.
+
+    That is so if each is of another rank of one job of a known size.
+    """
+    claimed, sizes = [*ranks], {*worlds} - {None}
+    distinct = None not in claimed and len({*claimed}) == len(claimed)
+    return distinct and len(sizes) == 1
+
+
+def check_one_run(facts: Iterable[Captured], hint: str) -> None:
     """Raises `ForeignRun` if captures cannot be of one job.
 
     Args:
-        facts: path, world size, UTC start and duration (ns) of each report; None is unknown.
+        facts: what is known of each report.
         hint: the advice in the error.
     """
-    size: tuple[Path, int] | None = None
-    earliest: tuple[Path, int] | None = None
-    latest: tuple[Path, int] | None = None
-    for path, world, begin, duration in facts:
-        if world is not None:
-            if size is not None and size[1] != world:
-                raise ForeignRun(
-                    f"{size[0]} is of a job of {counted(size[1], 'rank')}, "
-                    f"{path} of one of {world}",
-                    hint=hint,
-                )
-            size = size or (path, world)
-        if begin is None or duration is None:
-            continue
-        if earliest is None or begin + duration < earliest[1]:
-            earliest = (path, begin + duration)
-        if latest is None or begin > latest[1]:
-            latest = (path, begin)
-    if earliest and latest and latest[1] > earliest[1] + CLOCK_SLACK_NS:
-        apart = (latest[1] - earliest[1]) / 1e9
+    every = [*facts]
+    sized = [each for each in every if each.world_size is not None]
+    for each in sized:
+        if each.world_size != sized[0].world_size:
+            assert sized[0].world_size is not None
+            raise ForeignRun(
+                f"{sized[0].path} is of a job of {counted(sized[0].world_size, 'rank')}, "
+                f"{each.path} of one of {each.world_size}",
+                hint=hint,
+            )
+    if one_job((each.rank for each in every), (each.world_size for each in every)):
+        return
+    timed = [
+        (each.begin_ns, each.begin_ns + each.duration_ns, each.path)
+        for each in every
+        if each.begin_ns is not None and each.duration_ns is not None
+    ]
+    if not timed:
+        return
+    latest, earliest = max(timed), min(timed, key=lambda each: each[1])
+    if latest[0] > earliest[1] + CLOCK_SLACK_NS:
+        apart = (latest[0] - earliest[1]) / 1e9
         raise ForeignRun(
-            f"{latest[0]} was captured {apart:.0f} s after {earliest[0]} had ended", hint=hint
+            f"{latest[2]} was captured {apart:.0f} s after {earliest[2]} had ended", hint=hint
         )

@@ -19,6 +19,7 @@ from rankscope.sources.identify import (
     MPI_TRACE,
     PID,
     RANK_PATTERN,
+    Captured,
     check_distinct,
     check_one_run,
     claims_for_report,
@@ -191,18 +192,31 @@ def test_two_reports_of_a_rank_are_both_named() -> None:
 def test_worlds_of_two_sizes_are_two_runs() -> None:
     with pytest.raises(ForeignRun, match=r"a\.sqlite.*4 ranks.*b\.sqlite.*8"):
         check_one_run(
-            [(Path("a.sqlite"), 4, None, None), (Path("b.sqlite"), 8, None, None)], "hint"
+            [
+                Captured(Path("a.sqlite"), None, 4, None, None),
+                Captured(Path("b.sqlite"), None, 8, None, None),
+            ],
+            "hint",
         )
 
 
 def test_captures_that_never_overlapped_are_two_runs() -> None:
-    early, late = (Path("a.sqlite"), 4, 0, HOUR), (Path("b.sqlite"), 4, 2 * HOUR, HOUR)
+    early = Captured(Path("a.sqlite"), 0, 4, 0, HOUR)
+    late = Captured(Path("b.sqlite"), 0, 4, 2 * HOUR, HOUR)
     with pytest.raises(ForeignRun, match=r"b\.sqlite was captured 3600 s after a\.sqlite"):
         check_one_run([early, late], "hint")
     with pytest.raises(ForeignRun):
         check_one_run([late, early], "hint")
-    bad_clock = (Path("b.sqlite"), 4, HOUR + 30 * 10**9, HOUR)
-    check_one_run([early, bad_clock, (Path("c.sqlite"), None, None, None)], "hint")
+    bad_clock = Captured(Path("b.sqlite"), 0, 4, HOUR + 30 * 10**9, HOUR)
+    check_one_run([early, bad_clock, Captured(Path("c.sqlite"), *[None] * 4)], "hint")
+
+
+def test_other_ranks_of_one_job_outweigh_a_wrong_clock() -> None:
+    early = Captured(Path("a.sqlite"), 0, 2, 0, HOUR)
+    check_one_run([early, Captured(Path("b.sqlite"), 1, 2, 2 * HOUR, HOUR)], "hint")
+    with pytest.raises(ForeignRun):  # without a known size it is no evidence
+        late = Captured(Path("b.sqlite"), 1, None, 2 * HOUR, HOUR)
+        check_one_run([early._replace(world_size=None), late], "hint")
 
 
 @pytest.mark.parametrize(
