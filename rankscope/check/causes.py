@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from rankscope.check.remedies import PYTORCH, recorder
 from rankscope.compare.causes.detector import Detector
 from rankscope.compare.causes.registry import DETECTORS
 from rankscope.model.kinds import CauseKind
@@ -17,11 +18,20 @@ def causes(rows: ReportRows) -> tuple[CauseAbility, ...]:
         CauseAbility(
             str(kind),
             all(_tells(detectors[kind], part) for part in rows.ranks),
-            detectors[kind].capture,
+            _capture(rows, detectors[kind]),
         )
         for kind in CauseKind
         if kind != CauseKind.UNEXPLAINED
     )
+
+
+def _capture(rows: ReportRows, detector: Detector) -> str:
+    """How to record what a cause rests on, with what recorded the report."""
+    if recorder(rows.file, rows.facts) != PYTORCH:
+        return detector.capture
+    if {*detector.tables} <= {"activities"}:
+        return "record host and device: ProfilerActivity.CPU and that of the device"
+    return "the PyTorch profiler does not record what they rest on"
 
 
 def _tells(detector: Detector, part: RankRows) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.align.iteration_matching import pair_iterations
-from rankscope.check.remedies import launcher, with_remedy
+from rankscope.check.remedies import recorder, with_remedy
 from rankscope.check.single_report import Examined
 from rankscope.compare.warnings import missing_ranks
 from rankscope.errors import ForeignRun, ReportError
@@ -221,7 +221,7 @@ def _path(examined: Examined) -> Path:
 
 
 def _launcher(examined: Examined) -> str:
-    return launcher(examined.rows.facts)
+    return recorder(examined.rows.file, examined.rows.facts)
 
 
 def _listed(names: list[str], most: int = 3) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from rankscope.model.reports import CaptureFacts, CheckWarning
+from collections.abc import Iterable
+
+from rankscope.model.reports import CaptureFacts, CheckWarning, ReportFile
+from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, SLURM, TORCHRUN
 
 LAUNCHERS = {OPEN_MPI: "mpirun", SLURM: "slurm", PMI: "pbs", TORCHRUN: "torchrun"}
@@ -49,6 +52,16 @@ REMEDIES = {
     "phases-from-operators": "annotate the parts of a step ({capture_snippet}), or name them with "
     "--phase forward='REGEX' and so on",
     "phases-unknown": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes",
+    "phase-unnamed": "annotate the parts of a step ({capture_snippet}), or name them with --phase "
+    "backward='REGEX' and so on",
+    "launches-missing": "record the API calls: nsys --trace=cuda, and export with the table "
+    "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "records-missing": "record less at once: {capture} --capture-range cudaProfilerApi around ten "
+    "to fifty steps; --nsys=--cuda-flush-interval=1000 empties nsys's buffers every second",
+    "report-cut": "copy the report again, or capture again with {capture}",
+    "device-clock-early": "nothing to do if the numbers look right; a newer profiler or driver may "
+    "convert times correctly",
+    "clock-wrong": "synchronise the clocks of the hosts (NTP); the numbers do not depend on it",
     "rank-assumed": "name the report by its rank, as {capture} does; or --rank N",
     "rank-conflict": "profile one job at a time, each rank into its own report: {capture}",
     "rank-twice": "check the reports of one run at a time; {capture} writes one folder per "
@@ -70,15 +83,67 @@ REMEDIES = {
 CAPTURE_AGAIN = "capture again with {capture}"
 """The remedy for codes without their own."""
 
+PYTORCH = "torch.profiler"
+"""In place of a launcher: how traces of PyTorch are recorded, on any device."""
 
-def launcher(facts: CaptureFacts) -> str:
-    """The wrapper for a report's launcher, or all wrappers where the launcher is unknown."""
+STEPWISE = "record few steps at once: torch.profiler.schedule(wait=5, warmup=2, active=10)"
+
+ACTIVITIES = (
+    "record host and device on every rank: torch.profiler.profile(activities=[ProfilerActivity.CPU,"
+    " ProfilerActivity.CUDA]), or the activity of your device"
+)
+
+OF_PYTORCH = {
+    "another-run": REMEDIES["another-run"],
+    "capture-whole": "call prof.step() after every iteration, or name ranges with --iteration "
+    "'REGEX'",
+    "collectives-missing": f"{ACTIVITIES}; name kernels of your own: --collective "
+    "all_reduce='REGEX'",
+    "events-lost": STEPWISE,
+    "few-iterations": "record ten steps or more: torch.profiler.schedule(active=10)",
+    "gpu-missing": ACTIVITIES,
+    "gpu-sparse": ACTIVITIES,
+    "iterations-assumed": "call prof.step() after every iteration",
+    "launches-missing": ACTIVITIES,
+    "markers-missing": "call prof.step() on every rank, and name phases with record_function",
+    "matched-by-ordinal": "call prof.step() after every iteration: it numbers them",
+    "no-iterations": "leave out --iteration, or call prof.step() after every iteration",
+    "no-phases": "name the parts of a step with torch.profiler.record_function('forward') and so "
+    "on, or their names with --phase forward='REGEX'",
+    "phases-from-operators": "name the parts of a step with "
+    "torch.profiler.record_function('backward') and so on, or with --phase backward='REGEX'",
+    "phases-unknown": ACTIVITIES,
+    "phase-unnamed": "name the parts of a step with torch.profiler.record_function, or --phase "
+    "backward='REGEX' and so on",
+    "rank-unknown": "export each rank's trace to a file named by its rank; or show where the path "
+    "has the rank: --rank-pattern 'rank_(?P<rank>\\d+)'",
+    "records-missing": STEPWISE,
+    "report-cut": "copy the trace again, or record again and end the program after the export",
+    "rows-broken": "export the trace again with a newer PyTorch: prof.export_chrome_trace",
+    "steps-found": "call prof.step() after every iteration, or name ranges with --iteration "
+    "'REGEX'",
+    "waits-hidden": ACTIVITIES,
+}
+"""Warning code → what to do about a trace of PyTorch's profiler."""
+
+
+def recorder_of(kinds: Iterable[str]) -> str:
+    """What recorded reports of some formats: PYTORCH, or all wrappers."""
+    return PYTORCH if all(formats.named(kind).family == "kineto" for kind in kinds) else ANY
+
+
+def recorder(file: ReportFile, facts: CaptureFacts) -> str:
+    """What recorded a report: PYTORCH, the wrapper of its launcher, or all wrappers."""
+    if recorder_of([file.kind]) == PYTORCH:
+        return PYTORCH
     found = {claim.evidence for claim in facts.environment}
     return next((name for evidence, name in LAUNCHERS.items() if evidence in found), ANY)
 
 
 def remedy(code: str, scheduler: str = ANY) -> str:
-    """What to do about a warning, with the wrapper of a launcher."""
+    """What to do about a warning, by what recorded the report (see `recorder`)."""
+    if scheduler == PYTORCH:
+        return OF_PYTORCH.get(code, "record again with torch.profiler, on every rank")
     return REMEDIES.get(code, CAPTURE_AGAIN).format(
         capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
     )

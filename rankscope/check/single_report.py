@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rankscope import errors
 from rankscope.check.causes import causes
-from rankscope.check.remedies import launcher, with_remedy
+from rankscope.check.remedies import recorder, with_remedy
 from rankscope.errors import NoIterations, RankscopeError
 from rankscope.model.options import WHOLE
 from rankscope.model.reports import Abilities, CheckedReport, CheckWarning, ReportFile, ReportRows
@@ -74,7 +74,7 @@ def checked(examined: Examined) -> CheckedReport:
 
 def _problems(examined: Examined) -> Iterator[CheckWarning]:
     rows, unmarked = examined.rows, examined.unmarked
-    scheduler = launcher(rows.facts)
+    scheduler = recorder(rows.file, rows.facts)
     if unmarked is not None:
         message = _without_path(unmarked, rows.file)
         yield with_remedy("no-iterations", message, scheduler, fatal=True)

@@ -31,6 +31,7 @@ class HostSide:
     process: int
     timeline: pl.DataFrame  # SEGMENTS
     thread: int  # of the iteration ranges
+    launchless: bool = False  # no work has a launch record: it is placed by its starts
     calls: pl.DataFrame = field(default_factory=AROUND.to_frame)  # ranges that launch communication
 
 
@@ -40,6 +41,7 @@ class _Places:
     def __init__(self, host: HostSide) -> None:
         self._process = host.process
         self._calls = host.calls
+        self._launchless = host.launchless
         self._begins = host.timeline["start"].to_numpy()
         self._ends = np.append(host.timeline["end"].to_numpy(), -NEVER)
         label = pl.col("label")
@@ -60,6 +62,10 @@ class _Places:
         """DEVICE_WORK of the process with `phase` and `window`; ranges tell more operations."""
         own = part["process"] == self._process
         work = with_calls_around(part if own.all() else part.filter(own), self._calls)
+        if self._launchless:
+            rows = pl.Series(self._rows(work["start"]))
+            other = pl.repeat("other", work.height, dtype=SEGMENTS["label"], eager=True)
+            return work.with_columns(phase=other, window=self._window.gather(rows))
         rows = pl.Series(self._rows(work["launch"]))
         phase, window = self._phase.gather(rows), self._window.gather(rows)
         if work["graph"].any():
@@ -105,7 +111,8 @@ def attribute(work: DeviceWork, hosts: Iterable[HostSide]) -> list[Attributed]:
     Their rows are DEVICE_WORK in order of their starts, with `operation` also from the ranges that
     launched them, `phase` (an Enum of PARTS) and `window` of the launch (null outside all windows),
     and `training`: launched by the thread of the iterations, or by another onto a stream that it
-    uses (autograd's); without a launch record, run on such a stream.
+    uses (autograd's); without a launch record, run on such a stream. Where no work has a launch
+    record, all of it counts, is `other`, and belongs to the window of its start.
 
     Args:
         work: device work of the report; read once.
@@ -136,7 +143,7 @@ class _Look:
     def result(self, events: DeviceWork) -> Attributed:
         """The result, once all chunks have been added."""
         by_host = pl.col("launch_thread") == self._host.thread
-        own = by_host.any().over(STREAM)
+        own = by_host.any().over(STREAM) | self._host.launchless
         survey = _counted_together(pl.concat(self._alike)).with_columns(own_stream=own)
         by_thread = pl.col("own_stream").any().over("launch_thread")
         survey = survey.with_columns(

@@ -94,11 +94,13 @@ def detail_ranks(
         process: find_marks(process, named, each, partial(_communicates, trace, process))
         for process, each in found.items()
     }
+    launched = _launched(trace, {*found})
     hosts = (
         HostSide(
             process,
             host_timeline(each.frame, marks[process], partial(_computing, trace, process)),
             each.thread,
+            process not in launched,
             calls_around(named.telling.filter(pl.col("process") == process)),
         )
         for process, each in found.items()
@@ -116,6 +118,17 @@ def detail_ranks(
 def _communicates(trace: Trace, process: int) -> bool:
     """Whether the process has communication kernels."""
     return process in trace.device_work.kinds.drop_nulls("operation")["process"]
+
+
+def _launched(trace: Trace, processes: set[int]) -> set[int]:
+    """The processes of which some device work has a launch record, or that have none."""
+    known, there = set[int](), set[int]()
+    for part in trace.device_work.first_look():
+        there |= {*part["process"].unique()}
+        known |= {*part.filter(pl.col("launch").is_not_null())["process"].unique()}
+        if known >= processes:
+            break
+    return known | (processes - there)
 
 
 def _computing(trace: Trace, process: int) -> Times:
@@ -174,9 +187,10 @@ def measure_rank(
     found = detail.found
     marks, device, calls = detail.marks, detail.device, detail.collectives
     host, survey = detail.host, detail.work.survey
+    phases = frozenset[str]() if detail.work.host.launchless else marks.phases
     numbers = [host_numbers(found.frame, host, marks.phases, calls, not detail.hidden)]
     if detail.has_device:
-        known = gpu_numbers(found.frame, device, marks.phases, calls)
+        known = gpu_numbers(found.frame, device, phases, calls)
         numbers.append(without(known, detail.records.lacking))
     rank = pl.lit(identity.rank, pl.Int64).alias("rank")
     return RankRows(
@@ -185,7 +199,7 @@ def measure_rank(
             numbered=found.numbered,
             convention=UNNAMED.get(found.row) or words.framework(found.row),
             has_device=detail.has_device,
-            clock_gpu=_clock_gpu(survey, detail.records.lacking, marks.phases),
+            clock_gpu=_clock_gpu(survey, detail.records.lacking, phases),
             work_known=not detail.hidden,
             gpu=gpu,
         ),
@@ -206,7 +220,7 @@ def measure_rank(
         counters=empty(COUNTERS),
         problems=(
             *_problems(identity.rank, detail),
-            *_unnamed(identity.rank, marks.phases, numbers[-1].measures),
+            *_unnamed(identity.rank, phases, numbers[-1].measures),
         ),
     )
 
@@ -224,8 +238,8 @@ def _unnamed(rank: int, known: frozenset[str], measures: pl.DataFrame) -> list[R
     return [
         RunWarning(
             "phase-unnamed",
-            f"no range is named like {names}: that time is in other, {percent(other / whole)} of "
-            f"the iterations; name such ranges, or give their names: --phase {missing[0]}='REGEX'",
+            f"no range is named like {names}: that time is in other, most of the iterations; name "
+            f"such ranges, or give their names: --phase {missing[0]}='REGEX'",
             (rank,),
         )
     ]

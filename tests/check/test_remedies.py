@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from rankscope.check.remedies import ANY, LAUNCHERS, REMEDIES, launcher, with_remedy
-from rankscope.model.reports import CaptureFacts, Claim, RankEvidence
+from rankscope.check.remedies import ANY, LAUNCHERS, OF_PYTORCH, PYTORCH, REMEDIES, recorder, with_remedy
+from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, ReportFile
 from rankscope.sources.environment import SLURM, TORCHRUN
 from tests.support import Result
 
@@ -33,10 +34,20 @@ def test_its_command_lines_are_taken(cli: Callable[..., Result], code: str) -> N
 
 
 def test_they_name_the_wrapper_of_the_launcher() -> None:
-    assert launcher(facts()) == ANY
-    assert launcher(facts(TORCHRUN, SLURM)) == "slurm"
+    report = ReportFile(Path("rank0.sqlite"), "nsys-sqlite", 0, 0)
+    assert recorder(report, facts()) == ANY
+    assert recorder(report, facts(TORCHRUN, SLURM)) == "slurm"
     for source, name in LAUNCHERS.items():
-        assert launcher(facts(source)) == name
+        assert recorder(report, facts(source)) == name
+
+
+@pytest.mark.parametrize("code", [*REMEDIES, *OF_PYTORCH])
+def test_a_trace_of_pytorch_is_never_told_to_use_nsys(code: str) -> None:
+    trace = ReportFile(Path("rank0.json"), "kineto", 0, 0)
+    assert recorder(trace, facts(SLURM)) == PYTORCH
+    hint = with_remedy(code, "", recorder(trace, facts())).hint
+    assert "nsys" not in hint
+    assert "rankscope capture" not in hint
 
 
 def test_what_has_no_remedy_of_its_own_is_captured_again() -> None:

@@ -99,18 +99,21 @@ def _show_warnings(db: Path, output: Format) -> None:
     import polars as pl
 
     from rankscope.api import open_run
-    from rankscope.check.remedies import remedy
+    from rankscope.check.remedies import recorder_of, remedy
     from rankscope.output import frame_table, json_documents, markdown_csv
     from rankscope.output.quantities import counted, ranks_text, short_path
 
     comparison = open_run(db).compare()
     warnings = comparison.warnings
+    by = recorder_of(comparison.tables.reports["kind"])
     if output is Format.JSON:
         whole = json_documents.document("check", db, comparison.facts, warnings, {"usable": True})
         console.write(json_documents.dumps(whole))
         return
     if output in (Format.CSV, Format.MARKDOWN):
-        rows = [(each.code, each.message, list(each.ranks), remedy(each.code)) for each in warnings]
+        rows = [
+            (each.code, each.message, list(each.ranks), remedy(each.code, by)) for each in warnings
+        ]
         frame = pl.DataFrame(
             rows,
             {
@@ -130,7 +133,7 @@ def _show_warnings(db: Path, output: Format) -> None:
     console.headline(f"{short_path(db)}: {ranks_text(ranks)}, {counted(len(warnings), 'warning')}.")
     for each in warnings:
         console.write("")
-        console.problem(each.message, remedy(each.code))
+        console.problem(each.message, remedy(each.code, by))
 
 
 def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> None:
