@@ -15,7 +15,7 @@ from rankscope.compare.warnings import missing_ranks
 from rankscope.errors import ForeignRun, ReportError
 from rankscope.model.reports import CheckWarning, RankRows
 from rankscope.output.quantities import span
-from rankscope.sources.identify import Captured, check_one_run, one_job
+from rankscope.sources.identify import Captured, check_one_run
 
 Placed = tuple[Path, CheckWarning]
 
@@ -39,8 +39,11 @@ def together(every: list[Examined]) -> Iterator[Placed]:
 def _of_one_run(every: list[Examined]) -> list[tuple[Examined, CheckWarning | None]]:
     """Each report, with a warning if it is of another run than most."""
     runs: list[list[Examined]] = []
-    told = [_when(examined) for examined in every]
-    if one_job((each.rank for each in told), (each.world_size for each in told)):
+    try:
+        check_one_run([_when(examined) for examined in every], hint="")
+    except ForeignRun:
+        pass
+    else:
         return [(examined, None) for examined in every]
     for examined in every:
         own = next((run for run in runs if _same_run(run[0], examined)), None)

@@ -12,7 +12,14 @@ from pathlib import Path
 from rankscope.errors import SeveralRuns, UsageError
 from rankscope.output.quantities import counted, ranks_text
 from rankscope.sources import formats
-from rankscope.sources.identify import CLOCK_SLACK_NS, LAST_NUMBER, OF_WORLD, RANK_IN_NAME, one_job
+from rankscope.sources.identify import (
+    CLOCK_SLACK_NS,
+    CLOCK_WRONG_NS,
+    LAST_NUMBER,
+    OF_WORLD,
+    RANK_IN_NAME,
+    one_job,
+)
 
 MOST_PATHS = 3
 """Above this number of paths, a command for the shell abbreviates them."""
@@ -52,7 +59,8 @@ def runs_of(captures: Iterable[Capture]) -> list[list[Capture]]:
     if captures and _concurrent(captures, []) and len({*ranks}) == len(ranks):
         return [captures]
     one_each = [each.ranks[0] if len(each.ranks) == 1 else None for each in captures]
-    if one_job(one_each, (each.world_size for each in captures)):
+    one = one_job(one_each, (each.world_size for each in captures))
+    if one and _concurrent(captures, [], CLOCK_WRONG_NS):
         return [captures]
     groups: dict[tuple[Path, str], list[list[Capture]]] = {}
     for capture in captures:
@@ -132,12 +140,14 @@ def _stem(capture: Capture) -> str:
     return stem if spelled is None else spelled.sub("#", stem)
 
 
-def _concurrent(some: Sequence[Capture], others: Sequence[Capture]) -> bool:
+def _concurrent(
+    some: Sequence[Capture], others: Sequence[Capture], slack_ns: int = CLOCK_SLACK_NS
+) -> bool:
     """Whether captures can be of one job by its size and their times."""
     worlds = {each.world_size for each in (*some, *others) if each.world_size is not None}
     begins = [each.start_ns for each in (*some, *others) if each.start_ns is not None]
     ends = [end for each in (*some, *others) if (end := each.end_ns) is not None]
-    apart = bool(begins and ends) and max(begins) > min(ends) + CLOCK_SLACK_NS
+    apart = bool(begins and ends) and max(begins) > min(ends) + slack_ns
     return len(worlds) < 2 and not apart
 
 

@@ -62,6 +62,9 @@ RanksByEvidence = dict[RankEvidence, dict[int, int]]
 CLOCK_SLACK_NS = 60 * 10**9
 """Captures of one job overlap in UTC, up to this much for the hosts' clocks."""
 
+CLOCK_WRONG_NS = 30 * CLOCK_SLACK_NS
+"""The same where ranks and size say that they are of one job: a host's clock may be wrong."""
+
 
 class Captured(NamedTuple):
     """What tells whether a capture is of the same job as others; None is unknown."""
@@ -339,7 +342,7 @@ def check_distinct(claims: Iterable[tuple[int, Path]], hint: str | None = None) 
 
 
 def one_job(ranks: Iterable[int | None], worlds: Iterable[int | None]) -> bool:
-    """Whether captures are of one job by their ranks and its size, whatever their clocks say.
+    """Whether captures are of one job by their ranks and its size: then a clock may be wrong.
 
     That is so if each is of another rank of one job of a known size.
     """
@@ -365,8 +368,8 @@ def check_one_run(facts: Iterable[Captured], hint: str) -> None:
                 f"{each.path} of one of {each.world_size}",
                 hint=hint,
             )
-    if one_job((each.rank for each in every), (each.world_size for each in every)):
-        return
+    one = one_job((each.rank for each in every), (each.world_size for each in every))
+    slack = CLOCK_WRONG_NS if one else CLOCK_SLACK_NS
     timed = [
         (each.begin_ns, each.begin_ns + each.duration_ns, each.path)
         for each in every
@@ -375,7 +378,7 @@ def check_one_run(facts: Iterable[Captured], hint: str) -> None:
     if not timed:
         return
     latest, earliest = max(timed), min(timed, key=lambda each: each[1])
-    if latest[0] > earliest[1] + CLOCK_SLACK_NS:
+    if latest[0] > earliest[1] + slack:
         apart = (latest[0] - earliest[1]) / 1e9
         raise ForeignRun(
             f"{latest[2]} was captured {apart:.0f} s after {earliest[2]} had ended", hint=hint

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.check.remedies import ANY, LAUNCHERS, OF_PYTORCH, PYTORCH, REMEDIES, recorder, with_remedy
+from rankscope.check.remedies import (
+    ANY,
+    LAUNCHERS,
+    OF_PYTORCH,
+    PYTORCH,
+    REMEDIES,
+    recorder,
+    with_remedy,
+)
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, ReportFile
 from rankscope.sources.environment import SLURM, TORCHRUN
 from tests.support import Result

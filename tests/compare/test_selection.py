@@ -169,7 +169,7 @@ def test_one_iteration_without_device_work_leaves_the_gpu_clock(count: int, tmp_
     assert compared.verdict.ranks == (3,)
     problems = {problem.code: problem for problem in compared.warnings}
     assert problems["iterations-without-work"].ranks == (2,)
-    assert "iteration 3," in problems["iterations-without-work"].message
+    assert "iteration 3:" in problems["iterations-without-work"].message
 
 
 def test_many_iterations_without_device_work_are_read_on_the_host_clock(tmp_path: Path) -> None:

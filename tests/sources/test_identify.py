@@ -213,8 +213,9 @@ def test_captures_that_never_overlapped_are_two_runs() -> None:
 
 def test_other_ranks_of_one_job_outweigh_a_wrong_clock() -> None:
     early = Captured(Path("a.sqlite"), 0, 2, 0, HOUR)
-    check_one_run([early, Captured(Path("b.sqlite"), 1, 2, 2 * HOUR, HOUR)], "hint")
-    late = Captured(Path("b.sqlite"), 1, None, 2 * HOUR, HOUR)
+    minutes = HOUR + HOUR // 12
+    check_one_run([early, Captured(Path("b.sqlite"), 1, 2, minutes, HOUR)], "hint")
+    late = Captured(Path("b.sqlite"), 1, None, minutes, HOUR)
     with pytest.raises(ForeignRun):  # without a known size it is no evidence
         check_one_run([early._replace(world_size=None), late], "hint")
 

@@ -305,7 +305,8 @@ class EventFile:
                 broken += 1
             begin = borders[at] + 1
             at += 1
-        if broken > max(MOST_DAMAGED * len(events), 1):
+        many = broken > max(MOST_DAMAGED * len(events), 1)
+        if many or (broken and not self.events and not events):
             raise self._damaged()
         self.broken += broken
         return events, data[begin:]

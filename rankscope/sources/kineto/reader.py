@@ -99,12 +99,16 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
             hint="do names of ranges contain numbers? Record them without",
         )
     if every[RANGE].is_empty() and every[WORK].is_empty():
+        if file.is_cut:
+            raise file.truncated()
         raise UnreadableReport(
             f"{path}: holds {counted(file.events, 'event')}, but none of the PyTorch profiler",
             hint="name a trace of torch.profiler, recorded with ProfilerActivity.CPU and .CUDA",
         )
     whole = {nature: frame.drop_nulls(NEEDED[nature]) for nature, frame in every.items()}
-    broken = sum(every[nature].height - whole[nature].height for nature in SCHEMAS)
+    broken = sum(
+        every[nature].height - whole[nature].height for nature in SCHEMAS if nature != NAMED
+    )
     host = pl.concat(whole[each].select("start") for each in (RANGE, LAUNCH))
     if (host["start"] > 0).all():  # records of kernels that lack their times have time 0
         whole[WORK] = whole[WORK].filter(pl.col("start") > 0)
@@ -147,7 +151,7 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
         ),
         event_ranks=whose.ranks,
         cut_ns=_cut(launches, device_work) if file.is_cut else None,
-        host_events=sum(frame.height for frame in every.values()),
+        host_events=sum(every[nature].height for nature in (RANGE, LAUNCH, WORK, SPAN)),
         broken_ranges=broken + file.broken,
     )
 

@@ -17,7 +17,7 @@ def ranges(*rows: tuple[int, int, int, str]) -> pl.DataFrame:
             (start, end, 9, thread, "operators" if "::" in name else "", name, None)
             for start, end, thread, name in rows
         ],
-        schema=SCHEMAS[RANGE],
+        schema={name: SCHEMAS[RANGE][name] for name in SCHEMAS[RANGE] if name != "rank"},
         orient="row",
     )
 
