@@ -61,6 +61,10 @@ class RankConflict(ReportError):
     """Two reports claim one rank, or one report's evidence contradicts itself."""
 
 
+class Unpaired(ReportError):
+    """Iterations without numbers cannot be paired across ranks."""
+
+
 class ForeignRun(ReportError):
     """A report that belongs to another job than the database holds."""
 

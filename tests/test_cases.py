@@ -242,6 +242,26 @@ def test_one_file_of_all_ranks(tmp_path: Path, stated: bool) -> None:
     assert ("ranks-by-order" in codes(run)) is not stated
 
 
+def test_iterations_that_cannot_be_paired_are_captures(tmp_path: Path) -> None:
+    """Every few steps of a rank reduce with another collective, and never in the same steps."""
+
+    def odd(rank: int, trace: dict[str, Any]) -> None:
+        without("ProfilerStep")(rank, trace)
+        calls = [each for each in kernels(trace) if "Seq" in each["args"]]
+        for each in calls[:: 3 + rank % 2]:
+            each["args"]["Collective name"] = "_allgather_base"
+
+    job = replace(PLAIN, ranks=2, slow=1, steps=40)
+    folder = write(tmp_path / "job", job, odd)
+    run = read(folder)
+    assert run.compare().facts.iterations == (0,)
+    assert "capture-whole" in codes(run)
+    db = tmp_path / "named.duckdb"
+    with pytest.raises(ReportError, match="match at no shift"):
+        rankscope.ingest([folder], db, iteration="^Optimizer", jobs=1)
+    assert not db.exists()
+
+
 NAMES = ["run-1718.32-TP-{}-DP-0-PP-0.trace.json", "rank{}/trace.json", "host_{}_of.json"]
 
 

@@ -295,6 +295,16 @@ RankPattern = Annotated[
     ),
 ]
 
+RunOption = Annotated[
+    int | None,
+    typer.Option(
+        "--run",
+        metavar="N",
+        min=1,
+        help="If the reports are of several runs: read this one. ingest without it lists them.",
+    ),
+]
+
 RankOption = Annotated[
     int | None,
     typer.Option(

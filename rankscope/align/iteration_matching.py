@@ -10,9 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.align.calls import Calls
-from rankscope.align.clocks import fit_clock
+from rankscope.align.clocks import Clocks, fit_clock
 from rankscope.align.communicators import EQUAL_SIZES, SPLITTABLE, STREAM, labelled
-from rankscope.errors import ReportError
+from rankscope.errors import Unpaired
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
 from rankscope.store.tables import RunTables, TableReader, TableRequest, narrowed, requested
@@ -34,6 +34,10 @@ CUT = -1
 
 NUMBERED = ("iterations", "measures", "collectives", "exposed", "activities")
 """Tables that hold iteration numbers as given by their reports."""
+
+FAR, FEWEST_FAR = 1.5, 2
+"""Iterations that are further apart than this many usual lengths are not the same step; so many of
+them contradict a pairing by counting."""
 
 SHARPER = 4
 """A shift is accepted if its ends agree this many times better than those of any other."""
@@ -63,11 +67,14 @@ def pair_iterations(
         rank → shift (0 is left out), and the warnings.
 
     Raises:
-        ReportError: the sequences of two ranks match at no shift.
+        Unpaired: the sequences of two ranks match at no shift.
     """
     if not counted or iterations["rank"].n_unique() < 2:
         return {}, []
-    steps = _Steps(iterations.filter("complete"), collectives, utc_starts)
+    complete = iterations.filter("complete")
+    if complete.height == complete["rank"].n_unique():  # captures, each taken as one iteration
+        return {}, _problems({}, [])
+    steps = _Steps(complete, collectives, utc_starts)
     reference = max(steps.counts, key=lambda rank: (steps.counts[rank], -rank))
     found: dict[int, int] = {}
     unsure: list[int] = []
@@ -78,7 +85,7 @@ def pair_iterations(
         own, other = steps.of_both(rank, reference)
         fits = _fits(own.sequence, other.sequence)
         if not fits:
-            raise ReportError(
+            raise Unpaired(
                 f"iterations have no numbers, and the collectives of rank {rank} and rank "
                 f"{reference} match at no shift: their iterations cannot be paired",
                 hint="number the ranges (f'step {i}'), or capture the same steps on every rank",
@@ -90,6 +97,36 @@ def pair_iterations(
     lowest = min(found.values())
     shifts = {rank: shift - lowest for rank, shift in found.items() if shift != lowest}
     return shifts, _problems(shifts, unsure)
+
+
+def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int | None]) -> None:
+    """Raises `Unpaired` if paired iterations lie far apart on the aligned clocks.
+
+    Ranks that train together are never several iterations apart.
+
+    Args:
+        iterations: RANK_ITERATIONS, paired by counting.
+        clocks: of the ranks.
+        utc: rank → UTC of its report's time 0.
+    """
+    tied = iterations.filter("complete", pl.col("rank").is_in([*clocks.fits])).select(
+        pl.col("rank", "iteration").cast(pl.Int64),
+        start=clocks.aligned("start_ns", utc),
+        length=pl.col("end_ns") - pl.col("start_ns"),
+    )
+    if tied["rank"].n_unique() < 2:
+        return
+    usual = tied["length"].median()
+    apart = (pl.col("start") - pl.col("start").median().over("iteration")).abs()
+    far = tied.with_columns(apart=apart).filter(pl.col("apart") > FAR * pl.lit(usual))
+    if far["iteration"].n_unique() < FEWEST_FAR:
+        return
+    rank, number, _, _, by = far.row(0)
+    raise Unpaired(
+        f"iterations have no numbers, and iteration {number} of rank {rank} lies {by / 1e6:.0f} ms "
+        "away from that of the others: they cannot be paired by counting",
+        hint="number the ranges (f'step {i}'), or --iteration whole",
+    )
 
 
 @dataclass(frozen=True, slots=True)

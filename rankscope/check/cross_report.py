@@ -12,18 +12,22 @@ from rankscope.align.iteration_matching import pair_iterations
 from rankscope.check.remedies import recorder, with_remedy
 from rankscope.check.single_report import Examined
 from rankscope.compare.warnings import missing_ranks
-from rankscope.errors import ForeignRun, ReportError
+from rankscope.errors import ReportError
 from rankscope.model.reports import CheckWarning, RankRows
 from rankscope.output.quantities import span
-from rankscope.sources.identify import Captured, check_one_run
 
 Placed = tuple[Path, CheckWarning]
 
 
-def together(every: list[Examined]) -> Iterator[Placed]:
-    """Yield reports with the warnings that come from comparing them with the others."""
+def together(every: list[Examined], runs: dict[Path, int]) -> Iterator[Placed]:
+    """Yield reports with the warnings that come from comparing them with the others.
+
+    Args:
+        every: the reports.
+        runs: report → the number of its run, as `ingest` counts them.
+    """
     own: list[Examined] = []
-    for examined, stranger in _of_one_run(every):
+    for examined, stranger in _of_one_run(every, runs):
         if stranger is None:
             own.append(examined)
         else:
@@ -36,46 +40,28 @@ def together(every: list[Examined]) -> Iterator[Placed]:
     yield from _windows(marked)
 
 
-def _of_one_run(every: list[Examined]) -> list[tuple[Examined, CheckWarning | None]]:
+def _of_one_run(
+    every: list[Examined], runs: dict[Path, int]
+) -> list[tuple[Examined, CheckWarning | None]]:
     """Each report, with a warning if it is of another run than most."""
-    runs: list[list[Examined]] = []
-    try:
-        check_one_run([_when(examined) for examined in every], hint="")
-    except ForeignRun:
-        pass
-    else:
-        return [(examined, None) for examined in every]
-    for examined in every:
-        own = next((run for run in runs if _same_run(run[0], examined)), None)
-        if own is None:
-            runs.append([examined])
-        else:
-            own.append(examined)
-    most = {id(examined) for examined in max(runs, key=len, default=[])}
-    message = "is of another run than most: its job has another size or ran at another time"
+    of = [runs.get(_path(examined), 1) for examined in every]
+    most = max({*of}, key=lambda number: (of.count(number), -number), default=1)
     return [
         (
             examined,
             None
-            if id(examined) in most
-            else with_remedy("another-run", message, _launcher(examined), fatal=True),
+            if number == most
+            else with_remedy(
+                "another-run",
+                f"is of run {number} of {max(of)}, not of run {most}, which most are of",
+                _launcher(examined),
+                hint=f"examine it alone: rankscope check PATH... --run {number}; read it: "
+                f"rankscope ingest PATH... --run {number}, or --all-runs",
+                fatal=True,
+            ),
         )
-        for examined in every
+        for examined, number in zip(every, of, strict=True)
     ]
-
-
-def _same_run(one: Examined, other: Examined) -> bool:
-    try:
-        check_one_run([_when(one), _when(other)], hint="")
-    except ForeignRun:
-        return False
-    return True
-
-
-def _when(examined: Examined) -> Captured:
-    facts, ranks = examined.rows.facts, examined.rows.ranks
-    rank = ranks[0].rank.identity.rank if len(ranks) == 1 else None
-    return Captured(_path(examined), rank, _world(examined), facts.utc_start_ns, facts.duration_ns)
 
 
 def _twice(every: list[Examined]) -> Iterator[Placed]:
@@ -176,7 +162,11 @@ def _windows(every: list[Examined]) -> Iterator[Placed]:
         for rank in counted:
             yield (
                 _path(owner[rank]),
-                with_remedy("cannot-be-paired", error.message, _launcher(owner[rank]), fatal=True),
+                with_remedy(
+                    "cannot-be-paired",
+                    f"{error.message}; ingest takes each capture as one iteration",
+                    _launcher(owner[rank]),
+                ),
             )
         return
     for problem in problems:

@@ -12,7 +12,7 @@ from rankscope.check.cross_report import together
 from rankscope.check.single_report import Examined, checked, unreadable
 from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
 from rankscope.ingestion.iteration_defaults import Read, read_alike
-from rankscope.ingestion.preflight import check_one_rank
+from rankscope.ingestion.preflight import check_one_rank, found_runs, select_run
 from rankscope.ingestion.workers import map_reports
 from rankscope.measure.report import extract
 from rankscope.model.options import WHOLE, ShapingOptions
@@ -26,6 +26,7 @@ def check(
     paths: Iterable[str | Path],
     options: ShapingOptions | None = None,
     jobs: int | None = None,
+    run: int | None = None,
     started: Callable[[list[ReportFile]], None] = lambda _: None,
     progress: Callable[[ReportFile, int], None] = lambda *_: None,
 ) -> tuple[CheckedReport, ...]:
@@ -37,14 +38,16 @@ def check(
         paths: files, folders (searched recursively), globs.
         options: how iterations, phases and ranks are named.
         jobs: worker processes; None for the cores this process may use.
+        run: only the reports of this run, as `ingest` counts them.
         started: called with the reports.
         progress: called after each report, with the report and the number of events read.
 
     Raises:
-        UsageError: a path does not exist, there are no reports, or a pattern is not valid.
+        UsageError: a path does not exist, there are no reports, a pattern is not valid, or there
+            are fewer runs.
     """
     options = options or ShapingOptions()
-    pattern(options.rank_pattern)
+    own = pattern(options.rank_pattern)
     vocabulary(options)
     unread: list[CheckedReport] = []
 
@@ -53,6 +56,11 @@ def check(
 
     files = discover(paths, leave_out)
     check_one_rank(options, files)
+    runs = found_runs(files, own)
+    if run is not None:
+        files = select_run(files, run, own)
+        runs = runs[run - 1 : run]
+    number_of = {each.path: number for number, of in enumerate(runs, 1) for each in of}
     options = replace(options, alone=len(files) == 1)
     started(files)
     read = partial(map_reports, extract, jobs=jobs)
@@ -68,7 +76,7 @@ def check(
         raise usage[0]
     every.sort(key=lambda examined: examined.rows.file.path)
     more: dict[Path, list[CheckWarning]] = {}
-    for path, problem in together(every):
+    for path, problem in together(every, number_of):
         more.setdefault(path, []).append(problem)
     reports = [*map(checked, every), *unread]
     return tuple(

@@ -10,6 +10,7 @@ from functools import cache
 
 import polars as pl
 
+from rankscope.align.iteration_matching import check_pairing
 from rankscope.align.point_to_point import OPERATION as SEND_RECEIVE
 from rankscope.compare import scores as compare_scores
 from rankscope.compare.breakdowns import by_collective
@@ -71,7 +72,7 @@ def compare(
 
     Raises:
         UsageError: an option does not fit the run, or selects nothing.
-        ReportError: no iterations can be compared.
+        ReportError: no iterations can be compared, or those without numbers cannot be paired.
     """
     compare_scores.check_statistic(options.statistic)
     scope = scope_of(tables, options, None if reuse is None else reuse.scope.reused())
@@ -80,6 +81,8 @@ def compare(
     if reuse is None or links:  # transfers that --roles pairs change the matching
         collectives = RunCollectives(scope, links)
         matching = collectives.matching()
+        if scope.matched_by == "ordinal":
+            check_pairing(scope.tables.iterations, matching.clocks, scope.utc_starts)
         roles = given or roles_by_gradients(scope, collectives.calls()[0])
         found = Comparison(scope, matching, roles)
         give_back()

@@ -12,7 +12,7 @@ from typing import Self
 from rankscope.compare.cache import to_tables
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
-from rankscope.errors import RankscopeError, ReportError, UsageError
+from rankscope.errors import RankscopeError, ReportError, Unpaired, UsageError
 from rankscope.model.options import Options
 from rankscope.model.reports import ReportRows
 from rankscope.sources.identify import check_distinct
@@ -94,6 +94,8 @@ def compare_stored(database: Database) -> None:
         try:
             comparison = compare(tables, Options())
             cached = to_tables(comparison)
+        except Unpaired:
+            raise
         except (UsageError, ReportError):  # no iterations to compare
             comparison, cached = compare(tables, Options(), until=Stage.OUTLIERS), {}
         rows, clock = comparison.rank_iterations(), comparison.clock

@@ -65,6 +65,11 @@ def read_alike(
     return _alike(read, read(files, options), options, before)
 
 
+def read_captures(read: Read, files: list[ReportFile], options: ShapingOptions) -> Results:
+    """Yield each report as one iteration, with the warning that says so, or its error."""
+    return _said(read(files, replace(options, iteration=WHOLE)), WHOLE)
+
+
 def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str | None]) -> Results:
     """Yield as `read_alike` does.
 
@@ -88,7 +93,7 @@ def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str 
         if before or named:
             yield from _beside_named(read, named, held, options, fixed=bool(before))
         elif held.taken == {AUTO} and not held.alike():
-            yield from _said(read(held.files, replace(options, iteration=WHOLE)), WHOLE)
+            yield from read_captures(read, held.files, options)
         elif len(held.taken) < 2:
             yield from held.rows()
         else:
@@ -104,7 +109,7 @@ def _in_common(read: Read, held: _Held, options: ShapingOptions) -> Results:
             return
     yield from held.rows(WHOLE)
     others = held.other_than(WHOLE)
-    yield from _said(read(others, replace(options, iteration=WHOLE)), WHOLE)
+    yield from read_captures(read, others, options)
 
 
 def _beside_named(
@@ -122,7 +127,7 @@ def _beside_named(
                 return
         yield from held.rows(WHOLE)
         others = [*named, *held.other_than(WHOLE)]
-        yield from _said(read(others, replace(options, iteration=WHOLE)), WHOLE)
+        yield from read_captures(read, others, options)
         return
     for file in held.files:
         yield (

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.errors import RankConflict, RankscopeError, ReportError, UsageError
+from rankscope.errors import RankConflict, RankscopeError, ReportError, Unpaired, UsageError
 from rankscope.ingestion.workers import WorkerPool, map_reports
-from rankscope.model.options import ShapingOptions
+from rankscope.model.options import AUTO, ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 from rankscope.sources.discover import discover
 from rankscope.util.atomic_io import DEFAULT_DB, exists
@@ -149,7 +149,7 @@ class IngestJob:
         self, files: list[ReportFile], map_over: MapReports, started: Started, progress: Progress
     ) -> None:
         """Read the new and changed reports among `files`; each is stored whole or not at all."""
-        from rankscope.ingestion.iteration_defaults import read_alike
+        from rankscope.ingestion.iteration_defaults import read_alike, read_captures
         from rankscope.measure.report import extract
         from rankscope.sources import formats
 
@@ -173,8 +173,18 @@ class IngestJob:
             existing.remove(path)
         try:
             read = partial(map_over, extract)
-            with closing(read_alike(read, to_read, self.options, present)) as results:
-                self._read(path, results, progress)
+            try:
+                with closing(read_alike(read, to_read, self.options, present)) as results:
+                    self._read(path, results, progress)
+            except Unpaired:
+                from rankscope.ingestion import existing
+
+                if stored is None:  # it would repeat the error
+                    existing.remove(path)
+                if stored is not None or self.options.iteration not in (None, AUTO):
+                    raise
+                with closing(read_captures(read, to_read, self.options)) as results:
+                    self._read(path, results, progress)
         except RankscopeError:
             if self.rebuild:
                 existing.remove(path)

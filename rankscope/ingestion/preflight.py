@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rankscope.errors import ForeignRun, RankConflict, RankscopeError, ReportError, UsageError
+from rankscope.errors import ForeignRun, RankConflict, RankscopeError, UsageError
 from rankscope.ingestion import runs
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
@@ -67,9 +67,18 @@ Described = tuple[ReportFile, CaptureFacts, Claim | None]
 def select_run(
     files: list[ReportFile], number: int, own: re.Pattern[str] | None
 ) -> list[ReportFile]:
-    """The reports of run `number`; raises `UsageError` if there are fewer runs."""
+    """The reports of run `number`.
+
+    Raises:
+        UsageError: there are fewer runs, or the user's pattern does not fit a report.
+    """
     by_path = {file.path: file for file in files}
-    return [by_path[each.path] for each in runs.selected(found_runs(files, own), number)]
+    every = captures(files, own)
+    for each in every:
+        if isinstance(each, UsageError):
+            raise each
+    found = runs.runs_of(each for each in every if isinstance(each, runs.Capture))
+    return [by_path[each.path] for each in runs.selected(found, number)]
 
 
 def found_runs(files: list[ReportFile], own: re.Pattern[str] | None) -> list[list[runs.Capture]]:
@@ -99,7 +108,7 @@ def captures(
             continue
         try:
             claims = claims_for_report(file.path, facts, own, differing=file.number)
-        except ReportError as error:
+        except RankscopeError as error:
             found.append(error)
         else:
             found.append(_capture((file, facts, next(iter(claims), None))))

@@ -20,6 +20,7 @@ from rankscope_cli.options import (
     Quiet,
     RankOption,
     RankPattern,
+    RunOption,
     Verbose,
     Version,
     collectives,
@@ -51,6 +52,7 @@ def check(
     collective: CollectiveOption = None,
     rank_pattern: RankPattern = None,
     rank: RankOption = None,
+    run: RunOption = None,
     jobs: Jobs = None,
     export_timeout: ExportTimeout = None,
     every: All = False,
@@ -88,7 +90,7 @@ def check(
         iteration, phases(phase), rank_pattern, rank, collectives(collective)
     )
     with console.progress(quiet) as (started, advance):
-        reports = check_reports(paths, options, jobs, started, advance)
+        reports = check_reports(paths, options, jobs, run, started, advance)
     _show(reports, output, every)
     if not all(report.usable for report in reports):
         raise typer.Exit(3)

@@ -23,6 +23,7 @@ from rankscope_cli.options import (
     Quiet,
     RankOption,
     RankPattern,
+    RunOption,
     Verbose,
     Version,
     collectives,
@@ -80,15 +81,7 @@ def ingest(
             help="Read only these ranks; the end of a range is excluded. Default: all.",
         ),
     ] = None,
-    run: Annotated[
-        int | None,
-        typer.Option(
-            "--run",
-            metavar="N",
-            min=1,
-            help="If the reports are of several runs: read this one. The error lists the runs.",
-        ),
-    ] = None,
+    run: RunOption = None,
     all_runs: Annotated[
         bool,
         typer.Option(
