@@ -236,7 +236,6 @@ class EventFile:
     def _last(self, data: bytes, listed: bool) -> list[Event]:
         """The events up to the end of the file; keeps the fields after them."""
         if self.is_cut or data.rstrip()[-1:] not in (b"]", b"}"):
-            self.is_cut = True
             return self._of_cut(data)
         try:
             if listed:
@@ -255,6 +254,7 @@ class EventFile:
 
     def _of_cut(self, data: bytes) -> list[Event]:
         """The complete events of a file that ends amid them."""
+        self.is_cut = True
         events, _ = self._salvaged(data)
         if not self.events and not events:
             raise self.truncated()
@@ -262,22 +262,20 @@ class EventFile:
 
     def _amid_damage(self, data: bytes, listed: bool) -> list[Event]:
         """The valid events up to the end of a file some of whose events are not valid."""
-        ends = [match for match in re.finditer(rb"\}\s*(\])", data)]
-        for match in ends[-TRIES:]:
-            after = data[match.start(1) :]
+        ends = [match.start(1) for match in re.finditer(rb"\}\s*(\])", data)]
+        for end in ends[-TRIES:]:
             try:
-                about = None if listed else _decoded(WHOLE, b'{"traceEvents":[' + after)
+                about = None if listed else _decoded(WHOLE, b'{"traceEvents":[' + data[end:])
             except (Malformed, msgspec.ValidationError):
                 continue
             if about is not None:
                 self.about.append(about)
-            events, rest = self._salvaged(data[: match.start(1)] + b",{")
+            events, rest = self._salvaged(data[:end] + b",{")
             if rest.strip() != b"{":
                 break
             return events
         else:  # whatever follows the events is lost
             if ends:
-                self.is_cut = True
                 return self._of_cut(data)
         raise self._damaged()
 
@@ -332,9 +330,8 @@ class EventFile:
 
     def truncated(self) -> UnreadableReport:
         """The error of a file of which too little is there."""
-        return UnreadableReport(
-            f"{self.path}: is truncated: it ends amid its first events", hint=COPY_HINT
-        )
+        text = f"{self.path}: is truncated: it ends amid its first events"
+        return UnreadableReport(text, hint=COPY_HINT)
 
     def _damaged(self) -> UnreadableReport:
         return UnreadableReport(
