@@ -199,10 +199,9 @@ class EventFile:
 
     def _skip_head(self, data: bytes) -> tuple[bool, int]:
         """Whether the file is a bare list, and the offset of its events."""
-        if self.is_cut:
-            raise self.truncated()
-        if not data.strip():
-            raise UnreadableReport(f"{self.path}: is empty", hint=COPY_HINT)
+        if self.is_cut or not data.strip():
+            empty = UnreadableReport(f"{self.path}: is empty", hint=COPY_HINT)
+            raise self.truncated() if self.is_cut else empty
         for found in islice(OPENING.finditer(data), TRIES):
             try:
                 self.about.append(_decoded(ABOUT, data[: found.end()] + b"]}"))
