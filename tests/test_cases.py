@@ -323,6 +323,14 @@ def test_a_cut_trace_keeps_its_complete_steps(tmp_path: Path) -> None:
     assert "report-cut" in codes(run)
 
 
+def test_a_failed_ingest_says_what_it_stored(tmp_path: Path) -> None:
+    folder = write(tmp_path / "job", replace(PLAIN, steps=3))
+    (folder / "rank3.pt.trace.json").write_text('{"schemaVersion": 1, "traceEvents": [{"a": 1}]}')
+    with pytest.raises(ReportError) as refused:
+        read(folder)
+    assert "3 reports are stored in" in (refused.value.hint or "")
+
+
 def test_the_usual_job_is_right_without_warnings(tmp_path: Path) -> None:
     run = read(write(tmp_path / "job", Job(between=GRADIENTS)))
     assert_slow(run)

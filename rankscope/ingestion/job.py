@@ -17,7 +17,7 @@ from rankscope.model.options import AUTO, ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 from rankscope.sources.discover import discover
 from rankscope.util.atomic_io import DEFAULT_DB, exists
-from rankscope.util.wording import counted
+from rankscope.util.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from rankscope.ingestion.existing import StoredReports
@@ -185,9 +185,15 @@ class IngestJob:
                     raise
                 with closing(read_captures(read, to_read, self.options)) as results:
                     self._read(path, results, progress)
-        except RankscopeError:
+        except RankscopeError as error:
+            done = sum(outcome.status == "read" for outcome in self.outcomes)
             if self.rebuild:
                 existing.remove(path)
+            elif done and exists(path):
+                error.hint += (
+                    f"; {counted(done, 'report')} {agreeing(done, 'is', 'are')} stored in {path}: "
+                    "ingest goes on with the others"
+                )
             raise
         if not any(outcome.status != "skipped" for outcome in self.outcomes):
             count = len(self.outcomes)
