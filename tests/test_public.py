@@ -111,7 +111,7 @@ def test_defaults_of_ingest_are_those_of_the_command_line() -> None:
         "export_timeout",  # for a library, the environment variable of the same name
     }
     compared = of_library.keys() - callbacks
-    renamed = {"phase": "phases"}
+    renamed = {"phase": "phases", "collective": "collectives"}
     assert compared == {renamed.get(each, each) for each in of_command.keys() - terminal - own}
     assert own <= of_command.keys()
     for option in of_command.keys() - terminal - own:

@@ -199,7 +199,7 @@ def measure_rank(
             numbered=found.numbered,
             convention=UNNAMED.get(found.row) or words.framework(found.row),
             has_device=detail.has_device,
-            clock_gpu=_clock_gpu(survey, detail.records.lacking, phases),
+            clock_gpu=_clock_gpu(survey, detail.records.lacking, phases, detail.communicates),
             work_known=not detail.hidden,
             gpu=gpu,
         ),
@@ -245,17 +245,20 @@ def _unnamed(rank: int, known: frozenset[str], measures: pl.DataFrame) -> list[R
     ]
 
 
-def _clock_gpu(survey: pl.DataFrame, lacking: pl.Series, known: frozenset[str]) -> bool:
+def _clock_gpu(
+    survey: pl.DataFrame, lacking: pl.Series, known: frozenset[str], communicates: bool
+) -> bool:
     """Whether nearly every iteration whose records are there has device work in some phase.
 
-    Where the report names no phase at all, everything is `other`, and that counts.
+    Where the report names no phase at all, everything is `other`, and that counts. So does a CUDA
+    graph that spans phases if the device communicates, for the host's phases then hide waits.
     """
     phases = [phase for phase in PHASES if phase != "other" or not known]
     recorded = (~lacking).arg_true()
     counted = survey.filter(
         pl.col("training"),
         ~pl.col("talks"),
-        pl.col("phase").is_in(phases),
+        pl.col("phase").is_in(phases) | (pl.col("phase").is_null() & communicates),
         pl.col("window").is_in(recorded.implode()),
     )["window"].n_unique()
     return bool(counted and counted >= GPU_CLOCK_SHARE * len(recorded))

@@ -28,6 +28,9 @@ OF_DIMENSION = re.compile(
 )
 """A place in one dimension of a job: with several of them in a name, none alone is the rank."""
 
+RANK_FOLDER = re.compile(r"rank[_\-.=]?([0-9]{1,7})", re.IGNORECASE)
+"""The whole name of a folder that holds the report of a rank."""
+
 PARENTS = 2
 """Folders above a report whose names may say its rank."""
 
@@ -273,8 +276,8 @@ def _by_name(path: Path, differing: int | None) -> Claim | None:
     if spelled:
         return Claim(*spelled[0], FILE_NAME) if len({*spelled}) == 1 else None
     for parent in path.absolute().parents[:PARENTS]:
-        if folder := _spelled(parent.name):
-            return Claim(*folder[0], FOLDER_NAME) if len({*folder}) == 1 else None
+        if folder := RANK_FOLDER.fullmatch(parent.name):
+            return Claim(int(folder[1]), None, FOLDER_NAME)
     if differing is not None:
         return Claim(differing, None, NAMES_DIFFER)
     several = len(OF_DIMENSION.findall(stem)) > 1
