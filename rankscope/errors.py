@@ -7,6 +7,7 @@
     │   ├── NoIterations        nothing in the report is named like an iteration
     │   ├── UnknownRank         no evidence of a report's rank
     │   ├── RankConflict        two claims to one rank, or evidence that contradicts itself
+    │   ├── Unpaired            iterations without numbers fit nowhere
     │   ├── ForeignRun          a report of another job than the database holds
     │   │   └── SeveralRuns     reports of several jobs
     │   └── ReportBug           rankscope itself failed on one report
