@@ -111,17 +111,18 @@ def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int |
     """
     tied = iterations.filter("complete", pl.col("rank").is_in([*clocks.fits])).select(
         pl.col("rank", "iteration").cast(pl.Int64),
-        start=clocks.aligned("start_ns", utc),
-        length=pl.col("end_ns") - pl.col("start_ns"),
+        start=clocks.aligned("end_ns", utc),
     )
     if tied["rank"].n_unique() < 2:
         return
-    usual = tied["length"].median()
+    # Not the length of the ranges: some only mark the ends of iterations.
+    by_rank = tied.sort("rank", "iteration").select(pl.col("start").diff().over("rank"))
+    usual = by_rank["start"].median()
     apart = (pl.col("start") - pl.col("start").median().over("iteration")).abs()
     far = tied.with_columns(apart=apart).filter(pl.col("apart") > FAR * pl.lit(usual))
     if far["iteration"].n_unique() < FEWEST_FAR:
         return
-    rank, number, _, _, by = far.row(0)
+    rank, number, _, by = far.row(0)
     raise Unpaired(
         f"iterations have no numbers, and iteration {number} of rank {rank} lies {by / 1e6:.0f} ms "
         "away from that of the others: they cannot be paired by counting",

@@ -65,9 +65,11 @@ def read_alike(
     return _alike(read, read(files, options), options, before)
 
 
-def read_captures(read: Read, files: list[ReportFile], options: ShapingOptions) -> Results:
-    """Yield each report as one iteration, with the warning that says so, or its error."""
-    return _said(read(files, replace(options, iteration=WHOLE)), WHOLE)
+def read_captures(
+    read: Read, files: list[ReportFile], options: ShapingOptions, because: str | None = None
+) -> Results:
+    """Yield each report as one iteration, with the warning that says why, or its error."""
+    return _said(read(files, replace(options, iteration=WHOLE)), WHOLE, because)
 
 
 def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str | None]) -> Results:
@@ -150,14 +152,17 @@ def _all_steps(read: Read, files: list[ReportFile], options: ShapingOptions, int
     return into.alike()
 
 
-def _said(results: Results, taken: str | None) -> Results:
+def _said(results: Results, taken: str | None, because: str | None = None) -> Results:
     """Yield results with the warning that something was taken without being asked for."""
     with closing(results):
         for file, result in results:
-            yield file, result if isinstance(result, RankscopeError) else _warned(result, taken)
+            if isinstance(result, RankscopeError):
+                yield file, result
+            else:
+                yield file, _warned(result, taken, because)
 
 
-def _warned(rows: ReportRows, taken: str | None) -> ReportRows:
+def _warned(rows: ReportRows, taken: str | None, because: str | None = None) -> ReportRows:
     ranks = tuple(part.rank.identity.rank for part in rows.ranks)
     if taken is None:
         return rows
@@ -173,6 +178,8 @@ def _warned(rows: ReportRows, taken: str | None) -> ReportRows:
         f"no range is named like an iteration: --iteration '{taken}' was taken; another REGEX, "
         "auto (detected steps) or whole (each capture is one iteration) chooses otherwise"
     )
+    if because is not None:
+        text = f"each capture is one iteration (--iteration whole): {because}"
     code = "capture-whole" if taken == WHOLE else "iterations-assumed"
     return replace(rows, problems=(*rows.problems, RunWarning(code, text, ranks)))
 

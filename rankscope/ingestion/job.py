@@ -176,14 +176,14 @@ class IngestJob:
             try:
                 with closing(read_alike(read, to_read, self.options, present)) as results:
                     self._read(path, results, progress)
-            except Unpaired:
+            except Unpaired as error:
                 from rankscope.ingestion import existing
 
                 if stored is None:  # it would repeat the error
                     existing.remove(path)
                 if stored is not None or self.options.iteration not in (None, AUTO):
                     raise
-                with closing(read_captures(read, to_read, self.options)) as results:
+                with closing(read_captures(read, to_read, self.options, error.message)) as results:
                     self._read(path, results, progress)
         except RankscopeError as error:
             done = sum(outcome.status == "read" for outcome in self.outcomes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.align.iteration_matching import pair_iterations
-from rankscope.errors import ReportError
+from rankscope.align.clocks import ClockFit, Clocks
+from rankscope.align.iteration_matching import check_pairing, pair_iterations
+from rankscope.errors import ReportError, Unpaired
 from rankscope.model.schema import COLLECTIVES, RANK_ITERATIONS
 from tests.forge import Markers, forge, scene
 from tests.frames import filled
@@ -50,16 +52,17 @@ def test_counting_alone_is_told(stored: Callable[..., Stored]) -> None:
     assert "windows-shifted" not in {problem.code for problem in analysis.warnings}
 
 
-def test_sequences_that_fit_nowhere_are_refused(tmp_path: Path) -> None:
+def test_sequences_that_fit_nowhere_leave_the_captures(tmp_path: Path) -> None:
     job = scene("no_sync", ranks=4, iterations=24, every=4)
     job = replace(job, markers=Markers(iteration="train_step"))
     forge(job, tmp_path / "a")
     forge(replace(job, reduce_every=3), tmp_path / "b")
     reports = [tmp_path / folder / f"report_rank_{rank}.sqlite" for folder, rank in
                (("a", 0), ("a", 1), ("b", 2), ("a", 3))]  # fmt: skip
-    with pytest.raises(ReportError, match="rank 2") as refused:
-        rankscope.ingest(reports, tmp_path / "run.duckdb").imbalance()
-    assert "number the ranges" in refused.value.hint
+    compared = rankscope.ingest(reports, tmp_path / "run.duckdb").compare()
+    assert compared.facts.iterations == (0,)
+    [said] = [each for each in compared.warnings if each.code == "capture-whole"]
+    assert "the collectives of rank 2" in said.message
 
 
 @pytest.mark.slow
@@ -80,6 +83,9 @@ Calls = dict[int, list[list[Call]]]  # rank → iteration → calls
 REDUCED: Call = ("host", "MPI_Allreduce", "all_reduce")
 EXCHANGED: Call = ("host", "MPI_Sendrecv", "point_to_point")
 GATHERED: Call = ("host", "MPI_Allgather", "all_gather")
+
+
+MS = 10**6
 
 
 def paired(
@@ -181,3 +187,19 @@ def test_sequences_that_contradict_every_shift() -> None:
     }
     with pytest.raises(ReportError, match="match at no shift"):
         paired(calls)
+
+
+@pytest.mark.parametrize(("late_from", "contradicted"), [(30, False), (20, True), (29, False)])
+def test_aligned_clocks_contradict_a_pairing(late_from: int, contradicted: bool) -> None:
+    """Ranges of 1 ms mark the ends of steps of 100 ms; a rank is 3 steps off from one on."""
+    rows = [
+        (rank, i, True, at, at + MS)
+        for rank in range(3)
+        for i in range(30)
+        for at in [(i + (3 if rank == 2 and i >= late_from else 0)) * 100 * MS + rank * 20 * MS]
+    ]
+    names = ["rank", "iteration", "complete", "start_ns", "end_ns"]
+    iterations = pl.DataFrame(rows, names, orient="row")
+    clocks = Clocks({rank: ClockFit(0, 0.0, 100) for rank in range(3)}, 0, "ends")
+    with pytest.raises(Unpaired, match="of rank 2") if contradicted else nullcontext():
+        check_pairing(iterations, clocks, dict.fromkeys(range(3), 0))
