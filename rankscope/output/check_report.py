@@ -19,6 +19,9 @@ ABILITIES = tuple(field.name for field in fields(Abilities))
 MOST_LINES = 20
 """Above this number of reports, the table has a row per group of similar reports."""
 
+DOUBTFUL = ("records-missing", "report-cut", "device-clock-early", "launches-missing")
+"""Codes of warnings that make all numbers doubtful."""
+
 MOST_ALIKE = 3
 """Above this number of similar lines or names, the rest is only counted."""
 
@@ -147,19 +150,21 @@ def reports_table(reports: tuple[CheckedReport, ...], every: bool) -> Table:
 
 
 def problem_texts(reports: tuple[CheckedReport, ...]) -> list[tuple[str, str]]:
-    """Problems and their remedies, the worst first.
+    """Problems and their remedies: the worst first, then what makes all numbers doubtful.
 
     Returns:
         Per remedy: the lines that name the reports or ranks and their problem, and the remedy.
     """
     folder = _folder(reports)
-    alike: dict[tuple[bool, str], dict[str, list[CheckedReport]]] = {}
+    alike: dict[tuple[bool, bool, str], dict[str, list[CheckedReport]]] = {}
     for report in reports:
         for problem in dict.fromkeys(report.problems):
-            remedy = alike.setdefault((not problem.fatal, problem.hint), {})
+            remedy = alike.setdefault(
+                (not problem.fatal, problem.code not in DOUBTFUL, problem.hint), {}
+            )
             remedy.setdefault(problem.message, []).append(report)
     texts: list[tuple[str, str]] = []
-    for (is_warning, hint), messages in sorted(alike.items(), key=lambda each: each[0][0]):
+    for (is_warning, _, hint), messages in sorted(alike.items(), key=lambda each: each[0][:2]):
         lines = [
             f"{_ranks(who) if is_warning else _names(who, folder)}: {sanitized(message, 1000)}"
             for message, who in messages.items()
