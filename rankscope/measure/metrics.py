@@ -96,7 +96,8 @@ def gpu_numbers(
     collectives: pl.DataFrame,
 ) -> Numbers:
     """Numbers on the gpu clock; unknown in windows without any launch."""
-    parts = _parts(device_segments(device), iterations.height)
+    unnamed = pl.col("label").is_in([*{"forward", "backward", "optimizer"} - phases])
+    parts = _parts(_as_other(device_segments(device), unnamed), iterations.height)
     known = phases | ({"load"} if (device.segments["label"] == "load").any() else set())
     if device.opaque:
         parts = parts.with_columns(exposed_communication_ns=pl.lit(None, pl.Int64))
