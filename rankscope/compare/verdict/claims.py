@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rankscope.compare.robust import Floats
+from rankscope.compare.verdict.cells import amounts, places_of, where_of
 from rankscope.compare.verdict.excess import Excess, Flags
 from rankscope.compare.verdict.roles_and_hosts import whole_hosts
-from rankscope.compare.verdict.story import Story, amounts, facts_of, places_of, where_of
+from rankscope.compare.verdict.story import Story, facts_of
 from rankscope.compare.verdict.timing import Pattern
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from rankscope.compare.verdict.cells import places_of, where_of
 from rankscope.compare.verdict.excess import Excess
-from rankscope.compare.verdict.story import Story, places_of, where_of
+from rankscope.compare.verdict.story import Story
 
 
 def flagged(excess: Excess, story: Story) -> pl.DataFrame:

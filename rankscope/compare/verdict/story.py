@@ -10,9 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankscope.compare.robust import ROBUST, Floats
+from rankscope.compare.robust import Floats
+from rankscope.compare.verdict.cells import (
+    FEWEST_FOR_NOISE,
+    amounts,
+    event_of,
+    noise_of,
+    places_of,
+    where_of,
+)
 from rankscope.compare.verdict.chance import chance_of_largest, chance_of_period, chance_of_sets
-from rankscope.compare.verdict.excess import Excess, Flags, Index
+from rankscope.compare.verdict.excess import Excess, Index
 from rankscope.compare.verdict.roles_and_hosts import ranks_by_host
 from rankscope.compare.verdict.timing import MOST_OF_IT, Pattern, pattern_of, usual_of
 from rankscope.model.kinds import VerdictKind
@@ -23,20 +31,11 @@ ALPHA = 0.005
 NOISE = 3.0
 """Robust deviations below which an excess is noise."""
 
-EVENT = 5.0
-"""Robust deviations above which an excess is an event, however many ranks and iterations."""
-
-LEAST_EVENT = 0.03
-"""Share of its iteration that an event exceeds: a smaller one costs nothing."""
-
 LEAST_GAIN = 0.01
 """Share of the time that is worth a name."""
 
 ALIKE = 0.5
 """Share of the slowest rank's excess that the others of a set have, when it is slow."""
-
-FEWEST_FOR_NOISE = 3
-"""Iterations from which on a rank's own median tells what is usual for it."""
 
 MOST_SETS = 6
 """Sizes of sets that are tried, and traits that are looked for: each costs a pass."""
@@ -84,11 +83,6 @@ class Story:
     def event(self) -> float:
         """The share of an iteration from which on an excess is an event."""
         return event_of(self.noise)
-
-
-def event_of(noise: float) -> float:
-    """The share of an iteration from which on an excess is an event."""
-    return max(EVENT * noise, LEAST_EVENT)
 
 
 def story_of(excess: Excess, hosts: dict[int, str | None], spans: Floats | None = None) -> Story:
@@ -146,44 +140,6 @@ def _not_described(excess: Excess, known: Sequence[Slow]) -> Floats:
     for each in known:
         share[where_of(excess, places_of(excess, each.ranks), each.pattern.iterations)] = 0.0
     return share
-
-
-def noise_of(share: Floats) -> float:
-    """How far a rank usually wanders around its own median: the median over the ranks.
-
-    Slow ranks do not count in it while they are fewer than the others. Of fewer than
-    FEWEST_FOR_NOISE iterations it is how far ranks lie from the median rank.
-
-    Args:
-        share: rank by iteration, as shares of the iteration.
-    """
-    if share.shape[1] < FEWEST_FOR_NOISE:
-        return ROBUST * float(np.median(np.abs(share)))
-    own = np.median(share, axis=1, keepdims=True)
-    return float(np.median(ROBUST * np.median(np.abs(share - own), axis=1)))
-
-
-def amounts(excess: Excess, noise: float, where: Flags) -> Floats:
-    """What healing some cells takes out, in ns, rank by iteration.
-
-    Each rank's usual excess there, and what lies beyond twice the noise around it: a rank that is
-    healed keeps its noise.
-
-    Args:
-        excess: of all ranks.
-        noise: as in `Story`.
-        where: the cells.
-    """
-    found = np.zeros(excess.total.shape)
-    for rank in np.flatnonzero(where.any(axis=1)):
-        here = where[rank] & ~np.isnan(excess.total[rank])
-        share = excess.total[rank, here] / excess.unit[rank, here]
-        if len(share):
-            level = float(np.median(share))
-            rest = share - level
-            beyond = np.sign(rest) * np.maximum(np.abs(rest) - 2 * noise, 0.0)
-            found[rank, here] = np.maximum(level + beyond, 0.0) * excess.unit[rank, here]
-    return found
 
 
 def _slowest(
@@ -313,18 +269,6 @@ def _knees(sums: Floats, most: int) -> Iterator[int]:
     sizes = np.flatnonzero((before > 0) & (after < MOST_OF_IT * before))
     steepest = np.argsort(after[sizes] / before[sizes], kind="stable")[:MOST_SETS]
     yield from sorted((sizes[steepest] + 1).tolist())
-
-
-def places_of(excess: Excess, ranks: Sequence[int]) -> Index:
-    """The places of some ranks."""
-    return np.flatnonzero(np.isin(excess.ranks, ranks))
-
-
-def where_of(excess: Excess, members: Sequence[int] | Index, iterations: Sequence[int]) -> Flags:
-    """The cells, rank by iteration, of some ranks (by their places) in some iterations."""
-    where = np.zeros(excess.total.shape, dtype=np.bool_)
-    where[np.ix_(np.asarray(members), np.isin(excess.numbers, iterations))] = True
-    return where
 
 
 def facts_of(
