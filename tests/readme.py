@@ -10,6 +10,7 @@ import contextlib
 import io
 import re
 import shlex
+import subprocess
 import shutil
 import tempfile
 from pathlib import Path
@@ -64,7 +65,8 @@ def steady(text: str) -> str:
 
 
 def _output(command: str, folder: str) -> str:
-    """What a command prints, which runs in a folder and in this process."""
+    """What a command prints, which runs in a folder and in this process; a shell does pipes."""
+    command, _, pipe = command.partition(" | ")
     program, *words = shlex.split(command)
     if program != "rankscope":
         raise ValueError(f"not a command of rankscope: {command}")
@@ -75,7 +77,10 @@ def _output(command: str, folder: str) -> str:
         except SystemExit as ended:
             if ended.code:
                 raise RuntimeError(f"{command}: exit code {ended.code}") from ended
-    lines = [line.rstrip() for line in printed.getvalue().rstrip().splitlines()]
+    text = printed.getvalue()
+    if pipe:
+        text = subprocess.run(pipe, shell=True, input=text, capture_output=True, text=True).stdout
+    lines = [line.rstrip() for line in text.rstrip().splitlines()]
     return "\n".join(lines).replace(f"{folder}/", "") + "\n"
 
 

@@ -52,7 +52,7 @@ def when(verdict: Verdict, count: int) -> str:
     if verdict.period:
         return f"in every {ordinal(verdict.period)} iteration"
     if len(hits) == count:
-        return "in this step" if count == 1 else f"in all {count:,} iterations"
+        return "in this step" if count == 1 else f"in all {counted(count, 'iteration')}"
     if len(hits) == 1:
         return f"in iteration {hits[0]}"
     if len(verdict.spells) == 1:

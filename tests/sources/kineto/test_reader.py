@@ -71,7 +71,8 @@ def test_a_job_gives_the_same_numbers_in_both_formats(tmp_path: Path, name: str)
     one, other = (run.sql("select * from activities").sort(pl.all()) for run in runs)
     assert one.height
     assert_same(one, other)
-    sentences = [run.imbalance().verdict.sentence for run in runs]
+    # traces state the sizes of messages, which tell slow transfers from large ones
+    sentences = [run.imbalance().verdict.sentence.partition("; all")[0] for run in runs]
     assert sentences[0] == sentences[1]
 
 
