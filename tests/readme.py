@@ -10,8 +10,8 @@ import contextlib
 import io
 import re
 import shlex
-import subprocess
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -79,7 +79,9 @@ def _output(command: str, folder: str) -> str:
                 raise RuntimeError(f"{command}: exit code {ended.code}") from ended
     text = printed.getvalue()
     if pipe:
-        text = subprocess.run(pipe, shell=True, input=text, capture_output=True, text=True).stdout
+        text = subprocess.run(
+            pipe, shell=True, input=text, capture_output=True, text=True, check=True
+        ).stdout
     lines = [line.rstrip() for line in text.rstrip().splitlines()]
     return "\n".join(lines).replace(f"{folder}/", "") + "\n"
 
