@@ -117,7 +117,7 @@ def _in_common(read: Read, held: _Held, options: ShapingOptions) -> Results:
 def _beside_named(
     read: Read, named: list[ReportFile], held: _Held, options: ShapingOptions, fixed: bool
 ) -> Results:
-    """Yield steps for all, if all have them, else captures; errors beside stored iterations."""
+    """Yield steps for all, if all have them; else errors of the reports without names."""
     if not held.files:
         return
     if not fixed:
@@ -127,10 +127,6 @@ def _beside_named(
                 yield from held.rows(AUTO)
                 yield from steps.rows()
                 return
-        yield from held.rows(WHOLE)
-        others = [*named, *held.other_than(WHOLE)]
-        yield from read_captures(read, others, options)
-        return
     for file in held.files:
         yield (
             file,

@@ -18,6 +18,9 @@ EVENT = 5.0
 LEAST_EVENT = 0.03
 """Share of its iteration that an event exceeds: a smaller one costs nothing."""
 
+ONE_SIDED = 1.7
+"""Robust deviation of a normal value around its median, beside that of its absolute value."""
+
 FEWEST_FOR_NOISE = 3
 """Iterations from which on a rank's own median tells what is usual for it."""
 
@@ -36,10 +39,19 @@ def noise_of(share: Floats) -> float:
     Args:
         share: rank by iteration, as shares of the iteration.
     """
+    # of two ranks one is the median, and shows no noise
+    half = 2 * (share == 0).sum() >= share.size or share.shape[1] < FEWEST_FOR_NOISE
+    known = np.where(share == 0, np.nan, share) if half else share
+    some = (~np.isnan(known)).sum(axis=1) > 0
+    if not some.any():
+        return 0.0
     if share.shape[1] < FEWEST_FOR_NOISE:
-        return ROBUST * float(np.median(np.abs(share)))
-    own = np.median(share, axis=1, keepdims=True)
-    return float(np.median(ROBUST * np.median(np.abs(share - own), axis=1)))
+        return ROBUST * float(np.nanmedian(np.abs(known[some])))
+    off = np.abs(known[some] - np.nanmedian(known[some], axis=1, keepdims=True))
+    count = share.shape[1] / (2 if half else 1)
+    few = count / max(count - 0.8, 0.2)  # of few values the deviation is low: Croux, Rousseeuw 1992
+    one_sided = ONE_SIDED if half else 1.0
+    return float(ROBUST * few * one_sided * np.median(np.nanmedian(off, axis=1)))
 
 
 def amounts(excess: Excess, noise: float, where: Flags) -> Floats:

@@ -16,8 +16,9 @@ from rankscope.compare.verdict.excess import Index
 SHUFFLES = 999
 """Shuffles of a job: a probability of 0.005 is then estimated within a half."""
 
-MOST_SHUFFLED = 5_000_000
-"""Cells of all shuffles above which sums of shuffled cells are drawn from a normal distribution."""
+MOST_SHUFFLED = 20_000_000
+"""Cells of all shuffles above which only those that are not 0 are placed anew, and above which, if
+these are as many, the sums are drawn from a normal distribution: they are then sums of many."""
 
 SEED = 1
 
@@ -49,6 +50,12 @@ def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
     exact = cells.size * SHUFFLES <= MOST_SHUFFLED
     mean, spread = _moments(cells, roles)
     groups = [np.flatnonzero(roles == role) for role in np.unique(roles)]
+    where = np.nonzero(cells)
+    values, ranks = cells[where], np.argsort(roles, kind="stable")
+    many = np.bincount(roles)
+    starts, sizes_of = (np.cumsum(many) - many)[roles[where[0]]], many[roles[where[0]]]
+    # few values: each is put anywhere in its role; two of an iteration seldom meet
+    sparse = len(values) * SHUFFLES <= MOST_SHUFFLED
     shuffled = np.empty((SHUFFLES, len(sizes)))
     for each in range(SHUFFLES):
         if exact:
@@ -56,6 +63,10 @@ def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
             for some in groups:
                 order = draw.random((len(some), cells.shape[1])).argsort(axis=0)
                 sums[some] = np.take_along_axis(cells[some], order, axis=0).sum(axis=1)
+        elif sparse:
+            places = (draw.random(len(values)) * sizes_of).astype(np.int64)
+            at = ranks[starts + places]
+            sums = np.bincount(at, weights=values, minlength=len(cells)).astype(np.float64)
         else:
             sums = mean + spread * draw.standard_normal(len(cells))
         shuffled[each] = _largest(sums, sizes)

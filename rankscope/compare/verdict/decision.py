@@ -152,12 +152,13 @@ def _with_others(inputs: VerdictInputs, found: Decision, priced: list[Straggler]
     beside.sort(key=lambda each: -each.gain_ns)
     least = LEAST_GAIN * inputs.total_ns
     slow = {rank for each in beside if each.claim.chance is not None for rank in each.claim.ranks}
+    named = set() if found.straggler is None else {*found.straggler.claim.ranks}
     costly = {rank for each in beside if each.gain_ns >= least for rank in each.claim.ranks}
     return replace(
         found,
         others=[each for each in beside if each.gain_ns >= least],
         left_ns=max(found.everything_ns - whole, 0),
-        costless=sorted(slow - costly),
+        costless=sorted(slow - costly - named),
     )
 
 

@@ -133,7 +133,7 @@ def rotating(inputs: VerdictInputs) -> Verdict | None:
     excess = inputs.excess
     everything = inputs.components.everything
     slowest = np.nan_to_num(everything.sum(axis=2)).max(axis=0)
-    hit = slowest > LEAST_GAIN * excess.lengths
+    hit = slowest > inputs.story.event * excess.lengths
     cause, share = largest_phase(inputs, everything)
     return Verdict(
         kind=VerdictKind.ROTATING,

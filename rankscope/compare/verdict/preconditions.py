@@ -56,6 +56,16 @@ def work_unknown(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
+def no_time(inputs: VerdictInputs) -> Verdict | None:
+    """The selected iterations have no length."""
+    if inputs.total_ns > 0:
+        return None
+    return inconclusive(
+        "the length of the iterations is unknown or 0",
+        "select other iterations with --iter-range, or ingest with another --iteration",
+    )
+
+
 def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
     """Only the load phase could be judged."""
     if inputs.run.metric == "work":
@@ -63,6 +73,16 @@ def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
     return inconclusive(
         "loading is balanced, but the later phases are unknown, because their times include waits",
         "use --clock gpu, profile with --trace=cuda,nvtx, or annotate the all-reduce",
+    )
+
+
+def no_peers(inputs: VerdictInputs) -> Verdict | None:
+    """Every rank has a role of its own."""
+    if len(inputs.excess.role_names) < len(inputs.excess.ranks):
+        return None
+    return inconclusive(
+        "every rank has a role of its own, so no two ranks can be compared",
+        "profile several replicas of the job, or say with --roles which ranks do the same work",
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rankscope.compare.verdict import groups, preconditions, stragglers
 from rankscope.compare.verdict.inputs import VerdictInputs
-from rankscope.compare.verdict.sentences import sentence
+from rankscope.compare.verdict.sentences import also_clauses, sentence
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 
@@ -22,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     preconditions.single_rank,
     preconditions.no_communication,
     preconditions.work_unknown,
+    preconditions.no_time,
     # what healing saves decides
     groups.whole_stage,
     stragglers.named,
@@ -30,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     groups.rotating,
     groups.undecided,
     # the ranks look alike
+    preconditions.no_peers,
     preconditions.only_loading_known,
     preconditions.ranks_missing,
     preconditions.ranks_blind,
@@ -42,7 +44,7 @@ RULES: tuple[Rule, ...] = (
 def judge(inputs: VerdictInputs) -> Verdict:
     """The verdict of the first rule that finds something, in words."""
     found = next(verdict for rule in RULES if (verdict := rule(inputs)) is not None)
-    if found.sentence:
+    if found.sentence and found.leading is None:
         return found
     total, decision = inputs.total_ns, inputs.decision
     found = replace(
@@ -53,4 +55,7 @@ def judge(inputs: VerdictInputs) -> Verdict:
         costless_ranks=tuple(decision.costless),
         also=stragglers.others(inputs) if found.kind is not VerdictKind.BALANCED else (),
     )
+    if found.sentence:  # who leads is no more than that; others may be slow beyond chance
+        clauses = "".join(f"; {each}" for each in also_clauses(found))
+        return replace(found, sentence=f"{found.sentence.removesuffix('.')}{clauses}.")
     return replace(found, sentence=sentence(found, inputs))

@@ -119,21 +119,22 @@ def _why(verdict: Verdict) -> str:
 
 def _rest(verdict: Verdict, inputs: VerdictInputs) -> str:
     """What else there is, what all imbalance costs, and what weakens the verdict."""
-    clauses = _also(verdict)
+    clauses = also_clauses(verdict)
     bound, decision = "at most " if verdict.gain_is_bound else "", inputs.decision
     clauses.append(f"all imbalance together costs {bound}{percent(verdict.gain_all or 0)}")
     if decision.left_ns >= max(LEFT * decision.everything_ns, LEAST_GAIN * inputs.total_ns):
         left = percent(decision.left_ns / inputs.total_ns)
-        clauses.append(f"{left} of the time is left then, on changing ranks")
+        clauses.append(f"{left} of the time is left then")
     clauses += _reservations(verdict, inputs)
     return "".join(f"; {each}" for each in clauses)
 
 
 def _reservations(verdict: Verdict, inputs: VerdictInputs) -> Iterator[str]:
     """What a reader must know beside the verdict."""
-    ranks, missing = len(verdict.ranks), len(inputs.run.missing_ranks)
-    if ranks > 1 and 2 * ranks == inputs.run.ranks:
-        yield "they are half of the ranks, so the others may as well be unusually fast"
+    missing, roles = len(inputs.run.missing_ranks), [*inputs.role_of.values()]
+    named = [inputs.role_of[rank] for rank in verdict.ranks]
+    if len(named) > 1 and any(2 * named.count(role) == roles.count(role) for role in {*named}):
+        yield "they are half of the ranks of their role: the others may as well be unusually fast"
     exposed = inputs.exposed_transfer_ns
     if exposed is not None and exposed >= LARGE_TRANSFER * inputs.total_ns:
         yield f"exposed transfers take {percent(exposed / inputs.total_ns)} of the time"
@@ -232,23 +233,26 @@ def _rotating(verdict: Verdict, inputs: VerdictInputs) -> str:
 
 def _others(verdict: Verdict, inputs: VerdictInputs) -> str:
     """What else there is, and what weakens the verdict."""
-    clauses = (*_also(verdict), *_reservations(verdict, inputs))
+    clauses = (*also_clauses(verdict), *_reservations(verdict, inputs))
     return "".join(f"; {each}" for each in clauses)
 
 
-def _also(verdict: Verdict) -> list[str]:
+def also_clauses(verdict: Verdict) -> list[str]:
     """What else is slow, as clauses."""
     found = [each.sentence.rstrip(".") for each in verdict.also]
     return [each[0].lower() + each[1:] for each in found]
 
 
 def _balanced(verdict: Verdict, inputs: VerdictInputs) -> str:
+    over = counted(len(inputs.numbers), "iteration")
     ranks = counted(len(inputs.excess.ranks), "rank")
     bound = "at most " if verdict.gain_is_bound else ""
+    cost = f"{bound}{percent(verdict.gain_all or 0)}"
+    if (verdict.gain_all or 0) < LEAST_GAIN:
+        return f"Balanced: over {over} of {ranks}, all imbalance together costs {cost} of the time."
     return (
-        f"Balanced: over {counted(len(inputs.numbers), 'iteration')} of {ranks} "
-        f"no rank costs as much as {LEAST_GAIN * 100:.0f} % of the time; jitter costs {bound}"
-        f"{percent(verdict.gain_all or 0)} in all."
+        f"Balanced: over {over} of {ranks}, no rank is slow beyond chance; all imbalance together "
+        f"costs {cost} of the time."
     )
 
 

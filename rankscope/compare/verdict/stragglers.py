@@ -32,7 +32,7 @@ def named(inputs: VerdictInputs) -> Verdict | None:
     rows = inputs.rows_of(found.claim)
     typical = typical_ns(inputs, rows)
     excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
-    cause, share = cause_of(rows)
+    cause, share = cause_of(inputs, rows)
     pattern, total = found.claim.pattern, inputs.total_ns
     by_design = inputs.decision.is_by_design
     context = registry.context_of(inputs.tables, inputs.role_of, rows, cause)
@@ -68,28 +68,34 @@ def typical_ns(inputs: VerdictInputs, rows: pl.DataFrame) -> int:
     return int(theirs.select(lower_median(pl.col("length_ns"))).item() or 0)
 
 
-def cause_of(rows: pl.DataFrame) -> tuple[str | None, float | None]:
+def cause_of(inputs: VerdictInputs, rows: pl.DataFrame) -> tuple[str | None, float | None]:
     """The phase with most of the excess of some rows of `flags`, and its share of it."""
+    if not _phases_known(inputs):
+        return None, None
     sums = {
         name.removesuffix("_excess"): summed(rows[name].drop_nulls())
         for name in rows.columns
         if name.endswith("_excess")
     }
-    if not any(excess for phase, excess in sums.items() if phase != "other"):
-        return None, None  # where no phase is known all time is `other`, and that causes nothing
     most = max(sums, key=lambda phase: sums[phase])
     return most, min(1.0, sums[most] / max(summed(rows["excess_ns"]), 1))
 
 
+def _phases_known(inputs: VerdictInputs) -> bool:
+    """Whether time lies in a phase: where none is known all is `other`, and that causes nothing."""
+    excess = inputs.excess
+    named = [place for place, phase in enumerate(excess.phases) if phase != "other"]
+    return bool((np.nan_to_num(excess.spent[:, :, named]) > 0).any())
+
+
 def largest_phase(inputs: VerdictInputs, healed: Floats) -> tuple[str | None, float | None]:
     """The phase from which healing takes most, and its share."""
-    phases = inputs.excess.phases
     # the same order of summation, and thus the same last digit, for any layout in memory
     sums = np.ascontiguousarray(healed).sum(axis=(0, 1))
-    if not any(sums[place] > 0 for place, phase in enumerate(phases) if phase != "other"):
-        return None, None  # where no phase is known all time is `other`, and that causes nothing
+    if not _phases_known(inputs) or not sums.sum() > 0:
+        return None, None
     most = int(sums.argmax())
-    return phases[most], float(sums[most] / sums.sum())
+    return inputs.excess.phases[most], float(sums[most] / sums.sum())
 
 
 def interval(share: pl.Series) -> tuple[float, float] | None:
@@ -107,7 +113,7 @@ def others(inputs: VerdictInputs) -> tuple[Also, ...]:
     found = []
     for each in inputs.decision.others[:MOST_OTHERS]:
         rows = inputs.rows_of(each.claim)
-        cause, _ = cause_of(rows)
+        cause, _ = cause_of(inputs, rows)
         pattern = each.claim.pattern
         excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
         given = {*ranks_with_more_work(inputs, each)} == {*each.claim.ranks}

@@ -159,7 +159,7 @@ def test_a_slow_transfer_says_that_adapters_wait(name: str, usual: str, tmp_path
         with_waits(report, slow=rank in link.ranks, iterations=link.iterations)
     verdict = rankscope.ingest([tmp_path], tmp_path / "db").compare(rankscope.Options()).verdict
     assert verdict.kind == "communication"
-    said = re.search(r"The network adapters of its hosts wait ([0-9.]+) times", verdict.sentence)
+    said = re.search(r"the network adapters of its hosts wait ([0-9.]+) times", verdict.sentence)
     assert said is not None, verdict.sentence
     assert 3 < float(said[1]) <= 8
     assert f"to send as {usual}." in verdict.sentence

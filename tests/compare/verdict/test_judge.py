@@ -112,8 +112,8 @@ def test_nothing_is_balanced() -> None:
     verdict = judge(inputs())
     assert (verdict.kind, verdict.ranks, verdict.findings) == (VerdictKind.BALANCED, (), ())
     assert verdict.sentence == (
-        "Balanced: over 20 iterations of 8 ranks no rank costs as much as 1 % of the time; jitter "
-        "costs at most 0.0 % in all."
+        "Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of "
+        "the time."
     )
 
 

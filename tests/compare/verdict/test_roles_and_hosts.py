@@ -95,7 +95,7 @@ def test_random_batch_lengths_rotate(stored: Callable[..., Stored], ranks: int, 
     verdict = stored("sequence_lengths", ranks=ranks, seed=seed).analysis().verdict
     assert (verdict.kind, verdict.ranks) == ("rotating", ()), verdict.sentence
     assert verdict.cause in ("forward", "backward")
-    assert "no rank is to blame" in verdict.sentence
+    assert verdict.sentence.startswith("No rank in particular is slow")
 
 
 def test_hosts_by_hand() -> None:

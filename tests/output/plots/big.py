@@ -8,6 +8,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.stages import compare
 from rankscope.model.options import Options
 from rankscope.store.tables import LoadedTables, RunTables
+from rankscope.store.writer import PER_RANK
 from tests.support import Stored
 
 
@@ -28,5 +29,5 @@ def multiplied(job: Stored, times: int) -> Comparison:
         name: more(frames.table(name))
         for name in ("iterations", "measures", "collectives", "exposed")
     }
-    tables["activities"] = frames.activities
+    tables |= {name: frames.table(name) for name in PER_RANK if name not in tables}
     return compare(RunTables(frames.name, LoadedTables(tables)), Options())
