@@ -10,7 +10,9 @@ checkout. Their planted delays are known, so each range must name what lies in i
 With `--parts`, jobs of which reports are there are asked again with a half and a quarter of them:
 those of the ranks at fault and of the first other ones.
 
-`--table FILE` adds the counts to a table of Markdown under the name that `--name` gives.
+`--rows FILE` writes what was judged, a line of JSON each; `--beside FILE` shows the counts of such
+a file, made with another checkout, in brackets. Without `--print` the table goes into
+MEASUREMENTS.md.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from typing import Any
 
 import rankscope
 from rankscope.model.results import Verdict
+from tests.bench.tables import put
 from tests.support import SAMPLE, SHARED
 
 LEAST_GAIN = 0.01
@@ -46,6 +49,8 @@ CAPTURES = {
     "2022.4/ddp_a": 7, "2023.4/ddp_a": 7, "2022.4/ddp_b": 7, "2022.4/mpi": 7,
 }  # fmt: skip
 """Captures beside the checkout; rank 1 loads longer in every 7th iteration, rank 2 once (20)."""
+
+OUTCOMES = ("right", "undecided, rightly", "undecided", "innocent", "other")
 
 Row = dict[str, Any]
 
@@ -189,42 +194,49 @@ def main() -> None:
     parser.add_argument("--ranges", action="store_true")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--verbose", "-v", action="store_true", help="each case that is not right")
-    parser.add_argument("--name", default="now")
-    parser.add_argument("--table", type=Path, help="a file of Markdown to add the counts to")
+    parser.add_argument("--rows", type=Path, help="write each case as a line of JSON")
+    parser.add_argument("--beside", type=Path, help="rows of another checkout")
+    parser.add_argument("--print", action="store_true", help="print the table, write nothing")
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
     os.environ["ACCURACY_RUN"] = str(os.getpid())
     todo = [*cases(chosen.jobs, chosen.parts), *(range_cases() if chosen.ranges else ())]
-    chosen.jobs.sort()
     context = get_context("spawn")  # polars' threads do not survive a fork
     with ProcessPoolExecutor(chosen.workers, mp_context=context) as pool:
         rows = [*pool.map(judged, todo, chunksize=4)]
-    lines = [*table(rows)]
-    print("\n".join(lines))
+    beside = [json.loads(line) for line in chosen.beside.open()] if chosen.beside else []
+    text = "\n".join(table(rows, beside))
+    print(text)
+    if chosen.rows:
+        chosen.rows.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     for row in rows if chosen.verbose else ():
         if row["outcome"] not in ("right", "undecided, rightly") or row.get("gain_right") is False:
             print(f"\n{row['group']} {row['job']} [{row['outcome']}] {row.get('gains', '')}")
             print(f"  truth {row.get('truth')} said {row.get('said')}: {row.get('sentence')}")
-    if chosen.table:
-        with chosen.table.open("a", encoding="utf-8") as file:
-            file.write("\n".join([f"\n{chosen.name}:\n", *lines, ""]))
+    if not chosen.print:
+        put(text, "accuracy")
 
 
-def table(rows: list[Row]) -> Iterator[str]:
-    """A row of Markdown per group."""
-    outcomes = ("right", "undecided, rightly", "undecided", "innocent", "other")
-    yield "| jobs | cases | " + " | ".join(outcomes) + " | gains within a quarter |"
-    yield "| --- |" + " --: |" * (len(outcomes) + 2)
+def table(rows: list[Row], beside: list[Row]) -> Iterator[str]:
+    """A row of Markdown per group; in brackets the counts of the rows of another checkout."""
+    yield "| jobs | cases | " + " | ".join(OUTCOMES) + " | gains within a quarter |"
+    yield "| --- |" + " --: |" * (len(OUTCOMES) + 2)
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row["group"]].append(row)
-    if len(groups) > 1:
+    names = [*groups]
+    if len(names) > 1:
         groups["all"] = rows
     for name, some in groups.items():
-        count = Counter(r["outcome"] if r["outcome"] in outcomes else "other" for r in some)
+        same = [r for r in beside if r["group"] == name or (name == "all" and r["group"] in names)]
+        now, before = _counts(some), _counts(same)
+        cells = [f"{now[each]} ({before[each]})" if same else f"{now[each]}" for each in OUTCOMES]
         gains = [row["gain_right"] for row in some if row.get("gain_right") is not None]
-        cells = [str(count[each]) for each in outcomes]
         yield f"| {name} | {len(some)} | {' | '.join(cells)} | {sum(gains)} of {len(gains)} |"
+
+
+def _counts(rows: list[Row]) -> Counter[str]:
+    return Counter(row["outcome"] if row["outcome"] in OUTCOMES else "other" for row in rows)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def event_of(noise: float) -> float:
     return max(EVENT * noise, LEAST_EVENT)
 
 
-def noise_of(share: Floats) -> float:
+def noise_of(share: Floats, roles: Index) -> float:
     """How far a rank usually wanders around its own median: the median over the ranks.
 
     Slow ranks do not count in it while they are fewer than the others. Of fewer than
@@ -38,20 +38,21 @@ def noise_of(share: Floats) -> float:
 
     Args:
         share: rank by iteration, as shares of the iteration.
+        roles: of the ranks.
     """
-    # of two ranks one is the median, and shows no noise
-    half = 2 * (share == 0).sum() >= share.size or share.shape[1] < FEWEST_FOR_NOISE
-    known = np.where(share == 0, np.nan, share) if half else share
-    some = (~np.isnan(known)).sum(axis=1) > 0
-    if not some.any():
+    two = bool((np.bincount(roles) <= 2).all())
+    known = np.where(share == 0, np.nan, share) if two else share  # one of them is the median
+    count = (~np.isnan(known)).sum(axis=1)
+    enough = count >= FEWEST_FOR_NOISE
+    if not count.any():
         return 0.0
-    if share.shape[1] < FEWEST_FOR_NOISE:
-        return ROBUST * float(np.nanmedian(np.abs(known[some])))
-    off = np.abs(known[some] - np.nanmedian(known[some], axis=1, keepdims=True))
-    count = share.shape[1] / (2 if half else 1)
-    few = count / max(count - 0.8, 0.2)  # of few values the deviation is low: Croux, Rousseeuw 1992
-    one_sided = ONE_SIDED if half else 1.0
-    return float(ROBUST * few * one_sided * np.median(np.nanmedian(off, axis=1)))
+    if not enough.any():
+        return ROBUST * float(np.nanmedian(np.abs(known)))
+    own = np.nanmedian(known[enough], axis=1, keepdims=True)
+    off = np.nanmedian(np.abs(known[enough] - own), axis=1)
+    off *= count[enough] / (count[enough] - 0.8)  # of few values it is low: Croux, Rousseeuw 1992
+    usual = np.min(off) * ONE_SIDED if two else np.median(off)
+    return ROBUST * float(usual)
 
 
 def amounts(excess: Excess, noise: float, where: Flags) -> Floats:

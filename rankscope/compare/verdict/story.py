@@ -97,7 +97,7 @@ def story_of(excess: Excess, hosts: dict[int, str | None], spans: Floats | None 
     if spans is not None:
         spans = spans - np.median(spans, axis=0)
     share = np.nan_to_num(excess.share)
-    noise = noise_of(share)
+    noise = noise_of(share, excess.roles)
     found: list[Slow] = []
     shares, left = share.copy(), np.nan_to_num(excess.total)
     lead: Slow | None = None
