@@ -8,6 +8,7 @@ from itertools import pairwise
 import polars as pl
 
 from rankscope.model.device_work import SYNC_CALLS, InMemoryWork
+from rankscope.model.events import PART_ROWS
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Trace
@@ -60,14 +61,16 @@ def trace(
     ranges: pl.DataFrame | None = None,
     work: pl.DataFrame | None = None,
     calls: Iterable[tuple[int, int, int]] = (),
+    part_rows: int = PART_ROWS,
 ) -> Trace:
-    """A report of RANGES, DEVICE_WORK and `sync_calls`."""
+    """A report of RANGES, DEVICE_WORK and `sync_calls`; work comes in parts of some rows."""
     ranges, work = (
         empty(schema) if frame is None else frame.sort("start", maintain_order=True)
         for frame, schema in ((ranges, RANGES), (work, DEVICE_WORK))
     )
     facts = CaptureFacts("node0", 10**18, 10**9, (), None, "2023.4")
-    return Trace(facts, Ranges.of(ranges), InMemoryWork(work, sync_calls=sync_calls(calls)))
+    held = InMemoryWork(work, part_rows=part_rows, sync_calls=sync_calls(calls))
+    return Trace(facts, Ranges.of(ranges), held)
 
 
 def found(*rows: Range, duration_ns: int | None = None, **options: object) -> IterationRanges:

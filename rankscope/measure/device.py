@@ -38,16 +38,25 @@ class DeviceAccount:
     is launched the phase open on the host owns it, from launch to start that operation's phase.
     """
 
-    def __init__(self, work: Attributed, iterations: pl.DataFrame, blocking: pl.DataFrame) -> None:
+    def __init__(
+        self,
+        work: Attributed,
+        iterations: pl.DataFrame,
+        blocking: pl.DataFrame,
+        *,
+        look_ahead: int = LOOK_AHEAD,
+    ) -> None:
         """Start empty.
 
         Args:
             work: device work of the process.
             iterations: ITERATIONS.
             blocking: start and end of blocking host calls that communicate (MPI).
+            look_ahead: among how many later operations one is looked for that waits.
         """
         self._work = work
         self._blocking = blocking
+        self._look_ahead = look_ahead
         self._windows = _windows(work.survey, iterations)
         self._known = self._windows.drop_nulls()
         self._begins = self._known["window_start"].to_numpy()
@@ -65,7 +74,7 @@ class DeviceAccount:
         """Add the next chunk of work."""
         self._launched.add(part)
         self._hold(self._stretches.add(part))
-        while self._held and self._held[0][1] + LOOK_AHEAD <= self._launched.rows:
+        while self._held and self._held[0][1] + self._look_ahead <= self._launched.rows:
             self._take(self._held.popleft()[0])
 
     def timeline(self) -> DeviceTimeline:

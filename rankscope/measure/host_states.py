@@ -38,31 +38,27 @@ UNSAMPLED = 2
 """Fewer periods of the sampler without a sample, in a phase of an iteration, are chance."""
 
 _STATES = [*HostState]
-_ON, _BLOCKED, _OFF, _CUDA, _PROFILER, _UNKNOWN = (
-    _STATES.index(each)
-    for each in (
-        HostState.ON_CPU,
-        HostState.BLOCKED,
-        HostState.OFF_CPU,
-        HostState.CUDA_CALL,
-        HostState.PROFILER,
-        HostState.UNKNOWN,
-    )
-)
+_ON, _BLOCKED, _OFF, _CUDA, _PROFILER, _UNKNOWN = map(
+    _STATES.index,
+    (HostState.ON_CPU, HostState.BLOCKED, HostState.OFF_CPU, HostState.CUDA_CALL,
+     HostState.PROFILER, HostState.UNKNOWN),
+)  # fmt: skip
 _NAME = ["window", "label", "state", "name"]
 _PARTS = pl.Schema(
-    {
-        "window": pl.Int64,
-        "label": pl.String,
-        "state": pl.Int64,
-        "name": pl.String,
-        "count": pl.Int64,
-        "total_ns": pl.Int64,
-    }
-)
+    {"window": pl.Int64, "label": pl.String, "state": pl.Int64, "name": pl.String,
+     "count": pl.Int64, "total_ns": pl.Int64}
+)  # fmt: skip
 
 
-def host_states(iterations: pl.DataFrame, host: pl.DataFrame, told: ThreadEvents) -> pl.DataFrame:
+def host_states(
+    iterations: pl.DataFrame,
+    host: pl.DataFrame,
+    told: ThreadEvents,
+    *,
+    most_names: int = MOST_NAMES,
+    minor_ns: int = MINOR_NS,
+    at_once: int = AT_ONCE,
+) -> pl.DataFrame:
     """The time of each phase on the host clock by what the thread did in it.
 
     Of nested calls of one kind the outermost counts. At each instant the profiler's own time comes
@@ -74,6 +70,9 @@ def host_states(iterations: pl.DataFrame, host: pl.DataFrame, told: ThreadEvents
         iterations: ITERATIONS.
         host: SEGMENTS of the host timeline.
         told: the events of its thread, clipped to the timeline.
+        most_names: names that are kept for each state.
+        minor_ns: less time of a name in a phase of an iteration loses the name (ns).
+        at_once: events that are processed together; bounds memory.
 
     Returns:
         HOST_STATES without `rank`; no rows where nothing is recorded. `total_ns` adds up to the
@@ -83,12 +82,14 @@ def host_states(iterations: pl.DataFrame, host: pl.DataFrame, told: ThreadEvents
         return pl.DataFrame(schema=HOST_STATES).drop("rank")
     swept = _Sweep.of(told)
     parts = [pl.DataFrame(schema=_PARTS)]
-    parts += [swept.account(host.slice(first, rows)) for first, rows in _blocks(host, swept)]
+    parts += [
+        swept.account(host.slice(first, rows)) for first, rows in _blocks(host, swept, at_once)
+    ]
     rows = _added_up(pl.concat(parts))
     number = iterations.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("window"), "iteration")
     states = dict(enumerate(map(str, _STATES)))
     return conform(
-        _capped(rows)
+        _capped(rows, most_names, minor_ns)
         .with_columns(pl.col("state").replace_strict(states, return_dtype=pl.String))
         .rename({"label": "phase"})
         .join(number, on="window")
@@ -366,25 +367,25 @@ def _outermost(start: Times, end: Times, name: Names, before: int) -> _Outer:
     return _Outer(start, end, name, before)
 
 
-def _blocks(host: pl.DataFrame, swept: _Sweep) -> Iterator[tuple[int, int]]:
+def _blocks(host: pl.DataFrame, swept: _Sweep, at_once: int) -> Iterator[tuple[int, int]]:
     """First row and number of rows of blocks of segments with a bounded number of events each."""
-    count = max(1, -(-(swept.events + 2 * host.height) // AT_ONCE))
+    count = max(1, -(-(swept.events + 2 * host.height) // at_once))
     rows = -(-host.height // count)
     for first in range(0, host.height, rows):
         yield first, min(rows, host.height - first)
 
 
-def _capped(rows: pl.DataFrame) -> pl.DataFrame:
+def _capped(rows: pl.DataFrame, most_names: int, minor_ns: int) -> pl.DataFrame:
     """The rows with minor names added up under an empty name."""
     leading = (
         rows.group_by("state", "name")
         .agg(pl.col("total_ns").sum())
         .sort("total_ns", "name", descending=[True, False])
         .group_by("state", maintain_order=True)
-        .head(MOST_NAMES)
+        .head(most_names)
         .select("state", "name", leads=pl.lit(True))
     )
-    minor = pl.col("leads").is_null() | (pl.col("total_ns") < MINOR_NS)
+    minor = pl.col("leads").is_null() | (pl.col("total_ns") < minor_ns)
     return (
         rows.join(leading, on=["state", "name"], how="left")
         .with_columns(name=pl.when(minor).then(pl.lit("")).otherwise("name"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import polars as pl
@@ -34,15 +34,16 @@ class InMemoryEvents:
     """Events in memory."""
 
     whole: pl.DataFrame
+    part_rows: int = field(default=PART_ROWS, kw_only=True)
 
     def parts(self) -> Iterator[pl.DataFrame]:
         """Slices of the frame."""
-        for first in range(0, max(self.whole.height, 1), PART_ROWS):
-            yield self.whole.slice(first, PART_ROWS)
+        for first in range(0, max(self.whole.height, 1), self.part_rows):
+            yield self.whole.slice(first, self.part_rows)
 
     def map(self, change: Callable[[pl.DataFrame], pl.DataFrame]) -> InMemoryEvents:
         """The rows changed once and for all."""
-        return InMemoryEvents(change(self.whole))
+        return InMemoryEvents(change(self.whole), part_rows=self.part_rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,35 +6,36 @@ from collections import defaultdict
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankscope.measure.activities import ActivityTotals
 from rankscope.measure.attribution import Attributed, HostSide, attribute
 from rankscope.measure.collectives import NEVER, ReadyTimes
 from rankscope.measure.host import host_timeline
-from rankscope.model import events
+from rankscope.model.events import PART_ROWS
 from tests.frames import PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import EDGES, marks_of, nested
 from tests.measure.test_device_sweep import CROWDED
 
-FIXTURES = [HealthCheck.function_scoped_fixture]
 SIZES = st.lists(st.one_of(st.none(), st.integers(0, 2**40)), min_size=25, max_size=25)
 NAMES = st.lists(st.sampled_from(["gemm", "softmax", None]), min_size=25, max_size=25)
 CODED = {"name": pl.Categorical, "kind": pl.Enum(["kernel", "graph", "set", "copy"])}
 
 
-def attributed(edges: tuple, rows: list[tuple], work: pl.DataFrame) -> Attributed:
+def attributed(
+    edges: tuple, rows: list[tuple], work: pl.DataFrame, part_rows: int = PART_ROWS
+) -> Attributed:
     host = host_timeline(windows(*edges), marks_of(rows))
-    [told] = attribute(trace(work=work).device_work, [HostSide(PROCESS, host, THREAD)])
+    report = trace(work=work, part_rows=part_rows).device_work
+    [told] = attribute(report, [HostSide(PROCESS, host, THREAD)])
     return told
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=FIXTURES)
+@settings(max_examples=60, deadline=None)
 @given(EDGES, nested(), CROWDED, SIZES, SIZES, NAMES, st.integers(1, 30), st.booleans())
 def test_sums_are_of_single_operations(
-    monkeypatch: pytest.MonkeyPatch,
     edges: tuple,
     rows: list[tuple],
     work: list,
@@ -44,7 +45,6 @@ def test_sums_are_of_single_operations(
     most: int,
     coded: bool,
 ) -> None:
-    monkeypatch.setattr(events, "PART_ROWS", most)
     renamed = pl.Series(names, dtype=pl.String).head(len(work))
     told = attributed(
         edges,
@@ -54,6 +54,7 @@ def test_sums_are_of_single_operations(
             grid=pl.Series(grid, dtype=pl.Int64).head(len(work)),
             bytes=pl.Series(size, dtype=pl.Int64).head(len(work)),
         ),
+        most,
     )
     sums = ActivityTotals(told.calls)
     for part in told.parts():
@@ -84,13 +85,10 @@ def test_sums_are_of_single_operations(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=FIXTURES)
+@settings(max_examples=60, deadline=None)
 @given(CROWDED, st.integers(1, 30))
-def test_a_call_is_ready_when_all_launched_before_is_done(
-    monkeypatch: pytest.MonkeyPatch, work: list, most: int
-) -> None:
-    monkeypatch.setattr(events, "PART_ROWS", most)
-    told = attributed((0, 60, 120), [(0, 120, "forward")], device_work(work))
+def test_a_call_is_ready_when_all_launched_before_is_done(work: list, most: int) -> None:
+    told = attributed((0, 60, 120), [(0, 120, "forward")], device_work(work), most)
     ready = ReadyTimes(told.calls)
     for part in told.parts():
         ready.add(part)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -18,7 +18,6 @@ from rankscope.measure.attribution import HostSide, attribute
 from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.device_sweep import TimeSlices
 from rankscope.measure.host import host_timeline
-from rankscope.model import events
 from tests.frames import LOADER, PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import EDGES, END, WORK, marks_of, nested
 
@@ -38,12 +37,9 @@ def spans(calls: list[tuple]) -> pl.DataFrame:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, deadline=None)
 @given(EDGES, nested(), WORK, CALLS, SYNCS, st.integers(1, 4))
 def test_stretches_add_up_to_the_whole(
-    monkeypatch: pytest.MonkeyPatch,
     edges: tuple,
     rows: list[tuple],
     work: list,
@@ -53,13 +49,11 @@ def test_stretches_add_up_to_the_whole(
 ) -> None:
     iterations = windows(*edges)
     host = host_timeline(iterations, marks_of(rows))
-    [attributed] = attribute(
-        trace(work=device_work(work), calls=syncs).device_work, [HostSide(PROCESS, host, THREAD)]
-    )
     blocking = spans(calls)
 
     def timeline(operations_each: int) -> DeviceTimeline:
-        monkeypatch.setattr(events, "PART_ROWS", operations_each)
+        work_of = trace(work=device_work(work), calls=syncs, part_rows=operations_each).device_work
+        [attributed] = attribute(work_of, [HostSide(PROCESS, host, THREAD)])
         account = DeviceAccount(attributed, iterations, blocking)
         for part in attributed.parts():
             account.add(part)
@@ -92,12 +86,9 @@ CROWDED = st.lists(
 )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, deadline=None)
 @given(EDGES, nested(), CROWDED, CALLS, SYNCS, st.sampled_from([2, 5, 1000]), st.booleans())
 def test_every_instant_has_the_owner_that_the_method_says(
-    monkeypatch: pytest.MonkeyPatch,
     edges: tuple,
     rows: list[tuple],
     work: list,
@@ -106,13 +97,12 @@ def test_every_instant_has_the_owner_that_the_method_says(
     most: int,
     sets: bool,
 ) -> None:
-    monkeypatch.setattr(events, "PART_ROWS", most)
     iterations = windows(*edges)
     host = host_timeline(iterations, marks_of(rows))
     frame = device_work(work)
     if sets:
         frame = frame.with_columns(kind=pl.col("kind").replace({"copy": "set"}))
-    work_of = trace(work=frame, calls=syncs).device_work
+    work_of = trace(work=frame, calls=syncs, part_rows=most).device_work
     [attributed] = attribute(work_of, [HostSide(PROCESS, host, THREAD)])
     blocking = spans(calls)
     account = DeviceAccount(attributed, iterations, blocking)
@@ -205,14 +195,14 @@ def _owner(
 
 
 @pytest.mark.parametrize("most", [1, 1000])
-def test_between_known_windows_nothing_is_told(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(events, "PART_ROWS", most)
+def test_between_known_windows_nothing_is_told(most: int) -> None:
     unrecorded = [(at, at + 2, None, "gemm", 1, THREAD) for at in (20, 24, 28)]
     work = [(5, 10, 5, "gemm", 1, THREAD), *unrecorded, (45, 50, 45, "gemm", 1, THREAD)]
     iterations = windows(0, 20, 40, 60)
     host = host_timeline(iterations, marks_of([(0, 60, "forward")]))
     [attributed] = attribute(
-        trace(work=device_work(work)).device_work, [HostSide(PROCESS, host, THREAD)]
+        trace(work=device_work(work), part_rows=most).device_work,
+        [HostSide(PROCESS, host, THREAD)],
     )
     account = DeviceAccount(attributed, iterations, pl.DataFrame(schema=SPAN))
     for part in attributed.parts():
@@ -227,13 +217,11 @@ def test_a_border_is_where_training_work_begins() -> None:
     iterations = windows(0, 50)
     host = host_timeline(iterations, marks_of([(0, 60, "forward")]))
     [attributed] = attribute(
-        trace(work=device_work(work)).device_work, [HostSide(PROCESS, host, THREAD)]
+        trace(work=device_work(work), part_rows=2).device_work, [HostSide(PROCESS, host, THREAD)]
     )
     known = pl.DataFrame({"window": [0], "window_start": [0], "window_end": [50]})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(events, "PART_ROWS", 2)
-        cut = TimeSlices(known)
-        parts = [*attributed.parts()]
-        found = [each for each in (*map(cut.add, parts), cut.last()) if each is not None]
+    cut = TimeSlices(known)
+    parts = [*attributed.parts()]
+    found = [each for each in (*map(cut.add, parts), cut.last()) if each is not None]
     assert [(each.begin, each.end) for each in found] == [(0, 30), (30, 50)]
     assert [each.work["start"].to_list() for each in found] == [[10, 20, 30], [30, 40, 50]]

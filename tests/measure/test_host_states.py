@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rankscope.measure import host_states as module
 from rankscope.measure.host_states import host_states
 from rankscope.model.host_events import Calls, Samples, Switches, ThreadEvents
 from rankscope.model.schema import ITERATIONS, SEGMENTS
@@ -39,7 +38,7 @@ def samples(*rows: tuple[int, str]) -> Samples:
     return Samples(np.array(at, np.int64), pl.Series(function))
 
 
-def states(told: ThreadEvents, edges: tuple[int, ...] = (0, END)) -> pl.DataFrame:
+def states(told: ThreadEvents, edges: tuple[int, ...] = (0, END), **limits: int) -> pl.DataFrame:
     """The states of a timeline of a window for each pair of edges, load and forward in turn."""
     pairs = [*pairwise(edges)]
     iterations = filled(
@@ -51,7 +50,8 @@ def states(told: ThreadEvents, edges: tuple[int, ...] = (0, END)) -> pl.DataFram
         half = (begin + end) // 2
         rows += [(begin, half, number, "load")] * (half > begin)
         rows += [(half, end, number, "forward")]
-    return host_states(iterations, pl.DataFrame(rows, SEGMENTS, orient="row"), told)
+    host = pl.DataFrame(rows, SEGMENTS, orient="row")
+    return host_states(iterations, host, told, minor_ns=0, **limits)
 
 
 def spent(frame: pl.DataFrame) -> dict[tuple[str, str], int]:
@@ -70,12 +70,6 @@ def test_time_that_samples_leave_out_is_the_kernels() -> None:
     assert forward == {("on_cpu", ""): 5, ("on_cpu", "kernel"): 35}
     without_calls = ThreadEvents(switches((0, True)), None, None, told.samples)
     assert ("on_cpu", "kernel") not in spent(states(without_calls)), "it may be any call"
-
-
-@pytest.fixture(autouse=True)
-def _every_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests count ns."""
-    monkeypatch.setattr(module, "MINOR_NS", 0)
 
 
 NESTED = st.lists(
@@ -142,9 +136,7 @@ def test_states_fill_every_phase_and_are_those_of_each_ns(
     told: ThreadEvents, inner: set[int], many: bool
 ) -> None:
     edges = (0, *sorted(inner), END)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "AT_ONCE", 4 if many else 10_000)  # several blocks, or one
-        found = states(told, edges)
+    found = states(told, edges, at_once=4 if many else 10_000)  # several blocks, or one
     # Calls that begin and end together have no order: either name is right.
     alike = [row for group in (told.os_calls, told.cuda_calls, told.profiler) if group
              for row in zip(group.start, group.end, strict=True)]  # fmt: skip
@@ -192,8 +184,7 @@ def test_a_call_on_the_cpu_keeps_its_name() -> None:
     }
 
 
-def test_minor_names_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_NAMES", 1)
+def test_minor_names_are_added_up() -> None:
     told = ThreadEvents(os_calls=calls((0, 20, "long"), (30, 34, "short"), (40, 45, "other")))
-    found = spent(states(told))
+    found = spent(states(told, most_names=1))
     assert found == {("blocked", "long"): 20, ("blocked", ""): 9, ("unknown", ""): END - 29}

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import polars as pl
 import pytest
 
-from rankscope.measure import device
 from rankscope.measure.attribution import HostSide, attribute
 from rankscope.measure.device import DeviceAccount
 from rankscope.measure.host import host_timeline
-from rankscope.model import events
+from rankscope.measure.waiting import LOOK_AHEAD
+from rankscope.model.events import PART_ROWS
 from tests.forge.ownership import device_shares
 from tests.frames import AUTOGRAD, LOADER, PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import marks_of
@@ -51,14 +51,20 @@ EXPECTED = {
 
 
 def shares(
-    edges: tuple[int, ...], marks: Marks, work: Work, calls: Sequence[Call] = ()
+    edges: tuple[int, ...],
+    marks: Marks,
+    work: Work,
+    calls: Sequence[Call] = (),
+    part_rows: int = PART_ROWS,
+    look_ahead: int = LOOK_AHEAD,
 ) -> list[dict]:
     """The time of each owner in each window."""
     iterations = windows(*edges)
     host = host_timeline(iterations, marks_of(marks))
-    report = trace(work=device_work(work), calls=calls).device_work
+    report = trace(work=device_work(work), calls=calls, part_rows=part_rows).device_work
     [attributed] = attribute(report, [HostSide(PROCESS, host, THREAD)])
-    account = DeviceAccount(attributed, iterations, pl.DataFrame({"start": [], "end": []}))
+    blocking = pl.DataFrame({"start": [], "end": []})
+    account = DeviceAccount(attributed, iterations, blocking, look_ahead=look_ahead)
     for part in attributed.parts():
         account.add(part)
     sums: list[Counter[str]] = [Counter() for _ in edges[1:]]
@@ -72,10 +78,10 @@ def test_a_late_host_is_no_communication_while_a_bucket_is_on_its_way() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(events, "PART_ROWS", most)
-    monkeypatch.setattr(device, "LOOK_AHEAD", 4)  # adam is three operations behind
-    assert shares((0, 125), MARKS, WORK) == [EXPECTED]
+def test_chunks_do_not_matter(most: int) -> None:
+    behind = 4  # adam is three operations behind
+    told = shares((0, 125), MARKS, WORK, part_rows=most, look_ahead=behind)
+    assert told == [EXPECTED]
 
 
 def test_the_simulator_says_the_same() -> None:

@@ -180,12 +180,24 @@ class Replay:
             self._unchanged[played] = times.pop(0)
         return [max(0, round(self._unchanged[played] - time)) for time in times]
 
-    def times_ns(self, healings: Sequence[Healing], numbers: Collection[int]) -> list[float]:
+    def times_ns(
+        self,
+        healings: Sequence[Healing],
+        numbers: Collection[int],
+        *,
+        most: int = MOST_TOGETHER,
+    ) -> list[float]:
         """Times from the start of the first to the end of the last of iterations `numbers`.
 
-        The mean over ranks, ns, for each healing.
+        Args:
+            healings: what is taken out.
+            numbers: the iterations whose time counts.
+            most: bounds memory: calls times healings that are played together.
+
+        Returns:
+            The mean over ranks, ns, for each healing.
         """
-        together = max(1, MOST_TOGETHER // max(self.size, 1))
+        together = max(1, most // max(self.size, 1))
         some = [healings[at : at + together] for at in range(0, len(healings), together)]
         return [*chain.from_iterable(threaded(lambda each: self._played(each, numbers), some))]
 

@@ -13,7 +13,6 @@ from rankscope.compare.comparison import Comparison
 from rankscope.compare.imbalance import imbalance
 from rankscope.compare.verdict.excess import excess_of
 from rankscope.compare.verdict.healing import only
-from rankscope.compare.whatif import replay as replay_module
 from rankscope.compare.whatif.replay import Healing, Replay
 from tests.forge import Truth, simulate, without_plants
 from tests.support import Stored, mostly_slow, replay_of
@@ -124,7 +123,7 @@ def test_mending_more_gains_no_less(stored: Callable[..., Stored]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["planted", "trailing_all_gather", "mpi_like"])
 def test_targets_played_together_gain_what_they_gain_alone(
-    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch, name: str
+    stored: Callable[..., Stored], name: str
 ) -> None:
     analysis = stored(name).analysis()
     replay, numbers = replay_of(analysis), analysis.selection.numbers
@@ -134,8 +133,7 @@ def test_targets_played_together_gain_what_they_gain_alone(
     together = replay.times_ns(targets, numbers)
     assert len({*together}) > 2
     for most in (0, 2 * replay.size):
-        monkeypatch.setattr(replay_module, "MOST_TOGETHER", most)
-        assert replay.times_ns(targets, numbers) == together
+        assert replay.times_ns(targets, numbers, most=most) == together
 
 
 def test_the_table_of_scenarios(stored: Callable[..., Stored]) -> None:
