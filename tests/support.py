@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -158,19 +159,54 @@ def assert_exported(metrics: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
+NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
+
+
 def mostly_slow(values: Iterable[Any], fast: int = 1) -> list[Any]:
-    """Parameters of a test, all but the first few marked slow: more of the same kind.
+    """Parameters of a test, all but the first few marked slow: each goes another way in the code.
 
     Args:
         values: a parameter, or a tuple of several, for each run of the test.
         fast: how many are not marked.
     """
     return [
-        pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=pytest.mark.slow)
-        if place >= fast
-        else each
+        _marked(each, pytest.mark.slow) if place >= fast else each
         for place, each in enumerate(values)
     ]
+
+
+def mostly_nightly(values: Iterable[Any], first: int = 1) -> list[Any]:
+    """Parameters of a test, all but the first few marked nightly: more of the same kind.
+
+    Args:
+        values: as of `mostly_slow`.
+        first: how many are not marked.
+    """
+    return [
+        _marked(each, *NIGHTLY) if place >= first else each for place, each in enumerate(values)
+    ]
+
+
+def one_at_a_time(*axes: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: every combination of some values.
+
+    The first of each axis together are not marked; what differs from them on one axis is slow, all
+    other combinations are nightly.
+
+    Args:
+        axes: the values of a parameter each, or tuples of those of several parameters.
+    """
+    marked = []
+    for picked in product(*map(enumerate, axes)):
+        several = (value if isinstance(value, tuple) else (value,) for _, value in picked)
+        others = sum(place > 0 for place, _ in picked)
+        marks = ((), (pytest.mark.slow,), NIGHTLY)[min(others, 2)]
+        marked.append(_marked(tuple(chain.from_iterable(several)), *marks))
+    return marked
+
+
+def _marked(values: Any, *marks: pytest.MarkDecorator) -> Any:
+    return pytest.param(*(values if isinstance(values, tuple) else (values,)), marks=marks)
 
 
 def captured(name: str) -> Path:

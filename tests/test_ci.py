@@ -88,7 +88,11 @@ def test_long_runs_whose_files_did_not_change_are_left_out_and_said_so(repositor
     assert "ignored='--ignore=tests/test_page.py'" in out
     assert "kills runs: store/writer.py changed" in said
     assert "browser skipped: nothing changed in page/" in said
-    assert "run_browser=1\n" in plan(repository, CI_ALL="1")[0]
+    assert "slow='slow and not nightly'\n" in out
+    assert "nightly are skipped" in said
+    everything, _ = plan(repository, CI_ALL="1")
+    assert "run_browser=1\n" in everything
+    assert "slow='slow'\n" in everything
     assert "run_kills=\n" in plan(repository, BASE="HEAD~1")[0], "it changed before"
     (repository / "page" / "new.py").write_text("not committed yet")
     assert "browser runs: page/new.py changed" in plan(repository)[1]
@@ -98,7 +102,7 @@ def test_where_no_base_is_known_everything_runs(repository: Path) -> None:
     git(repository, "switch", "-q", "main")
     commit(repository, "README.md")
     out, said = plan(repository)
-    assert out.startswith("base=\n")
+    assert out.startswith("base=\nslow='slow and not nightly'\n")
     assert "run_kills=1\nrun_browser=1\nignored=''" in out
     assert said.count("runs: no base to compare with") == 2
 
@@ -113,7 +117,7 @@ def test_on_main_a_change_begins_after_a_pause(
         monkeypatch.setenv("GIT_COMMITTER_DATE", f"@{now + 60 * minutes} +0000")
         commit(repository, path)
     out, _ = plan(repository)
-    assert out.startswith(f"base={base}\nrun_kills=1\nrun_browser=\n")
+    assert out.startswith(f"base={base}\nslow='slow and not nightly'\nrun_kills=1\nrun_browser=\n")
 
 
 def test_the_workflow_runs_every_part_with_pinned_actions() -> None:

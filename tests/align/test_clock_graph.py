@@ -23,7 +23,7 @@ from rankscope.align.match import Matched, match
 from rankscope.compare.waits import timed
 from rankscope.compare.warnings import communication_warnings
 from tests.align.worlds import World, both_ways, world
-from tests.support import Stored, mostly_slow
+from tests.support import Stored, mostly_nightly
 
 SECOND = 1_000_000_000
 SEEDS = range(6)
@@ -254,7 +254,7 @@ SCENES = [(4, 1, 5.0, 50.0), (8, 2, 5.0, 50.0), (8, 4, 0.5, 5.0)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ranks", "tp", "offset_s", "drift_ppm"), mostly_slow(SCENES))
+@pytest.mark.parametrize(("ranks", "tp", "offset_s", "drift_ppm"), mostly_nightly(SCENES))
 def test_clocks_of_simulated_reports(
     stored: Callable[..., Stored], ranks: int, tp: int, offset_s: float, drift_ppm: float
 ) -> None:

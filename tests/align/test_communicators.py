@@ -12,7 +12,7 @@ from rankscope.align.match import match
 from rankscope.compare.waits import timed
 from rankscope.compare.warnings import communication_warnings
 from tests.align.worlds import World, world
-from tests.support import Stored, mostly_slow
+from tests.support import Stored, mostly_nightly
 
 
 def groups(made: World) -> set[tuple[str, tuple[int, ...]]]:
@@ -27,7 +27,7 @@ def planted(ranks: int, tp: int) -> set[tuple[str, tuple[int, ...]]]:
     return tensor | {("stream 13", tuple(range(low, ranks, tp))) for low in range(tp)}
 
 
-@pytest.mark.parametrize(("ranks", "tp"), mostly_slow([(8, 2), (16, 8), (8, 4), (16, 2)], 2))
+@pytest.mark.parametrize(("ranks", "tp"), mostly_nightly([(8, 2), (16, 8), (8, 4), (16, 2)], 2))
 @pytest.mark.parametrize(
     ("late_ns", "skew_ns"),
     [(6_000, 1_000), (30_000, 5_000), (120_000, 20_000), (3_000_000, 1_000), (3_000_000, 20_000)],
@@ -73,7 +73,7 @@ def test_messages_of_other_sizes_belong_to_other_communicators() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ranks", "tp"), mostly_slow([(8, 2), (16, 4)]))
+@pytest.mark.parametrize(("ranks", "tp"), mostly_nightly([(8, 2), (16, 4)]))
 def test_groups_of_simulated_reports(stored: Callable[..., Stored], ranks: int, tp: int) -> None:
     """With next to no lateness: the plant costs 0.2 ms."""
     job = stored("tensor_parallel", ranks=ranks, iterations=12, tp=tp, extra_ms=0.2)

@@ -18,10 +18,10 @@ from rankscope.errors import ReportError, Unpaired
 from rankscope.model.schema import COLLECTIVES, RANK_ITERATIONS
 from tests.forge import Markers, forge, scene
 from tests.frames import filled
-from tests.support import Stored, mostly_slow
+from tests.support import Stored, mostly_nightly
 
 
-@pytest.mark.parametrize("late", mostly_slow([2, 1, 5]))
+@pytest.mark.parametrize("late", mostly_nightly([2, 1, 5]))
 def test_captures_that_start_late_are_shifted(stored: Callable[..., Stored], late: int) -> None:
     job = stored("late_capture", late=late)
     analysis = job.analysis()

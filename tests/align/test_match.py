@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tests.align.worlds import plain
-from tests.support import MS, Stored, mostly_slow
+from tests.support import MS, Stored, mostly_nightly, mostly_slow
 
 KEY = ["rank", "operation", "end_ns"]
 
@@ -49,7 +49,7 @@ def test_waits_are_those_of_the_simulator(stored: Callable[..., Stored], name: s
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(["tensor_parallel", "offsets", "plain", "trailing_all_gather"], 2)
+    "name", mostly_nightly(["tensor_parallel", "offsets", "plain", "trailing_all_gather"], 2)
 )
 def test_ranks_are_grouped_by_communicator(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name, ranks=8 if name == "tensor_parallel" else 4)

@@ -11,13 +11,13 @@ from rankscope.align.point_to_point import OPERATION, pair_peers
 from rankscope.model.schema import COLLECTIVES
 from tests.align.worlds import plain
 from tests.frames import filled
-from tests.support import Stored, mostly_slow, replay_of
+from tests.support import Stored, mostly_nightly, replay_of
 
 STAGES = 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("roles", mostly_slow(["pp=4,dp=4", "PP=4, dp=4"]))
+@pytest.mark.parametrize("roles", mostly_nightly(["pp=4,dp=4", "PP=4, dp=4"]))
 def test_transfers_are_paired_with_the_right_neighbour(
     stored: Callable[..., Stored], roles: str
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_hostile import BROKEN, HOSTILE, harmless
-from tests.support import SAMPLE, Forged, Result, captured, copied, edit, mostly_slow
+from tests.support import SAMPLE, Forged, Result, captured, copied, edit, mostly_nightly
 
 Cli = Callable[..., Result]
 
@@ -113,7 +113,7 @@ def test_many_alike_take_few_lines(cli: Cli, reports: list[Path], tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_slow([*HOSTILE, BROKEN]), ids=range(len(HOSTILE) + 1))
+@pytest.mark.parametrize("name", mostly_nightly([BROKEN, *HOSTILE], 2), ids=range(len(HOSTILE) + 1))
 def test_hostile_names_are_shown_plainly(cli: Cli, reports: list[Path], name: str | bytes) -> None:
     edit(reports[0], "update NVTX_EVENTS set text = ?, textId = null where eventType = 59", name)
     edit(reports[1], "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)

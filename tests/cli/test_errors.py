@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -21,6 +22,7 @@ from tests.support import (
     Stored,
     copied,
     edit,
+    mostly_nightly,
     mostly_slow,
     with_environment,
 )
@@ -33,6 +35,9 @@ def truncate(path: Path, percent: float) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * percent / 100)])
 
+
+CUTS = (50, 30, 70, 90, 95, 99)
+"""Where reports are cut (%)."""
 
 READABLE = {"two of a rank", "no world like ours", "no ranges that fit"}
 """Names of SPOILED that leave a report readable."""
@@ -60,8 +65,15 @@ SPOILED: dict[str, Callable[[Path], object]] = {
     "contradicts itself": lambda path: with_environment(
         path, RANK="1", WORLD_SIZE="4", SLURM_PROCID="2", SLURM_NTASKS="4"
     ),
-    **{f"cut at {n} %": lambda path, n=n: truncate(path, n) for n in (30, 50, 70, 90, 95, 99)},
+    **{f"cut at {n} %": lambda path, n=n: truncate(path, n) for n in CUTS},
 }
+
+
+def spoiled(less: set[str]) -> list[Any]:
+    """Names of SPOILED as parameters: one is fast, and one cut stands for the others."""
+    names = [each for each in SPOILED if each not in less]
+    last = next(place for place, each in enumerate(names, 1) if each.startswith("cut"))
+    return [*mostly_slow(names[:last]), *mostly_nightly(names[last:], 0)]
 
 
 @pytest.fixture
@@ -75,7 +87,7 @@ def reports(tmp_path: Path, forged: Callable[..., Forged]) -> list[Path]:
     return copies
 
 
-@pytest.mark.parametrize("what", mostly_slow([each for each in SPOILED if each not in OTHER_NAMES]))
+@pytest.mark.parametrize("what", spoiled(OTHER_NAMES))
 def test_a_bad_report_stops_ingest_and_loses_nothing(
     cli: Cli, reports: list[Path], what: str
 ) -> None:
@@ -112,7 +124,7 @@ def test_a_bad_report_amid_other_options_loses_nothing(cli: Cli, reports: list[P
     assert "options-differ" in [problem.code for problem in run.compare().warnings]
 
 
-@pytest.mark.parametrize("what", mostly_slow(sorted({*SPOILED} - READABLE)))
+@pytest.mark.parametrize("what", spoiled(READABLE))
 def test_or_is_skipped(cli: Cli, reports: list[Path], what: str) -> None:
     SPOILED[what](reports[1])
     told = cli("ingest", *reports, "--on-error", "skip", "--format", "json").document

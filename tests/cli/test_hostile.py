@@ -15,7 +15,7 @@ from tests.support import (
     Stored,
     copied,
     edit,
-    mostly_slow,
+    mostly_nightly,
     with_environment,
 )
 
@@ -55,7 +55,7 @@ def harmless(result: Result) -> None:
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("first", mostly_slow([0, 3, 6]))
+@pytest.mark.parametrize("first", mostly_nightly([0, 3, 6]))
 def test_hosts_of_any_name(cli: Cli, reports: list[Path], first: int) -> None:
     names = HOSTILES[first : first + 4]
     for report, name in zip(reports, names, strict=True):
@@ -74,7 +74,7 @@ def test_hosts_of_any_name(cli: Cli, reports: list[Path], first: int) -> None:
         assert "[bold]loud[/bold] [/]" in cli("imbalance", "--by", "host").out, "no markup"
 
 
-@pytest.mark.parametrize("name", mostly_slow(HOSTILES, 3), ids=range(len(HOSTILES)))
+@pytest.mark.parametrize("name", mostly_nightly(HOSTILES, 3), ids=range(len(HOSTILES)))
 def test_the_accused_ranks_host(cli: Cli, reports: list[Path], name: str | bytes) -> None:
     """It stands in the verdict's sentence."""
     edit(reports[2], "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
@@ -88,7 +88,7 @@ def test_the_accused_ranks_host(cli: Cli, reports: list[Path], name: str | bytes
         assert len(first) < 1000
 
 
-@pytest.mark.parametrize("name", mostly_slow(HOSTILES, 3), ids=range(len(HOSTILES)))
+@pytest.mark.parametrize("name", mostly_nightly(HOSTILES, 3), ids=range(len(HOSTILES)))
 def test_ranges_of_any_name(cli: Cli, reports: list[Path], name: str | bytes) -> None:
     """As foreign ranges they change nothing; as the only ones they are listed harmlessly."""
     for report in reports:

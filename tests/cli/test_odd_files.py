@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 import rankscope
-from tests.support import SAMPLE, Forged, Result, copied, edit, mostly_slow, without_rank
+from tests.support import (
+    SAMPLE,
+    Forged,
+    Result,
+    copied,
+    edit,
+    mostly_nightly,
+    one_at_a_time,
+    without_rank,
+)
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -37,9 +46,9 @@ def device(path: Path) -> None:
 ODD = {"a FIFO": fifo, "a socket": listening, "a device": device}
 
 
-@pytest.mark.parametrize("what", ODD)
 @pytest.mark.parametrize(
-    "ending", mostly_slow([".sqlite", ".nsys-rep", ".qdstrm", ".json", ".json.gz"], 2)
+    ("ending", "what"),
+    one_at_a_time([".sqlite", ".nsys-rep", ".qdstrm", ".json", ".json.gz"], ODD),
 )
 def test_only_regular_files_are_opened(cli: Cli, tmp_path: Path, what: str, ending: str) -> None:
     folder = tmp_path / "reports"
@@ -69,11 +78,11 @@ def test_in_the_folder_of_an_export(cli: Cli, tmp_path: Path, what: str) -> None
     cli("check", folder).refused(3, "NVTX_EVENTS.parquet", what)
 
 
-DIGITS = ["٣", "３", "²", "৩", "1٣"]
+DIGITS = ["٣", "²", "３", "৩", "1٣"]
 """Digits of other scripts than 0 to 9."""
 
 
-@pytest.mark.parametrize("digit", mostly_slow(DIGITS, 2))
+@pytest.mark.parametrize("digit", mostly_nightly(DIGITS, 2))
 @pytest.mark.parametrize("name", ["MPI Rank {}", "XlaLauncher:#global=1,local=0,process={},"])
 def test_threads_named_with_digits_of_other_scripts(
     cli: Cli, forged: Callable[..., Forged], tmp_path: Path, name: str, digit: str
@@ -91,7 +100,7 @@ def test_threads_named_with_digits_of_other_scripts(
     assert cli("imbalance", "--format", "json").document["run"]["ranks"] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("digit", mostly_slow(DIGITS, 2))
+@pytest.mark.parametrize("digit", mostly_nightly(DIGITS, 2))
 def test_files_named_with_digits_of_other_scripts(cli: Cli, tmp_path: Path, digit: str) -> None:
     """They are no numbers: no rank, neither of several reports nor of one."""
     names = [f"rank_{digit}x.sqlite", "other.sqlite"]
@@ -107,7 +116,7 @@ def test_files_named_with_digits_of_other_scripts(cli: Cli, tmp_path: Path, digi
     cli("ingest", report, "--rank-pattern", pattern).refused(2, "--rank-pattern")
 
 
-@pytest.mark.parametrize("digit", mostly_slow(DIGITS, 2))
+@pytest.mark.parametrize("digit", mostly_nightly(DIGITS, 2))
 def test_ranges_numbered_with_digits_of_other_scripts(cli: Cli, tmp_path: Path, digit: str) -> None:
     [report] = copied([SAMPLE / "report_rank_0.sqlite"], tmp_path)
     edit(report, "update NVTX_EVENTS set text = replace(text, 'Batch1', 'Batch' || ?)", digit)

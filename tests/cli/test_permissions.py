@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, Result, copied, mostly_slow
+from tests.support import SAMPLE, Result, copied, one_at_a_time
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -52,8 +52,7 @@ CLOSED: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.mark.parametrize("mode", [0o000, 0o444, 0o111], ids=oct)
-@pytest.mark.parametrize("what", mostly_slow(CLOSED))
+@pytest.mark.parametrize(("what", "mode"), one_at_a_time(CLOSED, [0o000, 0o444, 0o111]))
 def test_reports_that_may_not_be_read(
     bound: Callable[..., Result], reports: Path, what: str, mode: int
 ) -> None:

@@ -14,7 +14,7 @@ from rankscope.errors import UsageError
 from rankscope.model.schema import ACTIVITIES, COLLECTIVES, empty
 from tests.align.worlds import world
 from tests.frames import filled
-from tests.support import Result, Stored, mostly_slow
+from tests.support import Result, Stored, mostly_nightly, mostly_slow
 
 
 def test_the_first_dimension_varies_fastest() -> None:
@@ -195,7 +195,7 @@ def test_what_reduces_gradients_is_summed(size: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ranks"), mostly_slow([("buckets", 4), ("plain", 8), ("slow_host", 16)])
+    ("name", "ranks"), mostly_nightly([("buckets", 4), ("plain", 8), ("slow_host", 16)])
 )
 def test_data_parallel_ranks_are_alike(
     stored: Callable[..., Stored], name: str, ranks: int

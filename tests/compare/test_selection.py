@@ -15,7 +15,7 @@ from rankscope.errors import ReportError, UsageError
 from rankscope.model.schema import RANK_ITERATIONS
 from tests.forge import forge, scene
 from tests.frames import filled
-from tests.support import mostly_slow
+from tests.support import mostly_nightly
 
 MS = 1_000_000
 
@@ -156,7 +156,7 @@ def without_work(report: Path, iterations: list[int]) -> None:
             )
 
 
-@pytest.mark.parametrize("count", mostly_slow([8, 30]))
+@pytest.mark.parametrize("count", mostly_nightly([8, 30]))
 def test_one_iteration_without_device_work_leaves_the_gpu_clock(count: int, tmp_path: Path) -> None:
     """The iteration is left out, and the slow rank is found in the others."""
     job = scene("planted", ranks=4, iterations=count, kind="persistent", where="forward")

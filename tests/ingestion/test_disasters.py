@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import rankscope
-from tests.support import Forged, Result, Stored, copied
+from tests.support import Forged, Result, Stored, copied, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -55,7 +55,7 @@ def answers(db: Path) -> object:
     return run.imbalance().verdict.sentence, run.iterations().rows()
 
 
-@pytest.mark.parametrize("free", [0, MB // 16, MB // 2, MB])
+@pytest.mark.parametrize("free", mostly_nightly([0, MB // 2, MB // 16, MB], 2))
 def test_a_full_disk_and_going_on_after_room_was_made(
     forged: Callable[..., Forged], stored: Callable[..., Stored], disk: Path, free: int
 ) -> None:

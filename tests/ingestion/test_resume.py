@@ -19,12 +19,11 @@ from rankscope.errors import DatabaseError
 from rankscope.model.reports import ReportFile
 from rankscope.store import Database
 from tests.forge import forge, scene
-from tests.support import mostly_slow
+from tests.support import mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
 TABLES = ("ranks", "iterations", "measures", "collectives", "exposed", "problems")
-KILLS = 24
 REPORTS = 6
 STARTUP, LONGEST_REPORT = 2.0, 0.1
 """Seconds: about what the command needs until it reads, and for one report."""
@@ -46,16 +45,15 @@ def undisturbed(
     return _content(db)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("seed", mostly_nightly(range(4)))
 def test_killed_at_random_moments(
-    profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path
+    profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path, seed: int
 ) -> None:
     """Reports that come quickly share a transaction: at least the first is stored at the kill."""
-    chance = random.Random(7)
-    for kill in range(KILLS):
-        db = tmp_path / f"{kill}.duckdb"
-        read = kill % REPORTS
-        process = _start(profiles, db, jobs=1 + kill // REPORTS % 2)
+    chance = random.Random(seed)
+    for read in range(REPORTS):
+        db = tmp_path / f"{read}.duckdb"
+        process = _start(profiles, db, jobs=1 + (read + seed) % 2)
         _let_on(process, REPORTS)
         _await_reports(process, read)
         time.sleep(chance.uniform(0, LONGEST_REPORT if read else STARTUP))
@@ -63,11 +61,11 @@ def test_killed_at_random_moments(
         assert _whole_reports(db, undisturbed) >= min(read, 1)
         rankscope.ingest([profiles], db, jobs=1)
         for name, frame in _content(db).items():
-            assert frame.equals(undisturbed[name]), f"{name} after kill {kill}"
+            assert frame.equals(undisturbed[name]), f"{name} after kill {read}"
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("stored", mostly_slow([REPORTS // 2, 1, REPORTS - 1]))
+@pytest.mark.parametrize("stored", mostly_nightly([REPORTS // 2, 1, REPORTS - 1]))
 def test_killed_in_the_middle(
     profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path, stored: int, jobs: int
 ) -> None:

@@ -13,7 +13,7 @@ from tests.jobs.play import play
 from tests.jobs.scene import SCENES
 from tests.jobs.script import Script
 from tests.jobs.state import Costs, Played
-from tests.support import mostly_slow
+from tests.support import mostly_nightly
 
 QUIET = Noise(*[0.0] * 5)
 ALL_REDUCE = "nccl:all_reduce"
@@ -34,7 +34,7 @@ def kernels(done: Played, rank: int, name: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(["fsdp", "slow_in_a_stage", "two_communicators", "hot_expert"])
+    "name", mostly_nightly(["fsdp", "slow_in_a_stage", "two_communicators", "hot_expert"])
 )
 def test_operations_of_a_stream_never_overlap_and_never_precede_their_launch(name: str) -> None:
     done = play(SCENES[name].make(4, 1).job)

@@ -20,7 +20,17 @@ from rankscope.sources.conventions import vocabulary
 from rankscope.sources.kineto import reader
 from rankscope.sources.nsys import sqlite
 from tests.forge import Markers, forge, scene
-from tests.support import Forged, Result, Stored, captured, edit, mostly_slow, public, unpacked
+from tests.support import (
+    Forged,
+    Result,
+    Stored,
+    captured,
+    edit,
+    mostly_nightly,
+    mostly_slow,
+    public,
+    unpacked,
+)
 
 BARE = Markers(*[None] * 7)
 """No range at all."""
@@ -86,7 +96,7 @@ def test_forged_jobs(stored: Callable[..., Stored], tmp_path: Path, name: str, b
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", mostly_slow(["persistent", "periodic"]))
+@pytest.mark.parametrize("kind", mostly_nightly(["persistent", "periodic"]))
 def test_the_planted_straggler_is_found(tmp_path: Path, kind: str) -> None:
     folder = unmarked(tmp_path, "planted", False, kind=kind, where="load", rank=2)
     run = rankscope.ingest([folder], tmp_path / "run.duckdb", iteration="auto")
@@ -106,7 +116,7 @@ def test_a_capture_that_starts_later_is_shifted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "job", mostly_slow(["2023.4/ddp_a", "2022.4/ddp_a", "2022.4/mpi", "2022.4/ddp_b"])
+    "job", mostly_nightly(["2023.4/ddp_a", "2022.4/mpi", "2022.4/ddp_a", "2022.4/ddp_b"], 2)
 )
 def test_real_jobs(tmp_path: Path, ingested: Callable[..., Stored], job: str) -> None:
     phases = {"backward": "Compute"} if job.endswith("mpi") else {}

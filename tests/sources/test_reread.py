@@ -22,7 +22,7 @@ from rankscope.sources.discover import describe
 from rankscope.sources.nsys import launches, nvtx
 from tests.sources.exports import as_folder
 from tests.sources.nsys.test_nccl import DOMAIN, around, blob, laid_out
-from tests.support import Forged, edit, mostly_slow
+from tests.support import Forged, edit, mostly_slow, one_at_a_time
 
 FRAMES = ("host_states", "iterations", "measures", "collectives", "exposed", "activities")
 
@@ -42,14 +42,14 @@ def tables(rows: ReportRows) -> dict[str, pl.DataFrame]:
     return {name: (frame := getattr(rank, name)).sort(frame.columns) for name in FRAMES}
 
 
-@pytest.mark.parametrize("kind", mostly_slow(["sqlite", "parquetdir", "arrowdir"]))
 @pytest.mark.parametrize(
-    "job",
-    mostly_slow(
-        ["dali", "described", "plain", "shuffled", "no_launch_record", "cuda_graph", "host_only"], 1
+    ("job", "kind", "iteration"),
+    one_at_a_time(
+        ["dali", "described", "plain", "shuffled", "no_launch_record", "cuda_graph", "host_only"],
+        ["sqlite", "parquetdir", "arrowdir"],
+        [None, "auto", "whole"],
     ),
 )
-@pytest.mark.parametrize("iteration", mostly_slow([None, "auto", "whole"]))
 def test_reading_again_gives_the_same(
     forged: Callable[..., Forged],
     tmp_path: Path,

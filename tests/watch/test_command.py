@@ -17,7 +17,7 @@ import pytest
 
 from rankscope.watch.notify import tell
 from tests.docs.test_json_schema import fits
-from tests.support import PROMTOOL, Result, assert_exported, edit, mostly_slow
+from tests.support import PROMTOOL, Result, assert_exported, edit, mostly_nightly
 from tests.watch.arriving import SLOW, announced, arrive, watcher
 
 Cli = Callable[..., Result]
@@ -33,7 +33,7 @@ print("this is for stderr")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", mostly_slow([2, 3]))
+@pytest.mark.parametrize("count", mostly_nightly([2, 3]))
 def test_a_program_is_told(cli: Cli, folder: Path, windows: list[list[Path]], count: int) -> None:
     for number, reports in enumerate(windows[:count]):
         for report in arrive(reports, folder, f"{number}_"):

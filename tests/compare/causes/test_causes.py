@@ -15,7 +15,7 @@ from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES
 from tests.forge import Job, Plant, forge, scene
 from tests.frames import filled
-from tests.support import MS, Stored, mostly_slow
+from tests.support import MS, Stored, mostly_slow, one_at_a_time
 
 ALIKE = dict.fromkeys(range(4), "all")
 
@@ -296,8 +296,8 @@ def kinds_on(job: Job, rank: int, folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("plants", "rank", "kind"),
-    mostly_slow(
+    ("plants", "rank", "kind", "seed"),
+    one_at_a_time(
         [
             ([Plant("persistent", "device", (3,), factor=1.15)], 3, "device_slower"),
             ([Plant("persistent", "device", (3,), factor=1.2)], 3, "device_slower"),
@@ -313,11 +313,9 @@ def kinds_on(job: Job, rank: int, folder: Path) -> set[str]:
                 "device_slower",
             ),
         ],
-        1,
+        [0, 1],
     ),
-    ids=["device 15 %", "device 20 %", "tokens", "more overlap", "more overlap and slow"],
 )
-@pytest.mark.parametrize("seed", mostly_slow([0, 1]))
 def test_causes_where_collectives_contend_on_every_rank(
     plants: list[Plant], rank: int, kind: str, seed: int, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from rankscope.model.kinds import Counter
 from rankscope.model.schema import COUNTERS
 from tests.frames import filled
 from tests.jobs import SCENES, play, write
-from tests.support import MS, Forged, copied, edit, mostly_slow
+from tests.support import MS, Forged, copied, edit, mostly_nightly, mostly_slow
 
 RANKS = pl.DataFrame(
     [
@@ -199,7 +199,7 @@ def with_clocks(report: Path, slow: int) -> None:
         )
 
 
-@pytest.mark.parametrize("recorder", mostly_slow([3, 0]))
+@pytest.mark.parametrize("recorder", mostly_nightly([3, 0]))
 def test_the_verdict_says_that_the_clock_is_low(
     forged: Callable[..., Forged], tmp_path: Path, recorder: int
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rankscope.compare.verdict.roles_and_hosts import whole_hosts
 from rankscope.compare.verdict.rules import judge
 from tests.forge import simulate, without_plants
-from tests.support import MS, Stored, inputs_of, mostly_slow
+from tests.support import MS, Stored, inputs_of, mostly_nightly
 
 ROLES = "pp=4,dp=2"
 WORKERS = [
@@ -20,7 +20,8 @@ WORKERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("where", "kind", "more"), mostly_slow(WORKERS, 0))
+@pytest.mark.parametrize(("where", "kind", "more"), mostly_nightly(WORKERS, 2))
+@pytest.mark.slow
 def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
     stored: Callable[..., Stored], where: str, kind: str, more: dict[str, float]
 ) -> None:
@@ -79,7 +80,7 @@ def test_a_long_last_stage_is_by_design(
     assert verdict.gain > 0.01
 
 
-@pytest.mark.parametrize("ranks", mostly_slow([8, 16]))
+@pytest.mark.parametrize("ranks", mostly_nightly([8, 16]))
 def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored], ranks: int) -> None:
     """Half of the ranks may be slow: nothing but more work makes it a design."""
     verdict = stored("slow_host", ranks=ranks).analysis().verdict

@@ -11,7 +11,7 @@ import pytest
 import rankscope
 from tests.forge import Plant, forge, scene
 from tests.forge.plants import hit_list
-from tests.support import MS, Stored, mostly_slow
+from tests.support import MS, Stored, mostly_nightly, mostly_slow, one_at_a_time
 
 PHASES = ("load", "forward", "backward", "optimizer")
 SEEDS = (0, 1, 2)
@@ -31,12 +31,12 @@ def flagged(job: Stored) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "gpu"),
-    mostly_slow(
-        [("persistent", True), ("periodic", True), ("transient", True), ("transient", False)]
+    ("kind", "gpu", "where"),
+    one_at_a_time(
+        [("persistent", True), ("periodic", True), ("transient", True), ("transient", False)],
+        PHASES,
     ),
 )
-@pytest.mark.parametrize("where", mostly_slow(PHASES))
 def test_planted_ranks_are_found(
     stored: Callable[..., Stored], kind: str, where: str, gpu: bool
 ) -> None:
@@ -60,14 +60,14 @@ def test_planted_ranks_are_found(
     assert where in verdict.sentence
 
 
-@pytest.mark.parametrize("seed", mostly_slow(SEEDS))
+@pytest.mark.parametrize("seed", mostly_nightly(SEEDS))
 def test_a_slow_device_is_found(stored: Callable[..., Stored], seed: int) -> None:
     verdict = stored("planted", where="device", seed=seed).analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (3,), "backward")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", mostly_slow(SEEDS))
+@pytest.mark.parametrize("seed", mostly_nightly(SEEDS))
 def test_lone_flags_of_others_are_few(stored: Callable[..., Stored], seed: int) -> None:
     job = stored("planted", kind="periodic", where="forward", seed=seed)
     assert hits(job) <= flagged(job)
@@ -75,7 +75,7 @@ def test_lone_flags_of_others_are_few(stored: Callable[..., Stored], seed: int) 
 
 
 @pytest.mark.parametrize(
-    ("ranks", "seed"), mostly_slow([*((4, seed) for seed in SEEDS), (8, 0), (8, 3)])
+    ("ranks", "seed"), mostly_nightly([*((4, seed) for seed in SEEDS), (8, 0), (8, 3)])
 )
 @pytest.mark.parametrize("kind", mostly_slow(["structural", "balanced", "rotating"]))
 def test_no_rank_is_named_wrongly(
@@ -87,7 +87,7 @@ def test_no_rank_is_named_wrongly(
     assert (verdict.kind, verdict.ranks) == (kind, ()), verdict.sentence
 
 
-@pytest.mark.parametrize("where", mostly_slow(PHASES))
+@pytest.mark.parametrize("where", mostly_nightly(PHASES))
 def test_rotating_in_any_phase(stored: Callable[..., Stored], where: str) -> None:
     verdict = stored("planted", kind="rotating", where=where).analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("rotating", (), where)
@@ -132,7 +132,7 @@ def test_ranks_that_all_have_roles_of_their_own_are_not_called_balanced(
     assert (verdict.kind, verdict.ranks) == ("inconclusive", ())
 
 
-@pytest.mark.parametrize("ranks", mostly_slow([2, 4]))
+@pytest.mark.parametrize("ranks", mostly_nightly([2, 4]))
 def test_what_is_in_a_cause_is_measured_as_the_excess_is(
     stored: Callable[..., Stored], ranks: int
 ) -> None:
@@ -143,7 +143,7 @@ def test_what_is_in_a_cause_is_measured_as_the_excess_is(
     assert idle.excess_ns == pytest.approx(verdict.excess_ns, rel=0.15)
 
 
-@pytest.mark.parametrize("ranks", mostly_slow([2, 3]))
+@pytest.mark.parametrize("ranks", mostly_nightly([2, 3]))
 def test_a_straggler_among_few(stored: Callable[..., Stored], ranks: int) -> None:
     verdict = stored("planted", ranks=ranks, kind="persistent", where="load").analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (ranks - 1,), "load")

@@ -26,7 +26,7 @@ from rankscope.output.plots import KINDS, THEMES, PlotOptions, draw, title_of
 from rankscope.output.plots.arrivals import distributions, lateness
 from rankscope.output.plots.phases import phase_shares
 from tests.output.plots.big import multiplied
-from tests.support import MS, ROOT, Stored, copied, mostly_slow
+from tests.support import MS, ROOT, Stored, copied, mostly_nightly
 
 PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
 
@@ -66,7 +66,7 @@ def one(axes: Axes, kind: type) -> object:
     return found
 
 
-@pytest.mark.parametrize("theme", mostly_slow(THEMES))
+@pytest.mark.parametrize("theme", mostly_nightly(THEMES))
 @pytest.mark.parametrize("kind", TITLES)
 def test_titles_say_the_finding_and_axes_have_units(job: Stored, kind: str, theme: str) -> None:
     before = dict(rcParams)
