@@ -27,7 +27,7 @@ from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.whatif.replay import Replay
 from rankscope.model.results import Timeline
 from rankscope.model.schema import PARTS
-from tests.forge import Truth
+from tests.forge import SCENES, Truth
 from tests.invariants import assert_consistent
 
 MS = 1_000_000
@@ -157,6 +157,22 @@ def assert_exported(metrics: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+
+
+USUAL = (
+    "buckets", "plain", "host_only", "mpi_like", "tensor_parallel", "autograd", "load_between",
+)  # fmt: skip
+"""Scenes of the forge that fast tests ingest with four ranks, once for all of them."""
+
+
+def scenes(but: Iterable[str] = ()) -> list[str]:
+    """Names of the forge's scenes for `mostly_slow`: USUAL first.
+
+    Args:
+        but: names that are left out, besides that of the large job.
+    """
+    named = sorted({*SCENES} - {*but, "large"})
+    return sorted(named, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL))
 
 
 NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)

@@ -14,7 +14,7 @@ import pytest
 import rankscope
 from rankscope.errors import ReportError
 from tests.pytorch_job import GRADIENTS, Edit, Job, kernels, without, write
-from tests.support import Result
+from tests.support import Result, mostly_slow
 
 EXTRA_MS = 4.0
 PLAIN = Job(between=None)
@@ -51,14 +51,17 @@ def assert_slow(run: rankscope.Run, rank: int = 2) -> None:
 
 @pytest.mark.parametrize(
     ("between", "operator", "stated"),
-    [
-        (SYMMETRIC, None, None),
-        (CUSTOM, None, None),
-        ("ncclDevKernel_Generic_1(x)", None, "allreduce"),
-        (STRANGER, "nccl:all_reduce", None),
-        (STRANGER, None, "_reduce_scatter_base"),
-        ("ncclDevKernel_SendRecv(x)", "nccl:all_to_all", None),
-    ],
+    mostly_slow(
+        [
+            (CUSTOM, None, None),
+            (STRANGER, "nccl:all_reduce", None),
+            (STRANGER, None, "_reduce_scatter_base"),
+            (SYMMETRIC, None, None),
+            ("ncclDevKernel_Generic_1(x)", None, "allreduce"),
+            ("ncclDevKernel_SendRecv(x)", "nccl:all_to_all", None),
+        ],
+        3,
+    ),
 )
 def test_waits_are_known_by_what_is_stated_or_by_the_name(
     tmp_path: Path, between: str, operator: str | None, stated: str | None
@@ -100,7 +103,7 @@ def test_the_option_is_checked(tmp_path: Path, cli: Callable[..., Result]) -> No
     cli("ingest", folder, "--collective", "barrier=(").refused(2, "regular expression")
 
 
-@pytest.mark.parametrize("stated", [None, "broadcast"])
+@pytest.mark.parametrize("stated", mostly_slow([None, "broadcast"]))
 def test_what_was_not_matched_is_not_free(tmp_path: Path, stated: str | None) -> None:
     job = Job(between="ncclDevKernel_Generic(x)", operator=None, stated=stated)
     run = read(write(tmp_path / "job", job))
@@ -108,9 +111,9 @@ def test_what_was_not_matched_is_not_free(tmp_path: Path, stated: str | None) ->
     assert run.compare().verdict.gain_is_bound
 
 
-@pytest.mark.parametrize("heads", [("ProfilerStep",), ("ProfilerStep", "Distributed")])
-def test_time_before_the_first_phase_is_not_loading(tmp_path: Path, heads: tuple[str, ...]) -> None:
-    run = read(write(tmp_path / "job", PLAIN, without(*heads)))
+@pytest.mark.parametrize("heads", mostly_slow(["ProfilerStep", "ProfilerStep|Distributed"]))
+def test_time_before_the_first_phase_is_not_loading(tmp_path: Path, heads: str) -> None:
+    run = read(write(tmp_path / "job", PLAIN, without(*heads.split("|"))))
     assert_slow(run)
     assert run.compare().verdict.cause == "backward"
     assert mean_ms(run, "load") == pytest.approx(dict.fromkeys(range(4), 2.1), abs=0.15)
@@ -147,7 +150,7 @@ def lost(rank: int, which: Callable[[int, int], bool], zero: bool) -> Edit:
     return edit
 
 
-@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize("zero", mostly_slow([False, True]))
 def test_records_that_are_missing_are_no_idle_time(tmp_path: Path, zero: bool) -> None:
     half = lost(1, lambda nth, count: 2 * nth >= count, zero)
     run = read(write(tmp_path / "job", PLAIN, half))
@@ -208,7 +211,13 @@ def test_layers_are_no_steps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["execute_context_0(0)_generation_{0}({0})", "step[DECODE bs={0}]", "execute_{0}_context_1(8)"],
+    mostly_slow(
+        [
+            "execute_context_0(0)_generation_{0}({0})",
+            "step[DECODE bs={0}]",
+            "execute_{0}_context_1(8)",
+        ]
+    ),
 )
 def test_steps_of_servers(tmp_path: Path, name: str) -> None:
     def renamed(_rank: int, trace: dict[str, Any]) -> None:
@@ -265,7 +274,7 @@ def test_iterations_that_cannot_be_paired_are_captures(tmp_path: Path) -> None:
 NAMES = ["run-1718.32-TP-{}-DP-0-PP-0.trace.json", "rank{}/trace.json", "host_{}_of.json"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_slow(NAMES))
 def test_ranks_in_names(tmp_path: Path, name: str) -> None:
     def silent(_rank: int, trace: dict[str, Any]) -> None:
         del trace["distributedInfo"]

@@ -29,11 +29,13 @@ def told_and_true(job: Stored) -> pl.DataFrame:
     return told.join(true, on=KEY)
 
 
-SCENES = ["buckets", "tensor_parallel", "plain", "trailing_all_gather", "loss_all_reduce"]
-OTHERS = ["free_running", "mpi_like", "offsets", "host_only"]
+SCENES = [
+    "buckets", "tensor_parallel", "plain", "trailing_all_gather", "loss_all_reduce",
+    "free_running", "mpi_like", "offsets", "host_only",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*mostly_slow(SCENES, 2), *mostly_slow(OTHERS)])
+@pytest.mark.parametrize("name", mostly_slow(SCENES))
 def test_waits_are_those_of_the_simulator(stored: Callable[..., Stored], name: str) -> None:
     """Within 2 %, or the ends' scatter where that is more: durations cannot tell better."""
     job = stored(name)
@@ -49,7 +51,7 @@ def test_waits_are_those_of_the_simulator(stored: Callable[..., Stored], name: s
 
 
 @pytest.mark.parametrize(
-    "name", mostly_nightly(["tensor_parallel", "offsets", "plain", "trailing_all_gather"], 2)
+    "name", mostly_nightly(["tensor_parallel", "offsets", "plain", "trailing_all_gather"])
 )
 def test_ranks_are_grouped_by_communicator(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name, ranks=8 if name == "tensor_parallel" else 4)

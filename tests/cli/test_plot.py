@@ -13,7 +13,7 @@ import pytest
 
 import rankscope
 from rankscope.output.plots import KINDS
-from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_slow
+from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_nightly
 
 Cli = Callable[..., Result]
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
@@ -23,7 +23,7 @@ ANYWHERE = [kind for kind in KINDS if kind != "why"]
 NAMES = ["<script>alert(1)</script>", "$\\frac{1}{0$ $", "שלום עולם", "x" * 500]
 
 
-@pytest.mark.parametrize("kind", mostly_slow(ANYWHERE))
+@pytest.mark.parametrize("kind", mostly_nightly(ANYWHERE))
 def test_each_kind_is_written_in_each_format(cli: Cli, sample: Stored, kind: str) -> None:
     for ending, start in STARTS.items():
         result = cli("plot", kind, "--db", sample.db, "-o", f"x{ending}", "--theme", "dark")

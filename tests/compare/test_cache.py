@@ -31,7 +31,7 @@ from rankscope.output import json_documents
 from rankscope.store import Database
 from rankscope.store.tables import RunTables, TableReader, TableRequest
 from tests.forge import forge, scene
-from tests.support import ROOT, Result, Stored, mostly_slow
+from tests.support import ROOT, Result, Stored, mostly_nightly, mostly_slow
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
@@ -121,7 +121,7 @@ def test_cached_answers_are_the_computed_ones(
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(["host_only", "late_capture", "slow_host", "sequence_lengths"])
+    "name", mostly_nightly(["host_only", "late_capture", "slow_host", "sequence_lengths"])
 )
 def test_also_those_of_other_jobs(stored: Callable[..., Stored], name: str) -> None:
     run = stored(name).run

@@ -70,7 +70,7 @@ def test_it_is_the_same_from_cached_answers(stored: Callable[..., Stored]) -> No
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(["autograd", "host_only", "cuda_graph", "dali", "no_launch_record"], 2)
+    "name", mostly_slow(["autograd", "host_only", "cuda_graph", "dali", "no_launch_record"])
 )
 def test_phases_fill_the_windows_and_add_up_to_the_numbers(
     stored: Callable[..., Stored], name: str

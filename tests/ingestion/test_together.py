@@ -40,7 +40,9 @@ def test_two_ingests_at_once(
     assert all("in use" in text for text, code in zip(errors, codes, strict=True) if code), errors
     stored = set(rankscope.open_run(db).sql("select rank from ranks")["rank"])
     expected = [{0, 1}, {0, 1} if shared else {2, 3}]
-    assert stored == set().union(
+    # On a slow machine one may have stored its reports before the other one locks it out.
+    assert stored >= set().union(
         *(ranks for ranks, code in zip(expected, codes, strict=True) if code == 0)
     )
+    assert stored in (expected[0], expected[1], expected[0] | expected[1])
     assert not [*tmp_path.glob(".run*"), *tmp_path.glob("*.wal")]

@@ -8,11 +8,10 @@ import polars as pl
 import pytest
 
 from rankscope.measure.rank import detail_ranks
-from tests.forge import SCENES
 from tests.frames import PROCESS, THREAD, device_work, found, named, ranges, trace
-from tests.support import Stored, mostly_slow
+from tests.support import Stored, mostly_slow, scenes
 
-ON_DEVICE = sorted(set(SCENES) - {"large", "host_only", "mpi_like", "late_capture"})
+ON_DEVICE = scenes({"host_only", "mpi_like", "late_capture"})
 KEY = ["rank", "operation", "start_ns", "end_ns"]
 
 
@@ -40,10 +39,10 @@ def test_arrivals_are_exact(stored: Callable[..., Stored], name: str) -> None:
     assert (both["iteration"] == both["iteration_told"]).all()
 
 
-GRADIENT_SCENES = sorted({*ON_DEVICE} - {"cuda_graph", "no_launch_record"})
+GRADIENT_SCENES = [each for each in ON_DEVICE if each not in ("cuda_graph", "no_launch_record")]
 
 
-@pytest.mark.parametrize("name", mostly_slow([*GRADIENT_SCENES, "host_only", "mpi_like"], 3))
+@pytest.mark.parametrize("name", mostly_slow([*GRADIENT_SCENES, "host_only", "mpi_like"]))
 def test_gradient_reductions_are_told_apart(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
     told = job.analysis().tables.collectives.select(*KEY, "gradient")

@@ -103,7 +103,7 @@ def slices(events: list[Event], category: str) -> list[Event]:
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(["buckets", "tensor_parallel", "host_only", "dali", "free_running"], 2)
+    "name", mostly_slow(["buckets", "tensor_parallel", "host_only", "dali", "free_running"])
 )
 def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], name: str) -> None:
     timeline = stored(name).timeline([3, 0, 1], range(30))

@@ -74,18 +74,29 @@ def assert_in_the_pause(trace: Trace, found: list[int], marked: list[int]) -> No
 
 @pytest.mark.parametrize(
     ("name", "bare"),
-    mostly_slow(
-        [
-            *((name, False) for name in ("plain", "load_between", "free_running", "host_only")),
-            *((name, True) for name in ("buckets", "tensor_parallel", "trailing_all_gather")),
-            *(
-                (name, True)
-                for name in ("no_sync", "micro_batches", "cuda_graph", "no_launch_record")
-            ),
-            ("dali", True),
-        ],
-        1,
-    ),
+    [
+        *mostly_slow(
+            [
+                ("plain", False),
+                ("host_only", False),
+                ("buckets", True),
+                ("no_sync", True),
+                ("cuda_graph", True),
+                ("no_launch_record", True),
+            ]
+        ),
+        *mostly_nightly(
+            [
+                ("load_between", False),
+                ("free_running", False),
+                ("tensor_parallel", True),
+                ("trailing_all_gather", True),
+                ("micro_batches", True),
+                ("dali", True),
+            ],
+            0,
+        ),
+    ],
 )
 def test_forged_jobs(stored: Callable[..., Stored], tmp_path: Path, name: str, bare: bool) -> None:
     folder = unmarked(tmp_path, name, bare)
@@ -115,6 +126,7 @@ def test_a_capture_that_starts_later_is_shifted(tmp_path: Path) -> None:
     assert (verdict.ranks, verdict.period) == ((0,), 7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "job", mostly_nightly(["2023.4/ddp_a", "2022.4/mpi", "2022.4/ddp_a", "2022.4/ddp_b"], 2)
 )

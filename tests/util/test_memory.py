@@ -31,32 +31,29 @@ def in_use() -> int:
     return int(line.split()[1]) * 1024
 
 
-def test_memory_that_python_let_go_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "WORTH_BYTES", 0)
+def test_memory_that_python_let_go_is_given_back() -> None:
     blocks = [b"x" * 100_000 for _ in range(KEPT // 100_000)]  # too small for pages of their own
     last = b"y" * 100_000  # on top of them: the C library keeps what lies below
     blocks.clear()
     before = in_use()
-    memory.give_back()
+    memory.give_back(0)
     assert before - in_use() > KEPT // 2
     assert last
 
 
-def test_what_only_refers_to_itself_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "WORTH_BYTES", 0)
+def test_what_only_refers_to_itself_is_let_go() -> None:
     let_go = weakref.finalize(circle := Circle(), lambda: None)
     del circle
-    memory.give_back()
+    memory.give_back(0)
     assert not let_go.alive
 
 
-def test_a_small_process_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "WORTH_BYTES", 2**62)
+def test_a_small_process_keeps_its_memory() -> None:
     gc.disable()
     try:
         let_go = weakref.finalize(circle := Circle(), lambda: None)
         del circle
-        memory.give_back()
+        memory.give_back(2**62)
         assert let_go.alive
     finally:
         gc.enable()

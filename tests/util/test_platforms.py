@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import rankscope
 from rankscope.util import positional
-from tests.support import SAMPLE
+from tests.support import SAMPLE, Result, Stored
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -36,6 +39,19 @@ builtins.open = io.open = opened
 """Code that takes away what Windows does not have; Python's own modules cope without it."""
 
 RUN = "sys.argv = ['rankscope', *{words}]; from rankscope_cli.start import main; main()"
+RUN_EACH = """
+import contextlib, json
+from rankscope_cli.main import main
+answers = []
+for words in {commands}:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(words)
+        except SystemExit as stopped:
+            answers.append((int(stopped.code or 0), out.getvalue(), err.getvalue()))
+print(json.dumps(answers))
+"""
 
 
 def run(words: list[str], folder: Path, before: str = "import sys") -> tuple[int, str, str]:
@@ -66,17 +82,34 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_every_command_answers_as_on_linux(tmp_path: Path, jobs: str) -> None:
-    folders = tmp_path / "linux", tmp_path / "other"
-    for folder, before in zip(folders, ("import sys", ABSENT), strict=True):
-        folder.mkdir()
-        code, out, err = run(["ingest", str(SAMPLE), "--jobs", jobs], folder, before)
-        assert code == 0, err
-        assert "ranks 0-3 of 4" in out
-    for words in COMMANDS if jobs == "1" else COMMANDS[1:2]:
-        expected, told = run(words, folders[0]), run(words, folders[1], ABSENT)
-        assert told[:2] == expected[:2], (words, told[2])
-        assert "Traceback" not in told[2]
+def test_reports_are_ingested_as_on_linux(tmp_path: Path, sample: Stored, jobs: str) -> None:
+    code, out, err = run(["ingest", str(SAMPLE), "--jobs", jobs], tmp_path, ABSENT)
+    assert code == 0, err
+    assert "ranks 0-3 of 4" in out
+    told = rankscope.open_run(tmp_path / "rankscope.duckdb")
+    assert told.iterations().equals(sample.run.iterations())
+    assert told.compare().verdict.sentence == sample.run.compare().verdict.sentence
+    code, out, err = run(["imbalance"], tmp_path, ABSENT)
+    assert code == 0, err
+    assert out.startswith(sample.run.compare().verdict.sentence[:40])
+
+
+def test_every_command_answers_as_on_linux(
+    cli: Callable[..., Result], tmp_path: Path, sample: Stored
+) -> None:
+    """In one process: each starts with the same imports."""
+    other = tmp_path / "other"
+    other.mkdir()
+    for folder in (tmp_path, other):
+        shutil.copyfile(sample.db, folder / "rankscope.duckdb")
+    done = subprocess.run(
+        [sys.executable, "-c", ABSENT + RUN_EACH.format(commands=COMMANDS)],
+        capture_output=True, text=True, cwd=other, check=True,
+    )  # fmt: skip
+    for words, (code, out, err) in zip(COMMANDS, json.loads(done.stdout), strict=True):
+        expected = cli(*words)
+        assert (code, out) == (expected.code, expected.out), (words, err)
+        assert "Traceback" not in err
 
 
 def test_an_export_by_nsys_is_refused_with_a_remedy(tmp_path: Path) -> None:

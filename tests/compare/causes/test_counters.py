@@ -199,6 +199,7 @@ def with_clocks(report: Path, slow: int) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorder", mostly_nightly([3, 0]))
 def test_the_verdict_says_that_the_clock_is_low(
     forged: Callable[..., Forged], tmp_path: Path, recorder: int

@@ -326,8 +326,8 @@ def test_a_name_may_be_long(tmp_path: Path) -> None:
 
 
 REAL = {
-    "hta_2ranks_rank1_5steps": (58_715, 22_290, Claim(1, 2, reader.DISTRIBUTED_INFO)),
     "hta_gpu_user_annotation": (653, 140, Claim(0, None, reader.DISTRIBUTED_INFO)),
+    "hta_2ranks_rank1_5steps": (58_715, 22_290, Claim(1, 2, reader.DISTRIBUTED_INFO)),
     "hta_nccl_metadata_rank0": (14_388, 3_774, Claim(0, 2, reader.DISTRIBUTED_INFO)),
     "linear_kineto": (37_078, 10_356, None),
     "resnet_kineto": (39_506, 10_113, None),
@@ -336,7 +336,7 @@ REAL = {
 """Ranges, operations of the device and claim, counted with another JSON library."""
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", mostly_slow(REAL))
 def test_real_traces_are_read_whole(name: str) -> None:
     ranges, work, claim = REAL[name]
     trace = reader.read(public(f"kineto/{name}.json.gz"))
