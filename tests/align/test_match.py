@@ -54,7 +54,7 @@ def test_waits_are_those_of_the_simulator(stored: Callable[..., Stored], name: s
     "name", mostly_nightly(["tensor_parallel", "offsets", "plain", "trailing_all_gather"])
 )
 def test_ranks_are_grouped_by_communicator(stored: Callable[..., Stored], name: str) -> None:
-    job = stored(name, ranks=8 if name == "tensor_parallel" else 4)
+    job = stored(name)
     both = told_and_true(job)
     assert job.truth is not None
     groups = job.truth.job.groups()

@@ -125,6 +125,7 @@ def test_without_device_work_nothing_is_known() -> None:
 @pytest.mark.parametrize(
     ("where", "more"), mostly_slow([("data", True), ("device", False), ("kernel", False)])
 )
+@pytest.mark.slow
 def test_simulated_jobs(stored: Callable[..., Stored], where: str, more: bool) -> None:
     job = stored("planted", where=where, factor=1.31)
     comparison = job.analysis()

@@ -144,6 +144,7 @@ def test_what_is_in_a_cause_is_measured_as_the_excess_is(
 
 
 @pytest.mark.parametrize("ranks", mostly_nightly([2, 3]))
+@pytest.mark.slow
 def test_a_straggler_among_few(stored: Callable[..., Stored], ranks: int) -> None:
     verdict = stored("planted", ranks=ranks, kind="persistent", where="load").analysis().verdict
     assert (verdict.kind, verdict.ranks, verdict.cause) == ("persistent", (ranks - 1,), "load")
