@@ -55,15 +55,6 @@ IMBALANCES: dict[str, list[str]] = {
 TABLES = ("rank_iterations", "windows", "phases", "operations", "collectives")
 DATABASE = "run.duckdb"
 
-FEW_JOBS = (
-    "sample_ddp_4ranks",
-    "sample_gpu_simulated_4ranks",
-    "sample_torch_profiler_2ranks",
-    "planted",
-    "pipeline",
-    "tensor_parallel",
-    "host_only",
-)
 FEW_ANSWERS = (
     "check",
     "ingest",
@@ -76,6 +67,24 @@ FEW_ANSWERS = (
     "plot_heatmap",
     "report",
 )
+VERDICT = ("ingest", "imbalance_by_rank", "imbalance_table")
+FEW = {
+    "sample_ddp_4ranks": FEW_ANSWERS,
+    "sample_gpu_simulated_4ranks": FEW_ANSWERS,
+    "sample_torch_profiler_2ranks": FEW_ANSWERS,
+    "planted": FEW_ANSWERS,
+    "pipeline": FEW_ANSWERS,
+    "tensor_parallel": FEW_ANSWERS,
+    "host_only": FEW_ANSWERS,
+    "plain": VERDICT,
+    "planted@transient": VERDICT,
+    "planted@rotating": VERDICT,
+    "planted@structural": VERDICT,
+    "plain@1": VERDICT,
+    "slow_link_of_a_host": VERDICT,
+}
+"""Job → its answers without --all. Together they have verdicts of every class."""
+
 SCREEN_LINES, LINE_CHARACTERS = 40, 400
 
 
@@ -84,9 +93,10 @@ class Job:
     """A set of reports, and the options that ingest needs to read them."""
 
     name: str
-    reports: Path | None = None  # None: a scene of the forge with this name
+    reports: Path | None = None  # None: a scene of a simulator, with this name up to an @
     ranks: int = 4
     options: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()  # of the scene
 
 
 def jobs() -> list[Job]:
@@ -95,6 +105,13 @@ def jobs() -> list[Job]:
 
     found = [Job(name) for name in SCENES if name != "large"]
     found += [Job(f"{name}@8", ranks=8) for name in ("planted", "tensor_parallel", "pipeline")]
+    found += [
+        Job("planted@transient", parameters=(("kind", "transient"),)),
+        Job("planted@rotating", parameters=(("kind", "rotating"),)),
+        Job("planted@structural", parameters=(("kind", "structural"), ("where", "data"))),
+        Job("plain@1", ranks=1),
+        Job("slow_link_of_a_host", ranks=8),
+    ]
     samples = sorted(path.parent for path in ROOT.glob("sample_reports/*/README.md"))
     found += [Job(f"sample_{path.name}", path) for path in samples if path.name != "pictures"]
     compute = ("--phase", "backward=Compute")
@@ -124,13 +141,14 @@ def jobs() -> list[Job]:
     return found
 
 
-def freeze(job: Job, only: tuple[str, ...] | None = None) -> dict[str, str]:
+def freeze(job: Job, every: bool = False) -> dict[str, str]:
     """The answers on one job, by name.
 
     Args:
         job: the reports.
-        only: names of answers; None for all.
+        every: all of them; else those that FEW names, of other jobs FEW_ANSWERS.
     """
+    only = None if every else FEW.get(job.name, FEW_ANSWERS)
     answers = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         _prepare(job, Path(folder))
@@ -148,9 +166,14 @@ def freeze(job: Job, only: tuple[str, ...] | None = None) -> dict[str, str]:
 def _prepare(job: Job, folder: Path) -> None:
     reports = folder / "reports"
     if job.reports is None:
-        from tests.forge import forge, scene
+        from tests import forge, jobs
 
-        forge(scene(job.name.partition("@")[0], ranks=job.ranks), reports)
+        name = job.name.partition("@")[0]
+        if name in forge.SCENES:
+            forge.forge(forge.scene(name, ranks=job.ranks, **dict(job.parameters)), reports)
+        else:
+            made = jobs.SCENES[name].make(job.ranks, 1).job
+            jobs.write(made, jobs.play(made), reports)
     elif job.reports.is_dir():
         shutil.copytree(job.reports, reports)
         for packed in reports.rglob("*.xz"):
@@ -221,12 +244,10 @@ def _plain(text: str, folder: str) -> str:
     return re.sub(r" in [0-9.]+ s:", " in 0 s:", text)
 
 
-def answers_of(
-    tree: Path, some: Sequence[Job], only: tuple[str, ...] | None, processes: int
-) -> dict[str, str]:
+def answers_of(tree: Path, some: Sequence[Job], every: bool, processes: int) -> dict[str, str]:
     """What the command line of a checkout says of jobs, by `answer of job`."""
     with ProcessPoolExecutor(processes, get_context("spawn"), _use, (tree,)) as pool:
-        each = pool.map(partial(freeze, only=only), some)
+        each = pool.map(partial(freeze, every=every), some)
         return {name: text for answers in each for name, text in answers.items()}
 
 
@@ -282,13 +303,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     args = parser.parse_args(arguments)
     os.environ["COLUMNS"] = "200"
-    some = [job for job in jobs() if args.all or args.only or job.name in FEW_JOBS]
+    some = [job for job in jobs() if args.all or args.only or job.name in FEW]
     if args.only:
         some = [job for job in some if any(part in job.name for part in args.only)]
-    only = None if args.all else FEW_ANSWERS
     with tempfile.TemporaryDirectory() as folder:
-        before = answers_of(checked_out(args.commit, Path(folder)), some, only, args.jobs)
-    after = answers_of(ROOT, some, only, args.jobs)
+        before = answers_of(checked_out(args.commit, Path(folder)), some, args.all, args.jobs)
+    after = answers_of(ROOT, some, args.all, args.jobs)
     found = differences(before, after)
     for text, names in found.items():
         print(f"\n{', '.join(names)}:\n{text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.freeze import SCREEN_LINES, differences
+from rankscope.model.kinds import VerdictKind
+from tests.freeze import FEW, SCREEN_LINES, differences, freeze, jobs
 from tests.support import ROOT
 
 CI = ROOT / ".ci"
@@ -128,6 +130,19 @@ def test_the_workflow_runs_every_part_with_pinned_actions() -> None:
     used = re.findall(r"uses: (\S+)", WORKFLOW)
     assert used
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) for each in used)
+
+
+@pytest.mark.slow
+def test_ci_shows_a_change_of_any_class_of_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    some = [job for job in jobs() if job.name in FEW]
+    assert {job.name for job in some} == {*FEW}
+    classes = {}
+    for job in some:
+        answer = freeze(job)[f"imbalance_by_rank of {job.name}"]
+        told = json.loads(answer.partition("--- stdout")[2].partition("--- stderr")[0])
+        classes[job.name] = told["verdict"]["class"]
+    assert {*classes.values()} == {*VerdictKind}, classes
 
 
 def test_a_change_of_answers_is_shown_once_and_at_most_a_screen_long() -> None:
