@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from rankscope.model.reports import ReportFile, RunWarning
     from rankscope.output.table_layout import Table
 
-PIPED_WIDTH = 10_000
-"""Width of tables for pipes and files, in characters: they are never folded."""
+PIPED_WIDTH = 100
+"""Width of tables for pipes and files, in characters."""
+
+UNLIMITED = 10_000
+"""Width of whole tables for pipes and files, in characters: they are never folded."""
 
 LOOK_S = 0.3
 """Time (s) between two looks at how far the reports in progress are."""
@@ -163,16 +166,16 @@ def _new_log_handler() -> logging.Handler:
 
 
 def show(table: Table, every: bool = False) -> None:
-    """Print a table that fits the terminal.
+    """Print a table that fits the terminal, or PIPED_WIDTH, without bars, in a pipe or file.
 
-    If it has many rows, the most relevant ones are printed, unless `every`. A pipe or file gets
-    the whole table without bars, because it is for other programs.
+    If it has many rows, the most relevant ones are printed, unless `every`, which in a pipe or
+    file is the whole table.
     """
-    if not sys.stdout.isatty():
-        whole = table.without(table.graphic)
-        _table(whole, whole.lines(PIPED_WIDTH))
-        return
-    width = _width(sys.stdout)
+    if sys.stdout.isatty():
+        width = _width(sys.stdout)
+    else:
+        table = table.without(table.graphic)
+        width = UNLIMITED if every else PIPED_WIDTH
     shortened, gap = (table, 0) if every else table.shortened()
     fitted, dropped = shortened.fitted(width)
     more = f"… {len(table.rows) - len(shortened.rows)} more: --all" if gap else ""

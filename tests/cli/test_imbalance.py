@@ -244,7 +244,12 @@ def test_what_if_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
         share = row["gain_ns"] / (row["gain_ns"] + row["time_ns"])
         assert row["gain"] == pytest.approx(share, abs=1e-6)
     assert rows["rank", "rank 3"]["gain_ns"] > 0.9 * told["verdict"]["gain_ns"]
-    text = cli("imbalance", "--db", stored("planted", where="forward").db).out
+    db = stored("planted", where="forward").db
+    hidden = cli("imbalance", "--db", db).out
+    assert "role's median (by replay" not in hidden
+    assert "Parallel efficiency" not in hidden
+    text = cli("imbalance", "--gain", "--db", db).out
+    assert "Parallel efficiency" in text
     assert "if one thing took as long as its role's median" in text
 
 

@@ -84,7 +84,7 @@ def diff(
     from rankscope.changes import diff_of
     from rankscope.compare.comparison import Stage
     from rankscope.model.metrics import check_metrics
-    from rankscope.output import json_documents, markdown_csv, text_tables
+    from rankscope.output import diff_tables, json_documents, markdown_csv
 
     options = analysis_options(iter_range, clock, statistic, include_warmup, roles)
     names = check_metrics(metric or []) or None
@@ -102,11 +102,11 @@ def diff(
             json_documents.dumps(json_documents.document("diff", after, new.facts, problems, own))
         )
     elif output is Format.CSV:
-        console.write(markdown_csv.csv(text_tables.changes_frame((*result.metrics, *result.ranks))))
+        console.write(markdown_csv.csv(diff_tables.changes_frame((*result.metrics, *result.ranks))))
     else:
         shown = [
-            text_tables.changes_table(result.metrics),
-            text_tables.movers_table(result.ranks, every),
+            diff_tables.changes_table(result.metrics),
+            diff_tables.movers_table(result.ranks, every),
         ]
         lines = [
             result.sentence,

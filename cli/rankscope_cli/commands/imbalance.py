@@ -9,7 +9,7 @@ import typer
 
 from rankscope.model.kinds import VerdictKind
 from rankscope_cli import console
-from rankscope_cli.help import CHOICE
+from rankscope_cli.help import CHOICE, OUTPUT
 from rankscope_cli.options import (
     All,
     By,
@@ -70,6 +70,14 @@ def imbalance(
         ),
     ] = By.RANK,
     every: All = False,
+    gain: Annotated[
+        bool,
+        typer.Option(
+            "--gain",
+            help="Also show what repairing one thing would save, and the efficiencies.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     ranks: Annotated[
         str | None,
         typer.Option(
@@ -128,7 +136,7 @@ def imbalance(
 
         console.write(csv(frame))
     else:
-        _write_tables(comparison, result, frame, by, metric, output, every, only)
+        _write_tables(comparison, result, frame, by, metric, output, every, gain, only)
         if verbose:
             console.say(f"rankscope: {comparison.matching.summary.calls} collective calls matched")
     if output is not Format.JSON:
@@ -223,31 +231,33 @@ def _write_tables(
     metric: list[str] | None,
     output: Format,
     every: bool,
+    gain: bool,
     only: list[int] | None,
 ) -> None:
     from rankscope.output import frame_table, markdown_page, text_tables
 
-    shown: list[Table] = [text_tables.metrics_table(result, every or metric is not None)]
+    shown: list[Table] = []
     if by is By.RANK:
-        shown.append(text_tables.ranks_table(result, comparison, metric, only))
+        shown = [text_tables.metrics_table(result, comparison, every or metric is not None)]
+        if result.ranks.height > 1:
+            shown.append(text_tables.ranks_table(result, comparison, metric, only))
     elif by is By.ITERATION:
         shown = [text_tables.iterations_table(result, metric[0] if metric else "work")]
-    else:
-        empty = frame.is_empty() and by in WHY_EMPTY
-        shown = [] if empty else [frame_table.by_table(by.value, frame)]
+    elif not frame.is_empty() or by not in WHY_EMPTY:
+        shown = [frame_table.by_table(by.value, frame)]
     lines = [
         result.verdict.sentence,
         *text_tables.costless_lines(result.verdict),
         f"Next: {result.verdict.next}.",
         text_tables.run_line(comparison.facts),
     ]
-    what_if = text_tables.what_if_table(result)
-    if what_if is not None and by is By.RANK:
-        shown.append(what_if)
-    if result.efficiency is not None:
-        lines.append(text_tables.efficiency_line(result.efficiency))
+    if gain or every:
+        what_if = text_tables.what_if_table(result)
+        shown += [] if what_if is None else [what_if]
+        if result.efficiency is not None:
+            lines.append(text_tables.efficiency_line(result.efficiency))
     if output is Format.MARKDOWN:
-        lines += [] if shown else ["; ".join(WHY_EMPTY[by]) + "."]
+        lines += ["; ".join(WHY_EMPTY[by]) + "."] if frame.is_empty() and by in WHY_EMPTY else []
         console.write(markdown_page.section(lines[0], lines[1:], shown))
         return
     console.headline(lines[0])
@@ -256,9 +266,12 @@ def _write_tables(
     for table in shown:
         console.write("")
         console.show(table, every)
-    if not shown:
+    if frame.is_empty() and by in WHY_EMPTY:
         console.write("")
         console.problem(*WHY_EMPTY[by])
+    if by is By.RANK and not (gain or every):
+        console.write("")
+        console.prose("More: --gain (what each repair would save), --all, --by iteration|phase|…")
 
 
 def _gate(result: Imbalance, limit: float) -> None:
