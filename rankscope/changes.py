@@ -11,6 +11,7 @@ from rankscope.compare.clock_choice import choose_clock
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.diff.compare import RunDiff, diff_runs
 from rankscope.compare.diff.same_job import differences
+from rankscope.compare.selection import IterRange, as_range
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
 from rankscope.model.schema import PARTS
@@ -72,7 +73,7 @@ def diff(
     after: str | Path,
     metrics: list[str] | None = None,
     *,
-    iter_range: slice | None = None,
+    iter_range: IterRange = None,
     clock: str = "auto",
     statistic: str = "mean",
     include_warmup: bool = False,
@@ -91,6 +92,6 @@ def diff(
         UsageError: an unknown metric, or a baseline of two runs.
     """
     names = check_metrics(metrics or []) or None
-    options = Options(iter_range, clock, statistic, include_warmup, roles)
+    options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
     earlier = [before] if isinstance(before, str | Path) else before
     return diff_of([open_run(db) for db in earlier], open_run(after), options, names)[0]
