@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.help import Command, Group
+from rankscope_cli.help import FIRST, Command, Group
 from rankscope_cli.options import Version
 from rankscope_cli.start import RESUME_HINT, SIGNAL_EXIT, SIGNALS, end_now, reason
 
@@ -34,20 +34,15 @@ EXIT_TERMINATED, EXIT_HUNG_UP = 143, 129
 EXITS_OF_SIGNALS = (EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_HUNG_UP)
 
 COMMANDS = (
-    "ingest",
-    "watch",
-    "imbalance",
-    "pick-reports",
+    *FIRST,
+    "capture",
+    "explain",
+    "view",
+    "export",
     "diff",
     "fleet",
-    "plot",
-    "export",
-    "report",
-    "view",
-    "check",
-    "capture",
+    "watch",
     "scrub",
-    "explain",
 )
 """Each is the function of its name in the module of its name in `rankscope_cli.commands`."""
 
