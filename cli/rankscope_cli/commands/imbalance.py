@@ -10,6 +10,7 @@ import typer
 from rankscope.model.kinds import VerdictKind
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE, OUTPUT
+from rankscope_cli.opening import run_of, with_database
 from rankscope_cli.options import (
     All,
     By,
@@ -33,6 +34,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     import polars as pl
 
+    from rankscope.api import Run
     from rankscope.compare.comparison import Comparison
     from rankscope.model.results import Imbalance
     from rankscope.output.table_layout import Table
@@ -58,6 +60,14 @@ WHY_EMPTY = {
 
 
 def imbalance(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH...]",
+            help="Reports, folders or patterns that are ingested into --db first, as rankscope "
+            "ingest does; or a database. Default: the database of --db.",
+        ),
+    ] = None,
     db: Db = Path("rankscope.duckdb"),
     iter_range: IterRange = None,
     metric: MetricsOption = None,
@@ -109,19 +119,20 @@ def imbalance(
 
     Examples:
 
+      rankscope imbalance profiles/
+
       rankscope imbalance --iter-range 10:50
 
       rankscope imbalance --by iteration --metric load
 
       rankscope imbalance --format json | jq .verdict
     """
-    from rankscope.api import open_run
     from rankscope.compare.imbalance import imbalance as imbalance_of
     from rankscope.model.metrics import check_metrics
     from rankscope.util.rank_list import parse_ranks
 
     only = None if ranks is None else parse_ranks(ranks)
-    run = open_run(db)
+    run = run_of(paths or [], db, quiet)
     comparison = run.compare(analysis_options(iter_range, clock, statistic, include_warmup, roles))
     result = imbalance_of(comparison, check_metrics(metric or []) or None)
     if only is not None:
@@ -130,17 +141,18 @@ def imbalance(
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
         console.say(f"rankscope: {'; '.join(WHY_EMPTY[by])}", quiet)
     if output is Format.JSON:
-        _write_json(db, comparison, result, frame, only)
+        _write_json(run.db, comparison, result, frame, only)
     elif output is Format.CSV:
         from rankscope.output.markdown_csv import csv
 
         console.write(csv(frame))
     else:
-        _write_tables(comparison, result, frame, by, metric, output, every, gain, only)
+        _write_tables(run, comparison, result, frame, by, metric, output, every, gain, only)
         if verbose:
             console.say(f"rankscope: {comparison.matching.summary.calls} collective calls matched")
     if output is not Format.JSON:
-        console.warn_of_run(run, comparison.warnings, quiet, verbose)
+        every = verbose or run.ingested is not None
+        console.warn_of_run(run, comparison.warnings, quiet, every)
     if fail_above is not None:
         _gate(result, fail_above)
 
@@ -224,6 +236,7 @@ def _write_json(
 
 
 def _write_tables(
+    run: Run,
     comparison: Comparison,
     result: Imbalance,
     frame: pl.DataFrame,
@@ -248,7 +261,7 @@ def _write_tables(
     lines = [
         result.verdict.sentence,
         *text_tables.costless_lines(result.verdict),
-        f"Next: {result.verdict.next}.",
+        f"Next: {with_database(result.verdict.next, run.db)}.",
         text_tables.run_line(comparison.facts),
     ]
     if gain or every:
