@@ -64,6 +64,7 @@ def _database(paths: list[str]) -> Path | None:
     if not path.is_dir():
         return None
     from rankscope.errors import UsageError
+    from rankscope.output.quantities import counted
     from rankscope.sources.discover import discover
     from rankscope.store.nearby import databases_in
 
@@ -77,6 +78,7 @@ def _database(paths: list[str]) -> Path | None:
             return found[0]
         listed = ", ".join(shlex.quote(str(each)) for each in found)
         raise UsageError(
-            f"{path} holds no reports, but {len(found)} databases", hint=f"name one: {listed}"
+            f"{path} holds no reports, but {counted(len(found), 'database')}",
+            hint=f"name one: {listed}",
         ) from None
     return None

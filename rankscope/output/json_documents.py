@@ -184,6 +184,7 @@ def run_diff(given: RunDiff) -> Document:
     """The keys of `diff`, except for the verdicts."""
     return {
         "sentence": given.sentence,
+        "clock": given.clock,
         "metrics": [_change(each) for each in given.metrics],
         "ranks": [{"rank": each.rank, **_change(each)} for each in given.ranks],
         "baseline": [{"db": str(db), "label": label} for db, label in given.baseline],
