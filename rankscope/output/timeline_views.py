@@ -147,6 +147,29 @@ def busiest_streams(work: pl.DataFrame, rank: int, count: int) -> list[str]:
     )
 
 
+def in_lanes(calls: pl.DataFrame, most: int) -> pl.DataFrame:
+    """Collectives of a rank with the lane of each, so that those that overlap lie in several.
+
+    Args:
+        calls: TIMELINE_COLLECTIVES of one rank.
+        most: the most lanes; where more overlap, the last lane has several of them.
+
+    Returns:
+        The rows of `calls` by arrival, and lane (Int64, from 0).
+    """
+    ordered = calls.sort("arrival_ns", "end_ns")
+    ends: list[int] = []
+    lanes: list[int] = []
+    for start, end in ordered.select("arrival_ns", "end_ns").iter_rows():
+        free = next((lane for lane, last in enumerate(ends) if last <= start), len(ends))
+        lane = min(free, most - 1)
+        if lane == len(ends):
+            ends.append(end)
+        ends[lane] = max(ends[lane], end)
+        lanes.append(lane)
+    return ordered.with_columns(lane=pl.Series(lanes, dtype=pl.Int64))
+
+
 def collective_parts(calls: pl.DataFrame) -> pl.DataFrame:
     """Collectives split into waiting for the last rank and the transfer after it.
 
