@@ -88,6 +88,7 @@ def _run(db: Path | None, facts: RunFacts) -> Document:
             "last": chosen[-1],
             "count": len(chosen),
             "excluded_warmup": list(facts.warmup),
+            "included_warmup": list(facts.settling),
             "matched_by": facts.matched_by,
         },
         "clocks": {
