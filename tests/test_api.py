@@ -67,7 +67,7 @@ def test_a_range_of_iterations_in_every_spelling(sample: Stored) -> None:
     assert sample.run.imbalance(iter_range=(-3, None)).iterations.height == 3
     for wrong in ("10", "a:b", (1, 2, 3), slice(0, 10, 2), ("1", "2"), [1, 2, 3, 4]):
         with pytest.raises(UsageError) as caught:
-            sample.run.imbalance(iter_range=wrong)  # type: ignore[arg-type]
+            sample.run.imbalance(iter_range=wrong)
         assert "10:50" in caught.value.hint
 
 

@@ -27,6 +27,9 @@ MOST = 6
 LEAST_OF_MOST = 0.05
 """Share of the largest excess below which an activity is left out."""
 
+NAMES = {"idle": "idle", "set": "memory set"}
+"""Kind of activity → what it is called, instead of its name."""
+
 WIDTH, LABELS, PANEL = 10.0, 3.0, 6.5
 """Widths in inches: of the sheet, of the names, and of the bars."""
 
@@ -103,24 +106,20 @@ def _title(rank: int, found: pl.DataFrame) -> str:
     kernels = found.filter(pl.col("kind") == "kernel")
     main = kernels.filter(pl.col("excess_total_ns") >= first["excess_total_ns"] / 4)
     if first["kind"] == "kernel" and main.height > 1:
-        excess, usual = main["excess_total_ns"].sum(), main["usual_ns"].sum()
+        excess, usual = (float(main[name].sum()) for name in ("excess_total_ns", "usual_ns"))
         more = f" ({percent(excess / usual)})" if usual else ""
         return (
             f"Rank {rank}: {main.height} kernels take {milliseconds(excess)} ms longer{more} than "
             "on the median rank"
         )
     verb = "its device idles" if first["kind"] == "idle" else f"{_label(first)} takes"
-    excess = milliseconds(first["excess_total_ns"])
-    return drawable(f"Rank {rank}: {verb} {excess} ms longer than on the median rank", 140)
+    longer = milliseconds(first["excess_total_ns"])
+    return drawable(f"Rank {rank}: {verb} {longer} ms longer than on the median rank", 140)
 
 
 def _label(row: dict[str, object]) -> str:
     kind, name = str(row["kind"]), str(row["name"])
     return NAMES.get(kind, f"{kind} {name}".strip())
-
-
-NAMES = {"idle": "idle", "set": "memory set"}
-"""Kind of activity → what it is called, instead of its name."""
 
 
 def _bars(axes: Axes, rank: int, found: pl.DataFrame, theme: Theme) -> None:

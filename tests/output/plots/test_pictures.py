@@ -388,8 +388,7 @@ def test_both_panels_of_phases_have_one_scale(job: Stored) -> None:
 
 def test_of_one_iteration_nothing_is_an_average(job: Stored) -> None:
     iteration = job.analysis().verdict.iterations[0]
-    options = {"iter_range": slice(iteration, iteration + 1)}
     for kind, metric in (("heatmap", "forward"), ("phases", None)):
-        title = job.run.plot(kind, metric=metric, **options).title  # type: ignore[arg-type]
+        title = job.run.plot(kind, metric=metric, iter_range=(iteration, iteration + 1)).title
         assert "on average" not in title
         assert f"in iteration {iteration}" in title

@@ -121,6 +121,7 @@ def test_kernels_that_the_verdict_names_stand_beside_those_of_the_median_rank(
     labels = [each.get_text() for each in axes.get_yticklabels()]
     shown: dict[str, list[float]] = {"slow": [], "median": []}
     for container in axes.containers:
+        assert isinstance(container, BarContainer)
         for bar in container.patches:
             shown[bar.get_gid()].append(bar.get_width())
     apart = dict(zip(labels, np.subtract(shown["slow"], shown["median"]), strict=True))
