@@ -12,7 +12,8 @@ import polars as pl
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.verdict.story import LEAST_GAIN as LEAST_NAMED
 from rankscope.compare.warnings import listed
-from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
+from rankscope.model.metrics import METRICS, Display, Metric, Need, Unit, column_of, leading_metrics
+from rankscope.model.options import WHOLE
 from rankscope.model.results import (
     Efficiency,
     Imbalance,
@@ -164,7 +165,7 @@ def _alike_remark(alike: list[Row], result: Imbalance) -> Iterator[str]:
 
 
 def _fewer_remark(comparison: Comparison, metrics: list[Metric]) -> Iterator[str]:
-    """The metrics that some rank lacks in some of the iterations."""
+    """The metrics that some rank lacks in some iterations, or that are of a part of them."""
     columns = [metric.column for metric in metrics]
     rows = comparison.rows([metric.name for metric in metrics])
     counts = rows.group_by("rank").agg(pl.col(columns).count()).select(columns).min()
@@ -174,6 +175,10 @@ def _fewer_remark(comparison: Comparison, metrics: list[Metric]) -> Iterator[str
         for metric in metrics
         if not rows.is_empty() and 0 < counts[metric.column][0] < count
     ]
+    whole = (comparison.tables.ranks["convention"] == WHOLE).any()
+    for metric in metrics:
+        if whole and metric.needs is Need.GRADIENT_REDUCTIONS:
+            yield f"{metric.short or metric.name}: of the first step in each capture"
     if few:
         yield f"over fewer than the {counted(count, 'iteration')}: {', '.join(few)}"
 
