@@ -91,11 +91,11 @@ def render_page(
         "script": f'"use strict";\n(() => {{\n{own}\n}})();',
     }
     lead, stop, rest = data["verdict"]["sentence"].partition(". ")
-    lead += stop.rstrip()
+    lead += stop
     blocks = {
         **scripts,
         "policy": html.escape(policy(scripts.values(), origin.is_served)),
-        "title": html.escape(f"{lead} – {data['run']['name']} – rankscope"),
+        "title": html.escape(f"{lead.strip()} – {data['run']['name']} – rankscope"),
         "style": f"{palette()}\n{package_text('page.css')}",
         "sentence": html.escape(lead),
         "rest": html.escape(rest),

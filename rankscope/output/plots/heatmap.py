@@ -67,7 +67,7 @@ KEY_LINE = 0.2
 DOTTED = 0.07
 """Least size of a cell, in inches, in which a dot is visible."""
 
-FLAGGED = "flagged: slow there, beyond chance (as are the letters)"
+FLAGGED = "flagged: slow there, not by chance (as are the letters)"
 """Meaning of the dots."""
 
 SHOWN = (
@@ -332,7 +332,7 @@ def _flag_bars(axes: Axes, grid: Grid, theme: Theme) -> None:
     axes.set_yticks([])
     axes.spines["bottom"].set_visible(False)
     axes.set_xticks([])
-    axes.set_xlabel(f"flagged in up to\n{percent(share.max())} of them", size=SMALL)
+    axes.set_xlabel(f"flagged\n(up to {percent(share.max())})", size=SMALL)
 
 
 def _tick(value: float, unit: Unit) -> str:
