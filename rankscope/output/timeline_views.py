@@ -15,6 +15,9 @@ from rankscope.model.results import Timeline
 from rankscope.output.quantities import milliseconds
 from rankscope.util.wording import counted
 
+MOST_OVERLAPPING = 6
+"""Most lanes of collectives of a rank."""
+
 
 @dataclass(frozen=True, slots=True)
 class LastArrival:
@@ -147,7 +150,7 @@ def busiest_streams(work: pl.DataFrame, rank: int, count: int) -> list[str]:
     )
 
 
-def in_lanes(calls: pl.DataFrame, most: int) -> pl.DataFrame:
+def in_lanes(calls: pl.DataFrame, most: int = MOST_OVERLAPPING) -> pl.DataFrame:
     """Collectives of a rank with the lane of each, so that those that overlap lie in several.
 
     Args:

@@ -83,7 +83,7 @@ def test_a_wide_terminal_shows_all_columns_and_the_course(sample: Stored) -> Non
     lines = seen(200, "imbalance", "--db", sample.db, NO_COLOR="1")
     assert not any("\x1b" in line or "do not fit" in line for line in lines)
     (row,) = [line for line in lines if re.match(r" +2 +node1", line)]
-    assert len(row.split()) == 14  # "28 %" is two
+    assert len(row.split()) == 15  # "28 %" and "610.4 ms" are two
     assert len({*row} & BLOCKS) > 2
 
 

@@ -52,9 +52,6 @@ PHASE_LANE, STREAM_LANE, COLLECTIVE_LANE, BETWEEN = 0.26, 0.16, 0.24, 0.26
 OVERLAPPING = 0.16
 """Height in inches of each lane of collectives that overlap."""
 
-MOST_OVERLAPPING = 6
-"""Most lanes of collectives of a rank."""
-
 PICKED = ("min", "median", "max")
 """Labels that compare ranks over all iterations."""
 
@@ -189,7 +186,7 @@ def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture
     calls: dict[int, pl.DataFrame] = {}
     top = 0.0
     for rank in ranks:
-        calls[rank] = in_lanes(timeline.collectives.filter(rank=rank), MOST_OVERLAPPING)
+        calls[rank] = in_lanes(timeline.collectives.filter(rank=rank))
         overlapping = int(calls[rank]["lane"].max() or 0) + 1  # type: ignore[arg-type]
         collectives = COLLECTIVE_LANE if overlapping == 1 else overlapping * OVERLAPPING
         heights = [
