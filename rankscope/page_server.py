@@ -121,7 +121,7 @@ class RunAnswers:
         comparison = self.comparison(iter_range)
         number = _whole(iteration, "iteration")
         chosen = self._ranks(comparison, ranks)
-        labels = {each.rank: each.label for each in picks_of(comparison, self._metric).picks}
+        labels = {each.rank: each.title for each in picks_of(comparison, self._metric).picks}
         shown = timeline(comparison, with_last_to_arrive(comparison, chosen, [number]), [number])
         section = timeline_section(
             ShownTimeline(shown, is_of_picks=False),

@@ -378,7 +378,7 @@ def test_it_says_what_a_mean_is_of(cli: Cli, tmp_path: Path) -> None:
     assert "to all-reduce: of the first step in each capture" in text
     trace = SAMPLE.parent / "torch_profiler_2ranks"
     assert cli("ingest", trace, "--db", tmp_path / "torch.duckdb").code == 0
-    rows = document(cli, Stored(tmp_path, tmp_path / "torch.duckdb", None))  # type: ignore[arg-type]
+    rows = document(cli, Stored(tmp_path, tmp_path / "torch.duckdb", None))
     count = rows["run"]["iterations"]["count"]
     text = cli("imbalance", "--db", tmp_path / "torch.duckdb").out
     assert f"over fewer than the {count} iterations: load 21, to all-reduce 13" in text

@@ -169,7 +169,7 @@ def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool, verbo
     console.headline(check_report.sentence(reports))
     if verbose or every or not all(report.usable for report in reports):
         console.write("")
-        console.show(table, every)
+        console.show(table, every=True)  # many reports are few rows already
     if verbose:
         console.write("")
         for line in check_report.causes_text(reports):

@@ -116,7 +116,7 @@ def page_data(
     found = tables.flagged(comparison)
     first = _first_cell(found, result, picks)
     of_note = pl.concat([pl.DataFrame([first]), found.select("rank", "iteration")])
-    timeline = timeline_section(detail, {each.rank: each.label for each in picks.picks})
+    timeline = timeline_section(detail, {each.rank: each.title for each in picks.picks})
     cells = columns.cells(
         comparison.rows(flags=True), facts.ranks, facts.iterations, tuple(METRICS)
     )
