@@ -2,7 +2,8 @@
 
 All answers take the same keyword parameters, which are the options of the command line:
 
-    iter_range: slice of iteration numbers; negative ones count from the end.
+    iter_range: range of iteration numbers: slice(10, 50), (10, 50) or "10:50", which is 10 to 49;
+        negative ones count from the end.
     clock: `gpu`, `host`, or `auto`, which takes gpu if all ranks have device work.
     statistic: how a rank's iterations become its score: `mean`, `median` or `p95`.
     include_warmup: compare the iterations of the warm-up as well.
@@ -21,6 +22,7 @@ from rankscope.compare.cache import load
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.imbalance import imbalance
 from rankscope.compare.picks import Picks
+from rankscope.compare.selection import IterRange, as_range
 from rankscope.errors import ReportError
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
@@ -98,7 +100,7 @@ class Run:
     def iterations(
         self,
         *,
-        iter_range: slice | None = None,
+        iter_range: IterRange = None,
         clock: str = "auto",
         statistic: str = "mean",
         include_warmup: bool = False,
@@ -108,16 +110,17 @@ class Run:
 
         Columns: rank, iteration (the number), epoch, number, `<metric>_ns` for every metric
         (int64, null is unknown; the window's length is `iteration_ns`), flagged (null where it
-        is unknown, as in warm-up), cause.
+        is unknown, as in warm-up), cause, selected (whether it is among the compared ones, from
+        which scores are made).
         """
-        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
         return self.compare(options, until=Stage.OUTLIERS).rank_iterations()
 
     def imbalance(
         self,
         metrics: list[str] | None = None,
         *,
-        iter_range: slice | None = None,
+        iter_range: IterRange = None,
         clock: str = "auto",
         statistic: str = "mean",
         include_warmup: bool = False,
@@ -133,7 +136,7 @@ class Run:
             UsageError: an unknown metric or an iteration range that selects nothing.
         """
         names = check_metrics(metrics or []) or None
-        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
         with self.tables.kept_open():
             return imbalance(self.compare(options), names)
 
@@ -142,7 +145,7 @@ class Run:
         metric: str | None = None,
         *,
         ranks: Container[int] | None = None,
-        iter_range: slice | None = None,
+        iter_range: IterRange = None,
         clock: str = "auto",
         statistic: str = "mean",
         include_warmup: bool = False,
@@ -155,7 +158,7 @@ class Run:
             ranks: pick from these; default: all.
             iter_range, clock, statistic, include_warmup, roles: those of the module.
         """
-        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
         return picks_of(self.compare(options, until=Stage.VERDICT), metric, ranks)
 
     def next_capture(self) -> NextCapture:
@@ -175,7 +178,7 @@ class Run:
         iterations: Sequence[int] | None = None,
         metric: str | None = None,
         *,
-        iter_range: slice | None = None,
+        iter_range: IterRange = None,
         clock: str = "auto",
         statistic: str = "mean",
         include_warmup: bool = False,
@@ -194,7 +197,7 @@ class Run:
         """
         from rankscope.compare.timeline import timeline
 
-        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
         if ranks is not None and iterations is not None:
             matched = self.compare(options, until=Stage.MATCH)
             return timeline(matched, ranks, iterations, states=True)
@@ -214,7 +217,7 @@ class Run:
         iteration: int | None = None,
         ranks: Sequence[int] | None = None,
         theme: str = "light",
-        iter_range: slice | None = None,
+        iter_range: IterRange = None,
         clock: str = "auto",
         statistic: str = "mean",
         include_warmup: bool = False,
@@ -240,7 +243,7 @@ class Run:
         if target is not None:
             format_of(target)
             check_writable(target)
-        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
         comparison = self.compare(options, until=Stage.VERDICT)
         view = view_of(kind, comparison, metric, iteration, theme, ranks)
         picture = Picture(draw(kind, comparison, view), theme)
@@ -250,7 +253,7 @@ class Run:
         self,
         path: str | Path | None = None,
         *,
-        iter_range: slice | None = None,
+        iter_range: IterRange = None,
         clock: str = "auto",
         statistic: str = "mean",
         include_warmup: bool = False,
@@ -266,7 +269,7 @@ class Run:
 
         if path is not None:
             check_writable(Path(path))
-        options = Options(iter_range, clock, statistic, include_warmup, roles)
+        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
         comparison = self.compare(options)
         page = make_page(
             comparison, picks_of(comparison, None), self.db, Path(path or "report.html")

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import polars as pl
 
 from rankscope.api import Run, open_run
 from rankscope.compare.clock_choice import choose_clock
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.diff.compare import RunDiff, diff_runs
 from rankscope.compare.diff.same_job import differences
+from rankscope.compare.selection import IterRange, as_range
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
+from rankscope.model.reports import RunWarning
 from rankscope.model.schema import PARTS
-from rankscope.util.wording import counted
+from rankscope.util.wording import counted, percent
 
 CHANGES = ("iteration", "work", *PARTS, "wait", "time_to_all_reduce")
 """The metrics that `diff` compares."""
+
+ON_ANY_CLOCK = ("iteration", "load")
+"""Those of them that mean the same where one of the runs has no device work in its reports."""
+
+LEAST_COVERED = 0.1
+"""Share of the capture; if compared iterations cover less, that is said."""
 
 
 def diff_of(
@@ -37,16 +47,23 @@ def diff_of(
         until: the last stage that is needed of the comparisons.
 
     Returns:
-        The changes; the comparison of the latest run before; that of the run after.
+        The changes; the comparison of the latest run before; that of the run after, each on its
+        own clock. Where the clocks differ, the changes are on the host clock.
     """
     before = sorted(before, key=_start)
-    if len({choose_clock(run.tables, options.clock)[0] for run in (*before, after)}) > 1:
-        options = replace(options, clock="host")
+    clocks = [choose_clock(run.tables, options.clock)[0] for run in (*before, after)]
     old = [run.compare(options, until=until) for run in before]
     new = after.compare(options, until=until)
-    rows, last = [each.rows() for each in old], new.rows()
+    timed, names = [*old, new], [*(metrics or CHANGES)]
+    if len({*clocks}) > 1:
+        on_host = replace(options, clock="host")
+        timed = [run.compare(on_host, until=Stage.TABLE) for run in (*before, after)]
+        names = [*(metrics or ON_ANY_CLOCK)]
+    *rows, last = (each.rows() for each in timed)
     signs = differences(old[-1].tables, new.tables, rows[-1], last)
-    found = diff_runs(rows, last, list(metrics or CHANGES), options.statistic, signs)
+    found = diff_runs(rows, last, names, options.statistic, signs)
+    problems = (*found.problems, *_clock_problem(clocks), *_coverage_problems(timed))
+    found = replace(found, clock=timed[-1].clock, problems=problems)
     if len(before) > 1:
         found = replace(
             found,
@@ -54,6 +71,33 @@ def diff_of(
             baseline=tuple((run.db, run.label) for run in before),
         )
     return found, old[-1], new
+
+
+def _clock_problem(clocks: list[str]) -> Iterator[RunWarning]:
+    """A warning where runs are on different clocks."""
+    if len({*clocks}) > 1:
+        yield RunWarning(
+            "clocks-differ",
+            f"before is on the {clocks[-2]} clock, after on the {clocks[-1]} clock: the host "
+            f"clock is taken, on which only {' and '.join(ON_ANY_CLOCK)} mean the same in both; "
+            "record the device in both runs, or neither",
+        )
+
+
+def _coverage_problems(timed: list[Comparison]) -> Iterator[RunWarning]:
+    """Warnings about runs whose compared iterations are a small part of the capture."""
+    for name, comparison in (("before", timed[-2]), ("after", timed[-1])):
+        captured = comparison.tables.reports["duration_ns"].cast(pl.Float64).median()
+        sums = comparison.rows(["iteration"]).group_by("rank").agg(pl.col("iteration_ns").sum())
+        spent = sums["iteration_ns"].cast(pl.Float64).median()
+        if not isinstance(captured, float) or not isinstance(spent, float) or not captured:
+            continue
+        if spent < LEAST_COVERED * captured:
+            yield RunWarning(
+                "iterations-cover-little",
+                f"the compared iterations of the run {name} cover {percent(spent / captured)} of "
+                "its capture; the rest is in no number",
+            )
 
 
 def _start(run: Run) -> int:
@@ -72,7 +116,7 @@ def diff(
     after: str | Path,
     metrics: list[str] | None = None,
     *,
-    iter_range: slice | None = None,
+    iter_range: IterRange = None,
     clock: str = "auto",
     statistic: str = "mean",
     include_warmup: bool = False,
@@ -91,6 +135,6 @@ def diff(
         UsageError: an unknown metric, or a baseline of two runs.
     """
     names = check_metrics(metrics or []) or None
-    options = Options(iter_range, clock, statistic, include_warmup, roles)
+    options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
     earlier = [before] if isinstance(before, str | Path) else before
     return diff_of([open_run(db) for db in earlier], open_run(after), options, names)[0]

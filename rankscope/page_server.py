@@ -65,7 +65,7 @@ class RunAnswers:
     """What a page may ask about a run; not safe for several threads."""
 
     def __init__(self, db: Path, options: Options, metric: str | None = None) -> None:
-        """Open the run.
+        """Open the run; it is compared when that is asked for.
 
         Args:
             db: the database; it is opened again after it has changed.
@@ -75,10 +75,10 @@ class RunAnswers:
         self._db = db
         self._options = options
         self._metric = metric
-        self._state: tuple[int, ...] = ()
+        self._state: tuple[int, ...] | None = None
         self.run: Run
         self._comparisons: OrderedDict[str, Comparison] = OrderedDict()
-        self.comparison("")
+        self._open()
 
     def comparison(self, iter_range: str) -> Comparison:
         """The comparison of a range of iterations, `A:B`; empty: that of the options.
@@ -87,10 +87,7 @@ class RunAnswers:
             UsageError: the text is no range, or selects no iteration.
             DatabaseError: the database is gone or cannot be used any more.
         """
-        state = Database.state(self._db)
-        if state != self._state:
-            self.run, self._state = open_run(self._db), state
-            self._comparisons.clear()
+        self._open()
         if iter_range not in self._comparisons:
             options = self._options
             if iter_range:
@@ -100,6 +97,13 @@ class RunAnswers:
                 self._comparisons.popitem(last=False)
         self._comparisons.move_to_end(iter_range)
         return self._comparisons[iter_range]
+
+    def _open(self) -> None:
+        """Open the database, again if it has changed."""
+        state = Database.state(self._db)
+        if state != self._state:
+            self.run, self._state = open_run(self._db), state
+            self._comparisons.clear()
 
     def page(self, iter_range: str) -> bytes:
         """The page, as HTML."""
@@ -117,7 +121,7 @@ class RunAnswers:
         comparison = self.comparison(iter_range)
         number = _whole(iteration, "iteration")
         chosen = self._ranks(comparison, ranks)
-        labels = {each.rank: each.label for each in picks_of(comparison, self._metric).picks}
+        labels = {each.rank: each.title for each in picks_of(comparison, self._metric).picks}
         shown = timeline(comparison, with_last_to_arrive(comparison, chosen, [number]), [number])
         section = timeline_section(
             ShownTimeline(shown, is_of_picks=False),

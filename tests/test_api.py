@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from rankscope.errors import NoIterations, RankConflict, ReportError, UnknownRan
 from rankscope.model.metrics import METRICS
 from rankscope.model.tables import metric_dtype
 from tests.support import Forged, Stored, copied, edit, with_environment, without_rank
+
+DOCS = Path(rankscope.__file__).parent / "docs"
 
 
 @pytest.fixture
@@ -40,6 +43,32 @@ def test_the_frame_of_iterations(sample: Stored) -> None:
     assert (frame.schema["flagged"], frame.schema["cause"]) == (pl.Boolean, pl.String)
     assert frame.filter(iteration=0)["flagged"].is_null().all(), "warm-up is not judged"
     assert frame.filter(pl.col("cause").is_not_null())["flagged"].all()
+
+
+def test_the_query_of_the_document_gives_the_means_of_the_table(sample: Stored) -> None:
+    page = (DOCS / "PYTHON.md").read_text("utf-8")
+    [query] = re.findall(r'"(select [^"]*avg\(work_ns\)[^"]*)"', page)
+    means = {rank: round(mean) for rank, mean in sample.run.sql(query).rows()}
+    table = sample.run.imbalance().ranks
+    assert means == dict(table.select("rank", "work_ns").iter_rows())
+    rows = sample.run.iterations()
+    chosen = sample.run.compare().selection.numbers
+    assert {*rows.filter("selected")["iteration"]} == {*chosen}
+    assert not rows.filter(iteration=0)["selected"].any(), "warm-up"
+    some = sample.run.iterations(iter_range=(3, 6)).filter("selected")
+    assert {*some["iteration"]} == {3, 4, 5}
+
+
+def test_a_range_of_iterations_in_every_spelling(sample: Stored) -> None:
+    spellings = (slice(10, 20), "10:20", (10, 20), slice(10, 20, 1))
+    found = [sample.run.imbalance(iter_range=each).iterations for each in spellings]
+    assert all(each.equals(found[0]) for each in found)
+    assert found[0]["iteration"].to_list() == [*range(10, 20)]
+    assert sample.run.imbalance(iter_range=(-3, None)).iterations.height == 3
+    for wrong in ("10", "a:b", (1, 2, 3), slice(0, 10, 2), ("1", "2"), [1, 2, 3, 4]):
+        with pytest.raises(UsageError) as caught:
+            sample.run.imbalance(iter_range=wrong)
+        assert "10:50" in caught.value.hint
 
 
 def test_the_example_of_the_contract(sample: Stored) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from rankscope.util.wording import ms
 from tests.readme import BLOCK, PAGES, README, ROOT, TABLE, filled, steady, tabulated
-from tests.support import mostly_slow
+from tests.support import SAMPLE, Result, Stored, mostly_slow
 
 PICTURES = ROOT / "sample_reports" / "pictures"
 TEXT = README.read_text("utf-8")
 
-MOST_WORDS = 1500
+MOST_WORDS = 900
 """Words of the README, console blocks included: longer texts are documents."""
 
 WITH_BLOCKS = sorted(
@@ -62,6 +66,45 @@ def test_the_way_through_is_in_order() -> None:
     titles = ["Capture", "Check", "Ingest", "Imbalance", "Pick reports"]
     places = [TEXT.index(f"### {number}. {title}") for number, title in enumerate(titles, 1)]
     assert places == sorted(places)
+
+
+def test_the_two_answers_are_what_the_data_say(sample: Stored) -> None:
+    """The sums of nsys from the exports, as its statistics make them; ours from the table."""
+    section = TEXT.split("## The same data, two answers")[1].split("\n## ")[0]
+    rows = re.findall(r"(?m)^\| \**(\d)\** \| (.*) \|$", section)
+    assert [int(rank) for rank, _ in rows] == [0, 1, 2, 3]
+    ranks = sample.run.imbalance().ranks
+    columns = ("backward_ns", "load_ns", "cost_ns")
+    for rank, cells in rows:
+        report = SAMPLE / f"report_rank_{rank}.sqlite"
+        with closing(sqlite3.connect(report)) as export:
+            (summed,) = export.execute(
+                "select avg(end - start) from NVTX_EVENTS where eventType = 59 and coalesce("
+                "text, (select value from StringIds where id = textId)) = 'Backward Pass'"
+            ).fetchone()
+        ours = ranks.filter(rank=int(rank)).select(columns).row(0)
+        written = [cell.strip("* ") for cell in cells.split("|")]
+        assert written[0] == f"{summed / 1e6:.1f} ms"
+        assert written[1:] == [ms(value) for value in ours]
+
+
+def commands() -> list[str]:
+    """The commands of the README that need no job of one's own, in their order."""
+    text = re.sub(r"(?s)### 1\. Capture.*?### 2\.", "", TEXT)
+    text = re.sub(r"(?s)With runs of your own:.*?\n## ", "", text)
+    found = re.findall(r"(?m)^(?:\$ )?((?:pip .*&& )?rankscope .*)$|`(rankscope [^`]+)`", text)
+    lines = [part for one, other in found for part in (one or other).split(" && ")]
+    return [line.split(" | ")[0] for line in lines if line.startswith("rankscope ")]
+
+
+def test_every_command_of_the_readme_works_on_the_sample(cli: Callable[..., Result]) -> None:
+    (Path.cwd() / "sample_reports").symlink_to(ROOT / "sample_reports")
+    given = list(dict.fromkeys(commands()))
+    assert len(given) > 12
+    for line in given:
+        if line != "rankscope view":  # serves until it is interrupted
+            words = line.removeprefix("rankscope ").split()
+            assert cli(*words).code == 0, line
 
 
 def test_the_readme_is_short_and_has_the_main_commands() -> None:

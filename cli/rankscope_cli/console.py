@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from rankscope.model.reports import ReportFile, RunWarning
     from rankscope.output.table_layout import Table
 
-PIPED_WIDTH = 10_000
-"""Width of tables for pipes and files, in characters: they are never folded."""
+PIPED_WIDTH = 100
+"""Width of tables for pipes and files, in characters."""
+
+UNLIMITED = 10_000
+"""Width of whole tables for pipes and files, in characters: they are never folded."""
+
+MOST_ALIKE = 3
+"""Most warnings of a kind that are printed; the rest is counted."""
 
 LOOK_S = 0.3
 """Time (s) between two looks at how far the reports in progress are."""
@@ -79,11 +85,27 @@ def error(message: str, hint: str, code: str = "failed", lines: Iterable[str] = 
         write(json.dumps({"format": f"rankscope/{_Output.json_command}/1", "error": told}))
 
 
-def warn(problems: Iterable[RunWarning], quiet: bool) -> None:
-    """Print warnings to stderr, unless `quiet`."""
-    if not quiet:
-        for problem in problems:
-            _to_stderr(f"rankscope: warning: {_sanitized(problem.message)}")
+def warn(problems: Iterable[RunWarning], quiet: bool, every: bool = False) -> None:
+    """Print warnings to stderr, each once and few of a kind, unless `quiet`.
+
+    Args:
+        problems: the warnings.
+        quiet: print nothing.
+        every: print all of a kind.
+    """
+    if quiet:
+        return
+    kinds: dict[str, list[str]] = {}
+    for problem in problems:
+        alike = kinds.setdefault(problem.code, [])
+        if problem.message not in alike:
+            alike.append(problem.message)
+    for messages in kinds.values():
+        most = len(messages) if every else MOST_ALIKE
+        for message in messages[:most]:
+            _to_stderr(f"rankscope: warning: {_sanitized(message)}")
+        if len(messages) > most:
+            _to_stderr(f"rankscope: warning: and {len(messages) - most} more like these")
 
 
 def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: bool) -> None:
@@ -96,7 +118,7 @@ def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: 
         verbose: print all warnings.
     """
     if quiet or verbose:
-        warn(problems, quiet)
+        warn(problems, quiet, every=verbose)
         return
     from rankscope.compare.comparison import Stage
     from rankscope.output.quantities import counted, short_path
@@ -104,7 +126,7 @@ def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: 
     problems = list(problems)
     shown = {each.message for each in run.compare(until=Stage.MATCH).warnings}
     warn([each for each in problems if each.message not in shown], quiet)
-    count = sum(each.message in shown for each in problems)
+    count = len({each.message for each in problems} & shown)
     if count:
         _to_stderr(
             f"rankscope: {counted(count, 'warning')} about the reports: "
@@ -163,16 +185,16 @@ def _new_log_handler() -> logging.Handler:
 
 
 def show(table: Table, every: bool = False) -> None:
-    """Print a table that fits the terminal.
+    """Print a table that fits the terminal, or PIPED_WIDTH, without bars, in a pipe or file.
 
-    If it has many rows, the most relevant ones are printed, unless `every`. A pipe or file gets
-    the whole table without bars, because it is for other programs.
+    If it has many rows, the most relevant ones are printed, unless `every`, which in a pipe or
+    file is the whole table.
     """
-    if not sys.stdout.isatty():
-        whole = table.without(table.graphic)
-        _table(whole, whole.lines(PIPED_WIDTH))
-        return
-    width = _width(sys.stdout)
+    if sys.stdout.isatty():
+        width = _width(sys.stdout)
+    else:
+        table = table.without(table.graphic)
+        width = UNLIMITED if every else PIPED_WIDTH
     shortened, gap = (table, 0) if every else table.shortened()
     fitted, dropped = shortened.fitted(width)
     more = f"… {len(table.rows) - len(shortened.rows)} more: --all" if gap else ""

@@ -26,17 +26,11 @@ LONGEST_NAME = 26
 """The meaning of a longer option starts on the next line."""
 
 
-STEPS = {
-    "1. Capture: reports of every rank": ("capture", "check"),
-    "2. Ingest: reports into a database": ("ingest", "watch"),
-    "3. Find: the slow rank, its cause and its cost": ("imbalance",),
-    "4. Look: reports, pictures and pages": ("pick-reports", "plot", "report", "view", "export"),
-    "5. Compare: did it help, does it recur": ("diff", "fleet"),
-}
-"""Steps from a job to its remedy → the commands of each."""
+FIRST = ("check", "ingest", "imbalance", "pick-reports", "plot", "report")
+"""The commands from reports to an answer, in the order of their use."""
 
-HELP = "Help"
-"""The group of the commands of no step."""
+TO_THE_ANSWER, MORE = "From reports to the answer", "More"
+"""The groups of those commands, and of all others."""
 
 EXIT_CODES = (
     "Exit codes: 0 done; 2 wrong usage; 3 reports cannot be used; 4 database missing, locked or "
@@ -84,20 +78,20 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The program; its help shows the commands by the steps of their use."""
+    """The program; its help shows the commands that everybody needs before all others."""
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the first paragraph of every command's help, by steps, and the exit codes."""
+        """Write the first paragraph of every command's help, by groups, and the exit codes."""
         rows = {
             name: inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
             for name, command in self.commands.items()
         }
         wide = max(map(len, rows))
-        others = [name for name in rows if not any(name in names for names in STEPS.values())]
-        for step, names in {**STEPS, HELP: others}.items():
+        others = [name for name in rows if name not in FIRST]
+        for group, names in ((TO_THE_ANSWER, FIRST), (MORE, others)):
             there = [(name.ljust(wide), rows[name]) for name in names if name in rows]
             if there:
-                with formatter.section(step):
+                with formatter.section(group):
                     formatter.write_dl(there)
         formatter.write("\n")
         formatter.write_text(EXIT_CODES)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from rankscope_cli import console
-from rankscope_cli.help import Command, Group
+from rankscope_cli.help import FIRST, Command, Group
 from rankscope_cli.options import Version
 from rankscope_cli.start import RESUME_HINT, SIGNAL_EXIT, SIGNALS, end_now, reason
 
@@ -34,20 +34,15 @@ EXIT_TERMINATED, EXIT_HUNG_UP = 143, 129
 EXITS_OF_SIGNALS = (EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_HUNG_UP)
 
 COMMANDS = (
-    "ingest",
-    "watch",
-    "imbalance",
-    "pick-reports",
+    *FIRST,
+    "capture",
+    "explain",
+    "view",
+    "export",
     "diff",
     "fleet",
-    "plot",
-    "export",
-    "report",
-    "view",
-    "check",
-    "capture",
+    "watch",
     "scrub",
-    "explain",
 )
 """Each is the function of its name in the module of its name in `rankscope_cli.commands`."""
 
@@ -224,10 +219,31 @@ def _usage(error: typer.TyperException) -> int:
     if not message or type(error).__name__ == "NoArgsIsHelpError":
         console.write(error.format_message())
         return EXIT_USAGE
-    console.error(
-        message[:1].lower() + message[1:].rstrip("."), f"see {path} --help", "usage-error"
-    )
+    hint = _meant(message, path) or f"see {path} --help"
+    console.error(message[:1].lower() + message[1:].rstrip("."), hint, "usage-error")
     return EXIT_USAGE
+
+
+def _meant(message: str, path: str) -> str | None:
+    """What a user of a wrong option or argument meant, as a hint.
+
+    Args:
+        message: typer's.
+        path: the program and the command.
+    """
+    if re.match(r"No such option: (?:-o|--output)\b", message):
+        if path.endswith((" ingest", " watch")):
+            return "--db FILE names the database"
+        return f"the result goes to stdout: {path} > FILE"
+    if message.startswith("Missing option '--output'"):
+        return f"{path} -o FILE"
+    extra = re.match(r"Got unexpected extra arguments? ?(?:\(s\) )?\((.*)\)", message)
+    words = extra[1] if extra else ""
+    if words.endswith(".duckdb"):
+        return f"{path} --db {words}"
+    if words and all(os.path.exists(word) for word in words.split()):
+        return f"first rankscope ingest {words}, then {path}"
+    return None
 
 
 if __name__ == "__main__":

@@ -8,15 +8,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import polars as pl
+
 from rankscope.check.cross_report import together
 from rankscope.check.single_report import Examined, checked, unreadable
+from rankscope.compare.clock_choice import auto_clock
 from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
 from rankscope.ingestion.iteration_defaults import Read, read_alike
 from rankscope.ingestion.preflight import check_one_rank, found_runs, select_run
 from rankscope.ingestion.workers import map_reports
 from rankscope.measure.report import extract
 from rankscope.model.options import WHOLE, ShapingOptions
-from rankscope.model.reports import CheckedReport, CheckWarning, ReportFile, ReportRows
+from rankscope.model.reports import CheckedReport, CheckWarning, RankRows, ReportFile, ReportRows
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.discover import discover
 from rankscope.sources.identify import pattern
@@ -78,10 +81,49 @@ def check(
     more: dict[Path, list[CheckWarning]] = {}
     for path, problem in together(every, number_of):
         more.setdefault(path, []).append(problem)
+    clocks = _clocks(every, number_of)
     reports = [*map(checked, every), *unread]
     return tuple(
-        replace(report, problems=(*report.problems, *more.get(report.path, ())))
+        replace(
+            report,
+            problems=tuple(
+                problem
+                for problem in (*report.problems, *more.get(report.path, ()))
+                if problem.code != "gpu-sparse" or clocks.get(report.path) != "gpu"
+            ),
+            clock=clocks.get(report.path),
+        )
         for report in sorted(reports, key=lambda report: report.path)
+    )
+
+
+def _clocks(every: list[Examined], number_of: dict[Path, int]) -> dict[Path, str]:
+    """Report → the clock that its run is compared on, as `imbalance` chooses it."""
+    of_run: dict[int, list[Examined]] = {}
+    for examined in every:
+        of_run.setdefault(number_of.get(examined.rows.file.path, 1), []).append(examined)
+    found: dict[Path, str] = {}
+    for members in of_run.values():
+        parts = [part for examined in members for part in examined.rows.ranks]
+        ranks = pl.DataFrame(
+            {
+                "rank": [part.rank.identity.rank for part in parts],
+                "has_device": [part.rank.has_device for part in parts],
+                "clock_gpu": [part.rank.clock_gpu for part in parts],
+            }
+        )
+
+        clock, _ = auto_clock(ranks, partial(_measured, parts))
+        found |= {examined.rows.file.path: clock for examined in members}
+    return found
+
+
+def _measured(parts: list[RankRows], ranks: list[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """MEASURES and RANK_ITERATIONS of some ranks."""
+    some = [part for part in parts if part.rank.identity.rank in ranks]
+    return (
+        pl.concat(part.measures for part in some),
+        pl.concat(part.iterations for part in some),
     )
 
 

@@ -69,6 +69,7 @@ def checked(examined: Examined) -> CheckedReport:
         ),
         problems=tuple(_problems(examined)),
         causes=causes(rows),
+        work_known=all(part.rank.work_known for part in rows.ranks),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 
 from rankscope.errors import UsageError
@@ -37,13 +39,33 @@ def choose_clock(tables: RunTables, asked: str) -> tuple[str, str]:
         )
     if asked != "auto":
         return asked, "asked for"
+    columns = ["rank", "iteration", "clock", "iteration_ns", *PHASES]
+    return auto_clock(
+        ranks,
+        lambda few: (
+            tables.read("measures", columns, ranks=few, narrow=True),
+            tables.iterations.filter(pl.col("rank").is_in(few)),
+        ),
+    )
+
+
+def auto_clock(
+    ranks: pl.DataFrame, rows: Callable[[list[int]], tuple[pl.DataFrame, pl.DataFrame]]
+) -> tuple[str, str]:
+    """The clock that `auto` takes, and why.
+
+    Args:
+        ranks: rank, has_device, clock_gpu.
+        rows: gives MEASURES and RANK_ITERATIONS of some ranks.
+    """
+    without = ranks.filter(~pl.col("has_device"))["rank"].to_list()
     if without:
         many = "no rank has" if len(without) == ranks.height else f"rank {without[0]} lacks"
         return "host", f"{many} device work in its report"
     few = ranks.filter(~pl.col("clock_gpu"))["rank"].sort().to_list()
     if not few:
         return "gpu", "at least 90 % of the iterations have device work on every rank"
-    counts = _counts(tables, few)
+    counts = _counts(*rows(few))
     most = pl.max_horizontal(1, MOST_LACKING * pl.col("iterations"))
     lacking = pl.col("iterations") - pl.col("working")
     sparse = counts.filter((lacking > most) | (pl.col("working") <= lacking))
@@ -58,20 +80,17 @@ def choose_clock(tables: RunTables, asked: str) -> tuple[str, str]:
     )
 
 
-def _counts(tables: RunTables, ranks: list[int]) -> pl.DataFrame:
+def _counts(measures: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     """rank, iterations (complete ones), working (those with device work of a phase).
 
     A rank whose reports name no phases has only `other`: its work counts without a phase.
     """
-    columns = ["rank", "iteration", "clock", "iteration_ns", *PHASES]
-    rows = tables.read("measures", columns, ranks=ranks, narrow=True).with_columns(
-        pl.col("rank", "iteration").cast(pl.Int64)
-    )
+    rows = measures.with_columns(pl.col("rank", "iteration").cast(pl.Int64))
     named = pl.any_horizontal(pl.col(PHASES).is_not_null()).any().over("rank")
     owned = pl.sum_horizontal(PHASES) > 0
     known = pl.col("iteration_ns").is_not_null()
     working = rows.with_columns(works=known & (owned | ~named)).filter(clock="gpu").filter("works")
-    complete = tables.iterations.filter("complete", pl.col("rank").is_in(ranks))
+    complete = iterations.filter("complete")
     return (
         complete.select("rank", "iteration")
         .join(working.select("rank", "iteration", "works"), on=["rank", "iteration"], how="left")

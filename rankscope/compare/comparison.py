@@ -235,8 +235,14 @@ class Comparison:
         return flagged(excess_of(self.rows(), found.metric), found.story)
 
     def rank_iterations(self) -> pl.DataFrame:
-        """The table `rank_iterations`: every metric, flagged and cause, without host and role."""
-        return self.rows(all_iterations=True, flags=True).drop(WHO)
+        """The table `rank_iterations`: every metric, flagged, cause and selected, without host
+        and role."""
+        numbers = self.selection.numbers if self.comparable else []
+        return (
+            self.rows(all_iterations=True, flags=True)
+            .drop(WHO)
+            .with_columns(selected=pl.col("iteration").is_in(numbers))
+        )
 
     def knows(self, metric: str) -> bool:
         """Whether a metric is known anywhere in the selected iterations."""

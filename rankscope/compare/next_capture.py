@@ -80,7 +80,7 @@ class NextCapture:
     """What to record next, and why."""
 
     sentence: str  # what stayed open
-    ranks: tuple[tuple[str, int, str | None], ...]  # label, rank, host: the culprit first
+    ranks: tuple[tuple[str, int, str | None], ...]  # label, rank, host: the slow one first
     iterations: tuple[int, int]  # the first and the last
     delay_s: int | None  # from the start of the job, as long as it took in this run
     duration_s: int
@@ -166,7 +166,7 @@ def _chosen(verdict: Verdict, picks: tuple[Pick, ...]) -> tuple[tuple[str, int, 
     order = sorted(picks, key=lambda each: places.index(each.label))
     slow = [each for each in order if each.rank in verdict.ranks][:1]
     others = [each for each in order if each.rank not in verdict.ranks]
-    found = {each.rank: ("culprit", each.rank, each.host) for each in slow}
+    found = {each.rank: ("slow", each.rank, each.host) for each in slow}
     for each in others:
         found.setdefault(each.rank, (called.get(each.label, each.label), each.rank, each.host))
     return tuple(found.values())

@@ -172,6 +172,31 @@ def _choice(
         return error.with_traceback(None)
 
 
+IterRange = slice | str | tuple[int | None, int | None] | None
+"""A range of iteration numbers as Python callers write it: `slice(10, 50)`, `"10:50"`, `(10, 50)`.
+"""
+
+
+def as_range(given: IterRange) -> slice | None:
+    """A range of iteration numbers as a slice.
+
+    Raises:
+        UsageError: it is none, or has a step.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return parse_range(given)
+    parts = (given.start, given.stop, given.step) if isinstance(given, slice) else (*given, None)
+    whole = all(isinstance(each, int | None) for each in parts)
+    if len(parts) != 3 or not whole or parts[2] not in (None, 1):
+        raise UsageError(
+            f"iter_range={given!r} is no range of iteration numbers",
+            hint="slice(10, 50), (10, 50) or '10:50': iterations 10 to 49",
+        )
+    return slice(*parts[:2])
+
+
 def parse_range(text: str) -> slice:
     """`10:50` as a slice of iteration numbers.
 

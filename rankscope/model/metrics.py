@@ -69,6 +69,11 @@ class Display(StrEnum):
     ON_REQUEST = "on request"
     """In tables only with `--metric` or `--all`: it is similar to another metric."""
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether tables show the metric unasked."""
+        return self is not Display.ON_REQUEST
+
 
 class Need(StrEnum):
     """What a report must hold for a metric; metrics with the same need are available together."""

@@ -223,6 +223,8 @@ class CheckedReport:
     can: Abilities
     problems: tuple[CheckWarning, ...]
     causes: tuple[CauseAbility, ...] = ()  # of a report that cannot be read: none
+    work_known: bool = False  # waits are visible on the host, too
+    clock: str | None = None  # that its run is compared on: gpu | host
 
     @property
     def usable(self) -> bool:

@@ -323,6 +323,7 @@ _COMPARED_COLUMNS = {
     "number": "Number as the range's name or payload says",
     "flagged": "Whether this rank stood out in this iteration; null where that is unknown",
     "cause": "Phase with the largest excess where flagged",
+    "selected": "Whether the iteration is among the compared ones, from which scores are made",
     "value": "The answer, as JSON",
     "offset_ns": "To add to the rank's UTC to get the lowest rank's, in the middle of the run",
     "drift_ppm": "How the offset grows, microseconds per second",

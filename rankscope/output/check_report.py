@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -21,6 +22,9 @@ MOST_LINES = 20
 
 DOUBTFUL = ("records-missing", "report-cut", "device-clock-early", "launches-missing")
 """Codes of warnings that make all numbers doubtful."""
+
+NOTHING = "nothing to do"
+"""The beginning of a remedy that is none."""
 
 MOST_ALIKE = 3
 """Above this number of similar lines or names, the rest is only counted."""
@@ -89,16 +93,76 @@ def reports_frame(reports: tuple[CheckedReport, ...]) -> pl.DataFrame:
 
 
 def sentence(reports: tuple[CheckedReport, ...]) -> str:
-    """The number of usable reports, their ranks, and what some of them lack."""
+    """The number of usable reports, their ranks, and what the verdict will be able to say."""
     usable = [report for report in reports if report.usable]
     if not usable:
         if len(reports) == 1:
             return "The report cannot be used."
         return f"None of the {counted(len(reports), 'report')} can be used."
-    lacking = [name for name in ABILITIES if not all(getattr(each.can, name) for each in usable)]
-    rest = f"; missing: {', '.join(lacking)}" if lacking else ""
+    count = f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)})."
+    return f"{count} The verdict {_foreseen(usable)}."
+
+
+def _foreseen(usable: list[CheckedReport]) -> str:
+    """What the verdict will be able to say, by what reports hold."""
+    heard = {rank for report in usable if report.can.collectives for rank in report.ranks}
+    codes = {problem.code for report in usable for problem in report.problems}
+    on_gpu = all(report.clock == "gpu" for report in usable)
+    if len({rank for report in usable for rank in report.ranks}) < 2:
+        return "will be inconclusive, because there is only one rank"
+    if len(heard) < 2:
+        gloo = "" if any(report.can.gpu for report in usable) else " (gloo's need a range)"
+        return f"will be inconclusive, because collectives are not recorded{gloo}"
+    if not on_gpu and not all(report.work_known for report in usable):
+        return (
+            "will be about loading only, on the host clock: later phases include waits for other "
+            "ranks"
+        )
+    every = all(report.can.iterations for report in usable)
+    phases = all(report.can.phases for report in usable)
+    said = ["which rank is slow", "when", "in which phase"]
+    said = [part for part, known in zip(said, (True, every, phases), strict=True) if known]
+    joined = " and ".join([", ".join(said[:-1]), said[-1]]) if said[1:] else said[0]
+    text = f"can say {joined}, on the {'gpu' if on_gpu else 'host'} clock"
+    if "missing-ranks" in codes:
+        text += "; the slowest rank may be among those without a report"
+    return text
+
+
+def advice(reports: tuple[CheckedReport, ...]) -> list[str]:
+    """What to capture better: a line for each remedy of a problem of reports that can be used."""
+    found: dict[str, tuple[str, list[CheckedReport]]] = {}
+    usable = [report for report in reports if report.usable]
+    for report in sorted(usable, key=lambda each: not _is_doubtful(each)):
+        for problem in dict.fromkeys(report.problems):
+            if not problem.hint.startswith(NOTHING):
+                found.setdefault(problem.hint, (problem.message, []))[1].append(report)
+    return [
+        f"{_ranks(who)}: {sanitized(_first_clause(message), 300)} → {sanitized(hint, 1000)}"
+        for hint, (message, who) in found.items()
+    ]
+
+
+def _is_doubtful(report: CheckedReport) -> bool:
+    return any(problem.code in DOUBTFUL for problem in report.problems)
+
+
+def _first_clause(message: str) -> str:
+    """A message up to what explains it."""
+    return re.split(r"; | \(", message, maxsplit=1)[0]
+
+
+def causes_sentence(reports: tuple[CheckedReport, ...]) -> str | None:
+    """Which share of the causes can be told, and how to record the rest; None: all of them."""
+    known = [report.causes for report in reports if report.usable]
+    alike = [*zip(*known, strict=True)]
+    lacking = [of for of in alike if not all(each.told for each in of)]
+    if not lacking:
+        return None
+    captures = dict.fromkeys(of[0].capture for of in lacking)
     return (
-        f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)}){rest}."
+        f"Why a rank is slow: {len(alike) - len(lacking)} of {counted(len(alike), 'cause')} can be "
+        f"told; for the others: {'; '.join(captures)}."
     )
 
 
@@ -149,8 +213,12 @@ def reports_table(reports: tuple[CheckedReport, ...], every: bool) -> Table:
     )
 
 
-def problem_texts(reports: tuple[CheckedReport, ...]) -> list[tuple[str, str]]:
+def problem_texts(reports: tuple[CheckedReport, ...], fatal: bool = False) -> list[tuple[str, str]]:
     """Problems and their remedies: the worst first, then what makes all numbers doubtful.
+
+    Args:
+        reports: the checked reports.
+        fatal: only problems that make a report unusable.
 
     Returns:
         Per remedy: the lines that name the reports or ranks and their problem, and the remedy.
@@ -159,6 +227,8 @@ def problem_texts(reports: tuple[CheckedReport, ...]) -> list[tuple[str, str]]:
     alike: dict[tuple[bool, bool, str], dict[str, list[CheckedReport]]] = {}
     for report in reports:
         for problem in dict.fromkeys(report.problems):
+            if fatal and not problem.fatal:
+                continue
             remedy = alike.setdefault(
                 (not problem.fatal, problem.code not in DOUBTFUL, problem.hint), {}
             )

@@ -25,6 +25,12 @@ NEAREST = 5
 LEAST_SIMILAR = 0.5
 """Share of two terms that must agree before one is offered for the other (as difflib counts)."""
 
+CONTRACT, JSON = "CONTRACT.md", "## JSON"
+"""The document of the keys of JSON, and the heading of its part about them."""
+
+FIELDS_OF = "JSON of"
+"""The beginning of the group of a key; then comes the command."""
+
 LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
@@ -62,11 +68,29 @@ def entries() -> tuple[Entry, ...]:
     return tuple(entry for page in PAGES for entry in _parsed((FOLDER / page).read_text("utf-8")))
 
 
+@cache
+def fields() -> tuple[Entry, ...]:
+    """The keys of JSON, in the order of CONTRACT.md: an entry each."""
+    page = (FOLDER / CONTRACT).read_text("utf-8")
+    part = page[page.index(JSON) :].split("\n## ", 1)[0]
+    found: list[Entry] = []
+    group = ""
+    for line in part.splitlines():
+        if line.startswith("### "):
+            group = f"{FIELDS_OF} {line.removeprefix('### ').lower()}"
+        row = re.match(r"\| (`.*?`) \| (.*) \|$", line)
+        if row is not None:
+            text = f"{row[2][:1].upper()}{row[2][1:].rstrip('.')}."
+            found += [Entry(group, key, text) for key in re.findall(r"`([^`]+)`", row[1])]
+    return tuple(found)
+
+
 def explain(term: str) -> Explanation:
     """The entries of a term: those named like it, else those whose name ends or begins with it.
 
     Case, `-`, `_` and spaces do not matter: `--clock gpu`, `clock gpu` and `gpu` name one entry.
-    A term with leading dashes names option values only.
+    A term with leading dashes names option values only. A key of JSON is looked for last: by its
+    path, or by the end of it.
 
     Raises:
         UsageError: no entry has such a name; the hint lists the nearest terms.
@@ -74,16 +98,27 @@ def explain(term: str) -> Explanation:
     words = _words(term)
     option = "--" if term.startswith("--") else ""
     named = [(each, _words(each.term)) for each in entries() if each.term.startswith(option)]
+    keys = [] if option else [(each, _words(each.term)) for each in fields()]
     alike = [
         [entry for entry, own in named if own == words],
         [entry for entry, own in named if own[-len(words) :] == words],
         [entry for entry, own in named if own[: len(words)] == words],
+        [entry for entry, own in keys if own[-len(words) :] == words],
+        [entry for entry, own in keys if _contains(own, words)],
     ]
+    if not any(alike) and words[-1:] in (["ns"], ["z"]):  # a column of a metric
+        return explain(" ".join(words[:-1]))
     found = next((each for each in alike if each and words), None)
     if found is None:
         raise UsageError(f"explain {term!r}: there is no such term", hint=_hint(words))
     others = (entry for each in alike for entry in each if entry not in found)
     return Explanation(tuple(found), tuple(dict.fromkeys(entry.term for entry in others)))
+
+
+def _contains(own: list[str], words: list[str]) -> bool:
+    """Whether words stand in a term, side by side."""
+    count = len(words)
+    return any(own[at : at + count] == words for at in range(len(own) - count + 1))
 
 
 def _hint(words: list[str]) -> str:
@@ -99,7 +134,7 @@ def _hint(words: list[str]) -> str:
 
 def _words(term: str) -> list[str]:
     """The words of a term, comparable."""
-    return re.findall(r"[^\s_-]+", term.casefold())
+    return re.findall(r"[^\s_.\[\]-]+", term.casefold())
 
 
 def _parsed(page: str) -> list[Entry]:
@@ -112,5 +147,6 @@ def _parsed(page: str) -> list[Entry]:
         if level == "##":
             group = name.strip()
         else:
-            found.append(Entry(group, name.strip().strip("`"), text.strip()))
+            for term in name.split(", "):  # several names of one thing
+                found.append(Entry(group, term.strip().strip("`"), text.strip()))
     return found

@@ -88,6 +88,7 @@ def _run(db: Path | None, facts: RunFacts) -> Document:
             "last": chosen[-1],
             "count": len(chosen),
             "excluded_warmup": list(facts.warmup),
+            "included_warmup": list(facts.settling),
             "matched_by": facts.matched_by,
         },
         "clocks": {
@@ -184,6 +185,7 @@ def run_diff(given: RunDiff) -> Document:
     """The keys of `diff`, except for the verdicts."""
     return {
         "sentence": given.sentence,
+        "clock": given.clock,
         "metrics": [_change(each) for each in given.metrics],
         "ranks": [{"rank": each.rank, **_change(each)} for each in given.ranks],
         "baseline": [{"db": str(db), "label": label} for db, label in given.baseline],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from rankscope.model.metrics import Unit
@@ -27,16 +28,26 @@ SHOWN_NS = 5_000
 """Half of the last digit of `milliseconds`: smaller errors are invisible in it."""
 
 
-def beyond_error(nanoseconds: float | None, error: int | None) -> str:
+def beyond_error(
+    nanoseconds: float | None,
+    error: int | None,
+    shown: Callable[[float | None], str] = wording.milliseconds,
+) -> str:
     """A time in ms as `12.3`, or `< 0.70` if it is below its error, as it may then be 0.
 
     Args:
         nanoseconds: the time.
         error: its error in ns; None: exact.
+        shown: a time as text.
     """
     if nanoseconds is None or error is None or nanoseconds >= error or error < SHOWN_NS:
-        return milliseconds(nanoseconds)
-    return f"< {milliseconds(error)}"
+        return shown(nanoseconds)
+    return f"< {shown(error)}"
+
+
+def total(nanoseconds: float | None) -> str:
+    """A sum of times with its unit: `12.3 ms`, from one second on `219.9 s`."""
+    return UNKNOWN if nanoseconds is None else wording.duration(round(nanoseconds))
 
 
 def shown_unit(unit: Unit) -> str:

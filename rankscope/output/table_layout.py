@@ -31,6 +31,8 @@ class Table:
         shorten: columns of names, of which the middle may be replaced by an ellipsis.
         graphic: columns of bars and sparklines, which only terminals show.
         notes: columns and their meanings; a meaning is shown if its column is.
+        remarks: what must be said of the rows, below them.
+        most: most rows of the shortened table.
         most_relevant: indices of the rows to show if there are too many, the most relevant row
             first; without it the first and the last rows are shown.
     """
@@ -43,12 +45,15 @@ class Table:
     shorten: frozenset[str] = frozenset()
     graphic: frozenset[str] = frozenset()
     notes: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    most: int = MOST_ROWS
     most_relevant: tuple[int, ...] = ()
 
     @property
     def note(self) -> str:
-        """The meanings of the columns of this table on one line; may be empty."""
-        return " · ".join(f"{name}: {text}" for name, text in self.notes if name in self.columns)
+        """The meanings of the columns of this table, and remarks, on one line; may be empty."""
+        meanings = (f"{name}: {text}" for name, text in self.notes if name in self.columns)
+        return " · ".join([*self.remarks, *meanings])
 
     def without(self, columns: frozenset[str]) -> Table:
         """The table without some columns."""
@@ -60,16 +65,16 @@ class Table:
         )
 
     def shortened(self) -> tuple[Table, int]:
-        """The table with at most MOST_ROWS rows, and the number of rows before the gap.
+        """The table with at most `most` rows, and the number of rows before the gap.
 
         The number is 0 if no row is left out.
         """
-        if len(self.rows) <= MOST_ROWS:
+        if len(self.rows) <= self.most:
             return self, 0
         if self.most_relevant:
-            selected, gap = sorted(self.most_relevant[:MOST_ROWS]), MOST_ROWS
+            selected, gap = sorted(self.most_relevant[: self.most]), self.most
         else:
-            gap = MOST_ROWS - LAST_ROWS
+            gap = self.most - LAST_ROWS
             selected = [*range(gap), *range(len(self.rows) - LAST_ROWS, len(self.rows))]
         return replace(self, rows=tuple(self.rows[index] for index in selected)), gap
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Collection, Iterator
 from itertools import compress
 
 import numpy as np
@@ -11,13 +10,18 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.diff.compare import largest_first
-from rankscope.compare.diff.shifts import Change
-from rankscope.compare.picks import Moment, Picks
 from rankscope.compare.verdict.story import LEAST_GAIN as LEAST_NAMED
 from rankscope.compare.warnings import listed
-from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
-from rankscope.model.results import Efficiency, Imbalance, RunFacts, Score, Verdict
+from rankscope.model.metrics import METRICS, Display, Metric, Need, Unit, column_of, leading_metrics
+from rankscope.model.options import WHOLE
+from rankscope.model.results import (
+    Efficiency,
+    Imbalance,
+    MetricSummary,
+    RunFacts,
+    Score,
+    Verdict,
+)
 from rankscope.output.quantities import (
     UNKNOWN,
     beyond_error,
@@ -25,11 +29,8 @@ from rankscope.output.quantities import (
     in_unit,
     milliseconds,
     percent,
-    seconds,
-    short_path,
-    shown_unit,
-    signed_percent,
     span,
+    total,
 )
 from rankscope.output.sparklines import bars, sparklines
 from rankscope.output.table_layout import Table
@@ -41,11 +42,17 @@ LEAST_GAIN = 0.005
 SCENARIOS = 8
 """Most what-if scenarios in the table."""
 
-LOST, COST = "lost in all", "cost in all"
+LOST, COST = "rank time lost", "cost"
 """Headings of sums over the iterations, next to scores per iteration."""
 
-LOST_NOTE = "time by which each rank was faster than the slowest, added over ranks and iterations"
+MOST_RANKS = 8
+"""Most rows of the table of ranks, unless all are wanted."""
+
+LOST_NOTE = "slowest less this rank, summed over ranks and iterations"
 """Meaning of the column LOST."""
+
+LAST_NOTE = "share of its collectives at which it was clearly last (at some, nobody is)"
+"""Meaning of the column of last arrivals, whose shares need not add up to 100 %."""
 
 ABOVE, COURSE = "above", "by iteration"
 """Headings of the bars and the sparklines."""
@@ -67,17 +74,38 @@ def run_line(facts: RunFacts) -> str:
     )
 
 
-def metrics_table(result: Imbalance, every: bool) -> Table:
+Row = tuple[MetricSummary, Metric]
+"""What is known of a metric, and the metric."""
+
+
+def metrics_table(result: Imbalance, comparison: Comparison, every: bool) -> Table:
     """Each metric across ranks: lowest, median and highest rank, imbalance and lost time.
 
     Args:
         result: the imbalance.
-        every: show unknown metrics and details, too.
+        comparison: where it comes from.
+        every: show unknown metrics, details, and metrics in which ranks hardly differ, too.
     """
 
     def who(metric: Metric, score: Score | None) -> str:
         return UNKNOWN if score is None else f"{_value(result, metric, score.value)} ({score.rank})"
 
+    known = [
+        (each, METRICS[each.metric])
+        for each in result.metrics
+        if every or (each.mean is not None and METRICS[each.metric].display.is_usual)
+    ]
+    alike = [] if every else _alike(known, result)
+    if result.ranks.height == 1:
+        return Table(
+            title=f"Of the only rank ({result.statistic} of the iterations, ms)",
+            columns=("metric", "value"),
+            numeric=frozenset(("value",)),
+            remarks=tuple(_fewer_remark(comparison, [metric for _, metric in known])),
+            rows=tuple(
+                (metric.heading, _value(result, metric, each.mean)) for each, metric in known
+            ),
+        )
     return Table(
         title=f"Across ranks ({result.statistic} of the iterations, ms; rank in brackets)",
         columns=("metric", "min", "median", "max", "imbalance", LOST),
@@ -87,19 +115,72 @@ def metrics_table(result: Imbalance, every: bool) -> Table:
             ("imbalance", "max / mean - 1"),
             (LOST, LOST_NOTE),
         ),
+        remarks=(
+            *_alike_remark(alike, result),
+            *_fewer_remark(comparison, [metric for _, metric in known]),
+        ),
         rows=tuple(
             (
-                each.metric if metric.is_time else f"{each.metric} ({metric.unit})",
+                metric.name if metric.is_time else f"{metric.name} ({metric.unit})",
                 who(metric, each.min),
                 who(metric, each.median),
                 who(metric, each.max),
                 percent(each.imbalance),
-                in_unit(each.lost, metric.unit),
+                total(each.lost) if metric.is_time else in_unit(each.lost, metric.unit),
             )
-            for each, metric in ((each, METRICS[each.metric]) for each in result.metrics)
-            if every or (each.mean is not None and metric.display is not Display.ON_REQUEST)
+            for each, metric in known
+            if (each, metric) not in alike
         ),
     )
+
+
+def _alike(known: list[Row], result: Imbalance) -> list[Row]:
+    """The times whose spread over ranks is too small for a row, as in a verdict.
+
+    The headline and the phases of the verdict are not among them.
+    """
+    length = next((each.mean for each, metric in known if metric.name == "iteration"), None)
+    verdict = result.verdict
+    shown = {verdict.cause, *(each.cause for each in verdict.also)}
+    return [
+        (each, metric)
+        for each, metric in known
+        if metric.is_time
+        and metric.display is not Display.HEADLINE
+        and metric.name not in shown
+        and each.min is not None
+        and each.max is not None
+        and each.max.value - each.min.value < LEAST_NAMED * (length or 0)
+    ]
+
+
+def _alike_remark(alike: list[Row], result: Imbalance) -> Iterator[str]:
+    """The metrics without a row, and their values."""
+    if alike:
+        values = (f"{metric.name} {_value(result, metric, each.mean)}" for each, metric in alike)
+        yield (
+            f"ranks differ by less than {percent(LEAST_NAMED)} of the iteration in: "
+            f"{', '.join(values)}"
+        )
+
+
+def _fewer_remark(comparison: Comparison, metrics: list[Metric]) -> Iterator[str]:
+    """The metrics that some rank lacks in some iterations, or that are of a part of them."""
+    columns = [metric.column for metric in metrics]
+    rows = comparison.rows([metric.name for metric in metrics])
+    counts = rows.group_by("rank").agg(pl.col(columns).count()).select(columns).min()
+    count = len(comparison.selection.numbers)
+    few = [
+        f"{metric.short or metric.name} {counts[metric.column][0]:,}"
+        for metric in metrics
+        if not rows.is_empty() and 0 < counts[metric.column][0] < count
+    ]
+    whole = (comparison.tables.ranks["convention"] == WHOLE).any()
+    for metric in metrics:
+        if whole and metric.needs is Need.GRADIENT_REDUCTIONS:
+            yield f"{metric.short or metric.name}: of the first step in each capture"
+    if few:
+        yield f"over fewer than the {counted(count, 'iteration')}: {', '.join(few)}"
 
 
 def _value(result: Imbalance, metric: Metric, value: float | None) -> str:
@@ -140,14 +221,14 @@ def what_if_table(result: Imbalance) -> Table | None:
     return Table(
         title="Gain if one thing took as long as its role's median (by replay; the run took "
         f"{whole / ideal:.2f} times as long as with every rank at its median)",
-        columns=("what", "which", "gain ms", "of the time"),
+        columns=("what", "which", "gain", "of the time"),
         drop_first=("what",),
-        numeric=frozenset(("gain ms", "of the time")),
+        numeric=frozenset(("gain", "of the time")),
         rows=tuple(
             (
                 row["kind"],
                 sanitized(row["name"]),
-                milliseconds(row["gain_ns"]),
+                total(row["gain_ns"]),
                 percent(row["gain"]),
             )
             for row in rows.head(SCENARIOS).iter_rows(named=True)
@@ -155,72 +236,10 @@ def what_if_table(result: Imbalance) -> Table | None:
     )
 
 
-def changes_frame(changes: tuple[Change, ...]) -> pl.DataFrame:
-    """Changes as a frame with a column per field of `Change`; rank is null for means over ranks."""
-    return pl.DataFrame([asdict(each) for each in changes], infer_schema_length=None)
-
-
-def changes_table(changes: tuple[Change, ...]) -> Table:
-    """Each metric of two runs, before and after."""
-    return Table(
-        title="Before and after (mean over ranks, ms)",
-        columns=("metric", "before", "after", "change", "95 % interval", "certain"),
-        numeric=frozenset(("before", "after", "change", "95 % interval")),
-        drop_first=("95 % interval",),
-        notes=(("certain", _certain_note(changes)),),
-        rows=tuple(
-            (_named(each), *_before_after(each)) for each in changes if each.before_ns is not None
-        ),
-    )
-
-
-def movers_table(changes: tuple[Change, ...], every: bool) -> Table:
-    """The ranks and metrics that certainly changed, the largest change first.
-
-    Args:
-        changes: changes of single ranks.
-        every: show all changes.
-    """
-    moved = [each for each in changes if each.before_ns is not None and (every or each.certain)]
-    moved.sort(key=largest_first)
-    return Table(
-        title="Ranks that changed" if moved else "No rank changed beyond noise",
-        columns=("rank", "metric", "before", "after", "change", "95 % interval", "certain"),
-        numeric=frozenset(("rank", "before", "after", "change", "95 % interval")),
-        drop_first=("95 % interval",),
-        rows=tuple((str(each.rank), _named(each), *_before_after(each)) for each in moved),
-    )
-
-
-def _certain_note(changes: tuple[Change, ...]) -> str:
-    """The meaning of the column `certain`."""
-    only_times = all(METRICS[each.metric].is_time for each in changes)
-    other = "" if only_times else "; for a metric that is not a time, of the metric"
-    return f"beyond noise and 1 % of the iteration{other}"
-
-
-def _named(change: Change) -> str:
-    """The metric of a change, with its unit unless it is a time."""
-    metric = METRICS[change.metric]
-    return metric.name if metric.is_time else f"{metric.name} ({metric.unit})"
-
-
-def _before_after(each: Change) -> tuple[str, ...]:
-    certainly = f"{signed_percent(each.low)} to {signed_percent(each.high)}"
-    unit = METRICS[each.metric].unit
-    return (
-        in_unit(each.before_ns, unit),
-        in_unit(each.after_ns, unit),
-        signed_percent(each.change),
-        UNKNOWN if each.low is None else certainly,
-        "yes" if each.certain else "no",
-    )
-
-
 def cost_note(result: Imbalance) -> str:
     """The meaning of `cost`, which is attributed to the last arrival, whatever made it late."""
     chain = "; the rank may itself have waited before, for a rank in another group: see work"
-    return "time that other ranks waited for it" + (chain if result.chained else "")
+    return "time that others waited for it" + (chain if result.chained else "")
 
 
 def ranks_table(
@@ -230,6 +249,8 @@ def ranks_table(
     only: Collection[int] | None = None,
 ) -> Table:
     """A row per rank, sorted by the first known metric, the highest first.
+
+    The most relevant ranks are those that the verdict names, then those with the highest values.
 
     Args:
         result: the imbalance.
@@ -247,13 +268,17 @@ def ranks_table(
         "host": [UNKNOWN if host is None else sanitized(host, 40) for host in ranks["host"]],
         "role": [UNKNOWN if role is None else sanitized(role, 40) for role in ranks["role"]],
     }
-    if ranks["role"].n_unique() < 2:
-        del columns["role"]
+    for name in ("host", "role"):
+        if ranks[name].n_unique() < 2:
+            del columns[name]
     for metric in known:
         columns[metric.heading] = [_value(result, metric, value) for value in ranks[metric.column]]
     numeric = frozenset(("rank", *headings, "last", COST))
-    columns["last"] = [percent(share) for share in ranks["last_arriver_share"]]
-    columns[COST] = [beyond_error(cost, result.wait_error_ns) for cost in ranks["cost_ns"]]
+    if ranks["cost_ns"].count():
+        columns["last"] = [percent(share) for share in ranks["last_arriver_share"]]
+        columns[COST] = [
+            beyond_error(cost, result.wait_error_ns, total) for cost in ranks["cost_ns"]
+        ]
     if known:
         columns[ABOVE] = bars(_excess(ranks, known[0]))
         course = _course(comparison.rows([known[0].name]), ranks["rank"].to_numpy(), known[0])
@@ -264,19 +289,37 @@ def ranks_table(
     return Table(
         title=f"By rank ({result.statistic} of the iterations, ms)",
         columns=tuple(columns),
-        drop_first=("last", "to all-reduce", "optimizer", "wait", COST, COURSE, "host",
-               *headings[:0:-1], "role", ABOVE),
+        drop_first=(COURSE, "to all-reduce", *_dispensable(result.verdict, known), "host", "role",
+               "last", METRICS["wait"].heading),
         numeric=numeric,
         shorten=frozenset(("host", "role")),
         graphic=frozenset((ABOVE, COURSE)),
         notes=(
-            ("last", "share of collectives at which it arrived last"),
+            ("last", LAST_NOTE),
             (COST, cost_note(result)),
             (ABOVE, f"{known[0].name} above the median" if known else ""),
             (COURSE, f"{known[0].name}, from the first iteration to the last" if known else ""),
         ),
+        remarks=tuple(_fewer_remark(comparison, known)),
+        most=MOST_RANKS,
+        most_relevant=_relevant(result.verdict, [int(rank) for rank in columns["rank"]]),
         rows=tuple(zip(*columns.values(), strict=True)),
     )  # fmt: skip
+
+
+def _dispensable(verdict: Verdict, known: list[Metric]) -> list[str]:
+    """Headings that narrow tables leave out: of metrics, the bars, of the verdict's phase."""
+    rest = [each for each in known[:0:-1] if each.name != "wait"]
+    of_verdict = [each.heading for each in rest if each.name == verdict.cause]
+    return [*(each.heading for each in rest if each.name != verdict.cause), ABOVE, *of_verdict]
+
+
+def _relevant(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:
+    """The places of ranks: the named ones, the highest ones; the median and the lowest one stay."""
+    ends = {len(ranks) // 2, len(ranks) - 1} & {*range(len(ranks))}
+    named = [place for place, rank in enumerate(ranks) if rank in verdict.named]
+    first = [*named[: MOST_RANKS - 3], *sorted(ends), *range(len(ranks))]
+    return tuple(dict.fromkeys(first))
 
 
 def _excess(ranks: pl.DataFrame, metric: Metric) -> npt.NDArray[np.float64]:
@@ -337,59 +380,3 @@ def iterations_table(result: Imbalance, metric: str) -> Table:
             )
         ),
     )
-
-
-def picks_table(picks: Picks) -> Table:
-    """A row per pick: the rank, its host, pid, value and report."""
-    unit = METRICS[picks.metric].unit
-    unit_shown = shown_unit(unit)
-    return Table(
-        title=f"Reports to open side by side, picked by {picks.metric} ({unit_shown})",
-        columns=("pick", "rank", "host", "pid", unit_shown, "report"),
-        numeric=frozenset(("rank", "pid", unit_shown)),
-        drop_first=("pid", "host"),
-        shorten=frozenset(("host", "report")),
-        rows=tuple(
-            (
-                each.title,
-                str(each.rank),
-                UNKNOWN if each.host is None else sanitized(each.host, 40),
-                str(each.pid),
-                in_unit(each.value, unit),
-                short_path(each.report),
-            )
-            for each in picks.picks
-        ),
-    )
-
-
-def windows_table(picks: Picks, look: Moment) -> Table:
-    """Where to look in the picked reports, on their own axes and on the shared one.
-
-    The axis of a timeline of several reports is that of the first report.
-
-    Args:
-        picks: the picks.
-        look: the iteration.
-    """
-    shared = f"on one timeline (axis of rank {picks.picks[0].rank})"
-    return Table(
-        title=look.title,
-        columns=("rank", "in its own report", shared),
-        numeric=frozenset(("rank",)),
-        drop_first=(shared,),
-        rows=tuple(
-            (
-                str(each.rank),
-                _interval(moment.start_ns, moment.end_ns),
-                UNKNOWN
-                if moment.shared_start_ns is None or moment.shared_end_ns is None
-                else _interval(moment.shared_start_ns, moment.shared_end_ns),
-            )
-            for each, moment in zip(picks.picks, look.windows, strict=True)
-        ),
-    )
-
-
-def _interval(start_ns: int, end_ns: int) -> str:
-    return f"{seconds(start_ns)} – {seconds(end_ns)}"

@@ -15,6 +15,9 @@ from rankscope.model.results import Timeline
 from rankscope.output.quantities import milliseconds
 from rankscope.util.wording import counted
 
+MOST_OVERLAPPING = 6
+"""Most lanes of collectives of a rank."""
+
 
 @dataclass(frozen=True, slots=True)
 class LastArrival:
@@ -145,6 +148,29 @@ def busiest_streams(work: pl.DataFrame, rank: int, count: int) -> list[str]:
         .head(count)
         .to_list()
     )
+
+
+def in_lanes(calls: pl.DataFrame, most: int = MOST_OVERLAPPING) -> pl.DataFrame:
+    """Collectives of a rank with the lane of each, so that those that overlap lie in several.
+
+    Args:
+        calls: TIMELINE_COLLECTIVES of one rank.
+        most: the most lanes; where more overlap, the last lane has several of them.
+
+    Returns:
+        The rows of `calls` by arrival, and lane (Int64, from 0).
+    """
+    ordered = calls.sort("arrival_ns", "end_ns")
+    ends: list[int] = []
+    lanes: list[int] = []
+    for start, end in ordered.select("arrival_ns", "end_ns").iter_rows():
+        free = next((lane for lane, last in enumerate(ends) if last <= start), len(ends))
+        lane = min(free, most - 1)
+        if lane == len(ends):
+            ends.append(end)
+        ends[lane] = max(ends[lane], end)
+        lanes.append(lane)
+    return ordered.with_columns(lane=pl.Series(lanes, dtype=pl.Int64))
 
 
 def collective_parts(calls: pl.DataFrame) -> pl.DataFrame:

@@ -40,6 +40,7 @@ from rankscope.store.migrations import (
     present_columns,
     show_columns,
 )
+from rankscope.store.nearby import hint_for_missing
 from rankscope.store.reader import read_table
 from rankscope.store.row_groups import in_row_groups
 from rankscope.store.tables import TableRequest
@@ -77,9 +78,7 @@ class Database:
         """
         if not exists(path):
             check_accessible(path)
-            raise DatabaseError(
-                f"{path}: no such database", hint="make it: rankscope ingest PROFILES --db FILE"
-            )
+            raise DatabaseError(f"{path}: no such database", hint=hint_for_missing(path))
         database = cls(path, connect(path, read_only=not write))
         try:
             database._bring_up_to_date(write)

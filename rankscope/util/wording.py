@@ -52,6 +52,31 @@ def signed_percent(change: float | None) -> str:
     return UNKNOWN if change is None else f"{change * 100:+.1f} %"
 
 
+FACTOR = 2.0
+"""From this factor on, changes are told as factors and no more as percentages."""
+
+
+def relative(change: float | None) -> str:
+    """A relative change as `+1.2 %`, from a factor of 2 on as a product or a quotient."""
+    if change is None or (1 / FACTOR < 1 + change < FACTOR) or change <= -1:
+        return signed_percent(change)
+    return f"×{1 + change:,.1f}" if change > 0 else f"÷{1 / (1 + change):,.1f}"
+
+
+def interval(low: float, high: float) -> str:
+    """The bounds of a relative change: `-8.5 % to +12.0 %`, large increases as factors."""
+    return f"{signed_percent(low) if low < 0 else relative(low)} to {relative(high)}"
+
+
+def slower_or_faster(change: float) -> str:
+    """A relative change of a time: `21.0 % slower`, `4.1 times as fast`, `2.3 times as slow`."""
+    word = "slower" if change > 0 else "faster"
+    factor = max(1 + change, 1 / (1 + change)) if change > -1 else 0.0
+    if factor < FACTOR:
+        return f"{signed_percent(abs(change))[1:]} {word}"
+    return f"{factor:,.1f} times as {word.removesuffix('er')}"
+
+
 def milliseconds(nanoseconds: float | None) -> str:
     """A time in ms without its unit: `12.3`, below 10 ms `1.23`."""
     if nanoseconds is None:

@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_hostile import BROKEN, HOSTILE, harmless
-from tests.support import SAMPLE, Forged, Result, captured, copied, edit, mostly_nightly
+from tests.support import (
+    SAMPLE,
+    Forged,
+    Result,
+    captured,
+    copied,
+    edit,
+    mostly_nightly,
+    sqlite_tables,
+)
 
 Cli = Callable[..., Result]
 
@@ -59,10 +68,65 @@ def test_unusable_reports_exit_3_and_are_all_told(cli: Cli, reports: list[Path])
     table = cli("check", reports[0].parent)
     assert (table.code, table.err) == (3, "")
     lines = table.out.splitlines()
-    assert lines[0] == "2 of 4 reports can be used (ranks 2-3)."
+    assert lines[0].startswith("2 of 4 reports can be used (ranks 2-3). The verdict can say which")
+    assert "the slowest rank may be among those without a report" in lines[0]
     assert sum(line.startswith("✗") for line in lines) == 2
     assert any(line.startswith("report_rank_0.sqlite: is not an Nsight") for line in lines)
-    assert any(line.startswith("  → profile every rank into one folder") for line in lines)
+    assert any(line.startswith("- ranks 2-3: ") and "one folder" in line for line in lines)
+
+
+def without_collectives(reports: list[Path]) -> None:
+    """Leave ranges of phases only, as a gloo job has them whose all-reduce nobody annotates."""
+    for report in reports:
+        for table in sqlite_tables(report):
+            if table.startswith("CUPTI_ACTIVITY_KIND_"):
+                edit(report, f"delete from {table}")
+        edit(report, "delete from NVTX_EVENTS where text like '%reduce%'")
+
+
+@pytest.mark.parametrize("scene", ["plain", "host_only", "gloo", "one rank", "loading"])
+def test_it_foresees_what_the_verdict_can_say(
+    cli: Cli, forged: Callable[..., Forged], tmp_path: Path, scene: str
+) -> None:
+    """The first line, beside what `imbalance` says of the same reports."""
+    name = scene if scene == "host_only" else "plain"
+    reports = copied(forged(name, iterations=12).reports, tmp_path / "reports")
+    if scene == "gloo":
+        without_collectives(reports)
+    if scene == "one rank":
+        reports = reports[:1]
+    if scene == "loading":
+        for report in reports:
+            edit(report, "delete from CUPTI_ACTIVITY_KIND_KERNEL where rowid % 2")
+    line = cli("check", *reports).out.splitlines()[0]
+    assert cli("ingest", *reports).code == 0
+    told = cli("imbalance", "--format", "json").document
+    if "inconclusive, because" in line:
+        assert told["verdict"]["class"] == "inconclusive"
+        assert scene in ("gloo", "one rank")
+        reason = "(gloo's need a range)" if scene == "gloo" else "there is only one rank"
+        assert line.endswith(f"{reason}.")
+    else:
+        assert f"on the {told['run']['clock']} clock" in line
+        assert scene not in ("gloo", "one rank")
+        assert ("about loading only" in line) == (scene == "loading")
+    if scene == "loading":
+        assert told["verdict"]["cause"] in (None, "load")
+
+
+def test_everything_but_the_answer_is_behind_verbose(cli: Cli, reports: list[Path]) -> None:
+    reports = reports[:3]
+    short = cli("check", *reports).out
+    assert "iterations   missing" not in short
+    assert "device_slower" not in short
+    assert short.count("can be told; for the others: ") == 1
+    advice = [line for line in short.splitlines() if line.startswith("- ")]
+    assert advice
+    assert all(" → " in line for line in advice)
+    whole = cli("check", *reports, "--verbose").out
+    assert "iterations   missing" in whole
+    assert "Causes that can be told: device_slower" in whole
+    assert whole.count("\n  → ") >= len(advice)
 
 
 def test_wrong_usage(cli: Cli, reports: list[Path]) -> None:

@@ -8,9 +8,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import rankscope
+from rankscope.util.wording import percent
 from tests.forge import forge, scene
 from tests.support import MS, Forged, Result, Stored
 
@@ -57,6 +59,48 @@ def test_a_run_beside_itself(cli: Cli, slower: Pair) -> None:
     assert not any(each["certain"] for each in [*told["metrics"], *told["ranks"]])
     assert {each["change"] for each in told["metrics"]} <= {0, None}
     assert cli("diff", slower[0], slower[0], "--fail-above", 0).code == 0
+
+
+def test_the_same_run_is_told_and_nothing_else(cli: Cli, slower: Pair) -> None:
+    assert (
+        cli("diff", slower[0], slower[0]).out == "Both are the same run: every number is equal.\n"
+    )
+
+
+def test_certain_is_what_the_interval_says(cli: Cli, slower: Pair) -> None:
+    told = cli("diff", *slower, "--format", "json").document
+    iteration = told["metrics"][0]["before_ns"]
+    certain = 0
+    for each in [*told["metrics"], *told["ranks"]]:
+        if each["low"] is None:
+            continue
+        assert each["low"] < each["high"], "no interval of zero width"
+        beyond = not each["low"] <= 0 <= each["high"]
+        large = abs(each["after_ns"] - each["before_ns"]) >= 0.01 * iteration
+        assert each["certain"] == (beyond and large), each
+        certain += each["certain"]
+    assert certain
+
+
+def test_runs_on_different_clocks(cli: Cli, slower: Pair, stored: Callable[..., Stored]) -> None:
+    host = stored("host_only").db
+    done = cli("diff", host, slower[1])
+    assert "rankscope: warning: before is on the host clock, after on the gpu clock" in done.err
+    assert "(mean over ranks, ms, host clock)" in done.out
+    told = cli("diff", host, slower[1], "--format", "json").document
+    assert told["clock"] == "host"
+    assert {each["metric"] for each in told["metrics"]} == {"iteration", "load"}
+    assert told["run"]["clock"] == "gpu"
+    assert told["verdicts"]["after"]["class"] == "persistent", "each verdict on its own clock"
+
+
+def test_iterations_that_are_a_small_part_of_a_capture(cli: Cli, slower: Pair) -> None:
+    run = rankscope.open_run(slower[1])
+    [captured] = run.sql("select median(duration_ns) from reports").row(0)
+    spent = run.iterations(iter_range="5:7").filter(pl.col("selected"), rank=0)
+    done = cli("diff", *slower, "--iter-range", "5:7")
+    share = percent(spent["iteration_ns"].sum() / captured)
+    assert f"the compared iterations of the run after cover {share} of its capture" in done.err
 
 
 def test_the_gate(cli: Cli, slower: Pair) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rankscope_cli.help import TO_THE_ANSWER
 from rankscope_cli.main import COMMANDS
 from rankscope_cli.options import By
 
@@ -18,6 +20,14 @@ from tests.reference import FILE, help_of, reference
 
 def test_the_reference_is_what_help_says() -> None:
     assert FILE.read_text("utf-8") == reference(), "python -m tests.readme writes it"
+
+
+def test_what_everybody_needs_comes_first() -> None:
+    first, more = help_of().split("\nMore:\n")
+    commands = re.findall(r"(?m)^  (\S+)  +\S", first.split(f"{TO_THE_ANSWER}:\n")[1])
+    assert commands == ["check", "ingest", "imbalance", "pick-reports", "plot", "report"]
+    rest = re.findall(r"(?m)^  (\S+)  +\S", more)
+    assert {*rest} == {*COMMANDS} - {*commands}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rankscope.model.metrics import METRICS
-from tests.support import Result, Stored, public
+from tests.support import SAMPLE, Result, Stored, public
 
 Cli = Callable[..., Result]
 CLASSES = {
@@ -244,7 +245,12 @@ def test_what_if_is_told(cli: Cli, stored: Callable[..., Stored]) -> None:
         share = row["gain_ns"] / (row["gain_ns"] + row["time_ns"])
         assert row["gain"] == pytest.approx(share, abs=1e-6)
     assert rows["rank", "rank 3"]["gain_ns"] > 0.9 * told["verdict"]["gain_ns"]
-    text = cli("imbalance", "--db", stored("planted", where="forward").db).out
+    db = stored("planted", where="forward").db
+    hidden = cli("imbalance", "--db", db).out
+    assert "role's median (by replay" not in hidden
+    assert "Parallel efficiency" not in hidden
+    text = cli("imbalance", "--gain", "--db", db).out
+    assert "Parallel efficiency" in text
     assert "if one thing took as long as its role's median" in text
 
 
@@ -363,3 +369,30 @@ def test_rows_of_some_ranks_are_those_of_all(cli: Cli, sample: Stored) -> None:
     cli("imbalance", "--db", sample.db, "--ranks", "7").refused(2, "rank 7 is not in this run")
     refused = cli("imbalance", "--db", sample.db, "--ranks", "1", "--by", "iteration")
     refused.refused(2, "--ranks", "--by rank")
+
+
+def test_it_says_what_a_mean_is_of(cli: Cli, tmp_path: Path) -> None:
+    """Of a whole capture, the time to the reduction is that of its first step."""
+    assert cli("ingest", SAMPLE, "--iteration", "whole").code == 0
+    text = cli("imbalance").out
+    assert "to all-reduce: of the first step in each capture" in text
+    trace = SAMPLE.parent / "torch_profiler_2ranks"
+    assert cli("ingest", trace, "--db", tmp_path / "torch.duckdb").code == 0
+    rows = document(cli, Stored(tmp_path, tmp_path / "torch.duckdb", None))
+    count = rows["run"]["iterations"]["count"]
+    text = cli("imbalance", "--db", tmp_path / "torch.duckdb").out
+    assert f"over fewer than the {count} iterations: load 21, to all-reduce 13" in text
+
+
+def test_no_row_that_says_nothing(cli: Cli, stored: Callable[..., Stored]) -> None:
+    """Metrics in which ranks hardly differ are one line; what the verdict names stays."""
+    job = stored("planted", where="forward")
+    text = cli("imbalance", "--db", job.db).out
+    rows = {line.split()[0] for line in text.splitlines() if re.match(r"[a-z_]+ .*\(\d+\) ", line)}
+    assert {"forward", "work"} <= rows
+    assert rows.isdisjoint({"iteration", "load", "optimizer", "other"})
+    assert "ranks differ by less than 1.0 % of the iteration in: iteration " in text
+    whole = cli("imbalance", "--db", job.db, "--all").out
+    assert {"iteration", "load", "optimizer", "other"} <= {
+        line.split()[0] for line in whole.splitlines() if line
+    }

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ import pytest
 from tests.support import Stored, mostly_slow
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+SCREEN = 40
+"""Lines of a usual screen."""
+
 BLOCKS = {*"▁▂▃▄▅▆▇█"}
 
 
@@ -47,7 +51,7 @@ def seen(width: int, *arguments: object, **environment: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("width", "by"), mostly_slow([(50, "rank"), (80, "rank"), (80, "collective")])
+    ("width", "by"), mostly_slow([(60, "rank"), (100, "rank"), (80, "collective")])
 )
 def test_it_fits(sample: Stored, width: int, by: str) -> None:
     lines = seen(width, "imbalance", "--by", by, "--db", sample.db)
@@ -56,9 +60,22 @@ def test_it_fits(sample: Stored, width: int, by: str) -> None:
     assert max(map(len, plain)) <= width
     assert lines[0].startswith("\x1b[1m")
     if by == "rank":
+        head = next(line.split() for line in plain if line.startswith("rank "))
+        assert {"rank", "host", "work", "load", "wait", "last", "cost"} <= {*head}
         (row,) = [line for line in plain if re.match(r" +2 .*14\.0", line)]
-        assert {*row} & BLOCKS, "the bar of the slow rank"
+        assert ("above" in head) == (width > 60) == bool({*row} & BLOCKS), "the bar gives way"
+        assert "by iteration" not in " ".join(head), "the sparkline goes first"
         assert any("columns that do not fit:" in line for line in plain)
+
+
+def test_a_large_job_fits_a_screen(stored: Callable[..., Stored]) -> None:
+    job = stored("planted", where="forward", ranks=24)
+    lines = [ESCAPE.sub("", line) for line in seen(100, "imbalance", "--db", job.db)]
+    assert len(lines) <= SCREEN
+    rows = [line.split()[0] for line in lines if re.match(r" +\d+ +node", line)]
+    assert len(rows) == 8
+    assert rows[0] == "23", "the planted rank"
+    assert any(line.startswith("… 16 more: --all") for line in lines)
 
 
 @pytest.mark.slow
@@ -66,7 +83,7 @@ def test_a_wide_terminal_shows_all_columns_and_the_course(sample: Stored) -> Non
     lines = seen(200, "imbalance", "--db", sample.db, NO_COLOR="1")
     assert not any("\x1b" in line or "do not fit" in line for line in lines)
     (row,) = [line for line in lines if re.match(r" +2 +node1", line)]
-    assert len(row.split()) == 14  # "28 %" is two
+    assert len(row.split()) == 15  # "28 %" and "610.4 ms" are two
     assert len({*row} & BLOCKS) > 2
 
 
@@ -80,12 +97,12 @@ def test_of_many_rows_those_that_tell_most(sample: Stored) -> None:
     assert not any("more:" in line for line in seen(80, *command, "--all"))
 
 
-def test_piped_it_is_plain_and_whole(sample: Stored, tmp_path: Path) -> None:
+def test_piped_it_is_plain_and_as_short(sample: Stored, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "rankscope", "imbalance", "--by", "iteration", "--db", sample.db],
         cwd=tmp_path, capture_output=True, text=True, check=True,
         env={**os.environ, "COLUMNS": "40"},
     )  # fmt: skip
     assert not {*done.stdout} & {*BLOCKS, "\x1b"}
-    assert "more: --all" not in done.stdout
+    assert "9 more: --all" in done.stdout, "as on a terminal"
     assert done.stdout.splitlines()[0].endswith("% of the time."), "sentences are not folded"

@@ -30,9 +30,9 @@ from rankscope.model.metrics import (
 )
 from rankscope.model.schema import MEASURES
 from rankscope.model.tables import TABLES, Column, metric_dtype
+from rankscope.output.diff_tables import changes_table
 from rankscope.output.plots import heatmap
 from rankscope.output.plots.grid import excesses
-from rankscope.output.text_tables import changes_table
 from tests.output.test_html import Page, unpacked
 from tests.support import MS, Forged, Result
 

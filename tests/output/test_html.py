@@ -18,6 +18,7 @@ import pytest
 
 from rankscope.api import picks_of
 from rankscope.output.html.columns import EXACT_CELLS, UNKNOWN, cells, packed, unit_of
+from rankscope.output.html.page import safe
 from tests.support import SAMPLE, Result, Stored, copied, edit
 
 Cli = Callable[..., Result]
@@ -117,6 +118,9 @@ def test_the_page_says_what_the_commands_say(cli: Cli, sample: Stored) -> None:
     assert len({len(column) for column in by_id["ranks"]["values"]}) == 1
     picks = [each.rank for each in picks_of(analysis, None).picks]
     assert {lane["rank"] for lane in told["timeline"]["lanes"]} >= {*picks}
+    title = re.search("<title>(.*?)</title>", made(cli, sample.db))
+    assert title is not None
+    assert title[1].startswith("Rank 2 (node1) is slow in every 5th iteration")
     lines = dict(told["commands"])
     assert lines["Make this page"] == f"rankscope report --db {sample.db} -o page.html"
 
@@ -200,3 +204,10 @@ def test_a_page_replaces_the_old_one_and_is_told_in_json(cli: Cli, sample: Store
     assert told["format"] == "rankscope/report/1"
     assert told["bytes"] == Path("page.html").stat().st_size
     assert [path.name for path in Path().iterdir()] == ["page.html"]
+
+
+def test_a_long_verdict_is_never_cut(stored: Callable[..., Stored]) -> None:
+    sentence = f"Rank 3 is slow (kernel {'gemm_' * 200}takes longer). {'And so on; ' * 60}end."
+    told = safe({"verdict": {"sentence": sentence, "roles": ["x" * 900]}, "next": sentence})
+    assert told["verdict"]["sentence"] == told["next"] == sentence
+    assert len(told["verdict"]["roles"][0]) < 900, "names are"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -211,3 +212,21 @@ def test_phases_have_one_colour_each() -> None:
         assert [*theme.parts][: len(Phase)] == [phase.value for phase in Phase]
         assert all(f"--{phase}: {theme.parts[phase]};" in theme.css for phase in Phase)
         assert len({*PHASE_COLORS.values(), theme.wait, theme.transfer}) == len(Phase) + 2
+
+
+def test_overlapping_collectives_lie_in_lanes_of_the_page(
+    job: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = job.timeline([0, 7], [slow_iteration(job)])
+    page = Views(job, timeline, monkeypatch).page
+    names = [each["name"] for each in page["lanes"]]
+    assert "collectives (2)" in names
+    lanes, starts, ends, *_ = page["bars"]
+    for place, name in enumerate(names):
+        if name.startswith("collectives"):
+            bars = sorted(
+                (start, end)
+                for lane, start, end in zip(lanes, starts, ends, strict=True)
+                if lane == place
+            )
+            assert all(first[1] <= then[0] for first, then in pairwise(bars)), name

@@ -10,11 +10,14 @@ from rankscope.util.wording import (
     UNKNOWN,
     agreeing,
     counted,
+    interval,
     milliseconds,
     ms,
     percent,
     ranks_text,
+    relative,
     signed_percent,
+    slower_or_faster,
 )
 from tests.support import ROOT
 
@@ -90,3 +93,14 @@ def test_sentences_are_made_with_the_helpers(helper: str, pattern: str, example:
         if re.search(pattern, line) and path.name != "wording.py"
     ]
     assert not found
+
+
+def test_large_changes_are_factors() -> None:
+    assert [relative(each) for each in (0.012, -0.4, 0.99, 1.0, 289.0, -0.5, -0.9, -1.0)] == [
+        "+1.2 %", "-40.0 %", "+99.0 %", "×2.0", "×290.0", "÷2.0", "÷10.0", "-100.0 %",
+    ]  # fmt: skip
+    assert interval(-0.6, 1.5) == "-60.0 % to ×2.5"
+    assert slower_or_faster(0.21) == "21.0 % slower"
+    assert slower_or_faster(-0.2) == "20.0 % faster"
+    assert slower_or_faster(1.3) == "2.3 times as slow"
+    assert slower_or_faster(1 / 4.1 - 1) == "4.1 times as fast"

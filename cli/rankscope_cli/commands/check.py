@@ -91,7 +91,7 @@ def check(
     )
     with console.progress(quiet) as (started, advance):
         reports = check_reports(paths, options, jobs, run, started, advance)
-    _show(reports, output, every)
+    _show(reports, output, every, verbose)
     if not all(report.usable for report in reports):
         raise typer.Exit(3)
 
@@ -138,7 +138,7 @@ def _show_warnings(db: Path, output: Format) -> None:
         console.problem(each.message, remedy(each.code, by))
 
 
-def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> None:
+def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool, verbose: bool) -> None:
     from rankscope.output import check_report, json_documents, markdown_csv
 
     if output is Format.JSON:
@@ -167,11 +167,27 @@ def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool) -> No
         )
         return
     console.headline(check_report.sentence(reports))
-    console.write("")
-    console.show(table, every)
-    console.write("")
-    for line in check_report.causes_text(reports):
-        console.write(line)
-    for text, remedy in problems:
+    if verbose or every or not all(report.usable for report in reports):
+        console.write("")
+        console.show(table, every=True)  # many reports are few rows already
+    if verbose:
+        console.write("")
+        for line in check_report.causes_text(reports):
+            console.prose(line)
+    for text, remedy in problems if verbose else check_report.problem_texts(reports, fatal=True):
         console.write("")
         console.problem(text, remedy)
+    if verbose:
+        return
+    lines = check_report.advice(reports)
+    if lines:
+        console.write("")
+        console.headline("To capture better:")
+        for line in lines:
+            console.item("-", line, 2)
+    causes = check_report.causes_sentence(reports)
+    if causes is not None:
+        console.write("")
+        console.prose(causes)
+    console.write("")
+    console.prose("More: -v (every report, every cause, every problem in full)")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankscope.util.wording import counted, signed_percent
+from rankscope.util.wording import counted, slower_or_faster
 from rankscope_cli import console
 from rankscope_cli.options import (
     All,
@@ -84,7 +84,7 @@ def diff(
     from rankscope.changes import diff_of
     from rankscope.compare.comparison import Stage
     from rankscope.model.metrics import check_metrics
-    from rankscope.output import json_documents, markdown_csv, text_tables
+    from rankscope.output import diff_tables, json_documents, markdown_csv
 
     options = analysis_options(iter_range, clock, statistic, include_warmup, roles)
     names = check_metrics(metric or []) or None
@@ -102,17 +102,15 @@ def diff(
             json_documents.dumps(json_documents.document("diff", after, new.facts, problems, own))
         )
     elif output is Format.CSV:
-        console.write(markdown_csv.csv(text_tables.changes_frame((*result.metrics, *result.ranks))))
+        console.write(markdown_csv.csv(diff_tables.changes_frame((*result.metrics, *result.ranks))))
     else:
-        shown = [
-            text_tables.changes_table(result.metrics),
-            text_tables.movers_table(result.ranks, every),
-        ]
-        lines = [
-            result.sentence,
-            f"Before: {old.verdict.sentence}",
-            f"After: {new.verdict.sentence}",
-        ]
+        lines, shown = [result.sentence], []
+        if not result.is_same:
+            lines += [f"Before: {old.verdict.sentence}", f"After: {new.verdict.sentence}"]
+            shown = [
+                diff_tables.changes_table(result.metrics, result.clock, result.is_judged),
+                diff_tables.movers_table(result.ranks, every, result.is_judged),
+            ]
         if output is Format.MARKDOWN:
             texts = map(markdown_csv.prose, lines)
             console.write("\n\n".join([*texts, *map(markdown_csv.markdown, shown)]))
@@ -171,7 +169,7 @@ def with_whole_baseline(arguments: Sequence[str]) -> list[str]:
 def _gate(result: RunDiff, limit: float) -> None:
     """Exit as `--fail-above` requires."""
     change = result.iteration
-    if change.change is None or result.sentence.startswith("Inconclusive"):
+    if change.change is None or not (result.is_judged or result.is_same):
         console.error(
             "--fail-above: it is uncertain whether iterations became slower",
             hint="compare two runs of one job, with the same ranks, over more iterations",
@@ -181,12 +179,12 @@ def _gate(result: RunDiff, limit: float) -> None:
         return
     if not change.certain:
         console.error(
-            f"--fail-above {limit:g}: {signed_percent(change.change)[1:]} slower, but within noise",
+            f"--fail-above {limit:g}: {slower_or_faster(change.change)}, but within noise",
             hint="profile more iterations",
         )
         raise typer.Exit(3)
     console.error(
-        f"--fail-above {limit:g}: iterations became {signed_percent(change.change)[1:]} slower",
+        f"--fail-above {limit:g}: iterations became {slower_or_faster(change.change)}",
         hint="run rankscope imbalance on both databases to see where",
     )
     raise typer.Exit(10)

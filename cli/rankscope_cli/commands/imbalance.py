@@ -9,7 +9,8 @@ import typer
 
 from rankscope.model.kinds import VerdictKind
 from rankscope_cli import console
-from rankscope_cli.help import CHOICE
+from rankscope_cli.help import CHOICE, OUTPUT
+from rankscope_cli.opening import run_of, with_database
 from rankscope_cli.options import (
     All,
     By,
@@ -33,6 +34,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     import polars as pl
 
+    from rankscope.api import Run
     from rankscope.compare.comparison import Comparison
     from rankscope.model.results import Imbalance
     from rankscope.output.table_layout import Table
@@ -58,6 +60,14 @@ WHY_EMPTY = {
 
 
 def imbalance(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH...]",
+            help="Reports, folders or patterns that are ingested into --db first, as rankscope "
+            "ingest does; or a database. Default: the database of --db.",
+        ),
+    ] = None,
     db: Db = Path("rankscope.duckdb"),
     iter_range: IterRange = None,
     metric: MetricsOption = None,
@@ -70,6 +80,14 @@ def imbalance(
         ),
     ] = By.RANK,
     every: All = False,
+    gain: Annotated[
+        bool,
+        typer.Option(
+            "--gain",
+            help="Also show what repairing one thing would save, and the efficiencies.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     ranks: Annotated[
         str | None,
         typer.Option(
@@ -101,19 +119,20 @@ def imbalance(
 
     Examples:
 
+      rankscope imbalance profiles/
+
       rankscope imbalance --iter-range 10:50
 
       rankscope imbalance --by iteration --metric load
 
       rankscope imbalance --format json | jq .verdict
     """
-    from rankscope.api import open_run
     from rankscope.compare.imbalance import imbalance as imbalance_of
     from rankscope.model.metrics import check_metrics
     from rankscope.util.rank_list import parse_ranks
 
     only = None if ranks is None else parse_ranks(ranks)
-    run = open_run(db)
+    run = run_of(paths or [], db, quiet)
     comparison = run.compare(analysis_options(iter_range, clock, statistic, include_warmup, roles))
     result = imbalance_of(comparison, check_metrics(metric or []) or None)
     if only is not None:
@@ -122,17 +141,18 @@ def imbalance(
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
         console.say(f"rankscope: {'; '.join(WHY_EMPTY[by])}", quiet)
     if output is Format.JSON:
-        _write_json(db, comparison, result, frame, only)
+        _write_json(run.db, comparison, result, frame, only)
     elif output is Format.CSV:
         from rankscope.output.markdown_csv import csv
 
         console.write(csv(frame))
     else:
-        _write_tables(comparison, result, frame, by, metric, output, every, only)
+        _write_tables(run, comparison, result, frame, by, metric, output, every, gain, only)
         if verbose:
             console.say(f"rankscope: {comparison.matching.summary.calls} collective calls matched")
     if output is not Format.JSON:
-        console.warn_of_run(run, comparison.warnings, quiet, verbose)
+        every = verbose or run.ingested is not None
+        console.warn_of_run(run, comparison.warnings, quiet, every)
     if fail_above is not None:
         _gate(result, fail_above)
 
@@ -216,6 +236,7 @@ def _write_json(
 
 
 def _write_tables(
+    run: Run,
     comparison: Comparison,
     result: Imbalance,
     frame: pl.DataFrame,
@@ -223,31 +244,33 @@ def _write_tables(
     metric: list[str] | None,
     output: Format,
     every: bool,
+    gain: bool,
     only: list[int] | None,
 ) -> None:
     from rankscope.output import frame_table, markdown_page, text_tables
 
-    shown: list[Table] = [text_tables.metrics_table(result, every or metric is not None)]
+    shown: list[Table] = []
     if by is By.RANK:
-        shown.append(text_tables.ranks_table(result, comparison, metric, only))
+        shown = [text_tables.metrics_table(result, comparison, every or metric is not None)]
+        if result.ranks.height > 1:
+            shown.append(text_tables.ranks_table(result, comparison, metric, only))
     elif by is By.ITERATION:
         shown = [text_tables.iterations_table(result, metric[0] if metric else "work")]
-    else:
-        empty = frame.is_empty() and by in WHY_EMPTY
-        shown = [] if empty else [frame_table.by_table(by.value, frame)]
+    elif not frame.is_empty() or by not in WHY_EMPTY:
+        shown = [frame_table.by_table(by.value, frame)]
     lines = [
         result.verdict.sentence,
         *text_tables.costless_lines(result.verdict),
-        f"Next: {result.verdict.next}.",
+        f"Next: {with_database(result.verdict.next, run.db)}.",
         text_tables.run_line(comparison.facts),
     ]
-    what_if = text_tables.what_if_table(result)
-    if what_if is not None and by is By.RANK:
-        shown.append(what_if)
-    if result.efficiency is not None:
-        lines.append(text_tables.efficiency_line(result.efficiency))
+    if gain or every:
+        what_if = text_tables.what_if_table(result)
+        shown += [] if what_if is None else [what_if]
+        if result.efficiency is not None:
+            lines.append(text_tables.efficiency_line(result.efficiency))
     if output is Format.MARKDOWN:
-        lines += [] if shown else ["; ".join(WHY_EMPTY[by]) + "."]
+        lines += ["; ".join(WHY_EMPTY[by]) + "."] if frame.is_empty() and by in WHY_EMPTY else []
         console.write(markdown_page.section(lines[0], lines[1:], shown))
         return
     console.headline(lines[0])
@@ -256,9 +279,12 @@ def _write_tables(
     for table in shown:
         console.write("")
         console.show(table, every)
-    if not shown:
+    if frame.is_empty() and by in WHY_EMPTY:
         console.write("")
         console.problem(*WHY_EMPTY[by])
+    if by is By.RANK and not (gain or every):
+        console.write("")
+        console.prose("More: --gain (what each repair would save), --all, --by iteration|phase|…")
 
 
 def _gate(result: Imbalance, limit: float) -> None:

@@ -207,7 +207,7 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
     for outcome in done.outcomes:
         if outcome.status == "skipped":
             console.say(f"rankscope: skipped: {outcome.reason}")
-    console.warn(comparison.warnings, quiet)
+    console.warn(comparison.warnings, quiet, every=verbose)
     counts = {
         status: sum(outcome.status == status for outcome in done.outcomes)
         for status in ("read", "unchanged", "skipped")
@@ -220,7 +220,7 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
     from rankscope.sources import formats
 
     kinds = [formats.find(outcome.kind) for outcome in done.outcomes]
-    if any(kind is not None and kind.exported for kind in kinds):
+    if verbose and any(kind is not None and kind.exported for kind in kinds):
         console.say(
             f"rankscope: nsys exports use {size(formats.exports_bytes())} in "
             f"{formats.exports_folder()}; "

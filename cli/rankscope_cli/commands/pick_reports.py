@@ -226,7 +226,7 @@ def _problems(picks: Picks) -> list[RunWarning]:
 
 
 def _write(picks: Picks, shown: Shown, output: Format) -> None:
-    from rankscope.output import markdown_csv, text_tables
+    from rankscope.output import markdown_csv, pick_tables
     from rankscope.output.quantities import short_path, size
     from rankscope.util.sanitize import sanitized
 
@@ -234,8 +234,8 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
         console.write(markdown_csv.csv(_frame(picks)))
         return
     every = [
-        text_tables.picks_table(picks),
-        *(text_tables.windows_table(picks, look) for look in picks.looks),
+        pick_tables.picks_table(picks),
+        *(pick_tables.windows_table(picks, look) for look in picks.looks),
     ]
     if output is Format.MARKDOWN:
         console.write("\n\n".join(map(markdown_csv.markdown, every)))

@@ -23,6 +23,9 @@ from rankscope_cli.options import (
     analysis_options,
 )
 
+ADDRESS_AFTER_S = 0.5
+"""Time (s) after which the address is printed, although the ranks are still being compared."""
+
 
 def view(
     db: Db = Path("rankscope.duckdb"),
@@ -57,17 +60,27 @@ def view(
       rankscope view --db run.duckdb --port 8600
     """
     import socket
+    from concurrent.futures import ThreadPoolExecutor, wait
 
     from rankscope.page_server import LOOPBACK, PageServer, RunAnswers
 
     options = analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     answers = RunAnswers(db, options, metric)
+    pool = ThreadPoolExecutor(1)
+    compared = pool.submit(answers.comparison, "")
+    wait([compared], ADDRESS_AFTER_S)
+    if compared.done():
+        compared.result()  # an error comes in place of the address
     server = PageServer(answers, port)
-    console.write(server.address)
+    console.write(server.address, at_once=True)
     console.say(
         f"on another machine: ssh -N -L {server.port}:{LOOPBACK}:{server.port} "
         f"{socket.gethostname()}, then open the same address; Ctrl-C ends it",
         quiet,
     )
-    console.warn_of_run(answers.run, answers.comparison("").warnings, quiet, verbose)
+    try:
+        problems = compared.result().warnings
+    finally:
+        pool.shutdown(wait=False)
+    console.warn_of_run(answers.run, problems, quiet, verbose)
     server.serve()

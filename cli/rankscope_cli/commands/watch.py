@@ -108,6 +108,7 @@ def watch(
     """
     from rankscope.errors import UsageError
     from rankscope.model.options import ShapingOptions
+    from rankscope.output.quantities import short_path
     from rankscope.util.atomic_io import check_writable
     from rankscope.watch.notify import words_of
     from rankscope.watch.watcher import Watcher, WatchOptions
@@ -123,6 +124,12 @@ def watch(
         iteration, phases(phase), rank_pattern, collectives=collectives(collective)
     )
     watcher = Watcher(folder, db, WatchOptions(shaping, jobs, settle, patience))
+    if not once:
+        console.say(
+            f"rankscope: watching {short_path(folder)} every {interval:g} s; a verdict is printed "
+            f"when it changes; the database is {short_path(db)}; Ctrl-C ends it",
+            quiet,
+        )
     for look in count():
         poll = watcher.poll(once)
         _announce(watcher, poll, words, output, once, quiet)

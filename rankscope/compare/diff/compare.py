@@ -25,7 +25,14 @@ from rankscope.compare.verdict.phrases import amount
 from rankscope.errors import UsageError
 from rankscope.model.metrics import METRICS, Unit
 from rankscope.model.reports import RunWarning
-from rankscope.util.wording import agreeing, counted, ms, signed_percent
+from rankscope.util.wording import (
+    agreeing,
+    counted,
+    interval,
+    ms,
+    percent,
+    slower_or_faster,
+)
 
 FALSE_ALARM = 0.02
 """Family-wise false-alarm rate, applied separately to the iteration time, the other metrics and the
@@ -45,14 +52,18 @@ LEAST_BASELINE = 3
 class RunDiff:
     """The answer to `rankscope diff`.
 
-    `baseline`: the databases of the runs before and their labels, by start time, where those are
-    several.
+    `is_same`: both are one run. `is_judged`: the runs are of one job and long enough, so that
+    changes can be certain. `clock`: that of the numbers. `baseline`: the databases of the runs
+    before and their labels, by start time, where those are several.
     """
 
     metrics: tuple[Change, ...]
     ranks: tuple[Change, ...]
     sentence: str
     problems: tuple[RunWarning, ...]
+    is_same: bool = False
+    is_judged: bool = True
+    clock: str = ""
     baseline: tuple[tuple[Path, str | None], ...] = ()
 
     @property
@@ -105,7 +116,8 @@ def diff_runs(
     if not both:
         unknown = [Change(name, None, None, None, None, None, None, False) for name in names]
         hindrance = _unlike(signs) if len(signs) > 1 else "the runs share no rank"
-        return RunDiff(tuple(unknown), (), f"Inconclusive: {hindrance}.", tuple(problems))
+        sentence = f"Inconclusive: {hindrance}."
+        return RunDiff(tuple(unknown), (), sentence, tuple(problems), is_judged=False)
     values = [values_of(frame, both, [*names, "work"]) for frame in runs]
     few = min(len(each["iteration"][0]) for each in values)
     if few < LEAST_ITERATIONS:
@@ -139,7 +151,8 @@ def diff_runs(
     overall, single = (
         [_if_at_least(least[each.metric], each) for each in some] for some in (overall, single)
     )
-    if len(earlier) == 1 and earlier[0].equals(after):
+    is_same = len(earlier) == 1 and earlier[0].equals(after)
+    if is_same:
         sentence = "Both are the same run: every number is equal."
     elif judged:
         sentence = _sentence(whole, single)
@@ -147,7 +160,7 @@ def diff_runs(
         sentence = f"Inconclusive: {_unlike(signs)}."
     else:
         sentence = "Inconclusive: too few iterations to tell change from noise."
-    return RunDiff(tuple(overall), tuple(single), sentence, tuple(problems))
+    return RunDiff(tuple(overall), tuple(single), sentence, tuple(problems), is_same, judged)
 
 
 def _shift_of(name: str, values: list[dict[str, Values]], statistic: str) -> Shift:
@@ -186,12 +199,13 @@ def _sentence(whole: Change, single: list[Change]) -> str:
     """The changes in words."""
     before, after = round(whole.before_ns or 0), round(whole.after_ns or 0)
     times = f"{ms(before)} → {ms(after)} per iteration"
-    span = f"95 % interval {signed_percent(whole.low or 0)} to {signed_percent(whole.high or 0)}"
+    if whole.low is not None and whole.high is not None:
+        sure = percent(1 - FALSE_ALARM)
+        times += f" ({sure} interval {interval(whole.low, whole.high)})"
     if not whole.certain:
-        text = f"No change beyond noise: {times} ({span})."
+        text = f"No change beyond noise: {times}."
     else:
-        word = "slower" if after > before else "faster"
-        text = f"{signed_percent(abs(whole.change or 0))[1:]} {word}: {times} ({span})."
+        text = f"{slower_or_faster(whole.change or 0)}: {times}."
     for word, sign in (("Worse", 1), ("Better", -1)):
         moved = sorted(
             (

@@ -15,10 +15,11 @@ from rankscope.model.metrics import METRICS, column_of
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A metric before and after; `low` and `high` bound its relative change with 95 % certainty.
+    """A metric before and after; `low` and `high` bound its relative change.
 
-    `certain`: beyond the noise of all that is compared, and at least `LEAST_CHANGE`. The
-    values are in the metric's unit.
+    The bounds hold for all that is compared at once with the certainty of 1 - `FALSE_ALARM`; they
+    are None where nothing varies, too. `certain`: they do not include 0, and the change is at
+    least `LEAST_CHANGE`. The values are in the metric's unit.
     """
 
     metric: str
@@ -152,15 +153,15 @@ def _change(
         return Change(metric, rank, None, None, None, None, None, False)
     apart = after - before
     is_whole = METRICS[metric].unit.is_whole
-    reach = noise.quantile(0.975, freedom) * deviation
-    sure = noise.quantile(1 - false_alarm / 2, freedom) * deviation
+    reach = noise.quantile(1 - false_alarm / 2, freedom) * deviation
+    bounded = bool(before and reach)
     return Change(
         metric=metric,
         rank=rank,
         before_ns=round(before) if is_whole else before,
         after_ns=round(after) if is_whole else after,
         change=float(apart / before) if before else None,
-        low=max(-1.0, float((apart - reach) / before)) if before else None,  # times are positive
-        high=float((apart + reach) / before) if before else None,
-        certain=bool(abs(apart) > sure),
+        low=max(-1.0, float((apart - reach) / before)) if bounded else None,  # times are positive
+        high=float((apart + reach) / before) if bounded else None,
+        certain=bool(abs(apart) > reach),
     )

@@ -55,7 +55,7 @@ def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
         rows.append(
             (
                 "verdict",
-                f"{agreeing(len(names), 'rank')} {listed(names)} in those iterations",
+                f"{agreeing(len(names), 'rank')} {listed(names)} in {_listed(verdict.iterations)}",
                 verdict.gain_ns,
             )
         )
@@ -75,6 +75,11 @@ def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
     ]
     frame = pl.DataFrame(table, schema=SCENARIOS, orient="row")
     return frame.sort("gain_ns", descending=True, maintain_order=True)
+
+
+def _listed(iterations: tuple[int, ...]) -> str:
+    """`iteration 18`, `iterations 2, 7, 12`."""
+    return f"{agreeing(len(iterations), 'iteration')} {listed(iterations)}"
 
 
 def _played(
@@ -98,5 +103,5 @@ def _played(
             yield "role", name, healed
     if verdict.iterations and len(verdict.iterations) < len(inputs.numbers):
         where = np.isin(excess.numbers, verdict.iterations)
-        name = f"iterations {listed(verdict.iterations)}"
+        name = _listed(verdict.iterations)
         yield "iterations", name, np.where(where[None, :, None], everything, 0.0)

@@ -16,6 +16,7 @@ from rankscope.output.timeline_views import (
     LastArrival,
     busiest_streams,
     collective_parts,
+    in_lanes,
     last_arrival,
     stream_work,
     who_waits,
@@ -114,9 +115,10 @@ def _rank_lanes(
             text="name",
         )
         lanes.append((stream, _merged(bars, gap)))
-    calls = timeline.collectives.filter(rank=rank)
-    if calls.height:
-        lanes.append(("collectives", _collective_bars(calls)))
+    calls = in_lanes(timeline.collectives.filter(rank=rank))
+    for lane in calls["lane"].unique().sort():
+        name = f"collectives ({lane + 1})" if lane else "collectives"
+        lanes.append((name, _collective_bars(calls.filter(lane=lane))))
     return lanes
 
 

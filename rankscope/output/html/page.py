@@ -55,6 +55,9 @@ CHARTS = "vendor/plotly-cartesian.min.js"
 LONGEST = 500
 """Most characters of a name."""
 
+SENTENCES, LONGEST_SENTENCE = ("sentence", "next"), 5_000
+"""Keys of texts of whole sentences, and their most characters: the verdict is never cut."""
+
 LONGEST_LINE = 20_000
 """Most characters of a command, which is useless if it is cut."""
 
@@ -92,7 +95,7 @@ def render_page(
     blocks = {
         **scripts,
         "policy": html.escape(policy(scripts.values(), origin.is_served)),
-        "title": html.escape(f"{data['run']['name']} – rankscope"),
+        "title": html.escape(f"{lead.strip()} – {data['run']['name']} – rankscope"),
         "style": f"{palette()}\n{package_text('page.css')}",
         "sentence": html.escape(lead),
         "rest": html.escape(rest),
@@ -113,7 +116,7 @@ def page_data(
     found = tables.flagged(comparison)
     first = _first_cell(found, result, picks)
     of_note = pl.concat([pl.DataFrame([first]), found.select("rank", "iteration")])
-    timeline = timeline_section(detail, {each.rank: each.label for each in picks.picks})
+    timeline = timeline_section(detail, {each.rank: each.title for each in picks.picks})
     cells = columns.cells(
         comparison.rows(flags=True), facts.ranks, facts.iterations, tuple(METRICS)
     )
@@ -172,16 +175,22 @@ def _first_cell(found: pl.DataFrame, result: Imbalance, picks: Picks) -> Documen
 
 
 def safe(value: Document) -> Document:
-    """The document with every text sanitized and cut to LONGEST."""
+    """The document with every text sanitized and cut to LONGEST, those of SENTENCES later."""
 
-    def inside(each: object) -> object:
+    def inside(each: object, longest: int = LONGEST) -> object:
         if isinstance(each, str):
-            return sanitized(each, LONGEST)
+            return sanitized(each, longest)
         if isinstance(each, dict):
-            return {key: inside(inner) for key, inner in each.items()}
+            return {
+                key: inside(inner, LONGEST_SENTENCE if key in SENTENCES else LONGEST)
+                for key, inner in each.items()
+            }
         return [inside(inner) for inner in each] if isinstance(each, list | tuple) else each
 
-    return {key: inside(inner) for key, inner in value.items()}
+    return {
+        key: inside(inner, LONGEST_SENTENCE if key in SENTENCES else LONGEST)
+        for key, inner in value.items()
+    }
 
 
 def policy(scripts: Iterable[str], is_served: bool = False) -> str:

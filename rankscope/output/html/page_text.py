@@ -14,7 +14,7 @@ from rankscope.compare.verdict.phrases import ordinal
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, RunFacts
 from rankscope.output.nsys_view import open_command
-from rankscope.output.quantities import milliseconds, percent, span
+from rankscope.output.quantities import milliseconds, percent, span, total
 from rankscope.util.wording import agreeing, counted
 
 Figure = tuple[str, str, str]
@@ -63,7 +63,7 @@ def figures(result: Imbalance) -> list[Figure]:
         found.append(
             (
                 "Fixing it saves at most" if verdict.gain_is_bound else "Fixing it saves",
-                f"{milliseconds(verdict.gain_ns)} ms",
+                total(verdict.gain_ns),
                 _share(verdict.gain_ns, verdict.gain),
             )
         )
@@ -71,7 +71,7 @@ def figures(result: Imbalance) -> list[Figure]:
         found.append(
             (
                 "All imbalance costs at most" if verdict.gain_is_bound else "All imbalance costs",
-                f"{milliseconds(verdict.gain_all_ns)} ms",
+                total(verdict.gain_all_ns),
                 _share(verdict.gain_all_ns, verdict.gain_all),
             )
         )
@@ -96,7 +96,7 @@ def figures(result: Imbalance) -> list[Figure]:
 
 def _share(amount: int | None, share: float | None, base: str = "the time") -> str:
     """A share, of what, and how long that is: `23 % of the time (746.1 ms)`."""
-    whole = f" ({milliseconds(amount / share)} ms)" if amount and share else ""
+    whole = f" ({total(amount / share)})" if amount and share else ""
     return f"{percent(share)} of {base}{whole}"
 
 

@@ -14,7 +14,7 @@ from rankscope.model.results import Imbalance, MetricSummary, RunFacts
 from rankscope.output.json_documents import Document
 from rankscope.output.palette import part_name
 from rankscope.output.quantities import span
-from rankscope.output.text_tables import LOST_NOTE, cost_note
+from rankscope.output.text_tables import LAST_NOTE, LOST_NOTE, cost_note
 
 SHARES = ("imbalance", "share")
 """Endings of the names of columns that hold fractions of 1."""
@@ -108,9 +108,14 @@ def number_tables(comparison: Comparison, result: Imbalance, found: pl.DataFrame
             "ranks",
             "Ranks",
             _known(ranks),
-            note=f"{_scores(result)}; cost: {cost_note(result)}; gain: time that fixing the rank "
-            "alone would save",
-            labels={"last_arriver_share": "came last", "work_z": "z of work"},
+            note=f"{_scores(result)}; came last: {LAST_NOTE}; cost: {cost_note(result)}; "
+            "avoidable: what of it ends if this rank alone arrives in time (What if plays the run "
+            "again)",
+            labels={
+                "last_arriver_share": "came last",
+                "gain_ns": "avoidable",
+                "work_z": "z of work",
+            },
             sorted_by="work_ns",
         ),
         *_also(result),
@@ -177,7 +182,10 @@ def _flagged(found: pl.DataFrame) -> Document:
 
 def _findings(result: Imbalance) -> list[Document]:
     """The table of what the stragglers' excess consists of, if that is known."""
-    rows = [asdict(each) for each in result.verdict.findings]
+    rows = [
+        {name: value for name, value in asdict(each).items() if name != "suspect"}
+        for each in result.verdict.findings
+    ]  # `suspect` repeats `kind`
     if not rows:
         return []
     title = "Contents of the excess"

@@ -45,7 +45,7 @@ KINDS = {
     "phases": "phases of each rank's iteration; waiting is shown beside the work",
     "timeline": "the picked ranks in one iteration on one clock, with the last arrival",
     "arrivals": "how late each rank arrives at the collectives, as distributions",
-    "why": "what the slow rank's training thread did, beside the median rank",
+    "why": "what the slow rank's device or training thread did, beside the median rank",
 }
 """Name of each kind of plot → what it shows."""
 

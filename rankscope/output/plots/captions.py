@@ -100,6 +100,12 @@ def median_name(comparison: Comparison) -> str:
     return "the median rank" if len({*comparison.roles.of.values()}) < 2 else "its role's median"
 
 
+def averaged(comparison: Comparison) -> str:
+    """`on average`, or the only iteration of which a number is."""
+    numbers = comparison.selection.numbers
+    return "on average" if len(numbers) > 1 else f"in iteration {numbers[0]}"
+
+
 def on_average(comparison: Comparison, excess: pl.DataFrame) -> str:
     """The ranks that work longest on average, as the title of a picture of means.
 
@@ -110,17 +116,17 @@ def on_average(comparison: Comparison, excess: pl.DataFrame) -> str:
     """
     ranked = excess.drop_nulls().sort("excess_ns", "rank", descending=[True, False])
     large = ranked.filter(pl.col("excess_ns") >= LEAST_GAIN * pl.col("median_ns"))
-    than = median_name(comparison)
+    than, when_ = median_name(comparison), averaged(comparison)
     if large.is_empty():
         most = ranked.row(0, named=True)
         return (
-            f"No rank works {percent(LEAST_GAIN)} longer than {than} on average: at most "
+            f"No rank works {percent(LEAST_GAIN)} longer than {than} {when_}: at most "
             f"{milliseconds(most['excess_ns'])} of {milliseconds(most['median_ns'])} ms"
         )
     (first, amount), *others = large.head(MOST_NAMED).select("rank", "excess_ns").iter_rows()
     more = [f"rank {rank} {milliseconds(ns)} ms" for rank, ns in others]
     more += [counted(large.height - MOST_NAMED, "more rank")] if large.height > MOST_NAMED else []
-    title = f"Rank {first} works {milliseconds(amount)} ms longer than {than} on average"
+    title = f"Rank {first} works {milliseconds(amount)} ms longer than {than} {when_}"
     return ", ".join([title, *more])
 
 

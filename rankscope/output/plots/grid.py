@@ -134,8 +134,13 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
 
 
 def worst_cells(frame: pl.DataFrame, most: int = 4, per_rank: int = 2) -> pl.DataFrame:
-    """The rows of `excesses` with the largest excess, at most `per_rank` of one rank."""
+    """The rows of `excesses` with the largest excess, at most `per_rank` of one rank.
+
+    Where some are flagged, only those.
+    """
     matters = pl.col("excess") > LEAST_EXCESS * pl.col("scale")
+    if frame["flagged"].any():
+        matters &= pl.col("flagged")
     return (
         frame.filter(matters)
         .sort("excess", "rank", "iteration", descending=[True, False, False])

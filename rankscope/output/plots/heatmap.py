@@ -20,7 +20,13 @@ from rankscope.compare.verdict.phrases import who
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import METRICS, Metric, Unit
 from rankscope.output.palette import THEMES, Theme
-from rankscope.output.plots.captions import footer, median_name, subtitle, verdict_title
+from rankscope.output.plots.captions import (
+    averaged,
+    footer,
+    median_name,
+    subtitle,
+    verdict_title,
+)
 from rankscope.output.plots.grid import Grid, arrange, excesses, metric_of, worst_cells
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import (
@@ -61,6 +67,9 @@ KEY_LINE = 0.2
 DOTTED = 0.07
 """Least size of a cell, in inches, in which a dot is visible."""
 
+FLAGGED = "flagged: slow there, not by chance (as are the letters)"
+"""Meaning of the dots."""
+
 SHOWN = (
     VerdictKind.BALANCED, VerdictKind.PERSISTENT, VerdictKind.TRANSIENT, VerdictKind.PERIODIC,
     VerdictKind.ROTATING, VerdictKind.STRUCTURAL,
@@ -75,8 +84,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     """The heat map of `options.metric` (default: work, or the first known default).
 
     Colour is the excess over the role's median in the same iteration, in the metric's unit (a
-    time in ms). A dot marks a flagged cell, a letter one of the worst cells, and hatching an
-    unknown value.
+    time in ms). A dot marks a flagged cell, a letter one of the worst flagged cells (of all, where
+    none is flagged), and hatching an unknown value.
     """
     metric = METRICS[metric_of(comparison, options.metric)]
     frame = excesses(comparison, metric.name)
@@ -170,13 +179,14 @@ def _title(comparison: Comparison, frame: pl.DataFrame, metric: Metric) -> str:
     excess = float(means["excess"].to_numpy().max())
     than = median_name(comparison)
     if excess <= 0:
-        return f"{label}: no rank exceeds {than} on average"
+        return f"{label}: no rank exceeds {than} {averaged(comparison)}"
     most = tuple(means.filter(pl.col("excess") == excess)["rank"].sort())
     share = percent(excess / float(np.median(means["scale"].to_numpy())))
     whole = "iteration" if metric.is_time else "median"
     return (
         f"{who(most, {}, ())} {agreeing(len(most), 'has', 'have')} the most {metric.label}: "
-        f"on average {with_unit(excess, metric.unit)} more than {than}, {share} of the {whole}"
+        f"{averaged(comparison)} {with_unit(excess, metric.unit)} more than {than}, {share} of the "
+        f"{whole}"
     )
 
 
@@ -267,9 +277,8 @@ def _clipped(axes: Axes, grid: Grid, cell: tuple[float, float], theme: Theme) ->
 def _letters(
     axes: Axes, grid: Grid, worst: pl.DataFrame, cell: tuple[float, float], theme: Theme
 ) -> None:
-    """Frame the worst cells and write their letters on them, or beside them if they are small."""
+    """Frame the worst cells, and write their letters on them."""
     large = min(cell) >= 1.4 * BODY / 72
-    columns = grid.values.shape[1]
     for letter, (rank, iteration) in zip(
         "ABCD", worst.select("rank", "iteration").iter_rows(), strict=False
     ):
@@ -287,23 +296,16 @@ def _letters(
                     clip_on=False,
                 )
             )
-        right = column < 0.9 * columns
         axes.annotate(
             letter,
             (column, row),
-            xytext=(0, 0) if large else (11 if right else -11, 0),
-            textcoords="offset points",
             ha="center",
             va="center",
-            size=BODY,
+            size=BODY if large else SMALL,
             weight="bold",
             color=theme.page,
             bbox={"boxstyle": "circle,pad=0.15", "facecolor": theme.ink, "edgecolor": theme.page,
                   "linewidth": 0.8},
-            arrowprops=None
-            if large
-            else {"arrowstyle": "-", "color": theme.ink, "linewidth": 1.2, "shrinkA": 0,
-                  "shrinkB": 0},
         )  # fmt: skip
 
 
@@ -357,7 +359,7 @@ def _legend(
     """The meaning of marks and hatching, above the right end of the cells."""
     handles: list[Artist] = []
     if has_dots:
-        dot = Line2D([], [], linestyle="", marker="o", markersize=4, label="flagged")
+        dot = Line2D([], [], linestyle="", marker="o", markersize=4, label=FLAGGED)
         dot.set(markerfacecolor=theme.page, markeredgecolor=theme.ink)
         handles.append(dot)
     if has_clipped:

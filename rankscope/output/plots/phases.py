@@ -10,6 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.robust import lower_median
@@ -30,6 +31,9 @@ WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55
 
 ROW, LEAST_HEIGHT, OVERVIEW = 0.24, 1.2, 1.7
 """Heights in inches: of a row, of the panels at least, and of the panel of all ranks."""
+
+TICKS = 14
+"""Most intervals between ticks on both panels together."""
 
 LEAST_PANEL = 0.22
 """Least share of the width for each of the two panels."""
@@ -145,6 +149,9 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         communication.set_yticks([])
         communication.set_xlim(0, highest[1])
         communication.set_xlabel("exposed communication (ms)")
+        step = _step(sum(highest))
+        for axes in (work, communication):
+            axes.xaxis.set_major_locator(MultipleLocator(step))
         _legend(communication, shares.communication, theme, right=True)
     if many:
         _overview(sheet.axes(LABELS, 0.5, PANELS + BETWEEN, OVERVIEW), shares, theme)
@@ -209,6 +216,16 @@ def _widths(shares: PhaseShares) -> tuple[float, float, tuple[float, float]]:
     share = min(max(work / (work + other), LEAST_PANEL), 1 - LEAST_PANEL)
     scale = max(work / share, other / (1 - share))  # ms over the width of both panels
     return PANELS * share, PANELS * (1 - share), (scale * share, scale * (1 - share))
+
+
+def _step(length: float) -> float:
+    """The distance of the ticks of both panels, in ms.
+
+    Args:
+        length: of both axes together, in ms.
+    """
+    ticks = MaxNLocator(TICKS).tick_values(0, length)
+    return float(ticks[1] - ticks[0])
 
 
 def _bars(

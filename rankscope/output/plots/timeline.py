@@ -32,11 +32,12 @@ from rankscope.output.plots.style import (
     part_look,
     text_width,
 )
-from rankscope.output.quantities import agreeing, milliseconds
+from rankscope.output.quantities import agreeing, counted, milliseconds
 from rankscope.output.timeline_views import (
     LastArrival,
     busiest_streams,
     collective_parts,
+    in_lanes,
     last_arrival,
     stream_work,
     who_waits,
@@ -47,6 +48,12 @@ NAMES, LANES, PANEL, RIGHT = 1.1, 0.95, 8.1, 0.35
 
 PHASE_LANE, STREAM_LANE, COLLECTIVE_LANE, BETWEEN = 0.26, 0.16, 0.24, 0.26
 """Heights in inches: of the lanes of a rank, and between two ranks."""
+
+OVERLAPPING = 0.16
+"""Height in inches of each lane of collectives that overlap."""
+
+PICKED = ("min", "median", "max")
+"""Labels that compare ranks over all iterations."""
 
 MOST_RANKS, MOST_STREAMS = 8, 4
 """Most picked ranks, and most streams per rank; the footer says how many more there are."""
@@ -62,6 +69,7 @@ class Lane:
     name: str
     top: float
     height: float
+    place: int = 0  # among the lanes of the same name
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,7 @@ class Picture:
     timeline: Timeline
     work: pl.DataFrame  # what `stream_work` returned
     lanes: dict[int, list[Lane]]  # rank → its lanes, from top to bottom
+    calls: dict[int, pl.DataFrame]  # rank → what `in_lanes` returned
     height: float  # of all lanes, inches
     names_width: float  # of the lane names, inches
     theme: Theme
@@ -114,7 +123,11 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
                 + "collectives from arrival to end"
                 + (", on one clock" if shown.ranks["axis"].eq("aligned").all() else ""),
             ),
-            footer(comparison, *_notes(picture, options, late, comparison.verdict.named)),
+            footer(
+                comparison,
+                *_notes(picture, options, late, comparison.verdict.named),
+                *_label_note(comparison, labels),
+            ),
         ),
         picture.theme,
     )
@@ -135,6 +148,14 @@ def _title(shown: Timeline, late: LastArrival | None, labels: dict[int, str]) ->
     if len(labels) == 1:
         return f"Iteration {iteration} of rank {min(labels)}"
     return f"Iteration {iteration}: {who_waits(shown, late)}"
+
+
+def _label_note(comparison: Comparison, labels: dict[int, str]) -> list[str]:
+    """That the labels of picks are not of the iteration that is shown."""
+    count = len(comparison.selection.numbers)
+    if count < 2 or not any(label.split(",")[0] in PICKED for label in labels.values()):
+        return []
+    return [f"min, median and max: of all {counted(count, 'iteration')}, not of this one"]
 
 
 def _notes(
@@ -162,12 +183,16 @@ def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture
     """The lanes of each rank, and the room that they take."""
     work = stream_work(timeline)
     lanes: dict[int, list[Lane]] = {}
+    calls: dict[int, pl.DataFrame] = {}
     top = 0.0
     for rank in ranks:
+        calls[rank] = in_lanes(timeline.collectives.filter(rank=rank))
+        overlapping = int(calls[rank]["lane"].max() or 0) + 1  # type: ignore[arg-type]
+        collectives = COLLECTIVE_LANE if overlapping == 1 else overlapping * OVERLAPPING
         heights = [
             ("phases", PHASE_LANE),
             *((name, STREAM_LANE) for name in busiest_streams(work, rank, MOST_STREAMS)),
-            *([("collectives", COLLECTIVE_LANE)] if timeline.collectives.height else []),
+            *([("collectives", collectives)] if timeline.collectives.height else []),
         ]
         lanes[rank] = []
         for name, height in heights:
@@ -175,7 +200,7 @@ def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture
             top += height + 0.03
         top += BETWEEN
     widest = max(text_width(lane.name, SMALL) for mine in lanes.values() for lane in mine)
-    return Picture(timeline, work, lanes, top - BETWEEN, max(LANES, widest + 0.2), theme)
+    return Picture(timeline, work, lanes, calls, top - BETWEEN, max(LANES, widest + 0.2), theme)
 
 
 def _time_axis(axes: Axes, picture: Picture) -> None:
@@ -222,9 +247,27 @@ def _fill(axes: Axes, picture: Picture, rank: int, lane: Lane) -> None:
     if lane.name == "phases":
         mine = shown.phases.filter(rank=rank, clock=shown.clock).with_columns(part="phase")
     elif lane.name == "collectives":
-        mine = collective_parts(shown.collectives.filter(rank=rank))
+        for part in _call_lanes(lane, picture.calls[rank]):
+            parts = collective_parts(picture.calls[rank].filter(lane=part.place))
+            _hatched(axes, parts, part, theme)
+        return
     else:
         mine = picture.work.filter(rank=rank, stream_name=lane.name).with_columns(part="phase")
+    _hatched(axes, mine, lane, theme)
+
+
+def _call_lanes(lane: Lane, calls: pl.DataFrame) -> list[Lane]:
+    """The lanes of collectives inside of the one that all share, from top to bottom."""
+    count = max(calls["lane"].n_unique(), 1)
+    height = lane.height / count
+    gap = 0.02 if count > 1 else 0.0
+    return [
+        Lane(lane.name, lane.top + place * height, height - gap, place) for place in range(count)
+    ]
+
+
+def _hatched(axes: Axes, mine: pl.DataFrame, lane: Lane, theme: Theme) -> None:
+    """Draw the rows of a lane, with hatching where their part has it."""
     _rectangles(axes, mine, lane, theme)
     for part, hatch in HATCHES.items():
         hatched = mine.filter(part=part)
@@ -261,7 +304,7 @@ def _mark(axes: Axes, late: LastArrival, picture: Picture) -> None:
     low, high = axes.get_xlim()
     per_ms = PANEL / (high - low)
     if late.rank in lanes:
-        lane = lanes[late.rank][-1]
+        lane = _lane_of(picture, late.rank, late.calls.filter(rank=late.rank))
         axes.plot(
             moment, lane.top + lane.height / 2, marker="o", color=theme.late, markersize=6,
             markeredgecolor=theme.page, zorder=5,
@@ -274,7 +317,7 @@ def _mark(axes: Axes, late: LastArrival, picture: Picture) -> None:
         weight="bold", annotation_clip=False, zorder=5,
     )  # fmt: skip
     for row in late.calls.iter_rows(named=True):
-        lane = lanes[row["rank"]][-1]
+        lane = _lane_of(picture, row["rank"], late.calls.filter(rank=row["rank"]))
         wait = row["wait_ns"] / 1e6
         text = f"waits {milliseconds(row['wait_ns'])} ms"
         if row["rank"] != late.rank and wait * per_ms > text_width(text, SMALL) + 0.1:
@@ -283,6 +326,14 @@ def _mark(axes: Axes, late: LastArrival, picture: Picture) -> None:
                 ha="center", va="center", size=SMALL, zorder=5,
                 bbox={"facecolor": theme.page, "edgecolor": "none", "pad": 0.8},
             )  # fmt: skip
+
+
+def _lane_of(picture: Picture, rank: int, call: pl.DataFrame) -> Lane:
+    """The lane in which a collective call of a rank is drawn; without a call the whole one."""
+    whole = picture.lanes[rank][-1]
+    mine = picture.calls[rank]
+    found = mine.join(call.select("arrival_ns", "end_ns"), on=["arrival_ns", "end_ns"])
+    return _call_lanes(whole, mine)[found["lane"][0]] if found.height else whole
 
 
 def _gap(rank: int, lanes: dict[int, list[Lane]]) -> float:

@@ -1,4 +1,4 @@
-"""What the training thread of the slow rank did, beside the median rank: worst and typical."""
+"""Why a rank is slow: what its device or its training thread did, beside the median rank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from rankscope.errors import UsageError
 from rankscope.model.kinds import HostState, Phase
 from rankscope.model.metrics import PHASE_METRICS
 from rankscope.output.palette import STATE_COLORS, STATE_NAMES, THEMES, Theme
+from rankscope.output.plots import device_activity
 from rankscope.output.plots.captions import footer, subtitle
+from rankscope.output.plots.device_activity import device_excess
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.style import HATCH, SMALL, Caption, drawable, new_sheet, text_width
 from rankscope.output.quantities import milliseconds
@@ -41,17 +43,24 @@ class ThreadBar:
 
 
 def draw(comparison: Comparison, options: PlotOptions) -> Figure:
-    """Stacked bars of the states of two training threads, in two iterations, in ms.
+    """What the verdict names: bars of device work, or of the states of training threads, in ms.
+
+    Where the device explains the rank, a pair of bars for each activity shows it beside the median
+    rank (`device_activity`). Else there are stacked bars of two training threads in two iterations.
 
     The first rank is the slow one (or the first of `options.only`), the other the median rank of
     its role in that iteration. The upper two bars are the iteration with the largest excess (or
     `options.iteration`), the lower two the median one of those in which the rank is not slow.
 
     Raises:
-        UsageError: the verdict names no rank, or no report says what threads did.
+        UsageError: the verdict names no rank, or no report says what threads or devices did.
     """
     rank, phase = _subject(comparison, options)
     theme = THEMES[options.theme]
+    numbers = _slow_iterations(comparison, rank, options.iteration)
+    on_device = device_excess(comparison, rank, phase, numbers)
+    if _device_explains(comparison, rank, phase, numbers, on_device):
+        return device_activity.draw(comparison, rank, phase, numbers, on_device, theme)
     worst, typical = _iterations(comparison, rank, options.iteration)
     phases = [*Phase, "exposed_communication"] if phase is None else [phase]
     bars = [
@@ -116,6 +125,37 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         columnspacing=1.0,
     )
     return sheet.figure
+
+
+def _slow_iterations(comparison: Comparison, rank: int, wanted: int | None) -> list[int]:
+    """The iterations in which a rank is slow, by the verdict; else all."""
+    verdict = comparison.verdict
+    slow = {*verdict.iterations} if rank in verdict.named else set[int]()
+    for each in verdict.also:
+        if rank in each.ranks and rank not in (*verdict.ranks, *verdict.more_work_ranks):
+            slow = {*each.iterations}
+    if wanted is not None:
+        return [wanted] if wanted in comparison.selection.numbers else []
+    return sorted(slow) or [*comparison.selection.numbers]
+
+
+def _device_explains(
+    comparison: Comparison,
+    rank: int,
+    phase: str | None,
+    numbers: list[int],
+    on_device: pl.DataFrame,
+) -> bool:
+    """Whether the device, and not the training thread, shows why a rank is slow."""
+    if on_device.is_empty():
+        return False
+    findings = comparison.verdict.findings if rank in comparison.verdict.ranks else ()
+    if findings:
+        return findings[0].activity not in ("host", "range")
+    phases = [*Phase, "exposed_communication"] if phase is None else [phase]
+    states = thread_states(comparison, [rank], numbers, phases)
+    known = states.filter(pl.col("state") != HostState.UNKNOWN)
+    return known["total_ns"].sum() < on_device["excess_total_ns"].sum() * len(numbers)
 
 
 def _subject(comparison: Comparison, options: PlotOptions) -> tuple[int, str | None]:

@@ -25,6 +25,7 @@ from rankscope.errors import UsageError
 from rankscope.output.plots import KINDS, THEMES, PlotOptions, draw, title_of
 from rankscope.output.plots.arrivals import distributions, lateness
 from rankscope.output.plots.phases import phase_shares
+from rankscope.output.timeline_views import in_lanes
 from tests.output.plots.big import multiplied
 from tests.support import MS, ROOT, Stored, copied, mostly_nightly
 
@@ -328,3 +329,66 @@ def test_the_import_contract_names_every_kind() -> None:
     assert {*contract["modules"]} == modules, (
         f"pyproject.toml, import contract {contract['name']!r}: list the modules of all KINDS"
     )
+
+
+def test_overlapping_collectives_have_lanes_and_waits_stand_on_their_bars(job: Stored) -> None:
+    analysis = job.analysis()
+    view = view_of("timeline", analysis, None, analysis.verdict.iterations[1])
+    axes = draw("timeline", analysis, view).axes[0]
+    bars = [
+        path.get_extents()
+        for each in axes.findobj(PolyCollection)
+        if each.get_gid() == "collectives"
+        for path in each.get_paths()
+    ]
+    for one_bar, other in pairwise(sorted(bars, key=lambda bar: (bar.y0, bar.x0))):
+        if one_bar.y0 == other.y0 and one_bar.x0 != other.x0:
+            assert one_bar.x1 <= other.x0 + 1e-6, "bars of a lane do not overlap"
+    labels = [each for each in axes.texts if each.get_text().startswith("waits ")]
+    assert labels
+    for label in labels:
+        x, y = label.xy  # type: ignore[attr-defined]
+        [length] = {
+            round(bar.x1 - bar.x0, 2) for bar in bars if bar.x0 < x < bar.x1 and bar.y0 < y < bar.y1
+        }
+        assert float(label.get_text().split()[1]) == pytest.approx(length, rel=0.02)
+
+
+def test_calls_that_overlap_take_several_lanes() -> None:
+    spans = [(0, 10), (2, 5), (3, 8), (6, 9), (10, 12)]
+    calls = pl.DataFrame(spans, schema=["arrival_ns", "end_ns"], orient="row")
+    assert in_lanes(calls, 6)["lane"].to_list() == [0, 1, 2, 1, 0]
+    assert in_lanes(calls, 2)["lane"].to_list() == [0, 1, 1, 1, 0], "no more than there is room for"
+
+
+def test_letters_stand_on_flagged_cells(job: Stored) -> None:
+    figure = picture(job, "heatmap")
+    axes, numbers = figure.axes[0], job.analysis().selection.numbers
+    flags = job.analysis().flags()
+    assert flags is not None
+    flagged = {*flags.filter("flagged").select("rank", "iteration").iter_rows()}
+    letters = [each for each in axes.texts if each.get_text() in [*"ABCD"]]
+    assert letters
+    for letter in letters:
+        column, row = letter.xy  # type: ignore[attr-defined]
+        assert letter.get_position() == (column, row)
+        assert (row, numbers[column]) in flagged
+    assert "flagged: slow there, not by chance (as are the letters)" in words(figure)
+
+
+def test_both_panels_of_phases_have_one_scale(job: Stored) -> None:
+    work, communication = picture(job, "phases").axes[:2]
+    scales, steps = [], []
+    for axes in (work, communication):
+        scales.append(np.ptp(axes.get_xlim()) / axes.get_position().width)
+        steps.append(np.diff(axes.get_xticks()).max())
+    assert scales[0] == pytest.approx(scales[1])
+    assert steps[0] == steps[1]
+
+
+def test_of_one_iteration_nothing_is_an_average(job: Stored) -> None:
+    iteration = job.analysis().verdict.iterations[0]
+    for kind, metric in (("heatmap", "forward"), ("phases", None)):
+        title = job.run.plot(kind, metric=metric, iter_range=(iteration, iteration + 1)).title
+        assert "on average" not in title
+        assert f"in iteration {iteration}" in title

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import polars as pl
 import pytest
 from matplotlib.container import BarContainer
@@ -107,3 +108,33 @@ def test_a_median_rank_without_a_record_is_no_rank_that_did_nothing(
     cells = pl.DataFrame({"rank": [1], "iteration": [12]})
     assert cell_states(run.compare(), cells)
     assert cell_states(part.compare(), cells) == {}
+
+
+def test_kernels_that_the_verdict_names_stand_beside_those_of_the_median_rank(
+    stored: Callable[..., Stored],
+) -> None:
+    run = stored("planted", where="forward").run
+    verdict = run.compare().verdict
+    assert verdict.findings[0].activity == "kernel"
+    picture = run.plot("why")
+    axes = picture.figure.axes[0]
+    labels = [each.get_text() for each in axes.get_yticklabels()]
+    shown: dict[str, list[float]] = {"slow": [], "median": []}
+    for container in axes.containers:
+        assert isinstance(container, BarContainer)
+        for bar in container.patches:
+            shown[bar.get_gid()].append(bar.get_width())
+    apart = dict(zip(labels, np.subtract(shown["slow"], shown["median"]), strict=True))
+    for finding in verdict.findings:
+        [excess] = [ms for name, ms in apart.items() if name.endswith(finding.name[-12:])]
+        assert excess == pytest.approx(finding.excess_ns / 1e6, rel=0.01)
+    assert re.fullmatch(
+        r"Rank 3: \d kernels take [\d.]+ ms longer \(\d+ %\) than on the median rank", picture.title
+    )
+    assert "unknown" not in {each.get_text() for each in axes.get_legend().get_texts()}
+
+
+def test_one_iteration_of_the_device(stored: Callable[..., Stored]) -> None:
+    run = stored("planted", where="forward").run
+    said = run.plot("why", iteration=5).figure.findobj(Text)
+    assert any("1 iteration (5)" in each.get_text() for each in said)

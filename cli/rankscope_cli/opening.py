@@ -1,0 +1,84 @@
+"""The run that the words of a command name: a database, or reports that become one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankscope.util.atomic_io import DEFAULT_DB
+from rankscope_cli import console
+
+COMMAND = re.compile(r"\brankscope (?:imbalance|pick-reports|plot|export|report|view|check)\b")
+"""A command of rankscope that answers from a database."""
+
+if TYPE_CHECKING:
+    from rankscope.api import Run
+
+
+def run_of(paths: list[str], db: Path, quiet: bool) -> Run:
+    """The run of a database, or that of reports, which are ingested first.
+
+    Args:
+        paths: a database, or reports, folders and patterns; nothing: the run of `db`.
+        db: the database; that of the reports where some are given.
+        quiet: show no progress and no summary.
+
+    Raises:
+        UsageError: a folder without reports holds several databases, or nothing.
+    """
+    from rankscope.api import ingest, open_run
+
+    named = _database(paths)
+    if named is not None or not paths:
+        return open_run(named or db)
+    with console.progress(quiet) as (started, advance):
+        run = ingest(paths, db, started=started, progress=advance)
+    assert run.ingested is not None
+    read = sum(each.status == "read" for each in run.ingested.outcomes)
+    from rankscope.output.quantities import counted, short_path
+
+    reports = counted(len(run.ingested.outcomes), "report")
+    console.say(f"rankscope: {reports} ({read} read) in {short_path(run.db)}", quiet)
+    return run
+
+
+def with_database(advice: str, db: Path) -> str:
+    """Advice whose commands of rankscope name the database, unless it is the usual one."""
+    if str(db) == os.environ.get("RANKSCOPE_DB", DEFAULT_DB):
+        return advice
+    from rankscope.output.quantities import short_path
+
+    return COMMAND.sub(lambda found: f"{found[0]} --db {shlex.quote(short_path(db))}", advice)
+
+
+def _database(paths: list[str]) -> Path | None:
+    """The database that the only word names: the file, or the one in a folder without reports."""
+    if len(paths) != 1:
+        return None
+    path = Path(paths[0])
+    if path.suffix == ".duckdb":
+        return path
+    if not path.is_dir():
+        return None
+    from rankscope.errors import UsageError
+    from rankscope.output.quantities import counted
+    from rankscope.sources.discover import discover
+    from rankscope.store.nearby import databases_in
+
+    found = databases_in(path)
+    if not found:
+        return None
+    try:
+        discover(paths, lambda *_: None)
+    except UsageError:
+        if len(found) == 1:
+            return found[0]
+        listed = ", ".join(shlex.quote(str(each)) for each in found)
+        raise UsageError(
+            f"{path} holds no reports, but {counted(len(found), 'database')}",
+            hint=f"name one: {listed}",
+        ) from None
+    return None

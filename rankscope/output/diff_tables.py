@@ -1,0 +1,88 @@
+"""Two runs compared, as text tables."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import polars as pl
+
+from rankscope.compare.diff.compare import largest_first
+from rankscope.compare.diff.shifts import Change
+from rankscope.model.metrics import METRICS
+from rankscope.output.quantities import UNKNOWN, in_unit
+from rankscope.output.table_layout import Table
+from rankscope.util.wording import interval, relative
+
+
+def changes_frame(changes: tuple[Change, ...]) -> pl.DataFrame:
+    """Changes as a frame with a column per field of `Change`; rank is null for means over ranks."""
+    return pl.DataFrame([asdict(each) for each in changes], infer_schema_length=None)
+
+
+def changes_table(changes: tuple[Change, ...], clock: str = "", judged: bool = True) -> Table:
+    """Each metric of two runs, before and after.
+
+    Args:
+        changes: those of the means over ranks.
+        clock: that of the numbers.
+        judged: whether changes can be certain; else there are no intervals.
+    """
+    on_clock = f", {clock} clock" if clock else ""
+    table = Table(
+        title=f"Before and after (mean over ranks, ms{on_clock})",
+        columns=("metric", "before", "after", "change", "interval", "certain"),
+        numeric=frozenset(("before", "after", "change", "interval")),
+        drop_first=("interval",),
+        notes=(("change", "×2.0 is twice, ÷2.0 half"), ("certain", _certain_note(changes))),
+        rows=tuple(
+            (_named(each), *_before_after(each)) for each in changes if each.before_ns is not None
+        ),
+    )
+    return table if judged else table.without(frozenset(("interval", "certain")))
+
+
+def movers_table(changes: tuple[Change, ...], every: bool, judged: bool = True) -> Table:
+    """The ranks and metrics that certainly changed, the largest change first.
+
+    Args:
+        changes: those of single ranks.
+        every: show all changes.
+        judged: whether changes can be certain; else there are no intervals.
+    """
+    moved = [each for each in changes if each.before_ns is not None and (every or each.certain)]
+    moved.sort(key=largest_first)
+    table = Table(
+        title="Ranks that changed" if moved else "No rank changed beyond noise",
+        columns=("rank", "metric", "before", "after", "change", "interval", "certain"),
+        numeric=frozenset(("rank", "before", "after", "change", "interval")),
+        drop_first=("interval",),
+        rows=tuple((str(each.rank), _named(each), *_before_after(each)) for each in moved),
+    )
+    if judged:
+        return table
+    title = "By rank" if moved else "Changes of ranks are not judged"
+    return replace(table.without(frozenset(("interval", "certain"))), title=title)
+
+
+def _certain_note(changes: tuple[Change, ...]) -> str:
+    """The meaning of the column `certain`."""
+    only_times = all(METRICS[each.metric].is_time for each in changes)
+    other = "" if only_times else "; for a metric that is not a time, of the metric"
+    return f"the interval is beyond 0, and the change at least 1 % of the iteration{other}"
+
+
+def _named(change: Change) -> str:
+    """The metric of a change, with its unit unless it is a time."""
+    metric = METRICS[change.metric]
+    return metric.name if metric.is_time else f"{metric.name} ({metric.unit})"
+
+
+def _before_after(each: Change) -> tuple[str, ...]:
+    unit = METRICS[each.metric].unit
+    return (
+        in_unit(each.before_ns, unit),
+        in_unit(each.after_ns, unit),
+        relative(each.change),
+        UNKNOWN if each.low is None or each.high is None else interval(each.low, each.high),
+        "yes" if each.certain else "no",
+    )

@@ -1,0 +1,164 @@
+"""What a slow rank's device did longer, beside the median rank: a pair of bars per activity."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from rankscope.compare.causes.context import sampled
+from rankscope.compare.causes.excess import activity_excess
+from rankscope.compare.comparison import Comparison
+from rankscope.output.palette import Theme
+from rankscope.output.plots.captions import footer, subtitle
+from rankscope.output.plots.style import SMALL, Caption, drawable, new_sheet
+from rankscope.output.quantities import milliseconds, percent
+from rankscope.output.table_layout import middle_out
+from rankscope.util.wording import counted, span
+
+KINDS = ("kernel", "graph", "copy", "set", "idle")
+"""Kinds of activities of the device."""
+
+MOST = 6
+"""Most activities with bars."""
+
+LEAST_OF_MOST = 0.05
+"""Share of the largest excess below which an activity is left out."""
+
+NAMES = {"idle": "idle", "set": "memory set"}
+"""Kind of activity → what it is called, instead of its name."""
+
+WIDTH, LABELS, PANEL = 10.0, 3.0, 6.5
+"""Widths in inches: of the sheet, of the names, and of the bars."""
+
+ROW = 0.5
+"""Height of a pair of bars in inches."""
+
+LONGEST_NAME = 34
+"""Most characters of the name of an activity."""
+
+
+def device_excess(
+    comparison: Comparison, rank: int, phase: str | None, iterations: list[int]
+) -> pl.DataFrame:
+    """What the device of a rank did longer than is usual in its role, the most first.
+
+    Args:
+        comparison: the run.
+        rank: the slow rank.
+        phase: whose activities count; None: all phases.
+        iterations: those to look into; of many, an even sample.
+
+    Returns:
+        kind, name, total_ns, usual_ns (the lower median of the role), excess_total_ns: means per
+        iteration; at most `MOST` rows, all of positive excess.
+    """
+    chosen = sampled(iterations)
+    rows = comparison.tables.read("activities", iterations=chosen)
+    wanted = pl.col("kind").is_in(KINDS)
+    rows = rows.filter(wanted if phase is None else wanted & (pl.col("phase") == phase))
+    slow = pl.DataFrame({"rank": [rank] * len(chosen), "iteration": chosen})
+    amounts = ("total_ns", "usual_ns", "excess_total_ns")
+    if rows.filter(rank=rank).is_empty():
+        return pl.DataFrame(
+            schema={"kind": pl.String, "name": pl.String, **dict.fromkeys(amounts, pl.Float64)}
+        )
+    found = activity_excess(rows, comparison.roles.of, slow)
+    return (
+        found.select("kind", "name", pl.col(amounts) / len(chosen))
+        .filter(pl.col("excess_total_ns") > LEAST_OF_MOST * pl.col("excess_total_ns").max())
+        .filter(pl.col("excess_total_ns") > 0)
+        .sort("excess_total_ns", "kind", "name", descending=[True, False, False])
+        .head(MOST)
+    )
+
+
+def draw(
+    comparison: Comparison,
+    rank: int,
+    phase: str | None,
+    iterations: list[int],
+    found: pl.DataFrame,
+    theme: Theme,
+) -> Figure:
+    """The picture of what `device_excess` found."""
+    height = ROW * max(found.height, 2)
+    where = "" if phase is None else f" in {phase}"
+    title = _title(rank, found)
+    numbers = f"{counted(len(iterations), 'iteration')} ({span(tuple(iterations))})"
+    what = f"device work{where} that takes longer than on the median rank: mean of {numbers}"
+    sheet = new_sheet(
+        WIDTH,
+        0.45 + height + 0.3,
+        Caption(title, subtitle(comparison, drawable(what, 200), title), footer(comparison)),
+        theme,
+    )
+    axes = sheet.axes(LABELS, 0.45, PANEL, height)
+    _bars(axes, rank, found, theme)
+    return sheet.figure
+
+
+def _title(rank: int, found: pl.DataFrame) -> str:
+    """The activity with the most excess, or several kernels as one."""
+    first = found.row(0, named=True)
+    kernels = found.filter(pl.col("kind") == "kernel")
+    main = kernels.filter(pl.col("excess_total_ns") >= first["excess_total_ns"] / 4)
+    if first["kind"] == "kernel" and main.height > 1:
+        excess, usual = (float(main[name].sum()) for name in ("excess_total_ns", "usual_ns"))
+        more = f" ({percent(excess / usual)})" if usual else ""
+        return (
+            f"Rank {rank}: {main.height} kernels take {milliseconds(excess)} ms longer{more} than "
+            "on the median rank"
+        )
+    verb = "its device idles" if first["kind"] == "idle" else f"{_label(first)} takes"
+    longer = milliseconds(first["excess_total_ns"])
+    return drawable(f"Rank {rank}: {verb} {longer} ms longer than on the median rank", 140)
+
+
+def _label(row: dict[str, object]) -> str:
+    kind, name = str(row["kind"]), str(row["name"])
+    return NAMES.get(kind, f"{kind} {name}".strip())
+
+
+def _bars(axes: Axes, rank: int, found: pl.DataFrame, theme: Theme) -> None:
+    """Two bars per activity, the slow rank's above, and how much longer it is."""
+    places = np.arange(found.height, dtype=float)
+    slow, usual = (found[name].to_numpy() / 1e6 for name in ("total_ns", "usual_ns"))
+    axes.barh(places - 0.19, slow, height=0.34, color=theme.late, gid="slow")
+    axes.barh(places + 0.19, usual, height=0.34, color=theme.muted, gid="median")
+    for place, longest, excess in zip(places, np.maximum(slow, usual), slow - usual, strict=True):
+        axes.annotate(
+            f"+{milliseconds(excess * 1e6)}",
+            (longest, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            size=SMALL,
+            color=theme.ink,
+        )
+    names = [
+        middle_out(drawable(_label(row), 400), LONGEST_NAME) for row in found.iter_rows(named=True)
+    ]
+    axes.set_yticks(places, labels=names)
+    axes.set_ylim(max(found.height, 2) - 0.4, -0.6)
+    axes.set_xlim(0, float(max(slow.max(), usual.max())) * 1.15 or 1)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    axes.set_xlabel("time per iteration (ms)")
+    axes.legend(
+        handles=[
+            Patch(label=f"rank {rank} (slow)", color=theme.late),
+            Patch(label="median rank", color=theme.muted),
+        ],
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=2,
+        borderpad=0,
+        borderaxespad=0.4,
+        handlelength=1.1,
+        handletextpad=0.4,
+        columnspacing=1.0,
+    )

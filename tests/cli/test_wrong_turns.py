@@ -1,0 +1,59 @@
+"""What a new user types instead of the right command, and what it says or does then."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import SAMPLE, Result, Stored
+
+Cli = Callable[..., Result]
+VERDICT = "Rank 2 (node1) is slow in every 5th iteration"
+
+
+def test_imbalance_of_reports_ingests_them_first(cli: Cli) -> None:
+    done = cli("imbalance", SAMPLE)
+    assert done.code == 0
+    assert done.out.startswith(VERDICT)
+    assert "4 reports (4 read) in rankscope.duckdb" in done.err
+    assert Path("rankscope.duckdb").exists()
+    assert "4 reports (0 read)" in cli("imbalance", SAMPLE).err, "unchanged ones stay"
+    cli("imbalance", SAMPLE.parent, "--db", "other.duckdb").refused(3, "3 runs")
+    cli("imbalance", "nowhere").refused(2, "nowhere")
+
+
+def test_a_database_in_place_of_reports(cli: Cli, sample: Stored) -> None:
+    folder = Path("runs")
+    folder.mkdir()
+    shutil.copyfile(sample.db, folder / "a.duckdb")
+    for word in (folder / "a.duckdb", folder):
+        done = cli("imbalance", word)
+        assert done.out.startswith(VERDICT)
+        assert "rankscope pick-reports --db runs/a.duckdb." in done.out, "the next command works"
+    shutil.copyfile(sample.db, folder / "b.duckdb")
+    cli("imbalance", folder).refused(2, "runs/a.duckdb, runs/b.duckdb")
+
+
+def test_a_missing_database_names_those_beside_it(cli: Cli, sample: Stored) -> None:
+    cli("pick-reports").refused(4, "make it: rankscope ingest PROFILES")
+    for name in ("one.duckdb", "two.duckdb"):
+        shutil.copyfile(sample.db, name)
+    cli("pick-reports").refused(4, "there are --db one.duckdb, --db two.duckdb; or make it")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("ingest", "profiles", "-o", "x.duckdb"), "--db FILE names the database"),
+        (("imbalance", "-o", "x.json"), "rankscope imbalance > FILE"),
+        (("report",), "rankscope report -o FILE"),
+        (("pick-reports", "run.duckdb"), "rankscope pick-reports --db run.duckdb"),
+        (("plot", "heatmap", "profiles"), "first rankscope ingest profiles"),
+    ],
+)
+def test_hints_say_what_was_meant(cli: Cli, words: tuple[str, ...], hint: str) -> None:
+    Path("profiles").mkdir()
+    cli(*words).refused(2, hint)

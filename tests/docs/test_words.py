@@ -1,0 +1,65 @@
+"""`explain` explains every word that the commands print: the test takes them from the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rankscope.errors import UsageError
+from rankscope.output.explain import explain
+from tests.docs.words import headings, keys, labels_of_page
+from tests.support import Result, Stored
+
+Cli = Callable[..., Result]
+
+
+def unexplained(words: set[str]) -> set[str]:
+    """The words without an entry."""
+    missing = set()
+    for word in words:
+        try:
+            assert explain(word).entries[0].summary
+        except UsageError:
+            missing.add(word)
+    return missing
+
+
+@pytest.fixture
+def other(cli: Cli, stored: Callable[..., Stored]) -> None:
+    """A second run beside the usual database, in the folder of the command."""
+    assert cli("explain", "work").code == 0
+    Path("other.duckdb").write_bytes(stored("planted", where="forward").db.read_bytes())
+
+
+@pytest.mark.usefixtures("other")
+def test_headings_and_labels(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = headings(cli, monkeypatch)
+    assert {"work", "cost", "rank time lost", "last", "slow", "spread", "cluster"} <= words
+    missing = unexplained(words)
+    assert not missing, "\n".join(sorted(missing))
+
+
+@pytest.mark.usefixtures("other")
+def test_keys_of_json(cli: Cli) -> None:
+    words = keys(cli)
+    assert {"leading", "settles", "costless_ranks", "included_warmup", "load_balance"} <= words
+    missing = unexplained(words)
+    assert not missing, "\n".join(sorted(missing))
+
+
+def test_labels_of_the_page(cli: Cli, sample: Stored) -> None:
+    Path("rankscope.duckdb").write_bytes(sample.db.read_bytes())
+    words = labels_of_page(cli)
+    assert {"Parallel efficiency", "came last"} <= words
+    missing = unexplained(words)
+    assert not missing, "\n".join(sorted(missing))
+
+
+def test_efficiencies_and_picks() -> None:
+    for word in (
+        "parallel efficiency", "load balance", "communication efficiency",
+        "min", "median", "max", "slow", "leading", "typical", "flagged",
+    ):  # fmt: skip
+        assert explain(word).entries

@@ -1,0 +1,79 @@
+"""The words that commands print: headings of tables, labels, keys of JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rankscope_cli import console
+from rankscope_cli.options import By
+
+from rankscope.model.metrics import METRICS
+from rankscope.output.table_layout import Table
+from tests.output.test_html import Page
+from tests.support import SAMPLE, Result
+
+Cli = Callable[..., Result]
+
+COMMANDS = (
+    ("ingest", SAMPLE, "-v"),
+    ("check", SAMPLE, "-v"),
+    ("imbalance", "--all"),
+    *(("imbalance", "--by", by.value) for by in By if by is not By.RANK),
+    ("pick-reports",),
+    ("diff", "rankscope.duckdb", "other.duckdb", "--all"),
+)
+"""Commands that print tables."""
+
+
+def headings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The headings of all tables of text, and what stands in their columns of names."""
+    found: set[str] = set()
+
+    def show(table: Table, every: bool = False) -> None:
+        found.update(table.columns)
+        for column in ("metric", "pick", "what"):
+            if column in table.columns:
+                found.update(row[table.columns.index(column)] for row in table.rows)
+
+    monkeypatch.setattr(console, "show", show)
+    for words in COMMANDS:
+        assert cli(*words).code == 0, words
+    plain = (re.sub(r" \(.*\)", "", each) for each in found)  # units, and which axis
+    return {part for each in plain for part in each.split(", ")}
+
+
+def keys(cli: Cli) -> set[str]:
+    """The keys of the JSON of all commands; those that are names of data are left out."""
+    found: set[str] = set()
+    for words in (
+        *COMMANDS,
+        ("capture", "slurm", "--for", "rankscope.duckdb"),
+        ("explain", "work"),
+    ):
+        plain = [each for each in words if each != "-v"]
+        found |= {*_keys(cli(*plain, "--format", "json").document)}
+    return found - {*METRICS}
+
+
+def _keys(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not key.isdigit():
+                yield key
+            yield from _keys(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _keys(inner)
+
+
+def labels_of_page(cli: Cli) -> set[str]:
+    """The headings of the page's tables, and its figures."""
+    assert cli("report", "-o", "page.html").code == 0
+    told = Page(Path("page.html").read_text("utf-8")).data
+    found = {column["label"] for table in told["tables"] for column in table["columns"]}
+    found |= {term for term, *_ in told["figures"]}
+    return found
