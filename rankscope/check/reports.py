@@ -18,7 +18,7 @@ from rankscope.measure.report import extract
 from rankscope.model.options import WHOLE, ShapingOptions
 from rankscope.model.reports import CheckedReport, CheckWarning, ReportFile, ReportRows
 from rankscope.sources.conventions import vocabulary
-from rankscope.sources.discover import discover
+from rankscope.sources.discover import discover, with_windows
 from rankscope.sources.identify import pattern
 
 
@@ -54,7 +54,7 @@ def check(
     def leave_out(path: Path, error: ReportError) -> None:
         unread.append(unreadable(ReportFile(path, "unknown", 0, 0), error))
 
-    files = discover(paths, leave_out)
+    files = with_windows(discover(paths, leave_out))
     check_one_rank(options, files)
     runs = found_runs(files, own)
     if run is not None:

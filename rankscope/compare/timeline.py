@@ -6,6 +6,7 @@ of the ranks asked for, through the stages that ingest uses.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from rankscope.model.schema import (
     TIMELINE_WINDOWS,
     conform,
 )
-from rankscope.sources.discover import describe
+from rankscope.sources.discover import describe_again
 from rankscope.sources.moved import located
 from rankscope.util.wording import agreeing, counted, ranks_text
 
@@ -244,7 +245,8 @@ def _unchanged(row: dict[str, object], database: Path | None) -> ReportFile:
     stored = Path(str(row["path"]))
     path = located(stored, database)
     try:
-        file = describe(path, str(row["kind"]))
+        more = [path.parent / each for each in json.loads(str(row["windows"] or "{}"))]
+        file = describe_again(ReportFile(path, str(row["kind"]), 0, 0, more=tuple(more)))
     except UnreadableReport as error:
         raise ReportError(
             f"{path}: is gone, and only it holds its ranks in detail",

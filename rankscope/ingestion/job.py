@@ -15,7 +15,7 @@ from rankscope.errors import RankConflict, RankscopeError, ReportError, Unpaired
 from rankscope.ingestion.workers import WorkerPool, map_reports
 from rankscope.model.options import AUTO, ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
-from rankscope.sources.discover import discover
+from rankscope.sources.discover import discover, with_windows
 from rankscope.util.atomic_io import DEFAULT_DB, exists
 from rankscope.util.wording import agreeing, counted
 
@@ -91,6 +91,7 @@ def ingest_reports(
         from rankscope.sources.identify import pattern
 
         options = ShapingOptions.of(iteration, phases, rank_pattern, rank, collectives)
+        files = with_windows(files)
         check_one_rank(options, files)
         if run is not None:
             files = select_run(files, run, pattern(rank_pattern))

@@ -64,6 +64,26 @@ def discover(
     return _numbered(sorted(map(_best, forms.values()), key=lambda report: report.path))
 
 
+def with_windows(reports: list[ReportFile]) -> list[ReportFile]:
+    """The reports, those that are windows of one process as one."""
+    by_path = {each.path: each for each in reports}
+    kinds: dict[str, list[ReportFile]] = {}
+    for each in reports:
+        kinds.setdefault(each.kind, []).append(each)
+    for kind, alike in kinds.items():
+        find = formats.named(kind).joined
+        windows = [] if find is None or len(alike) < 2 else find(each.path for each in alike)
+        for first, *more in windows:
+            by_path[first] = by_path[first].joined([by_path.pop(path) for path in more])
+    return _numbered(sorted(by_path.values(), key=lambda report: report.path))
+
+
+def describe_again(file: ReportFile) -> ReportFile:
+    """A report with its windows, as it is on disk now; raises what `describe` does."""
+    now, *more = (describe(path, file.kind) for path in file.places)
+    return now.joined(more)
+
+
 def _numbered(reports: list[ReportFile]) -> list[ReportFile]:
     """The reports, with the number in which those of one folder differ."""
     folders: dict[Path, list[Path]] = {}
