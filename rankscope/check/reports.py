@@ -13,6 +13,7 @@ from rankscope.check.single_report import Examined, checked, unreadable
 from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
 from rankscope.ingestion.iteration_defaults import Read, read_alike
 from rankscope.ingestion.preflight import check_one_rank, found_runs, select_run
+from rankscope.ingestion.runs import given
 from rankscope.ingestion.workers import map_reports
 from rankscope.measure.report import extract
 from rankscope.model.options import WHOLE, ShapingOptions
@@ -54,6 +55,7 @@ def check(
     def leave_out(path: Path, error: ReportError) -> None:
         unread.append(unreadable(ReportFile(path, "unknown", 0, 0), error))
 
+    paths = list(paths)
     files = with_windows(discover(paths, leave_out))
     check_one_rank(options, files)
     runs = found_runs(files, own)
@@ -76,7 +78,7 @@ def check(
         raise usage[0]
     every.sort(key=lambda examined: examined.rows.file.path)
     more: dict[Path, list[CheckWarning]] = {}
-    for path, problem in together(every, number_of):
+    for path, problem in together(every, number_of, given(paths)):
         more.setdefault(path, []).append(problem)
     reports = [*map(checked, every), *unread]
     return tuple(

@@ -22,6 +22,9 @@ MOST_LINES = 20
 DOUBTFUL = ("records-missing", "report-cut", "device-clock-early", "launches-missing")
 """Codes of warnings that make all numbers doubtful."""
 
+RUN = "another-run"
+"""The code of the warning that says which of several runs a report is of."""
+
 MOST_ALIKE = 3
 """Above this number of similar lines or names, the rest is only counted."""
 
@@ -97,8 +100,11 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
         return f"None of the {counted(len(reports), 'report')} can be used."
     lacking = [name for name in ABILITIES if not all(getattr(each.can, name) for each in usable)]
     rest = f"; missing: {', '.join(lacking)}" if lacking else ""
+    of = {each.message for report in usable for each in report.problems if each.code == RUN}
+    runs = f"; they are of {counted(len(of), 'run')}" if of else ""
     return (
-        f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)}){rest}."
+        f"{len(usable)} of {counted(len(reports), 'report')} can be used "
+        f"({_ranks(usable)}){runs}{rest}."
     )
 
 

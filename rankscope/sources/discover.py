@@ -54,9 +54,17 @@ def discover(
     if not found and failed:
         raise failed[0]
     if not found:
+        passed = _passed_over(paths)
+        where = ", ".join(str(path) for path in paths)
         raise UsageError(
-            f"no reports found in {', '.join(str(path) for path in paths)}",
-            hint="; ".join([f"reports end in {', '.join(formats.endings())}", *_sniffed()]),
+            f"no reports found in {where}" + ("" if passed is None else f"; {passed.message}"),
+            hint="; ".join(
+                [
+                    *([] if passed is None else [passed.hint]),
+                    f"reports end in {', '.join(formats.endings())}",
+                    *_sniffed(),
+                ]
+            ),
         )
     forms: dict[tuple[str, Path], list[ReportFile]] = {}
     for resolved, report in found.items():
@@ -201,6 +209,21 @@ def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tup
                     fail(file, _odd(file, mode))
             elif kind := formats.of_file(file):
                 yield file, kind
+
+
+def _passed_over(paths: Iterable[str | Path]) -> UnreadableReport | None:
+    """What the first file is that was passed over for its content; None without any."""
+    for given in _expand(paths):
+        for folder, _, names in os.walk(given):
+            for path in (Path(folder) / name for name in sorted(names)):
+                kind = formats.of_content(path.name)
+                if kind is None or _is_odd(_mode(path)):
+                    continue
+                try:
+                    kind.facts(path)
+                except UnreadableReport as error:
+                    return error
+    return None
 
 
 def _mode(path: Path) -> int:
