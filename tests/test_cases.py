@@ -368,3 +368,25 @@ def test_files_that_are_no_reports_are_named(tmp_path: Path, cli: Callable[..., 
         (tmp_path / "et" / f"rank_{rank}.json").write_text(json.dumps(trace))
     for command in ("check", "ingest"):
         cli(command, tmp_path / "et").refused(2, "is a PyTorch execution trace", "torch.profiler")
+
+
+@pytest.mark.parametrize("unnamed", [1, 3])
+def test_reports_without_names_beside_named_ones(tmp_path: Path, unnamed: int) -> None:
+    """Few of them are left out; many make each capture one iteration. It is never an error."""
+
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        if rank < unnamed:
+            without("ProfilerStep", "Optimizer", "Distributed")(rank, trace)
+            events = [each for nth, each in enumerate(trace["traceEvents"]) if nth % 7]
+            trace["traceEvents"] = events[::3] + [e for e in events if "Seq" in e["args"]]
+
+    run = read(write(tmp_path / "job", replace(PLAIN, slow=3), edit))
+    ranks = {*run.compare().tables.ranks["rank"]}
+    if unnamed == 1:
+        assert ranks == {1, 2, 3}
+        assert len(run.compare().facts.iterations) > 1
+        assert "missing-ranks" in codes(run)
+    else:
+        assert ranks == {0, 1, 2, 3}
+        assert run.compare().facts.iterations == (0,)
+        assert "3 reports have no ranges named like iterations" in codes(run)["capture-whole"]

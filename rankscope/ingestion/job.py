@@ -11,7 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.errors import RankConflict, RankscopeError, ReportError, Unpaired, UsageError
+from rankscope.errors import (
+    RankConflict,
+    RankscopeError,
+    ReportError,
+    UnlikeOthers,
+    Unpaired,
+    UsageError,
+)
 from rankscope.ingestion.workers import WorkerPool, map_reports
 from rankscope.model.options import AUTO, ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
@@ -297,7 +304,7 @@ class IngestJob:
 
     def _bad(self, file: ReportFile, error: RankscopeError) -> None:
         """Raise the error of a bad report, or list the report as skipped."""
-        if not self.skip or isinstance(error, UsageError):
+        if not isinstance(error, UnlikeOthers) and (not self.skip or isinstance(error, UsageError)):
             raise error
         self._skipped(file, error.message)
 
