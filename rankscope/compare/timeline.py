@@ -6,7 +6,6 @@ of the ranks asked for, through the stages that ingest uses.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.report_files import further
 from rankscope.compare.timeline_ranks import operations_of, phases_of, states_of
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.measure.rank import RankDetail
@@ -245,7 +245,8 @@ def _unchanged(row: dict[str, object], database: Path | None) -> ReportFile:
     stored = Path(str(row["path"]))
     path = located(stored, database)
     try:
-        more = [path.parent / each for each in json.loads(str(row["windows"] or "{}"))]
+        windows = row["windows"]
+        more = further(path, None if windows is None else str(windows))
         file = describe_again(ReportFile(path, str(row["kind"]), 0, 0, more=tuple(more)))
     except UnreadableReport as error:
         raise ReportError(

@@ -150,3 +150,21 @@ def test_a_timeline_of_a_later_window_is_read_from_its_file(tmp_path: Path) -> N
     later[0].write_text("{}")
     with pytest.raises(ReportError, match="has changed"):
         run.timeline(iterations=[15], ranks=[2])
+
+
+@pytest.mark.parametrize("where", [slice(2, 10), slice(14, 22)])
+def test_picks_open_the_window_that_holds_the_iteration(tmp_path: Path, where: slice) -> None:
+    folder = cycles(tmp_path / "job")
+    run = rankscope.ingest([folder], tmp_path / "a.duckdb", jobs=1)
+    picks = run.pick_reports(iter_range=where)
+    for pick in picks.picks:
+        events = json.loads(pick.report.read_text())["traceEvents"]
+        zero = min(each["ts"] for each in events)
+        for moment in (pick.worst, pick.typical):
+            name = f"ProfilerStep#{moment.iteration}"
+            [step] = [each for each in events if each["name"] == name]
+            begin = (step["ts"] - zero) * 1e3
+            assert moment.start_ns <= begin + 1e3
+            assert begin < moment.end_ns <= begin + step["dur"] * 1e3 + 1e5
+            assert moment.shared_start_ns is not None
+            assert abs(moment.shared_start_ns - moment.start_ns) < 5e6
