@@ -131,6 +131,34 @@ def test_a_phase_that_no_range_names_is_said(tmp_path: Path) -> None:
     assert all(load < 3 for load in mean_ms(run, "load").values() if load is not None)
 
 
+def test_the_range_that_may_be_the_phase_is_named(
+    tmp_path: Path, cli: Callable[..., Result]
+) -> None:
+    """A job on CPUs whose ranges are a loader's, and one whose name says nothing."""
+
+    def edit(_rank: int, trace: dict[str, Any]) -> None:
+        steps = [e for e in trace["traceEvents"] if e["name"].startswith("ProfilerStep")]
+        parts = {"load": (0.0, 0.2), "Crunch it": (0.2, 0.95)}
+        trace["traceEvents"] = steps + [
+            {**step, "name": name, "ts": step["ts"] + begin * step["dur"],
+             "dur": (end - begin) * step["dur"]}
+            for step in steps
+            for name, (begin, end) in parts.items()
+        ]  # fmt: skip
+
+    folder = write(tmp_path / "job", PLAIN, edit)
+    said = codes(read(folder))["phase-unnamed"]
+    assert "ranges Crunch it" in said
+    option = said.rpartition("--phase ")[2]
+    assert option == r"'backward=^Crunch\ it'"
+    assert "Crunch it" in cli("check", folder).out
+    run = rankscope.ingest(
+        [folder], tmp_path / "b.duckdb", phases={"backward": r"^Crunch\ it"}, jobs=1
+    )
+    assert "phase-unnamed" not in codes(run)
+    assert all(value > 10 for value in mean_ms(run, "backward").values())
+
+
 def lost(rank: int, which: Callable[[int, int], bool], zero: bool) -> Edit:
     """An edit that takes away some kernels of a rank, or their times."""
 
@@ -336,38 +364,6 @@ def test_the_usual_job_is_right_without_warnings(tmp_path: Path) -> None:
     assert_slow(run)
     assert not run.compare().verdict.gain_is_bound
     assert {*codes(run)} == {"phases-from-operators"}
-
-
-def test_check_of_several_runs_says_what_reads_each(
-    tmp_path: Path, cli: Callable[..., Result]
-) -> None:
-    for nth in range(3):
-
-        def another(_rank: int, trace: dict[str, Any], nth: int = nth) -> None:
-            for each in trace["traceEvents"]:
-                each["pid"] += 1000 * nth if each["pid"] else 0
-
-        write(tmp_path / "jobs" / f"job{nth}", replace(PLAIN, ranks=2, slow=1, steps=5), another)
-    checked = cli("check", tmp_path / "jobs")
-    assert checked.code == 0
-    assert "6 of 6 reports can be used" in checked.out
-    assert "they are of 3 runs" in checked.out
-    assert "\u2717" not in checked.out
-    for number in (1, 2, 3):
-        command = checked.out.partition(f"is of run {number} of 3")[2].partition("--run")[2]
-        assert command.split()[0] == f"{number},"
-        database = tmp_path / f"{number}.duckdb"
-        assert cli("ingest", tmp_path / "jobs", "--run", number, "--db", database).code == 0
-
-
-def test_files_that_are_no_reports_are_named(tmp_path: Path, cli: Callable[..., Result]) -> None:
-    nodes = [{"id": 1, "name": "x", "ctrl_deps": 1}]
-    (tmp_path / "et").mkdir()
-    for rank in range(2):
-        trace = {"schema": "1.1.1-chakra.0.0.4", "pid": 5, "nodes": nodes}
-        (tmp_path / "et" / f"rank_{rank}.json").write_text(json.dumps(trace))
-    for command in ("check", "ingest"):
-        cli(command, tmp_path / "et").refused(2, "is a PyTorch execution trace", "torch.profiler")
 
 
 @pytest.mark.parametrize("unnamed", [1, 3])

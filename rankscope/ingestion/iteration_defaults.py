@@ -19,6 +19,7 @@ import polars as pl
 from rankscope.errors import NoIterations, RankscopeError, UnlikeOthers
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows, RunWarning
+from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.util.wording import agreeing, counted
 
 Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
@@ -147,7 +148,7 @@ def _beside_named(
             unlike(
                 f"{file.path}: has no ranges named like iterations, though other reports do",
                 hint="--on-error skip leaves such reports out; --iteration whole takes each "
-                "capture as one iteration; or annotate every rank (rankscope capture --snippet)",
+                f"capture as one iteration; or {advice(Record.STEPS, recorder_of([file.kind]))}",
             ),
         )
 

@@ -24,6 +24,7 @@ class Record(Enum):
     HOST = "what threads do: scheduling, samples, calls of the operating system"
     PARTS = "ranges inside the phases"
     GARBAGE = "ranges of garbage collection"
+    STEPS = "ranges of iterations, on some ranks"
 
 
 PYTORCH_DEVICE = (
@@ -43,6 +44,7 @@ ADVICE = {
         Record.PARTS: "name parts of the phases with NVTX ranges, and trace them: nsys profile "
         "--trace=cuda,nvtx",
         Record.GARBAGE: "annotate garbage collection with a range, for example by gc.callbacks",
+        Record.STEPS: "annotate every rank (rankscope capture --snippet)",
     },
     Recorder.PYTORCH: {
         Record.DEVICE: f"record host and device: {PYTORCH_DEVICE}",
@@ -53,6 +55,7 @@ ADVICE = {
         Record.PARTS: "name parts of the phases with torch.profiler.record_function",
         Record.GARBAGE: "name garbage collection with torch.profiler.record_function, for example "
         "by gc.callbacks",
+        Record.STEPS: "call prof.step() after every iteration on every rank",
     },
 }
 """How a profiler records it."""
