@@ -37,8 +37,8 @@ ADVICE = {
         Record.DEVICE: "profile with device tables: nsys profile --trace=cuda,nvtx",
         Record.KERNELS: "record it, as rankscope capture does (nsys --trace=cuda,nvtx); --by phase "
         "shows the work of the host",
-        Record.COMMUNICATION: "annotate the all-reduce, or trace it: --trace=cuda,nvtx (NCCL) or "
-        "mpi,nvtx",
+        Record.COMMUNICATION: "annotate the all-reduce, or trace it, as rankscope capture does: "
+        "--trace=cuda,nvtx (NCCL) or mpi,nvtx",
         Record.HOST: "profile with scheduling, samples and calls of the operating system: nsys "
         "profile --trace=cuda,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree",
         Record.PARTS: "name parts of the phases with NVTX ranges, and trace them: nsys profile "

@@ -46,8 +46,9 @@ def test_a_trace_of_pytorch_is_never_told_to_use_nsys(
     database: Path, arguments: list[str], cli: Callable[..., Result], tmp_path: Path
 ) -> None:
     more = ["--out", tmp_path / "picture.png"] if arguments[0] == "plot" else []
-    answer = cli(*arguments, "--db", database, *more)
-    assert not [word for word in FOREIGN if word in answer.out + answer.err]
+    for form in ([], ["--format", "json"]) if arguments[0] != "plot" else ([],):
+        answer = cli(*arguments, "--db", database, *more, *form)
+        assert not [word for word in FOREIGN if word in answer.out + answer.err]
 
 
 def test_check_of_a_trace_of_pytorch(tmp_path: Path, cli: Callable[..., Result]) -> None:

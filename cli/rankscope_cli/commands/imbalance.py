@@ -108,7 +108,7 @@ def imbalance(
         _check_ranks(comparison, only, by)
     frame = _rows(comparison, result, by, only)
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
-        console.say(f"rankscope: {'; '.join(WHY_EMPTY[by])}", quiet)
+        console.say(f"rankscope: {'; '.join(_why_empty(by, comparison))}", quiet)
     if output is Format.JSON:
         _write_json(db, comparison, result, frame, only)
     elif output is Format.CSV:
