@@ -133,10 +133,10 @@ class EventFile:
         self.is_cut = False
         self._unpacked = self._bytes = 0
 
-    def head(self) -> list[About]:
-        """The fields before the events; the events are not read."""
+    def head(self, most: int = CHUNK_BYTES) -> list[About]:
+        """The fields before the events, if these begin in so many bytes; no events are read."""
         with _opened(self.path) as file:
-            self._skip_head(self._read(file, CHUNK_BYTES))
+            self._skip_head(self._read(file, most))
         return self.about
 
     def beginning(self) -> list[Event]:

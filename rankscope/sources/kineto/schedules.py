@@ -13,8 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from rankscope.errors import UnreadableReport
+from rankscope.model.reports import Claim
 from rankscope.sources.kineto.columns import LAUNCH, RANGE, frames
-from rankscope.sources.kineto.json_stream import EventFile
+from rankscope.sources.kineto.json_stream import HEAD_BYTES, EventFile
 from rankscope.sources.kineto.reader import WORKER_NAME, told
 from rankscope.sources.kineto.windows import base_time
 
@@ -49,7 +50,11 @@ def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
         paths: the files.
     """
     of: dict[tuple[int, int, str, int], list[_Head]] = {}
-    for head in filter(None, map(_head, paths)):
+    alike: dict[Claim | None, list[Path]] = {}
+    for path in paths:
+        alike.setdefault(_claim(path), []).append(path)
+    several = (path for same in alike.values() if len(same) > 1 for path in same)
+    for head in filter(None, map(_head, several)):
         of.setdefault(head.process, []).append(head)
     found: list[tuple[Path, ...]] = []
     one_after_the_other: dict[int, bool] = {}
@@ -63,6 +68,14 @@ def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
         if one_after_the_other[count]:
             found.append(tuple(windows))
     return found
+
+
+def _claim(path: Path) -> Claim | None:
+    """The rank that a file states; None where it does not."""
+    try:
+        return next(iter(told(EventFile(path).head(HEAD_BYTES)).environment), None)
+    except UnreadableReport:
+        return None
 
 
 def _head(path: Path) -> _Head | None:
