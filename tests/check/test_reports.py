@@ -251,7 +251,10 @@ def test_real_captures(job: str, tmp_path: Path) -> None:
     checked = check([unpacked(captured(job), tmp_path / "reports")])
     assert all(report.usable for report in checked)
     assert all(report.can.iterations and report.can.collectives for report in checked)
-    assert set.union(*codes(checked)) <= {"gpu-missing", "iteration-cut"}
+    said = {each.code: each.message for report in checked for each in report.problems}
+    unnamed = said.pop("phase-unnamed", "")
+    assert {*said} <= {"gpu-missing", "iteration-cut"}
+    assert ("--phase backward=^Compute" in unnamed.replace("'", "")) is (job == "2022.4/mpi")
 
 
 def test_records_without_a_report_are_told(reports: list[Path]) -> None:
