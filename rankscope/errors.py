@@ -54,6 +54,10 @@ class NoIterations(ReportError):
     """Nothing in the report is named like an iteration."""
 
 
+class UnlikeOthers(NoIterations):
+    """Most reports of the run name their iterations: this one is left out."""
+
+
 class UnknownRank(ReportError):
     """No evidence says which rank wrote the report."""
 

@@ -134,6 +134,34 @@ def test_a_phase_that_no_range_names_is_said(tmp_path: Path) -> None:
     assert all(load < 3 for load in mean_ms(run, "load").values() if load is not None)
 
 
+def test_the_range_that_may_be_the_phase_is_named(
+    tmp_path: Path, cli: Callable[..., Result]
+) -> None:
+    """A job on CPUs whose ranges are a loader's, and one whose name says nothing."""
+
+    def edit(_rank: int, trace: dict[str, Any]) -> None:
+        steps = [e for e in trace["traceEvents"] if e["name"].startswith("ProfilerStep")]
+        parts = {"load": (0.0, 0.2), "Crunch it": (0.2, 0.95)}
+        trace["traceEvents"] = steps + [
+            {**step, "name": name, "ts": step["ts"] + begin * step["dur"],
+             "dur": (end - begin) * step["dur"]}
+            for step in steps
+            for name, (begin, end) in parts.items()
+        ]  # fmt: skip
+
+    folder = write(tmp_path / "job", PLAIN, edit)
+    said = codes(read(folder))["phase-unnamed"]
+    assert "ranges Crunch it" in said
+    option = said.rpartition("--phase ")[2]
+    assert option == r"'backward=^Crunch\ it'"
+    assert "Crunch it" in cli("check", folder).out
+    run = rankscope.ingest(
+        [folder], tmp_path / "b.duckdb", phases={"backward": r"^Crunch\ it"}, jobs=1
+    )
+    assert "phase-unnamed" not in codes(run)
+    assert all(value > 10 for value in mean_ms(run, "backward").values())
+
+
 def lost(rank: int, which: Callable[[int, int], bool], zero: bool) -> Edit:
     """An edit that takes away some kernels of a rank, or their times."""
 
@@ -345,3 +373,25 @@ def test_the_usual_job_is_right_without_warnings(tmp_path: Path) -> None:
     assert_slow(run)
     assert not run.compare().verdict.gain_is_bound
     assert {*codes(run)} == {"phases-from-operators"}
+
+
+@pytest.mark.parametrize("unnamed", [1, 3])
+def test_reports_without_names_beside_named_ones(tmp_path: Path, unnamed: int) -> None:
+    """Few of them are left out; many make each capture one iteration. It is never an error."""
+
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        if rank < unnamed:
+            without("ProfilerStep", "Optimizer", "Distributed")(rank, trace)
+            events = [each for nth, each in enumerate(trace["traceEvents"]) if nth % 7]
+            trace["traceEvents"] = events[::3] + [e for e in events if "Seq" in e["args"]]
+
+    run = read(write(tmp_path / "job", replace(PLAIN, slow=3), edit))
+    ranks = {*run.compare().tables.ranks["rank"]}
+    if unnamed == 1:
+        assert ranks == {1, 2, 3}
+        assert len(run.compare().facts.iterations) > 1
+        assert "missing-ranks" in codes(run)
+    else:
+        assert ranks == {0, 1, 2, 3}
+        assert run.compare().facts.iterations == (0,)
+        assert "3 reports have no ranges named like iterations" in codes(run)["capture-whole"]

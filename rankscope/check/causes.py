@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.check.remedies import PYTORCH, recorder
 from rankscope.compare.causes.detector import Detector
 from rankscope.compare.causes.registry import DETECTORS
 from rankscope.model.kinds import CauseKind
 from rankscope.model.reports import CauseAbility, RankRows, ReportRows
+from rankscope.sources.recorders import advice, recorder_of
 
 
 def causes(rows: ReportRows) -> tuple[CauseAbility, ...]:
     """Every cause in the order of `CauseKind`: whether all ranks of the report can tell it."""
     detectors = {each.kind: each for each in DETECTORS}
+    recorder = recorder_of([rows.file.kind])
     return tuple(
         CauseAbility(
             str(kind),
             all(_tells(detectors[kind], part) for part in rows.ranks),
-            _capture(rows, detectors[kind]),
+            advice(detectors[kind].capture, recorder),
         )
         for kind in CauseKind
         if kind != CauseKind.UNEXPLAINED
     )
-
-
-def _capture(rows: ReportRows, detector: Detector) -> str:
-    """How to record what a cause rests on, with what recorded the report."""
-    if recorder(rows.file, rows.facts) != PYTORCH:
-        return detector.capture
-    if {*detector.tables} <= {"activities"}:
-        return "record host and device: ProfilerActivity.CPU and that of the device"
-    return "the PyTorch profiler does not record what they rest on"
 
 
 def _tells(detector: Detector, part: RankRows) -> bool:

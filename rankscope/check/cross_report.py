@@ -19,49 +19,39 @@ from rankscope.output.quantities import span
 Placed = tuple[Path, CheckWarning]
 
 
-def together(every: list[Examined], runs: dict[Path, int]) -> Iterator[Placed]:
-    """Yield reports with the warnings that come from comparing them with the others.
+def together(
+    every: list[Examined], runs: dict[Path, int], given: str = "PATH..."
+) -> Iterator[Placed]:
+    """Yield reports with the warnings that come from comparing them with others of their run.
 
     Args:
         every: the reports.
         runs: report → the number of its run, as `ingest` counts them.
+        given: the paths of the reports, for a command.
     """
-    own: list[Examined] = []
-    for examined, stranger in _of_one_run(every, runs):
-        if stranger is None:
-            own.append(examined)
-        else:
-            yield _path(examined), stranger
-    yield from _twice(own)
-    yield from _missing(own)
-    yield from _unlike(own)
-    yield from _versions(own)
-    marked = [examined for examined in own if examined.unmarked is None]
-    yield from _windows(marked)
+    of: dict[int, list[Examined]] = {}
+    for examined in every:
+        of.setdefault(runs.get(_path(examined), 1), []).append(examined)
+    for number, own in sorted(of.items()):
+        if len(of) > 1:
+            for examined in own:
+                yield _path(examined), _of_several(examined, number, len(of), given)
+        yield from _twice(own)
+        yield from _missing(own)
+        yield from _unlike(own)
+        yield from _versions(own)
+        yield from _windows([examined for examined in own if examined.unmarked is None])
 
 
-def _of_one_run(
-    every: list[Examined], runs: dict[Path, int]
-) -> list[tuple[Examined, CheckWarning | None]]:
-    """Each report, with a warning if it is of another run than most."""
-    of = [runs.get(_path(examined), 1) for examined in every]
-    most = max({*of}, key=lambda number: (of.count(number), -number), default=1)
-    return [
-        (
-            examined,
-            None
-            if number == most
-            else with_remedy(
-                "another-run",
-                f"is of run {number} of {max(of)}, not of run {most}, which most are of",
-                _launcher(examined),
-                hint=f"examine it alone: rankscope check PATH... --run {number}; read it: "
-                f"rankscope ingest PATH... --run {number}, or --all-runs",
-                fatal=True,
-            ),
-        )
-        for examined, number in zip(every, of, strict=True)
-    ]
+def _of_several(examined: Examined, number: int, count: int, given: str) -> CheckWarning:
+    """The warning that reports are of several runs, with the commands for this one."""
+    return with_remedy(
+        "another-run",
+        f"is of run {number} of {count}",
+        _launcher(examined),
+        hint=f"read it: rankscope ingest {given} --run {number}, or all with --all-runs; examine "
+        f"it alone: rankscope check {given} --run {number}",
+    )
 
 
 def _twice(every: list[Examined]) -> Iterator[Placed]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rankscope.model.reports import CaptureFacts, CheckWarning, ReportFile
-from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, SLURM, TORCHRUN
+from rankscope.sources.recorders import PYTORCH_DEVICE, Recorder, recorder_of
 
 LAUNCHERS = {OPEN_MPI: "mpirun", SLURM: "slurm", PMI: "pbs", TORCHRUN: "torchrun"}
 """Evidence of a rank → the wrapper for its launcher, the most specific first."""
@@ -88,10 +88,7 @@ PYTORCH = "torch.profiler"
 
 STEPWISE = "record few steps at once: torch.profiler.schedule(wait=5, warmup=2, active=10)"
 
-ACTIVITIES = (
-    "record host and device on every rank: torch.profiler.profile(activities=[ProfilerActivity.CPU,"
-    " ProfilerActivity.CUDA]), or the activity of your device"
-)
+ACTIVITIES = f"record host and device on every rank: {PYTORCH_DEVICE}"
 
 OF_PYTORCH = {
     "another-run": REMEDIES["another-run"],
@@ -127,17 +124,17 @@ OF_PYTORCH = {
 """Warning code → what to do about a trace of PyTorch's profiler."""
 
 
-def recorder_of(kinds: Iterable[str]) -> str:
-    """What recorded reports of some formats: PYTORCH, or all wrappers."""
-    return PYTORCH if all(formats.named(kind).family == "kineto" for kind in kinds) else ANY
-
-
 def recorder(file: ReportFile, facts: CaptureFacts) -> str:
     """What recorded a report: PYTORCH, the wrapper of its launcher, or all wrappers."""
-    if recorder_of([file.kind]) == PYTORCH:
+    if recorder_of([file.kind]) is Recorder.PYTORCH:
         return PYTORCH
     found = {claim.evidence for claim in facts.environment}
     return next((name for evidence, name in LAUNCHERS.items() if evidence in found), ANY)
+
+
+def scheduler_of(kinds: Iterable[str]) -> str:
+    """What recorded reports of some formats: PYTORCH, or all wrappers."""
+    return PYTORCH if recorder_of(kinds) is Recorder.PYTORCH else ANY
 
 
 def remedy(code: str, scheduler: str = ANY) -> str:

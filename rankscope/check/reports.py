@@ -16,12 +16,13 @@ from rankscope.compare.clock_choice import auto_clock
 from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
 from rankscope.ingestion.iteration_defaults import Read, read_alike
 from rankscope.ingestion.preflight import check_one_rank, found_runs, select_run
+from rankscope.ingestion.runs import given
 from rankscope.ingestion.workers import map_reports
 from rankscope.measure.report import extract
 from rankscope.model.options import WHOLE, ShapingOptions
 from rankscope.model.reports import CheckedReport, CheckWarning, RankRows, ReportFile, ReportRows
 from rankscope.sources.conventions import vocabulary
-from rankscope.sources.discover import discover
+from rankscope.sources.discover import discover, with_windows
 from rankscope.sources.identify import pattern
 
 
@@ -57,7 +58,8 @@ def check(
     def leave_out(path: Path, error: ReportError) -> None:
         unread.append(unreadable(ReportFile(path, "unknown", 0, 0), error))
 
-    files = discover(paths, leave_out)
+    paths = list(paths)
+    files = with_windows(discover(paths, leave_out))
     check_one_rank(options, files)
     runs = found_runs(files, own)
     if run is not None:
@@ -79,7 +81,7 @@ def check(
         raise usage[0]
     every.sort(key=lambda examined: examined.rows.file.path)
     more: dict[Path, list[CheckWarning]] = {}
-    for path, problem in together(every, number_of):
+    for path, problem in together(every, number_of, given(paths)):
         more.setdefault(path, []).append(problem)
     clocks = _clocks(every, number_of)
     reports = [*map(checked, every), *unread]

@@ -14,6 +14,7 @@ from rankscope.model.reports import Abilities, CheckedReport, CheckWarning, Repo
 
 CODES = {
     errors.NoIterations: "no-iterations",
+    errors.UnlikeOthers: "no-iterations",
     errors.UnknownRank: "rank-unknown",
     errors.RankConflict: "rank-conflict",
     errors.UsageError: "rank-unknown",  # of --rank-pattern, the only one that a report can cause

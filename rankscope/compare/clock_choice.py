@@ -7,6 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.store.tables import RunTables
 from rankscope.util.wording import counted
 
@@ -33,9 +34,10 @@ def choose_clock(tables: RunTables, asked: str) -> tuple[str, str]:
     ranks = tables.ranks
     without = ranks.filter(~pl.col("has_device"))["rank"].to_list()
     if asked == "gpu" and without:
+        record = advice(Record.DEVICE, recorder_of(tables.reports["kind"]))
         raise UsageError(
             f"--clock gpu: rank {without[0]} has no device work in its report",
-            hint="profile with --trace=cuda,nvtx, or use --clock host",
+            hint=f"{record}; or use --clock host",
         )
     if asked != "auto":
         return asked, "asked for"

@@ -11,6 +11,9 @@ from rankscope.model.schema import PARTS
 
 NORMAL = "normal"
 
+EITHER = "waiting or transfer"
+"""What communication is where waits are unknown."""
+
 EXPLAINS = 0.5
 """Share of an iteration's extra time that makes something its reason."""
 
@@ -82,14 +85,16 @@ def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
     length = pl.col("iteration_ns")
     extra = length - lower_median(length)
     long = (extra > LEAST_EXCESS * lower_median(length)) & (modified_z(length, []) > LEAST_Z)
+    exposed, wait = pl.col("exposed_communication_ns"), pl.col("wait_ns")
+    others = [part for part in PARTS if part != "exposed_communication"]
     parts = [
-        pl.when(pl.col("exposed_communication_ns").is_not_null())
-        .then(pl.col("wait_ns"))
-        .alias("waiting"),
-        pl.coalesce(pl.col("exposed_communication_ns") - pl.col("wait_ns"), 0).alias("transfer"),
-        *(pl.col(column_of(part)).alias(part) for part in PARTS if part != "exposed_communication"),
+        pl.when(exposed.is_not_null()).then(wait).alias("waiting"),
+        pl.coalesce(exposed - wait, 0).alias("transfer"),
+        # Of ranks without a report nobody knows when they arrived.
+        pl.when(wait.is_null()).then(exposed).otherwise(0).alias(EITHER),
+        *(pl.col(column_of(part)).alias(part) for part in others),
     ]
-    names = ["waiting", "transfer", *(part for part in PARTS if part != "exposed_communication")]
+    names = ["waiting", "transfer", EITHER, *others]
     medians = (
         rows.select("iteration", *parts)
         .group_by("iteration")

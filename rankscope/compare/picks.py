@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from rankscope.compare.report_files import ReportFiles
 from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
 from rankscope.model.metrics import column_of
@@ -120,10 +121,12 @@ def pick(
     metric: str,
     slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
     database: Path | None = None,
+    files: dict[int, ReportFiles] | None = None,
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
-    The iterations to look at are one of each slow set of ranks, and a typical one.
+    The iterations to look at are one of each slow set of ranks, and a typical one; all in one
+    window of the profiler's schedule, which is one file of each rank.
 
     Args:
         ranked: rank and `<metric>_ns`, each rank's score.
@@ -135,6 +138,7 @@ def pick(
         slow: ranks that the verdict names and the iterations in which they are slow; those that
             cost most first.
         database: the database, in whose folder moved reports are looked for.
+        files: rank → the files of its report; None: one each.
 
     Raises:
         UsageError: no rank has the metric.
@@ -154,14 +158,31 @@ def pick(
     labelled = _labelled(ranked, column, named)
     picked = [rank for _, rank in labelled]
     rows = rows_of(picked)
-    worst, typical = _moments(rows, column)
     seen = views_of(picked)
+    files = files or {rank: ReportFiles((who[rank][1],), (0,)) for rank in picked}
+    slowest = (_slowest(rows, column, ranks, when) for ranks, when in slow)
+    anchor = next((each for each in slowest if each is not None), _moments(rows, column)[0])
+    own = seen.filter(pl.col("rank") == picked[0])
+    held_in = {
+        iteration: files[picked[0]].at(start)
+        for iteration, start in own.select("iteration", "start_ns").iter_rows()
+    }
+    place_of = held_in[anchor]
+    rows = rows.filter([held_in.get(each) == place_of for each in rows["iteration"]])
+    worst, typical = _moments(rows, column)
     values = dict(ranked.select("rank", column).iter_rows())
     first = utc_starts.get(picked[0])
 
     def look(title: str, ranks: tuple[int, ...], when: tuple[int, ...], iteration: int) -> Moment:
         windows = tuple(
-            _window(seen, rank, iteration, _shift(utc_starts.get(rank), first)) for rank in picked
+            _window(
+                seen,
+                rank,
+                iteration,
+                _shift(utc_starts.get(rank), first),
+                (files[rank].starts_ns[place_of], files[picked[0]].starts_ns[place_of]),
+            )
+            for rank in picked
         )
         return Moment(title, ranks, when, windows)
 
@@ -183,8 +204,8 @@ def pick(
             Pick(
                 label=label,
                 rank=rank,
-                report=located(who[rank][1], database),
-                file=openable_report(located(who[rank][1], database)),
+                report=located(files[rank].paths[place_of], database),
+                file=openable_report(located(files[rank].paths[place_of], database)),
                 host=who[rank][0].host,
                 pid=who[rank][0].pid,
                 value=values.get(rank),
@@ -274,10 +295,19 @@ def _shift(own: int | None, first: int | None) -> int | None:
     return None if own is None or first is None else own - first
 
 
-def _window(views: pl.DataFrame, rank: int, iteration: int, shift: int | None) -> Window:
-    """Where an iteration is in a rank's report: from the end of the iteration before it.
+def _window(
+    views: pl.DataFrame, rank: int, iteration: int, shift: int | None, begins: tuple[int, int]
+) -> Window:
+    """Where an iteration is in a rank's file: from the end of the iteration before it.
 
     What is between the ranges of two iterations, often loading, belongs to the later one.
+
+    Args:
+        views: RANK_ITERATIONS.
+        rank: whose report it is.
+        iteration: which one.
+        shift: from its axis to that of the first picked report, ns.
+        begins: where its file, and that of the first picked report, start on their axes, ns.
     """
     own = views.filter((pl.col("rank") == rank) & (pl.col("iteration") <= iteration))
     own = own.sort("iteration").tail(2)
@@ -286,8 +316,8 @@ def _window(views: pl.DataFrame, rank: int, iteration: int, shift: int | None) -
         start = min(start, int(own["view_end_ns"][0]))
     return Window(
         iteration=iteration,
-        start_ns=start,
-        end_ns=end,
-        shared_start_ns=None if shift is None else start + shift,
-        shared_end_ns=None if shift is None else end + shift,
+        start_ns=start - begins[0],
+        end_ns=end - begins[0],
+        shared_start_ns=None if shift is None else start + shift - begins[1],
+        shared_end_ns=None if shift is None else end + shift - begins[1],
     )

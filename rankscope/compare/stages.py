@@ -42,6 +42,7 @@ from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import METRICS, PHASE_METRICS, column_of, columns_of
 from rankscope.model.options import Options
 from rankscope.model.results import MetricSummary, Verdict
+from rankscope.sources.recorders import recorder_of
 from rankscope.store.tables import RunTables
 from rankscope.util.memory import give_back
 
@@ -366,6 +367,7 @@ def _verdict_inputs(
             missing_ranks=found.missing_ranks,
             blind_ranks=found.scope.blind_ranks,
             metric=metric,
+            recorder=recorder_of(tables.reports["kind"]),
         ),
         wide=lambda: _judged_rows(played.filter(pl.col("iteration").is_in(numbers)), spans()),
         hosts=_hosts_of(found),

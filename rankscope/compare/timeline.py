@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.report_files import further
 from rankscope.compare.timeline_ranks import operations_of, phases_of, states_of
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.measure.rank import RankDetail
@@ -28,7 +29,7 @@ from rankscope.model.schema import (
     TIMELINE_WINDOWS,
     conform,
 )
-from rankscope.sources.discover import describe
+from rankscope.sources.discover import describe_again
 from rankscope.sources.moved import located
 from rankscope.util.wording import agreeing, counted, ranks_text
 
@@ -244,7 +245,9 @@ def _unchanged(row: dict[str, object], database: Path | None) -> ReportFile:
     stored = Path(str(row["path"]))
     path = located(stored, database)
     try:
-        file = describe(path, str(row["kind"]))
+        windows = row["windows"]
+        more = further(path, None if windows is None else str(windows))
+        file = describe_again(ReportFile(path, str(row["kind"]), 0, 0, more=tuple(more)))
     except UnreadableReport as error:
         raise ReportError(
             f"{path}: is gone, and only it holds its ranks in detail",

@@ -16,9 +16,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from rankscope.errors import NoIterations, RankscopeError
+from rankscope.errors import NoIterations, RankscopeError, UnlikeOthers
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows, RunWarning
+from rankscope.sources.recorders import Record, advice, recorder_of
+from rankscope.util.wording import agreeing, counted
 
 Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
 """Reports with their rows or errors."""
@@ -117,7 +119,10 @@ def _in_common(read: Read, held: _Held, options: ShapingOptions) -> Results:
 def _beside_named(
     read: Read, named: list[ReportFile], held: _Held, options: ShapingOptions, fixed: bool
 ) -> Results:
-    """Yield steps for all, if all have them; else errors of the reports without names."""
+    """Yield steps for all, if all have them; else errors of the reports without names.
+
+    If these are not the fewer, each capture is one iteration.
+    """
     if not held.files:
         return
     if not fixed:
@@ -127,13 +132,23 @@ def _beside_named(
                 yield from held.rows(AUTO)
                 yield from steps.rows()
                 return
+        count = len(held.files)
+        if len(named) <= max(count, 1):
+            because = (
+                f"{counted(count, 'report')} {agreeing(count, 'has', 'have')} no ranges named like "
+                "iterations, though others do, and steps are not certain on every rank: "
+                f"{OTHERWISE}"
+            )
+            yield from read_captures(read, [*named, *held.files], options, because)
+            return
     for file in held.files:
+        unlike = NoIterations if fixed else UnlikeOthers
         yield (
             file,
-            NoIterations(
+            unlike(
                 f"{file.path}: has no ranges named like iterations, though other reports do",
                 hint="--on-error skip leaves such reports out; --iteration whole takes each "
-                "capture as one iteration; or annotate every rank (rankscope capture --snippet)",
+                f"capture as one iteration; or {advice(Record.STEPS, recorder_of([file.kind]))}",
             ),
         )
 

@@ -11,11 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankscope.errors import RankConflict, RankscopeError, ReportError, Unpaired, UsageError
+from rankscope.errors import (
+    RankConflict,
+    RankscopeError,
+    ReportError,
+    UnlikeOthers,
+    Unpaired,
+    UsageError,
+)
 from rankscope.ingestion.workers import WorkerPool, map_reports
 from rankscope.model.options import AUTO, ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
-from rankscope.sources.discover import discover
+from rankscope.sources.discover import discover, with_windows
 from rankscope.util.atomic_io import DEFAULT_DB, exists
 from rankscope.util.wording import agreeing, counted
 
@@ -91,6 +98,7 @@ def ingest_reports(
         from rankscope.sources.identify import pattern
 
         options = ShapingOptions.of(iteration, phases, rank_pattern, rank, collectives)
+        files = with_windows(files)
         check_one_rank(options, files)
         if run is not None:
             files = select_run(files, run, pattern(rank_pattern))
@@ -296,7 +304,7 @@ class IngestJob:
 
     def _bad(self, file: ReportFile, error: RankscopeError) -> None:
         """Raise the error of a bad report, or list the report as skipped."""
-        if not self.skip or isinstance(error, UsageError):
+        if not isinstance(error, UnlikeOthers) and (not self.skip or isinstance(error, UsageError)):
             raise error
         self._skipped(file, error.message)
 

@@ -102,11 +102,16 @@ def described(run: Sequence[Capture]) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def given(paths: Sequence[str | Path]) -> str:
+    """Paths as the arguments of a command for the shell; `PATH...` for many."""
+    return shlex.join(map(str, paths)) if len(paths) <= MOST_PATHS else "PATH..."
+
+
 def several(runs: Sequence[list[Capture]], paths: Sequence[str | Path]) -> SeveralRuns:
     """The error that lists the runs, and the command for each."""
-    given = shlex.join(map(str, paths)) if len(paths) <= MOST_PATHS else "PATH..."
+    named = given(paths)
     lines = [
-        f"run {number}: {described(run)}: rankscope ingest {given} --run {number}"
+        f"run {number}: {described(run)}: rankscope ingest {named} --run {number}"
         for number, run in enumerate(runs, 1)
     ]
     return SeveralRuns(

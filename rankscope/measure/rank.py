@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,7 +38,7 @@ from rankscope.sources.conventions import Vocabulary
 from rankscope.util.wording import percent
 
 MOSTLY = 0.5
-"""A phase that no range names is missed if more than this share of the time is in `other`."""
+"""A phase that no range names is missed if more than this share of the work is in `other`."""
 
 GPU_CLOCK_SHARE = 0.9
 """The gpu clock needs device work in some phase in at least this share of the iterations."""
@@ -193,6 +195,10 @@ def measure_rank(
         known = gpu_numbers(found.frame, device, phases, calls)
         numbers.append(without(known, detail.records.lacking))
     rank = pl.lit(identity.rank, pl.Int64).alias("rank")
+    spent = conform(
+        activities(found.frame, host, detail.sums, device.idle, marks).with_columns(rank),
+        ACTIVITIES,
+    )
     return RankRows(
         rank=RankRecord(
             identity=identity,
@@ -211,35 +217,60 @@ def measure_rank(
         ),
         collectives=conform(calls.with_columns(rank), COLLECTIVES),
         exposed=conform(pl.concat([each.exposed for each in numbers]).with_columns(rank), EXPOSED),
-        activities=conform(
-            activities(found.frame, host, detail.sums, device.idle, marks).with_columns(rank),
-            ACTIVITIES,
-        ),
+        activities=spent,
         host_states=empty(HOST_STATES),
         file_accesses=empty(FILE_ACCESSES),
         counters=empty(COUNTERS),
         problems=(
             *_problems(identity.rank, detail),
-            *_unnamed(identity.rank, phases, numbers[-1].measures),
+            *_unnamed(identity.rank, phases, numbers[-1].measures, spent),
         ),
     )
 
 
-def _unnamed(rank: int, known: frozenset[str], measures: pl.DataFrame) -> list[RunWarning]:
-    """The warning that most of the time has no phase because no range names one."""
+def _unnamed(
+    rank: int, known: frozenset[str], measures: pl.DataFrame, activities: pl.DataFrame
+) -> list[RunWarning]:
+    """The warning that most of the time has no phase because no range names one.
+
+    Args:
+        rank: whose.
+        known: phases that ranges name.
+        measures: its MEASURES on one clock.
+        activities: its ACTIVITIES.
+    """
     missing = [phase for phase in ("forward", "backward", "optimizer") if phase not in known]
     if not known or not missing:
         return []
-    sums = measures.select("other_ns", "iteration_ns").drop_nulls().sum()
-    other, whole = sums["other_ns"].item(), sums["iteration_ns"].item()
+    communicating = pl.col("exposed_communication_ns").fill_null(0)
+    sums = measures.drop_nulls(["other_ns", "iteration_ns"]).select(
+        pl.col("other_ns").sum(), whole=(pl.col("iteration_ns") - communicating).sum()
+    )
+    other, whole = sums.row(0)
     if not whole or other <= MOSTLY * whole:
         return []
     names = " or ".join(missing)
+    longest = (
+        activities.filter(
+            pl.col("phase") == "other", pl.col("kind") == "range", pl.col("name") != ""
+        )
+        .group_by("name")
+        .agg(pl.col("total_ns").sum())
+        .filter(pl.col("total_ns") > MOSTLY * other)
+        .sort("total_ns", "name", descending=[True, False])
+    )
+    phase = "backward" if "backward" in missing else missing[0]
+    advice = (
+        f"name such ranges, or give their names: --phase {phase}='REGEX'"
+        if longest.is_empty()
+        else f"most of it is in ranges {longest['name'][0]}: if these are {phase}, say so: --phase "
+        + shlex.quote(f"{phase}=^{re.escape(longest['name'][0])}")
+    )
     return [
         RunWarning(
             "phase-unnamed",
-            f"no range is named like {names}: that time is in other, most of the iterations; name "
-            f"such ranges, or give their names: --phase {missing[0]}='REGEX'",
+            f"no range is named like {names}: that time is in other, most of the work of the "
+            f"iterations; {advice}",
             (rank,),
         )
     ]

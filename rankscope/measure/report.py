@@ -72,6 +72,7 @@ def segmented(file: ReportFile, options: ShapingOptions) -> Segmented:
     trace = formats.read(file, words)
     hints = formats.named(file.kind).hints
     chosen = choose_iterations(file.path, trace, words, options, hints)
+    chosen = chosen.paused(trace.pauses)
     if trace.cut_ns is not None:
         chosen = chosen.until(trace.cut_ns)
     ranks = identities(
@@ -200,6 +201,7 @@ def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int
         ),
         problems=tuple(problems),
         events=trace.events,
+        windows=tuple(end for _, end in trace.pauses),
         taken=report.chosen.taken,
     )
     threads = {

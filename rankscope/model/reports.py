@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +28,27 @@ class ReportFile:
     modified_ns: int
     folder: Path | None = None  # start of a relative path, if not the working folder
     number: int | None = field(default=None, compare=False)  # that tells its name from the others'
+    more: tuple[Path, ...] = ()  # further windows of the same process, read together with it
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """The paths to open: of the report, and of its further windows."""
+        paths = (self.path, *self.more)
+        return paths if self.folder is None else tuple(self.folder / each for each in paths)
 
     @property
     def place(self) -> Path:
         """The path to open."""
-        return self.path if self.folder is None else self.folder / self.path
+        return self.places[0]
+
+    def joined(self, more: Sequence[ReportFile]) -> ReportFile:
+        """The report together with further windows of the same process."""
+        return replace(
+            self,
+            bytes=sum(each.bytes for each in (self, *more)),
+            modified_ns=max(each.modified_ns for each in (self, *more)),
+            more=tuple(each.path for each in more),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +156,7 @@ class Trace:
     process_ranks: dict[int, int] = field(default_factory=dict)  # process key → rank in MPI's trace
     event_ranks: dict[int, int] = field(default_factory=dict)  # process key → rank its events state
     cut_ns: int | None = None  # the report ends amid its events: until then it is whole
+    pauses: tuple[tuple[int, int], ...] = ()  # start and end of times that were not recorded
     jax_processes: dict[int, int] = field(default_factory=dict)  # process key → JAX's process
     host_events: int = 0  # rows of the host that were read
     broken_ranges: int = 0  # left out because they have no time or no owner
@@ -283,6 +300,7 @@ class ReportRows:
     ranks: tuple[RankRows, ...]
     problems: tuple[RunWarning, ...]
     events: int
+    windows: tuple[int, ...] = ()  # start of each further window on the report's axis, ns
     taken: str | None = None  # the `--iteration` that gives the same; None: conventions' names
 
 

@@ -87,6 +87,12 @@ TABLES = {
             "software": Column(
                 TEXT, "Versions of driver, CUDA and NCCL, where it states them", is_nullable=True
             ),
+            "windows": Column(
+                TEXT,
+                "Files of further windows of its process, from its folder, as JSON: path → start "
+                "on the report's axis, ns",
+                is_nullable=True,
+            ),
             "events": Column(INTEGER, "Number of events read from it"),
             "iterations": Column(INTEGER, "Iterations found in it, of the rank that has most"),
         },

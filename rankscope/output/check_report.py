@@ -26,6 +26,9 @@ DOUBTFUL = ("records-missing", "report-cut", "device-clock-early", "launches-mis
 NOTHING = "nothing to do"
 """The beginning of a remedy that is none."""
 
+RUN = "another-run"
+"""The code of the warning that says which of several runs a report is of."""
+
 MOST_ALIKE = 3
 """Above this number of similar lines or names, the rest is only counted."""
 
@@ -99,8 +102,12 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
         if len(reports) == 1:
             return "The report cannot be used."
         return f"None of the {counted(len(reports), 'report')} can be used."
-    count = f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)})."
-    return f"{count} The verdict {_foreseen(usable)}."
+    of = {each.message for report in usable for each in report.problems if each.code == RUN}
+    runs = f"; they are of {counted(len(of), 'run')}" if of else ""
+    count = (
+        f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)}){runs}."
+    )
+    return count if of else f"{count} The verdict {_foreseen(usable)}."
 
 
 def _foreseen(usable: list[CheckedReport]) -> str:

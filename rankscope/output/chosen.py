@@ -6,6 +6,7 @@ from collections.abc import Container, Sequence
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks, among, pick
+from rankscope.compare.report_files import files_of
 from rankscope.compare.run_facts import identities_of
 from rankscope.errors import UsageError
 from rankscope.model.metrics import check_metrics, column_of
@@ -44,6 +45,7 @@ def picks_of(
         metric,
         comparison.verdict.slow_sets,
         comparison.tables.database,
+        files_of(comparison.tables.ranks, comparison.tables.reports),
     )
 
 

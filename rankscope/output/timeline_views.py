@@ -70,12 +70,14 @@ def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
         timeline: some ranks in some iterations.
         late: its `last_arrival`.
     """
+    incomplete = any(each.code == "waits-lower-bounds" for each in timeline.problems)
     if late is not None:
         operation = str(late.calls["operation"][0]).replace("_", "-")
         elsewhere = "" if late.shown else ", which is not shown,"
+        among = "of the ranks with a report, " if incomplete else ""
         return (
-            f"rank {late.rank}{elsewhere} comes last to the {operation}, and others wait up to "
-            f"{milliseconds(late.longest_wait_ns)} ms"
+            f"{among}rank {late.rank}{elsewhere} comes last to the {operation}, and others wait "
+            f"up to {milliseconds(late.longest_wait_ns)} ms"
         )
     if timeline.collectives.is_empty():
         return "no collective, so no rank waits for another one"
@@ -92,7 +94,11 @@ def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
     if unknown:
         some = counted(unknown, "collective call")
         return f"it is unknown who waits for whom in {some}, which are not matched across ranks"
-    return "no rank keeps the others waiting"
+    return (
+        "it is unknown who waits for whom, because ranks of the job have no report"
+        if incomplete
+        else "no rank keeps the others waiting"
+    )
 
 
 def _calls_on_one_clock(timeline: Timeline) -> pl.DataFrame:

@@ -5,6 +5,7 @@ See METHOD.md#iterations.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from rankscope.segment.iterations import (
     IterationRanges,
     find_iterations,
     whole_capture,
+    with_pauses,
     with_trailing,
 )
 from rankscope.segment.labelled_ranges import LabelledRanges, with_meanings
@@ -45,6 +47,11 @@ class Chosen:
     found: dict[int, IterationRanges]  # process → its iterations
     steps: dict[int, DetectedSteps]  # process → how its steps were detected, if they were
     taken: str | None  # the `--iteration` that gives the same; None: names that are conventions
+
+    def paused(self, pauses: Iterable[tuple[int, int]]) -> Chosen:
+        """The same, without times (start and end, ns) that were not recorded."""
+        found = {process: with_pauses(each, pauses) for process, each in self.found.items()}
+        return replace(self, found=found)
 
     def until(self, cut_ns: int) -> Chosen:
         """The same, with the iterations that end after a moment (ns) incomplete."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -126,6 +127,43 @@ def with_trailing(found: IterationRanges, named: pl.DataFrame) -> IterationRange
     end = pl.Series("end", extended, dtype=pl.Int64)
     begin = end.shift(1).fill_null(found.frame["window_start"])
     frame = found.frame.with_columns(end, window_end=end, window_start=begin)
+    return replace(found, frame=frame)
+
+
+def with_pauses(found: IterationRanges, pauses: Iterable[tuple[int, int]]) -> IterationRanges:
+    """Iterations beside times that were not recorded, which belong to none of them.
+
+    The first iteration after a pause starts at its own range, as that of a capture does. What is
+    between has the number before it, and is incomplete. Where no number is free, the iteration
+    after the pause is incomplete.
+
+    Args:
+        found: the iterations of a process.
+        pauses: starts and ends of the pauses, ns.
+    """
+    frame = found.frame
+    for begin, end in pauses:
+        later = frame.filter(pl.col("start") >= end).head(1)
+        before = frame.filter(pl.col("end") <= begin).tail(1)
+        if later.is_empty() or before.is_empty():
+            continue
+        is_later = pl.col("iteration") == later["iteration"].item()
+        if before["iteration"].item() + 1 == later["iteration"].item():
+            frame = frame.with_columns(complete=pl.col("complete") & ~is_later)
+            continue
+        until = later["start"].item()
+        missing = later.with_columns(
+            pl.col("iteration", "number") - 1,
+            start=before["end"].item(),
+            end=until,
+            window_start=before["window_end"].item(),
+            window_end=until,
+            complete=False,
+        )
+        moved = frame.with_columns(
+            window_start=pl.when(is_later).then(until).otherwise("window_start")
+        )
+        frame = pl.concat([moved, conform(missing, ITERATIONS)]).sort("start")
     return replace(found, frame=frame)
 
 

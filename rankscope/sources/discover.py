@@ -54,14 +54,42 @@ def discover(
     if not found and failed:
         raise failed[0]
     if not found:
+        passed = _passed_over(paths)
+        where = ", ".join(str(path) for path in paths)
         raise UsageError(
-            f"no reports found in {', '.join(str(path) for path in paths)}",
-            hint="; ".join([f"reports end in {', '.join(formats.endings())}", *_sniffed()]),
+            f"no reports found in {where}" + ("" if passed is None else f"; {passed.message}"),
+            hint="; ".join(
+                [
+                    *([] if passed is None else [passed.hint]),
+                    f"reports end in {', '.join(formats.endings())}",
+                    *_sniffed(),
+                ]
+            ),
         )
     forms: dict[tuple[str, Path], list[ReportFile]] = {}
     for resolved, report in found.items():
         forms.setdefault(_report_key(resolved, report), []).append(report)
     return _numbered(sorted(map(_best, forms.values()), key=lambda report: report.path))
+
+
+def with_windows(reports: list[ReportFile]) -> list[ReportFile]:
+    """The reports, those that are windows of one process as one."""
+    by_path = {each.path: each for each in reports}
+    kinds: dict[str, list[ReportFile]] = {}
+    for each in reports:
+        kinds.setdefault(each.kind, []).append(each)
+    for kind, alike in kinds.items():
+        find = formats.named(kind).joined
+        windows = [] if find is None or len(alike) < 2 else find(each.path for each in alike)
+        for first, *more in windows:
+            by_path[first] = by_path[first].joined([by_path.pop(path) for path in more])
+    return _numbered(sorted(by_path.values(), key=lambda report: report.path))
+
+
+def describe_again(file: ReportFile) -> ReportFile:
+    """A report with its windows, as it is on disk now; raises what `describe` does."""
+    now, *more = (describe(path, file.kind) for path in file.places)
+    return now.joined(more)
 
 
 def _numbered(reports: list[ReportFile]) -> list[ReportFile]:
@@ -181,6 +209,21 @@ def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tup
                     fail(file, _odd(file, mode))
             elif kind := formats.of_file(file):
                 yield file, kind
+
+
+def _passed_over(paths: Iterable[str | Path]) -> UnreadableReport | None:
+    """What the first file is that was passed over for its content; None without any."""
+    for given in _expand(paths):
+        for folder, _, names in os.walk(given):
+            for path in (Path(folder) / name for name in sorted(names)):
+                kind = formats.of_content(path.name)
+                if kind is None or _is_odd(_mode(path)):
+                    continue
+                try:
+                    kind.facts(path)
+                except UnreadableReport as error:
+                    return error
+    return None
 
 
 def _mode(path: Path) -> int:

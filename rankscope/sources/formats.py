@@ -66,6 +66,11 @@ def of_name(name: str) -> Format | None:
     return next((each for each in _by_suffix(name) if each.sniff is None), None)
 
 
+def of_content(name: str) -> Format | None:
+    """The format whose files may have such a name, if the content must tell."""
+    return next((each for each in _by_suffix(name) if each.sniff is not None), None)
+
+
 def of_named_file(path: Path) -> Format:
     """The format of a file that the user names, which is taken for a report in any case."""
     candidates = _by_suffix(path.name)
@@ -116,7 +121,11 @@ def facts(file: ReportFile) -> CaptureFacts:
 
 def read(file: ReportFile, words: Vocabulary | None = None) -> Trace:
     """The whole report as a `Trace`; ranges that are operators by `words` need not be held."""
-    return named(file.kind).read(file.place, words)
+    form = named(file.kind)
+    place, *more = file.places
+    if not more or form.read_windows is None:
+        return form.read(place, words)
+    return form.read_windows(place, words, more)
 
 
 def clear_exports(reports: Iterable[Path]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -51,6 +51,12 @@ class Format:
     for all."""
 
     hints: IterationHints
+
+    read_windows: Callable[[Path, Vocabulary | None, Sequence[Path]], Trace] | None = None
+    """As `read`, together with further windows of the same process; None: it has no such."""
+
+    joined: Callable[[Iterable[Path]], list[tuple[Path, ...]]] | None = None
+    """Which of its files are windows of one process, in the order of time; None: it has no such."""
 
     suffixes: tuple[str, ...] = ()
     """Endings of files, in lower case; files are matched in any case."""

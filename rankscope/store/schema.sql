@@ -21,6 +21,7 @@ create table reports (
     "duration_ns" bigint,
     "exporter" varchar,
     "software" varchar,
+    "windows" varchar,
     "events" bigint not null,
     "iterations" bigint not null
 );
@@ -35,6 +36,7 @@ comment on column reports."utc_start_ns" is 'UTC of the report''s time 0 by its 
 comment on column reports."duration_ns" is 'Where the capture ends on the report''s axis';
 comment on column reports."exporter" is 'Version of the program that wrote the file';
 comment on column reports."software" is 'Versions of driver, CUDA and NCCL, where it states them';
+comment on column reports."windows" is 'Files of further windows of its process, from its folder, as JSON: path → start on the report''s axis, ns';
 comment on column reports."events" is 'Number of events read from it';
 comment on column reports."iterations" is 'Iterations found in it, of the rank that has most';
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -127,9 +129,19 @@ def _report(rows: ReportRows, options: str) -> dict[str, object]:
         "duration_ns": rows.facts.duration_ns,
         "exporter": rows.facts.exporter,
         "software": rows.facts.hardware.software,
+        "windows": _windows(rows),
         "events": rows.events,
         "iterations": max(part.iterations.height for part in rows.ranks),
     }
+
+
+def _windows(rows: ReportRows) -> str | None:
+    """The further windows of a report, as JSON; None without any."""
+    if not rows.file.more:
+        return None
+    folder = rows.file.path.resolve().parent
+    paths = [os.path.relpath(path.resolve(), folder) for path in rows.file.more]
+    return json.dumps(dict(zip(paths, rows.windows, strict=True)))
 
 
 def _ranks(rows: ReportRows) -> list[dict[str, object]]:

@@ -172,18 +172,19 @@ def test_two_reports_of_one_rank_name_each_other(reports: list[Path]) -> None:
     assert reports[1].name in problem.message
 
 
-def test_another_run_is_the_smaller_one(reports: list[Path]) -> None:
+def test_each_run_is_examined_alone(reports: list[Path]) -> None:
     edit(
         reports[0],
         "update TARGET_INFO_SESSION_START_TIME set utcEpochNs = utcEpochNs + ?",
         3600 * 10**9,
     )
-    assert codes(check(reports)) == [
-        {"another-run"},
-        {"missing-ranks"},
-        {"missing-ranks"},
-        {"missing-ranks"},
-    ]
+    checked = check(reports)
+    assert codes(checked) == [{"another-run", "missing-ranks"}] * 4
+    assert all(report.usable for report in checked)
+    of = [each for report in checked for each in report.problems if each.code == "another-run"]
+    assert [each.message for each in of] == ["is of run 2 of 2", *["is of run 1 of 2"] * 3]
+    assert "--run 2, or all with --all-runs" in of[0].hint
+    assert all("1 of the 4" not in each.message for each in checked[1].problems)
 
 
 def test_other_nsys_versions(reports: list[Path]) -> None:
@@ -250,7 +251,10 @@ def test_real_captures(job: str, tmp_path: Path) -> None:
     checked = check([unpacked(captured(job), tmp_path / "reports")])
     assert all(report.usable for report in checked)
     assert all(report.can.iterations and report.can.collectives for report in checked)
-    assert set.union(*codes(checked)) <= {"gpu-missing", "iteration-cut"}
+    said = {each.code: each.message for report in checked for each in report.problems}
+    unnamed = said.pop("phase-unnamed", "")
+    assert {*said} <= {"gpu-missing", "iteration-cut"}
+    assert ("--phase backward=^Compute" in unnamed.replace("'", "")) is (job == "2022.4/mpi")
 
 
 def test_records_without_a_report_are_told(reports: list[Path]) -> None:

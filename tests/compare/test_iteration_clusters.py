@@ -16,8 +16,10 @@ USUAL = {"load": 5, "forward": 20, "backward": 40, "optimizer": 5, "other": 1,
          "exposed_communication": 9}  # fmt: skip
 
 
-def run(more: dict[tuple[int, int | None, str], float]) -> pl.DataFrame:
+def run(more: dict[tuple[int, int | None, str], float], without: int | None = None) -> pl.DataFrame:
     """Clusters of four ranks; `more`: (iteration, rank or None for all, part) → ms on top.
+
+    `without`: a rank that has no report, so that waits are unknown.
 
     Where one rank works longer the others wait for it.
     """
@@ -43,6 +45,9 @@ def run(more: dict[tuple[int, int | None, str], float]) -> pl.DataFrame:
                 | {"work_ns": round((longest - parts["exposed_communication"]) * MS)}
             )
     chosen = pl.DataFrame(rows)
+    if without is not None:
+        unknown = pl.lit(None, pl.Int64).alias("wait_ns")
+        chosen = chosen.filter(pl.col("rank") != without).with_columns(unknown)
     return by_iteration(chosen, inputs_of(chosen).flags, NUMBERS, "work")
 
 
@@ -77,6 +82,14 @@ def test_a_slow_network_is_transfer_of_all_ranks() -> None:
     told = run({(9, None, "exposed_communication"): 30})
     assert clusters(told) == {9: "slow: transfer of all ranks"}
     assert told.filter(iteration=9)["flagged_ranks"].null_count() == 1
+
+
+def test_ranks_may_wait_for_one_without_a_report() -> None:
+    told = run({(9, 2, "backward"): 30, (12, None, "load"): 30}, without=2)
+    assert clusters(told) == {
+        9: "slow: waiting or transfer of all ranks",
+        12: "slow: load of all ranks",
+    }
 
 
 def test_a_little_longer_is_normal() -> None:

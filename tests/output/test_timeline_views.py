@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from rankscope.api import picks_of
 from rankscope.compare.timeline import LEAST_WAIT_NS, with_last_to_arrive
 from rankscope.model.kinds import Phase
+from rankscope.model.reports import RunWarning
 from rankscope.model.results import Timeline
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.palette import PHASE_COLORS, THEMES
@@ -204,6 +205,9 @@ def test_titles_say_unknown_where_who_waits_is_unknown(job: Stored) -> None:
     quiet = calls.with_columns(wait_ns=pl.lit(0, pl.Int64))
     assert said(collectives=quiet) == "no rank keeps the others waiting"
     assert said(collectives=calls.clear()).startswith("no collective")
+    others = RunWarning("waits-lower-bounds", "3 ranks of the job have no report", (3,))
+    assert said(problems=(others,)).startswith("of the ranks with a report, rank 7 comes last")
+    assert "ranks of the job have no report" in said(collectives=quiet, problems=(others,))
 
 
 def test_phases_have_one_colour_each() -> None:

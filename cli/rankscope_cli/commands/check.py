@@ -101,13 +101,13 @@ def _show_warnings(db: Path, output: Format) -> None:
     import polars as pl
 
     from rankscope.api import open_run
-    from rankscope.check.remedies import recorder_of, remedy
+    from rankscope.check.remedies import remedy, scheduler_of
     from rankscope.output import frame_table, json_documents, markdown_csv
     from rankscope.output.quantities import counted, ranks_text, short_path
 
     comparison = open_run(db).compare()
     warnings = comparison.warnings
-    by = recorder_of(comparison.tables.reports["kind"])
+    by = scheduler_of(comparison.tables.reports["kind"])
     if output is Format.JSON:
         whole = json_documents.document("check", db, comparison.facts, warnings, {"usable": True})
         console.write(json_documents.dumps(whole))

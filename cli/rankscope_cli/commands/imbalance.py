@@ -40,23 +40,11 @@ if TYPE_CHECKING:
     from rankscope.output.table_layout import Table
 
 WHY_EMPTY = {
-    By.KERNEL: (
-        "No kernels to show: the reports contain no device work",
-        "record it, as rankscope capture does (nsys --trace=cuda,nvtx); --by phase shows the work "
-        "of the host",
-    ),
-    By.CAUSE: (
-        "No causes on the host to show: the reports do not record what threads do",
-        "record it: nsys profile --trace=cuda,nvtx,osrt --sample=process-tree "
-        "--cpuctxsw=process-tree",
-    ),
-    By.COLLECTIVE: (
-        "No collectives to show: none was found in the reports of several ranks",
-        "record them on every rank, as rankscope capture does; rankscope check names what is "
-        "missing",
-    ),
+    By.KERNEL: "No kernels to show: the reports contain no device work",
+    By.CAUSE: "No causes on the host to show: the reports do not record what threads do",
+    By.COLLECTIVE: "No collectives to show: none was found in the reports of several ranks",
 }
-"""Value of `--by` whose table may be empty → the reason and the remedy."""
+"""Value of `--by` whose table may be empty → the reason."""
 
 
 def imbalance(
@@ -139,7 +127,7 @@ def imbalance(
         _check_ranks(comparison, only, by)
     frame = _rows(comparison, result, by, only)
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
-        console.say(f"rankscope: {'; '.join(WHY_EMPTY[by])}", quiet)
+        console.say(f"rankscope: {'; '.join(_why_empty(by, comparison))}", quiet)
     if output is Format.JSON:
         _write_json(run.db, comparison, result, frame, only)
     elif output is Format.CSV:
@@ -270,7 +258,8 @@ def _write_tables(
         if result.efficiency is not None:
             lines.append(text_tables.efficiency_line(result.efficiency))
     if output is Format.MARKDOWN:
-        lines += ["; ".join(WHY_EMPTY[by]) + "."] if frame.is_empty() and by in WHY_EMPTY else []
+        empty = frame.is_empty() and by in WHY_EMPTY
+        lines += ["; ".join(_why_empty(by, comparison)) + "."] if empty else []
         console.write(markdown_page.section(lines[0], lines[1:], shown))
         return
     console.headline(lines[0])
@@ -281,10 +270,22 @@ def _write_tables(
         console.show(table, every)
     if frame.is_empty() and by in WHY_EMPTY:
         console.write("")
-        console.problem(*WHY_EMPTY[by])
+        console.problem(*_why_empty(by, comparison))
     if by is By.RANK and not (gain or every):
         console.write("")
         console.prose("More: --gain (what each repair would save), --all, --by iteration|phase|…")
+
+
+def _why_empty(by: By, comparison: Comparison) -> tuple[str, str]:
+    """Why the table of `by` is empty, and what to do about it."""
+    from rankscope.sources.recorders import Record, advice, recorder_of
+
+    records = {
+        By.KERNEL: Record.KERNELS,
+        By.CAUSE: Record.HOST,
+        By.COLLECTIVE: Record.COMMUNICATION,
+    }
+    return WHY_EMPTY[by], advice(records[by], recorder_of(comparison.tables.reports["kind"]))
 
 
 def _gate(result: Imbalance, limit: float) -> None:

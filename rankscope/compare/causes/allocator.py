@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
-    CAPTURE,
     TABLE,
     allocates,
     explained,
@@ -18,6 +17,7 @@ from rankscope.compare.causes.host import (
 from rankscope.measure.host_states import IN_KERNEL
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 
 
@@ -44,6 +44,6 @@ DETECTOR = Detector(
     remedy="reuse buffers; a caching allocator of the framework should not call the driver in the "
     "step: compare the memory that the ranks use",
     tables=(TABLE,),
-    capture=CAPTURE,
+    capture=Record.HOST,
     precedence=Precedence.EXPLANATION,
 )

@@ -10,7 +10,6 @@ import polars as pl
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
-    CAPTURE,
     TABLE,
     allocates,
     explained,
@@ -20,6 +19,7 @@ from rankscope.compare.causes.host import (
 )
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import size
 
@@ -118,6 +118,6 @@ DETECTOR = Detector(
     "background, prefetch data, look for the holder of a lock",
     tables=(TABLE,),
     states=(HostState.BLOCKED,),
-    capture=CAPTURE,
+    capture=Record.HOST,
     precedence=Precedence.EXPLANATION,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from rankscope.compare.causes.context import CauseContext
-from rankscope.compare.causes.detector import ACTIVITIES_CAPTURE, Detector, Precedence
+from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
     TABLE,
     allocates,
@@ -52,6 +52,5 @@ DETECTOR = Detector(
     "printing a tensor, a shape that depends on data",
     tables=(TABLE,),
     states=(HostState.CUDA_CALL,),
-    capture=ACTIVITIES_CAPTURE,
     precedence=Precedence.EXPLANATION,
 )

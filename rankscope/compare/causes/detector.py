@@ -9,9 +9,7 @@ from enum import IntEnum
 from rankscope.compare.causes.context import CauseContext
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
-
-ACTIVITIES_CAPTURE = "profile with device tables: nsys profile --trace=cuda,nvtx"
-"""How to capture the table `activities`."""
+from rankscope.sources.recorders import Record
 
 
 class Precedence(IntEnum):
@@ -41,5 +39,5 @@ class Detector:
     alternatives: tuple[str, ...] = ()  # any of these does as well as all of `tables`
     kinds: tuple[str, ...] = ()  # of `activities`: without any of them it cannot speak
     states: tuple[HostState, ...] = ()  # of `host_states`: without any of them it cannot speak
-    capture: str = ACTIVITIES_CAPTURE
+    capture: Record = Record.DEVICE
     precedence: Precedence = Precedence.ACTIVITY

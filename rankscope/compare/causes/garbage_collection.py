@@ -14,6 +14,7 @@ from rankscope.compare.causes.host import (
 )
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import ms
 
@@ -51,6 +52,6 @@ DETECTOR = Detector(
     alternatives=(TABLE,),
     remedy="collect garbage at the same iteration on all ranks: gc.disable(), and gc.collect() "
     "every few hundred iterations",
-    capture="annotate garbage collection with a range, for example by gc.callbacks",
+    capture=Record.GARBAGE,
     precedence=Precedence.EXPLANATION,
 )

@@ -33,12 +33,6 @@ ALLOCATOR = (
 COLLECTING = "gc_collect"
 """The name of samples in Python's garbage collector."""
 
-CAPTURE = (
-    "profile with scheduling, samples and calls of the operating system: nsys profile "
-    "--trace=cuda,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree"
-)
-"""How to capture the table `host_states`."""
-
 
 def explained(context: CauseContext, chosen: pl.Expr) -> float | None:
     """What a cause explains, over all flagged iterations (ns); None if that is not enough.

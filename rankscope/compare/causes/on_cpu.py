@@ -12,7 +12,6 @@ from rankscope.compare.causes.blocked import in_calls
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
-    CAPTURE,
     COLLECTING,
     TABLE,
     allocates,
@@ -24,6 +23,7 @@ from rankscope.compare.causes.host import (
 )
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import percent
 
@@ -69,6 +69,6 @@ DETECTOR = Detector(
     "functions are named with --python-sampling=true, from the .nsys-rep",
     tables=(TABLE,),
     states=(HostState.ON_CPU,),
-    capture=CAPTURE,
+    capture=Record.HOST,
     precedence=Precedence.EXPLANATION,
 )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
-    CAPTURE,
     TABLE,
     explained,
     host_finding,
@@ -16,6 +15,7 @@ from rankscope.compare.causes.host import (
 )
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
 from rankscope.util.wording import ms
 
 
@@ -46,6 +46,6 @@ DETECTOR = Detector(
     "files, see its major page faults (ps -o maj_flt) and on which file system they lie",
     tables=(TABLE,),
     states=(HostState.ON_CPU, HostState.OFF_CPU),
-    capture=CAPTURE,
+    capture=Record.HOST,
     precedence=Precedence.EXPLANATION,
 )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
-    CAPTURE,
     TABLE,
     explained,
     host_finding,
@@ -17,6 +16,7 @@ from rankscope.compare.causes.host import (
 )
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 
 
@@ -39,6 +39,6 @@ DETECTOR = Detector(
     remedy="record less: fewer traces, a lower sampling rate, or a range of iterations that begins "
     "some steps after the profiler; then compare again",
     tables=(TABLE,),
-    capture=CAPTURE,
+    capture=Record.HOST,
     precedence=Precedence.EXPLANATION,
 )

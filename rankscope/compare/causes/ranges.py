@@ -7,6 +7,7 @@ from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.garbage_collection import is_garbage_collection
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import ms
 
@@ -25,6 +26,6 @@ DETECTOR = Detector(
     findings=_findings,
     sentence=_sentence,
     remedy="look into this range on the timeline of the rank's report: rankscope pick-reports",
-    capture="annotate the program with NVTX ranges, and trace them: nsys profile --trace=cuda,nvtx",
+    capture=Record.PARTS,
     precedence=Precedence.SURROUNDING,
 )

@@ -10,7 +10,6 @@ from rankscope.compare.causes.blocked import in_calls, woken_late
 from rankscope.compare.causes.context import CauseContext
 from rankscope.compare.causes.detector import Detector, Precedence
 from rankscope.compare.causes.host import (
-    CAPTURE,
     TABLE,
     explained,
     host_finding,
@@ -19,6 +18,7 @@ from rankscope.compare.causes.host import (
 )
 from rankscope.model.kinds import CauseKind, HostState
 from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
 
 OFF_CPU = "off_cpu"
 """Name of unknown time in which the thread was off the CPU, and no call was recorded."""
@@ -54,6 +54,6 @@ DETECTOR = Detector(
     sentence=_sentence,
     remedy="record what the host does on this rank, a median one and a fast one",
     tables=(TABLE,),
-    capture=CAPTURE,
+    capture=Record.HOST,
     precedence=Precedence.REST,
 )

@@ -17,6 +17,7 @@ from rankscope.compare.verdict.healing import Components, Prices, components_of
 from rankscope.compare.verdict.story import Story, story_of
 from rankscope.compare.verdict.transfers import SlowTransfers
 from rankscope.compare.whatif.replay import Replay
+from rankscope.sources.recorders import Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class RunSummary:
     missing_ranks: tuple[int, ...]
     blind_ranks: tuple[int, ...]  # without the collectives that the others have
     metric: str | None  # what can be judged: work, load, or nothing
+    recorder: Recorder = Recorder.NSYS  # for advice
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
+from rankscope.sources.recorders import Record, advice
 from rankscope.util.wording import agreeing, counted
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def no_communication(inputs: VerdictInputs) -> Verdict | None:
         return None
     return inconclusive(
         "no communication is visible, so waiting cannot be distinguished from working",
-        "annotate the all-reduce, or trace it: --trace=cuda,nvtx (NCCL) or mpi,nvtx",
+        advice(Record.COMMUNICATION, inputs.run.recorder),
     )
 
 
@@ -52,7 +53,7 @@ def work_unknown(inputs: VerdictInputs) -> Verdict | None:
         return None
     return inconclusive(
         "the work of the ranks is unknown, because their times include waits",
-        "profile with device tables: nsys profile --trace=cuda,nvtx",
+        advice(Record.DEVICE, inputs.run.recorder),
     )
 
 
@@ -72,7 +73,7 @@ def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
         return None
     return inconclusive(
         "loading is balanced, but the later phases are unknown, because their times include waits",
-        "use --clock gpu, profile with --trace=cuda,nvtx, or annotate the all-reduce",
+        f"{advice(Record.DEVICE, inputs.run.recorder)}; or annotate the all-reduce",
     )
 
 
@@ -105,5 +106,5 @@ def ranks_blind(inputs: VerdictInputs) -> Verdict | None:
     return inconclusive(
         "the other ranks are alike, but there are no collectives in the reports of "
         f"{counted(len(inputs.run.blind_ranks), 'rank')}",
-        "export or capture those reports again, with the same --trace on every rank",
+        "record the same on every rank, and export those reports again",
     )

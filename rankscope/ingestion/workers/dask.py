@@ -85,9 +85,9 @@ def read_report(
     who = f"worker {get_worker().address}"
     if error := mismatch({who: versions()}, wanted):
         raise error
-    if not file.place.exists():
+    if gone := [place for place in file.places if not place.exists()]:
         raise ToolError(
-            f"{file.place}: does not exist on {who}",
+            f"{gone[0]}: does not exist on {who}",
             hint="workers read the reports themselves: put them where all machines see them "
             "under the same path",
         )

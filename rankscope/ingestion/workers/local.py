@@ -21,7 +21,7 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.sources import formats
 from rankscope.sources.columns.sqlite_pages import loader
-from rankscope.sources.discover import describe
+from rankscope.sources.discover import describe_again
 from rankscope.util import meter
 from rankscope.util.lifetime import end_with_parent, signals_held
 from rankscope.util.threads import available_cores
@@ -283,7 +283,7 @@ def bug(file: ReportFile, error: Exception) -> ReportBug:
 def _changed(file: ReportFile) -> UnreadableReport | None:
     """The error of a report that is not as it was when it was found."""
     try:
-        now = describe(file.place, file.kind)
+        now = describe_again(file)
     except UnreadableReport:
         return UnreadableReport(f"{file.path}: vanished while it was read", hint=CHANGED_HINT)
     if (now.bytes, now.modified_ns) == (file.bytes, file.modified_ns):

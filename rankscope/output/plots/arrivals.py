@@ -19,6 +19,7 @@ from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
 from rankscope.output.plots.style import SMALL, Caption, new_sheet
 from rankscope.output.quantities import counted, milliseconds, percent
+from rankscope.sources.recorders import Record, advice, recorder_of
 
 WIDTH, PANEL = 10.0, 6.4
 """Widths in inches: of the sheet, and of the distributions."""
@@ -62,7 +63,8 @@ def lateness(comparison: Comparison) -> pl.DataFrame:
     if frame.is_empty():
         raise UsageError(
             "plot arrivals: no collective of this run has counterparts on other ranks",
-            hint="ingest several ranks, profiled with --trace=cuda,nvtx (NCCL) or mpi,nvtx",
+            hint="ingest several ranks; "
+            + advice(Record.COMMUNICATION, recorder_of(comparison.tables.reports["kind"])),
         )
     return frame
 

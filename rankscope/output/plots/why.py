@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from rankscope.compare.causes.host import CAPTURE
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.thread_states import median_peers, thread_states, work_excess
 from rankscope.errors import UsageError
@@ -24,6 +23,7 @@ from rankscope.output.plots.device_activity import device_excess
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.style import HATCH, SMALL, Caption, drawable, new_sheet, text_width
 from rankscope.output.quantities import milliseconds
+from rankscope.sources.recorders import Record, advice, recorder_of
 
 WIDTH, LABELS, PANEL = 10.0, 2.3, 7.2
 """Widths in inches: of the sheet, of the row labels, and of the bars."""
@@ -72,7 +72,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     if unknown is not None:
         raise UsageError(
             f"plot why: the report of rank {unknown} does not say what its threads did",
-            hint=CAPTURE,
+            hint=advice(Record.HOST, recorder_of(comparison.tables.reports["kind"])),
         )
     shown = "an iteration" if phase is None else f"{phase} of an iteration"
     title = _title(bars[0], bars[1])

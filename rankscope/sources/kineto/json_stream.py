@@ -18,10 +18,11 @@ from typing import Any, BinaryIO, TypeVar, cast
 import msgspec
 
 from rankscope.errors import UnreadableReport
+from rankscope.sources.kineto.json_repair import repaired
 from rankscope.util import meter
 from rankscope.util.wording import counted
 
-CHUNK_BYTES = 2**22
+CHUNK_BYTES, HEAD_BYTES, LONGEST_NAME = 2**22, 2**16, 64
 LARGEST_BYTES = 2**24
 """Upper limit (bytes) of one event, and of the text after the events, in Kineto's files."""
 
@@ -132,11 +133,26 @@ class EventFile:
         self.is_cut = False
         self._unpacked = self._bytes = 0
 
-    def head(self) -> list[About]:
-        """The fields before the events; the events are not read."""
+    def head(self, most: int = CHUNK_BYTES) -> list[About]:
+        """The fields before the events, if these begin in so many bytes; no events are read."""
         with _opened(self.path) as file:
-            self._skip_head(self._read(file, CHUNK_BYTES))
+            self._skip_head(self._read(file, most))
         return self.about
+
+    def beginning(self) -> list[Event]:
+        """The first events: those of which a small part of the file is enough."""
+        with _opened(self.path) as file:
+            data = self._read(file, HEAD_BYTES)
+        _, start = self._skip_head(data)
+        return self._batch(data[start:])[0] or []
+
+    def texts(self) -> Iterator[bytes]:
+        """The unpacked bytes in chunks, each with the end of the one before it."""
+        with _opened(self.path) as file:
+            before = b""
+            while data := self._read(file, CHUNK_BYTES):
+                yield before + data
+                before = data[-LONGEST_NAME:]
 
     def __iter__(self) -> Iterator[list[Event]]:
         """Chunks of events in the file's order.
@@ -371,30 +387,8 @@ def _decoded(decoder: msgspec.json.Decoder[T], data: bytes, repair: bool = True)
         if not repair:
             raise Malformed from error
     try:
-        return decoder.decode(_repaired(data))
+        return decoder.decode(repaired(data))
     except msgspec.ValidationError:
         raise
     except FAULTS as error:
         raise Malformed from error
-
-
-CONTROL = bytes(each if each >= 0x20 else 0x20 for each in range(256))
-NO_NUMBER = re.compile(rb"([:\[,]\s*)[-+]?(?:nan|inf(?:inity)?|N/A)\b", re.IGNORECASE)
-BACKSLASH = re.compile(rb'(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\')
-LAST_COMMA = re.compile(rb",(\s*\])")
-
-
-def _repaired(data: bytes) -> bytes:
-    """`data` without the known faults of Kineto's versions.
-
-    They are control characters and lone backslashes in names, text that is not UTF-8, `inf` for a
-    number, a comma after the last event.
-    """
-    data = NO_NUMBER.sub(rb"\1null", data.translate(CONTROL))
-    data = BACKSLASH.sub(_escaped, data)
-    return LAST_COMMA.sub(rb"\1", data).decode("utf-8", "replace").encode()
-
-
-def _escaped(backslash: re.Match[bytes]) -> bytes:
-    """An escape as it is, a lone backslash doubled."""
-    return backslash[1] or rb"\\"

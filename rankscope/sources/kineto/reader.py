@@ -7,6 +7,7 @@ Device work finds its launch by `correlation`, or else the operator that it ran 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from rankscope.sources.kineto.columns import (
 from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
 from rankscope.sources.kineto.merged import Owners, owners
+from rankscope.sources.kineto.windows import Frames, base_time, in_one
 from rankscope.util.wording import counted
 
 DISTRIBUTED_INFO = RankEvidence("distributedInfo", EvidenceKind.PROFILER, own=True)
@@ -76,23 +78,21 @@ def facts(path: Path) -> CaptureFacts:
     Raises:
         UnreadableReport: it is not a trace.
     """
-    return _facts(EventFile(path).head())
+    return told(EventFile(path).head())
 
 
-def read(path: Path, words: Vocabulary | None = None) -> Trace:
+def read(path: Path, words: Vocabulary | None = None, more: Sequence[Path] = ()) -> Trace:
     """The whole trace.
+
+    Args:
+        path: the file.
+        words: names of operations.
+        more: files of further windows of the same process, in the order of their steps.
 
     Raises:
         UnreadableReport: it is not a trace, is truncated or damaged, or holds no profiler events.
     """
-    file = EventFile(path)
-    parts: dict[str, list[pl.DataFrame]] = {
-        nature: [pl.DataFrame(schema=schema)] for nature, schema in SCHEMAS.items()
-    }
-    for batch in file:
-        for nature, frame in frames(batch).items():
-            parts[nature].append(frame)
-    every = {nature: pl.concat(parts.pop(nature), rechunk=True) for nature in SCHEMAS}
+    file, every, pauses = in_one([_decoded(each) for each in (path, *more)])
     if max(frame["name"].n_unique() for frame in (every[RANGE], every[WORK])) > MOST_NAMES:
         raise UnreadableReport(
             f"{path}: has more than {MOST_NAMES:,} different names of ranges or kernels",
@@ -122,7 +122,7 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
     )
     process = _process(ranges, launches)
     whose = owners(ranges, launches, work, whole[NAMED])
-    told = _facts(file.about)
+    stated = told(file.about)
     utc_start_ns = _utc(file.about, zero)
     words = words or vocabulary(ShapingOptions())
     work = _communicating(work, words)
@@ -130,8 +130,8 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
     device_work, moved = on_host_time(device_work)
     return Trace(
         facts=replace(
-            told,
-            host=told.host or _host_in_name(path, process),
+            stated,
+            host=stated.host or _host_in_name(path, process),
             utc_start_ns=utc_start_ns,
             duration_ns=span.select(pl.col("end").max()).item(),
         ),
@@ -151,12 +151,25 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
         ),
         event_ranks=whose.ranks,
         cut_ns=_cut(launches, device_work) if file.is_cut else None,
+        pauses=tuple((begin - zero, end - zero) for begin, end in pauses),
         host_events=sum(every[nature].height for nature in (RANGE, LAUNCH, WORK, SPAN)),
         broken_ranges=broken + file.broken,
     )
 
 
-def _facts(about: list[About]) -> CaptureFacts:
+def _decoded(path: Path) -> tuple[EventFile, Frames]:
+    """A file, and its events: nature → frame of SCHEMAS."""
+    file = EventFile(path)
+    parts: dict[str, list[pl.DataFrame]] = {
+        nature: [pl.DataFrame(schema=schema)] for nature, schema in SCHEMAS.items()
+    }
+    for batch in file:
+        for nature, frame in frames(batch).items():
+            parts[nature].append(frame)
+    return file, {nature: pl.concat(parts.pop(nature), rechunk=True) for nature in SCHEMAS}
+
+
+def told(about: list[About]) -> CaptureFacts:
     """Rank, host, GPU models and versions; no other field beside the events is kept."""
     claims: list[Claim] = []
     versions = [
@@ -211,8 +224,7 @@ def _cut(launches: pl.DataFrame, work: pl.DataFrame) -> int:
 
 def _utc(about: list[About], zero: int) -> int | None:
     """UTC of the file's time `zero`; older versions write UTC itself."""
-    bases = [each.base_time for each in about if isinstance(each.base_time, int)]
-    utc = zero + next(iter(bases), 0)
+    utc = zero + (base_time(about) or 0)
     return utc if OLDEST_UTC_NS < utc < 2**63 else None
 
 

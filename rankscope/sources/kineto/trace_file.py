@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,11 +33,18 @@ def facts(path: Path) -> CaptureFacts:
     return reader.facts(path)
 
 
-def read(path: Path, words: Vocabulary | None = None) -> Trace:
+def read(path: Path, words: Vocabulary | None = None, more: Sequence[Path] = ()) -> Trace:
     """The whole trace; raises `UnreadableReport` where it is not a valid one."""
     from rankscope.sources.kineto import reader
 
-    return reader.read(path, words)
+    return reader.read(path, words, more)
+
+
+def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
+    """The files of each process that wrote several, by `torch.profiler.schedule`."""
+    from rankscope.sources.kineto import schedules
+
+    return schedules.joined(paths)
 
 
 def is_trace(path: Path) -> bool:
@@ -56,6 +64,8 @@ FORMAT = Format(
     family="kineto",
     facts=facts,
     read=read,
+    read_windows=read,
+    joined=joined,
     hints=IterationHints(
         ranges="host",
         no_ranges="profile with ProfilerActivity.CPU, and call prof.step() after every iteration",

@@ -1,0 +1,45 @@
+"""Folders that hold several runs, or none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.pytorch_job import Job, write
+from tests.support import Result
+
+JOB = Job(between=None, ranks=2, slow=1, steps=5)
+
+
+def test_check_of_several_runs_says_what_reads_each(
+    tmp_path: Path, cli: Callable[..., Result]
+) -> None:
+    for nth in range(3):
+
+        def another(_rank: int, trace: dict[str, Any], nth: int = nth) -> None:
+            for each in trace["traceEvents"]:
+                each["pid"] += 1000 * nth if each["pid"] else 0
+
+        write(tmp_path / "jobs" / f"job{nth}", JOB, another)
+    checked = cli("check", tmp_path / "jobs")
+    assert checked.code == 0
+    assert "6 of 6 reports can be used" in checked.out
+    assert "they are of 3 runs" in checked.out
+    assert "\u2717" not in checked.out
+    for number in (1, 2, 3):
+        command = checked.out.partition(f"is of run {number} of 3")[2].partition("--run")[2]
+        assert command.split()[0] == f"{number},"
+        database = tmp_path / f"{number}.duckdb"
+        assert cli("ingest", tmp_path / "jobs", "--run", number, "--db", database).code == 0
+
+
+def test_files_that_are_no_reports_are_named(tmp_path: Path, cli: Callable[..., Result]) -> None:
+    nodes = [{"id": 1, "name": "x", "ctrl_deps": 1}]
+    (tmp_path / "et").mkdir()
+    for rank in range(2):
+        trace = {"schema": "1.1.1-chakra.0.0.4", "pid": 5, "nodes": nodes}
+        (tmp_path / "et" / f"rank_{rank}.json").write_text(json.dumps(trace))
+    for command in ("check", "ingest"):
+        cli(command, tmp_path / "et").refused(2, "is a PyTorch execution trace", "torch.profiler")
