@@ -29,6 +29,9 @@ SCHEMA_VERSION = 2
 MIGRATIONS: dict[int, tuple[str, ...] | None] = {1: None}
 """Version → the statements that make it the next version; None: the reports must be read again."""
 
+LEDGER = "fleet_"
+"""Beginning of the names of a ledger's tables: a run's database has none of them."""
+
 LOG = logging.getLogger("rankscope.store")
 
 
@@ -90,7 +93,9 @@ def missing_columns(present: Mapping[tuple[str, str], str]) -> dict[str, list[st
 def foreign_view(connection: duckdb.DuckDBPyConnection) -> str | None:
     """A table of ours in whose place the file has a view, which could hold any SQL."""
     views = connection.execute("select view_name from duckdb_views() where not internal").fetchall()
-    return next((name for (name,) in views if name in {*TABLES, *COMPARED_TABLES}), None)
+    ours = {*TABLES, *COMPARED_TABLES}
+    names = (str(name) for (name,) in views)
+    return next((n for n in names if n.lower() in ours or n.lower().startswith(LEDGER)), None)
 
 
 def add_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[str]]) -> None:
