@@ -94,6 +94,16 @@ def _opens(node: ast.AST) -> bool:
     return False
 
 
+@pytest.mark.parametrize(
+    ("column", "value"), [("world_size", 2**40), ("world_size", 0), ("rank", -1)]
+)
+def test_numbers_of_ranks_that_no_job_has(cli: Cli, db: Path, column: str, value: int) -> None:
+    with duckdb.connect(str(db)) as connection:
+        connection.execute(f"update ranks set {column} = {value} where rank = 3")
+    for command in (("imbalance", "--db"), ("fleet",), ("report", "-o", "r.html", "--db")):
+        cli(*command, db).refused(4, f"ranks.{column} is {value}")
+
+
 def test_a_column_of_another_type_is_refused(cli: Cli, db: Path) -> None:
     with duckdb.connect(str(db)) as connection:
         connection.execute("create or replace table ranks as from (select rank::text rank, * "
