@@ -196,9 +196,21 @@ def test_a_fifo_is_no_database(cli: Cli, tmp_path: Path) -> None:
     for command in (("imbalance",), ("ingest", "."), ("ingest", ".", "--rebuild")):
         (tmp_path / "r.sqlite").write_bytes(b"")
         cli(*command, "--db", "run.duckdb").refused(4, "run.duckdb", "regular file")
-    for command in (("fleet", "run.duckdb"), ("diff", "run.duckdb", "run.duckdb"),
-                    ("capture", "torchrun", "--for", "run.duckdb")):  # fmt: skip
-        cli(*command).refused(4, "run.duckdb", "regular file")
+    for naming in (("fleet", "run.duckdb"), ("diff", "run.duckdb", "run.duckdb"),
+                   ("capture", "torchrun", "--for", "run.duckdb")):  # fmt: skip
+        cli(*naming).refused(4, "run.duckdb", "regular file")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["imbalance --db", "fleet", "fleet --store", "check --db", "capture torchrun --for",
+     "diff l.duckdb", "diff --baseline l.duckdb"],
+)  # fmt: skip
+def test_a_link_to_itself_is_no_database(cli: Cli, tmp_path: Path, command: str) -> None:
+    (tmp_path / "l.duckdb").symlink_to("l.duckdb")
+    result = cli(*command.split(), "l.duckdb")
+    assert result.code in (2, 4), result.err
+    result.refused(result.code, "l.duckdb")
 
 
 def test_a_database_that_exists_by_now_is_taken(stored: Callable[..., Stored], db: Path) -> None:
