@@ -104,6 +104,14 @@ def test_numbers_of_ranks_that_no_job_has(cli: Cli, db: Path, column: str, value
         cli(*command, db).refused(4, f"ranks.{column} is {value}")
 
 
+@pytest.mark.parametrize("value", ["{", "[1, 2]", "null", "1e999", ""])
+def test_cached_answers_that_are_none(cli: Cli, db: Path, value: str) -> None:
+    with duckdb.connect(str(db)) as connection:
+        connection.execute("update answers set value = ? where name = 'verdict'", [value])
+    for command in (("imbalance", "--db"), ("fleet",), ("pick-reports", "--db")):
+        cli(*command, db).refused(4, "damaged", "answers")
+
+
 def test_a_column_of_another_type_is_refused(cli: Cli, db: Path) -> None:
     with duckdb.connect(str(db)) as connection:
         connection.execute("create or replace table ranks as from (select rank::text rank, * "
