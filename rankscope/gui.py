@@ -90,7 +90,7 @@ def open_gui(files: Sequence[Path]) -> str:
     Raises:
         ToolError: there is no GUI or no display, or the GUI fails at once.
     """
-    command = [_gui(), *map(str, files)]
+    command = [_gui(), *(str(file.absolute()) for file in files)]  # no name is an option
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise ToolError(
             "--open: there is no display for the GUI",

@@ -57,6 +57,11 @@ MOST_PORT = 65535
 MOST_RANKS = 16
 """Most ranks of a timeline: their reports are read again for it."""
 
+SAME = "same-origin"
+
+QUESTIONS = ("page", "range", "timeline", "states", "open")
+"""What is asked, by the last part of the address."""
+
 KEPT = 4
 """Comparisons that are kept, each of another range of iterations."""
 
@@ -189,6 +194,8 @@ class PageServer:
         if not 0 <= port <= MOST_PORT:
             raise UsageError(f"--port {port}: not a port", hint=f"give 0 to {MOST_PORT}")
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
+        for name in ("general", "access", "application"):
+            logging.getLogger(f"tornado.{name}").addFilter(self._without_token)
         try:
             self._socket = socket.create_server((LOOPBACK, port))
         except OSError as error:
@@ -207,6 +214,11 @@ class PageServer:
     def address(self) -> str:
         """The address of the page, with the token."""
         return f"http://{LOOPBACK}:{self.port}/{self._token}/"
+
+    def _without_token(self, record: logging.LogRecord) -> bool:
+        """Take the token out of what tornado logs; it is logged in any case."""
+        record.msg, record.args = record.getMessage().replace(self._token, "TOKEN"), ()
+        return True
 
     def serve(self) -> None:
         """Answer until the process is interrupted."""
@@ -241,11 +253,20 @@ class _Handler(RequestHandler):
         """Refuse foreign names of this machine and addresses without the token."""
         host = self.request.host_name
         given = str(self.path_args[0]) if self.path_args else ""
-        if host not in (LOOPBACK, "localhost") or not hmac.compare_digest(
-            given.encode(), self._token.encode()
-        ):
+        named = "Host" in self.request.headers and host in (LOOPBACK, "localhost")
+        if not named or not hmac.compare_digest(given.encode(), self._token.encode()):
             self.set_status(404)
             self.finish()
+        elif self.request.method == "POST" and self._is_foreign():
+            self.set_status(403)
+            self.finish()
+
+    def _is_foreign(self) -> bool:
+        """Whether a browser says that a page of another site asks."""
+        headers = self.request.headers
+        origin = headers.get("Origin")
+        is_ours = origin is None or origin == f"http://{self.request.host}"
+        return headers.get("Sec-Fetch-Site", SAME) not in (SAME, "none") or not is_ours
 
     async def get(self, _token: str, what: str) -> None:
         ask = self._answers
@@ -310,8 +331,9 @@ def _bug(details: str) -> Document:
 def _log(handler: RequestHandler) -> None:
     """Log a request without the token."""
     request: HTTPServerRequest = handler.request
-    what = request.path.rpartition("/")[2]
-    LOG.info("%s %s %s", handler.get_status(), request.method, what or "page")
+    what = request.path.rpartition("/")[2] or "page"
+    known = what if what in QUESTIONS else "another address"  # which could be the token itself
+    LOG.info("%s %s %s", handler.get_status(), request.method, known)
 
 
 def _whole(text: str, name: str) -> int:

@@ -96,6 +96,11 @@ def test_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [process] = started
     process.kill()
     process.wait()
+    monkeypatch.chdir(tmp_path)
+    launcher(tmp_path, f'echo "$@" > {tmp_path}/told')
+    open_gui([Path("-platform.nsys-rep")])
+    told = (tmp_path / "told").read_text().strip()
+    assert told == str(tmp_path / "-platform.nsys-rep"), "no option of the GUI"
     launcher(tmp_path, "exit 0")
     assert "already runs" in open_gui(files)
     launcher(tmp_path, "exit 7")

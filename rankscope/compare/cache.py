@@ -26,8 +26,10 @@ from rankscope.compare.fingerprint import fingerprint
 from rankscope.compare.roles import Roles
 from rankscope.compare.selection import ReusedScope, scope_of
 from rankscope.compare.verdict.story import Story
+from rankscope.errors import DatabaseError
 from rankscope.model.options import Options
 from rankscope.model.results import Efficiency, MetricSummary, Verdict
+from rankscope.store.connection import REBUILD_HINT
 from rankscope.store.tables import RunTables
 
 VARIABLE = "RANKSCOPE_CACHE"
@@ -140,7 +142,11 @@ def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Com
 
 
 def cached_answers(tables: RunTables, stored: pl.DataFrame | None) -> Answers | None:
-    """The rows of the table `answers`, if they hold for this code and these reports."""
+    """The rows of the table `answers`, if they hold for this code and these reports.
+
+    Raises:
+        DatabaseError: they are of this code, but are no such answers.
+    """
     if stored is None:
         log.info("%s: answers are computed: none are cached", tables.name)
         return None
@@ -149,7 +155,12 @@ def cached_answers(tables: RunTables, stored: pl.DataFrame | None) -> Answers | 
         log.info("%s: answers are computed: the cached ones are of other code", tables.name)
         return None
     whole = ",".join(f"{_encoded(name)}:{value}" for name, value in values.items())
-    return msgspec.json.decode(f"{{{whole}}}", type=Answers)
+    try:
+        return msgspec.json.decode(f"{{{whole}}}", type=Answers)
+    except msgspec.MsgspecError as error:
+        raise DatabaseError(
+            f"{tables.name}: is damaged (its cached answers: {error})", hint=REBUILD_HINT
+        ) from error
 
 
 def _comparison(tables: RunTables, answers: Answers, stored: dict[str, pl.DataFrame]) -> Comparison:

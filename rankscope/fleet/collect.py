@@ -19,15 +19,11 @@ from rankscope.fleet.evidence import EVIDENCE, RUNS, RunEvidence, evidence
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
 from rankscope.store import Database, DatabaseReader
-from rankscope.store.many import ManyDatabases
 from rankscope.store.tables import RunTables
 from rankscope.util.wording import agreeing, counted
 
 THREADS = 4
 """Databases that are open at the same time: a part of the work is waiting for files."""
-
-TOGETHER = 25
-"""Databases that a thread reads with one connection."""
 
 NAMED = 3
 """At most this many databases are named in a warning."""
@@ -75,8 +71,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         DatabaseError, ReportError: none can be read.
     """
     with ThreadPoolExecutor(THREADS) as pool:
-        parts = [paths[begin : begin + TOGETHER] for begin in range(0, len(paths), TOGETHER)]
-        results = [each for part in pool.map(_several, parts) for each in part]
+        results = [*pool.map(_tried, paths)]
     failed = [(path, each) for path, each in results if isinstance(each, RankscopeError)]
     found = [each for _, each in results if isinstance(each, RunEvidence)]
     if failed and not found:
@@ -123,25 +118,17 @@ def merged(
     return Collected(in_time, ranks.sort("run", "rank"), tuple(own))
 
 
-def evidence_of(path: Path, many: ManyDatabases | None = None) -> RunEvidence:
+def evidence_of(path: Path) -> RunEvidence:
     """The evidence of one database: its cached verdict, or the ranks are compared.
-
-    Args:
-        path: the database.
-        many: reads the tables of several databases.
 
     Raises:
         DatabaseError: missing, locked, damaged, or of another version.
         ReportError: no iterations can be compared.
     """
     state = Database.state(path)
-    read = None if many is None else many.read(path, ("reports", "ranks"), ("answers",))
-    if read is None:
-        with Database.open(path) as database:
-            read = {name: database.table(name) for name in ("reports", "ranks")}
-            answers = database.comparison_table("answers")
-    else:
-        answers = read.pop("answers")
+    with Database.open(path) as database:
+        read = {name: database.table(name) for name in ("reports", "ranks")}
+        answers = database.comparison_table("answers")
     reports, ranks = read["reports"], read["ranks"]
     if ranks.is_empty():
         raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
@@ -157,14 +144,9 @@ def evidence_of(path: Path, many: ManyDatabases | None = None) -> RunEvidence:
     return evidence(db, reports, ranks, made.verdict, made.roles.of, len(numbers), blind)
 
 
-def _several(paths: Sequence[Path]) -> list[tuple[Path, RunEvidence | RankscopeError]]:
-    with ManyDatabases() as many:
-        return [_tried(path, many) for path in paths]
-
-
-def _tried(path: Path, many: ManyDatabases) -> tuple[Path, RunEvidence | RankscopeError]:
+def _tried(path: Path) -> tuple[Path, RunEvidence | RankscopeError]:
     try:
-        return path, evidence_of(path, many)
+        return path, evidence_of(path)
     except RankscopeError as error:
         return path, error
 

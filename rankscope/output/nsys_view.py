@@ -25,7 +25,8 @@ def view_document(files: Sequence[Path], folder: Path) -> str:
 
 def open_command(files: Sequence[Path]) -> str:
     """The shell line that opens reports, each in a tab, or a view document."""
-    return shlex.join(["nsys-ui", *map(str, files)])
+    names = map(str, files)  # of those in this folder, "-" could begin an option
+    return shlex.join(["nsys-ui", *(f"./{name}" if name[:1] == "-" else name for name in names)])
 
 
 def rsync_command(folder: Path, host: str) -> str:

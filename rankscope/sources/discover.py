@@ -48,7 +48,8 @@ def discover(
     for path in _expand(paths):
         for file, kind in _walk(path, fail):
             try:
-                found.setdefault(file.resolve(), describe(file, kind.name))
+                report = describe(file, kind.name)  # first: it refuses a link to itself
+                found.setdefault(file.resolve(), report)
             except UnreadableReport as error:
                 fail(file, error)
     if not found and failed:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import Claim, RankEvidence
+from rankscope.util.rank_list import MOST_RANKS
 
 
 def _variable(name: str, own: bool = False) -> RankEvidence:
@@ -26,6 +27,9 @@ RANK_VARIABLES = (
     ("SLURM_PROCID", "SLURM_NTASKS", SLURM),
 )
 """Variables of a process's rank and of the world's size, the most trusted first."""
+
+DIGITS = len(str(MOST_RANKS - 1))
+"""Longer numbers are neither ranks nor sizes."""
 
 LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 
@@ -53,7 +57,7 @@ def _numbers(variables: Iterable[str]) -> dict[str, int]:
     return {
         name: int(value)
         for name, _, value in split
-        if name in read and value.isascii() and value.isdigit() and len(value) < 10
+        if name in read and value.isascii() and value.isdigit() and len(value) <= DIGITS
     }
 
 

@@ -16,19 +16,19 @@ from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
 from rankscope.util.wording import counted
 
-RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?([0-9]{1,7})(?!\d)", re.IGNORECASE)
+RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?([0-9]{1,6})(?!\d)", re.IGNORECASE)
 """A file name that says `rank` before the number."""
 
-LAST_NUMBER = re.compile(r"(?:^|[_\-.])([0-9]{1,7})$")
+LAST_NUMBER = re.compile(r"(?:^|[_\-.])([0-9]{1,6})$")
 """A file name that ends in a number: weak evidence, used only if there is no other."""
 
 OF_DIMENSION = re.compile(
-    r"(?:^|[^a-z])(tp|dp|pp|ep|cp|sp|fsdp|ddp|mp|tensor|data|pipeline|expert)[_\-.=]?([0-9]{1,7})(?!\d)",
+    r"(?:^|[^a-z])(tp|dp|pp|ep|cp|sp|fsdp|ddp|mp|tensor|data|pipeline|expert)[_\-.=]?([0-9]{1,6})(?!\d)",
     re.IGNORECASE,
 )
 """A place in one dimension of a job: with several of them in a name, none alone is the rank."""
 
-RANK_FOLDER = re.compile(r"rank[_\-.=]?([0-9]{1,7})", re.IGNORECASE)
+RANK_FOLDER = re.compile(r"rank[_\-.=]?([0-9]{1,6})", re.IGNORECASE)
 """The whole name of a folder that holds the report of a rank."""
 
 PARENTS = 2
@@ -37,7 +37,7 @@ PARENTS = 2
 MPI_LAUNCHERS = (OPEN_MPI, PMIX, PMI)
 """mpirun sets these for each process, which inherits the batch script's SLURM_PROCID."""
 
-OF_WORLD = re.compile(r"(?:^|[_\-.])([0-9]{1,7})[_\-]of[_\-]([0-9]{1,7})(?!\d)", re.IGNORECASE)
+OF_WORLD = re.compile(r"(?:^|[_\-.])([0-9]{1,6})[_\-]of[_\-]([0-9]{1,6})(?!\d)", re.IGNORECASE)
 """A file name that says rank and world size: `name-3-of-8`."""
 
 NAME_HINT = "give the place of the rank in the path: --rank-pattern 'rank_(?P<rank>\\d+)'"
@@ -260,7 +260,7 @@ def _several(
 def name_hint(path: Path) -> str:
     """How to name the place of the rank, with a pattern that fits the path if it has a number."""
     text = "/".join((*path.parts[-PARENTS - 1 : -1], formats.title(path)))
-    named = [*re.finditer(r"([A-Za-z]+[_\-.=/]?)([0-9]{1,7})(?!\d)", text)]
+    named = [*re.finditer(r"([A-Za-z]+[_\-.=/]?)([0-9]{1,6})(?!\d)", text)]
     if not named:
         return NAME_HINT
     best = next((each for each in named if OF_DIMENSION.search(each[0])), named[-1])
@@ -311,7 +311,7 @@ def _by_pattern(path: Path, own: re.Pattern[str]) -> Claim:
 
 def _number(text: str | None) -> int:
     """A number of at most seven digits 0 to 9; raises `ValueError`."""
-    if text is None or not re.fullmatch("[0-9]{1,7}", text):
+    if text is None or not re.fullmatch("[0-9]{1,6}", text):
         raise ValueError(text)
     return int(text)
 

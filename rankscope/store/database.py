@@ -33,6 +33,7 @@ from rankscope.store.migrations import (
     SCHEMA_VERSION,
     IncompleteDatabase,
     add_columns,
+    check_ranks,
     foreign_view,
     migrate,
     missing_columns,
@@ -354,10 +355,9 @@ class Database:
             elif missing:
                 show_columns(self._connection, missing)
                 self.missing = missing
+            check_ranks(self._connection)
         except IncompleteDatabase as error:
-            raise DatabaseError(
-                f"{self.path}: is damaged ({error} is missing)", hint=REBUILD_HINT
-            ) from error
+            raise DatabaseError(f"{self.path}: is damaged ({error})", hint=REBUILD_HINT) from error
         except DAMAGE as error:
             raise self._damaged(error) from error
 

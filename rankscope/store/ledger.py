@@ -16,9 +16,7 @@ import polars as pl
 from rankscope.errors import DatabaseError
 from rankscope.store.connection import IN_USE, connect, disk_full, first_line
 from rankscope.store.ddl import SQL_TYPES
-
-PREFIX = "fleet_"
-"""Beginning of the names of its tables: a run's database has none of them."""
+from rankscope.store.migrations import LEDGER, foreign_view, present_columns
 
 WAIT_S = 60.0
 """A process waits this long for the others before it gives up, s."""
@@ -61,9 +59,9 @@ class Ledger:
                 for name, frame in tables.items():
                     connection.register("incoming", frame)
                     connection.execute(
-                        f"delete from {PREFIX}{name} where run in (select run from incoming)"
+                        f"delete from {LEDGER}{name} where run in (select run from incoming)"
                     )
-                    connection.execute(f"insert into {PREFIX}{name} by name from incoming")
+                    connection.execute(f"insert into {LEDGER}{name} by name from incoming")
                     connection.unregister("incoming")
                 connection.commit()
             except duckdb.Error as error:
@@ -86,7 +84,7 @@ class Ledger:
             )
         with self._opened(read_only=True) as connection:
             return {
-                name: _completed(connection.sql(f"from {PREFIX}{name}").pl(), schema)
+                name: _completed(connection.sql(f"from {LEDGER}{name}").pl(), schema)
                 for name, schema in self._schemas.items()
             }
 
@@ -111,9 +109,10 @@ class Ledger:
 
     def _check(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Raises `DatabaseError` if the file holds something else."""
-        rows = connection.execute("select table_name from duckdb_tables()").fetchall()
-        names = {str(name) for (name,) in rows}
-        if names and not names >= {f"{PREFIX}{name}" for name in self._schemas}:
+        names = {table for table, _ in present_columns(connection)}  # those of views, too
+        if foreign_view(connection) or (
+            names and not names >= {f"{LEDGER}{name}" for name in self._schemas}
+        ):
             raise DatabaseError(
                 f"{self.path}: is no ledger of a fleet", hint="name another file with --store"
             )
@@ -121,10 +120,10 @@ class Ledger:
     def _prepare(self, connection: duckdb.DuckDBPyConnection, name: str, schema: pl.Schema) -> None:
         columns = {each: SQL_TYPES[dtype] for each, dtype in schema.items()}
         listed = ", ".join(f'"{each}" {type_}' for each, type_ in columns.items())
-        connection.execute(f"create table if not exists {PREFIX}{name} ({listed})")
+        connection.execute(f"create table if not exists {LEDGER}{name} ({listed})")
         for each, type_ in columns.items():
             connection.execute(
-                f'alter table {PREFIX}{name} add column if not exists "{each}" {type_}'
+                f'alter table {LEDGER}{name} add column if not exists "{each}" {type_}'
             )
 
 

@@ -22,6 +22,7 @@ import duckdb
 
 from rankscope.model.tables import COMPARED_TABLES, TABLES
 from rankscope.store.ddl import SQL_TYPES, add_column, create_table
+from rankscope.util.rank_list import MOST_RANKS
 
 SCHEMA_VERSION = 2
 """The version that this rankscope writes. 2: `activities` are stored."""
@@ -29,11 +30,14 @@ SCHEMA_VERSION = 2
 MIGRATIONS: dict[int, tuple[str, ...] | None] = {1: None}
 """Version → the statements that make it the next version; None: the reports must be read again."""
 
+LEDGER = "fleet_"
+"""Beginning of the names of a ledger's tables: a run's database has none of them."""
+
 LOG = logging.getLogger("rankscope.store")
 
 
 class IncompleteDatabase(Exception):
-    """The file lacks what every rankscope database has; the text names it."""
+    """The file lacks what every rankscope database has; the text says what is wrong."""
 
 
 def needs_reports(version: int) -> bool:
@@ -80,17 +84,33 @@ def missing_columns(present: Mapping[tuple[str, str], str]) -> dict[str, list[st
         for column, described in table.columns.items():
             if (name, column) not in present:
                 if not described.is_nullable:
-                    raise IncompleteDatabase(f"{name}.{column}")
+                    raise IncompleteDatabase(f"{name}.{column} is missing")
                 missing.setdefault(name, []).append(column)
             elif present[name, column] != SQL_TYPES[described.dtype]:
-                raise IncompleteDatabase(f"{name}.{column} of type {SQL_TYPES[described.dtype]}")
+                expected = SQL_TYPES[described.dtype]
+                raise IncompleteDatabase(f"{name}.{column} of type {expected} is missing")
     return missing
 
 
 def foreign_view(connection: duckdb.DuckDBPyConnection) -> str | None:
     """A table of ours in whose place the file has a view, which could hold any SQL."""
     views = connection.execute("select view_name from duckdb_views() where not internal").fetchall()
-    return next((name for (name,) in views if name in {*TABLES, *COMPARED_TABLES}), None)
+    ours = {*TABLES, *COMPARED_TABLES}
+    names = (str(name) for (name,) in views)
+    return next((n for n in names if n.lower() in ours or n.lower().startswith(LEDGER)), None)
+
+
+def check_ranks(connection: duckdb.DuckDBPyConnection) -> None:
+    """Check the numbers in `ranks`: later stages list all ranks up to them.
+
+    Raises:
+        IncompleteDatabase: one is not of a rank or size that a job can have.
+    """
+    for column, least in (("rank", 0), ("world_size", 1)):
+        beyond = f"{column} < {least} or {column} > {MOST_RANKS}"
+        found = connection.execute(f"select {column} from ranks where {beyond} limit 1").fetchone()
+        if found:
+            raise IncompleteDatabase(f"ranks.{column} is {found[0]}")
 
 
 def add_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[str]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 
 import pytest
 
@@ -45,6 +46,35 @@ def test_wrong_questions_are_answered_with_what_to_do(
     assert status == 400
     assert message in error["message"]
     assert error["hint"]
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Site", "same-site"),
+     ("Origin", "https://rankscope.example"), ("Origin", "null")],
+)  # fmt: skip
+def test_pages_of_other_sites_open_nothing(served: Served, header: str, value: str) -> None:
+    asked = served.ask(f"{served.token}open", "POST", headers={header: value}, ranks="0")
+    assert asked == (403, "")
+    own = {"Sec-Fetch-Site": "same-origin", "Origin": served.address.rsplit("/", 2)[0]}
+    assert served.ask(f"{served.token}open", "POST", headers=own, ranks="0")[0] == 400
+
+
+def test_a_request_without_host_is_refused(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port or 0), timeout=60) as connection:
+        connection.sendall(f"GET {served.token} HTTP/1.0\r\n\r\n".encode())
+        assert b"200" not in connection.makefile("rb").readline()
+
+
+def test_the_token_is_in_no_log(sample: Stored) -> None:
+    running = Served(sample.db, "--verbose")
+    token = running.token.strip("/")
+    for path in (f"/{token}", f"/{token}/", f"/x/{token}"):
+        running.ask(path)
+    assert running.ask(f"/{token}/range", **{"iter-range": b"\xff"})[0] == 400
+    _, said = running.close()
+    assert "404 GET" in said
+    assert token not in said
 
 
 def test_a_range_is_compared_anew(served: Served, sample: Stored) -> None:

@@ -178,3 +178,15 @@ def test_a_trace_and_its_packed_copy_are_one_but_not_an_export_of_that_name(
     (tmp_path / "report_0.json.gz").write_bytes(gzip.compress(TRACE.encode()))
     (tmp_path / "report_0.sqlite").write_bytes(b"SQLite format 3\0")
     assert [file.kind for file in discover([tmp_path])] == ["kineto", "nsys-sqlite"]
+
+
+def test_a_link_to_itself_is_one_unreadable_report(tmp_path: Path) -> None:
+    touch(tmp_path / "a.sqlite")
+    loop = tmp_path / "loop.sqlite"
+    loop.symlink_to(loop)
+    with pytest.raises(UnreadableReport, match=r"loop\.sqlite: cannot be read"):
+        discover([tmp_path])
+    failed: list[Path] = []
+    found = discover([tmp_path, loop], lambda path, _: failed.append(path))
+    assert [each.path.name for each in found] == ["a.sqlite"]
+    assert {each.name for each in failed} == {"loop.sqlite"}

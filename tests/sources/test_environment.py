@@ -55,3 +55,9 @@ def test_local_ranks() -> None:
     assert local_rank_of(["SLURM_LOCALID=2"]) == 2
     assert local_rank_of(["SLURM_LOCALID=2", "LOCAL_RANK=1"]) == 1
     assert local_rank_of([]) is None
+
+
+def test_numbers_that_no_job_has_are_no_claim() -> None:
+    [claim] = claims_of(["RANK=3", "WORLD_SIZE=5000000"])
+    assert (claim.rank, claim.world_size) == (3, None)
+    assert claims_of(["RANK=5000000", "WORLD_SIZE=8"]) == ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,8 +22,11 @@ from tests.support import Result, Stored
 Cli = Callable[..., Result]
 COMMANDS = (
     ("imbalance",), ("pick-reports",), ("plot", "heatmap"), ("export", "-o", "t.json"),
-    ("report", "-o", "r.html"), ("ingest", "reports"),
+    ("report", "-o", "r.html"), ("ingest", "reports"), ("check",), ("view",),
+    ("watch", "reports"),
 )  # fmt: skip
+NAMING = (("fleet",), ("diff",), ("capture", "torchrun", "--for"))
+"""Commands that name databases without `--db`; all of them are other ways to the same door."""
 SECRET = "not for the world"
 LITTLE = {"memory_limit": "16MB"}
 
@@ -50,6 +55,61 @@ def test_a_view_in_place_of_a_table_is_refused(
         result = cli(*command, "--db", db)
         result.refused(4, table, "view")
         assert SECRET not in result.out + result.err
+    for command in NAMING:
+        result = cli(*command, db, *([db] if command == ("diff",) else []))
+        result.refused(4, table, "view")
+        assert SECRET not in result.out + result.err
+
+
+def test_a_view_in_a_ledger_is_refused(cli: Cli, tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "fleet.duckdb")) as connection:
+        for name in ("runs", "evidence"):
+            connection.execute(f"create view fleet_{name} as select 1 as run")
+    cli("fleet", "--store", "fleet.duckdb").refused(4, "no ledger")
+
+
+def test_one_function_opens_databases() -> None:
+    """Another way would miss the settings that close a connection to the outside."""
+    root = Path(store.__file__).parent.parent
+    sources = [*root.rglob("*.py"), *(root.parent / "cli").rglob("*.py")]
+    opening = {
+        source.relative_to(root.parent).as_posix()
+        for source in sources
+        if re.search(r"^\s*(import|from) duckdb\b", text := source.read_text(), re.MULTILINE)
+        for node in ast.walk(ast.parse(text))
+        if _opens(node)
+    }
+    assert opening == {"rankscope/store/connection.py"}
+
+
+def _opens(node: ast.AST) -> bool:
+    """Whether it calls or imports what opens a database, or attaches one in SQL."""
+    opens = {"connect", "sql", "execute", "query", "from_query", "default_connection"}
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "duckdb" and any(each.name in opens for each in node.names)
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.value.id == "duckdb" and node.attr in opens
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value.lower().startswith("attach ")
+    return False
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("world_size", 2**40), ("world_size", 0), ("rank", -1)]
+)
+def test_numbers_of_ranks_that_no_job_has(cli: Cli, db: Path, column: str, value: int) -> None:
+    with duckdb.connect(str(db)) as connection:
+        connection.execute(f"update ranks set {column} = {value} where rank = 3")
+    for command in (("imbalance", "--db"), ("fleet",), ("report", "-o", "r.html", "--db")):
+        cli(*command, db).refused(4, f"ranks.{column} is {value}")
+
+
+@pytest.mark.parametrize("value", ["{", "[1, 2]", "null", "1e999", ""])
+def test_cached_answers_that_are_none(cli: Cli, db: Path, value: str) -> None:
+    with duckdb.connect(str(db)) as connection:
+        connection.execute("update answers set value = ? where name = 'verdict'", [value])
+    for command in (("imbalance", "--db"), ("fleet",), ("pick-reports", "--db")):
+        cli(*command, db).refused(4, "damaged", "answers")
 
 
 def test_a_column_of_another_type_is_refused(cli: Cli, db: Path) -> None:
@@ -144,6 +204,21 @@ def test_a_fifo_is_no_database(cli: Cli, tmp_path: Path) -> None:
     for command in (("imbalance",), ("ingest", "."), ("ingest", ".", "--rebuild")):
         (tmp_path / "r.sqlite").write_bytes(b"")
         cli(*command, "--db", "run.duckdb").refused(4, "run.duckdb", "regular file")
+    for naming in (("fleet", "run.duckdb"), ("diff", "run.duckdb", "run.duckdb"),
+                   ("capture", "torchrun", "--for", "run.duckdb")):  # fmt: skip
+        cli(*naming).refused(4, "run.duckdb", "regular file")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["imbalance --db", "fleet", "fleet --store", "check --db", "capture torchrun --for",
+     "diff l.duckdb", "diff --baseline l.duckdb"],
+)  # fmt: skip
+def test_a_link_to_itself_is_no_database(cli: Cli, tmp_path: Path, command: str) -> None:
+    (tmp_path / "l.duckdb").symlink_to("l.duckdb")
+    result = cli(*command.split(), "l.duckdb")
+    assert result.code in (2, 4), result.err
+    result.refused(result.code, "l.duckdb")
 
 
 def test_a_database_that_exists_by_now_is_taken(stored: Callable[..., Stored], db: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -144,8 +145,8 @@ def _databases(runs: list[Path], baseline: list[str] | None) -> tuple[list[Path]
             f"{counted(len(runs), 'database')} beside --baseline",
             hint="name one, AFTER: rankscope diff --baseline 'runs/*.duckdb' AFTER",
         )
-    after = runs[0].resolve()
-    return [each for each in databases(baseline) if each.resolve() != after], runs[0]
+    after = os.path.realpath(runs[0])  # a circle of links is no error
+    return [each for each in databases(baseline) if os.path.realpath(each) != after], runs[0]
 
 
 def with_whole_baseline(arguments: Sequence[str]) -> list[str]:

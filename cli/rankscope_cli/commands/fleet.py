@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -172,8 +173,8 @@ def _collected(given: list[str], store: Path | None) -> Collected:
         raise UsageError(
             "no runs are named", hint="rankscope fleet runs/*.duckdb, or --store fleet.duckdb"
         )
-    own = None if store is None else store.resolve()
-    paths = [path for path in databases(names) if path.resolve() != own]
+    own = None if store is None else os.path.realpath(store)  # a circle of links is no error
+    paths = [path for path in databases(names) if os.path.realpath(path) != own]
     found = collect(paths) if paths else None
     if store is None:
         assert found is not None

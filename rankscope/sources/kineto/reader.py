@@ -39,6 +39,7 @@ from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
 from rankscope.sources.kineto.merged import Owners, owners
 from rankscope.sources.kineto.windows import Frames, base_time, in_one
+from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted
 
 DISTRIBUTED_INFO = RankEvidence("distributedInfo", EvidenceKind.PROFILER, own=True)
@@ -46,9 +47,6 @@ DISTRIBUTED_INFO = RankEvidence("distributedInfo", EvidenceKind.PROFILER, own=Tr
 
 OLDEST_UTC_NS = 10**18
 """Times before 2001 are not UTC: they count from the start of the machine."""
-
-MOST_RANKS = 10**7
-"""Numbers from this on are not ranks."""
 
 MOST_NAMES = 10**6
 """Different names of ranges, and of kernels, that a trace may have; real ones have thousands."""
@@ -185,7 +183,10 @@ def told(about: list[About]) -> CaptureFacts:
         if isinstance(said.nccl_version, str):
             versions.append(f"NCCL {said.nccl_version}")
         if said.rank is not None and 0 <= said.rank < MOST_RANKS:
-            claims.append(Claim(said.rank, said.world_size or None, DISTRIBUTED_INFO))
+            world = said.world_size or 0  # 0 and what no job has are unknown
+            claims.append(
+                Claim(said.rank, world if 0 < world <= MOST_RANKS else None, DISTRIBUTED_INFO)
+            )
     hosts = [each.host for each in about if isinstance(each.host, str) and each.host]
     return CaptureFacts(
         host=first_printable(hosts),

@@ -180,6 +180,13 @@ def test_rank_and_host_and_nothing_else_is_kept(tmp_path: Path) -> None:
         assert "SECRET" not in repr(facts)
 
 
+@pytest.mark.parametrize("size", [0, -1, 2**40])
+def test_a_size_that_no_job_has_is_unknown(tmp_path: Path, size: int) -> None:
+    info = {"rank": 3, "world_size": size}
+    path = written(tmp_path / "t.json", [step(1, 5, 5)], distributedInfo=info)
+    assert reader.facts(path).environment == (Claim(3, None, reader.DISTRIBUTED_INFO),)
+
+
 def test_what_stands_behind_the_events_counts_too(tmp_path: Path) -> None:
     events = json.dumps([step(1, 5, 5)])
     path = tmp_path / "t.json"
