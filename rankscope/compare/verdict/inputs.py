@@ -10,6 +10,7 @@ import polars as pl
 
 from rankscope.compare.robust import Floats
 from rankscope.compare.verdict import flags
+from rankscope.compare.verdict.cells import amounts
 from rankscope.compare.verdict.claims import Claim, claims_of
 from rankscope.compare.verdict.decision import Decision, decide
 from rankscope.compare.verdict.excess import Excess, excess_of
@@ -70,6 +71,11 @@ class VerdictInputs:
     def claims(self) -> list[Claim]:
         """Who is slow in the selected iterations, and when."""
         return claims_of(self.excess, self.story, self.hosts)
+
+    def healed(self, claim: Claim) -> Floats:
+        """What healing a claim takes out: rank by iteration by phase, ns."""
+        amount = amounts(self.excess, self.story.noise, claim.where)
+        return self.excess.saved(amount, self.excess.by_phase)
 
     @cached_property
     def components(self) -> Components:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.excess import LEAST_EXCESS
+from rankscope.compare.verdict.levels import MUCH
 from rankscope.errors import UsageError
 from rankscope.output.excess_scale import ExcessScale, scale_of, with_excess
 
@@ -135,7 +135,7 @@ def arrange(frame: pl.DataFrame, missing: tuple[int, ...] = ()) -> Grid:
 
 def worst_cells(frame: pl.DataFrame, most: int = 4, per_rank: int = 2) -> pl.DataFrame:
     """The rows of `excesses` with the largest excess, at most `per_rank` of one rank."""
-    matters = pl.col("excess") > LEAST_EXCESS * pl.col("scale")
+    matters = pl.col("excess") > MUCH * pl.col("scale")
     return (
         frame.filter(matters)
         .sort("excess", "rank", "iteration", descending=[True, False, False])
