@@ -12,12 +12,12 @@ import numpy as np
 
 from rankscope.compare.robust import ROBUST, Floats
 from rankscope.compare.verdict.excess import Excess, Flags, Index
-from rankscope.compare.verdict.levels import FEW, LEAST_GAIN, NOISE
+from rankscope.compare.verdict.levels import FEW, MUCH, NOISE
 
 
 def event_of(noise: float) -> float:
     """The share of an iteration from which on an excess is an event."""
-    return max(NOISE * noise, LEAST_GAIN)
+    return max(NOISE * noise, MUCH)
 
 
 def noise_of(share: Floats, roles: Index) -> float:

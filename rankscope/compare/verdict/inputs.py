@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -38,6 +38,12 @@ class VerdictInputs:
     run: RunSummary
     wide: Callable[[], pl.DataFrame]
     """Gives rank, role, iteration, `<metric>_ns` of the selected iterations; asked once."""
+    selected: tuple[int, ...]
+    """The selected iterations."""
+    spent_ns: int
+    """Their time, the mean over ranks."""
+    role_of: Mapping[int, str]
+    """rank → role."""
     hosts: dict[int, str | None]
     tables: Callable[[str, Collection[int]], pl.DataFrame | None]
     """Table and iterations → its rows of all ranks; None where the run has no such table."""
@@ -97,15 +103,6 @@ class VerdictInputs:
     def numbers(self) -> list[int]:
         """The selected iterations, ascending."""
         return [int(number) for number in self.excess.numbers]
-
-    @cached_property
-    def role_of(self) -> dict[int, str]:
-        """rank → role."""
-        excess = self.excess
-        return {
-            int(rank): excess.role_names[role]
-            for rank, role in zip(excess.ranks, excess.roles, strict=True)
-        }
 
     @property
     def total_ns(self) -> int:

@@ -9,10 +9,11 @@ NOISE = 5.0
 """Robust deviations up to which a value is noise, and above which it is an event."""
 
 LEAST_GAIN = 0.01
-"""Share of the time that is worth a name, and of an iteration that an event exceeds."""
+"""Share of the time that is worth a name."""
 
 MUCH = 0.05
-"""Share of the time from which on imbalance is told though nobody can be named, or shown."""
+"""Share of the time from which on imbalance is told though nobody can be named. Share of an
+iteration that an event exceeds, and from which on a time is shown as unusually long."""
 
 MOST = 0.8
 """Share of an amount or gain that few words, ranks or iterations must hold: most of it."""

@@ -275,7 +275,7 @@ def facts_of(
             break
         lone = np.concatenate(amounts_of)
         rare = count == 1 or len(lone) <= max(RARE * len(excess.numbers), 1)
-        others = np.maximum(np.delete(share, named, 0), event_of(noise))
+        others = np.maximum(np.delete(share, named, 0), NOISE * noise)
         if rare and len(lone) and chance_of_largest(lone, others) <= RARE:
             apart = count
     return found[:apart]
