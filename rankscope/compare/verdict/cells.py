@@ -24,7 +24,8 @@ def noise_of(share: Floats, roles: Index) -> float:
     """How far a rank usually wanders around its own median, by the upper end of its standard error.
 
     From the differences of neighbours of a role, which contain the noise of two ranks: no rank is
-    the median then, whose excess is 0. Slow ranks do not count in their median while they are few.
+    the median then, whose excess is 0. A quarter of the pairs wander less: slow and noisy ranks do
+    not count while they are few.
     The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992); its standard
     error is 1.17 of the deviation over the root of their number. Of fewer than FEW iterations it is
     how far neighbours lie from each other.
@@ -48,7 +49,8 @@ def noise_of(share: Floats, roles: Index) -> float:
                 values += len(known)
     if not spread:
         return 0.0
-    return ROBUST / math.sqrt(2) * float(np.median(spread)) * (1 + 1.17 / math.sqrt(values))
+    low = float(np.quantile(spread, 0.25))
+    return ROBUST / math.sqrt(2) * low * (1 + 1.17 / math.sqrt(values))
 
 
 def amounts(excess: Excess, noise: float, where: Flags) -> Floats:
