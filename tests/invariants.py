@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.decision import MUCH_GAIN
-from rankscope.compare.verdict.story import LEAST_GAIN
+from rankscope.compare.verdict.levels import LEAST_GAIN, MUCH
 from rankscope.model.kinds import VerdictKind
 
 RANKS_IN_WORDS = re.compile(r"\branks? (\d+(?:(?:, and |, | and )\d+)*)", re.IGNORECASE)
@@ -37,7 +36,7 @@ def contradictions(comparison: Comparison) -> Iterator[str]:
     if verdict.ranks and (verdict.gain is None or verdict.gain < LEAST_GAIN):
         yield f"ranks {verdict.ranks} are named for a gain of {verdict.gain}"
     if verdict.gain_all is not None:
-        if verdict.kind is VerdictKind.BALANCED and verdict.gain_all >= MUCH_GAIN:
+        if verdict.kind is VerdictKind.BALANCED and verdict.gain_all >= MUCH:
             yield f"balanced, but all imbalance costs {verdict.gain_all:.1%}"
         if verdict.gain is not None and verdict.gain > verdict.gain_all + SLACK:
             yield f"gain {verdict.gain:.1%}, but all imbalance costs {verdict.gain_all:.1%}"

@@ -333,6 +333,9 @@ def inputs_of(wide: pl.DataFrame, metric: str = "work", **more: Any) -> VerdictI
     hosts: dict[int, str | None] = {rank: f"node{rank // 4}" for rank in wide["rank"].unique()}
     given: dict[str, Any] = {
         "run": run, "wide": lambda: wide, "hosts": hosts,
+        "selected": (*wide["iteration"].unique(),),
+        "role_of": dict(wide.select("rank", "role").unique().iter_rows()),
+        "spent_ns": wide["iteration_ns"].sum() // ranks,
         "tables": lambda *_: None, "replayed": lambda: None,
     }  # fmt: skip
     return VerdictInputs(**given | more)

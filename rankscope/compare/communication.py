@@ -282,7 +282,9 @@ def _replay_parts(
     took = measures.select(pl.col("iteration_ns").sum()).item()
     if _unmatched_ns(matched, measures["iteration"]) > UNMATCHED * took:
         return None
-    windows = windows_of(measures, table, lambda column: clocks.aligned(column, scope.utc_starts))
+    windows = windows_of(
+        measures, table, lambda column: clocks.aligned(column, scope.utc_starts), scope.clock
+    )
     chunks = rank_chunks(windows["rank"], rows["rank"].value_counts())
     size = int(rows["rank"].is_in(windows["rank"].unique().implode()).sum())
     calls = rows.select("rank", "instance", "arrival_ns", "end_ns")

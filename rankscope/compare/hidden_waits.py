@@ -7,7 +7,8 @@ rank's own work is shorter there. Ranks then look equally busy.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -16,6 +17,9 @@ from rankscope.compare.robust import Floats
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.util.wording import percent
+
+if TYPE_CHECKING:
+    from rankscope.compare.verdict.inputs import VerdictInputs
 
 LEAST = 0.01
 """Least difference between ranks, as a share of the time, that is told."""
@@ -98,11 +102,23 @@ def _of_role(
     return found
 
 
-def doubted(verdict: Verdict, wait: HiddenWait, total_ns: int, iterations: int) -> Verdict:
-    """The verdict of ranks that look alike only if a kernel computes."""
-    share = percent(wait.shorter_ns * iterations / total_ns)
-    return replace(
-        verdict,
+def unseen(inputs: VerdictInputs) -> Verdict | None:
+    """A rule: nothing is known to communicate, but a kernel may."""
+    run = inputs.run
+    return alike(inputs) if len(run.blind_ranks) == run.ranks else None
+
+
+def alike(inputs: VerdictInputs) -> Verdict | None:
+    """A rule: the ranks look alike, but a kernel may wait unseen."""
+    activities = inputs.tables("activities", inputs.selected)
+    if activities is None:
+        return None
+    iterations, spent_ns = len(inputs.selected), inputs.spent_ns
+    wait = hidden_wait(activities, inputs.role_of, iterations, spent_ns)
+    if wait is None:
+        return None
+    share = percent(wait.shorter_ns * iterations / spent_ns)
+    return Verdict(
         kind=VerdictKind.INCONCLUSIVE,
         sentence=(
             f"Inconclusive: kernel {wait.kernel} may wait for other ranks. On rank {wait.rank} it "

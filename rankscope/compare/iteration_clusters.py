@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.compare.robust import LEAST_Z, lower_median, modified_z
-from rankscope.compare.verdict.excess import LEAST_EXCESS
+from rankscope.compare.verdict.levels import MUCH
 from rankscope.model.metrics import METRICS, column_of
 from rankscope.model.schema import PARTS
 
@@ -84,7 +84,7 @@ def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
     """
     length = pl.col("iteration_ns")
     extra = length - lower_median(length)
-    long = (extra > LEAST_EXCESS * lower_median(length)) & (modified_z(length, []) > LEAST_Z)
+    long = (extra > MUCH * lower_median(length)) & (modified_z(length, []) > LEAST_Z)
     exposed, wait = pl.col("exposed_communication_ns"), pl.col("wait_ns")
     others = [part for part in PARTS if part != "exposed_communication"]
     parts = [

@@ -23,7 +23,6 @@ from rankscope.compare.comparison import (
     Summary,
     run_collectives,
 )
-from rankscope.compare.hidden_waits import doubted, hidden_wait
 from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import metric_table, stored_rows
 from rankscope.compare.robust import Floats
@@ -38,10 +37,9 @@ from rankscope.compare.wait_sums import Waits
 from rankscope.compare.waits import own_spans
 from rankscope.compare.whatif.replay import Replay
 from rankscope.compare.whatif.scenarios import scenarios
-from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import METRICS, PHASE_METRICS, column_of, columns_of
 from rankscope.model.options import Options
-from rankscope.model.results import MetricSummary, Verdict
+from rankscope.model.results import MetricSummary
 from rankscope.sources.recorders import recorder_of
 from rankscope.store.tables import RunTables
 from rankscope.util.memory import give_back
@@ -195,10 +193,9 @@ def _judged(
             what_if=None,
         )
         found = replace(found, _summary=summary)
-    spent_ns = int(rows["iteration_ns"].sum() // max(rows["rank"].n_unique(), 1))
     del rows
     give_back()
-    verdict = _unless_hidden(judge(inputs), inputs, found, spent_ns)
+    verdict = judge(inputs)
     found = replace(found, _verdict=verdict)
     if found._summary is None or not several:
         return found
@@ -274,28 +271,6 @@ def _hosts_of(found: Comparison) -> dict[int, str | None]:
     return dict(found.tables.ranks.select("rank", "host").iter_rows())
 
 
-def _unless_hidden(
-    verdict: Verdict, inputs: VerdictInputs, found: Comparison, spent_ns: int
-) -> Verdict:
-    """The verdict, unless it only says that ranks look alike and a kernel may wait unseen.
-
-    Args:
-        verdict: of the rules.
-        inputs: what it was found from.
-        found: the comparison.
-        spent_ns: the time of the selected iterations.
-    """
-    run = inputs.run
-    blind = run.ranks > 1 and len(run.blind_ranks) == run.ranks
-    if verdict.kind is not VerdictKind.BALANCED and not blind:
-        return verdict
-    activities = inputs.tables("activities", found.selection.numbers)
-    if activities is None:
-        return verdict
-    wait = hidden_wait(activities, found.roles.of, run.iterations, spent_ns)
-    return verdict if wait is None else doubted(verdict, wait, spent_ns, run.iterations)
-
-
 def _played_rows(found: Comparison) -> pl.DataFrame:
     """The rows that a replay plays: of all iterations, unless a range limits them."""
     return found.rows(all_iterations=found.scope.in_range is None)
@@ -324,6 +299,7 @@ def _verdict_inputs(
 ) -> VerdictInputs:
     """What the verdict is found from; the run is replayed when a rule first asks for it."""
     tables, numbers = found.tables, found.selection.numbers
+    rows = played.filter(pl.col("iteration").is_in(numbers))
     instances: list[pl.DataFrame] = []
 
     @cache
@@ -369,7 +345,10 @@ def _verdict_inputs(
             metric=metric,
             recorder=recorder_of(tables.reports["kind"]),
         ),
-        wide=lambda: _judged_rows(played.filter(pl.col("iteration").is_in(numbers)), spans()),
+        selected=numbers,
+        spent_ns=int(rows["iteration_ns"].sum() // max(rows["rank"].n_unique(), 1)),
+        role_of=found.roles.of,
+        wide=lambda: _judged_rows(rows, spans()),
         hosts=_hosts_of(found),
         tables=tables_of(tables),
         replayed=replayed,

@@ -14,6 +14,7 @@ from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdentity, Trace
 from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
+from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted
 
 RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[_\-.=]?([0-9]{1,6})(?!\d)", re.IGNORECASE)
@@ -120,6 +121,8 @@ def claims_for_report(
         UsageError: the user's pattern does not fit the path.
     """
     if rank is not None:
+        if not 0 <= rank <= MOST_RANKS:
+            raise UsageError(f"--rank {rank} is no rank", hint=f"give one from 0 to {MOST_RANKS}")
         return (Claim(rank, None, GIVEN),)
     if own is not None and "pid" not in own.groupindex:
         return (_by_pattern(path, own),)

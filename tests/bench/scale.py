@@ -91,6 +91,9 @@ def main(arguments: list[str] | None = None) -> int:
     }
     inputs = VerdictInputs(
         run=RunSummary(args.ranks, wide["iteration"].n_unique(), (), (), "work"),
+        selected=tuple(range(args.iterations)),
+        spent_ns=int(wide["iteration_ns"].sum()) // args.ranks,
+        role_of=dict.fromkeys(range(args.ranks), "all"),
         wide=lambda: wide,
         hosts=hosts,
         tables=lambda *_: None,

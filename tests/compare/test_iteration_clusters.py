@@ -98,7 +98,7 @@ def test_a_little_longer_is_normal() -> None:
 
 def test_an_iteration_with_a_flagged_rank_is_not_normal() -> None:
     """However little it is longer: the verdict speaks of it."""
-    assert clusters(run({(8, 1, "forward"): 3.5})) == {8: "slow: forward of rank 1"}
+    assert clusters(run({(8, 1, "forward"): 6})) == {8: "slow: forward of rank 1"}
 
 
 def test_a_rank_that_explains_little_is_not_the_reason() -> None:

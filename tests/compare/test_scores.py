@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -78,7 +79,7 @@ def test_z_compares_a_rank_with_its_role() -> None:
     assert z_of([100, 100, 104, 300, 300, 300], ["a"] * 3 + ["b"] * 3)[3:] == [0, 0, 0]
 
 
-def test_flags_need_three_percent_of_the_iteration() -> None:
+def test_flags_need_five_percent_of_the_iteration() -> None:
     steady = [50 * MS] * 20
     late = [*steady]
     late[7] += 2 * MS  # 2 % of the iteration
@@ -91,8 +92,8 @@ def test_flags_need_three_percent_of_the_iteration() -> None:
 
 def test_noise_is_no_flag() -> None:
     """An excess that is usual for the rank and for its role in that iteration."""
-    noisy = {rank: [50 * MS + ((i * 7 + rank * 5) % 13) * 2 * MS for i in range(26)]
-             for rank in range(6)}  # fmt: skip
+    draw = np.random.default_rng(1)
+    noisy = {rank: (50 * MS + draw.normal(0, 5 * MS, 26)).astype(int).tolist() for rank in range(6)}
     assert inputs_of(wide(noisy)).flags["flagged"].sum() == 0
 
 

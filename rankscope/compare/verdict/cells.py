@@ -5,54 +5,52 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from rankscope.compare.robust import ROBUST, Floats
 from rankscope.compare.verdict.excess import Excess, Flags, Index
-
-EVENT = 5.0
-"""Robust deviations above which an excess is an event, however many ranks and iterations."""
-
-LEAST_EVENT = 0.03
-"""Share of its iteration that an event exceeds: a smaller one costs nothing."""
-
-ONE_SIDED = 1.7
-"""Robust deviation of a normal value around its median, beside that of its absolute value."""
-
-FEWEST_FOR_NOISE = 3
-"""Iterations from which on a rank's own median tells what is usual for it."""
+from rankscope.compare.verdict.levels import FEW, MUCH, NOISE
 
 
 def event_of(noise: float) -> float:
     """The share of an iteration from which on an excess is an event."""
-    return max(EVENT * noise, LEAST_EVENT)
+    return max(NOISE * noise, MUCH)
 
 
 def noise_of(share: Floats, roles: Index) -> float:
-    """How far a rank usually wanders around its own median: the median over the ranks.
+    """How far a rank usually wanders around its own median, by the upper end of its standard error.
 
-    Slow ranks do not count in it while they are fewer than the others. Of fewer than
-    FEWEST_FOR_NOISE iterations it is how far ranks lie from the median rank.
+    From the differences of neighbours of a role, which contain the noise of two ranks: no rank is
+    the median then, whose excess is 0. A quarter of the pairs wander less: slow and noisy ranks do
+    not count while they are few.
+    The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992); its standard
+    error is 1.17 of the deviation over the root of their number. Of fewer than FEW iterations it is
+    how far neighbours lie from each other.
 
     Args:
         share: rank by iteration, as shares of the iteration.
         roles: of the ranks.
     """
-    two = bool((np.bincount(roles) <= 2).all())
-    known = np.where(share == 0, np.nan, share) if two else share  # one of them is the median
-    count = (~np.isnan(known)).sum(axis=1)
-    enough = count >= FEWEST_FOR_NOISE
-    if not count.any():
+    spread, values = [], 0
+    for role in np.unique(roles):
+        some = share[roles == role]
+        apart = some[1:] - some[:-1] if len(some) < FEW else some - np.roll(some, 1, axis=0)
+        for each in apart:
+            known = each[~np.isnan(each)]
+            if len(known) >= FEW:
+                off = np.median(np.abs(known - np.median(known)))
+                spread.append(off * len(known) / (len(known) - 0.8))
+                values += len(known) - 1
+            elif len(known):
+                spread.append(np.median(np.abs(known)))
+                values += len(known)
+    if not spread:
         return 0.0
-    if not enough.any():
-        return ROBUST * float(np.nanmedian(np.abs(known)))
-    own = np.nanmedian(known[enough], axis=1, keepdims=True)
-    off = np.nanmedian(np.abs(known[enough] - own), axis=1)
-    off *= count[enough] / (count[enough] - 0.8)  # of few values it is low: Croux, Rousseeuw 1992
-    usual = np.min(off) * ONE_SIDED if two else np.median(off)
-    return ROBUST * float(usual)
+    low = float(np.quantile(spread, 0.25))
+    return ROBUST / math.sqrt(2) * low * (1 + 1.17 / math.sqrt(values))
 
 
 def amounts(excess: Excess, noise: float, where: Flags) -> Floats:

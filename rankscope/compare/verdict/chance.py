@@ -12,21 +12,7 @@ import numpy as np
 
 from rankscope.compare.robust import Floats
 from rankscope.compare.verdict.excess import Index
-
-SHUFFLES = 999
-"""Shuffles of a job: a probability of 0.005 is then estimated within a half."""
-
-MOST_SHUFFLED = 20_000_000
-"""Cells of all shuffles above which only those that are not 0 are placed anew, and above which, if
-these are as many, the sums are drawn from a normal distribution: they are then sums of many."""
-
-SEED = 1
-
-TAIL = 20
-"""Values that show how heavy a tail is: the estimate of its index then errs by a quarter."""
-
-LEAST_INDEX = 0.1
-"""Tail index that is assumed at least, that of a normal distribution at a thousand values."""
+from rankscope.compare.verdict.levels import MOST_SHUFFLED, SHUFFLES, TAIL
 
 
 def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
@@ -46,7 +32,7 @@ def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
     Returns:
         For each size the probability that shuffled ranks reach what the largest have.
     """
-    draw = np.random.default_rng(SEED)
+    draw = np.random.default_rng(1)
     exact = cells.size * SHUFFLES <= MOST_SHUFFLED
     mean, spread = _moments(cells, roles)
     groups = [np.flatnonzero(roles == role) for role in np.unique(roles)]
@@ -114,7 +100,7 @@ def chance_of_largest(amounts: Floats, others: Floats) -> float:
     if not len(amounts) or amounts.min() <= tail[-1]:
         return 1.0
     count, degrees = len(amounts), max(len(tail) - 1, 1)
-    usual = max(float(np.log(tail / tail[0]).sum()), LEAST_INDEX * degrees)
+    usual = float(np.log(tail / tail[0]).sum())
     far = float(np.log(amounts / tail[-1]).sum())
     near = usual / (far + usual)
     terms = (comb(degrees + j - 1, j) * (1 - near) ** j for j in range(count))

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rankscope.compare.robust import Floats
-from rankscope.compare.verdict.cells import amounts, places_of, where_of
+from rankscope.compare.verdict.cells import places_of, where_of
 from rankscope.compare.verdict.excess import Excess, Flags
 from rankscope.compare.verdict.roles_and_hosts import whole_hosts
 from rankscope.compare.verdict.story import Story, facts_of
@@ -58,9 +57,3 @@ def claims_of(excess: Excess, story: Story, hosts: dict[int, str | None]) -> lis
         )
         for each in (*known, *facts)
     ]
-
-
-def healed(excess: Excess, story: Story, claim: Claim) -> Floats:
-    """What healing a claim takes out: rank by iteration by phase, ns."""
-    amount = amounts(excess, story.noise, claim.where)
-    return excess.saved(amount, excess.by_phase)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -14,25 +15,11 @@ import numpy as np
 import polars as pl
 
 from rankscope.compare.causes.more_work import more_work
-from rankscope.compare.robust import Floats
-from rankscope.compare.verdict.claims import Claim, healed
-from rankscope.compare.verdict.story import LEAST_GAIN
-from rankscope.compare.verdict.timing import MOST_OF_IT
+from rankscope.compare.verdict.claims import Claim
+from rankscope.compare.verdict.levels import HALF, LEAST_GAIN, MOST, MUCH
 
 if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
-
-MUCH_GAIN = 0.05
-"""Share of the time from which on imbalance is worth saying though nobody can be named."""
-
-PART_OF_ALL = 0.2
-"""Share of the gain of healing everything that the named ranks must hold, unless it is much."""
-
-LARGE_TRANSFER = 0.25
-"""Share of the time from which on exposed transfers are said, whoever is slow."""
-
-GIVEN = 0.5
-"""Share of a rank's excess that more work must explain."""
 
 
 class Component(Enum):
@@ -48,7 +35,6 @@ class Straggler:
     """A claim with its price."""
 
     claim: Claim
-    healed: Floats  # rank by iteration by phase
     gain_ns: int
 
 
@@ -86,38 +72,47 @@ class Decision:
 def decide(inputs: VerdictInputs) -> Decision:
     """Price the claims and components of a run and choose what decides."""
     parts, prices, total = inputs.components, inputs.prices, inputs.total_ns
-    claims = [(each, healed(inputs.excess, inputs.story, each)) for each in inputs.claims]
+    nothing = np.zeros_like(parts.everything)
+    # a fact that comes of more work says that input differs, not that a rank is given more
+    claims = [e for e in inputs.claims if e.chance is not None or not _mostly_given(inputs, e)]
+    together = reduce(np.maximum, map(inputs.healed, claims), nothing)
     role = [] if parts.role is None else [parts.role]
-    played = chain(role, (amount for _, amount in claims))
+    played = chain([together], role, map(inputs.healed, claims))
     if parts.transfer is None:  # all together take little longer than one
-        everything, *rest = prices.of(chain([parts.everything], played))
+        everything, named, *rest = prices.of(chain([parts.everything], played))
     else:
         (everything,) = prices.of([parts.everything], parts.transfer)
-        rest = prices.of(played)
-    gains = {}
-    if role:
-        gains[Component.ROLE], *rest = rest
+        named, *rest = prices.of(played)
+    gains = {Component.ROLE: rest.pop(0)} if role else {}
     if parts.transfer is not None:
-        nothing = np.zeros_like(parts.everything)
         gains[Component.TRANSFER] = prices.of([nothing], parts.transfer)[0]
-    priced = [
-        Straggler(claim, amount, gain) for (claim, amount), gain in zip(claims, rest, strict=True)
-    ]
-    enough = min(MUCH_GAIN * total, max(LEAST_GAIN * total, PART_OF_ALL * everything))
-    # a fact that comes of more work says that input differs, not that a rank is given more
-    named = [e for e in priced if e.claim.chance is not None or not _mostly_given(inputs, e)]
-    best = max(named, key=lambda each: each.gain_ns, default=None)
-    if best is not None and best.gain_ns >= enough:
+    priced = [Straggler(claim, gain) for claim, gain in zip(claims, rest, strict=True)]
+    best = max(priced, key=lambda each: each.gain_ns, default=None)
+    least = LEAST_GAIN * total
+    if best is not None and not _is_a_detail(best, named, everything, total):
         gains[Component.RANKS] = best.gain_ns
     main = max(gains, key=lambda each: gains[each], default=None)
-    if main is not None and gains[main] < enough:
+    if main is not None and gains[main] < least:
         main = None
     if main is Component.TRANSFER and best is not None and _slows_transfers(inputs, best):
         main = Component.RANKS  # a collective that hosts carry out is work of its members
     straggler = best if main is Component.RANKS else None
-    given = [] if straggler is None else ranks_with_more_work(inputs, straggler)
-    found = Decision(everything, gains, main, straggler, [], everything, [], given)
-    return _with_others(inputs, found, named)
+    more = [] if straggler is None else ranks_with_more_work(inputs, straggler.claim)
+    found = Decision(everything, gains, main, straggler, [], max(everything - named, 0), [], more)
+    return _with_others(inputs, found, priced)
+
+
+def _is_a_detail(best: Straggler, named: int, everything: int, total: int) -> bool:
+    """Whether facts are less than what else imbalance costs, which is much.
+
+    Args:
+        best: the claim that costs most.
+        named: what healing of all claims saves.
+        everything: what all imbalance costs.
+        total: the time.
+    """
+    left = everything - named
+    return best.claim.chance is None and left > max(named, MUCH * total)
 
 
 def _slows_transfers(inputs: VerdictInputs, found: Straggler) -> bool:
@@ -130,9 +125,9 @@ def _slows_transfers(inputs: VerdictInputs, found: Straggler) -> bool:
     return any(ranks & {*m} and 2 * len(when & {*numbers}) >= len(numbers) for m, numbers in rows)
 
 
-def _mostly_given(inputs: VerdictInputs, found: Straggler) -> bool:
+def _mostly_given(inputs: VerdictInputs, claim: Claim) -> bool:
     """Whether most of the ranks have more to do."""
-    return 2 * len(ranks_with_more_work(inputs, found)) > len(found.claim.ranks)
+    return 2 * len(ranks_with_more_work(inputs, claim)) > len(claim.ranks)
 
 
 def _with_others(inputs: VerdictInputs, found: Decision, priced: list[Straggler]) -> Decision:
@@ -140,14 +135,10 @@ def _with_others(inputs: VerdictInputs, found: Decision, priced: list[Straggler]
     rest = [each for each in priced if each is not found.straggler]
     base = np.zeros_like(inputs.components.everything)
     if found.straggler is not None and not found.is_by_design:
-        base = found.straggler.healed
+        base = inputs.healed(found.straggler.claim)
     transfer = inputs.components.transfer if found.main is Component.TRANSFER else None
-    together = base
-    for each in rest:
-        together = np.maximum(together, each.healed)
-    before, whole, *after = inputs.prices.of(
-        [base, together, *(np.maximum(base, each.healed) for each in rest)], transfer
-    )
+    more = (np.maximum(base, inputs.healed(each.claim)) for each in rest)
+    before, *after = inputs.prices.of(chain([base], more), transfer)
     beside = [replace(each, gain_ns=gain - before) for each, gain in zip(rest, after, strict=True)]
     beside.sort(key=lambda each: -each.gain_ns)
     least = LEAST_GAIN * inputs.total_ns
@@ -157,7 +148,6 @@ def _with_others(inputs: VerdictInputs, found: Decision, priced: list[Straggler]
     return replace(
         found,
         others=[each for each in beside if each.gain_ns >= least],
-        left_ns=max(found.everything_ns - whole, 0),
         costless=sorted(slow - costly - named),
     )
 
@@ -171,18 +161,18 @@ def holders(inputs: VerdictInputs) -> list[int]:
     slowest = amount.argmax(axis=0)
     cost = np.bincount(slowest, weights=amount.max(axis=0), minlength=len(amount))
     order = np.argsort(-cost, kind="stable")
-    enough = int(np.searchsorted(np.cumsum(cost[order]), MOST_OF_IT * cost.sum())) + 1
+    enough = int(np.searchsorted(np.cumsum(cost[order]), MOST * cost.sum())) + 1
     return [int(rank) for rank in inputs.excess.ranks[order[:enough]]]
 
 
-def ranks_with_more_work(inputs: VerdictInputs, found: Straggler) -> list[int]:
+def ranks_with_more_work(inputs: VerdictInputs, claim: Claim) -> list[int]:
     """Which of the ranks have more to do, by enough to explain most of their excess."""
-    numbers = found.claim.pattern.iterations
+    numbers = claim.pattern.iterations
     work = more_work(inputs.tables, inputs.role_of, numbers)
-    mean = found.healed[:, np.isin(inputs.excess.numbers, numbers)].sum(axis=2).mean(axis=1)
+    mean = inputs.healed(claim)[:, np.isin(inputs.excess.numbers, numbers)].sum(axis=2).mean(axis=1)
     excess = dict(zip(inputs.excess.ranks.tolist(), mean.tolist(), strict=True))
     return [
         rank
         for rank, extra in work.filter(pl.col("more")).select("rank", "extra_ns").iter_rows()
-        if rank in found.claim.ranks and extra >= GIVEN * excess[rank]
+        if rank in claim.ranks and extra >= HALF * excess[rank]
     ]

@@ -18,9 +18,6 @@ from rankscope.model.metrics import PHASE_METRICS, column_of
 Index = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-LEAST_EXCESS = 0.05
-"""Share of the iteration from which on a time is shown as unusually long."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Excess:

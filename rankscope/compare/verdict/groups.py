@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankscope.compare.verdict.chance import iterations_to_settle
-from rankscope.compare.verdict.decision import LARGE_TRANSFER, MUCH_GAIN, Component, holders
+from rankscope.compare.verdict.decision import Component, holders
+from rankscope.compare.verdict.levels import ALPHA, LARGE_TRANSFER, LEAST_GAIN, MUCH
 from rankscope.compare.verdict.phrases import who
 from rankscope.compare.verdict.preconditions import inconclusive
 from rankscope.compare.verdict.roles_and_hosts import whole_hosts
-from rankscope.compare.verdict.story import ALPHA, LEAST_GAIN, Slow
+from rankscope.compare.verdict.story import Slow
 from rankscope.compare.verdict.stragglers import largest_phase
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Leading, Verdict
@@ -20,9 +21,6 @@ from rankscope.util.wording import agreeing, counted, ms, percent
 
 if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
-
-UNSURE = 0.05
-"""Probability of chance above which nobody in particular is slow."""
 
 
 def heavy_role(inputs: VerdictInputs) -> Verdict | None:
@@ -126,9 +124,9 @@ def slow_link(inputs: VerdictInputs) -> Verdict | None:
 def rotating(inputs: VerdictInputs) -> Verdict | None:
     """Imbalance that is much, on changing ranks: chance explains who is slowest."""
     decision, lead = inputs.decision, inputs.story.lead
-    if decision.everything_ns < MUCH_GAIN * inputs.total_ns:
+    if decision.everything_ns < MUCH * inputs.total_ns:
         return None
-    if _chance(lead) <= UNSURE or len(holders(inputs)) < 2:
+    if _chance(lead) <= ALPHA or len(holders(inputs)) < 2:
         return None
     excess = inputs.excess
     everything = inputs.components.everything
@@ -150,37 +148,51 @@ def rotating(inputs: VerdictInputs) -> Verdict | None:
 
 
 def undecided(inputs: VerdictInputs) -> Verdict | None:
-    """Imbalance that is much: some ranks lead, but chance is not unlikely enough."""
-    decision, lead = inputs.decision, inputs.story.lead
-    if decision.everything_ns < MUCH_GAIN * inputs.total_ns:
-        return None
+    """Some ranks lead, by much or by what is worth a name, but chance is not unlikely enough.
+
+    A lead that is no much is told where the data could not have shown more: the fewer ranks and
+    iterations, the larger is the smallest probability of chance.
+    """
+    decision, lead, total = inputs.decision, inputs.story.lead, inputs.total_ns
     ranks = (holders(inputs)[0],) if lead is None else lead.ranks
-    excess = inputs.excess
+    excess, chance = inputs.excess, _chance(lead)
     healing = np.where(np.isin(excess.ranks, ranks)[:, None, None], inputs.components.everything, 0)
     (gain,) = inputs.prices.of([healing])
+    untested = lead is not None and _least_chance(inputs) > ALPHA and gain >= LEAST_GAIN * total
+    if decision.everything_ns < MUCH * total and not untested:
+        return None
     count = len(inputs.numbers)
-    chance = _chance(lead)
     settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
     name = who(ranks, inputs.hosts, whole_hosts(ranks, inputs.hosts))
     bound = "at most " if inputs.prices.is_bound else ""
-    often = (
-        "" if lead is None else f", but chance alone does that in {percent(chance)} of such runs"
-    )
+    often = "" if lead is None else f", but chance alone {_does_that(chance)}"
     more = f"about {settles} iterations would settle it" if settles else "capture more iterations"
     return Verdict(
         kind=VerdictKind.INCONCLUSIVE,
-        leading=Leading(ranks, gain, gain / inputs.total_ns, None if lead is None else chance),
+        leading=Leading(ranks, gain, gain / total, None if lead is None else chance),
         gain_all_ns=decision.everything_ns,
-        gain_all=decision.everything_ns / inputs.total_ns,
+        gain_all=decision.everything_ns / total,
         gain_is_bound=inputs.prices.is_bound,
         settles=settles or None,
         sentence=f"Inconclusive: imbalance costs {bound}"
-        f"{percent(decision.everything_ns / inputs.total_ns)} of the time over "
+        f"{percent(decision.everything_ns / total)} of the time over "
         f"{counted(count, 'iteration')}. {name} {agreeing(len(ranks), 'leads', 'lead')}: fixing "
         f"{agreeing(len(ranks), 'it', 'them')} would save {bound}{ms(gain)}, "
-        f"{percent(gain / inputs.total_ns)} of the time{often}.",
+        f"{percent(gain / total)} of the time{often}.",
         next=f"capture more iterations: {more}" if settles else more,
     )
+
+
+def _least_chance(inputs: VerdictInputs) -> float:
+    """The smallest probability that a test of the run can give: one rank leads every time."""
+    spans = inputs.spans()
+    units = inputs.story.count if spans is None else spans.shape[1]
+    return 2 * float(np.bincount(inputs.excess.roles).max()) ** (1 - units)
+
+
+def _does_that(chance: float) -> str:
+    """How often chance makes some ranks as slow as those that lead."""
+    return f"does that in {percent(chance)} of such runs" if chance < 1 else "explains it"
 
 
 def _chance(lead: Slow | None) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,6 +10,7 @@ import polars as pl
 
 from rankscope.compare.robust import Floats
 from rankscope.compare.verdict import flags
+from rankscope.compare.verdict.cells import amounts
 from rankscope.compare.verdict.claims import Claim, claims_of
 from rankscope.compare.verdict.decision import Decision, decide
 from rankscope.compare.verdict.excess import Excess, excess_of
@@ -39,6 +40,12 @@ class VerdictInputs:
     run: RunSummary
     wide: Callable[[], pl.DataFrame]
     """Gives rank, role, iteration, `<metric>_ns` of the selected iterations; asked once."""
+    selected: tuple[int, ...]
+    """The selected iterations."""
+    spent_ns: int
+    """Their time, the mean over ranks."""
+    role_of: Mapping[int, str]
+    """rank → role."""
     hosts: dict[int, str | None]
     tables: Callable[[str, Collection[int]], pl.DataFrame | None]
     """Table and iterations → its rows of all ranks; None where the run has no such table."""
@@ -73,6 +80,11 @@ class VerdictInputs:
         """Who is slow in the selected iterations, and when."""
         return claims_of(self.excess, self.story, self.hosts)
 
+    def healed(self, claim: Claim) -> Floats:
+        """What healing a claim takes out: rank by iteration by phase, ns."""
+        amount = amounts(self.excess, self.story.noise, claim.where)
+        return self.excess.saved(amount, self.excess.by_phase)
+
     @cached_property
     def components(self) -> Components:
         """The parts of the excess."""
@@ -93,15 +105,6 @@ class VerdictInputs:
     def numbers(self) -> list[int]:
         """The selected iterations, ascending."""
         return [int(number) for number in self.excess.numbers]
-
-    @cached_property
-    def role_of(self) -> dict[int, str]:
-        """rank → role."""
-        excess = self.excess
-        return {
-            int(rank): excess.role_names[role]
-            for rank, role in zip(excess.ranks, excess.roles, strict=True)
-        }
 
     @property
     def total_ns(self) -> int:

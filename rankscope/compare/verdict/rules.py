@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from rankscope.compare import hidden_waits
 from rankscope.compare.verdict import groups, preconditions, stragglers
 from rankscope.compare.verdict.inputs import VerdictInputs
 from rankscope.compare.verdict.sentences import also_clauses, sentence
@@ -20,6 +21,7 @@ Rule = Callable[[VerdictInputs], Verdict | None]
 RULES: tuple[Rule, ...] = (
     # nothing can be said
     preconditions.single_rank,
+    hidden_waits.unseen,
     preconditions.no_communication,
     preconditions.work_unknown,
     preconditions.no_time,
@@ -32,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     groups.undecided,
     # the ranks look alike
     preconditions.no_peers,
+    hidden_waits.alike,
     preconditions.only_loading_known,
     preconditions.ranks_missing,
     preconditions.ranks_blind,

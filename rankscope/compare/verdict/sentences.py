@@ -12,17 +12,14 @@ import polars as pl
 
 from rankscope.compare.causes.counters import network_words
 from rankscope.compare.causes.registry import finding_sentence
-from rankscope.compare.verdict.decision import LARGE_TRANSFER, Component, holders
+from rankscope.compare.verdict.decision import Component, holders
 from rankscope.compare.verdict.inputs import VerdictInputs
+from rankscope.compare.verdict.levels import LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
 from rankscope.compare.verdict.phrases import ordinal, who
-from rankscope.compare.verdict.story import LEAST_GAIN
 from rankscope.compare.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.util.wording import agreeing, counted, duration, ms, percent
-
-LEFT = 0.2
-"""Share of the cost of all imbalance that named ranks may leave without a word."""
 
 Sentence = Callable[[Verdict, VerdictInputs], str]
 """A verdict without its sentence, and what it was found from → the sentence."""
@@ -122,9 +119,9 @@ def _rest(verdict: Verdict, inputs: VerdictInputs) -> str:
     clauses = also_clauses(verdict)
     bound, decision = "at most " if verdict.gain_is_bound else "", inputs.decision
     clauses.append(f"all imbalance together costs {bound}{percent(verdict.gain_all or 0)}")
-    if decision.left_ns >= max(LEFT * decision.everything_ns, LEAST_GAIN * inputs.total_ns):
+    if decision.left_ns >= max((1 - MOST) * decision.everything_ns, LEAST_GAIN * inputs.total_ns):
         left = percent(decision.left_ns / inputs.total_ns)
-        clauses.append(f"{left} of the time is left then")
+        clauses.append(f"after these fixes it still costs {left}")
     clauses += _reservations(verdict, inputs)
     return "".join(f"; {each}" for each in clauses)
 
@@ -248,11 +245,14 @@ def _balanced(verdict: Verdict, inputs: VerdictInputs) -> str:
     ranks = counted(len(inputs.excess.ranks), "rank")
     bound = "at most " if verdict.gain_is_bound else ""
     cost = f"{bound}{percent(verdict.gain_all or 0)}"
-    if (verdict.gain_all or 0) < LEAST_GAIN:
-        return f"Balanced: over {over} of {ranks}, all imbalance together costs {cost} of the time."
+    beyond = "" if (verdict.gain_all or 0) < LEAST_GAIN else "no rank is slow beyond chance; "
+    exposed = inputs.exposed_transfer_ns
+    network = ""
+    if exposed is not None and exposed >= MUCH * inputs.total_ns:
+        network = f"; exposed transfers take {percent(exposed / inputs.total_ns)}"
     return (
-        f"Balanced: over {over} of {ranks}, no rank is slow beyond chance; all imbalance together "
-        f"costs {cost} of the time."
+        f"Balanced: over {over} of {ranks}, {beyond}all imbalance together costs {cost} of the "
+        f"time{network}."
     )
 
 

@@ -11,44 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankscope.compare.robust import Floats
-from rankscope.compare.verdict.cells import (
-    FEWEST_FOR_NOISE,
-    amounts,
-    event_of,
-    noise_of,
-    places_of,
-    where_of,
-)
+from rankscope.compare.verdict.cells import amounts, event_of, noise_of, places_of, where_of
 from rankscope.compare.verdict.chance import chance_of_largest, chance_of_period, chance_of_sets
 from rankscope.compare.verdict.excess import Excess, Index
+from rankscope.compare.verdict.levels import ALPHA, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
 from rankscope.compare.verdict.roles_and_hosts import ranks_by_host
-from rankscope.compare.verdict.timing import MOST_OF_IT, Pattern, pattern_of, usual_of
+from rankscope.compare.verdict.timing import Pattern, pattern_of, usual_of
 from rankscope.model.kinds import VerdictKind
-
-ALPHA = 0.005
-"""Probability that somebody is called slow in a run in which nobody in particular is."""
-
-NOISE = 3.0
-"""Robust deviations below which an excess is noise."""
-
-LEAST_GAIN = 0.01
-"""Share of the time that is worth a name."""
-
-ALIKE = 0.5
-"""Share of the slowest rank's excess that the others of a set have, when it is slow."""
-
-MOST_SETS = 6
-"""Sizes of sets that are tried, and traits that are looked for: each costs a pass."""
-
-
-FEW = 2
-"""Ranks or sets that facts are told of at most: more, and nobody in particular is slow."""
-
-LONE_CHANCE = 0.1
-"""Probability that noise lies as far out as facts; what is said of such noise is true as well."""
-
-RARE = 0.1
-"""Facts of several ranks for each iteration: more often, and it is a habit of the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +70,7 @@ def story_of(excess: Excess, hosts: dict[int, str | None], spans: Floats | None 
     found: list[Slow] = []
     shares, left = share.copy(), np.nan_to_num(excess.total)
     lead: Slow | None = None
-    while len(found) < MOST_SETS:
+    while len(found) < FEW:
         trait = _slowest(excess, shares, left, noise, spans)
         if trait is None or trait.chance is None or trait.chance > ALPHA:
             lead = trait
@@ -121,13 +90,13 @@ def _periodic(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]
     """Ranks whose events come at a period that chance does not give."""
     share = _not_described(excess, known)
     found, count = [], len(excess.numbers)
-    for place in np.flatnonzero((share > event_of(noise)).sum(axis=1) >= FEWEST_FOR_NOISE):
+    for place in np.flatnonzero((share > event_of(noise)).sum(axis=1) >= FEW):
         events = np.where(share[place] > event_of(noise), share[place], 0.0)
         pattern = pattern_of(events, 0.0, excess.numbers)
         if pattern.period is not None:
             large = excess.numbers[events > usual_of(events) / 2]
             hits = int(np.isin(large, pattern.iterations).sum())
-            chance = chance_of_period(hits, len(large), count, MOST_OF_IT)
+            chance = chance_of_period(hits, len(large), count, MOST)
             if len(share) * chance <= ALPHA:
                 ranks = (int(excess.ranks[place]),)
                 found.append(Slow(ranks, pattern, min(len(share) * chance, 1.0)))
@@ -182,7 +151,7 @@ def _slowest(
     sure = [each for each in tried if each.chance <= ALPHA]
     if sure:
         most = max(each.gain_ns for each in sure)
-        enough = [each for each in sure if each.gain_ns >= MOST_OF_IT * most]
+        enough = [each for each in sure if each.gain_ns >= MOST * most]
         best = min(enough, key=lambda each: (len(each.members), each.chance))
     elif tried:
         best = max(tried, key=lambda each: each.gain_ns * (1 - each.chance))
@@ -231,7 +200,7 @@ def _set_of(
         pattern = Pattern(VerdictKind.PERSISTENT, numbers, always=True)
     here = np.isin(excess.numbers, pattern.iterations)
     each = np.median(share[np.ix_(members, here)], axis=1)
-    if len(members) > 1 and each.min() < ALIKE * each.max():
+    if len(members) > 1 and each.min() < HALF * each.max():
         return None
     around = np.inf if is_level else noise
     after = left - amounts(excess, around, where_of(excess, members, pattern.iterations))
@@ -266,9 +235,9 @@ def _knees(sums: Floats, most: int) -> Iterator[int]:
         most: the largest size.
     """
     before, after = sums[:most], np.append(sums[1:], 0.0)[:most]
-    sizes = np.flatnonzero((before > 0) & (after < MOST_OF_IT * before))
-    steepest = np.argsort(after[sizes] / before[sizes], kind="stable")[:MOST_SETS]
-    yield from sorted((sizes[steepest] + 1).tolist())
+    sizes = np.flatnonzero((before > 0) & (after < MOST * before))
+    largest = np.argsort((after - before)[sizes], kind="stable")[:FEW]
+    yield from sorted((sizes[largest] + 1).tolist())
 
 
 def facts_of(
@@ -306,8 +275,8 @@ def facts_of(
             break
         lone = np.concatenate(amounts_of)
         rare = count == 1 or len(lone) <= max(RARE * len(excess.numbers), 1)
-        others = np.maximum(np.delete(share, named, 0), event_of(noise))
-        if rare and len(lone) and chance_of_largest(lone, others) <= LONE_CHANCE:
+        others = np.maximum(np.delete(share, named, 0), NOISE * noise)
+        if rare and len(lone) and chance_of_largest(lone, others) <= RARE:
             apart = count
     return found[:apart]
 
@@ -321,7 +290,7 @@ def _together(events: Floats, excess: Excess, hosts: dict[int, str | None]) -> l
         if 1 < len(places) <= len(events) // 2:
             found[places] = None
     for host in on_hosts if len(on_hosts) > 1 else ():
-        if ((events[host] > 0).mean(axis=0) >= MOST_OF_IT).any():
+        if ((events[host] > 0).mean(axis=0) >= MOST).any():
             found[tuple(host)] = None  # a host that stalls is one reason, not many
     return [[*places] for places in found]
 
@@ -339,7 +308,7 @@ def _worth(groups: list[list[int]], events: Floats, share: Floats, excess: Exces
     found = np.zeros((len(groups), events.shape[1]))
     high = np.partition(share, -2, axis=0)[-2:] if len(share) > 1 else np.vstack([0 * share, share])
     for place, members in enumerate(groups):
-        here = np.flatnonzero((events[members] > 0).mean(axis=0) >= MOST_OF_IT)
+        here = np.flatnonzero((events[members] > 0).mean(axis=0) >= MOST)
         if len(members) == 1:
             own = share[members[0], here]
             next_one = np.where(own >= high[1, here], high[0, here], high[1, here])

@@ -10,18 +10,13 @@ import polars as pl
 from rankscope.compare.causes import registry
 from rankscope.compare.robust import Floats, lower_median, summed
 from rankscope.compare.verdict.decision import ranks_with_more_work
+from rankscope.compare.verdict.levels import FEW, SHUFFLES
 from rankscope.compare.verdict.phrases import also_sentence
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Also, Verdict
 
 if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
-
-RESAMPLES = 1000
-"""Samples of a bootstrap."""
-
-MOST_OTHERS = 3
-"""Further findings that a verdict tells."""
 
 
 def named(inputs: VerdictInputs) -> Verdict | None:
@@ -104,19 +99,19 @@ def interval(share: pl.Series) -> tuple[float, float] | None:
     if len(values) < 2:
         return None
     draw = np.random.default_rng(0)
-    means = draw.choice(values, size=(RESAMPLES, len(values))).mean(axis=1)
+    means = draw.choice(values, size=(SHUFFLES, len(values))).mean(axis=1)
     return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 
 def others(inputs: VerdictInputs) -> tuple[Also, ...]:
     """What else costs at least 1 % of the time, most first."""
     found = []
-    for each in inputs.decision.others[:MOST_OTHERS]:
+    for each in inputs.decision.others[:FEW]:
         rows = inputs.rows_of(each.claim)
         cause, _ = cause_of(inputs, rows)
         pattern = each.claim.pattern
         excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
-        given = {*ranks_with_more_work(inputs, each)} == {*each.claim.ranks}
+        given = {*ranks_with_more_work(inputs, each.claim)} == {*each.claim.ranks}
         also = Also(
             kind=VerdictKind.STRUCTURAL if given else pattern.kind,
             ranks=each.claim.ranks,

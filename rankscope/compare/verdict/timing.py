@@ -9,16 +9,8 @@ import numpy as np
 
 from rankscope.compare.robust import Floats
 from rankscope.compare.verdict.excess import Flags, Index
+from rankscope.compare.verdict.levels import FEW, MOST
 from rankscope.model.kinds import VerdictKind
-
-MOST_OF_IT = 0.8
-"""Share of an amount or gain that few words, ranks or iterations must hold: most of it."""
-
-SPELL = 4
-"""Iterations that a spell lasts at least; what is shorter is a list of iterations."""
-
-FEWEST_HITS = 3
-"""Slow iterations from which on there may be a period: two have any distance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +68,7 @@ def pattern_of(amount: Floats, noise: float, numbers: Index) -> Pattern:
     for first, after in spells:
         held[first:after] = True
     positive = np.where(slow, amount, 0.0)
-    if spells and positive[held].sum() >= MOST_OF_IT * positive.sum():
+    if spells and positive[held].sum() >= MOST * positive.sum():
         hits = tuple(numbers[held].tolist())
         if held.all():
             return Pattern(VerdictKind.PERSISTENT, hits, always=True)
@@ -100,7 +92,7 @@ def period_of(hits: Index, first: int, last: int) -> int | None:
         first: iteration of the run.
         last: iteration of the run.
     """
-    if len(hits) < FEWEST_HITS:
+    if len(hits) < FEW:
         return None
     period = int(np.sort(np.diff(hits))[(len(hits) - 1) // 2])
     if period < 2:
@@ -108,7 +100,7 @@ def period_of(hits: Index, first: int, last: int) -> int | None:
     remainder = _remainder(hits, period)
     fitting = hits[hits % period == remainder]
     expected = np.arange(first + (remainder - first) % period, last + 1, period)
-    if len(fitting) < FEWEST_HITS or len(fitting) < MOST_OF_IT * max(len(hits), len(expected)):
+    if len(fitting) < FEW or len(fitting) < MOST * max(len(hits), len(expected)):
         return None
     return period
 
@@ -136,16 +128,16 @@ def _spells(amount: Floats, usual: float, normal: Flags) -> list[tuple[int, int]
     """
     value = np.clip(amount, 0.0, usual) - usual / 2
     count, found = len(amount), list[tuple[int, int]]()
-    least = min(SPELL, max(count // 2, 2))
+    least = min(FEW, max(count // 2, 2))
     free = [(0, count)]
     while free:
         low, high = free.pop()
         first, after = (place + low for place in _heaviest(value[low:high]))
         if after - first < least:
             continue
-        first = 0 if first < SPELL and not normal[:first].any() else first
-        after = count if count - after < SPELL and not normal[after:].any() else after
-        if normal[first:after].mean() > 1 - MOST_OF_IT:
+        first = 0 if first < FEW and not normal[:first].any() else first
+        after = count if count - after < FEW and not normal[after:].any() else after
+        if normal[first:after].mean() > 1 - MOST:
             continue
         found.append((first, after))
         free += [(low, first), (after, high)]

@@ -9,15 +9,7 @@ import polars as pl
 
 from rankscope.align.point_to_point import OPERATION
 from rankscope.compare.robust import ROBUST, Floats
-
-SLOW_TRANSFER = 0.5
-"""Share of the usual transfer by which a transfer must exceed it."""
-
-TRANSFER_NOISE = 5.0
-"""Robust deviations by which it must exceed it."""
-
-SIZE_STEP = 1.1
-"""Messages whose sizes differ by less than this factor are compared with each other."""
+from rankscope.compare.verdict.levels import HALF, NOISE, SIZE_STEP
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +95,7 @@ def slow_transfers(
         noise=ROBUST * (pl.col("service") - pl.col("middle")).abs().median()
     )
     rows = rows.join(noise, on=key).with_columns(excess=pl.col("service") - pl.col("usual"))
-    beyond = pl.max_horizontal(SLOW_TRANSFER * pl.col("usual"), TRANSFER_NOISE * pl.col("noise"))
+    beyond = pl.max_horizontal(HALF * pl.col("usual"), NOISE * pl.col("noise"))
     slow = rows.filter(pl.col("excess") > beyond)
     if slow.is_empty():
         return None
@@ -128,7 +120,7 @@ def slow_transfers(
     )
     per = per.join(named, on="group", maintain_order="left")
     largest = int(per["excess_ns"][0])
-    per = per.filter(pl.col("excess_ns") >= SLOW_TRANSFER * largest)
+    per = per.filter(pl.col("excess_ns") >= HALF * largest)
     same = rows.filter(pl.col("operation").is_in(per["operation"].unique().implode()))
     others = {*same["group"]} - {*slow["group"]}
     spared = frozenset(rank for group in others for rank in members.get(group, ()))

@@ -11,11 +11,18 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from rankscope.compare.whatif.replay_inputs import ORDER, Floats, Numbers, Small
-from rankscope.model.metrics import column_of
+from rankscope.compare.whatif.replay_inputs import Floats, Numbers, Small
+from rankscope.model.metrics import PHASE_METRICS, column_of
 
-EACH = len(ORDER) + 1
+PHASE_COLUMNS = frozenset(map(column_of, PHASE_METRICS))
+
+EACH = len(PHASE_COLUMNS) + 1
 """Borders of a window: its begin, and the end of each phase."""
+
+
+def phases_in(windows: pl.DataFrame) -> list[str]:
+    """The columns of the phases, in their order."""
+    return [name for name in windows.columns if name in PHASE_COLUMNS]
 
 
 class Less(NamedTuple):
@@ -34,12 +41,12 @@ class Borders:
 
     Args:
         ranks: ascending.
-        windows: rank, own_begin and `<phase>_ns`, by rank and iteration.
+        windows: rank, own_begin and `<phase>_ns` in the order of the work, by rank and iteration.
     """
 
     def __init__(self, ranks: Numbers, windows: pl.DataFrame) -> None:
         begin = windows["own_begin"].to_numpy()[:, None]
-        lengths = windows.select(column_of(phase) for phase in ORDER).fill_null(0).to_numpy()
+        lengths = windows.select(phases_in(windows)).fill_null(0).to_numpy()
         borders = np.empty((len(begin), EACH))
         borders[:, :1], borders[:, 1:] = begin, begin + np.cumsum(lengths, axis=1)
         self._work = borders.reshape(-1)

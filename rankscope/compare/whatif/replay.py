@@ -16,9 +16,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.align.clocks import Aligner
-from rankscope.compare.whatif.borders import Borders
+from rankscope.compare.whatif.borders import Borders, phases_in
 from rankscope.compare.whatif.replay_inputs import (
-    ORDER,
     Floats,
     Instances,
     Numbers,
@@ -27,6 +26,7 @@ from rankscope.compare.whatif.replay_inputs import (
     Work,
     chunk_input,
 )
+from rankscope.model.metrics import column_of
 from rankscope.util.threads import threaded
 
 MOST_PASSES = 10_000
@@ -39,8 +39,8 @@ MOST_TOGETHER = 2_000_000
 class Healing:
     """Time taken out of a run before it is played again.
 
-    `work`: ns by row of `Replay.rows` and phase of ORDER; None: nothing. `transfer`: ns by instance
-    of a collective; None: nothing.
+    `work`: ns by row of `Replay.rows` and phase of `Replay.phases`; None: nothing. `transfer`: ns
+    by instance of a collective; None: nothing.
     """
 
     work: Floats | None = None
@@ -64,7 +64,8 @@ class Replay:
 
     Args:
         chunks: all ranks, some at a time; each chunk is read once.
-        windows: rank, iteration, begin, end (aligned), and `<phase>_ns` of every phase.
+        windows: rank, iteration, begin, end (aligned), and `<phase>_ns` of every phase, in the
+            order in which phases follow each other.
         aligner: brings the times of a rank's own axis to the one clock.
         size: how many calls the chunks have in all.
     """
@@ -90,6 +91,7 @@ class Replay:
             seen.append(borders)
         windows = windows.drop("begin", "end")
         self._windows = pl.concat([windows, *([pl.concat(seen)] if seen else [])], how="horizontal")
+        self.phases = phases_in(self._windows)
         self._borders = Borders(self._ranks, self._windows)
         self._plan(instances)
         self._unchanged: dict[tuple[int, ...], float] = {}
@@ -122,16 +124,17 @@ class Replay:
         Args:
             ranks: ascending.
             numbers: iterations, ascending.
-            phases: some of ORDER.
+            phases: some phases.
             saved: rank by iteration by phase in ns; NaN is nothing.
         """
         rank, number = (self._windows[name].to_numpy() for name in ("rank", "iteration"))
         row, column = np.searchsorted(ranks, rank), np.searchsorted(numbers, number)
         row, column = np.minimum(row, len(ranks) - 1), np.minimum(column, len(numbers) - 1)
         there = (ranks[row] == rank) & (numbers[column] == number)
-        work = np.zeros((len(rank), len(ORDER)))
+        work = np.zeros((len(rank), len(self.phases)))
         for place, phase in enumerate(phases):
-            work[there, ORDER.index(phase)] = saved[row[there], column[there], place]
+            column_there = self.phases.index(column_of(phase))
+            work[there, column_there] = saved[row[there], column[there], place]
         return np.nan_to_num(work)
 
     def _plan(self, instances: Instances) -> None:

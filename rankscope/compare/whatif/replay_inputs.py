@@ -21,8 +21,15 @@ Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
 
-ORDER = ("load", "forward", "backward", "optimizer", "other")
-"""How an iteration's work is laid out in the replay."""
+ORDER = {
+    "gpu": ("other", "load", "forward", "backward", "optimizer"),
+    "host": ("load", "forward", "backward", "optimizer", "other"),
+}
+"""How an iteration's work is laid out in the replay, by the clock.
+
+What follows the optimizer, such as a checkpoint or a log, belongs to the next window of the device,
+which begins with the end of the optimizer.
+"""
 
 AFTER_END = 20_000
 """Most ns between the end of a collective and the start of the work that waited for it."""
@@ -289,18 +296,20 @@ def _in_order(calls: Calls, axis: RankAxis) -> Calls:
 
 
 def windows_of(
-    measures: pl.DataFrame, wide: pl.DataFrame, aligned: Callable[[str], pl.Expr]
+    measures: pl.DataFrame, wide: pl.DataFrame, aligned: Callable[[str], pl.Expr], clock: str
 ) -> pl.DataFrame:
     """`windows` of a replay.
 
     Args:
-        measures: MEASURES on one clock.
+        measures: MEASURES on the clock.
         wide: rank, iteration and `<phase>_ns`.
         aligned: the aligned time of a column of times.
+        clock: `gpu` or `host`.
     """
+    phases = columns_of(ORDER[clock])
     return (
         measures.filter(pl.col("window_start_ns").is_not_null())
         .with_columns(end_ns=pl.col("window_start_ns") + pl.col("iteration_ns"))
         .select("rank", "iteration", begin=aligned("window_start_ns"), end=aligned("end_ns"))
-        .join(wide.select("rank", "iteration", *columns_of(ORDER)), on=["rank", "iteration"])
+        .join(wide.select("rank", "iteration", *phases), on=["rank", "iteration"])
     )

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.excess import LEAST_EXCESS
+from rankscope.compare.verdict.levels import MUCH
 from rankscope.errors import UsageError
 from rankscope.output.excess_scale import ExcessScale, scale_of, with_excess
 
@@ -138,7 +138,7 @@ def worst_cells(frame: pl.DataFrame, most: int = 4, per_rank: int = 2) -> pl.Dat
 
     Where some are flagged, only those.
     """
-    matters = pl.col("excess") > LEAST_EXCESS * pl.col("scale")
+    matters = pl.col("excess") > MUCH * pl.col("scale")
     if frame["flagged"].any():
         matters &= pl.col("flagged")
     return (

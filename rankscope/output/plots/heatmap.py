@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.roles import ALL
-from rankscope.compare.verdict.excess import LEAST_EXCESS
+from rankscope.compare.verdict.levels import MUCH
 from rankscope.compare.verdict.phrases import who
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import METRICS, Metric, Unit
@@ -199,7 +199,7 @@ def _notes(grid: Grid, worst: pl.DataFrame, comparison: Comparison, metric: Metr
         )
     if worst.is_empty() and comparison.tables.ranks.height > 1:
         whole = "an iteration" if metric.is_time else "the median"
-        notes.append(f"no excess reaches {percent(LEAST_EXCESS)} of {whole}")
+        notes.append(f"no excess reaches {percent(MUCH)} of {whole}")
     if partial := sorted({*grid.iterations} - {*comparison.selection.numbers}):
         notes.append(f"not complete on every rank, so not compared: {span(partial)}")
     unseen = {*comparison.missing_ranks} - {*grid.ranks}

@@ -16,7 +16,8 @@ from rankscope.compare.verdict.chance import (
     iterations_to_settle,
 )
 from rankscope.compare.verdict.excess import Excess, excess_of
-from rankscope.compare.verdict.story import ALPHA, Story, story_of
+from rankscope.compare.verdict.levels import ALPHA
+from rankscope.compare.verdict.story import Story, story_of
 
 MS = 1_000_000
 

@@ -69,7 +69,7 @@ def test_a_period_starts_anywhere_and_in_any_window() -> None:
     assert (found.kind, found.period) == ("periodic", 6)
 
 
-@pytest.mark.parametrize("slow", [[5], [5, 23], [3, 4, 5], [2, 9, 11, 30], [7, 8, 20, 21]])
+@pytest.mark.parametrize("slow", [[5], [5, 23], [3, 4], [2, 9, 11, 30], [7, 8, 20, 21]])
 def test_now_and_then(slow: list[int]) -> None:
     found = pattern_of(dict.fromkeys(slow, 50.0))
     assert (found.kind, found.iterations) == ("transient", tuple(slow))
@@ -101,7 +101,7 @@ def test_one_slow_iteration_before_a_change_does_not_move_it() -> None:
 
 
 def test_the_last_few_are_no_change() -> None:
-    found = pattern_of({i: 50 for i in NUMBERS if i > 37})
+    found = pattern_of({i: 50 for i in NUMBERS if i > 38})
     assert (found.kind, found.since) == ("transient", None)
 
 

@@ -10,6 +10,8 @@ from rankscope.compare.whatif.borders import EACH, Borders
 from rankscope.compare.whatif.replay_inputs import ORDER
 from rankscope.model.metrics import columns_of
 
+PHASES = ORDER["gpu"]
+
 WINDOWS = {3: 4, 7: 1, 9: 6}
 """rank → how many windows it has."""
 
@@ -19,14 +21,14 @@ def test_work_is_interpolated_from_border_to_border(overlap: int) -> None:
     """`overlap`: ns by which a window may begin before the one before it has ended."""
     rng = np.random.default_rng(overlap)
     count = sum(WINDOWS.values())
-    lengths = rng.integers(0, 3, (count, len(ORDER))) * 50  # phases may be empty
+    lengths = rng.integers(0, 3, (count, len(PHASES))) * 50  # phases may be empty
     gaps = rng.integers(-overlap, 60, count)
     begins = np.cumsum(lengths.sum(axis=1) + gaps) - lengths.sum(axis=1)
     windows = pl.DataFrame(
         {
             "rank": [rank for rank, often in WINDOWS.items() for _ in range(often)],
             "own_begin": begins,
-            **dict(zip(columns_of(ORDER), lengths.T, strict=True)),
+            **dict(zip(columns_of(PHASES), lengths.T, strict=True)),
         }
     )
     borders = Borders(np.array([*WINDOWS]), windows)
@@ -49,9 +51,9 @@ def test_work_is_interpolated_from_border_to_border(overlap: int) -> None:
 
 def test_nothing_taken_out_changes_nothing() -> None:
     windows = pl.DataFrame(
-        {"rank": [0], "own_begin": [5]} | {name: [10] for name in columns_of(ORDER)}
+        {"rank": [0], "own_begin": [5]} | {name: [10] for name in columns_of(PHASES)}
     )
     borders = Borders(np.array([0]), windows)
-    assert borders.less(np.zeros((1, len(ORDER)))) is None
+    assert borders.less(np.zeros((1, len(PHASES)))) is None
     work = np.array([1.0, 7.0, 99.0])
     assert borders.moved(work, borders.before(0, work), None) is work

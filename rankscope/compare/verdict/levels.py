@@ -1,0 +1,44 @@
+"""The levels that decide a verdict, all in one place. See METHOD.md#verdict for their reasons."""
+
+from __future__ import annotations
+
+ALPHA = 0.005
+"""Probability that somebody is called slow in a run in which nobody in particular is."""
+
+NOISE = 5.0
+"""Robust deviations up to which a value is noise, and above which it is an event."""
+
+LEAST_GAIN = 0.01
+"""Share of the time that is worth a name."""
+
+MUCH = 0.05
+"""Share of the time from which on imbalance is told though nobody can be named. Share of an
+iteration that an event exceeds, and from which on a time is shown as unusually long."""
+
+MOST = 0.8
+"""Share of an amount or gain that few words, ranks or iterations must hold: most of it."""
+
+HALF = 0.5
+"""Share of the largest or the usual amount from which on an amount is like it."""
+
+FEW = 3
+"""Fewest values that show a rule (a median, a period, a spell); most facts that are no rule."""
+
+RARE = 0.1
+"""Facts for each iteration up to which they are no habit, and chance that noise lies as far out."""
+
+LARGE_TRANSFER = 0.25
+"""Share of the time from which on exposed transfers are a verdict of their own."""
+
+SIZE_STEP = 1.1
+"""Messages whose sizes differ by less than this factor are compared with each other."""
+
+TAIL = 20
+"""Values that show how heavy a tail is: the estimate of its index then errs by a quarter."""
+
+SHUFFLES = 999
+"""Shuffles of a job: a probability of 0.005 is then estimated within a half."""
+
+MOST_SHUFFLED = 20_000_000
+"""Cells of all shuffles above which only those that are not 0 are placed anew, and above which, if
+these are as many, the sums are drawn from a normal distribution: they are then sums of many."""
