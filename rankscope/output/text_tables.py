@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.story import LEAST_GAIN as LEAST_NAMED
+from rankscope.compare.verdict.levels import LEAST_GAIN as LEAST_NAMED
 from rankscope.compare.warnings import listed
 from rankscope.model.metrics import METRICS, Display, Metric, Need, Unit, column_of, leading_metrics
 from rankscope.model.options import WHOLE

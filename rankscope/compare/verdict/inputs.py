@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -44,7 +44,7 @@ class VerdictInputs:
     """The selected iterations."""
     spent_ns: int
     """Their time, the mean over ranks."""
-    role_of: Mapping[int, str]
+    role_of: dict[int, str]
     """rank → role."""
     hosts: dict[int, str | None]
     tables: Callable[[str, Collection[int]], pl.DataFrame | None]

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.robust import lower_median
 from rankscope.compare.scores import score
-from rankscope.compare.verdict.story import LEAST_GAIN
+from rankscope.compare.verdict.levels import LEAST_GAIN
 from rankscope.errors import UsageError
 from rankscope.model.schema import PHASES
 from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme, part_name
