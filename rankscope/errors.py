@@ -5,6 +5,7 @@
     ├── ReportError             a report, or a set of reports, that cannot be used
     │   ├── UnreadableReport    not a report, empty, truncated, damaged
     │   ├── NoIterations        nothing in the report is named like an iteration
+    │   │   └── UnlikeOthers    most reports of the run name theirs
     │   ├── UnknownRank         no evidence of a report's rank
     │   ├── RankConflict        two claims to one rank, or evidence that contradicts itself
     │   ├── Unpaired            iterations without numbers fit nowhere

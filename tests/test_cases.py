@@ -154,7 +154,7 @@ def test_the_range_that_may_be_the_phase_is_named(
     assert "ranges Crunch it" in said
     option = said.rpartition("--phase ")[2]
     assert option == r"'backward=^Crunch\ it'"
-    assert "Crunch it" in cli("check", folder).out
+    assert "Crunch it" in cli("check", folder, "-v").out
     run = rankscope.ingest(
         [folder], tmp_path / "b.duckdb", phases={"backward": r"^Crunch\ it"}, jobs=1
     )
