@@ -6,7 +6,7 @@ See METHOD.md#verdict.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -98,6 +98,9 @@ def _periodic(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]
             hits = int(np.isin(large, pattern.iterations).sum())
             chance = chance_of_period(hits, len(large), count, MOST)
             if len(share) * chance <= ALPHA:
+                expected = excess.numbers % pattern.period == pattern.iterations[0] % pattern.period
+                slow = excess.numbers[expected & (share[place] > usual_of(events) / 2)]
+                pattern = replace(pattern, iterations=tuple(slow.tolist()))
                 ranks = (int(excess.ranks[place]),)
                 found.append(Slow(ranks, pattern, min(len(share) * chance, 1.0)))
     return found

@@ -109,8 +109,8 @@ def _title(rank: int, found: pl.DataFrame) -> str:
         excess, usual = (float(main[name].sum()) for name in ("excess_total_ns", "usual_ns"))
         more = f" ({percent(excess / usual)})" if usual else ""
         return (
-            f"Rank {rank}: {counted(main.height, 'kernel')} take {milliseconds(excess)} ms longer{more} than "
-            "on the median rank"
+            f"Rank {rank}: {counted(main.height, 'kernel')} take {milliseconds(excess)} ms "
+            f"longer{more} than on the median rank"
         )
     verb = "its device idles" if first["kind"] == "idle" else f"{_label(first)} takes"
     longer = milliseconds(first["excess_total_ns"])
