@@ -48,7 +48,7 @@ class Decision:
     are named; None where none can be.
     `others`: further stragglers, with what healing them saves once the main ones are healed.
     Ranks that are given more work are not repaired before that: the others must save it alone.
-    `left_ns`: what is left of `everything_ns` when all of these are healed.
+    `left_ns`: what is left of `everything_ns` when `main` and all of these are healed.
     `costless`: ranks that are slow, and healing of which saves less than `LEAST_GAIN` then.
     `more_work_ranks`: those of the named ranks that have more to do.
     """
@@ -96,6 +96,10 @@ def decide(inputs: VerdictInputs) -> Decision:
         main = None
     if main is Component.TRANSFER and best is not None and _slows_transfers(inputs, best):
         main = Component.RANKS  # a collective that hosts carry out is work of its members
+    if main is Component.TRANSFER:
+        (named,) = prices.of([together], parts.transfer)
+    elif main is Component.ROLE:
+        (named,) = prices.of([np.maximum(together, role[0])])
     straggler = best if main is Component.RANKS else None
     more = [] if straggler is None else ranks_with_more_work(inputs, straggler.claim)
     found = Decision(everything, gains, main, straggler, [], max(everything - named, 0), [], more)

@@ -150,8 +150,8 @@ def rotating(inputs: VerdictInputs) -> Verdict | None:
 def undecided(inputs: VerdictInputs) -> Verdict | None:
     """Some ranks lead, by much or by what is worth a name, but chance is not unlikely enough.
 
-    A lead that is no much is told where the data could not have shown more: the fewer ranks and
-    iterations, the larger is the smallest probability of chance.
+    A small lead is told where no test could have shown it: with few ranks and iterations, chance
+    has a large probability even if one rank leads every time.
     """
     decision, lead, total = inputs.decision, inputs.story.lead, inputs.total_ns
     ranks = (holders(inputs)[0],) if lead is None else lead.ranks
@@ -192,7 +192,7 @@ def _least_chance(inputs: VerdictInputs) -> float:
 
 def _does_that(chance: float) -> str:
     """How often chance makes some ranks as slow as those that lead."""
-    return f"does that in {percent(chance)} of such runs" if chance < 1 else "explains it"
+    return f"does that in {percent(chance)} of such runs" if chance < 1 else "may explain it"
 
 
 def _chance(lead: Slow | None) -> float:

@@ -12,8 +12,8 @@ LEAST_GAIN = 0.01
 """Share of the time that is worth a name."""
 
 MUCH = 0.05
-"""Share of the time from which on imbalance is told though nobody can be named. Share of an
-iteration that an event exceeds, and from which on a time is shown as unusually long."""
+"""Share of the time from which imbalance is reported even if no rank can be named. Share of an
+iteration that an event exceeds, and from which a time is shown as unusually long."""
 
 MOST = 0.8
 """Share of an amount or gain that few words, ranks or iterations must hold: most of it."""
@@ -25,7 +25,7 @@ FEW = 3
 """Fewest values that show a rule (a median, a period, a spell); most facts that are no rule."""
 
 RARE = 0.1
-"""Facts for each iteration up to which they are no habit, and chance that noise lies as far out."""
+"""Facts per iteration up to which they are no habit. Probability up to which noise is no fact."""
 
 LARGE_TRANSFER = 0.25
 """Share of the time from which on exposed transfers are a verdict of their own."""
@@ -40,5 +40,5 @@ SHUFFLES = 999
 """Shuffles of a job: a probability of 0.005 is then estimated within a half."""
 
 MOST_SHUFFLED = 20_000_000
-"""Cells of all shuffles above which only those that are not 0 are placed anew, and above which, if
-these are as many, the sums are drawn from a normal distribution: they are then sums of many."""
+"""Most cells that are shuffled. Above it only cells that are not 0 are placed anew. If these are
+too many as well, the sums are drawn from a normal distribution, because they add up many cells."""
