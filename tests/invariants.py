@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
+from rankscope.compare.verdict.inputs import VerdictInputs
 from rankscope.compare.verdict.levels import LEAST_GAIN, MUCH
 from rankscope.model.kinds import VerdictKind
+from rankscope.model.results import Verdict
 
 RANKS_IN_WORDS = re.compile(r"\branks? (\d+(?:(?:, and |, | and )\d+)*)", re.IGNORECASE)
+
+RANGE_GAIN = 0.02
+"""Share of the time of a range from which on what the whole run names is told there as well."""
 
 SLACK = 0.01
 """Share of the time by which two gains may differ that are priced separately."""
@@ -21,6 +27,38 @@ def assert_consistent(comparison: Comparison) -> None:
     """The verdict contradicts nothing else that the comparison says."""
     broken = list(contradictions(comparison))
     assert not broken, (broken, comparison.verdict.sentence)
+
+
+def mentioned(verdict: Verdict) -> set[int]:
+    """Every rank that a verdict names, lists, or says to lead or to have more to do."""
+    leading = () if verdict.leading is None else verdict.leading.ranks
+    also = (rank for each in verdict.also for rank in each.ranks)
+    return {*verdict.ranks, *verdict.more_work_ranks, *leading, *also, *verdict.costless_ranks}
+
+
+def untold(inputs: VerdictInputs, verdict: Verdict, names: set[int]) -> Iterator[str]:
+    """What a verdict on a range denies, though it is true of the run and costs in the range.
+
+    Args:
+        inputs: of the range.
+        verdict: on it.
+        names: the ranks that the verdict on the whole run mentions.
+    """
+    told, total = mentioned(verdict), inputs.total_ns
+    for claim in inputs.claims:
+        (gain,) = inputs.prices.of([inputs.healed(claim)])
+        known = claim.chance is not None and {*claim.ranks} <= names
+        if known and not {*claim.ranks} & told and gain >= RANGE_GAIN * total:
+            yield f"ranks {claim.ranks} cost {gain / total:.1%}: {verdict.sentence}"
+    if verdict.kind is VerdictKind.BALANCED:
+        excess, flagged = inputs.excess, inputs.flags.filter("flagged")
+        for rank in flagged["rank"].unique():
+            when = flagged.filter(pl.col("rank") == rank)["iteration"].to_list()
+            where = (excess.ranks == rank)[:, None] & np.isin(excess.numbers, when)
+            amount = np.where(where, np.nan_to_num(excess.total), 0.0)
+            (gain,) = inputs.prices.of([excess.saved(amount, excess.by_phase)])
+            if gain >= RANGE_GAIN * total:
+                yield f"rank {rank} is flagged and costs {gain / total:.1%}: {verdict.sentence}"
 
 
 def contradictions(comparison: Comparison) -> Iterator[str]:

@@ -16,6 +16,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -289,6 +290,20 @@ def with_environment(path: Path, **variables: str) -> Path:
             f'{name}="{value}"',
         )
     return path
+
+
+def without_ranks(db: Path, to: Path, ranks: Iterable[int]) -> Path:
+    """A copy of a database as if there were no reports of some ranks."""
+    shutil.copy(db, to)
+    with duckdb.connect(str(to)) as connection:
+        tables = connection.execute(
+            "select table_name from duckdb_columns() where column_name = 'rank' and not internal"
+        ).fetchall()
+        for (table,) in tables:
+            connection.execute(
+                f'delete from "{table}" where rank in (select unnest(?))', [[*ranks]]
+            )
+    return to
 
 
 def sqlite_tables(path: Path) -> set[str]:

@@ -23,12 +23,12 @@ def event_of(noise: float) -> float:
 def noise_of(share: Floats, roles: Index) -> float:
     """How far a rank usually wanders around its own median, by the upper end of its standard error.
 
-    From the differences of neighbours of a role, which contain the noise of two ranks: no rank is
-    the median then, whose excess is 0. A quarter of the pairs wander less: slow and noisy ranks do
-    not count while they are few.
+    From the differences of ranks of a role that are about equally slow, which contain the noise of
+    two ranks: no rank is the median then, whose excess is 0. A quarter of the pairs wander less:
+    slow and noisy ranks do not count while they are few.
     The median deviation of few values is low (Croux, Rousseeuw, Comput. Stat. 1992); its standard
     error is 1.17 of the deviation over the root of their number. Of fewer than FEW iterations it is
-    how far neighbours lie from each other.
+    how far these ranks lie from each other.
 
     Args:
         share: rank by iteration, as shares of the iteration.
@@ -37,6 +37,7 @@ def noise_of(share: Floats, roles: Index) -> float:
     spread, values = [], 0
     for role in np.unique(roles):
         some = share[roles == role]
+        some = some[np.argsort(np.nan_to_num(some).mean(axis=1), kind="stable")]
         apart = some[1:] - some[:-1] if len(some) < FEW else some - np.roll(some, 1, axis=0)
         for each in apart:
             known = each[~np.isnan(each)]

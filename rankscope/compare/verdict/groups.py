@@ -9,12 +9,13 @@ import numpy as np
 
 from rankscope.compare.verdict.chance import iterations_to_settle
 from rankscope.compare.verdict.decision import Component, holders
-from rankscope.compare.verdict.levels import ALPHA, LARGE_TRANSFER, LEAST_GAIN, MUCH
+from rankscope.compare.verdict.levels import ALPHA, LARGE_TRANSFER, LEAST_GAIN, MUCH, RARE
 from rankscope.compare.verdict.phrases import who
 from rankscope.compare.verdict.preconditions import inconclusive
 from rankscope.compare.verdict.roles_and_hosts import whole_hosts
 from rankscope.compare.verdict.story import Slow
 from rankscope.compare.verdict.stragglers import largest_phase
+from rankscope.compare.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Leading, Verdict
 from rankscope.util.wording import agreeing, counted, ms, percent
@@ -121,12 +122,40 @@ def slow_link(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
+def most_may_be_slow(inputs: VerdictInputs) -> Verdict | None:
+    """Nearly half of the ranks are fast, so that most of them may be slow."""
+    excess, fast = inputs.excess, inputs.story.fast
+    if fast is None:
+        return None
+    members = np.flatnonzero(np.isin(excess.ranks, fast.ranks))
+    others = np.isin(excess.roles, excess.roles[members])
+    others[members] = False
+    best = np.nanmedian(excess.total[members], axis=0)
+    over = np.where(others[:, None], excess.total - best, 0.0)
+    (gain,) = inputs.prices.of([excess.saved(over, excess.spent)])
+    if gain < LEAST_GAIN * inputs.total_ns:
+        return None
+    share, bound = gain / inputs.total_ns, "at most " if inputs.prices.is_bound else ""
+    ranks = tuple(int(rank) for rank in excess.ranks[others])
+    hosts = whole_hosts(fast.ranks, inputs.hosts)
+    quick = who(fast.ranks, inputs.hosts, hosts)
+    verdict = inconclusive(
+        f"{quick[0].lower()}{quick[1:]} {agreeing(len(hosts or fast.ranks), 'needs', 'need')} "
+        f"{ms(round(float(np.nanmean(over[others]))))} less {excess.metric} than "
+        f"{agreeing(len(ranks), 'rank')} {listed(ranks)} in {counted(over.shape[1], 'iteration')}: "
+        "these may be slow, though they are most, or those unusually fast. If all were as fast, "
+        f"the run would save {bound}{ms(gain)}, {percent(share)} of the time",
+        "compare the devices and hosts of both groups: models, clocks, power limits, versions",
+    )
+    return replace(verdict, leading=Leading(ranks, gain, share, fast.chance))
+
+
 def rotating(inputs: VerdictInputs) -> Verdict | None:
     """Imbalance that is much, on changing ranks: chance explains who is slowest."""
     decision, lead = inputs.decision, inputs.story.lead
     if decision.everything_ns < MUCH * inputs.total_ns:
         return None
-    if _chance(lead) <= ALPHA or len(holders(inputs)) < 2:
+    if _chance(lead) <= RARE or len(holders(inputs)) < 2:
         return None
     excess = inputs.excess
     everything = inputs.components.everything

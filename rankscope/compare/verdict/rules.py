@@ -30,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     stragglers.named,
     groups.heavy_role,
     groups.slow_link,
+    groups.most_may_be_slow,
     groups.rotating,
     groups.undecided,
     # the ranks look alike

@@ -41,12 +41,15 @@ class Story:
     `slow`: the ranks that are slow beyond chance, then those with facts.
     `lead`: of the other ranks those that are slowest, and the probability that chance makes some
     ranks that slow: it is no small one. None where no excess is positive. `count`: iterations.
+    `fast`: ranks that are fast beyond chance where nobody is slow, and so many that the others may
+    as well be slow: more than a third of their role.
     """
 
     noise: float
     slow: tuple[Slow, ...]
     lead: Slow | None
     count: int
+    fast: Slow | None = None
 
     @property
     def event(self) -> float:
@@ -83,7 +86,22 @@ def story_of(excess: Excess, hosts: dict[int, str | None], spans: Floats | None 
     found += facts_of(excess, noise, found, hosts)
     if lead is not None and any({*lead.ranks} <= {*each.ranks} for each in found):
         lead = None  # it is described already
-    return Story(noise, tuple(found), lead, len(excess.numbers))
+    slow = any(each.chance is not None for each in found)
+    fast = None if slow else _fast(excess, noise, spans)
+    return Story(noise, tuple(found), lead, len(excess.numbers), fast)
+
+
+def _fast(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
+    """As `Story.fast`: what slow ranks are in a run in which all are as fast as they are slow."""
+    turned = replace(excess, total=-excess.total, by_phase=-excess.by_phase)
+    share, left = np.nan_to_num(turned.share), np.nan_to_num(turned.total)
+    found = _slowest(turned, share, left, noise, None if spans is None else -spans)
+    if found is None or found.chance is None or found.chance > ALPHA:
+        return None
+    members = places_of(excess, found.ranks)
+    counts = np.bincount(excess.roles[members], minlength=excess.roles.max() + 1)
+    many = (FEW * counts > np.bincount(excess.roles))[excess.roles[members]]
+    return found if many.all() else None
 
 
 def _periodic(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:

@@ -172,6 +172,16 @@ def test_a_whole_stage_of_a_pipeline_may_have_more_to_do() -> None:
     assert judge(replace(given, stages=frozenset)).ranks == (6, 7)
 
 
+def test_most_ranks_may_be_slow() -> None:
+    rows = [(rank, i, 20.0 if rank < 4 else 0.0) for rank in range(7) for i in range(COUNT)]
+    run = RunSummary(7, COUNT, (7,), (), "work")
+    verdict = judge(inputs_of(wide_of(rows), run=run))
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert verdict.leading is not None
+    assert verdict.leading.ranks == (0, 1, 2, 3)
+    assert "host node1 (ranks 4, 5, 6) needs 20.0 ms less work" in verdict.sentence
+
+
 def test_the_network_is_said_where_nobody_is_late() -> None:
     verdict = judge(replace(inputs(), exposed_transfer_ns=40 * MS * COUNT))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.COMMUNICATION, ())
