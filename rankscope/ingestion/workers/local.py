@@ -85,7 +85,7 @@ class WorkerPool:
         self._workers = readers - self._helps
         self._share = sum(map(_bytes_read, files)) // readers
         if self._helps:
-            loader.announce(self._share)
+            loader.amount.announce(self._share)
         self._start(self._workers)
 
     def map(
@@ -99,7 +99,7 @@ class WorkerPool:
         Workers begin at once, before the first result is asked for.
         """
         if not self._worth(files):
-            loader.announce(sum(map(_bytes_read, files)))
+            loader.amount.announce(sum(map(_bytes_read, files)))
             return _here(function, files, options)
         if self._executor is None:
             self.start(files)
@@ -319,7 +319,7 @@ def _ready(parent: int, share: int, garbage_after: int) -> None:
     gc.set_threshold(garbage_after)
     faulthandler.disable()  # loky's; a crash is one line of error
     end_with_parent(parent)
-    loader.announce(share)
+    loader.amount.announce(share)
 
 
 def _import_needed() -> None:
