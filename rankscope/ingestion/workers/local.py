@@ -68,9 +68,15 @@ Got = TypeVar("Got")
 class WorkerPool:
     """Worker processes, as many as the reports justify; must be closed."""
 
-    def __init__(self, jobs: int | None = None) -> None:
-        """Start no process yet; `jobs` is the limit, None for the cores this process may use."""
+    def __init__(self, jobs: int | None = None, cores: int | None = None) -> None:
+        """Start no process yet.
+
+        Args:
+            jobs: the limit; None: as many as there are cores.
+            cores: those that this process may use; None: they are counted.
+        """
         self._jobs = jobs
+        self._cores = available_cores() if cores is None else cores
         self._workers = 0
         self._helps = False  # whether this process reads as well
         self._share = 0  # bytes that each of them will read
@@ -210,7 +216,7 @@ class WorkerPool:
         """The number of processes that read these reports; 0 if this one alone does."""
         if self._jobs is None and _size(files) < SMALL_BYTES:
             return 0
-        readers = min(self._jobs or available_cores(), len(files))
+        readers = min(self._jobs or self._cores, len(files))
         return readers if readers > 1 else 0
 
 
