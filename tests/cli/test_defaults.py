@@ -44,6 +44,7 @@ def irregular(report: Path) -> None:
     edit(report, "update NVTX_EVENTS set text = 'x', textId = null")
 
 
+@pytest.mark.slow
 def test_steps_where_they_are_certain_on_every_rank(reports: list[Path], cli: Cli) -> None:
     for report in reports:
         without_names(report)
@@ -161,7 +162,6 @@ def test_hints_do_not_propose_what_was_done(reports: list[Path], cli: Cli) -> No
             ("kineto/resnet_kineto.json.gz", "iterations-assumed"),
             ("kineto/linear_kineto.json.gz", "iterations-assumed"),
         ],
-        2,
     ),
 )
 def test_reports_of_others_are_read_without_options(cli: Cli, name: str, code: str) -> None:

@@ -47,7 +47,7 @@ def test_a_trace_of_the_picks(cli: Cli, sample: Stored) -> None:
     assert {each["pid"] for each in whole["traceEvents"]} == {*told["ranks"]}
 
 
-@pytest.mark.parametrize("name", ["sample", "buckets"])
+@pytest.mark.parametrize("name", mostly_slow(["sample", "buckets"]))
 def test_its_slices_are_the_rows_of_the_database(
     cli: Cli, stored: Callable[..., Stored], sample: Stored, name: str
 ) -> None:
@@ -177,6 +177,7 @@ def test_ranks_of_the_wide_table_that_are_not_there(cli: Cli, sample: Stored) ->
     cli("export", "-o", "run.csv", "--db", sample.db, "--ranks", "9").refused(2, "rank 9")
 
 
+@pytest.mark.slow
 def test_a_file_is_replaced_whole_or_stays(cli: Cli, tmp_path: Path) -> None:
     reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
     cli("ingest", *reports)

@@ -125,6 +125,7 @@ def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], n
         assert len([track for track in tracks if track.startswith("collectives")]) == 2
 
 
+@pytest.mark.slow
 def test_what_the_training_thread_did_has_a_track(
     forged: Callable[..., Forged], tmp_path: Path
 ) -> None:

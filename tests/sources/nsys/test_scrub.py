@@ -13,7 +13,7 @@ import pytest
 import rankscope
 from rankscope.errors import UnreadableReport, UsageError
 from rankscope.sources.nsys.scrub import scrub
-from tests.support import Forged, Result, captured
+from tests.support import Forged, Result, captured, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -27,7 +27,9 @@ def scrubbed(folder: Path, into: Path, **how: str) -> Path:
     return into
 
 
-@pytest.mark.parametrize("name", ["2023.4/why_fsync", "2022.4/ddp_a", "2023.4/ddp_a"])
+@pytest.mark.parametrize(
+    "name", mostly_nightly(["2023.4/why_fsync", "2022.4/ddp_a", "2023.4/ddp_a"])
+)
 def test_copies_of_real_reports_answer_as_they_do(tmp_path: Path, name: str) -> None:
     whole = rankscope.ingest([captured(name)], tmp_path / "whole.duckdb")
     copies = scrubbed(captured(name), tmp_path / "copies")
