@@ -87,7 +87,7 @@ def reports(tmp_path: Path, forged: Callable[..., Forged]) -> list[Path]:
     return copies
 
 
-@pytest.mark.parametrize("what", spoiled(OTHER_NAMES))
+@pytest.mark.parametrize("what", spoiled(OTHER_NAMES, slow=4))
 def test_a_bad_report_stops_ingest_and_loses_nothing(
     cli: Cli, reports: list[Path], what: str
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 import rankscope
 from rankscope.model.schema import PARTS
 from rankscope.output.palette import part_name
-from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_slow
+from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_nightly, mostly_slow
 
 Cli = Callable[..., Result]
 
@@ -133,7 +133,7 @@ def test_tables_of_the_ranks_in_detail(cli: Cli, stored: Callable[..., Stored]) 
     assert pl.read_csv("detail.csv").columns == timeline.operations.columns
 
 
-@pytest.mark.parametrize("output", mostly_slow(["table", "markdown", "csv"]))
+@pytest.mark.parametrize("output", mostly_nightly(["table", "markdown", "csv"]))
 def test_what_it_says(cli: Cli, sample: Stored, output: str) -> None:
     result = cli("export", "-o", "picks.json", "--db", sample.db, "--format", output, "--verbose")
     assert result.code == 0

@@ -80,7 +80,7 @@ def test_reports_that_may_not_be_read(
     assert problem in checked.out + checked.err, "check and ingest say the same"
 
 
-@pytest.mark.parametrize("mode", [0o000, 0o444, 0o555], ids=oct)
+@pytest.mark.parametrize("mode", mostly_nightly([0o555, 0o444, 0o000]), ids=oct)
 def test_a_database_in_a_closed_folder(
     bound: Callable[..., Result], reports: Path, mode: int
 ) -> None:
@@ -91,7 +91,7 @@ def test_a_database_in_a_closed_folder(
         bound(*command, "--db", folder / "run.duckdb").refused(4, "run.duckdb")
 
 
-@pytest.mark.parametrize("mode", [0o000, 0o555], ids=oct)
+@pytest.mark.parametrize("mode", mostly_nightly([0o555, 0o000]), ids=oct)
 def test_a_cache_that_is_closed_costs_time_only(
     bound: Callable[..., Result], reports: Path, mode: int
 ) -> None:

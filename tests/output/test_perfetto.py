@@ -103,7 +103,7 @@ def slices(events: list[Event], category: str) -> list[Event]:
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(["buckets", "tensor_parallel", "host_only", "dali", "free_running"])
+    "name", mostly_slow(["buckets", "host_only", "tensor_parallel", "dali", "free_running"], slow=1)
 )
 def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], name: str) -> None:
     timeline = stored(name).timeline([3, 0, 1], range(30))

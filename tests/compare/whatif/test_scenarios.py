@@ -15,7 +15,7 @@ from rankscope.compare.verdict.excess import excess_of
 from rankscope.compare.verdict.healing import only
 from rankscope.compare.whatif.replay import Healing, Replay
 from tests.forge import Truth, simulate, without_plants
-from tests.support import Stored, mostly_slow, replay_of
+from tests.support import Stored, mostly_nightly, mostly_slow, replay_of
 
 PLANTED = [
     ("persistent", "load"), ("transient", "forward"), ("periodic", "device"),
@@ -122,7 +122,7 @@ def test_mending_more_gains_no_less(stored: Callable[..., Stored]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["planted", "trailing_all_gather", "mpi_like"])
+@pytest.mark.parametrize("name", mostly_nightly(["planted", "trailing_all_gather", "mpi_like"]))
 def test_targets_played_together_gain_what_they_gain_alone(
     stored: Callable[..., Stored], name: str
 ) -> None:

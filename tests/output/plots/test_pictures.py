@@ -27,7 +27,7 @@ from rankscope.output.plots.arrivals import distributions, lateness
 from rankscope.output.plots.phases import phase_shares
 from rankscope.output.timeline_views import in_lanes
 from tests.output.plots.big import multiplied
-from tests.support import MS, ROOT, Stored, copied, mostly_nightly, mostly_slow
+from tests.support import MS, ROOT, Stored, copied, mostly_nightly
 
 PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
 
@@ -84,7 +84,7 @@ def test_titles_say_the_finding_and_axes_have_units(job: Stored, kind: str, them
     assert background > 2.7 if theme == "light" else background < 0.5
 
 
-@pytest.mark.parametrize("kind", mostly_slow(TITLES))
+@pytest.mark.parametrize("kind", mostly_nightly(TITLES))
 def test_nothing_is_cut_off_at_the_edges(job: Stored, kind: str) -> None:
     figure = picture(job, kind)
     figure.draw_without_rendering()

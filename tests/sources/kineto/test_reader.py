@@ -49,7 +49,7 @@ def call(start: float, correlation: int, name: str = "cudaLaunchKernel", **more:
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(["buckets", "tensor_parallel", "no_launch_record", "cuda_graph"])
+    "name", mostly_slow(["buckets", "no_launch_record", "tensor_parallel", "cuda_graph"], slow=1)
 )
 def test_a_job_gives_the_same_numbers_in_both_formats(tmp_path: Path, name: str) -> None:
     job = scene(name, ranks=2, iterations=6)

@@ -58,7 +58,8 @@ def cycles(
             "node_{pid}.{time}.pt.trace.json",
             "iteration_{step}/rank{rank}_trace.json.gz",
             "rank{rank}/step{step}.json",
-        ]
+        ],
+        slow=1,
     ),
 )
 def test_windows_of_a_schedule_are_one_run(tmp_path: Path, name: str) -> None:

@@ -22,7 +22,7 @@ from rankscope.sources.columns.sqlite_pages import loader, pages
 from rankscope.sources.discover import describe
 from tests.sources.exports import as_folder
 from tests.sources.tables import PAGES, Row, both, edit, from_pages, made
-from tests.support import Forged, mostly_slow
+from tests.support import Forged, mostly_nightly
 
 EDGES = [
     0,
@@ -147,7 +147,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return whole(tmp_path_factory.mktemp("whole") / "a").read_bytes()
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(8), 2))
+@pytest.mark.parametrize("seed", mostly_nightly(range(8), 2))
 def test_damage_never_makes_other_rows(source: bytes, seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     path = tmp_path / "damaged"
