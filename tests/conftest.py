@@ -17,11 +17,15 @@ from rankscope_cli.main import main
 from rankscope_cli.start import GARBAGE_AFTER
 
 import rankscope
+from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.util import memory
 from tests.forge import forge, scene
 from tests.support import SAMPLE, Forged, Result, Stored
 
 pytest_plugins = ["tests.strict_skips"]
+
+MADE = "TESTS_MADE"
+"""Environment variable: a folder for what `made_once` makes, so that the next run finds it, too."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -30,14 +34,18 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(GARBAGE_AFTER)
     gc.collect()
     gc.freeze()
-    memory.WORTH_BYTES = 2**62  # a process of many tests has the largest peak of them all
+    # A process of many tests has the largest peak of them all, and reads as much as all of them.
+    memory.WORTH_BYTES = 2**62
+    os.environ.setdefault(loader.SWITCH, "0")
 
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., object]:
     """`made_once(name, make)`: what `make(folder)` returned in the first worker that asked."""
     base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if MADE in os.environ:
+        base = Path(os.environ[MADE])
+    elif "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent  # of all workers
 
     def ask(name: str, make: Callable[[Path], object]) -> object:
@@ -79,7 +87,7 @@ def stored(forged: Callable[..., Forged], made_once: Callable[..., Path]) -> Cal
         job = forged(name, ranks, **parameters)
 
         def write(folder: Path) -> Path:
-            return rankscope.ingest([job.folder], folder / "run.duckdb").db
+            return rankscope.ingest([job.folder], folder / "run.duckdb", jobs=1).db
 
         db = made_once(f"stored {job.truth.job}", write)
         return Stored(job.folder, db, rankscope.open_run(db), job.truth)

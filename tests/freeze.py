@@ -25,7 +25,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from difflib import unified_diff
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -140,14 +139,13 @@ def jobs() -> list[Job]:
     return found
 
 
-def freeze(job: Job, every: bool = False) -> dict[str, str]:
+def freeze(job: Job, only: Sequence[str] | None = None) -> dict[str, str]:
     """The answers on one job, by name.
 
     Args:
         job: the reports.
-        every: all of them; else those that FEW names, of other jobs FEW_ANSWERS.
+        only: names of the answers; None: all of them.
     """
-    only = None if every else FEW.get(job.name, FEW_ANSWERS)
     answers = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         _prepare(job, Path(folder))
@@ -246,7 +244,8 @@ def _plain(text: str, folder: str) -> str:
 def answers_of(tree: Path, some: Sequence[Job], every: bool, processes: int) -> dict[str, str]:
     """What the command line of a checkout says of jobs, by `answer of job`."""
     with ProcessPoolExecutor(processes, get_context("spawn"), _use, (tree,)) as pool:
-        each = pool.map(partial(freeze, every=every), some)
+        names = [None if every else FEW.get(job.name, FEW_ANSWERS) for job in some]
+        each = pool.map(freeze, some, names)
         return {name: text for answers in each for name, text in answers.items()}
 
 

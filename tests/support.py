@@ -165,30 +165,37 @@ USUAL = (
 )  # fmt: skip
 """Scenes of the forge that fast tests ingest with four ranks, once for all of them."""
 
+UNUSUAL = ("cuda_graph", "no_launch_record", "no_sync", "pipeline", "copy_in_forward")
+"""Scenes that go other ways through the code than USUAL: slow tests take these first."""
+
 
 def scenes(but: Iterable[str] = ()) -> list[str]:
-    """Names of the forge's scenes for `mostly_slow`: USUAL first.
+    """Names of the forge's scenes for `mostly_slow`: USUAL first, then UNUSUAL.
 
     Args:
         but: names that are left out, besides that of the large job.
     """
-    named = sorted({*SCENES} - {*but, "large"})
-    return sorted(named, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL))
+    named, first = {*SCENES} - {*but, "large"}, [*USUAL, *UNUSUAL]
+    return [each for each in first if each in named] + sorted(named - {*first})
 
 
 NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
 
 
-def mostly_slow(values: Iterable[Any], fast: int = 1) -> list[Any]:
+def mostly_slow(values: Iterable[Any], fast: int = 1, slow: int | None = None) -> list[Any]:
     """Parameters of a test, all but the first few marked slow: each goes another way in the code.
 
     Args:
         values: a parameter, or a tuple of several, for each run of the test.
         fast: how many are not marked.
+        slow: how many of the next ones are slow; those after them are nightly. None: all.
     """
+    given = [*values]
+    last = len(given) if slow is None else fast + slow
     return [
-        _marked(each, pytest.mark.slow) if place >= fast else each
-        for place, each in enumerate(values)
+        *given[:fast],
+        *(_marked(each, pytest.mark.slow) for each in given[fast:last]),
+        *(_marked(each, *NIGHTLY) for each in given[last:]),
     ]
 
 

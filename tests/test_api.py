@@ -182,6 +182,7 @@ def test_no_evidence_at_all(reports: list[Path], tmp_path: Path) -> None:
     assert "--rank N" in refused.value.hint
 
 
+@pytest.mark.slow
 def test_the_only_report_is_rank_0(reports: list[Path], tmp_path: Path) -> None:
     first, second = map(without_rank, copied(reports[:2], tmp_path, ["a.sqlite", "b.sqlite"]))
     run = rankscope.ingest([first], tmp_path / "run.duckdb")

@@ -26,6 +26,7 @@ from tests.support import (
     assert_adds_up,
     capture,
     captured,
+    mostly_nightly,
     mostly_slow,
     public,
     slowest_by_iteration,
@@ -35,19 +36,19 @@ from tests.support import (
 SLOW_LOADS = [3, 10, 17, 24, 31, 38]
 COMPUTE = {"backward": "Compute"}
 JOBS = {
-    "2022.4/ddp_a": {},
     "2023.4/ddp_a": {},
-    "2022.4/ddp_b": {},
     "2022.4/mpi": {"phases": COMPUTE},
+    "2022.4/ddp_b": {},
     "2022.4/one_report/mpirun_all_ranks.sqlite": {"phases": COMPUTE},
+    "2022.4/ddp_a": {},
 }
-WHOLE = [pytest.param(f"whole/{name}", marks=pytest.mark.slow) for name in JOBS]
+WHOLE = [f"whole/{name}" for name in JOBS]
 """The captures before they were reduced, on a machine that has them."""
-FAST = [name for name in JOBS if name in ("2023.4/ddp_a", "2022.4/mpi")]
-REST = [pytest.param(name, marks=pytest.mark.slow) for name in JOBS if name not in FAST]
 
 
-@pytest.fixture(scope="module", params=[*FAST, *REST, *(WHOLE if SHARED.is_dir() else [])])
+@pytest.fixture(
+    scope="module", params=mostly_slow([*JOBS, *(WHOLE if SHARED.is_dir() else [])], 2, 2)
+)
 def job(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -65,7 +66,7 @@ def job(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the whole captures are not here")
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", mostly_nightly(JOBS))
 def test_reduced_captures_answer_as_whole_ones(tmp_path: Path, name: str) -> None:
     whole = SHARED / "captured" / name
     whole = unpacked(whole, tmp_path / "reports") if whole.is_dir() else whole
@@ -135,7 +136,7 @@ def test_the_culprit_is_among_the_picks(job: Stored) -> None:
     assert labels[1] in ("max", "slow")
 
 
-@pytest.mark.parametrize("seed", mostly_slow([1, 2]))
+@pytest.mark.parametrize("seed", mostly_nightly([1, 2]))
 def test_file_names_and_their_order_mean_nothing(
     tmp_path: Path, ingested: Callable[..., Stored], seed: int
 ) -> None:
@@ -210,7 +211,6 @@ def test_two_real_ranks_with_nccl_on_gpus(tmp_path: Path) -> None:
             ("why_hot", "on_cpu", "computing"),
             ("why_preempted", "preempted", "off the CPU"),
         ],
-        3,
     ),
 )
 def test_the_planted_reason_is_the_first_cause(

@@ -83,7 +83,7 @@ def test_all_to_all_matches_though_ranks_send_different_sizes(tmp_path: Path) ->
     assert_slow(read(write(tmp_path / "job", job, uneven)))
 
 
-@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("named", mostly_slow([True, False]))
 def test_a_kernel_that_nobody_knows_is_told_or_named(tmp_path: Path, named: bool) -> None:
     folder = write(tmp_path / "job", Job(between=STRANGER, operator=None, stated=None))
     if named:
@@ -258,7 +258,7 @@ def test_steps_of_servers(tmp_path: Path, name: str) -> None:
     assert_slow(run)
 
 
-@pytest.mark.parametrize("stated", [False, True])
+@pytest.mark.parametrize("stated", mostly_slow([False, True]))
 def test_one_file_of_all_ranks(tmp_path: Path, stated: bool) -> None:
     """Ids of launches are unique in a process, not in the file."""
     folder = write(tmp_path / "parts", PLAIN)
@@ -375,7 +375,7 @@ def test_the_usual_job_is_right_without_warnings(tmp_path: Path) -> None:
     assert {*codes(run)} == {"phases-from-operators"}
 
 
-@pytest.mark.parametrize("unnamed", [1, 3])
+@pytest.mark.parametrize("unnamed", mostly_slow([1, 3]))
 def test_reports_without_names_beside_named_ones(tmp_path: Path, unnamed: int) -> None:
     """Few of them are left out; many make each capture one iteration. It is never an error."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rankscope.model.results import Verdict
-from tests.support import MS, Stored
+from tests.support import MS, Stored, mostly_slow
 
 EXAMPLES: list[tuple[str, int, dict[str, Any], str, float | None]] = [
     # scene, ranks, its parameters, the verdict, planted ms
@@ -43,7 +43,7 @@ def short(verdict: Verdict) -> str:
 
 @pytest.mark.parametrize(
     ("scene", "ranks", "parameters", "says", "planted_ms"),
-    EXAMPLES,
+    mostly_slow(EXAMPLES, 12),
     ids=[f"{name} {' '.join(parameters.values())}" for name, _, parameters, *_ in EXAMPLES],
 )
 def test_the_verdict_says_what_was_planted(

@@ -16,6 +16,8 @@ from tests.forge import SCENES, Clock, Job, Noise, Plant, Truth, forge, scene, s
 from tests.forge.naive import device_accounts, device_ops, rows_of
 from tests.forge.ownership import EXPOSED, PHASES
 
+pytestmark = pytest.mark.slow  # nothing of it changes with rankscope
+
 MS = 1_000_000
 SMALL = {"ranks": 4, "iterations": 8}
 EVERY_SCENE = sorted(set(SCENES) - {"large"})

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.forge import SCENES, Job, Truth, forge, scene, simulate, without_plants
+from tests.forge import Job, Truth, forge, scene, simulate, without_plants
 from tests.forge.naive import rows_of
 from tests.forge.plants import hit_list, tokens
-from tests.support import mostly_slow
+from tests.support import mostly_nightly, scenes
+
+pytestmark = pytest.mark.slow  # nothing of it changes with rankscope
 
 MS = 1_000_000
 
@@ -44,7 +46,7 @@ def _kernels(folder: Path, rank: int) -> list[tuple[str, int, int]]:
     return rows_of(folder / f"report_rank_{rank}.sqlite", sql)
 
 
-@pytest.mark.parametrize("name", mostly_slow(sorted({*SCENES} - {"large", "contention"}), 6))
+@pytest.mark.parametrize("name", mostly_nightly(scenes({"contention"}), 10))
 def test_taking_plants_out_moves_no_random_number(name: str) -> None:
     job = scene(name, ranks=8, iterations=6)
     hit = {rank for plant in job.plants for rank, _ in hit_list(job, plant)}

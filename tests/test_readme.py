@@ -97,6 +97,7 @@ def commands() -> list[str]:
     return [line.split(" | ")[0] for line in lines if line.startswith("rankscope ")]
 
 
+@pytest.mark.slow
 def test_every_command_of_the_readme_works_on_the_sample(cli: Callable[..., Result]) -> None:
     (Path.cwd() / "sample_reports").symlink_to(ROOT / "sample_reports")
     given = list(dict.fromkeys(commands()))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.strict_skips import allowed, unexpected
-from tests.support import ROOT
+from tests.support import ROOT, mostly_nightly
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def run(folder: Path, *options: str, ci: str = "") -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", mostly_nightly(["1", "0"]))
 def test_an_unexpected_skip_fails_the_run(tmp_path: Path, workers: str) -> None:
     (tmp_path / "test_it.py").write_text(SKIPS.format(module="", reason="no such tool"))
     assert run(tmp_path, "-n", workers).returncode == 0
@@ -49,7 +49,7 @@ def test_an_unexpected_skip_fails_the_run(tmp_path: Path, workers: str) -> None:
         assert "test_skipped: no such tool" in done.stdout
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", mostly_nightly(["1", "0"]))
 def test_an_unexpected_skip_of_a_module_fails_the_run(tmp_path: Path, workers: str) -> None:
     module = 'pytest.importorskip("no_such_module_at_all")'
     (tmp_path / "test_it.py").write_text(SKIPS.format(module=module, reason=""))

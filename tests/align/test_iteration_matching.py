@@ -52,6 +52,7 @@ def test_counting_alone_is_told(stored: Callable[..., Stored]) -> None:
     assert "windows-shifted" not in {problem.code for problem in analysis.warnings}
 
 
+@pytest.mark.slow
 def test_sequences_that_fit_nowhere_leave_the_captures(tmp_path: Path) -> None:
     job = scene("no_sync", ranks=4, iterations=24, every=4)
     job = replace(job, markers=Markers(iteration="train_step"))

@@ -44,6 +44,7 @@ def test_transfers_are_paired_with_the_right_neighbour(
     assert told.height == truth.filter(pl.col("iteration").is_between(first, last)).height
 
 
+@pytest.mark.slow
 def test_nothing_is_paired_unless_roles_tell_who_neighbours_are(
     stored: Callable[..., Stored],
 ) -> None:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.sources.kineto import reader
-from rankscope.sources.kineto.json_stream import CHUNK_BYTES, OPENING, _last_borders
+from rankscope.sources.kineto.json_stream import OPENING, _last_borders
+from rankscope.sources.kineto.limits import LIMITS
 
 FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur")
 ARGUMENTS = ("correlation", "External id", "device", "context", "stream", "bytes", "grid")
@@ -162,11 +163,11 @@ def _columns(events: Iterable[Any]) -> None:
 def _batches(path: Path) -> Iterable[bytes]:
     """JSON lists of events, cut like the reader cuts them; the few after the last border not."""
     with path.open("rb") as file:
-        data = file.read(CHUNK_BYTES)
+        data = file.read(LIMITS.chunk_bytes)
         found = OPENING.search(data)
         assert found
         data = data[found.end() :]
-        while more := file.read(CHUNK_BYTES):
+        while more := file.read(LIMITS.chunk_bytes):
             data += more
             border = _last_borders(data)[0]
             yield b"[" + data[:border] + b"]"

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.pytorch_job import Job, write
 from tests.support import Result
 
 JOB = Job(between=None, ranks=2, slow=1, steps=5)
 
 
+@pytest.mark.slow
 def test_check_of_several_runs_says_what_reads_each(
     tmp_path: Path, cli: Callable[..., Result]
 ) -> None:

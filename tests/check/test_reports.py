@@ -19,6 +19,7 @@ from tests.support import (
     captured,
     copied,
     edit,
+    mostly_slow,
     sqlite_tables,
     unpacked,
     with_environment,
@@ -52,7 +53,7 @@ def test_the_sample_lacks_a_gpu() -> None:
     assert all(report.usable and not report.can.gpu for report in checked)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", mostly_slow([1, 2]))
 def test_a_bad_report_does_not_stop_the_others(reports: list[Path], jobs: int) -> None:
     reports[0].write_bytes(b"")
     reports[2].write_bytes(reports[2].read_bytes()[:5000])
@@ -138,12 +139,15 @@ def test_a_cut_step(reports: list[Path]) -> None:
 
 @pytest.mark.parametrize(
     ("said", "severity", "found"),
-    [
-        ("Not all CUDA events might have been collected.", 2, True),
-        ("CUPTI dropped 120 records. Some CUPTI events might be missing.", 3, True),
-        ("Number of CUDA events collected: 120.", 1, False),
-        ("No CUDA events collected. Does the process use CUDA?", 2, False),
-    ],
+    mostly_slow(
+        [
+            ("Not all CUDA events might have been collected.", 2, True),
+            ("No CUDA events collected. Does the process use CUDA?", 2, False),
+            ("CUPTI dropped 120 records. Some CUPTI events might be missing.", 3, True),
+            ("Number of CUDA events collected: 120.", 1, False),
+        ],
+        2,
+    ),
 )
 def test_lost_events(reports: list[Path], said: str, severity: int, found: bool) -> None:
     if "DIAGNOSTIC_EVENT" not in sqlite_tables(reports[0]):

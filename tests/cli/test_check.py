@@ -20,6 +20,7 @@ from tests.support import (
     copied,
     edit,
     mostly_nightly,
+    mostly_slow,
     sqlite_tables,
 )
 
@@ -84,7 +85,9 @@ def without_collectives(reports: list[Path]) -> None:
         edit(report, "delete from NVTX_EVENTS where text like '%reduce%'")
 
 
-@pytest.mark.parametrize("scene", ["plain", "host_only", "gloo", "one rank", "loading"])
+@pytest.mark.parametrize(
+    "scene", mostly_slow(["loading", "plain", "host_only", "gloo", "one rank"], 2)
+)
 def test_it_foresees_what_the_verdict_can_say(
     cli: Cli, forged: Callable[..., Forged], tmp_path: Path, scene: str
 ) -> None:
@@ -155,6 +158,7 @@ def test_csv_and_markdown(cli: Cli, reports: list[Path]) -> None:
     assert "\n- report_rank_3.sqlite: is empty\n  - " in text
 
 
+@pytest.mark.slow
 def test_names_of_ranges_can_be_given(cli: Cli, reports: list[Path]) -> None:
     for report in reports:
         edit(report, "update NVTX_EVENTS set text = 'lap ' || text where text like 'step%'")
@@ -177,7 +181,7 @@ def test_many_alike_take_few_lines(cli: Cli, reports: list[Path], tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", mostly_nightly([BROKEN, *HOSTILE], 2), ids=range(len(HOSTILE) + 1))
+@pytest.mark.parametrize("name", mostly_nightly([BROKEN, *HOSTILE]), ids=range(len(HOSTILE) + 1))
 def test_hostile_names_are_shown_plainly(cli: Cli, reports: list[Path], name: str | bytes) -> None:
     edit(reports[0], "update NVTX_EVENTS set text = ?, textId = null where eventType = 59", name)
     edit(reports[1], "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
@@ -203,6 +207,7 @@ def test_files_of_any_name(cli: Cli, tmp_path: Path) -> None:
     assert "[bold]" in result.out
 
 
+@pytest.mark.slow
 def test_no_environment_is_told(cli: Cli, reports: list[Path]) -> None:
     secret = "hunter2-s3cr3t"
     for report in reports:

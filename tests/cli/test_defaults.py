@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 import rankscope
-from tests.support import SAMPLE, SHARED, Forged, Result, copied, edit, mostly_slow, sqlite_tables
+from tests.support import (
+    SAMPLE,
+    SHARED,
+    Forged,
+    Result,
+    copied,
+    edit,
+    mostly_nightly,
+    mostly_slow,
+    sqlite_tables,
+)
 
 Cli = Callable[..., Result]
 
@@ -44,6 +54,7 @@ def irregular(report: Path) -> None:
     edit(report, "update NVTX_EVENTS set text = 'x', textId = null")
 
 
+@pytest.mark.slow
 def test_steps_where_they_are_certain_on_every_rank(reports: list[Path], cli: Cli) -> None:
     for report in reports:
         without_names(report)
@@ -117,9 +128,9 @@ def test_later_reports_get_what_the_database_has(reports: list[Path], cli: Cli) 
     "kept",
     mostly_slow(["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "OSRT_API"]),
 )
-@pytest.mark.parametrize("option", [(), ("--iteration", "whole")])
+@pytest.mark.parametrize("option", mostly_nightly([[], ["--iteration", "whole"]]))
 def test_whole_captures_need_no_ranges(
-    reports: list[Path], cli: Cli, kept: str, option: tuple[str, ...]
+    reports: list[Path], cli: Cli, kept: str, option: list[str]
 ) -> None:
     """Only kernels, calls of CUDA, or calls of the operating system."""
     report = reports[0]
@@ -161,7 +172,7 @@ def test_hints_do_not_propose_what_was_done(reports: list[Path], cli: Cli) -> No
             ("kineto/resnet_kineto.json.gz", "iterations-assumed"),
             ("kineto/linear_kineto.json.gz", "iterations-assumed"),
         ],
-        2,
+        slow=2,
     ),
 )
 def test_reports_of_others_are_read_without_options(cli: Cli, name: str, code: str) -> None:

@@ -69,11 +69,11 @@ SPOILED: dict[str, Callable[[Path], object]] = {
 }
 
 
-def spoiled(less: set[str]) -> list[Any]:
+def spoiled(less: set[str], slow: int | None = None) -> list[Any]:
     """Names of SPOILED as parameters: one is fast, and one cut stands for the others."""
     names = [each for each in SPOILED if each not in less]
     last = next(place for place, each in enumerate(names, 1) if each.startswith("cut"))
-    return [*mostly_slow(names[:last]), *mostly_nightly(names[last:], 0)]
+    return [*mostly_slow(names[:last], slow=slow), *mostly_nightly(names[last:], 0)]
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def reports(tmp_path: Path, forged: Callable[..., Forged]) -> list[Path]:
     return copies
 
 
-@pytest.mark.parametrize("what", spoiled(OTHER_NAMES))
+@pytest.mark.parametrize("what", spoiled(OTHER_NAMES, slow=4))
 def test_a_bad_report_stops_ingest_and_loses_nothing(
     cli: Cli, reports: list[Path], what: str
 ) -> None:
@@ -124,7 +124,7 @@ def test_a_bad_report_amid_other_options_loses_nothing(cli: Cli, reports: list[P
     assert "options-differ" in [problem.code for problem in run.compare().warnings]
 
 
-@pytest.mark.parametrize("what", spoiled(READABLE))
+@pytest.mark.parametrize("what", spoiled(READABLE, slow=0))
 def test_or_is_skipped(cli: Cli, reports: list[Path], what: str) -> None:
     SPOILED[what](reports[1])
     told = cli("ingest", *reports, "--on-error", "skip", "--format", "json").document
@@ -242,7 +242,7 @@ def test_a_bad_database(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", mostly_nightly(COMMANDS[::-1]), ids=lambda command: command[0])
 def test_a_locked_database(cli: Cli, sample: Stored, tmp_path: Path, command: list[object]) -> None:
     db = tmp_path / "busy.duckdb"
     db.write_bytes(sample.db.read_bytes())

@@ -15,7 +15,7 @@ import pytest
 import rankscope
 from rankscope.model.schema import PARTS
 from rankscope.output.palette import part_name
-from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_slow
+from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_nightly, mostly_slow
 
 Cli = Callable[..., Result]
 
@@ -47,7 +47,7 @@ def test_a_trace_of_the_picks(cli: Cli, sample: Stored) -> None:
     assert {each["pid"] for each in whole["traceEvents"]} == {*told["ranks"]}
 
 
-@pytest.mark.parametrize("name", ["sample", "buckets"])
+@pytest.mark.parametrize("name", mostly_slow(["sample", "buckets"]))
 def test_its_slices_are_the_rows_of_the_database(
     cli: Cli, stored: Callable[..., Stored], sample: Stored, name: str
 ) -> None:
@@ -133,7 +133,7 @@ def test_tables_of_the_ranks_in_detail(cli: Cli, stored: Callable[..., Stored]) 
     assert pl.read_csv("detail.csv").columns == timeline.operations.columns
 
 
-@pytest.mark.parametrize("output", mostly_slow(["table", "markdown", "csv"]))
+@pytest.mark.parametrize("output", mostly_nightly(["table", "markdown", "csv"]))
 def test_what_it_says(cli: Cli, sample: Stored, output: str) -> None:
     result = cli("export", "-o", "picks.json", "--db", sample.db, "--format", output, "--verbose")
     assert result.code == 0
@@ -177,6 +177,7 @@ def test_ranks_of_the_wide_table_that_are_not_there(cli: Cli, sample: Stored) ->
     cli("export", "-o", "run.csv", "--db", sample.db, "--ranks", "9").refused(2, "rank 9")
 
 
+@pytest.mark.slow
 def test_a_file_is_replaced_whole_or_stays(cli: Cli, tmp_path: Path) -> None:
     reports = copied(sorted(SAMPLE.glob("*.sqlite")), tmp_path / "reports")
     cli("ingest", *reports)

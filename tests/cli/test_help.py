@@ -59,6 +59,7 @@ def completed(tmp_path: Path, *words: str, shell: str = "bash") -> str:
     ).stdout
 
 
+@pytest.mark.slow
 def test_shells_complete_commands_and_values(tmp_path: Path) -> None:
     assert completed(tmp_path, "rankscope", "").split() == [*COMMANDS]
     assert completed(tmp_path, "rankscope", "plot", "").split() == [*KINDS]

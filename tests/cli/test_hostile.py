@@ -74,7 +74,7 @@ def test_hosts_of_any_name(cli: Cli, reports: list[Path], first: int) -> None:
         assert "[bold]loud[/bold] [/]" in cli("imbalance", "--by", "host").out, "no markup"
 
 
-@pytest.mark.parametrize("name", mostly_nightly(HOSTILES, 3), ids=range(len(HOSTILES)))
+@pytest.mark.parametrize("name", mostly_nightly(HOSTILES), ids=range(len(HOSTILES)))
 def test_the_accused_ranks_host(cli: Cli, reports: list[Path], name: str | bytes) -> None:
     """It stands in the verdict's sentence."""
     edit(reports[2], "update TARGET_INFO_SYSTEM_ENV set value = ? where name = 'Hostname'", name)
@@ -88,7 +88,7 @@ def test_the_accused_ranks_host(cli: Cli, reports: list[Path], name: str | bytes
         assert len(first) < 1000
 
 
-@pytest.mark.parametrize("name", mostly_nightly(HOSTILES, 3), ids=range(len(HOSTILES)))
+@pytest.mark.parametrize("name", mostly_nightly(HOSTILES), ids=range(len(HOSTILES)))
 def test_ranges_of_any_name(cli: Cli, reports: list[Path], name: str | bytes) -> None:
     """As foreign ranges they change nothing; as the only ones they are listed harmlessly."""
     for report in reports:
@@ -139,7 +139,10 @@ def test_environments_of_any_content(
 
 
 @pytest.mark.parametrize(
-    "name", ["\x1b[31mr_rank_0.sqlite", "r [bold] rank_0.sqlite", "q'\"; rank_0.sqlite"]
+    "name",
+    mostly_nightly(
+        ["\x1b[31mr_rank_0.sqlite", "r [bold] rank_0.sqlite", "q'\"; rank_0.sqlite"],
+    ),
 )
 def test_files_of_any_name(cli: Cli, tmp_path: Path, name: str) -> None:
     copied([SAMPLE / "report_rank_0.sqlite"], tmp_path / "r", [name])
@@ -175,9 +178,8 @@ def test_hostile_names_in_every_command(
         ("export", "-o", "t.json"), ("export", "-o", "t.csv"), ("report", "-o", "r.html"),
     ]  # fmt: skip
     for command in everywhere:
-        for output in ("table", "markdown", "csv", "json"):
-            if command[0] in ("plot", "report", "export") and output in ("markdown", "csv"):
-                continue
+        tables = command[0] in ("check", "diff") or command[-1] in (By.HOST, By.KERNEL)
+        for output in ("table", "json", *(("markdown", "csv") if tables else ())):
             result = cli(*command, "--format", output)
             assert result.code == 0, (command, result.err)
             harmless(result)

@@ -6,6 +6,7 @@ import os
 import socket
 import sqlite3
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,6 @@ from tests.support import (
     copied,
     edit,
     mostly_nightly,
-    one_at_a_time,
     without_rank,
 )
 
@@ -44,11 +44,14 @@ def device(path: Path) -> None:
 
 
 ODD = {"a FIFO": fifo, "a socket": listening, "a device": device}
+ENDINGS = (".sqlite", ".nsys-rep", ".json", ".qdstrm", ".json.gz")
+FILES = [*zip(ENDINGS[:3], ODD, strict=True)]
+"""A file of each kind."""
 
 
 @pytest.mark.parametrize(
     ("ending", "what"),
-    one_at_a_time([".sqlite", ".nsys-rep", ".qdstrm", ".json", ".json.gz"], ODD),
+    mostly_nightly([*FILES, *(each for each in product(ENDINGS, ODD) if each not in FILES)], 3),
 )
 def test_only_regular_files_are_opened(cli: Cli, tmp_path: Path, what: str, ending: str) -> None:
     folder = tmp_path / "reports"
@@ -69,7 +72,7 @@ def test_only_regular_files_are_opened(cli: Cli, tmp_path: Path, what: str, endi
     assert what in checked.out
 
 
-@pytest.mark.parametrize("what", ODD)
+@pytest.mark.parametrize("what", mostly_nightly(ODD))
 def test_in_the_folder_of_an_export(cli: Cli, tmp_path: Path, what: str) -> None:
     folder = tmp_path / "report_rank_0_pqtdir"
     folder.mkdir()
@@ -82,7 +85,7 @@ DIGITS = ["٣", "²", "３", "৩", "1٣"]
 """Digits of other scripts than 0 to 9."""
 
 
-@pytest.mark.parametrize("digit", mostly_nightly(DIGITS, 2))
+@pytest.mark.parametrize("digit", mostly_nightly(DIGITS))
 @pytest.mark.parametrize("name", ["MPI Rank {}", "XlaLauncher:#global=1,local=0,process={},"])
 def test_threads_named_with_digits_of_other_scripts(
     cli: Cli, forged: Callable[..., Forged], tmp_path: Path, name: str, digit: str
@@ -100,7 +103,7 @@ def test_threads_named_with_digits_of_other_scripts(
     assert cli("imbalance", "--format", "json").document["run"]["ranks"] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("digit", mostly_nightly(DIGITS, 2))
+@pytest.mark.parametrize("digit", mostly_nightly(DIGITS))
 def test_files_named_with_digits_of_other_scripts(cli: Cli, tmp_path: Path, digit: str) -> None:
     """They are no numbers: no rank, neither of several reports nor of one."""
     names = [f"rank_{digit}x.sqlite", "other.sqlite"]
@@ -116,7 +119,7 @@ def test_files_named_with_digits_of_other_scripts(cli: Cli, tmp_path: Path, digi
     cli("ingest", report, "--rank-pattern", pattern).refused(2, "--rank-pattern")
 
 
-@pytest.mark.parametrize("digit", mostly_nightly(DIGITS, 2))
+@pytest.mark.parametrize("digit", mostly_nightly(DIGITS))
 def test_ranges_numbered_with_digits_of_other_scripts(cli: Cli, tmp_path: Path, digit: str) -> None:
     [report] = copied([SAMPLE / "report_rank_0.sqlite"], tmp_path)
     edit(report, "update NVTX_EVENTS set text = replace(text, 'Batch1', 'Batch' || ?)", digit)

@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tests.support import SAMPLE, Result, copied, one_at_a_time
+from tests.support import SAMPLE, Result, copied, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -52,7 +53,11 @@ CLOSED: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.mark.parametrize(("what", "mode"), one_at_a_time(CLOSED, [0o000, 0o444, 0o111]))
+ACCESS = [("a report", 0o000), ("a folder", 0o444), ("the folder", 0o111)]
+ACCESS += [each for each in product(CLOSED, [0o000, 0o444, 0o111]) if each not in ACCESS]
+
+
+@pytest.mark.parametrize(("what", "mode"), mostly_nightly(ACCESS, 3))
 def test_reports_that_may_not_be_read(
     bound: Callable[..., Result], reports: Path, what: str, mode: int
 ) -> None:
@@ -75,7 +80,7 @@ def test_reports_that_may_not_be_read(
     assert problem in checked.out + checked.err, "check and ingest say the same"
 
 
-@pytest.mark.parametrize("mode", [0o000, 0o444, 0o555], ids=oct)
+@pytest.mark.parametrize("mode", mostly_nightly([0o555, 0o444, 0o000]), ids=oct)
 def test_a_database_in_a_closed_folder(
     bound: Callable[..., Result], reports: Path, mode: int
 ) -> None:
@@ -86,7 +91,7 @@ def test_a_database_in_a_closed_folder(
         bound(*command, "--db", folder / "run.duckdb").refused(4, "run.duckdb")
 
 
-@pytest.mark.parametrize("mode", [0o000, 0o555], ids=oct)
+@pytest.mark.parametrize("mode", mostly_nightly([0o555, 0o000]), ids=oct)
 def test_a_cache_that_is_closed_costs_time_only(
     bound: Callable[..., Result], reports: Path, mode: int
 ) -> None:

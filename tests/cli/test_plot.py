@@ -13,7 +13,7 @@ import pytest
 
 import rankscope
 from rankscope.output.plots import KINDS
-from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_nightly
+from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_nightly, mostly_slow
 
 Cli = Callable[..., Result]
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
@@ -37,7 +37,7 @@ def test_each_kind_is_written_in_each_format(cli: Cli, sample: Stored, kind: str
     assert Path(f"{kind}.png").stat().st_size < 300_000
 
 
-@pytest.mark.parametrize("ending", STARTS)
+@pytest.mark.parametrize("ending", mostly_slow(STARTS, 1, 1))
 def test_the_same_picture_is_the_same_file(sample: Stored, tmp_path: Path, ending: str) -> None:
     files = [Path(sample.run.plot("phases", tmp_path / f"{name}{ending}")) for name in "ab"]
     assert files[0].read_bytes() == files[1].read_bytes()
@@ -81,7 +81,7 @@ def test_wrong_usage(cli: Cli, sample: Stored, arguments: list[str], words: list
     assert not [*Path().glob("*.png")]
 
 
-@pytest.mark.parametrize("kind", ANYWHERE)
+@pytest.mark.parametrize("kind", mostly_nightly(ANYWHERE))
 def test_some_ranks_only(cli: Cli, sample: Stored, kind: str) -> None:
     arguments = ("--db", sample.db, "--ranks", "0,3", "-o", "x.svg")
     assert cli("plot", kind, *arguments).code == 0

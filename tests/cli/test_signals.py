@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.forge import forge, scene
-from tests.support import mostly_slow
+from tests.support import mostly_nightly, mostly_slow
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -24,6 +24,10 @@ MARK = "RANKSCOPE_TEST_MARK"
 """Environment variable by which the processes of one command are found."""
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+SOME = zip([*CODES, signal.SIGKILL], (False, True, True, False), strict=True)
+OTHERS = zip([*CODES, signal.SIGKILL], (True, False, False, True), strict=True)
+"""Signals, and whether the whole group of processes gets them."""
+
 CAUGHT = 1 << signal.SIGTERM - 1
 """The bit of SIGTERM in a mask of signals."""
 
@@ -90,8 +94,7 @@ def assert_clean(err: bytes) -> None:
 
 
 @LINUX
-@pytest.mark.parametrize("to_all", [False, True], ids=["the command", "its group"])
-@pytest.mark.parametrize("number", [*CODES, signal.SIGKILL], ids=lambda each: each.name)
+@pytest.mark.parametrize(("number", "to_all"), mostly_nightly([*SOME, *OTHERS], 4))
 def test_no_process_outlives_the_command(
     profiles: Path, tmp_path: Path, number: signal.Signals, to_all: bool
 ) -> None:
@@ -134,7 +137,7 @@ def test_where_the_system_sends_no_signal_a_worker_looks_at_its_parent(tmp_path:
 
 
 @LINUX
-@pytest.mark.parametrize("after", mostly_slow([0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8], 3))
+@pytest.mark.parametrize("after", mostly_slow([0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8], 2, 0))
 def test_an_interrupt_at_any_moment(profiles: Path, tmp_path: Path, after: float) -> None:
     db = tmp_path / "run.duckdb"
     process = start(profiles, db)

@@ -36,12 +36,12 @@ from tests.support import ROOT, Result, Stored, mostly_nightly, mostly_slow
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"iter_range": slice(4, 20)},
-    {"iter_range": slice(0, None)},
     {"include_warmup": True},
-    {"clock": "host"},
     {"clock": "host", "iter_range": slice(4, 20)},
-    {"statistic": "p95"},
     {"roles": "tp=2,dp=2"},
+    {"iter_range": slice(0, None)},
+    {"clock": "host"},
+    {"statistic": "p95"},
     {"roles": "tp=2,dp=2", "iter_range": slice(4, 20)},
 )
 
@@ -111,7 +111,7 @@ def is_cached(run: rankscope.Run) -> bool:
     return run._cached is not None
 
 
-@pytest.mark.parametrize("options", mostly_slow(OPTIONS, 2), ids=str)
+@pytest.mark.parametrize("options", mostly_slow(OPTIONS, 2, 3), ids=str)
 def test_cached_answers_are_the_computed_ones(
     stored: Callable[..., Stored], options: dict[str, Any]
 ) -> None:
@@ -148,7 +148,7 @@ def test_a_pickled_comparison_gives_equal_answers(
     assert result.verdict == comparison.verdict
 
 
-@pytest.mark.parametrize("until", Stage)
+@pytest.mark.parametrize("until", mostly_slow(Stage, 2))
 def test_a_stage_gives_what_the_whole_comparison_gives(
     stored: Callable[..., Stored], until: Stage
 ) -> None:

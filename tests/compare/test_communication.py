@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rankscope.compare.communication import RunCollectives
-from tests.support import Stored
+from tests.support import Stored, mostly_nightly
 
 KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
 
@@ -15,7 +15,9 @@ KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "ranks", "roles"),
-    [("buckets", 4, None), ("tensor_parallel", 8, None), ("pipeline", 8, "pp=4,dp=2")],
+    mostly_nightly(
+        [("pipeline", 8, "pp=4,dp=2"), ("buckets", 4, None), ("tensor_parallel", 8, None)]
+    ),
 )
 def test_of_some_iterations_as_of_all(
     stored: Callable[..., Stored], name: str, ranks: int, roles: str | None

@@ -56,6 +56,7 @@ def sums(timeline: Timeline) -> pl.DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_it_is_the_same_from_cached_answers(stored: Callable[..., Stored]) -> None:
     analysis = stored("buckets").analysis()
     numbers = analysis.selection.numbers[3:5]
@@ -70,7 +71,7 @@ def test_it_is_the_same_from_cached_answers(stored: Callable[..., Stored]) -> No
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(["autograd", "host_only", "cuda_graph", "dali", "no_launch_record"])
+    "name", mostly_slow(["autograd", "cuda_graph", "host_only", "dali", "no_launch_record"], slow=2)
 )
 def test_phases_fill_the_windows_and_add_up_to_the_numbers(
     stored: Callable[..., Stored], name: str

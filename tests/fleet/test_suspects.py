@@ -11,14 +11,14 @@ from rankscope.fleet.collect import merged
 from rankscope.fleet.fleet import Fleet, fleet_of
 from rankscope.fleet.sentences import NOBODY
 from tests.fleet.fleets import Plan, fleet
-from tests.support import mostly_slow
+from tests.support import mostly_nightly
 
 
 def found(answer: Fleet) -> set[tuple[str, str]]:
     return {(each.kind, each.id) for each in answer.suspects}
 
 
-@pytest.mark.parametrize("seed", mostly_slow([1, 2, 4]))
+@pytest.mark.parametrize("seed", mostly_nightly([1, 2, 4]))
 @pytest.mark.parametrize("culprit", ["card", "host", "moved", "slot"])
 def test_the_culprit_is_the_suspect(culprit: str, seed: int) -> None:
     collected, truth = fleet(Plan(culprit, seed))
@@ -36,7 +36,7 @@ def test_the_culprit_is_the_suspect(culprit: str, seed: int) -> None:
     assert row["low"] > answer.hardware.filter(~pl.col("suspect"))["rate"].median()
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(5), 2))
+@pytest.mark.parametrize("seed", mostly_nightly(range(5)))
 def test_a_fleet_without_a_culprit_has_no_suspect(seed: int) -> None:
     answer = fleet_of(fleet(Plan("none", seed, noise=0.6))[0])
     assert not answer.suspects

@@ -45,7 +45,7 @@ def undisturbed(
     return _content(db)
 
 
-@pytest.mark.parametrize("seed", mostly_nightly(range(4)))
+@pytest.mark.parametrize("seed", mostly_nightly(range(4), 0))
 def test_killed_at_random_moments(
     profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path, seed: int
 ) -> None:
@@ -64,7 +64,7 @@ def test_killed_at_random_moments(
             assert frame.equals(undisturbed[name]), f"{name} after kill {read}"
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", mostly_nightly([2, 1]))
 @pytest.mark.parametrize("stored", mostly_nightly([REPORTS // 2, 1, REPORTS - 1]))
 def test_killed_in_the_middle(
     profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path, stored: int, jobs: int
@@ -79,6 +79,7 @@ def test_killed_in_the_middle(
     assert all(frame.equals(undisturbed[name]) for name, frame in _content(db).items())
 
 
+@pytest.mark.nightly
 def test_a_second_ingest_says_that_the_first_is_at_it(profiles: Path, tmp_path: Path) -> None:
     db = tmp_path / "run.duckdb"
     rankscope.ingest([profiles], db)
@@ -104,7 +105,7 @@ def test_a_second_ingest_says_that_the_first_is_at_it(profiles: Path, tmp_path: 
     rankscope.ingest([profiles], db)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", mostly_nightly([2, 1]))
 def test_interrupt_leaves_with_130(
     profiles: Path, undisturbed: dict[str, pl.DataFrame], tmp_path: Path, jobs: int
 ) -> None:

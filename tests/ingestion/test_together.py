@@ -15,7 +15,7 @@ from tests.support import Forged, copied, mostly_nightly
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
 
-@pytest.mark.parametrize("attempt", mostly_nightly(range(15), 2))
+@pytest.mark.parametrize("attempt", mostly_nightly(range(15)))
 @pytest.mark.parametrize("shared", [False, True], ids=["other reports", "the same reports"])
 def test_two_ingests_at_once(
     forged: Callable[..., Forged], tmp_path: Path, shared: bool, attempt: int

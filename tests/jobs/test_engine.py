@@ -15,6 +15,9 @@ from tests.jobs.script import Script
 from tests.jobs.state import Costs, Played
 from tests.support import mostly_nightly
 
+pytestmark = pytest.mark.slow  # nothing of it changes with rankscope
+
+
 QUIET = Noise(*[0.0] * 5)
 ALL_REDUCE = "nccl:all_reduce"
 
@@ -134,7 +137,6 @@ def test_two_kernels_that_each_wait_for_the_other_are_noticed() -> None:
         played(step)
 
 
-@pytest.mark.slow
 def test_every_call_of_a_collective_has_all_its_partners() -> None:
     for name in ("fsdp", "heavy_last_stage", "imbalanced_experts"):
         job = SCENES[name].make(8, 0).job
@@ -149,7 +151,6 @@ def test_every_call_of_a_collective_has_all_its_partners() -> None:
             assert len(counts) == 1
 
 
-@pytest.mark.slow
 def test_a_slow_link_slows_only_the_transfers_of_its_communicators() -> None:
     scene = SCENES["slow_link_of_a_host"].make(8, 0)
     hurt, well = play(scene.job), play(scene.job.healed())

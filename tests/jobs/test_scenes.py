@@ -13,12 +13,15 @@ from tests.jobs.job import MS, Plant, Report
 from tests.jobs.report import clock
 from tests.jobs.scene import ddp, plant
 from tests.jobs.script import Script
+from tests.support import mostly_nightly
+
+pytestmark = pytest.mark.slow  # nothing of it changes with rankscope
+
 
 FEW = ("slow_gpu", "slow_host", "fsdp", "slow_in_a_stage", "imbalanced_experts", "storage_spell")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", mostly_nightly(FEW, 2))
 def test_the_same_seed_gives_the_same_job_and_another_seed_another(name: str) -> None:
     def ends(seed: int) -> list[int]:
         return play(SCENES[name].make(4, seed).job, record=False).ends
@@ -65,14 +68,12 @@ def test_a_slow_device_costs_what_its_kernels_take_longer() -> None:
     assert gained / 39 == pytest.approx(0.2 * (computing + model.optimizer_ns), rel=0.1)
 
 
-@pytest.mark.slow
 def test_a_rank_with_slack_costs_nothing() -> None:
     job = SCENES["slack"].make(4, 0).job
     before, after = (sum(lengths(play(each).ends)[1:]) for each in (job, job.healed()))
     assert abs(before - after) / before < 0.01
 
 
-@pytest.mark.slow
 def test_healing_one_of_two_that_are_slow_alike_saves_little() -> None:
     scene = SCENES["two_slow_gpus"].make(8, 0)
     first = scene.answer.culprits[0].ranks[0]

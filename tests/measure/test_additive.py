@@ -95,7 +95,7 @@ def painted(segments: pl.DataFrame, length: int) -> list[str | None]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(EDGES, nested())
 def test_host_time_belongs_to_the_innermost_mark(edges: tuple, rows: list[tuple]) -> None:
     segments = host_timeline(windows(*edges), marks_of(rows))
@@ -109,7 +109,7 @@ def test_host_time_belongs_to_the_innermost_mark(edges: tuple, rows: list[tuple]
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(EDGES, nested(), WORK)
 def test_device_time_has_one_owner_each(edges: tuple, rows: list[tuple], work: list) -> None:
     iterations = windows(*edges)

@@ -11,7 +11,6 @@ from rankscope.measure.rank import detail_ranks
 from tests.frames import PROCESS, THREAD, device_work, found, named, ranges, trace
 from tests.support import Stored, mostly_slow, scenes
 
-ON_DEVICE = scenes({"host_only", "mpi_like", "late_capture"})
 KEY = ["rank", "operation", "start_ns", "end_ns"]
 
 
@@ -21,7 +20,7 @@ def true_collectives(job: Stored) -> pl.DataFrame:
     return told.with_columns(pl.col("operation").replace({"send_recv": "point_to_point"}))
 
 
-@pytest.mark.parametrize("name", mostly_slow([*ON_DEVICE, "host_only", "mpi_like"], 2))
+@pytest.mark.parametrize("name", mostly_slow(scenes({"late_capture"}), 2, 10))
 def test_arrivals_are_exact(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
     told = job.analysis().tables.collectives
@@ -39,10 +38,10 @@ def test_arrivals_are_exact(stored: Callable[..., Stored], name: str) -> None:
     assert (both["iteration"] == both["iteration_told"]).all()
 
 
-GRADIENT_SCENES = [each for each in ON_DEVICE if each not in ("cuda_graph", "no_launch_record")]
+WITH_GRADIENTS = scenes({"late_capture", "cuda_graph", "no_launch_record"})
 
 
-@pytest.mark.parametrize("name", mostly_slow([*GRADIENT_SCENES, "host_only", "mpi_like"]))
+@pytest.mark.parametrize("name", mostly_slow(WITH_GRADIENTS, 1, 9))
 def test_gradient_reductions_are_told_apart(stored: Callable[..., Stored], name: str) -> None:
     job = stored(name)
     told = job.analysis().tables.collectives.select(*KEY, "gradient")
@@ -59,6 +58,7 @@ def test_scenes_have_collectives_that_are_none(stored: Callable[..., Stored]) ->
         assert len(purposes) > 1, name
 
 
+@pytest.mark.slow
 def test_without_a_reduction_there_is_no_time_to_it(stored: Callable[..., Stored]) -> None:
     frame = stored("no_sync").run.iterations()
     without = frame.filter(pl.col("iteration") % 4 != 3)

@@ -130,7 +130,7 @@ def played(told: ThreadEvents, at: int) -> tuple[str, str | None]:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(told=EVENTS, inner=st.sets(st.integers(1, END - 1), max_size=3), many=st.booleans())
 def test_states_fill_every_phase_and_are_those_of_each_ns(
     told: ThreadEvents, inner: set[int], many: bool

@@ -42,7 +42,7 @@ def wrong(both: pl.DataFrame, name: str, tolerance: float) -> pl.DataFrame:
     return both.filter(~same).select("rank", "iteration", name, f"{name}_true")
 
 
-@pytest.mark.parametrize("name", mostly_slow(scenes({"late_capture"}), 3))
+@pytest.mark.parametrize("name", mostly_slow(scenes({"late_capture"}), 3, 9))
 def test_host_clock_is_exact(stored: Callable[..., Stored], name: str) -> None:
     both = told_and_true(stored(name), "host")
     if name == "cuda_graph":  # its phases have no ranges
@@ -59,7 +59,7 @@ def test_host_clock_is_exact(stored: Callable[..., Stored], name: str) -> None:
         assert off.is_empty(), (column, off)
 
 
-@pytest.mark.parametrize("name", mostly_slow(scenes(UNPHASED | ON_HOST | {"late_capture"}), 4))
+@pytest.mark.parametrize("name", mostly_slow(scenes(UNPHASED | ON_HOST | {"late_capture"}), 4, 4))
 def test_gpu_clock_is_within_a_thousandth(stored: Callable[..., Stored], name: str) -> None:
     both = told_and_true(stored(name), "gpu")
     if name == "load_between":  # the first batch is copied before the first range: no matter how
@@ -70,7 +70,7 @@ def test_gpu_clock_is_within_a_thousandth(stored: Callable[..., Stored], name: s
         assert off.is_empty(), (column, off)
 
 
-@pytest.mark.parametrize("name", mostly_slow(scenes(), 4))
+@pytest.mark.parametrize("name", mostly_slow(scenes(), 4, 8))
 def test_parts_add_up_to_the_window(stored: Callable[..., Stored], name: str) -> None:
     measures = stored(name).analysis().tables.measures
     assert_adds_up(measures)
@@ -81,7 +81,7 @@ def test_parts_add_up_to_the_window(stored: Callable[..., Stored], name: str) ->
     assert blind["work_ns"].is_null().all()
 
 
-@pytest.mark.parametrize("name", mostly_slow(scenes(), 3))
+@pytest.mark.parametrize("name", mostly_slow(scenes(), 3, 9))
 def test_the_first_iterations_loading_is_unknown(stored: Callable[..., Stored], name: str) -> None:
     measures = stored(name).analysis().tables.measures
     first = pl.col("iteration") == pl.col("iteration").min().over("rank", "clock")
@@ -109,6 +109,7 @@ def test_phases_are_unknown_where_launches_are(stored: Callable[..., Stored]) ->
     assert _told_of(job) == {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 def test_phases_of_a_graph_that_spans_them_are_unknown(stored: Callable[..., Stored]) -> None:
     job = stored("cuda_graph")
     both = told_and_true(job, "gpu")

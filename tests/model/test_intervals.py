@@ -41,7 +41,7 @@ def per_ns(points: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.repeat(values, np.diff(points))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(INTERVALS)
 def test_owners_are_the_first_that_cover(intervals: list[tuple[int, ...]]) -> None:
     start, end = arrays(intervals)
@@ -49,7 +49,7 @@ def test_owners_are_the_first_that_cover(intervals: list[tuple[int, ...]]) -> No
     assert (per_ns(points, owners(points, start, end)) == painted(intervals)).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(INTERVALS, st.data())
 def test_exclusive_leaves_each_instant_to_the_most_important(
     intervals: list[tuple[int, ...]], data: st.DataObject
@@ -90,14 +90,14 @@ def test_exclusive_leaves_alone_what_overlaps_nothing() -> None:
 MOMENTS = st.lists(st.integers(-3, END + 3), max_size=60).map(sorted)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(MOMENTS, st.lists(st.integers(0, END), max_size=20))
 def test_passed_counts_what_has_come(moments: list[int], times: list[int]) -> None:
     got = count_before(np.array(moments, dtype=np.int64), np.array(times, dtype=np.int64))
     assert got.tolist() == [sum(time <= moment for time in times) for moment in moments]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(MOMENTS, INTERVALS)
 def test_covered_is_where_anything_is(moments: list[int], intervals: list[tuple[int, ...]]) -> None:
     got = covered(np.array(moments, dtype=np.int64), *arrays(intervals))
@@ -106,7 +106,7 @@ def test_covered_is_where_anything_is(moments: list[int], intervals: list[tuple[
     ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(INTERVALS)
 def test_union_covers_the_same_and_is_disjoint_and_ordered(
     intervals: list[tuple[int, ...]],
@@ -120,7 +120,7 @@ def test_union_covers_the_same_and_is_disjoint_and_ordered(
     assert (start[1:] > end[:-1]).all(), "touching ones become one"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(INTERVALS, st.lists(st.integers(-5, END + 5), min_size=1, max_size=8))
 def test_length_before_counts_nanoseconds(
     intervals: list[tuple[int, ...]], moments: list[int]
@@ -131,7 +131,7 @@ def test_length_before_counts_nanoseconds(
     assert got.tolist() == [int(line[: max(0, moment)].sum()) for moment in moments]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(INTERVALS)
 def test_lanes_keep_overlapping_intervals_apart_and_are_few(
     intervals: list[tuple[int, ...]],

@@ -18,6 +18,7 @@ from rankscope.output.fleet_map import fleet_map
 from rankscope.output.html.fleet_page import render_fleet
 from tests.fleet.fleets import Plan, fleet
 from tests.output.test_html import HOSTILE, Page
+from tests.support import mostly_nightly
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +113,10 @@ def test_it_works_in_a_browser(chromium: Any, answer: Fleet, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    mostly_nightly([(400, "dark"), (1280, "light"), (400, "light"), (1280, "dark")]),
+)
 def test_it_fits_every_screen_and_theme(
     chromium: Any, answer: Fleet, tmp_path: Path, width: int, theme: str
 ) -> None:

@@ -18,7 +18,7 @@ from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.output.html.lanes import ShownTimeline
 from rankscope.output.html.page import render_page
 from rankscope.output.html.page_text import Origin
-from tests.support import ROOT, Stored, copied, edit
+from tests.support import ROOT, Stored, copied, edit, mostly_nightly
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver import ActionChains, Keys
@@ -249,8 +249,10 @@ def test_tables_keep_their_first_column_on_a_narrow_screen(shown: Shown) -> None
         shown.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    mostly_nightly([(400, "dark"), (1280, "light"), (400, "light"), (1280, "dark")], 2),
+)
 def test_it_fits_every_screen_and_theme(shown: Shown, width: int, theme: str) -> None:
     browser = shown.browser
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
@@ -268,7 +270,7 @@ def test_it_fits_every_screen_and_theme(shown: Shown, width: int, theme: str) ->
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", mostly_nightly([400, 1280]))
 def test_charts_follow_the_width_of_the_window(shown: Shown, width: int) -> None:
     """As after a phone was turned: each chart has its own place and no text over it."""
     boxes = (

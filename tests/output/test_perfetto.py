@@ -103,7 +103,7 @@ def slices(events: list[Event], category: str) -> list[Event]:
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(["buckets", "tensor_parallel", "host_only", "dali", "free_running"])
+    "name", mostly_slow(["buckets", "host_only", "tensor_parallel", "dali", "free_running"], slow=1)
 )
 def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], name: str) -> None:
     timeline = stored(name).timeline([3, 0, 1], range(30))
@@ -125,6 +125,7 @@ def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], n
         assert len([track for track in tracks if track.startswith("collectives")]) == 2
 
 
+@pytest.mark.slow
 def test_what_the_training_thread_did_has_a_track(
     forged: Callable[..., Forged], tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 
 from rankscope.output.perfetto import trace
-from tests.support import Stored
+from tests.support import Stored, mostly_nightly
 
 webdriver = pytest.importorskip("selenium.webdriver")
 waiting = pytest.importorskip("selenium.webdriver.support.wait")
@@ -97,7 +97,7 @@ def perfetto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[byt
     server.server_close()
 
 
-@pytest.mark.parametrize("name", ["buckets", "sample"])
+@pytest.mark.parametrize("name", mostly_nightly(["buckets", "sample"]))
 def test_perfetto_holds_all_of_it(
     perfetto: Callable[[bytes], Query],
     stored: Callable[..., Stored],

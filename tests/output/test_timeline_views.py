@@ -23,7 +23,7 @@ from rankscope.output.palette import PHASE_COLORS, THEMES
 from rankscope.output.perfetto import trace
 from rankscope.output.plots import PlotOptions, draw, title_of
 from rankscope.output.timeline_views import last_arrival, who_waits
-from tests.support import MS, Stored
+from tests.support import MS, Stored, mostly_slow
 
 PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
 
@@ -81,9 +81,9 @@ def slow_iteration(job: Stored) -> int:
     return job.analysis().verdict.iterations[1]
 
 
-@pytest.mark.parametrize("ranks", [(0, 3, 7), (0, 1, 2), (7, 0)])
+@pytest.mark.parametrize("ranks", mostly_slow([[0, 3, 7], [0, 1, 2], [7, 0]]))
 def test_all_views_mark_the_same_arrival(
-    job: Stored, ranks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    job: Stored, ranks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 7 is late, whether or not it is shown."""
     timeline = job.timeline(ranks, [slow_iteration(job)])
@@ -170,7 +170,7 @@ def test_who_is_last_is_shown_though_nobody_picked_it(job: Stored) -> None:
     assert "not shown" not in title_of(picture)
 
 
-@pytest.mark.parametrize("name", ["sample", "job"])
+@pytest.mark.parametrize("name", mostly_slow(["job", "sample"]))
 def test_waits_end_where_the_last_one_arrives(name: str, sample: Stored, job: Stored) -> None:
     """On the sample, members of a collective leave it up to 3 ms apart: durations mislead."""
     run = {"sample": sample, "job": job}[name]

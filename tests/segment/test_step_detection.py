@@ -128,7 +128,7 @@ def test_a_capture_that_starts_later_is_shifted(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "job", mostly_nightly(["2023.4/ddp_a", "2022.4/mpi", "2022.4/ddp_a", "2022.4/ddp_b"], 2)
+    "job", mostly_nightly(["2023.4/ddp_a", "2022.4/mpi", "2022.4/ddp_a", "2022.4/ddp_b"])
 )
 def test_real_jobs(tmp_path: Path, ingested: Callable[..., Stored], job: str) -> None:
     phases = {"backward": "Compute"} if job.endswith("mpi") else {}

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, mostly_nightly
 
 pytestmark = pytest.mark.slow
 
-COUNT = os.environ.get("RANKSCOPE_FUZZ", "45")
 
-
-def test_spoiled_reports_get_clear_answers() -> None:
+@pytest.mark.parametrize("count", mostly_nightly([15, 60]))
+def test_spoiled_reports_get_clear_answers(count: int) -> None:
     """In a process of its own: an engine that crashes or hangs takes it down, and is named."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.fuzz", COUNT],
+        [sys.executable, "-m", "tests.bench.fuzz", str(count)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
-        timeout=200 + 20 * int(COUNT),
+        timeout=200 + 20 * count,
     )
     last = done.stderr.splitlines()[-1:]
     assert done.returncode == 0, (done.stdout, last)

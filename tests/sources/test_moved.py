@@ -11,14 +11,14 @@ import pytest
 import rankscope
 from rankscope.errors import ReportError
 from rankscope.sources.moved import located
-from tests.support import Forged, Result, copied
+from tests.support import Forged, Result, copied, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
 LAYOUTS = {"beside": "run.duckdb", "above": "profiles/run.duckdb", "apart": "out/run.duckdb"}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", mostly_nightly(LAYOUTS))
 def test_moved_together(
     forged: Callable[..., Forged], cli: Callable[..., Result], tmp_path: Path, layout: str
 ) -> None:

@@ -12,7 +12,7 @@ import rankscope
 from rankscope.sources import formats
 from rankscope.sources.recorders import ADVICE, Record, Recorder, advice, recorder_of
 from tests.pytorch_job import Job, without, write
-from tests.support import Result
+from tests.support import Result, mostly_nightly
 
 FOREIGN = ("nsys", "--trace", "cpuctxsw", "NVTX", "nvtx", "rankscope capture")
 
@@ -26,7 +26,9 @@ ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["all", "host alone", "without communication"])
+@pytest.fixture(
+    scope="module", params=mostly_nightly(["without communication", "all", "host alone"], 2)
+)
 def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of PyTorch's profiler that lacks something."""
     folder = tmp_path_factory.mktemp("run")

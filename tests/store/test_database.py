@@ -151,8 +151,6 @@ def test_a_database_in_use_by_another_process(stored: Callable[..., Stored], db:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(DatabaseError, match=r"run\.duckdb.*in use"):
             rankscope.open_run(db)
-        with pytest.raises(DatabaseError, match=r"run\.duckdb.*in use"):
-            rankscope.ingest([stored("plain").folder], db)
     finally:
         holder.communicate()
     assert rankscope.open_run(db).iterations().height == 4 * 30

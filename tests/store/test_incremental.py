@@ -14,7 +14,7 @@ import pytest
 import rankscope
 from rankscope.errors import ForeignRun, RankConflict, ReportError, UnreadableReport
 from rankscope.store import Database
-from tests.support import Forged, Stored, copied, edit, with_environment
+from tests.support import Forged, Stored, copied, edit, mostly_nightly, with_environment
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_a_rank_that_is_there_already_is_refused(reports: list[Path], tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spoil", ["", "no database at all", "damaged pages"])
+@pytest.mark.parametrize("spoil", mostly_nightly(["damaged pages", "", "no database at all"]))
 def test_a_rebuild_that_fails_leaves_the_old_run(
     reports: list[Path], tmp_path: Path, spoil: str
 ) -> None:

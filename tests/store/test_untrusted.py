@@ -17,7 +17,7 @@ from rankscope.errors import DatabaseError, UsageError
 from rankscope.store import Database
 from rankscope.store.reader import read_table
 from rankscope.store.tables import TableRequest
-from tests.support import Result, Stored
+from tests.support import Result, Stored, mostly_slow
 
 Cli = Callable[..., Result]
 COMMANDS = (
@@ -39,7 +39,9 @@ def db(stored: Callable[..., Stored], tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("table", ["ranks", "reports", "rank_iterations", "activities"])
+@pytest.mark.parametrize(
+    "table", mostly_slow(["ranks", "reports", "rank_iterations", "activities"])
+)
 def test_a_view_in_place_of_a_table_is_refused(
     cli: Cli, db: Path, tmp_path: Path, stored: Callable[..., Stored], table: str
 ) -> None:

@@ -63,7 +63,7 @@ def test_every_reader_counts(
         "json": lambda: unpacked(min(torch.glob("*.json.gz")), tmp_path),
     }[kind]()
     [file] = discover([found])
-    monkeypatch.setattr(loader, "WORTH_BYTES", 0)  # pages are read as of a large report
+    monkeypatch.setenv(loader.SWITCH, "1")  # pages are read as of a large report
     seen: list[int] = []
     monkeypatch.setattr(meter, "_write", lambda: seen.append(meter._reading.count))
     guarded(extract, file, ShapingOptions())

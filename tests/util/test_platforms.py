@@ -14,7 +14,7 @@ import pytest
 
 import rankscope
 from rankscope.util import positional
-from tests.support import SAMPLE, Result, Stored
+from tests.support import SAMPLE, Result, Stored, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -81,7 +81,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", mostly_nightly(["2", "1"]))
 def test_reports_are_ingested_as_on_linux(tmp_path: Path, sample: Stored, jobs: str) -> None:
     code, out, err = run(["ingest", str(SAMPLE), "--jobs", jobs], tmp_path, ABSENT)
     assert code == 0, err

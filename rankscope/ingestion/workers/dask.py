@@ -18,12 +18,18 @@ from distributed import Client, Future, KilledWorker, get_worker
 from distributed.comm import CommClosedError
 
 from rankscope.errors import RankscopeError, ToolError
-from rankscope.ingestion.workers.dask_client import Versions, connected, mismatch, versions
+from rankscope.ingestion.workers.dask_client import (
+    CONNECT_S,
+    Versions,
+    connected,
+    mismatch,
+    versions,
+)
 from rankscope.ingestion.workers.local import Got, guarded
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
 
-PATIENCE_S = 30
+PATIENCE_S = 30.0
 """Seconds to wait for a cluster that has no workers."""
 
 AHEAD = 2
@@ -39,8 +45,16 @@ def map_on_cluster(
     files: list[ReportFile],
     options: ShapingOptions,
     scheduler: str,
+    connect_s: float = CONNECT_S,
+    patience_s: float = PATIENCE_S,
 ) -> Generator[tuple[ReportFile, Got | RankscopeError]]:
     """Yield as `map_reports` does, from the workers of a Dask cluster.
+
+    Args:
+        function, files, options: as of `map_reports`.
+        scheduler: its address, or the path of a scheduler file.
+        connect_s: seconds that the scheduler may take to answer.
+        patience_s: seconds to wait for a cluster that has no workers.
 
     Raises:
         ToolError: the cluster is not reachable, has no workers, has other versions, or is lost.
@@ -48,7 +62,7 @@ def map_on_cluster(
     """
     if not files:
         return
-    with connected(scheduler) as client:
+    with connected(scheduler, connect_s) as client:
         wanted, folder = versions(), Path.cwd()
         waiting = iter(files)
         running: dict[Future, ReportFile] = {}
@@ -65,8 +79,8 @@ def map_on_cluster(
                     future.add_done_callback(ready.put)
                 if not running:
                     return
-                future = _patiently(client, lambda: ready.get(timeout=PATIENCE_S))
-                yield running.pop(future), _result(client, future)
+                future = _patiently(client, lambda: ready.get(timeout=patience_s))
+                yield running.pop(future), _result(client, future, patience_s)
         finally:
             client.cancel([*running])
 
@@ -116,12 +130,12 @@ def _threads(client: Client) -> int:
         raise _lost(client) from error
 
 
-def _result(client: Client, future: Future) -> Any:
+def _result(client: Client, future: Future, patience_s: float) -> Any:
     """The result for a report; rows lost with their worker are computed again."""
     try:
         if future.status == "error":  # the function may raise anything, including a timeout
             return future.result()
-        return _patiently(client, lambda: future.result(timeout=PATIENCE_S))
+        return _patiently(client, lambda: future.result(timeout=patience_s))
     except KilledWorker as error:
         return ToolError(
             f"every worker that read a report was killed, last {error.last_worker}",

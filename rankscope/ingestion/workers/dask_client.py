@@ -20,7 +20,7 @@ from distributed.versions import VersionMismatchWarning
 
 from rankscope.errors import ToolError, UsageError
 
-CONNECT_S = 10
+CONNECT_S = 10.0
 """Seconds that a scheduler may take to answer."""
 
 EQUAL = ("rankscope", "dask", "distributed", "polars")
@@ -33,11 +33,12 @@ Versions = dict[str, str | None]
 
 
 @contextmanager
-def connected(scheduler: str) -> Iterator[Client]:
+def connected(scheduler: str, connect_s: float = CONNECT_S) -> Iterator[Client]:
     """A client; its remaining tasks are cancelled at the end.
 
     Args:
         scheduler: an address, or the path of a scheduler file.
+        connect_s: seconds that the scheduler may take to answer.
 
     Raises:
         ToolError: no scheduler answers, or it or its workers have other versions.
@@ -46,16 +47,17 @@ def connected(scheduler: str) -> Iterator[Client]:
     address = _address(scheduler)
     with _silenced():
         with ThreadPoolExecutor(1) as pool:  # the thread of a notebook already runs an event loop
-            pool.submit(asyncio.run, _check_is_scheduler(address, scheduler)).result()
+            check = _check_is_scheduler(address, scheduler, connect_s)
+            pool.submit(asyncio.run, check).result()
         try:
-            client = Client(address, timeout=CONNECT_S, set_as_default=False)
+            client = Client(address, timeout=connect_s, set_as_default=False)
         except (OSError, ImportError) as error:
             raise _unusable(scheduler, "it rejects this client") from error
         try:
             _check_versions(client)
             yield client
         finally:
-            client.close(timeout=CONNECT_S)
+            client.close(timeout=connect_s)
 
 
 def versions() -> Versions:
@@ -111,12 +113,12 @@ def _address(scheduler: str) -> str:
         raise ToolError(f"{path}: is not a scheduler file", hint=ADDRESS_HINT) from error
 
 
-async def _check_is_scheduler(address: str, scheduler: str) -> None:
+async def _check_is_scheduler(address: str, scheduler: str, connect_s: float) -> None:
     """Raise unless a Dask scheduler answers; a client would wait for any other server forever."""
     try:
         peer = rpc(address, connection_args=Security().get_connection_args("client"))
         try:
-            reply = await asyncio.wait_for(peer.identity(), CONNECT_S)
+            reply = await asyncio.wait_for(peer.identity(), connect_s)
         finally:
             await peer.close_rpc()
     except ValueError as error:

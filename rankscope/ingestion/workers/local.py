@@ -68,9 +68,15 @@ Got = TypeVar("Got")
 class WorkerPool:
     """Worker processes, as many as the reports justify; must be closed."""
 
-    def __init__(self, jobs: int | None = None) -> None:
-        """Start no process yet; `jobs` is the limit, None for the cores this process may use."""
+    def __init__(self, jobs: int | None = None, cores: int | None = None) -> None:
+        """Start no process yet.
+
+        Args:
+            jobs: the limit; None: as many as there are cores.
+            cores: those that this process may use; None: they are counted.
+        """
         self._jobs = jobs
+        self._cores = available_cores() if cores is None else cores
         self._workers = 0
         self._helps = False  # whether this process reads as well
         self._share = 0  # bytes that each of them will read
@@ -85,7 +91,7 @@ class WorkerPool:
         self._workers = readers - self._helps
         self._share = sum(map(_bytes_read, files)) // readers
         if self._helps:
-            loader.announce(self._share)
+            loader.amount.announce(self._share)
         self._start(self._workers)
 
     def map(
@@ -99,7 +105,7 @@ class WorkerPool:
         Workers begin at once, before the first result is asked for.
         """
         if not self._worth(files):
-            loader.announce(sum(map(_bytes_read, files)))
+            loader.amount.announce(sum(map(_bytes_read, files)))
             return _here(function, files, options)
         if self._executor is None:
             self.start(files)
@@ -210,7 +216,7 @@ class WorkerPool:
         """The number of processes that read these reports; 0 if this one alone does."""
         if self._jobs is None and _size(files) < SMALL_BYTES:
             return 0
-        readers = min(self._jobs or available_cores(), len(files))
+        readers = min(self._jobs or self._cores, len(files))
         return readers if readers > 1 else 0
 
 
@@ -319,7 +325,7 @@ def _ready(parent: int, share: int, garbage_after: int) -> None:
     gc.set_threshold(garbage_after)
     faulthandler.disable()  # loky's; a crash is one line of error
     end_with_parent(parent)
-    loader.announce(share)
+    loader.amount.announce(share)
 
 
 def _import_needed() -> None:

@@ -13,8 +13,20 @@ MOST_REMEMBERED = 50_000
 class NameCache:
     """A table of names and their meanings that grows with every lookup."""
 
-    def __init__(self, key: list[str], look_up: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-        """Cache the result of `look_up` for each distinct `key`, a frame with these columns."""
+    def __init__(
+        self,
+        key: list[str],
+        look_up: Callable[[pl.DataFrame], pl.DataFrame],
+        most: int = MOST_REMEMBERED,
+    ) -> None:
+        """Cache the result of `look_up` for each distinct `key`, a frame with these columns.
+
+        Args:
+            key: names of the columns.
+            look_up: adds the meanings to a frame of keys.
+            most: number of names that stay cached.
+        """
+        self._most = most
         self._key = key
         self._look_up = look_up
         self._known: pl.DataFrame | None = None
@@ -29,5 +41,5 @@ class NameCache:
             fresh = names.join(known, on=self._key, how="anti", nulls_equal=True)
             if not fresh.is_empty():
                 known = pl.concat([known, self._look_up(fresh)])
-        self._known = known if known.height <= MOST_REMEMBERED else None
+        self._known = known if known.height <= self._most else None
         return names.join(known, on=self._key, how="left", nulls_equal=True, maintain_order="left")

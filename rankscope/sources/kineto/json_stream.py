@@ -19,19 +19,11 @@ import msgspec
 
 from rankscope.errors import UnreadableReport
 from rankscope.sources.kineto.json_repair import repaired
+from rankscope.sources.kineto.limits import LIMITS, Limits
 from rankscope.util import meter
 from rankscope.util.wording import counted
 
-CHUNK_BYTES, HEAD_BYTES, LONGEST_NAME = 2**22, 2**16, 64
-LARGEST_BYTES = 2**24
-"""Upper limit (bytes) of one event, and of the text after the events, in Kineto's files."""
-
-MOST_TIMES, MOST_BYTES = 200, 2**26
-"""A file may unpack to this many times its bytes, and so many more; real ones to 10 to 30 times."""
-
-MOST_EVENTS = 10**6
-"""A file may hold this many events more than it has bytes; real ones have one in 10 to 20 bytes."""
-
+HEAD_BYTES, LONGEST_NAME = 2**16, 64
 OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
 BORDER = re.compile(rb"\}\s*(,)\s*\{")
 TRIES = 3
@@ -125,18 +117,23 @@ class EventFile:
     events `is_cut`: those before are read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits = LIMITS) -> None:
         self.path = path
+        self.limits = limits
         self.about: list[About] = []
         self.events = 0
         self.broken = 0
         self.is_cut = False
         self._unpacked = self._bytes = 0
 
-    def head(self, most: int = CHUNK_BYTES) -> list[About]:
-        """The fields before the events, if these begin in so many bytes; no events are read."""
+    def head(self, most: int | None = None) -> list[About]:
+        """The fields before the events, if these begin in so many bytes; no events are read.
+
+        Args:
+            most: bytes; None: those of a chunk.
+        """
         with _opened(self.path) as file:
-            self._skip_head(self._read(file, most))
+            self._skip_head(self._read(file, most or self.limits.chunk_bytes))
         return self.about
 
     def beginning(self) -> list[Event]:
@@ -150,7 +147,7 @@ class EventFile:
         """The unpacked bytes in chunks, each with the end of the one before it."""
         with _opened(self.path) as file:
             before = b""
-            while data := self._read(file, CHUNK_BYTES):
+            while data := self._read(file, self.limits.chunk_bytes):
                 yield before + data
                 before = data[-LONGEST_NAME:]
 
@@ -161,17 +158,17 @@ class EventFile:
             UnreadableReport: it is truncated, damaged or not a trace.
         """
         with _opened(self.path) as file:
-            pending = self._read(file, CHUNK_BYTES)
+            pending = self._read(file, self.limits.chunk_bytes)
             listed, start = self._skip_head(pending)
             pending = pending[start:]
-            while more := self._read(file, CHUNK_BYTES):
+            while more := self._read(file, self.limits.chunk_bytes):
                 self._check_bounds()
                 pending += more
                 batch, pending = self._batch(pending)
                 if batch:
                     self.events += len(batch)
                     yield batch
-                elif len(pending) > LARGEST_BYTES:
+                elif len(pending) > self.limits.largest_bytes:
                     batch, pending = self._salvaged(pending)
                     if not batch:
                         raise self._damaged()
@@ -184,9 +181,9 @@ class EventFile:
     def _check_bounds(self) -> None:
         """Raise `UnreadableReport` for a small file that unpacks to far more than a trace does."""
         self._bytes = self._bytes or self.path.stat().st_size
-        if self._unpacked > MOST_BYTES + MOST_TIMES * self._bytes:
+        if self._unpacked > self.limits.most_bytes + self.limits.most_times * self._bytes:
             raise self._swollen(f"{self._unpacked / 1e6:,.0f} MB")
-        if self.events > MOST_EVENTS + self._bytes:
+        if self.events > self.limits.most_events + self._bytes:
             raise self._swollen(counted(self.events, "event"))
 
     def _swollen(self, found: str) -> UnreadableReport:

@@ -37,6 +37,7 @@ from rankscope.sources.kineto.columns import (
 )
 from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
+from rankscope.sources.kineto.limits import LIMITS, Limits
 from rankscope.sources.kineto.merged import Owners, owners
 from rankscope.sources.kineto.windows import Frames, base_time, in_one
 from rankscope.util.rank_list import MOST_RANKS
@@ -47,9 +48,6 @@ DISTRIBUTED_INFO = RankEvidence("distributedInfo", EvidenceKind.PROFILER, own=Tr
 
 OLDEST_UTC_NS = 10**18
 """Times before 2001 are not UTC: they count from the start of the machine."""
-
-MOST_NAMES = 10**6
-"""Different names of ranges, and of kernels, that a trace may have; real ones have thousands."""
 
 WORKER_NAME = re.compile(r"^(.{1,64})_(\d{1,8})\.\d{10,}\.pt\.trace\.json")
 """File names of tensorboard_trace_handler: host, pid, time."""
@@ -79,21 +77,27 @@ def facts(path: Path) -> CaptureFacts:
     return told(EventFile(path).head())
 
 
-def read(path: Path, words: Vocabulary | None = None, more: Sequence[Path] = ()) -> Trace:
+def read(
+    path: Path,
+    words: Vocabulary | None = None,
+    more: Sequence[Path] = (),
+    limits: Limits = LIMITS,
+) -> Trace:
     """The whole trace.
 
     Args:
         path: the file.
         words: names of operations.
         more: files of further windows of the same process, in the order of their steps.
+        limits: of each file.
 
     Raises:
         UnreadableReport: it is not a trace, is truncated or damaged, or holds no profiler events.
     """
-    file, every, pauses = in_one([_decoded(each) for each in (path, *more)])
-    if max(frame["name"].n_unique() for frame in (every[RANGE], every[WORK])) > MOST_NAMES:
+    file, every, pauses = in_one([_decoded(each, limits) for each in (path, *more)])
+    if max(frame["name"].n_unique() for frame in (every[RANGE], every[WORK])) > limits.most_names:
         raise UnreadableReport(
-            f"{path}: has more than {MOST_NAMES:,} different names of ranges or kernels",
+            f"{path}: has more than {limits.most_names:,} different names of ranges or kernels",
             hint="do names of ranges contain numbers? Record them without",
         )
     if every[RANGE].is_empty() and every[WORK].is_empty():
@@ -155,9 +159,9 @@ def read(path: Path, words: Vocabulary | None = None, more: Sequence[Path] = ())
     )
 
 
-def _decoded(path: Path) -> tuple[EventFile, Frames]:
+def _decoded(path: Path, limits: Limits) -> tuple[EventFile, Frames]:
     """A file, and its events: nature → frame of SCHEMAS."""
-    file = EventFile(path)
+    file = EventFile(path, limits)
     parts: dict[str, list[pl.DataFrame]] = {
         nature: [pl.DataFrame(schema=schema)] for nature, schema in SCHEMAS.items()
     }

@@ -18,7 +18,7 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Loss, Trace
 from rankscope.model.schema import RANGES, conform, empty
-from rankscope.sources.columns.sqlite_pages.loader import expect
+from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.conventions import Vocabulary, vocabulary
 from rankscope.sources.environment import claims_of, first_printable, local_rank_of
 from rankscope.sources.nsys.busiest import busiest
@@ -64,7 +64,7 @@ def trace(file: Columns, words: Vocabulary | None = None) -> Trace:
     """The whole export as a trace; raises `UnreadableReport` if it is not a valid export."""
     known = facts(file)
     file = on_session_axis(file)
-    expect(file.bytes)
+    loader.amount.expect(file.bytes)
     pool = Strings.read(file)
     nvtx_events = nvtx(file, pool, words)
     mpi = [_mpi(file, table, pool) for table in MPI_TABLES if file.has(table, "start", "textId")]

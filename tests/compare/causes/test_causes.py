@@ -15,7 +15,7 @@ from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES
 from tests.forge import Job, Plant, forge, scene
 from tests.frames import filled
-from tests.support import MS, Stored, mostly_slow, one_at_a_time
+from tests.support import MS, Stored, mostly_nightly, mostly_slow
 
 ALIKE = dict.fromkeys(range(4), "all")
 
@@ -296,11 +296,10 @@ def kinds_on(job: Job, rank: int, folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("plants", "rank", "kind", "seed"),
-    one_at_a_time(
+    ("plants", "rank", "kind"),
+    mostly_slow(
         [
             ([Plant("persistent", "device", (3,), factor=1.15)], 3, "device_slower"),
-            ([Plant("persistent", "device", (3,), factor=1.2)], 3, "device_slower"),
             ([Plant("persistent", "data", (3,), factor=1.31)], 3, "more_work"),
             # rank 5 waits for all others in its first bucket, and computes the rest beside it
             ([Plant("persistent", "forward", ALL_BUT_5, extra_ns=8 * MS)], 5, "contention"),
@@ -312,10 +311,13 @@ def kinds_on(job: Job, rank: int, folder: Path) -> set[str]:
                 5,
                 "device_slower",
             ),
+            ([Plant("persistent", "device", (3,), factor=1.2)], 3, "device_slower"),
         ],
-        [0, 1],
+        0,
+        4,
     ),
 )
+@pytest.mark.parametrize("seed", mostly_nightly([0, 1]))
 def test_causes_where_collectives_contend_on_every_rank(
     plants: list[Plant], rank: int, kind: str, seed: int, tmp_path: Path
 ) -> None:

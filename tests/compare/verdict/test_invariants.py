@@ -36,7 +36,9 @@ from tests.support import MS, Stored, capture, inputs_of, mostly_slow, without_r
             ("planted", {"kind": "persistent", "where": "backward"}),
             ("planted", {"kind": "periodic", "where": "load"}),
             ("mpi_like", {}),
-        ]
+        ],
+        1,
+        1,
     ),
 )
 def test_half_of_the_run_has_the_same_leading_rank(

@@ -52,6 +52,7 @@ def add_class(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sentences, "SENTENCES", {**sentences.SENTENCES, DEGRADING: in_words})
 
 
+@pytest.mark.slow
 def test_a_new_class_is_seen_in_every_output(
     stored: Callable[..., Stored], cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ WORKERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("where", "kind", "more"), mostly_nightly(WORKERS, 2))
+@pytest.mark.parametrize(("where", "kind", "more"), mostly_nightly(WORKERS))
 @pytest.mark.slow
 def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
     stored: Callable[..., Stored], where: str, kind: str, more: dict[str, float]
@@ -65,6 +65,7 @@ def test_nobody_is_to_blame_for_the_bubble(
     assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("roles", "role"), [(ROLES, "pp=3"), (None, "like rank 3")])
 def test_a_long_last_stage_is_by_design(
     stored: Callable[..., Stored], roles: str | None, role: str
@@ -80,6 +81,7 @@ def test_a_long_last_stage_is_by_design(
     assert verdict.gain > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", mostly_nightly([8, 16]))
 def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored], ranks: int) -> None:
     """Half of the ranks may be slow: nothing but more work makes it a design."""
@@ -91,7 +93,7 @@ def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored], ra
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ranks", "seed"), [(8, 0), (8, 1)])
+@pytest.mark.parametrize(("ranks", "seed"), mostly_nightly([(8, 0), (8, 1)]))
 def test_random_batch_lengths_rotate(stored: Callable[..., Stored], ranks: int, seed: int) -> None:
     verdict = stored("sequence_lengths", ranks=ranks, seed=seed).analysis().verdict
     assert (verdict.kind, verdict.ranks) == ("rotating", ()), verdict.sentence

@@ -60,6 +60,7 @@ def test_planted_ranks_are_found(
     assert where in verdict.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", mostly_nightly(SEEDS))
 def test_a_slow_device_is_found(stored: Callable[..., Stored], seed: int) -> None:
     verdict = stored("planted", where="device", seed=seed).analysis().verdict
@@ -87,6 +88,7 @@ def test_no_rank_is_named_wrongly(
     assert (verdict.kind, verdict.ranks) == (kind, ()), verdict.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", mostly_nightly(PHASES))
 def test_rotating_in_any_phase(stored: Callable[..., Stored], where: str) -> None:
     verdict = stored("planted", kind="rotating", where=where).analysis().verdict
@@ -95,8 +97,9 @@ def test_rotating_in_any_phase(stored: Callable[..., Stored], where: str) -> Non
 
 @pytest.mark.parametrize(
     "name",
-    mostly_slow(["plain", "dali", "copy_in_forward", "no_sync", "micro_batches", "loss_all_reduce",
-                 "trailing_all_gather", "free_running", "no_launch_record", "cuda_graph"]),
+    mostly_slow(["plain", "no_sync", "free_running", "no_launch_record", "cuda_graph",
+                 "dali", "copy_in_forward", "micro_batches", "loss_all_reduce",
+                 "trailing_all_gather"], slow=4),
 )  # fmt: skip
 def test_healthy_jobs_are_balanced(stored: Callable[..., Stored], name: str) -> None:
     verdict = stored(name).analysis().verdict

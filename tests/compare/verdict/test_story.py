@@ -172,6 +172,7 @@ def test_how_many_iterations_are_enough(ranks: int, count: int) -> None:
     assert chance_of_sets(cells[:, : count // 2], roles, [1])[0] > ALPHA
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_the_level_says() -> None:
     """100 matrices of noise, several sizes tried in each: at a level of 5 %, 5 are expected."""
     draw = np.random.default_rng(0)

@@ -12,6 +12,7 @@ from tests.jobs.scene import ddp, plant
 from tests.support import MS
 
 
+@pytest.mark.slow
 def test_a_rank_that_logs_after_its_optimizer_costs_what_its_log_takes(tmp_path: Path) -> None:
     """Its device idles at the begin of the next window, before all collectives of the step."""
     healthy = ddp("logging", 4, 2, 16, checkpoint_every=1)

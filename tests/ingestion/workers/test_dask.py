@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -18,9 +19,13 @@ import pytest
 
 import rankscope
 from rankscope.errors import ToolError
+from rankscope.ingestion.job import IngestJob
 from rankscope.ingestion.workers import map_reports
+from rankscope.ingestion.workers.dask import map_on_cluster
+from rankscope.ingestion.workers.dask_client import connected
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
+from rankscope.sources.discover import discover
 from rankscope.store import Database
 from tests.ingestion.workers.dask_cluster import Cluster
 from tests.ingestion.workers.waiting import SOON_S, until
@@ -224,16 +229,15 @@ def test_an_unequal_worker_that_comes_later_reads_nothing(
     two.workers.clear()
 
 
-def test_a_cluster_without_workers(
-    two: Cluster, job: Forged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rankscope.ingestion.workers.dask.PATIENCE_S", 0.5)
+def test_a_cluster_without_workers(two: Cluster) -> None:
     for worker in two.workers:
         two.stop(worker)
     two.workers.clear()
     until(lambda: not two.client.nthreads())
+    some = [ReportFile(Path("some.sqlite"), "nsys-sqlite", 1, 1)]
+    read = map_on_cluster(nothing, some, ShapingOptions(), two.address, patience_s=0.5)
     with pytest.raises(ToolError, match="has no workers"):
-        rankscope.ingest([job.folder], tmp_path / "run.duckdb", scheduler=two.address)
+        next(read)
 
 
 @pytest.mark.parametrize(
@@ -245,14 +249,7 @@ def test_a_cluster_without_workers(
         (None, "no answer"),
     ],
 )
-def test_what_is_no_scheduler(
-    job: Forged,
-    cli: Callable[..., Result],
-    monkeypatch: pytest.MonkeyPatch,
-    banner: bytes | None,
-    word: str,
-) -> None:
-    monkeypatch.setattr("rankscope.ingestion.workers.dask_client.CONNECT_S", 1)
+def test_what_is_no_scheduler(banner: bytes | None, word: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         greeter = threading.Thread(target=greet, args=(server, banner or b""))
@@ -260,7 +257,8 @@ def test_what_is_no_scheduler(
             server.close()
         else:
             greeter.start()
-        cli("ingest", job.folder, "--scheduler", address).refused(5, address, word)
+        with pytest.raises(ToolError, match=f"{address}.*{word}"), connected(address, connect_s=1):
+            pass
         if banner is not None:
             server.shutdown(socket.SHUT_RDWR)  # wakes who waits for the next client
             greeter.join()
@@ -277,10 +275,7 @@ def test_what_is_no_address(job: Forged, cli: Callable[..., Result], tmp_path: P
     cli("ingest", job.folder, "--scheduler", "a:1", "--jobs", "2").refused(2, "--jobs")
 
 
-def test_a_scheduler_that_dies(
-    job: Forged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rankscope.ingestion.workers.dask_client.CONNECT_S", 3)
+def test_a_scheduler_that_dies(job: Forged, tmp_path: Path) -> None:
     (tmp_path / "dying").mkdir()
     dying = Cluster(tmp_path / "dying")
 
@@ -289,10 +284,10 @@ def test_a_scheduler_that_dies(
 
     try:
         dying.ensure(1)
+        ingest = IngestJob(tmp_path / "run.duckdb", ShapingOptions(), skip=False, rebuild=False)
+        cluster = partial(map_on_cluster, scheduler=dying.address, connect_s=1)
         with pytest.raises(ToolError, match=r"connection .* was lost"):
-            rankscope.ingest(
-                [job.folder], tmp_path / "run.duckdb", scheduler=dying.address, progress=die
-            )
+            ingest.run(discover([job.folder]), cluster, lambda _: None, die)
     finally:
         dying.close()
     with Database.open(tmp_path / "run.duckdb") as database:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.errors import ReportBug, ReportError, UnreadableReport
-from rankscope.ingestion.workers import local, map_reports
+from rankscope.ingestion.workers import map_reports
 from rankscope.ingestion.workers.local import AHEAD, WorkerPool
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
@@ -165,12 +165,10 @@ def reader(file: ReportFile, options: ShapingOptions) -> int:
 
 
 @pytest.mark.slow
-def test_this_process_reads_in_place_of_a_worker_where_all_are_small(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "available_cores", lambda: 2)
+def test_this_process_reads_in_place_of_a_worker_where_all_are_small(tmp_path: Path) -> None:
     files = made(tmp_path, 12)
-    read = dict(map_reports(reader, files, ShapingOptions()))
+    with closing(WorkerPool(cores=2)) as pool:
+        read = dict(pool.map(reader, files, ShapingOptions()))
     assert {*read} == {*files}
     assert len({*read.values()}) == 2
     assert os.getpid() in read.values()

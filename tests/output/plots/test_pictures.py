@@ -84,7 +84,7 @@ def test_titles_say_the_finding_and_axes_have_units(job: Stored, kind: str, them
     assert background > 2.7 if theme == "light" else background < 0.5
 
 
-@pytest.mark.parametrize("kind", TITLES)
+@pytest.mark.parametrize("kind", mostly_nightly(TITLES))
 def test_nothing_is_cut_off_at_the_edges(job: Stored, kind: str) -> None:
     figure = picture(job, kind)
     figure.draw_without_rendering()

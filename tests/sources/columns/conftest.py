@@ -10,7 +10,6 @@ from rankscope.sources.columns.sqlite_pages import loader
 @pytest.fixture(params=["compiled", "SQLite alone"])
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Which of them reads SQLite files, whatever their size."""
-    monkeypatch.setattr(loader, "WORTH_BYTES", 0)
     monkeypatch.setenv(loader.SWITCH, "1" if request.param == "compiled" else "0")
     assert (loader.compiled() is not None) == (request.param == "compiled")
     return str(request.param)

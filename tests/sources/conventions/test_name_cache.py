@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import polars as pl
-import pytest
 
-from rankscope.sources.conventions import name_cache
 from rankscope.sources.conventions.name_cache import NameCache
 
 
-def _lengths(asked: list[list[str]]) -> NameCache:
+def _lengths(asked: list[list[str]], most: int = 100) -> NameCache:
     def look_up(names: pl.DataFrame) -> pl.DataFrame:
         asked.append(names["name"].to_list())
         return names.with_columns(length=pl.col("name").str.len_chars())
 
-    return NameCache(["name"], look_up)
+    return NameCache(["name"], look_up, most)
 
 
 def test_only_new_names_are_looked_up() -> None:
@@ -26,10 +24,9 @@ def test_only_new_names_are_looked_up() -> None:
     assert again.rows() == [("ccc", 3), ("bb", 2)]
 
 
-def test_too_many_names_are_told_but_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_cache, "MOST_REMEMBERED", 2)
+def test_too_many_names_are_told_but_not_kept() -> None:
     asked: list[list[str]] = []
-    lengths = _lengths(asked)
+    lengths = _lengths(asked, most=2)
     many = pl.DataFrame({"name": ["a", "bb", "ccc"]})
     assert lengths.of(many).rows() == lengths.of(many).rows() == [("a", 1), ("bb", 2), ("ccc", 3)]
     assert len(asked) == 2

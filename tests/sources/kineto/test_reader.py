@@ -16,7 +16,8 @@ import rankscope
 from rankscope.errors import ReportError, UnreadableReport
 from rankscope.model.reports import CaptureFacts, Claim
 from rankscope.model.schema import DEVICE_WORK, RANGES
-from rankscope.sources.kineto import json_stream, reader
+from rankscope.sources.kineto import reader
+from rankscope.sources.kineto.limits import Limits
 from tests.forge import forge, scene, simulate
 from tests.forge.kineto_export import export_kineto
 from tests.support import assert_adds_up, mostly_slow, public
@@ -48,7 +49,7 @@ def call(start: float, correlation: int, name: str = "cudaLaunchKernel", **more:
 
 
 @pytest.mark.parametrize(
-    "name", mostly_slow(["buckets", "tensor_parallel", "no_launch_record", "cuda_graph"])
+    "name", mostly_slow(["buckets", "no_launch_record", "tensor_parallel", "cuda_graph"], slow=1)
 )
 def test_a_job_gives_the_same_numbers_in_both_formats(tmp_path: Path, name: str) -> None:
     job = scene(name, ranks=2, iterations=6)
@@ -236,9 +237,7 @@ def test_events_that_are_none_are_counted_not_trusted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_pieces_are_cut_between_events_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
-) -> None:
+def test_pieces_are_cut_between_events_only(tmp_path: Path, packed: bool) -> None:
     """Whatever stands in names and arguments, and wherever a chunk ends."""
     trap = {"name": '}, {"ph": "X"}, {', "args": {"a": [{"b": 1}, {"c": 2}, {"d": "},{"}]}}
     events = [{**step(i, i, 1), **trap} for i in range(200)]
@@ -246,8 +245,7 @@ def test_pieces_are_cut_between_events_only(
     if packed:
         path.write_bytes(gzip.compress(path.read_bytes()))
     for size in (700, 1111, 9999):
-        monkeypatch.setattr(json_stream, "CHUNK_BYTES", size)
-        trace = reader.read(path)
+        trace = reader.read(path, limits=Limits(chunk_bytes=size))
         assert trace.ranges.whole["start"].to_list() == [i * 1000 for i in range(200)]
         assert trace.facts.environment[0].rank == 1
 
@@ -292,7 +290,7 @@ def test_mutations_are_read_or_refused_but_never_crash(tmp_path: Path) -> None:
     whole = export_kineto(scene("buckets", ranks=2, iterations=1), record, tmp_path).read_bytes()
     rng, path = random.Random(5), tmp_path / "t.json"
     read, refusals = 0, list[str]()
-    for _ in range(150):
+    for _ in range(60):
         data = bytearray(whole)
         for _ in range(rng.randint(1, 4)):
             at, length = rng.randrange(len(data)), rng.randint(1, 300)
@@ -316,15 +314,11 @@ def test_mutations_are_read_or_refused_but_never_crash(tmp_path: Path) -> None:
     assert all(str(path) in refusal for refusal in refusals)
 
 
-def test_a_huge_event_is_refused_without_reading_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(json_stream, "CHUNK_BYTES", 2**12)
-    monkeypatch.setattr(json_stream, "LARGEST_BYTES", 2**16)
+def test_a_huge_event_is_refused_without_reading_on(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(b'{"traceEvents": [{"name": "' + b"x" * 2**20 + b'"}]}')
     with pytest.raises(UnreadableReport, match="damaged or truncated"):
-        reader.read(path)
+        reader.read(path, limits=Limits(chunk_bytes=2**12, largest_bytes=2**16))
 
 
 def test_a_name_may_be_long(tmp_path: Path) -> None:
@@ -335,15 +329,15 @@ def test_a_name_may_be_long(tmp_path: Path) -> None:
 REAL = {
     "hta_gpu_user_annotation": (653, 140, Claim(0, None, reader.DISTRIBUTED_INFO)),
     "hta_2ranks_rank1_5steps": (58_715, 22_290, Claim(1, 2, reader.DISTRIBUTED_INFO)),
-    "hta_nccl_metadata_rank0": (14_388, 3_774, Claim(0, 2, reader.DISTRIBUTED_INFO)),
     "linear_kineto": (37_078, 10_356, None),
+    "hta_nccl_metadata_rank0": (14_388, 3_774, Claim(0, 2, reader.DISTRIBUTED_INFO)),
     "resnet_kineto": (39_506, 10_113, None),
     "tb_resnet50_old_format": (33_384, 10_015, None),
 }
 """Ranges, operations of the device and claim, counted with another JSON library."""
 
 
-@pytest.mark.parametrize("name", mostly_slow(REAL))
+@pytest.mark.parametrize("name", mostly_slow(REAL, slow=2))
 def test_real_traces_are_read_whole(name: str) -> None:
     ranges, work, claim = REAL[name]
     trace = reader.read(public(f"kineto/{name}.json.gz"))

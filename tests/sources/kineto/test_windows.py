@@ -16,7 +16,7 @@ import rankscope
 from rankscope.errors import ReportError, SeveralRuns
 from rankscope.sources.discover import discover, with_windows
 from tests.pytorch_job import EXTRA_US, Job, write
-from tests.support import Result
+from tests.support import Result, mostly_slow
 
 LATER_US = 5e6
 FIRSTS = (2, 14)
@@ -53,11 +53,14 @@ def cycles(
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "node_{pid}.{time}.pt.trace.json",
-        "iteration_{step}/rank{rank}_trace.json.gz",
-        "rank{rank}/step{step}.json",
-    ],
+    mostly_slow(
+        [
+            "node_{pid}.{time}.pt.trace.json",
+            "iteration_{step}/rank{rank}_trace.json.gz",
+            "rank{rank}/step{step}.json",
+        ],
+        slow=1,
+    ),
 )
 def test_windows_of_a_schedule_are_one_run(tmp_path: Path, name: str) -> None:
     folder = cycles(tmp_path / "job", name)
@@ -140,6 +143,7 @@ def test_the_order_is_that_of_time(tmp_path: Path) -> None:
     assert json.loads(files[0].path.read_text())["distributedInfo"]["rank"] == 0
 
 
+@pytest.mark.slow
 def test_a_timeline_of_a_later_window_is_read_from_its_file(tmp_path: Path) -> None:
     folder = cycles(tmp_path / "job")
     run = rankscope.ingest([folder], tmp_path / "a.duckdb", jobs=1)
@@ -152,7 +156,7 @@ def test_a_timeline_of_a_later_window_is_read_from_its_file(tmp_path: Path) -> N
         run.timeline(iterations=[15], ranks=[2])
 
 
-@pytest.mark.parametrize("where", [slice(2, 10), slice(14, 22)])
+@pytest.mark.parametrize("where", mostly_slow([slice(14, 22), slice(2, 10)]))
 def test_picks_open_the_window_that_holds_the_iteration(tmp_path: Path, where: slice) -> None:
     folder = cycles(tmp_path / "job")
     run = rankscope.ingest([folder], tmp_path / "a.duckdb", jobs=1)

@@ -14,7 +14,7 @@ from rankscope.sources.columns.sqlite_pages import loader, pages
 from rankscope.sources.nsys import launches
 from rankscope.sources.nsys.common import Strings
 from rankscope.sources.nsys.launches import Launches
-from tests.support import mostly_slow
+from tests.support import one_at_a_time
 
 PROCESS, CALLS = 2**24, 3000
 
@@ -29,20 +29,20 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("most", mostly_slow([10**4, 0, 10**8]))
-@pytest.mark.parametrize("shuffled", [False, True])
-@pytest.mark.parametrize("numbers", NUMBERS)
-@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize(
+    ("most", "shuffled", "numbers", "processes"),
+    one_at_a_time([10**4, 0, 10**8], [True, False], NUMBERS, [3, 1]),
+)
 def test_the_earliest_call_of_that_number(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    processes: int,
-    numbers: str,
-    shuffled: bool,
     most: int,
+    shuffled: bool,
+    numbers: str,
+    processes: int,
 ) -> None:
     monkeypatch.setattr(launches, "MOST_BYTES", most)
-    monkeypatch.setattr(loader, "WORTH_BYTES", 0)
+    monkeypatch.setenv(loader.SWITCH, "1")
     monkeypatch.setattr(pages, "PIECE_BYTES", 2**13)
     draw = np.random.default_rng(5)
     number = draw.permutation(NUMBERS[numbers]) if shuffled else NUMBERS[numbers]

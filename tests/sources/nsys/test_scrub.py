@@ -13,7 +13,7 @@ import pytest
 import rankscope
 from rankscope.errors import UnreadableReport, UsageError
 from rankscope.sources.nsys.scrub import scrub
-from tests.support import Forged, Result, captured
+from tests.support import Forged, Result, captured, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
@@ -27,7 +27,9 @@ def scrubbed(folder: Path, into: Path, **how: str) -> Path:
     return into
 
 
-@pytest.mark.parametrize("name", ["2023.4/why_fsync", "2022.4/ddp_a", "2023.4/ddp_a"])
+@pytest.mark.parametrize(
+    "name", mostly_nightly(["2023.4/why_fsync", "2022.4/ddp_a", "2023.4/ddp_a"])
+)
 def test_copies_of_real_reports_answer_as_they_do(tmp_path: Path, name: str) -> None:
     whole = rankscope.ingest([captured(name)], tmp_path / "whole.duckdb")
     copies = scrubbed(captured(name), tmp_path / "copies")
@@ -86,7 +88,7 @@ def spoiled(report: Path) -> Path:
     return report
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", mostly_nightly([0, 1]))
 def test_secrets_are_in_no_byte_of_the_copy(
     forged: Callable[..., Forged], tmp_path: Path, rank: int
 ) -> None:
@@ -125,7 +127,9 @@ def test_the_environment_keeps_ranks_that_are_numbers(tmp_path: Path) -> None:
     assert rows == [("DeviceEnvironment", "RANK=3;LOCAL_RANK=1"), ("Hostname", "node7")]
 
 
-@pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"x" * 5000])
+@pytest.mark.parametrize(
+    "content", mostly_nightly([b"SQLite format 3\0" + b"x" * 5000, b"", b"no database"])
+)
 def test_what_is_no_export_is_refused(tmp_path: Path, content: bytes) -> None:
     report = tmp_path / "r.sqlite"
     report.write_bytes(content)

@@ -14,7 +14,7 @@ import rankscope
 from rankscope.errors import UnreadableReport
 from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
 from tests.sources.exports import as_folder
-from tests.support import ROOT, SAMPLE, captured
+from tests.support import ROOT, SAMPLE, captured, mostly_nightly
 
 READERS = {"sqlite": sqlite.read, "parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
 DEVICES = ROOT / "sample_reports" / "gpu_simulated_4ranks"
@@ -55,7 +55,7 @@ def test_a_shift_is_taken_off(kind: str, shift_ns: int | None, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", ["2023.4/ddp_a", ""])
+@pytest.mark.parametrize("folder", mostly_nightly(["2023.4/ddp_a", ""]))
 def test_clocks_of_exports_by_utc(folder: str, tmp_path: Path) -> None:
     """Four ranks of one host: their UTC counts once, though their times hold it already."""
     reports = sorted((captured(folder) if folder else SAMPLE).glob("*.sqlite"))

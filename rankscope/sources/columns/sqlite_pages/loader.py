@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import sys
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -20,29 +21,39 @@ WORTH_BYTES = 32 * 2**20
 """Minimum total size of reports (bytes) for which loading the compiled reader pays off."""
 
 SWITCH = "RANKSCOPE_COMPILED"
-"""Environment variable: 0 turns the compiled reader off."""
+"""Environment variable: 0 turns the compiled reader off; 1 uses it for reports of any size."""
 
 LOG = logging.getLogger("rankscope.sources")
 
-_begun: list[int] = []
-"""Bytes of each report that this process has read or is reading."""
 
-_announced: list[int] = []
-"""Bytes that this process is expected to read, as passed to `announce`."""
+@dataclass(slots=True)
+class Amount:
+    """Bytes of reports that a process reads."""
+
+    worth_bytes: int = WORTH_BYTES
+    begun: int = 0
+    announced: int = 0
+
+    def expect(self, size: int) -> None:
+        """Note that the process reads a report of this many bytes."""
+        self.begun += size
+
+    def announce(self, size: int) -> None:
+        """Note that the process will read reports of this many bytes in all."""
+        self.announced += size
+
+    @property
+    def pays_off(self) -> bool:
+        """Whether it is worth loading the compiled reader."""
+        return max(self.begun, self.announced) >= self.worth_bytes
+
+
+amount = Amount()
+"""Of this process."""
 
 
 class _NotUsed(Exception):
     """The compiled reader cannot be used; the message says why."""
-
-
-def expect(size: int) -> None:
-    """Note that this process reads a report of this many bytes."""
-    _begun.append(size)
-
-
-def announce(size: int) -> None:
-    """Note that this process will read reports of this many bytes in all."""
-    _announced.append(size)
 
 
 def compiled() -> Decode | None:
@@ -51,9 +62,10 @@ def compiled() -> Decode | None:
     The first call that loads it takes some 0.1 s, or several seconds where it must be compiled
     first. It logs one line: whether the reader is used, and why not.
     """
-    if max(sum(_begun), sum(_announced)) < WORTH_BYTES:
+    switch = os.environ.get(SWITCH)
+    if not switch and not amount.pays_off:
         return None
-    return _loaded(switched_off=os.environ.get(SWITCH) == "0")
+    return _loaded(switched_off=switch == "0")
 
 
 @cache

@@ -12,7 +12,7 @@ from rankscope.sources.columns.sqlite_pages import loader
 @pytest.fixture(autouse=True)
 def _any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use it always; as numba runs it where it checks bounds, which machine code in C does not."""
-    monkeypatch.setattr(loader, "WORTH_BYTES", 0)
+    monkeypatch.setenv(loader.SWITCH, "1")
     if os.environ.get("NUMBA_BOUNDSCHECK") == "1":
         from rankscope.sources.columns.sqlite_pages.records import decode
 

@@ -30,8 +30,6 @@ NO_LLVM = "import sys; sys.modules.update(numba=None, llvmlite=None)"
 INGEST = """
 import logging, sys
 logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-from rankscope.sources.columns.sqlite_pages import loader
-loader.WORTH_BYTES = 0
 import rankscope
 run = rankscope.ingest([sys.argv[1]], sys.argv[2], jobs=1)
 print(run.imbalance().verdict)

@@ -22,7 +22,7 @@ from rankscope.sources.columns.sqlite_pages import loader, pages
 from rankscope.sources.discover import describe
 from tests.sources.exports import as_folder
 from tests.sources.tables import PAGES, Row, both, edit, from_pages, made
-from tests.support import Forged, mostly_slow
+from tests.support import Forged, mostly_nightly
 
 EDGES = [
     0,
@@ -147,7 +147,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return whole(tmp_path_factory.mktemp("whole") / "a").read_bytes()
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(8), 2))
+@pytest.mark.parametrize("seed", mostly_nightly(range(8), 2))
 def test_damage_never_makes_other_rows(source: bytes, seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     path = tmp_path / "damaged"
@@ -292,9 +292,8 @@ def test_the_compiled_part_is_loaded_once_there_is_enough_to_read(
     path = forged("plain").reports[0]
     path = path if kind == "sqlite" else as_folder(path, kind, tmp_path)
     report = describe(path, f"nsys-{kind}")
-    monkeypatch.setattr(loader, "WORTH_BYTES", 5 * report.bytes // 2)
-    monkeypatch.setattr(loader, "_begun", [])
-    monkeypatch.setattr(loader, "_announced", [])
+    monkeypatch.delenv(loader.SWITCH)
+    monkeypatch.setattr(loader, "amount", loader.Amount(worth_bytes=5 * report.bytes // 2))
     traces, loaded = [], []
     for _ in range(3):
         traces.append(formats.read(report))
@@ -305,17 +304,13 @@ def test_the_compiled_part_is_loaded_once_there_is_enough_to_read(
     assert library.device_work.whole.equals(pages.device_work.whole)
 
 
-def test_the_compiled_part_is_loaded_at_once_where_enough_is_announced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(loader, "WORTH_BYTES", 1000)
-    monkeypatch.setattr(loader, "_begun", [])
-    monkeypatch.setattr(loader, "_announced", [])
-    loader.announce(999)
-    loader.expect(999)
-    assert loader.compiled() is None
-    loader.announce(1)
-    assert loader.compiled() is not None
+def test_the_compiled_part_is_loaded_at_once_where_enough_is_announced() -> None:
+    amount = loader.Amount(worth_bytes=1000)
+    amount.announce(999)
+    amount.expect(999)
+    assert not amount.pays_off
+    amount.announce(1)
+    assert amount.pays_off
 
 
 def test_bytes_come_as_they_are(tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""How large a trace may be, and how much of it is held at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of reading a trace.
+
+    Attributes:
+        chunk_bytes: bytes that are read at once.
+        largest_bytes: of one event, and of the text after the events, in Kineto's files.
+        most_times, most_bytes: a file may unpack to this many times its bytes, and so many more;
+            real ones to 10 to 30 times.
+        most_events: a file may hold this many events more than it has bytes; real ones have one in
+            10 to 20 bytes.
+        most_names: different names of ranges, and of kernels; real traces have thousands.
+    """
+
+    chunk_bytes: int = 2**22
+    largest_bytes: int = 2**24
+    most_times: int = 200
+    most_bytes: int = 2**26
+    most_events: int = 10**6
+    most_names: int = 10**6
+
+
+LIMITS = Limits()
+"""Those of all traces."""
