@@ -293,10 +293,23 @@ def test_iterations_that_cannot_be_paired_are_captures(tmp_path: Path) -> None:
     run = read(folder)
     assert run.compare().facts.iterations == (0,)
     assert "capture-whole" in codes(run)
-    db = tmp_path / "named.duckdb"
-    with pytest.raises(ReportError, match="match at no shift"):
-        rankscope.ingest([folder], db, iteration="^Optimizer", jobs=1)
-    assert not db.exists()
+    named = rankscope.ingest([folder], tmp_path / "a.duckdb", iteration="^Optimizer", jobs=1)
+    assert named.compare().facts.iterations == (0,)
+    assert "match at no shift" in codes(named)["capture-whole"]
+    # the other rank comes later, while the first report is there, and when it has gone
+    first, second = sorted(folder.iterdir())
+    added = tmp_path / "b.duckdb"
+    for path in (first, second):
+        run = rankscope.ingest([path], added, iteration="^Optimizer", jobs=1)
+    assert run.compare().facts.iterations == (0,)
+    assert "match at no shift" in codes(run)["capture-whole"]
+    assert not run.compare().verdict.sentence.startswith("Cannot")
+    gone = tmp_path / "c.duckdb"
+    alone = rankscope.ingest([first], gone, iteration="^Optimizer", jobs=1).compare().facts
+    first.unlink()
+    with pytest.raises(ReportError, match="is not as it was"):
+        rankscope.ingest([second], gone, iteration="^Optimizer", jobs=1)
+    assert rankscope.open_run(gone).compare().facts == alone, "the database is as before"
 
 
 NAMES = ["run-1718.32-TP-{}-DP-0-PP-0.trace.json", "rank{}/trace.json", "host_{}_of.json"]
