@@ -83,6 +83,32 @@ def test_all_to_all_matches_though_ranks_send_different_sizes(tmp_path: Path) ->
     assert_slow(read(write(tmp_path / "job", job, uneven)))
 
 
+@pytest.mark.parametrize("steps", mostly_slow([8, 1]))
+def test_a_record_that_is_missing_shifts_no_other_call(tmp_path: Path, steps: int) -> None:
+    """A rank's trace lacks calls: the second of a step, the first one, and the last one."""
+    gone = (8, 19, 36) if steps > 1 else (2,)
+
+    def lossy(rank: int, trace: dict[str, Any]) -> None:
+        calls = [e for e in kernels(trace) if e["args"].get("Process Group Name") == "1"]
+        for each in calls if rank == 1 else []:
+            if each["args"]["Seq"] in gone:
+                link = each["args"]["correlation"]
+                events = trace["traceEvents"]
+                trace["traceEvents"] = [e for e in events if e["args"].get("correlation") != link]
+
+    run = read(write(tmp_path / "job", Job(steps=steps), lossy), iteration="ProfilerStep#(\\d+)")
+    matched = run.compare().matching.summary.unmatched
+    assert matched.group_by("rank").agg(pl.col("count").sum()).sort("rank").rows() == [
+        (0, len(gone)),
+        (2, len(gone)),
+        (3, len(gone)),
+    ]
+    timeline = run.timeline([*range(4)], [*run.compare().facts.iterations])
+    ends = timeline.collectives.group_by("iteration", "communicator", "instance")
+    apart = ends.agg(apart=pl.col("end_ns").max() - pl.col("end_ns").min())
+    assert apart["apart"].max() < 10_000, "all ranks leave a call together"
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_a_kernel_that_nobody_knows_is_told_or_named(tmp_path: Path, named: bool) -> None:
     folder = write(tmp_path / "job", Job(between=STRANGER, operator=None, stated=None))
