@@ -414,6 +414,21 @@ def test_the_usual_job_is_right_without_warnings(tmp_path: Path) -> None:
     assert {*codes(run)} == {"phases-from-operators"}
 
 
+@pytest.mark.parametrize("late_us", [0, 1900])
+def test_what_was_before_the_first_step_is_told(tmp_path: Path, late_us: int) -> None:
+    """A single step, which a rank begins late: it did something else before."""
+
+    def late(rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            if rank == 1 and each["name"].startswith("ProfilerStep"):
+                each["ts"] = round(each["ts"] + late_us, 3)
+                each["dur"] = round(each["dur"] - late_us, 3)
+
+    run = read(write(tmp_path / "job", Job(steps=1, first=7), late))
+    said = codes(run).get("began-apart", "")
+    assert ("up to 1.9" in said and "rank 1 last" in said) is bool(late_us), said
+
+
 @pytest.mark.parametrize("unnamed", [1, 3])
 def test_reports_without_names_beside_named_ones(tmp_path: Path, unnamed: int) -> None:
     """Few of them are left out; many make each capture one iteration. It is never an error."""
