@@ -39,10 +39,14 @@ HEADER, SCHEMA_AT, SIZE_AT = 32, 8, 16
 LARGEST = 2**20
 """A payload of more bytes is not NCCL's."""
 
-FACTS = {
-    **{"communicator": pl.String, "sequence": pl.Int64, "message": pl.Int64},
-    "operation": OPERATION,
-}
+FACTS = pl.Schema(
+    {
+        "communicator": pl.String(),
+        "sequence": pl.Int64(),
+        "message": pl.Int64(),
+        "operation": OPERATION,
+    }
+)
 """Columns with which NCCL describes a kernel."""
 
 UNREAD = "NCCL's description of its communicators has an unknown layout and is not used: {}"
