@@ -16,6 +16,8 @@ ANY = "slurm|pbs|mpirun|torchrun|k8s"
 REMEDIES = {
     "another-run": "read one run: rankscope ingest PATH... --run N, which lists the runs without "
     "--run; or all: --all-runs",
+    "began-apart": "record ten steps or more: {capture} --capture-range cudaProfilerApi, or a "
+    "longer --duration; --iter-range leaves the first one out",
     "cannot-be-paired": "number the ranges as in {capture_snippet}, and record the same steps on "
     "every rank: {capture} --capture-range cudaProfilerApi",
     "capture-whole": "name the ranges with --iteration 'REGEX', or annotate the loop: "
@@ -92,6 +94,8 @@ ACTIVITIES = f"record host and device on every rank: {PYTORCH_DEVICE}"
 
 OF_PYTORCH = {
     "another-run": REMEDIES["another-run"],
+    "began-apart": "record ten steps or more: torch.profiler.schedule(active=10); --iter-range "
+    "leaves the first one out",
     "capture-whole": "call prof.step() after every iteration, or name ranges with --iteration "
     "'REGEX'",
     "collectives-missing": f"{ACTIVITIES}; name kernels of your own: --collective "

@@ -14,11 +14,11 @@ from rankscope.check.cross_report import together
 from rankscope.check.single_report import Examined, checked, unreadable
 from rankscope.compare.clock_choice import auto_clock
 from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
+from rankscope.ingestion import kept_rows
 from rankscope.ingestion.iteration_defaults import Read, read_alike
 from rankscope.ingestion.preflight import check_one_rank, found_runs, select_run
 from rankscope.ingestion.runs import given
 from rankscope.ingestion.workers import map_reports
-from rankscope.measure.report import extract
 from rankscope.model.options import WHOLE, ShapingOptions
 from rankscope.model.reports import CheckedReport, CheckWarning, RankRows, ReportFile, ReportRows
 from rankscope.sources.conventions import vocabulary
@@ -36,7 +36,7 @@ def check(
 ) -> tuple[CheckedReport, ...]:
     """Every report under `paths`, sorted by path: what it can answer, and its warnings.
 
-    Nothing is stored, and a bad report does not stop the others.
+    A bad report does not stop the others. Rows are kept in the cache for `ingest`.
 
     Args:
         paths: files, folders (searched recursively), globs.
@@ -68,7 +68,7 @@ def check(
     number_of = {each.path: number for number, of in enumerate(runs, 1) for each in of}
     options = replace(options, alone=len(files) == 1)
     started(files)
-    read = partial(map_reports, extract, jobs=jobs)
+    read = partial(map_reports, kept_rows.keeping(len(files)), jobs=jobs)
     found: dict[Path, tuple[ReportFile, ReportRows | RankscopeError]] = {}
     with closing(read_alike(read, files, options)) as results:
         for file, result in results:
@@ -94,6 +94,7 @@ def check(
                 if problem.code != "gpu-sparse" or clocks.get(report.path) != "gpu"
             ),
             clock=clocks.get(report.path),
+            run=number_of.get(report.path, 1),
         )
         for report in sorted(reports, key=lambda report: report.path)
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
 from pathlib import Path
 
 import polars as pl
 
 from rankscope.model.options import Options
 from rankscope.store.migrations import SCHEMA_VERSION
+from rankscope.util.source_digest import source_digest
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -25,19 +25,6 @@ def fingerprint(options: Options, reports: pl.DataFrame) -> str:
         reports: the table `reports`. A report that was moved is the same one.
     """
     state = "\n".join(sorted(map(repr, reports.drop("path").iter_rows())))
-    parts = (source_digest(PACKAGE), pl.__version__, str(SCHEMA_VERSION), repr(options), state)
+    code = source_digest(PACKAGE, SHAPING)
+    parts = (code, pl.__version__, str(SCHEMA_VERSION), repr(options), state)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-@cache
-def source_digest(package: Path) -> str:
-    """Hash of the source files that shape the answers.
-
-    Args:
-        package: the folder of rankscope.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(path for name in SHAPING for path in (package / name).rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes() + b"\0")
-    return digest.hexdigest()

@@ -14,6 +14,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Finding, Pick, Verdict
+from rankscope.sources.recorders import Recorder, recorder_of
 from rankscope.util.sanitize import sanitized
 
 MOST_ITERATIONS = 20
@@ -24,6 +25,9 @@ AHEAD = 0.1
 
 LEAST_DELAY_S = 5
 """A shorter wait before recording saves nothing (s)."""
+
+WARM_UP = 2
+"""Steps that the PyTorch profiler warms up before it records."""
 
 INTERPRETER = r"^_?Py|\.so|^0x|^$|on the CPU"
 """Names of functions that do not tell which Python function runs."""
@@ -139,7 +143,7 @@ def next_capture(comparison: Comparison, picks: tuple[Pick, ...]) -> NextCapture
         picks: the reports to open: of the fast, the median and the slow rank.
 
     Raises:
-        UsageError: nobody is slow.
+        UsageError: nobody is slow, or nsys did not record the run.
     """
     verdict = comparison.verdict
     if verdict.kind == VerdictKind.BALANCED:
@@ -148,15 +152,40 @@ def next_capture(comparison: Comparison, picks: tuple[Pick, ...]) -> NextCapture
             hint="without --for, the script records every rank",
         )
     ranks = _chosen(verdict, picks)
+    if recorder_of(comparison.tables.reports["kind"]) is Recorder.PYTORCH:
+        raise _of_pytorch(
+            comparison, [rank for _, rank, _ in ranks], _stretch(_open_iterations(comparison))
+        )
     own = [rank for _, rank, _ in ranks][:1]
     host_known = not comparison.tables.read("host_states", ranks=own).is_empty()
     needed, sentence = _needed(verdict, host_known)
-    first, last = _stretch(verdict.iterations or comparison.scope.selection.numbers)
+    first, last = _stretch(_open_iterations(comparison))
     windows = comparison.tables.read("iterations", ranks=own)
     inside = windows.filter(pl.col("iteration").is_between(first, last))
     begin, end = inside["view_start_ns"].to_numpy().min(), inside["view_end_ns"].to_numpy().max()
     delay, duration = _timed(float(begin) / 1e9, float(end) / 1e9)
     return NextCapture(sentence, ranks, (first, last), delay, duration, needed)
+
+
+def _open_iterations(comparison: Comparison) -> tuple[int, ...]:
+    """The iterations that the verdict is about."""
+    return comparison.verdict.iterations or comparison.scope.selection.numbers
+
+
+def _of_pytorch(comparison: Comparison, ranks: list[int], stretch: tuple[int, int]) -> UsageError:
+    """The error that says how the PyTorch profiler records the same ranks and steps.
+
+    A trace does not say how long its job had run, so that no script can wait for the same moment.
+    """
+    first, last = stretch
+    wait = max(first - WARM_UP, 0)
+    return UsageError(
+        f"{comparison.tables.name}: is of traces of the PyTorch profiler, and the script records "
+        "with nsys",
+        hint=f"record ranks {', '.join(map(str, ranks))} with torch.profiler.schedule(wait={wait}, "
+        f"warmup={first - wait}, active={last - first + 1}); without --for, the script records "
+        "every rank with nsys",
+    )
 
 
 def _chosen(verdict: Verdict, picks: tuple[Pick, ...]) -> tuple[tuple[str, int, str | None], ...]:

@@ -10,14 +10,18 @@ from rankscope.align.clocks import Clocks
 from rankscope.compare import warnings
 from rankscope.compare.communication import Matching, all_tied
 from rankscope.compare.roles import Roles
-from rankscope.compare.selection import Scope
+from rankscope.compare.selection import Scope, Selection
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import MEASURE_VERSION, ShapingOptions, measure_version
 from rankscope.model.reports import RankEvidence, RankIdentity, RunWarning
 from rankscope.model.results import RunFacts
 from rankscope.sources.identify import CLOCK_SLACK_NS
 from rankscope.store.tables import RunTables
-from rankscope.util.wording import agreeing, counted
+from rankscope.util.wording import agreeing, counted, ms, percent
+
+BEGAN_APART = 0.05
+"""Ranks that begin the first recorded iteration further apart than this share of the compared time
+wait in it for what no report shows."""
 
 
 def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
@@ -71,6 +75,7 @@ def warnings_of(scope: Scope, matching: Matching, roles: Roles) -> list[RunWarni
         matching.summary, matching.groups, tables.ranks["rank"].to_list()
     )
     found += _wrong_clocks(scope, matching.clocks)
+    found += _began_apart(scope, matching.clocks)
     older = measured_before(tables)
     if older:
         found.append(
@@ -110,6 +115,44 @@ def _wrong_clocks(scope: Scope, clocks: Clocks) -> list[RunWarning]:
             tuple(ranks),
         )
         for seconds, ranks in by_amount.items()
+    ]
+
+
+def _began_apart(scope: Scope, clocks: Clocks) -> list[RunWarning]:
+    """The warning that ranks begin the first recorded iteration at different times.
+
+    The others then wait for the last one: for what it did before, which no report shows.
+    """
+    if not isinstance(scope.choice, Selection):
+        return []
+    iterations, numbers = scope.tables.iterations, scope.choice.numbers
+    firsts = iterations.group_by("rank").agg(pl.col("iteration").min())["iteration"].unique()
+    if len(firsts) > 1 or firsts[0] not in numbers:
+        return []
+    began = (
+        iterations.filter(pl.col("iteration") == firsts[0], pl.col("rank").is_in([*clocks.fits]))
+        .select("rank", at=clocks.aligned("start_ns", scope.utc_starts))
+        .sort("at", descending=True)
+    )
+    lengths = (
+        iterations.filter(pl.col("iteration").is_in(numbers))
+        .group_by("iteration")
+        .agg(length=(pl.col("end_ns") - pl.col("start_ns")).median())
+    )
+    total = float(lengths["length"].sum())
+    apart = int(began["at"][0] - began["at"][-1]) if len(began) > 1 else 0
+    if apart <= BEGAN_APART * total:
+        return []
+    last = began["rank"][0]
+    return [
+        RunWarning(
+            "began-apart",
+            f"the ranks begin iteration {firsts[0]}, the first that was recorded, up to "
+            f"{ms(apart)} apart ({percent(apart / total)} of the compared time), rank "
+            f"{last} last: the others wait there for what it did before, which no report shows "
+            "and the verdict does not count",
+            (last,),
+        )
     ]
 
 

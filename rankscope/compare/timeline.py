@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
+from rankscope.compare import warnings
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.report_files import further
 from rankscope.compare.timeline_ranks import operations_of, phases_of, states_of
@@ -370,6 +371,8 @@ def _problems(comparison: Comparison, axes: dict[int, str]) -> tuple[RunWarning,
                     ranks,
                 )
             )
+    if blind := tuple(rank for rank in comparison.scope.blind_ranks if rank in axes):
+        problems.append(warnings.blind_ranks(blind, len(axes)))
     if comparison.missing_ranks:
         problems.append(
             RunWarning(

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import polars as pl
 
+from rankscope.compare.report_files import further
+from rankscope.errors import Unpaired, UnreadableReport
+from rankscope.ingestion.finalize import compare_stored
 from rankscope.ingestion.preflight import ExistingRank
 from rankscope.model.reports import ReportFile, ReportOutcome
+from rankscope.sources.discover import describe_again
 from rankscope.store import Database
 
 
@@ -24,6 +28,11 @@ class StoredReports:
         with Database.open(target) as database:
             ranks = database.table("ranks").drop("host")
             self._rows = database.table("reports").join(ranks, on="path", how="left")
+
+    @property
+    def ranks(self) -> frozenset[int]:
+        """Its ranks."""
+        return frozenset(self._rows["rank"].drop_nulls())
 
     def unchanged(self, file: ReportFile) -> ReportOutcome | None:
         """The outcome of a report that is stored as it is now, here or under an earlier path."""
@@ -51,6 +60,44 @@ class StoredReports:
         """The conventions that named the iterations of the ranks whose reports are not `files`."""
         replaced = [str(file.path.resolve()) for file in files]
         return {*self._rows.filter(~pl.col("path").is_in(replaced))["convention"].drop_nulls()}
+
+    def to_read_again(
+        self, files: list[ReportFile], read: list[ReportFile], error: Unpaired
+    ) -> list[ReportFile]:
+        """All reports that the database now holds, so that their iterations can be others.
+
+        Args:
+            files: the reports that this ingest was given.
+            read: those of them that it has read.
+            error: why the iterations must be others.
+
+        Raises:
+            Unpaired: a report that the database had before has gone, or is another one now; then
+                those that were added are removed again, so that the others can be compared.
+        """
+        given = {str(file.path.resolve()): file for file in files}
+        again = {str(file.path.resolve()): file for file in read}
+        columns = ("path", "kind", "bytes", "modified_ns", "windows")
+        for path, kind, size, modified, windows in self._rows.select(columns).unique().iter_rows():
+            if path in again:
+                continue
+            more = tuple(further(Path(path), windows))
+            told = given.get(path) or ReportFile(Path(path), kind, size, modified, more=more)
+            try:
+                now = describe_again(told)
+            except UnreadableReport:
+                now = None
+            if now is None or (now.bytes, now.modified_ns) != (size, modified):
+                with Database.open(self._target, write=True) as database:
+                    database.remove([*({*again} - {*self._rows["path"]})])
+                    compare_stored(database)
+                raise Unpaired(
+                    f"{error.message}; {path} is not as it was, so that not all reports can be "
+                    "read again as one iteration each",
+                    hint="ingest all reports of the run into another --db",
+                ) from error
+            again[path] = told
+        return [*again.values()]
 
     def _moved(self, file: ReportFile, same: pl.DataFrame) -> pl.DataFrame:
         """Rows of a report that was moved, after its path is corrected; else no rows."""

@@ -60,10 +60,13 @@ def read_alike(
         present: conventions of the ranks that the database has already.
     """
     before = {convention if convention in TAKEN else None for convention in present}
+    if before == {WHOLE}:
+        because = None if options.iteration in (None, AUTO) else "those in the database are"
+        return read_captures(read, files, options, because)
     if options.iteration not in (None, AUTO):
         return read(files, options)
-    if len(before) == 1 and (only := next(iter(before))) is not None:
-        return _said(read(files, replace(options, iteration=only)), only)
+    if before == {AUTO}:
+        return _said(read(files, replace(options, iteration=AUTO)), AUTO)
     return _alike(read, read(files, options), options, before)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from rankscope.errors import (
     UsageError,
 )
 from rankscope.ingestion.workers import WorkerPool, map_reports
-from rankscope.model.options import AUTO, ShapingOptions
+from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 from rankscope.sources.discover import discover, with_windows
 from rankscope.util.atomic_io import DEFAULT_DB, exists
@@ -145,6 +146,7 @@ class IngestJob:
         """
         self.target = target
         self.ranks = ranks
+        self.before: frozenset[int] = frozenset()  # of the database, to be read again
         self.options = options
         self.shaping = options.to_json()
         self.skip = skip
@@ -158,6 +160,7 @@ class IngestJob:
     ) -> None:
         """Read the new and changed reports among `files`; each is stored whole or not at all."""
         from rankscope.ingestion.iteration_defaults import read_alike, read_captures
+        from rankscope.ingestion.kept_rows import extract_or_take
         from rankscope.measure.report import extract
         from rankscope.sources import formats
 
@@ -180,18 +183,14 @@ class IngestJob:
         if self.rebuild:
             existing.remove(path)
         try:
-            read = partial(map_over, extract)
+            read = partial(map_over, extract if self.rebuild else extract_or_take)
             try:
                 with closing(read_alike(read, to_read, self.options, present)) as results:
                     self._read(path, results, progress)
             except Unpaired as error:
-                from rankscope.ingestion import existing
-
-                if stored is None:  # it would repeat the error
-                    existing.remove(path)
-                if stored is not None or self.options.iteration not in (None, AUTO):
-                    raise
-                with closing(read_captures(read, to_read, self.options, error.message)) as results:
+                to_read = self._all_again(path, files, to_read, stored, error)
+                captures = read_captures(read, to_read, self.options, error.message)
+                with closing(captures) as results:
                     self._read(path, results, progress)
         except RankscopeError as error:
             done = sum(outcome.status == "read" for outcome in self.outcomes)
@@ -213,6 +212,25 @@ class IngestJob:
         if self.rebuild:
             os.replace(path, self.target)
         self.outcomes.sort(key=lambda outcome: outcome.path)
+
+    def _all_again(
+        self,
+        path: Path,
+        files: list[ReportFile],
+        read: list[ReportFile],
+        stored: StoredReports | None,
+        error: Unpaired,
+    ) -> list[ReportFile]:
+        """The reports of the database at `path`, which would repeat the error as it is."""
+        from rankscope.ingestion import existing
+
+        self.outcomes = [each for each in self.outcomes if each.status != "read"]
+        self.events = 0
+        if stored is None:
+            existing.remove(path)
+            return read
+        self.before = stored.ranks
+        return stored.to_read_again(files, read, error)
 
     def leave_out(self, path: Path, error: RankscopeError) -> None:
         """Raise the error of a report or folder that cannot be read, or list it as skipped."""
@@ -281,8 +299,11 @@ class IngestJob:
 
     def _store(self, database: DatabaseWriter, rows: ReportRows) -> None:
         if self.ranks is not None:
-            selected = [rank for rank in rows.ranks if rank.rank.identity.rank in self.ranks]
-            rows = replace(rows, ranks=tuple(selected))
+            wanted = [
+                number in self.ranks or number in self.before
+                for number in (part.rank.identity.rank for part in rows.ranks)
+            ]
+            rows = replace(rows, ranks=tuple(compress(rows.ranks, wanted)))
         if not rows.ranks:
             self._skipped(rows.file, "none of its ranks is among --ranks")
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from rankscope.measure.ordinals import with_ordinals
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.schema import COLLECTIVES, conform, empty
 
@@ -17,7 +18,7 @@ NAMED = "named"
 """First word of communicator names that are the same on every rank."""
 
 CALLS = [
-    *("start", "end", "launch", "graph", "window", "phase", "bytes"),
+    *("start", "end", "launch", "graph", "window", "phase", "bytes", "sequence"),
     pl.col("operation").cast(pl.Categorical),
     pl.coalesce(
         pl.format("{} {}", pl.lit(NAMED), "communicator"),
@@ -90,6 +91,7 @@ def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
             end_ns="end",
             launch="start",
             communicator="source",
+            sequence=pl.lit(None, pl.Int64),
             place=pl.lit("host"),
         )
         .join_asof(
@@ -125,7 +127,7 @@ def _kernels(calls: pl.DataFrame, ready: ReadyTimes, iterations: pl.DataFrame) -
     direct = pl.col("launch").is_null() | pl.col("graph")
     could = pl.max_horizontal("launch", pl.Series(ready.of(belongs)))
     return belongs.select(
-        *("operation", "communicator", "bytes", "iteration", "window"),
+        *("operation", "communicator", "bytes", "sequence", "iteration", "window"),
         arrival_ns=pl.when(direct).then("start").otherwise(pl.min_horizontal("start", could)),
         start_ns="start",
         end_ns="end",
@@ -174,9 +176,7 @@ def _finish(placed: pl.DataFrame, backward: Times, optimizer: Times) -> pl.DataF
     """COLLECTIVES with ordinals; `gradient` marks gradient reductions."""
     if placed.is_empty():
         return empty(COLLECTIVES)
-    like = ["communicator", "operation", "iteration"]
-    in_order = placed.sort("launch", "start_ns").with_columns(
-        ordinal=pl.int_range(pl.len()).over(like),
+    in_order = with_ordinals(placed.sort("launch", "start_ns")).with_columns(
         forward_too=pl.col("in_forward").fill_null(False).any().over("communicator"),
     )
     window, launch = in_order["window"].to_numpy(), in_order["launch"].to_numpy()

@@ -242,6 +242,7 @@ class CheckedReport:
     causes: tuple[CauseAbility, ...] = ()  # of a report that cannot be read: none
     work_known: bool = False  # waits are visible on the host, too
     clock: str | None = None  # that its run is compared on: gpu | host
+    run: int = 1  # number of its run, as `ingest` counts them
 
     @property
     def usable(self) -> bool:

@@ -172,7 +172,9 @@ TABLES = {
                 "all_reduce, all_gather, reduce_scatter, all_to_all, barrier, rooted, "
                 "point_to_point, wait or grouped",
             ),
-            "ordinal": Column(INTEGER, "Number among the same calls in the iteration"),
+            "ordinal": Column(
+                INTEGER, "Number among the calls of the iteration, by which ranks match"
+            ),
             "gradient": Column(FLAG, "Whether it reduces gradients"),
             "arrival_ns": Column(INTEGER, "When the rank was ready to enter it"),
             "start_ns": Column(INTEGER, "When the call or kernel started"),

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from rankscope.model.reports import Abilities, CheckedReport, RunWarning
-from rankscope.output.quantities import UNKNOWN, counted, ranks_text, span
+from rankscope.output.quantities import UNKNOWN, agreeing, counted, ranks_text, span
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
 
@@ -25,9 +25,6 @@ DOUBTFUL = ("records-missing", "report-cut", "device-clock-early", "launches-mis
 
 NOTHING = "nothing to do"
 """The beginning of a remedy that is none."""
-
-RUN = "another-run"
-"""The code of the warning that says which of several runs a report is of."""
 
 MOST_ALIKE = 3
 """Above this number of similar lines or names, the rest is only counted."""
@@ -102,12 +99,22 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
         if len(reports) == 1:
             return "The report cannot be used."
         return f"None of the {counted(len(reports), 'report')} can be used."
-    of = {each.message for report in usable for each in report.problems if each.code == RUN}
-    runs = f"; they are of {counted(len(of), 'run')}" if of else ""
-    count = (
-        f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)}){runs}."
-    )
-    return count if of else f"{count} The verdict {_foreseen(usable)}."
+    of: dict[int, list[CheckedReport]] = {}
+    for report in usable:
+        of.setdefault(report.run, []).append(report)
+    runs = f"; they are of {counted(len(of), 'run')}" if len(of) > 1 else ""
+    count = f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)})"
+    said: dict[str, list[int]] = {}
+    for number, own in sorted(of.items()):
+        said.setdefault(_foreseen(own), []).append(number)
+    if len(said) == 1:
+        each = " of each" if len(of) > 1 else ""
+        return f"{count}{runs}. The verdict{each} {next(iter(said))}."
+    verdicts = [
+        f"The verdict of {agreeing(len(numbers), 'run', 'runs')} {span(numbers)} {text}."
+        for text, numbers in said.items()
+    ]
+    return " ".join([f"{count}{runs}.", *verdicts])
 
 
 def _foreseen(usable: list[CheckedReport]) -> str:

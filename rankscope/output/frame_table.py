@@ -35,7 +35,7 @@ BY = {
         "By collective (ms per rank and call; rank in brackets)",
         ("bytes", "algorithm GB/s", "bus GB/s", "ranks", "count", "communicator", "last"),
         (
-            ("ordinal", "position among the calls of this operation in the iteration"),
+            ("ordinal", "position in the iteration: among calls of this operation, or as numbered"),
             ("last", "share of calls at which the rank arrived last"),
         ),
     ),

@@ -80,7 +80,12 @@ def who_waits(timeline: Timeline, late: LastArrival | None) -> str:
             f"up to {milliseconds(late.longest_wait_ns)} ms"
         )
     if timeline.collectives.is_empty():
-        return "no collective, so no rank waits for another one"
+        blind = any(each.code == "collectives-missing" for each in timeline.problems)
+        return (
+            "it is unknown who waits for whom, because no collective was recorded"
+            if blind
+            else "no collective, so no rank waits for another one"
+        )
     calls = _calls_on_one_clock(timeline)
     if calls.is_empty():
         return "it is unknown who waits for whom, because the clocks are not aligned"

@@ -49,7 +49,7 @@ class Period:
 def find_period(
     codes: Times, *, dense: int = DENSE, at_once: int = AT_ONCE, tries: int = TRIES
 ) -> Period | None:
-    """The block that a sequence repeats, or None where it is too short.
+    """The block that a sequence repeats, or None where it is too short or has runs of one kind.
 
     The match at distance `p` is the share of a kind's events that recur `p` events later,
     averaged over kinds. Layers repeat within a step; events that occur once per step do not, and
@@ -79,6 +79,8 @@ def find_period(
         _add_shares(codes, rare[len(few) :], total, pairing)
         match = total / max(len(rare), 1)
         length = int(np.flatnonzero(match >= float(match.max()) - SLACK)[0]) + 1
+    if length == 1 and len(rare) > 1:  # one kind many times, then another
+        return None
     return Period(length, _match(codes, rare, length), _anchors(codes, length))
 
 

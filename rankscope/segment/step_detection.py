@@ -75,6 +75,8 @@ def find_steps(
         period = find_period(names)
         if period is None or period.match <= best.confidence:
             continue
+        if period.length == 1 and source == "kernels":  # no step has a single kernel
+            continue
         hosts = events["host"].to_numpy()
         begins = step_begins(process, np.sort(hosts[period.anchors]))
         order = np.argsort(hosts, kind="stable")

@@ -25,6 +25,7 @@ class Record(Enum):
     PARTS = "ranges inside the phases"
     GARBAGE = "ranges of garbage collection"
     STEPS = "ranges of iterations, on some ranks"
+    NETWORK = "counters of network adapters"
 
 
 PYTORCH_DEVICE = (
@@ -45,6 +46,7 @@ ADVICE = {
         "--trace=cuda,nvtx",
         Record.GARBAGE: "annotate garbage collection with a range, for example by gc.callbacks",
         Record.STEPS: "annotate every rank (rankscope capture --snippet)",
+        Record.NETWORK: "record NIC counters in the next capture: nsys profile --nic-metrics=true",
     },
     Recorder.PYTORCH: {
         Record.DEVICE: f"record host and device: {PYTORCH_DEVICE}",
@@ -56,6 +58,8 @@ ADVICE = {
         Record.GARBAGE: "name garbage collection with torch.profiler.record_function, for example "
         "by gc.callbacks",
         Record.STEPS: "call prof.step() after every iteration on every rank",
+        Record.NETWORK: "measure the links of its hosts alone, for example with nccl-tests or "
+        "rccl-tests: the PyTorch profiler has no counters of network adapters",
     },
 }
 """How a profiler records it."""

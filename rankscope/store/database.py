@@ -256,9 +256,13 @@ class Database:
         """
         with self.transaction():
             self._forget(tables["reports"]["path"].to_list())
-            self._connection.execute("delete from meta where key = 'rank_iterations_clock'")
             for name, frame in tables.items():
                 self._append(name, frame)
+
+    def remove(self, paths: list[str]) -> None:
+        """Take reports out, with all that they had."""
+        with self.transaction():
+            self._forget(paths)
 
     def move(self, old: str, new: str) -> None:
         """Note that a report now lies elsewhere."""
@@ -311,19 +315,17 @@ class Database:
         return sorted(str(name) for (name,) in rows)
 
     def _forget(self, paths: list[str]) -> None:
-        """Remove what reports had, where they are there."""
+        """Remove what reports had, where they are there: what is derived is out of date."""
+        self._connection.execute("delete from meta where key = 'rank_iterations_clock'")
         known = self._connection.execute(
             "select path from reports where path in (select unnest(?))", [paths]
         ).fetchall()
         if not known:
             return
         old = [[path for (path,) in known]]
+        theirs = "(select rank from ranks where path in (select unnest(?)))"
         for table in PER_RANK_TABLES:
-            self._connection.execute(
-                f"delete from {table} where rank in "
-                "(select rank from ranks where path in (select unnest(?)))",
-                old,
-            )
+            self._connection.execute(f"delete from {table} where rank in {theirs}", old)
         for table in ("ranks", "problems", "reports"):
             self._connection.execute(f"delete from {table} where path in (select unnest(?))", old)
 

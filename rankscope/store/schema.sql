@@ -157,7 +157,7 @@ comment on column collectives."iteration" is 'Iteration number, the same step on
 comment on column collectives."place" is 'host: a blocking call; device: a kernel';
 comment on column collectives."communicator" is 'The rank''s own name for the group: its source or stream';
 comment on column collectives."operation" is 'all_reduce, all_gather, reduce_scatter, all_to_all, barrier, rooted, point_to_point, wait or grouped';
-comment on column collectives."ordinal" is 'Number among the same calls in the iteration';
+comment on column collectives."ordinal" is 'Number among the calls of the iteration, by which ranks match';
 comment on column collectives."gradient" is 'Whether it reduces gradients';
 comment on column collectives."arrival_ns" is 'When the rank was ready to enter it';
 comment on column collectives."start_ns" is 'When the call or kernel started';

@@ -29,7 +29,7 @@ def test_check_of_several_runs_says_what_reads_each(
     checked = cli("check", tmp_path / "jobs")
     assert checked.code == 0
     assert "6 of 6 reports can be used" in checked.out
-    assert "they are of 3 runs" in checked.out
+    assert "they are of 3 runs. The verdict of each can say which rank is slow" in checked.out
     assert "\u2717" not in checked.out
     for number in (1, 2, 3):
         command = checked.out.partition(f"is of run {number} of 3")[2].partition("--run")[2]
@@ -46,3 +46,17 @@ def test_files_that_are_no_reports_are_named(tmp_path: Path, cli: Callable[..., 
         (tmp_path / "et" / f"rank_{rank}.json").write_text(json.dumps(trace))
     for command in ("check", "ingest"):
         cli(command, tmp_path / "et").refused(2, "is a PyTorch execution trace", "torch.profiler")
+
+
+def test_what_the_verdict_of_each_run_can_say(tmp_path: Path, cli: Callable[..., Result]) -> None:
+    def elsewhere(_rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            each["pid"] += 1000 if each["pid"] else 0
+
+    write(tmp_path / "jobs" / "whole", JOB)
+    write(tmp_path / "jobs" / "half", JOB, elsewhere)
+    (tmp_path / "jobs" / "half" / "rank1.pt.trace.json").unlink()
+    said = " ".join(cli("check", tmp_path / "jobs").out.split())
+    assert "of 2 runs." in said
+    assert "will be inconclusive, because there is only one rank" in said
+    assert "can say which rank is slow, when and in which phase" in said

@@ -15,6 +15,7 @@ from rankscope.capture import SCHEDULERS, functions_trace
 from rankscope.compare.next_capture import MOST_ITERATIONS
 from tests.forge import forge, scene
 from tests.forge.job import without_plants
+from tests.pytorch_job import Job, write
 from tests.support import Result, captured
 
 Cli = Callable[..., Result]
@@ -109,6 +110,15 @@ def test_nothing_is_open_in_a_balanced_run(cli: Cli, tmp_path: Path) -> None:
     rankscope.ingest([tmp_path], db)
     assert rankscope.open_run(db).imbalance().verdict.kind == "balanced"
     cli("capture", "slurm", "--for", db).refused(2, "balanced")
+
+
+def test_a_run_of_pytorch_gets_no_script_of_nsys(cli: Cli, tmp_path: Path) -> None:
+    folder = write(tmp_path / "job", Job(between=None, first=30))
+    rankscope.ingest([folder], tmp_path / "run.duckdb", jobs=1)
+    refused = cli("capture", "slurm", "--for", tmp_path / "run.duckdb")
+    refused.refused(2, "PyTorch profiler")
+    assert "record ranks 2, " in refused.err
+    assert "torch.profiler.schedule(wait=28, warmup=2, active=12)" in refused.err
 
 
 def test_the_snippet(cli: Cli) -> None:

@@ -21,7 +21,7 @@ import rankscope
 from rankscope.api import picks_of
 from rankscope.compare import fingerprint as fingerprint_module
 from rankscope.compare.comparison import Comparison, Stage
-from rankscope.compare.fingerprint import fingerprint, source_digest
+from rankscope.compare.fingerprint import SHAPING, fingerprint
 from rankscope.compare.imbalance import imbalance
 from rankscope.compare.stages import compare
 from rankscope.errors import DatabaseError
@@ -30,6 +30,7 @@ from rankscope.model.options import Options
 from rankscope.output import json_documents
 from rankscope.store import Database
 from rankscope.store.tables import RunTables, TableReader, TableRequest
+from rankscope.util.source_digest import source_digest
 from tests.forge import forge, scene
 from tests.support import ROOT, Result, Stored, mostly_nightly, mostly_slow
 
@@ -255,7 +256,7 @@ def test_changed_sources_are_another_fingerprint(
     reports = stored("buckets").run.tables.reports
     package = tmp_path / "rankscope"
     shutil.copytree(ROOT / "rankscope", package, ignore=shutil.ignore_patterns("__pycache__"))
-    assert source_digest(package) == source_digest(ROOT / "rankscope")
+    assert source_digest(package, SHAPING) == source_digest(ROOT / "rankscope", SHAPING)
     was = fingerprint(Options(), reports)
     for name in ("align/clocks.py", "compare/verdict/rules.py", "model/metrics.py"):
         source_digest.cache_clear()

@@ -205,6 +205,8 @@ def test_titles_say_unknown_where_who_waits_is_unknown(job: Stored) -> None:
     quiet = calls.with_columns(wait_ns=pl.lit(0, pl.Int64))
     assert said(collectives=quiet) == "no rank keeps the others waiting"
     assert said(collectives=calls.clear()).startswith("no collective")
+    blind = RunWarning("collectives-missing", "no collectives in the report", (0, 1, 7))
+    assert said(collectives=calls.clear(), problems=(blind,)).startswith("it is unknown")
     others = RunWarning("waits-lower-bounds", "3 ranks of the job have no report", (3,))
     assert said(problems=(others,)).startswith("of the ranks with a report, rank 7 comes last")
     assert "ranks of the job have no report" in said(collectives=quiet, problems=(others,))

@@ -262,6 +262,30 @@ def test_few_distances_decide_as_all_do(share: float) -> None:
     assert limited.anchors.tolist() == every.anchors.tolist()
 
 
+@pytest.mark.parametrize("names", [["a"], ["a", "b"], ["a", "b", "c"]])
+def test_one_kernel_many_times_is_no_step(names: list[str]) -> None:
+    """A benchmark without ranges: thousands of steps would take as long as they are wrong."""
+    count = 2000 * len(names)
+    kinds = np.repeat(np.arange(len(names)), 2000)
+    if len(names) > 1:
+        assert find_period(kinds) is None
+    start = 20_000 * np.arange(count)
+    work = pl.DataFrame(
+        {"name": np.array(names)[kinds], "start": start, "end": start + 9000},
+    ).with_columns(
+        process=1, launch=pl.col("start") - 5000, launch_thread=1, kind=pl.lit("kernel"),
+        device=0, context=1, stream=7, communicator=pl.lit(None, pl.String),
+        bytes=pl.lit(None, pl.Int64), grid=16, operation=pl.lit(None, pl.String),
+    )  # fmt: skip
+    ranges = pl.DataFrame(
+        schema={
+            **dict.fromkeys(("process", "thread", "start", "end"), pl.Int64),
+            **dict.fromkeys(("name", "means"), pl.String),
+        }
+    )
+    assert not find_steps(ranges, work).sure
+
+
 @pytest.mark.parametrize("events", [[], [1], [1, 2], [1, 2, 3, 4, 5, 6]])
 def test_too_little_has_no_period(events: list[int]) -> None:
     period = find_period(np.array(events, dtype=np.int64))

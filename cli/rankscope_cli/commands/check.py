@@ -63,7 +63,8 @@ def check(
 ) -> None:
     """Check whether reports are sufficient, what is missing, and how to capture it.
 
-    Stores nothing. The exit code is 0 if all reports can be used, 3 if some cannot.
+    Makes no database; an ingest that follows need not read the reports again. The exit code is 0
+    if all reports can be used, 3 if some cannot.
 
     Examples:
 

@@ -18,6 +18,7 @@ from rankscope.compare.verdict.stragglers import largest_phase
 from rankscope.compare.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Leading, Verdict
+from rankscope.sources.recorders import Record, advice
 from rankscope.util.wording import agreeing, counted, ms, percent
 
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ def slow_link(inputs: VerdictInputs) -> Verdict | None:
         iterations_share=len(first["iterations"]) / len(inputs.numbers),
         gain_ns=gain,
         gain=gain / inputs.total_ns,
-        next="compare the links of the members: rankscope imbalance --by collective, and record "
-        "NIC counters in the next capture: nsys profile --nic-metrics=true",
+        next="compare the links of the members: rankscope imbalance --by collective, and "
+        + advice(Record.NETWORK, inputs.run.recorder),
     )
 
 

@@ -67,17 +67,17 @@ def operations(kernels: pl.DataFrame, rules: tuple[KernelRule, ...]) -> pl.DataF
     return kernels.with_columns(operation=by_rule.gather(fitting), own=by_user.gather(fitting))
 
 
-def known(stated: str, named: str, own: str) -> pl.Expr:
-    """The operation from columns: the user's, else the stated one, else that of the name.
+def known(first: str, second: str, own: str | None = None) -> pl.Expr:
+    """The operation from columns: the first one, else the second.
 
-    What is not known exactly (`grouped`) comes last.
+    What is not known exactly (`grouped`) comes last; the second comes first where it is `own`, the
+    user's.
     """
-    exact = [pl.when(pl.col(each) != "grouped").then(each) for each in (stated, named)]
-    return (
-        pl.when(pl.col(own).fill_null(False))
-        .then(named)
-        .otherwise(pl.coalesce(*exact, stated, named))
-    )
+    exact = [pl.when(pl.col(each) != "grouped").then(each) for each in (first, second)]
+    either = pl.coalesce(*exact, first, second)
+    if own is None:
+        return either
+    return pl.when(pl.col(own).fill_null(False)).then(second).otherwise(either)
 
 
 def short_name() -> pl.Expr:

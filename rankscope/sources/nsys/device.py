@@ -303,7 +303,7 @@ def _launched(operations: pl.DataFrame, launches: Launches) -> pl.DataFrame:
 
 def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Chunks of DEVICE_WORK with NCCL's description of its kernels, which has the same order."""
-    facts = ["communicator", "sequence", "bytes"]
+    facts = ["communicator", "sequence", "bytes", "operation"]
     seen = 0
     for part in parts:
         rows = part.with_row_index("row")
@@ -311,8 +311,8 @@ def _with(described: pl.DataFrame, parts: Iterable[pl.DataFrame]) -> Iterator[pl
         told = own.hstack(described.select(facts).slice(seen, own.height))
         seen += own.height
         joined = rows.drop(facts[:2]).join(told, on="row", how="left", suffix="_told")
-        size = pl.coalesce("bytes_told", "bytes")
-        yield conform(joined.sort("row").with_columns(bytes=size), DEVICE_WORK, drop_others=True)
+        both = {name: pl.coalesce(f"{name}_told", name) for name in facts[2:]}
+        yield conform(joined.sort("row").with_columns(**both), DEVICE_WORK, drop_others=True)
 
 
 def _whole(rows: pl.DataFrame) -> pl.DataFrame:

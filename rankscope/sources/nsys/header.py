@@ -1,7 +1,8 @@
 """The head of a `.nsys-rep` or `.qdrep`: rank and host without nsys.
 
 A report starts with a line of text, then a protobuf message without schema: field 9 is the host,
-field 26 the launched process with repeated field 30 for its environment (1 name, 2 value). It
+field 26 the launched process with repeated field 30 for its environment (1 name, 2 value), field 77
+the id of the session. It
 ends with `[END]`. This is undocumented, but the same in every version seen (2022.4 to 2023.4).
 """
 
@@ -20,10 +21,12 @@ END = b"[END]"
 VERSION = re.compile(r"\d+(@\d+)+")
 """2023.4 and later write their version in the first line; older ones write `1`."""
 
+UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
 HEAD_BYTES = 2**20
 """The head is read up to this size, in bytes, since environments are large."""
 
-HOST, PROCESS, VARIABLE, NAME, VALUE = 9, 26, 30, 1, 2
+HOST, PROCESS, SESSION, VARIABLE, NAME, VALUE = 9, 26, 77, 30, 1, 2
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 COPY_HINT = "was it still being written, or cut while copying? Copy it again"
@@ -51,6 +54,13 @@ def head_facts(path: Path) -> CaptureFacts:
         local_rank=local_rank_of(variables),
         exporter=version,
     )
+
+
+def session(path: Path) -> str | None:
+    """The id of the session, which its windows share; raises `UnreadableReport`."""
+    fields = (value for field, value in _fields(_checked_head(path)[1]) if field == SESSION)
+    found = next(fields, b"").decode("ascii", "replace")
+    return found if UUID.fullmatch(found) else None
 
 
 def _checked_head(path: Path) -> tuple[str | None, bytes]:

@@ -7,8 +7,8 @@ if at all, in one of two ways: as JSON in `NVTX_EVENTS.jsonText`; or, since 2026
 what `NVTX_PAYLOAD_SCHEMAS` and `NVTX_PAYLOAD_SCHEMA_ENTRIES` lay out (GindaChen/nsys-ai:
 nsys_ai/skills/builtins/nccl_payload_breakdown.py, for reports of nsys 2026.2).
 
-`NCCL_GPU_OPERATIONS` is not in exports themselves: nsys's recipes derive it from such events, with
-the columns that Nsight Systems' Analysis Guide gives ("Recipe Composite Tables").
+Tables of NCCL's operations are not in exports themselves: nsys's recipes derive them from such
+events, with the columns that Nsight Systems' Analysis Guide gives ("Recipe Composite Tables").
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ import re
 
 import polars as pl
 
-from rankscope.model.schema import DEVICE_WORK, conform
+from rankscope.model.schema import DEVICE_WORK, OPERATION, conform
+from rankscope.sources.conventions import known, stated_operations
 from rankscope.sources.nsys.common import PROCESS, Columns
 from rankscope.sources.nsys.nvtx import Nvtx
 
-TABLE = "NCCL_GPU_OPERATIONS"
-COMMUNICATOR, SEQUENCE = "commHash", "seqNumber"
-"""Columns of that table; the second in its variant for collectives only."""
+TABLES = ("NCCL_GPU_OPERATIONS_COLLECTIVE", "NCCL_GPU_OPERATIONS")
+"""Tables of NCCL's operations: of collectives, and of all."""
+
+COMMUNICATOR, SEQUENCE, SPELLED = "commHash", "seqNumber", "text"
+"""Columns of these tables; the second is in the first one only."""
 
 SCHEMAS, ENTRIES = "NVTX_PAYLOAD_SCHEMAS", "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 
@@ -36,7 +39,14 @@ HEADER, SCHEMA_AT, SIZE_AT = 32, 8, 16
 LARGEST = 2**20
 """A payload of more bytes is not NCCL's."""
 
-FACTS = {"communicator": pl.String, "sequence": pl.Int64, "message": pl.Int64}
+FACTS = pl.Schema(
+    {
+        "communicator": pl.String(),
+        "sequence": pl.Int64(),
+        "message": pl.Int64(),
+        "operation": OPERATION,
+    }
+)
 """Columns with which NCCL describes a kernel."""
 
 UNREAD = "NCCL's description of its communicators has an unknown layout and is not used: {}"
@@ -48,7 +58,7 @@ OF_NCCL = pl.col("name").cat.starts_with("nccl") | pl.col("name").cat.starts_wit
 
 def tells(file: Columns, nvtx: Nvtx) -> bool:
     """Whether the export holds any description by NCCL."""
-    return file.has(TABLE) or not nvtx.of_nccl.is_empty()
+    return any(map(file.has, TABLES)) or not nvtx.of_nccl.is_empty()
 
 
 def with_nccl(
@@ -66,10 +76,8 @@ def with_nccl(
     kernels = work.with_row_index("row").filter(OF_NCCL)
     if kernels.is_empty():
         return work, ()
-    told = {
-        f"table {TABLE}": _by_table(file, kernels),
-        "NVTX payloads": _by_calls(file, kernels, nvtx),
-    }
+    told = {f"table {table}": _by_table(file, table, kernels) for table in TABLES}
+    told["NVTX payloads"] = _by_calls(file, kernels, nvtx)
     described = work.with_row_index("row")
     for facts in told.values():
         if facts is not None and not facts.is_empty():
@@ -78,6 +86,7 @@ def with_nccl(
                 .with_columns(
                     pl.coalesce("communicator", "communicator_told"),
                     pl.coalesce("sequence", "sequence_told"),
+                    operation=known("operation", "operation_told"),
                     bytes=pl.coalesce("message", "bytes"),
                 )
                 .select("row", *DEVICE_WORK)
@@ -90,28 +99,29 @@ def _nothing() -> pl.DataFrame:
     return pl.DataFrame(schema={"row": pl.get_index_type(), **FACTS})
 
 
-def _by_table(file: Columns, kernels: pl.DataFrame) -> pl.DataFrame | None:
-    """row and FACTS by the table of operations; None where its columns are not the known ones.
+def _by_table(file: Columns, table: str, kernels: pl.DataFrame) -> pl.DataFrame | None:
+    """row and FACTS by a table of operations; None where its columns are not the known ones.
 
     An operation belongs to the NCCL kernel of its process that starts nearest to it, if they
     overlap. A kernel that runs several (a group) has no sequence number of its own.
     """
-    if not file.has(TABLE):
+    if not file.has(table):
         return _nothing()
     owners = ["globalTid", "globalPid"]
-    owned = any(file.has(TABLE, owner) for owner in owners)
+    owned = any(file.has(table, owner) for owner in owners)
     processes = kernels["process"].unique()
-    if not file.has(TABLE, "start", "end", COMMUNICATOR) or not (owned or len(processes) == 1):
+    if not file.has(table, "start", "end", COMMUNICATOR) or not (owned or len(processes) == 1):
         return None
-    told = file.read(TABLE, ["start", "end", *owners, COMMUNICATOR, SEQUENCE])
-    spelled = file.read(TABLE, [], [COMMUNICATOR]).to_series()  # a number, or written out
+    told = file.read(table, ["start", "end", *owners, COMMUNICATOR, SEQUENCE], [SPELLED])
+    spelled = file.read(table, [], [COMMUNICATOR]).to_series()  # a number, or written out
     operations = (
         told.with_columns(
             process=pl.coalesce(owners) // PROCESS if owned else pl.lit(processes[0], pl.Int64),
             communicator=pl.coalesce(spelled, pl.col(COMMUNICATOR).cast(pl.String)),
+            operation=stated_operations(told[SPELLED].str.replace("(?i)^nccl", "")),
         )
         .drop_nulls(["start", "end", "process"])
-        .select("start", "process", "communicator", until="end", sequence=SEQUENCE)
+        .select("start", "process", "communicator", "operation", until="end", sequence=SEQUENCE)
         .sort("start")
     )
     near = operations.join_asof(
@@ -124,6 +134,7 @@ def _by_table(file: Columns, kernels: pl.DataFrame) -> pl.DataFrame | None:
     return near.group_by("row").agg(
         _only("communicator"),
         pl.when(pl.len() == 1).then(pl.col("sequence").first()),
+        _only("operation"),
         message=pl.lit(None, pl.Int64),
     )
 
@@ -167,6 +178,7 @@ def _by_calls(file: Columns, kernels: pl.DataFrame, nvtx: Nvtx) -> pl.DataFrame 
             "communicator",
             sequence=pl.lit(None, pl.Int64),
             message=pl.when(pl.len().over("scope") == 1).then("message"),
+            operation=pl.lit(None, OPERATION),
         )
     )
 

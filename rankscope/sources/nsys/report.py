@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankscope.sources.nsys.family import FAMILY, HINTS
-from rankscope.sources.nsys.header import head_facts
+from rankscope.sources.nsys.header import head_facts, session
 from rankscope.sources.report_format import Format, Viewer
 
 if TYPE_CHECKING:
@@ -50,11 +51,27 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
     )
 
 
+def read_windows(path: Path, words: Vocabulary | None, more: Sequence[Path]) -> Trace:
+    """The windows of one session as one report; raises what `read` does."""
+    from rankscope.sources.nsys.windows import in_one
+
+    return in_one(path, [read(each, words) for each in (path, *more)])
+
+
+def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
+    """The windows of each session that wrote several."""
+    from rankscope.sources.nsys import windows
+
+    return windows.joined(paths, FORMAT.stem, session)
+
+
 FORMAT = Format(
     name="nsys-report",
     family=FAMILY,
     facts=facts,
     read=read,
+    read_windows=read_windows,
+    joined=joined,
     hints=HINTS,
     suffixes=(".nsys-rep", ".qdrep"),
     preference=3,  # an export spares exporting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,11 +32,32 @@ def read(path: Path, words: Vocabulary | None = None) -> Trace:
     return tables.trace(SQLiteColumns(path), words)
 
 
+def read_windows(path: Path, words: Vocabulary | None, more: Sequence[Path]) -> Trace:
+    """The windows of one session as one report; raises `UnreadableReport`."""
+    from rankscope.sources.nsys.windows import in_one
+
+    return in_one(path, [read(each, words) for each in (path, *more)])
+
+
+def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
+    """The windows of each session that wrote several."""
+    from rankscope.sources.columns.sqlite import SQLiteColumns
+    from rankscope.sources.nsys import tables, windows
+
+    def session(path: Path) -> str | None:
+        with closing(SQLiteColumns(path)) as file:
+            return tables.session(file)
+
+    return windows.joined(paths, FORMAT.stem, session)
+
+
 FORMAT = Format(
     name="nsys-sqlite",
     family=FAMILY,
     facts=facts,
     read=read,
+    read_windows=read_windows,
+    joined=joined,
     hints=HINTS,
     suffixes=(".sqlite",),
     preference=0,  # it holds more than the other exports

@@ -7,6 +7,7 @@ strings that events refer to are ever read.
 
 from __future__ import annotations
 
+import hashlib
 from itertools import chain
 
 import numpy as np
@@ -135,6 +136,21 @@ def facts(file: Columns) -> CaptureFacts:
         losses=_losses(file),
         hardware=hardware(file, system, own + command),
     )
+
+
+def session(file: Columns) -> str | None:
+    """Text that windows of one session share: its id, else where and how it was started.
+
+    None where that names no rank.
+    """
+    known = _pairs(file, "META_DATA_CAPTURE").get("PROFILING_SESSION_UUID")
+    if known:
+        return known[0]
+    if not facts(file).environment:
+        return None
+    system = _pairs(file, "TARGET_INFO_SYSTEM_ENV")
+    started = [*system.get("Hostname", []), *system.get("DeviceEnvironment", [])]
+    return hashlib.sha256("\0".join(started).encode()).hexdigest()
 
 
 def _losses(file: Columns) -> tuple[Loss, ...]:

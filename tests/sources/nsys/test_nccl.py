@@ -13,6 +13,7 @@ import pytest
 
 import rankscope
 from rankscope.check import check
+from rankscope.model import events
 from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
 from tests.sources.exports import as_folder
 from tests.support import Forged, edit
@@ -228,6 +229,23 @@ def test_the_table_of_operations(report: Path, tmp_path: Path, kind: str, owner:
     told = nccl(report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out"), kind)
     assert {*told["communicator"]} == {"17000000000000000001"}
     assert told["sequence"].to_list() == list(range(1, told.height + 1))
+
+
+@pytest.mark.parametrize("name", ["NCCL_GPU_OPERATIONS", "NCCL_GPU_OPERATIONS_COLLECTIVE"])
+def test_the_table_tells_what_a_name_does_not(
+    report: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    table(report)
+    edit(report, "alter table NCCL_GPU_OPERATIONS add column text text")
+    edit(report, "update NCCL_GPU_OPERATIONS set text = 'ncclReduceScatter'")
+    if name != "NCCL_GPU_OPERATIONS":
+        edit(report, f"alter table NCCL_GPU_OPERATIONS rename to {name}")
+    assert {*nccl(report)["operation"]} == {"all_reduce"}, "the kernel's name says it exactly"
+    for kernel in ("ncclDevKernel_Generic_4(x)", "ncclDevKernel_Generic_4"):
+        edit(report, "update StringIds set value = ? where value like 'nccl%AllReduce%'", kernel)
+    assert {*nccl(report)["operation"]} == {"reduce_scatter"}
+    monkeypatch.setattr(events, "MOST_HELD", 10)
+    assert {*nccl(report)["operation"]} == {"reduce_scatter"}, "and in parts"
 
 
 def test_a_group_of_operations_has_no_sequence_number(report: Path) -> None:

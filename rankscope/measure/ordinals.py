@@ -1,0 +1,85 @@
+"""The number of a collective in its iteration: the same on all ranks. See METHOD.md#waits."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from rankscope.model.intervals import Times
+
+IN_PAIRS = ("point_to_point", "grouped", "wait")
+"""Operations that are not numbered together with the collectives of their communicator."""
+
+MOST = 2**31 - 1
+"""The largest number that the columns of matching hold."""
+
+
+def with_ordinals(calls: pl.DataFrame) -> pl.DataFrame:
+    """`ordinal` of collectives: by their sequence numbers where a communicator's calls have them.
+
+    A call whose record is missing leaves a gap in the sequence numbers, and shifts nobody else. The
+    number of the iteration's first call is subtracted. If iterations have equally many calls, that
+    number is known even where the first call is missing; in a single iteration it is not, and
+    nothing is subtracted. Other calls are counted in each iteration.
+
+    Args:
+        calls: communicator, operation, iteration and sequence of a rank's calls, in their order.
+    """
+    like = ["communicator", "operation", "iteration"]
+    counted = calls.with_columns(ordinal=pl.int_range(pl.len()).over(like))
+    alone = pl.col("operation").cast(pl.String).is_in(IN_PAIRS)
+    known = pl.col("sequence").is_not_null().all().over("communicator")
+    numbered = counted.with_row_index("row").filter(known, ~alone)
+    if numbered.is_empty():
+        return counted
+    firsts = _firsts(numbered.group_by("communicator", "iteration").agg(pl.col("sequence").min()))
+    told = (
+        numbered.join(firsts, on=["communicator", "iteration"])
+        .with_columns(told=pl.col("sequence") - pl.col("first"))
+        .filter(
+            pl.col("told").is_between(0, MOST).all().over("communicator"),
+            pl.struct(*like, "told").is_unique().all().over("communicator"),
+        )
+    )
+    every = counted.with_row_index("row").join(
+        told.select("row", "told"), on="row", how="left", maintain_order="left"
+    )
+    return every.with_columns(ordinal=pl.coalesce("told", "ordinal")).drop("row", "told")
+
+
+def _firsts(seen: pl.DataFrame) -> pl.DataFrame:
+    """communicator, iteration, and `first`: the sequence number that stands for 0.
+
+    Args:
+        seen: communicator, iteration, and the smallest sequence number there.
+    """
+    parts = seen.sort("communicator", "iteration").partition_by("communicator")
+    return pl.concat(
+        part.select(
+            "communicator",
+            "iteration",
+            first=pl.Series(_first(part["iteration"].to_numpy(), part["sequence"].to_numpy())),
+        )
+        for part in parts
+    )
+
+
+def _first(iterations: Times, smallest: Times) -> Times:
+    """The sequence number of the first call of each iteration, whether its record is there or not.
+
+    Args:
+        iterations: their numbers, ascending.
+        smallest: the smallest sequence number in each.
+    """
+    if len(iterations) == 1:
+        return np.zeros_like(smallest)
+    usual = _most_frequent(np.diff(smallest) // np.diff(iterations))[0]
+    origin, count = _most_frequent(smallest - usual * iterations)
+    return origin + usual * iterations if 2 * count > len(iterations) else smallest
+
+
+def _most_frequent(numbers: Times) -> tuple[int, int]:
+    """The number that comes most often, and how often."""
+    values, counts = np.unique(numbers, return_counts=True)
+    best = int(counts.argmax())
+    return int(values[best]), int(counts[best])

@@ -1,0 +1,26 @@
+"""A hash of rankscope's own source files: what an edit of them makes out of date."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+SUFFIXES = (".py", ".toml")
+"""Files that are code, and tables that code reads."""
+
+
+@cache
+def source_digest(package: Path, names: tuple[str, ...]) -> str:
+    """Hash of all source files in some packages.
+
+    Args:
+        package: the folder of rankscope.
+        names: packages in it.
+    """
+    digest = hashlib.sha256()
+    paths = (path for name in names for path in (package / name).rglob("*"))
+    for path in sorted(path for path in paths if path.suffix in SUFFIXES):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0")
+        digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()

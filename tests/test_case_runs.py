@@ -1,0 +1,184 @@
+"""What real files do: ranks, runs and clocks that mislead, cut files, steps without partners."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rankscope
+from rankscope.errors import ReportError
+from tests.cases import PLAIN, assert_slow, codes, read
+from tests.pytorch_job import GRADIENTS, Job, kernels, without, write
+from tests.support import Result, mostly_slow
+
+
+@pytest.mark.parametrize("stated", mostly_slow([False, True]))
+def test_one_file_of_all_ranks(tmp_path: Path, stated: bool) -> None:
+    """Ids of launches are unique in a process, not in the file."""
+    folder = write(tmp_path / "parts", PLAIN)
+    events = []
+    for rank in (0, 1, 2, 3):
+        trace = json.loads((folder / f"rank{rank}.pt.trace.json").read_text())
+        for each in trace["traceEvents"]:
+            each["pid"] += 1000 * (4 - rank) if stated else 1000 * rank
+            if stated:
+                each["args"]["rank"] = rank
+            elif each["cat"] == "kernel":
+                each["args"]["device"] = rank
+            events.append(each)
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "merged.json").write_text(json.dumps({"traceEvents": events}))
+    run = read(tmp_path / "job")
+    assert_slow(run)
+    assert ("ranks-by-order" in codes(run)) is not stated
+
+
+def test_iterations_that_cannot_be_paired_are_captures(tmp_path: Path) -> None:
+    """Every few steps of a rank reduce with another collective, and never in the same steps."""
+
+    def odd(rank: int, trace: dict[str, Any]) -> None:
+        without("ProfilerStep")(rank, trace)
+        calls = [each for each in kernels(trace) if "Seq" in each["args"]]
+        for each in calls[:: 3 + rank % 2]:
+            each["args"]["Collective name"] = "_allgather_base"
+
+    job = replace(PLAIN, ranks=2, slow=1, steps=40)
+    folder = write(tmp_path / "job", job, odd)
+    run = read(folder)
+    assert run.compare().facts.iterations == (0,)
+    assert "capture-whole" in codes(run)
+    named = rankscope.ingest([folder], tmp_path / "a.duckdb", iteration="^Optimizer", jobs=1)
+    assert named.compare().facts.iterations == (0,)
+    assert "match at no shift" in codes(named)["capture-whole"]
+    # the other rank comes later, while the first report is there, and when it has gone
+    first, second = sorted(folder.iterdir())
+    added = tmp_path / "b.duckdb"
+    for path in (first, second):
+        run = rankscope.ingest([path], added, iteration="^Optimizer", jobs=1)
+    assert run.compare().facts.iterations == (0,)
+    assert "match at no shift" in codes(run)["capture-whole"]
+    assert not run.compare().verdict.sentence.startswith("Cannot")
+    gone = tmp_path / "c.duckdb"
+    alone = rankscope.ingest([first], gone, iteration="^Optimizer", jobs=1).compare().facts
+    first.unlink()
+    with pytest.raises(ReportError, match="is not as it was"):
+        rankscope.ingest([second], gone, iteration="^Optimizer", jobs=1)
+    assert rankscope.open_run(gone).compare().facts == alone, "the database is as before"
+
+
+NAMES = ["run-1718.32-TP-{}-DP-0-PP-0.trace.json", "rank{}/trace.json", "host_{}_of.json"]
+
+
+@pytest.mark.parametrize("name", mostly_slow(NAMES))
+def test_ranks_in_names(tmp_path: Path, name: str) -> None:
+    def silent(_rank: int, trace: dict[str, Any]) -> None:
+        del trace["distributedInfo"]
+
+    for rank in range(4):
+        (tmp_path / "job" / name.format(rank)).parent.mkdir(parents=True, exist_ok=True)
+    assert_slow(read(write(tmp_path / "job", PLAIN, silent, name)))
+
+
+def test_a_hint_has_a_pattern_that_fits_the_path(tmp_path: Path) -> None:
+    def silent(_rank: int, trace: dict[str, Any]) -> None:
+        del trace["distributedInfo"]
+
+    job = replace(PLAIN, ranks=2, steps=2)
+    folder = write(tmp_path / "job", job, silent, "TP-{}-DP-7-x.json")
+    for path in folder.iterdir():  # 3 and 4: no number counts the reports from 0
+        path.rename(path.with_name(path.name.replace("TP-0", "TP-3").replace("TP-1", "TP-4")))
+    with pytest.raises(ReportError) as refused:
+        read(folder)
+    assert r"--rank-pattern 'TP\-(?P<rank>\d+)'" in (refused.value.hint or "")
+
+
+def test_a_hosts_clock_does_not_part_a_job(tmp_path: Path, cli: Callable[..., Result]) -> None:
+    def late(rank: int, trace: dict[str, Any]) -> None:
+        trace["host_name"] = f"node{rank // 2}"
+        trace["baseTimeNanoseconds"] += 300 * 10**9 if rank > 1 else 0
+
+    folder = write(tmp_path / "job", PLAIN, late)
+    assert cli("check", folder).code == 0
+    run = read(folder)
+    assert_slow(run)
+    assert "300 s ahead" in codes(run)["clock-wrong"]
+
+
+def test_one_bad_event_costs_one_event(tmp_path: Path) -> None:
+    folder = write(tmp_path / "job", PLAIN)
+    bad = '{"ph": "X", "cat": "python_function", "name": "f("x")\n", "ts": 1, "dur": 0}, '
+    for path in folder.iterdir():
+        text = path.read_text()
+        at = text.index('"traceEvents": [') + len('"traceEvents": [')
+        path.write_text(text[:at] + bad + text[at:])
+    run = read(folder)
+    assert_slow(run)
+    assert codes(run)["rows-broken"].startswith("ranks 0, 1, 2, 3: 1 event")
+
+
+def test_a_cut_trace_keeps_its_complete_steps(tmp_path: Path) -> None:
+    folder = write(tmp_path / "job", PLAIN)
+    path = folder / "rank3.pt.trace.json"
+    text = path.read_text()
+    path.write_text(text[: len(text) * 3 // 4])
+    run = read(folder)
+    assert_slow(run)
+    assert run.compare().facts.iterations == tuple(range(1, 8))
+    assert "report-cut" in codes(run)
+
+
+def test_a_failed_ingest_says_what_it_stored(tmp_path: Path) -> None:
+    folder = write(tmp_path / "job", replace(PLAIN, steps=3))
+    (folder / "rank3.pt.trace.json").write_text('{"schemaVersion": 1, "traceEvents": [{"a": 1}]}')
+    with pytest.raises(ReportError) as refused:
+        read(folder)
+    assert "3 reports are stored in" in (refused.value.hint or "")
+
+
+def test_the_usual_job_is_right_without_warnings(tmp_path: Path) -> None:
+    run = read(write(tmp_path / "job", Job(between=GRADIENTS)))
+    assert_slow(run)
+    assert not run.compare().verdict.gain_is_bound
+    assert {*codes(run)} == {"phases-from-operators"}
+
+
+@pytest.mark.parametrize("late_us", [0, 1900])
+def test_what_was_before_the_first_step_is_told(tmp_path: Path, late_us: int) -> None:
+    """A single step, which a rank begins late: it did something else before."""
+
+    def late(rank: int, trace: dict[str, Any]) -> None:
+        for each in trace["traceEvents"]:
+            if rank == 1 and each["name"].startswith("ProfilerStep"):
+                each["ts"] = round(each["ts"] + late_us, 3)
+                each["dur"] = round(each["dur"] - late_us, 3)
+
+    run = read(write(tmp_path / "job", Job(steps=1, first=7), late))
+    said = codes(run).get("began-apart", "")
+    assert ("up to 1.9" in said and "rank 1 last" in said) is bool(late_us), said
+
+
+@pytest.mark.parametrize("unnamed", mostly_slow([1, 3]))
+def test_reports_without_names_beside_named_ones(tmp_path: Path, unnamed: int) -> None:
+    """Few of them are left out; many make each capture one iteration. It is never an error."""
+
+    def edit(rank: int, trace: dict[str, Any]) -> None:
+        if rank < unnamed:
+            without("ProfilerStep", "Optimizer", "Distributed")(rank, trace)
+            events = [each for nth, each in enumerate(trace["traceEvents"]) if nth % 7]
+            trace["traceEvents"] = events[::3] + [e for e in events if "Seq" in e["args"]]
+
+    run = read(write(tmp_path / "job", replace(PLAIN, slow=3), edit))
+    ranks = {*run.compare().tables.ranks["rank"]}
+    if unnamed == 1:
+        assert ranks == {1, 2, 3}
+        assert len(run.compare().facts.iterations) > 1
+        assert "missing-ranks" in codes(run)
+    else:
+        assert ranks == {0, 1, 2, 3}
+        assert run.compare().facts.iterations == (0,)
+        assert "3 reports have no ranges named like iterations" in codes(run)["capture-whole"]
