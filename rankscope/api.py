@@ -21,6 +21,7 @@ import polars as pl
 from rankscope.compare.cache import load
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.imbalance import imbalance
+from rankscope.compare.metric_table import STORED
 from rankscope.compare.picks import Picks
 from rankscope.compare.selection import IterRange, as_range
 from rankscope.errors import ReportError
@@ -369,9 +370,7 @@ def open_run(db: str | Path = DEFAULT_DB) -> Run:
         tables = RunTables(database.name, reader)
         if tables.ranks.is_empty():
             raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
-
-        def stored(name: str) -> pl.DataFrame | None:
-            return reader.loaded[name] if name in reader.loaded else database.comparison_table(name)
-
-        cached = load(tables, stored)
+        cached = load(tables, database.comparison_table)
+        if cached is not None:
+            reader.expect(database, STORED)
         return Run(path, tables, cached, label=database.meta().get("label"))
