@@ -21,6 +21,7 @@ from rankscope.store.connection import (
     LEAST_MEMORY,
     LOCK,
     NOT_OURS,
+    PATIENCE_S,
     REBUILD_HINT,
     allow_memory,
     check_accessible,
@@ -59,8 +60,13 @@ class Database:
         return self._known
 
     @classmethod
-    def open(cls, path: Path, *, write: bool = False) -> Self:
+    def open(cls, path: Path, *, write: bool = False, patience_s: float = PATIENCE_S) -> Self:
         """Open an existing run, read-only unless `write`.
+
+        Args:
+            path: the file.
+            write: to change it.
+            patience_s: how long to wait while another process uses it.
 
         Raises:
             DatabaseError: missing, locked, damaged, or of another version.
@@ -68,7 +74,7 @@ class Database:
         if not exists(path):
             check_accessible(path)
             raise DatabaseError(f"{path}: no such database", hint=hint_for_missing(path))
-        database = cls(path, connect(path, read_only=not write))
+        database = cls(path, connect(path, read_only=not write, patience_s=patience_s))
         try:
             database._enter(write)
         except BaseException:
