@@ -21,6 +21,7 @@ import polars as pl
 from rankscope.compare.cache import load
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.imbalance import imbalance
+from rankscope.compare.metric_table import STORED
 from rankscope.compare.picks import Picks
 from rankscope.compare.selection import IterRange, as_range
 from rankscope.errors import ReportError
@@ -29,6 +30,7 @@ from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, Timeline
 from rankscope.output.chosen import picks_of, view_of
 from rankscope.store import Database, DatabaseReader
+from rankscope.store.connection import AFTERWARDS_S, PATIENCE_S
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
@@ -351,27 +353,29 @@ def ingest(
         started=started,
         progress=progress,
     )
-    opened = open_run(db)
+    opened = open_run(db, patience_s=AFTERWARDS_S)
     opened.ingested = ingested
     return opened
 
 
-def open_run(db: str | Path = DEFAULT_DB) -> Run:
+def open_run(db: str | Path = DEFAULT_DB, *, patience_s: float = PATIENCE_S) -> Run:
     """The run that a database holds.
+
+    Args:
+        db: the DuckDB file.
+        patience_s: how long to wait while another process writes to it.
 
     Raises:
         DatabaseError: missing, locked, damaged, or of another version.
     """
     path = Path(db)
     state = Database.state(path)
-    with Database.open(path) as database:
+    with Database.open(path, patience_s=patience_s) as database:
         reader = DatabaseReader.of(database, state)
         tables = RunTables(database.name, reader)
         if tables.ranks.is_empty():
             raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
-
-        def stored(name: str) -> pl.DataFrame | None:
-            return reader.loaded[name] if name in reader.loaded else database.comparison_table(name)
-
-        cached = load(tables, stored)
+        cached = load(tables, database.comparison_table)
+        if cached is not None:
+            reader.expect(database, STORED)
         return Run(path, tables, cached, label=database.meta().get("label"))

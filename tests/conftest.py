@@ -20,7 +20,7 @@ import rankscope
 from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.util import memory
 from tests.forge import forge, scene
-from tests.support import SAMPLE, Forged, Result, Stored
+from tests.support import SAMPLE, Forged, Result, Stored, whole
 
 pytest_plugins = ["tests.strict_skips"]
 
@@ -87,7 +87,7 @@ def stored(forged: Callable[..., Forged], made_once: Callable[..., Path]) -> Cal
         job = forged(name, ranks, **parameters)
 
         def write(folder: Path) -> Path:
-            return rankscope.ingest([job.folder], folder / "run.duckdb", jobs=1).db
+            return whole(rankscope.ingest([job.folder], folder / "run.duckdb", jobs=1).db)
 
         db = made_once(f"stored {job.truth.job}", write)
         return Stored(job.folder, db, rankscope.open_run(db), job.truth)
@@ -101,7 +101,8 @@ def ingested(made_once: Callable[..., Path]) -> Callable[..., Stored]:
 
     def make(reports: Path, **options: object) -> Stored:
         def write(folder: Path) -> Path:
-            return rankscope.ingest([reports], folder / f"{reports.stem}.duckdb", **options).db
+            db = folder / f"{reports.stem}.duckdb"
+            return whole(rankscope.ingest([reports], db, **options).db)
 
         db = made_once(f"ingested {reports} {options}", write)
         return Stored(reports, db, rankscope.open_run(db))

@@ -28,6 +28,8 @@ from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.whatif.replay import Replay
 from rankscope.model.results import Timeline
 from rankscope.model.schema import PARTS
+from rankscope.model.tables import TABLES
+from rankscope.store import Database
 from tests.forge import SCENES, Truth
 from tests.invariants import assert_consistent
 
@@ -231,6 +233,14 @@ def one_at_a_time(*axes: Iterable[Any]) -> list[Any]:
 
 def _marked(values: Any, *marks: pytest.MarkDecorator) -> Any:
     return pytest.param(*(values if isinstance(values, tuple) else (values,)), marks=marks)
+
+
+def whole(db: Path) -> Path:
+    """A database that an ingest made: what it holds passes the checks of the store."""
+    with Database.open(db) as database:
+        for name in (*TABLES, *database.compared):
+            database.table(name)
+    return db
 
 
 def captured(name: str) -> Path:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import pairwise
 
 import msgspec
 import polars as pl
@@ -27,6 +28,8 @@ from rankscope.compare.roles import Roles
 from rankscope.compare.selection import ReusedScope, scope_of
 from rankscope.compare.verdict.story import Story
 from rankscope.errors import DatabaseError
+from rankscope.model.kinds import Clock
+from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.model.results import Efficiency, MetricSummary, Verdict
 from rankscope.store.connection import REBUILD_HINT
@@ -47,6 +50,12 @@ CLOCKS = pl.Schema(
 
 WAITED = ("last_arriver_share", "cost_ns", "gain_ns")
 """Columns of the table `scores` that are those of `Waits.by_rank`."""
+
+OF_RANK = ("rank", "ranks", "more_work_ranks", "costless_ranks", "blind_ranks")
+"""Fields of answers that hold ranks."""
+
+FURTHEST = 2**62
+"""Largest number in answers, ns."""
 
 log = logging.getLogger("rankscope.compare")
 
@@ -137,6 +146,8 @@ def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Com
     if len(there) < len(frames):
         log.info("%s: answers are computed: tables of the cached ones are missing", tables.name)
         return None
+    if (*there["by_iteration"]["iteration"],) != answers.scope.selection.numbers:
+        raise _damaged(tables, "iterations that are not compared")
     log.info("%s: answers are cached", tables.name)
     return _comparison(tables, answers, there)
 
@@ -156,11 +167,57 @@ def cached_answers(tables: RunTables, stored: pl.DataFrame | None) -> Answers | 
         return None
     whole = ",".join(f"{_encoded(name)}:{value}" for name, value in values.items())
     try:
-        return msgspec.json.decode(f"{{{whole}}}", type=Answers)
-    except msgspec.MsgspecError as error:
-        raise DatabaseError(
-            f"{tables.name}: is damaged (its cached answers: {error})", hint=REBUILD_HINT
-        ) from error
+        answers = msgspec.json.decode(f"{{{whole}}}", type=Answers)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _damaged(tables, str(error)) from error
+    if wrong := contradiction(answers, {*tables.ranks["rank"]}):
+        raise _damaged(tables, wrong)
+    return answers
+
+
+def _damaged(tables: RunTables, why: str) -> DatabaseError:
+    return DatabaseError(
+        f"{tables.database or tables.name}: is damaged (its cached answers: {why})",
+        hint=REBUILD_HINT,
+    )
+
+
+def contradiction(answers: Answers, ranks: set[int]) -> str | None:
+    """What answers say of ranks and iterations that are not compared, or of no number.
+
+    Args:
+        answers: of a run.
+        ranks: its ranks.
+    """
+    numbers = answers.scope.selection.numbers
+    if not numbers or any(each >= after for each, after in pairwise(numbers)):
+        return "iterations that are none"
+    if {*answers.roles} != ranks:
+        return "roles of other ranks"
+    if {name: each.metric for name, each in answers.metrics.items()} != {n: n for n in METRICS}:
+        return "metrics that are none"
+    if answers.flag_metric not in (None, *METRICS) or answers.scope.clock not in [*Clock]:
+        return "a metric or a clock that is none"
+    if {each for _, some in answers.verdict.slow_sets for each in some} - {*numbers}:
+        return "iterations that are not compared"
+    return next(_wrong(answers, "", ranks), None)
+
+
+def _wrong(value: object, name: str, ranks: set[int]) -> Iterator[str]:
+    """What is wrong with the numbers in a record; `name` is that of its field."""
+    if isinstance(value, dict):
+        value = (*value, *value.values())
+    if isinstance(value, int | float):
+        if name in OF_RANK and value not in ranks:
+            yield f"rank {value}"
+        if not abs(value) <= FURTHEST:
+            yield f"{name} {value}"
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _wrong(each, name, ranks)
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from _wrong(getattr(value, each.name), each.name, ranks)
 
 
 def _comparison(tables: RunTables, answers: Answers, stored: dict[str, pl.DataFrame]) -> Comparison:

@@ -118,8 +118,9 @@ def ingest_reports(
         )
     if label is not None:
         from rankscope.store import Database
+        from rankscope.store.connection import AFTERWARDS_S
 
-        with Database.open(target, write=True) as database:
+        with Database.open(target, write=True, patience_s=AFTERWARDS_S) as database:
             database.note("label", label)
     return Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)
 

@@ -15,6 +15,22 @@ class Phase(StrEnum):
     OTHER = "other"
 
 
+PARTS = (*(phase.value for phase in Phase), "exposed_communication")
+"""What a window is made of; their lengths add up to it."""
+
+OPERATIONS = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "barrier",
+    "rooted",  # broadcast, reduce, gather, scatter
+    "point_to_point",
+    "grouped",  # communication of unknown kind
+)
+"""What a kernel that communicates does."""
+
+
 class Clock(StrEnum):
     """What times are taken from: the device's work or the host's ranges."""
 

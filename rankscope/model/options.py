@@ -68,6 +68,13 @@ class ShapingOptions:
         return cls(**values)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredOptions(ShapingOptions):
+    """What the JSON of a database says: the keys of `ShapingOptions.to_json`."""
+
+    measure_version: int = 1
+
+
 def measure_version(text: str) -> int:
     """The MEASURE_VERSION of the rankscope that wrote the text of `ShapingOptions.to_json`."""
     return int(json.loads(text).get(VERSION, 1))

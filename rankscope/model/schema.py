@@ -11,13 +11,13 @@ from collections.abc import Collection
 
 import polars as pl
 
-from rankscope.model.kinds import Phase
+from rankscope.model import kinds
 from rankscope.model.tables import TABLES
 
-PHASES = tuple(phase.value for phase in Phase)
+PHASES = tuple(phase.value for phase in kinds.Phase)
 """The phases of an iteration (the rest of its window is exposed communication)."""
 
-PARTS = (*PHASES, "exposed_communication")
+PARTS = kinds.PARTS
 """What a window is made of; their lengths add up to it."""
 
 RANGES = pl.Schema(
@@ -55,18 +55,7 @@ GLOO = "gloo"
 WORK = pl.Enum(("kernel", "graph", "set", "copy"))
 """Kinds of device work; a graph is a CUDA graph traced as a whole."""
 
-OPERATION = pl.Enum(
-    (
-        "all_reduce",
-        "all_gather",
-        "reduce_scatter",
-        "all_to_all",
-        "barrier",
-        "rooted",  # broadcast, reduce, gather, scatter
-        "point_to_point",
-        "grouped",  # communication of unknown kind
-    )
-)
+OPERATION = pl.Enum(kinds.OPERATIONS)
 """What a kernel that communicates does."""
 
 DEVICE_WORK = pl.Schema(

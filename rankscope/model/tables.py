@@ -12,39 +12,34 @@ otherwise. Null is unknown, never 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
 
-from rankscope.model.metrics import METRICS, Metric, measured_metrics
+from rankscope.model.columns import (
+    FLAG,
+    INTEGER,
+    OF_AMOUNTS,
+    OF_AXIS,
+    OF_COUNTERS,
+    OF_LAUNCHES,
+    OF_LENGTHS,
+    OF_NUMBERS,
+    OF_OFFSETS,
+    OF_ORDINALS,
+    OF_RANKS,
+    OF_SIZES,
+    OF_UTC,
+    TEXT,
+    WINDOWS,
+    Column,
+    Table,
+)
+from rankscope.model.kinds import OPERATIONS, PARTS, Clock, Counter, HostState
+from rankscope.model.metrics import Metric, Unit, measured_metrics
+from rankscope.model.options import StoredOptions
+from rankscope.util.rank_list import MOST_RANKS
 
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A stored column."""
-
-    dtype: pl.DataType
-    meaning: str
-    is_nullable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A stored table."""
-
-    meaning: str
-    columns: dict[str, Column]
-    key: str | None = None  # the column that identifies a row
-    is_later: bool = False  # databases of the same schema version may lack it: it is empty then
-
-    @property
-    def schema(self) -> pl.Schema:
-        """Columns and dtypes of the frames that go into it."""
-        return pl.Schema((name, each.dtype) for name, each in self.columns.items())
-
-
-INTEGER, TEXT, FLAG = pl.Int64(), pl.String(), pl.Boolean()
-LENGTHS = pl.List(pl.Int32())
+OF_ITERATIONS = {"ranks": ("rank",), "iterations": ("rank", "iteration")}
+"""What the rows of a rank's iteration refer to."""
 
 
 def metric_dtype(metric: Metric) -> pl.DataType:
@@ -52,8 +47,14 @@ def metric_dtype(metric: Metric) -> pl.DataType:
     return pl.Int64() if metric.unit.is_whole else pl.Float64()
 
 
-RANK = Column(INTEGER, "Rank of the job")
-ITERATION = Column(INTEGER, "Iteration number, the same step on every rank")
+def metric_column(metric: Metric) -> Column:
+    """The column of a metric's values in one iteration."""
+    limits = OF_LENGTHS if metric.unit is Unit.NS else OF_AMOUNTS
+    return Column(metric_dtype(metric), metric.comment, is_nullable=True, limits=limits)
+
+
+RANK = Column(INTEGER, "Rank of the job", limits=OF_RANKS)
+ITERATION = Column(INTEGER, "Iteration number, the same step on every rank", limits=OF_NUMBERS)
 
 TABLES = {
     "meta": Table(
@@ -62,24 +63,32 @@ TABLES = {
             "key": Column(TEXT, "Name of the fact"),
             "value": Column(TEXT, "The fact", is_nullable=True),
         },
-        key="key",
+        key=("key",),
     ),
     "reports": Table(
         "A row per report that was read",
         {
-            "path": Column(TEXT, "Where the report was when it was read"),
+            "path": Column(TEXT, "Where the report was when it was read", is_path=True),
             "kind": Column(TEXT, "Format of the report, e.g. nsys-sqlite or kineto"),
-            "bytes": Column(INTEGER, "Size of the file"),
-            "modified_ns": Column(INTEGER, "Modification time of the file, ns since the epoch"),
-            "options": Column(TEXT, "The ingest options that shaped its rows, as JSON"),
+            "bytes": Column(INTEGER, "Size of the file", limits=OF_AMOUNTS),
+            "modified_ns": Column(
+                INTEGER, "Modification time of the file, ns since the epoch", limits=OF_OFFSETS
+            ),
+            "options": Column(
+                TEXT, "The ingest options that shaped its rows, as JSON", json=StoredOptions
+            ),
             "host": Column(TEXT, "Host it was captured on", is_nullable=True),
             "utc_start_ns": Column(
                 INTEGER,
                 "UTC of the report's time 0 by its host's clock, ns since the epoch",
                 is_nullable=True,
+                limits=OF_UTC,
             ),
             "duration_ns": Column(
-                INTEGER, "Where the capture ends on the report's axis", is_nullable=True
+                INTEGER,
+                "Where the capture ends on the report's axis",
+                is_nullable=True,
+                limits=OF_AXIS,
             ),
             "exporter": Column(
                 TEXT, "Version of the program that wrote the file", is_nullable=True
@@ -92,23 +101,29 @@ TABLES = {
                 "Files of further windows of its process, from its folder, as JSON: path → start "
                 "on the report's axis, ns",
                 is_nullable=True,
+                json=WINDOWS,
             ),
-            "events": Column(INTEGER, "Number of events read from it"),
-            "iterations": Column(INTEGER, "Iterations found in it, of the rank that has most"),
+            "events": Column(INTEGER, "Number of events read from it", limits=OF_AMOUNTS),
+            "iterations": Column(
+                INTEGER, "Iterations found in it, of the rank that has most", limits=OF_AMOUNTS
+            ),
         },
-        key="path",
+        key=("path",),
     ),
     "ranks": Table(
         "A row per rank",
         {
             "rank": RANK,
-            "path": Column(TEXT, "Path of its report"),
-            "pid": Column(INTEGER, "Its process id, as the GUI names its row"),
-            "local_rank": Column(INTEGER, "Its number on its host, where known", is_nullable=True),
+            "path": Column(TEXT, "Path of its report", is_path=True),
+            "pid": Column(INTEGER, "Its process id, as the GUI names its row", limits=OF_NUMBERS),
+            "local_rank": Column(
+                INTEGER, "Its number on its host, where known", is_nullable=True, limits=OF_RANKS
+            ),
             "world_size": Column(
                 INTEGER,
                 "Ranks of the whole job, where its environment says so",
                 is_nullable=True,
+                limits=OF_SIZES,
             ),
             "host": Column(TEXT, "Host it ran on", is_nullable=True),
             "evidence": Column(TEXT, "What says that it is this rank"),
@@ -127,107 +142,154 @@ TABLES = {
             ),
             "cpu": Column(TEXT, "Model of its host's CPU", is_nullable=True),
         },
-        key="rank",
+        refers={"reports": ("path",)},
+        key=("rank",),
     ),
     "iterations": Table(
         "A row per rank and iteration: where its range lies",
         {
             "rank": RANK,
             "iteration": Column(
-                INTEGER, "Number that means the same step on every rank; epochs count on"
+                INTEGER,
+                "Number that means the same step on every rank; epochs count on",
+                limits=OF_NUMBERS,
             ),
-            "epoch": Column(INTEGER, "How often the numbers had started over"),
-            "number": Column(INTEGER, "Number as the range's name or payload says"),
-            "start_ns": Column(INTEGER, "Start of the iteration's own range"),
-            "end_ns": Column(INTEGER, "End of the iteration's own range"),
-            "view_start_ns": Column(INTEGER, "Start of its first host range: look from here"),
-            "view_end_ns": Column(INTEGER, "End of its last device work: look until here"),
+            "epoch": Column(INTEGER, "How often the numbers had started over", limits=OF_AMOUNTS),
+            "number": Column(
+                INTEGER, "Number as the range's name or payload says", limits=OF_NUMBERS
+            ),
+            "start_ns": Column(INTEGER, "Start of the iteration's own range", limits=OF_AXIS),
+            "end_ns": Column(INTEGER, "End of the iteration's own range", limits=OF_AXIS),
+            "view_start_ns": Column(
+                INTEGER, "Start of its first host range: look from here", limits=OF_AXIS
+            ),
+            "view_end_ns": Column(
+                INTEGER, "End of its last device work: look until here", limits=OF_AXIS
+            ),
             "complete": Column(FLAG, "False where the capture's edge or a kill cut it"),
         },
+        key=("rank", "iteration"),
+        ordered=(("start_ns", "end_ns"), ("view_start_ns", "view_end_ns")),
+        refers={"ranks": ("rank",)},
+        complete={"ranks": "rank"},
     ),
     "measures": Table(
         "A row per rank, iteration and clock; null is unknown, never 0",
         {
             "rank": RANK,
             "iteration": ITERATION,
-            "clock": Column(TEXT, "host: what the CPU thread did; gpu: what the device did"),
-            "window_start_ns": Column(
-                INTEGER, "Where the iteration's window starts on this clock", is_nullable=True
+            "clock": Column(
+                TEXT, "host: what the CPU thread did; gpu: what the device did", names=tuple(Clock)
             ),
-            **{
-                each.column: Column(metric_dtype(each), each.comment, is_nullable=True)
-                for each in measured_metrics()
-            },
+            "window_start_ns": Column(
+                INTEGER,
+                "Where the iteration's window starts on this clock",
+                is_nullable=True,
+                limits=OF_AXIS,
+            ),
+            **{each.column: metric_column(each) for each in measured_metrics()},
         },
+        key=("rank", "iteration", "clock"),
+        refers=OF_ITERATIONS,
     ),
     "collectives": Table(
         "A row per rank and collective call or kernel",
         {
             "rank": RANK,
             "iteration": ITERATION,
-            "place": Column(TEXT, "host: a blocking call; device: a kernel"),
+            "place": Column(
+                TEXT, "host: a blocking call; device: a kernel", names=("host", "device")
+            ),
             "communicator": Column(TEXT, "The rank's own name for the group: its source or stream"),
             "operation": Column(
                 TEXT,
                 "all_reduce, all_gather, reduce_scatter, all_to_all, barrier, rooted, "
                 "point_to_point, wait or grouped",
+                names=(*OPERATIONS, "wait"),
             ),
             "ordinal": Column(
-                INTEGER, "Number among the calls of the iteration, by which ranks match"
+                INTEGER,
+                "Number among the calls of the iteration, by which ranks match",
+                limits=OF_ORDINALS,
             ),
             "gradient": Column(FLAG, "Whether it reduces gradients"),
-            "arrival_ns": Column(INTEGER, "When the rank was ready to enter it"),
-            "start_ns": Column(INTEGER, "When the call or kernel started"),
-            "end_ns": Column(INTEGER, "When it ended"),
-            "bytes": Column(INTEGER, "Message size, where known", is_nullable=True),
+            "arrival_ns": Column(INTEGER, "When the rank was ready to enter it", limits=OF_AXIS),
+            "start_ns": Column(INTEGER, "When the call or kernel started", limits=OF_AXIS),
+            "end_ns": Column(INTEGER, "When it ended", limits=OF_AXIS),
+            "bytes": Column(
+                INTEGER, "Message size, where known", is_nullable=True, limits=OF_AMOUNTS
+            ),
         },
+        key=("rank", "iteration", "place", "communicator", "operation", "ordinal"),
+        ordered=(("start_ns", "end_ns"), ("arrival_ns", "end_ns")),
+        refers=OF_ITERATIONS,
     ),
     "exposed": Table(
         "Intervals of exposed communication, disjoint per rank and clock",
         {
             "rank": RANK,
             "iteration": ITERATION,
-            "clock": Column(TEXT, "host or gpu"),
-            "start_ns": Column(INTEGER, "Start"),
-            "end_ns": Column(INTEGER, "End"),
+            "clock": Column(TEXT, "host or gpu", names=tuple(Clock)),
+            "start_ns": Column(INTEGER, "Start", limits=OF_AXIS),
+            "end_ns": Column(INTEGER, "End", limits=OF_AXIS),
         },
+        key=("rank", "iteration", "clock", "start_ns"),
+        ordered=(("start_ns", "end_ns"),),
+        refers=OF_ITERATIONS,
     ),
     "activities": Table(
         "What phases are spent on: a row per rank, iteration, phase, kind and name",
         {
             "rank": RANK,
             "iteration": ITERATION,
-            "phase": Column(TEXT, "The phase in which it was launched, or that owns the idling"),
+            "phase": Column(
+                TEXT, "The phase in which it was launched, or that owns the idling", names=PARTS
+            ),
             "kind": Column(
                 TEXT,
                 "kernel, copy, set, idle (of the device) or range (of the host, nested in the "
                 "phase)",
+                names=("kernel", "graph", "copy", "set", "idle", "range"),
             ),
             "name": Column(
                 TEXT, "Kernel or range; empty: without a name, or the sum of all minor ones"
             ),
-            "count": Column(INTEGER, "Number of operations", is_nullable=True),
-            "total_ns": Column(INTEGER, "Sum of their lengths", is_nullable=True),
+            "count": Column(INTEGER, "Number of operations", is_nullable=True, limits=OF_AMOUNTS),
+            "total_ns": Column(
+                INTEGER, "Sum of their lengths", is_nullable=True, limits=OF_LENGTHS
+            ),
             "size": Column(
-                INTEGER, "Blocks of kernels, bytes of copies and sets, else 0", is_nullable=True
+                INTEGER,
+                "Blocks of kernels, bytes of copies and sets, else 0",
+                is_nullable=True,
+                limits=OF_AMOUNTS,
             ),
             "clear_ns": Column(
                 INTEGER,
                 "Part of total_ns in operations that overlap no collective; null for ranges and "
                 "idling",
                 is_nullable=True,
+                limits=OF_LENGTHS,
             ),
             "clear_size": Column(
-                INTEGER, "Blocks or bytes of those; null for ranges and idling", is_nullable=True
+                INTEGER,
+                "Blocks or bytes of those; null for ranges and idling",
+                is_nullable=True,
+                limits=OF_AMOUNTS,
             ),
             "launches": Column(
-                LENGTHS,
+                pl.List(pl.Int32()),
                 "Lengths of at most 6 of a kernel's launches, evenly spaced from the first on; "
                 "negative where collectives run all the time, null where they run a part of it; "
                 "null for what is no kernel with a name",
                 is_nullable=True,
+                limits=OF_LAUNCHES,
+                most_items=6,
+                items_nullable=True,
             ),
         },
+        key=("rank", "iteration", "phase", "kind", "name"),
+        refers=OF_ITERATIONS,
     ),
     "host_states": Table(
         "What the training thread did: a row per rank, iteration, phase, state and name; only of "
@@ -236,23 +298,32 @@ TABLES = {
             "rank": RANK,
             "iteration": ITERATION,
             "phase": Column(
-                TEXT, "Phase on the host clock, or exposed_communication: a blocking collective"
+                TEXT,
+                "Phase on the host clock, or exposed_communication: a blocking collective",
+                names=PARTS,
             ),
             "state": Column(
                 TEXT,
                 "on_cpu; blocked: off the CPU in a call of the operating system; off_cpu: off the "
                 "CPU without one; cuda_call; profiler: its own time; unknown: no table tells",
+                names=tuple(HostState),
             ),
             "name": Column(
                 TEXT,
                 "Call; of on_cpu the call, else the function by samples; of unknown off_cpu where "
                 "calls are not recorded; empty: none, or the sum of all minor ones",
             ),
-            "count": Column(INTEGER, "Number of stretches; of functions: of samples"),
+            "count": Column(
+                INTEGER, "Number of stretches; of functions: of samples", limits=OF_AMOUNTS
+            ),
             "total_ns": Column(
-                INTEGER, "Time; over states and names it adds up to the phase on the host clock"
+                INTEGER,
+                "Time; over states and names it adds up to the phase on the host clock",
+                limits=OF_LENGTHS,
             ),
         },
+        key=("rank", "iteration", "phase", "state", "name"),
+        refers=OF_ITERATIONS,
         is_later=True,
     ),
     "file_accesses": Table(
@@ -261,13 +332,17 @@ TABLES = {
         {
             "rank": RANK,
             "iteration": ITERATION,
-            "phase": Column(TEXT, "Phase on the host clock in which the access began"),
+            "phase": Column(TEXT, "Phase on the host clock in which the access began", names=PARTS),
             "call": Column(TEXT, "Call of the C library; empty: unknown"),
             "file": Column(TEXT, "Name of the file without its folders; empty: all minor ones"),
-            "count": Column(INTEGER, "Number of accesses"),
-            "bytes": Column(INTEGER, "Bytes read or written, where known", is_nullable=True),
-            "total_ns": Column(INTEGER, "Sum of their lengths"),
+            "count": Column(INTEGER, "Number of accesses", limits=OF_AMOUNTS),
+            "bytes": Column(
+                INTEGER, "Bytes read or written, where known", is_nullable=True, limits=OF_AMOUNTS
+            ),
+            "total_ns": Column(INTEGER, "Sum of their lengths", limits=OF_LENGTHS),
         },
+        key=("rank", "iteration", "phase", "call", "file"),
+        refers=OF_ITERATIONS,
         is_later=True,
     ),
     "counters": Table(
@@ -275,8 +350,14 @@ TABLES = {
         "they are, iteration, device and metric; of all devices of the rank's host",
         {
             "rank": RANK,
-            "iteration": Column(INTEGER, "Iteration of this rank in which they were sampled"),
-            "source": Column(TEXT, "gpu; nic: a network adapter; process: that of the rank"),
+            "iteration": Column(
+                INTEGER, "Iteration of this rank in which they were sampled", limits=OF_NUMBERS
+            ),
+            "source": Column(
+                TEXT,
+                "gpu; nic: a network adapter; process: that of the rank",
+                names=("gpu", "nic", "process"),
+            ),
             "device": Column(
                 TEXT,
                 "UUID or else slot of the GPU, GUID of the adapter; empty: unknown, or the process",
@@ -286,10 +367,19 @@ TABLES = {
                 "clock (MHz), sys_clock (MHz), sm_active, dram_read, dram_write, pcie_rx, pcie_tx, "
                 "nvlink_rx, nvlink_tx (%), sent, received (bytes per second), send_waits (ticks "
                 "per second), gpu_page_faults, cpu_page_faults (of unified memory)",
+                names=tuple(Counter),
             ),
-            "count": Column(INTEGER, "Number of samples; of page faults: of events"),
-            "value": Column(pl.Float64(), "Mean of the samples; of page faults: their number"),
+            "count": Column(
+                INTEGER, "Number of samples; of page faults: of events", limits=OF_AMOUNTS
+            ),
+            "value": Column(
+                pl.Float64(),
+                "Mean of the samples; of page faults: their number",
+                limits=OF_COUNTERS,
+            ),
         },
+        key=("rank", "iteration", "source", "device", "metric"),
+        refers=OF_ITERATIONS,
         is_later=True,
     ),
     "problems": Table(
@@ -302,75 +392,11 @@ TABLES = {
                 pl.List(pl.Int64()),
                 "Ranks it concerns; empty: all of the report's",
                 is_nullable=True,
+                limits=OF_RANKS,
+                most_items=MOST_RANKS,
             ),
         },
+        refers={"reports": ("path",)},
     ),
 }
 """Name → table, of the rows that reports become, in the order in which they are created."""
-
-COMPARED_TABLES = {
-    "rank_iterations": "A row per rank and iteration with every metric on the clock named in meta; "
-    "null is unknown",
-    "answers": "What the commands say without options, as JSON; of which version of rankscope",
-    "clocks": "A row per rank whose clock is tied to the lowest rank's",
-    "communicators": "A row per group of ranks that call collectives together",
-    "streams": "A row per rank and kind of call: which group they are made in",
-    "unmatched": "A row per rank, group and reason for which calls have no counterparts",
-    "scores": "A row per rank: means over the selected iterations, and who waited for it",
-    "waits_of_all": "A row per rank: who waited for it, in all iterations that are complete on "
-    "every rank, warm-up too",
-    "by_iteration": "A row per selected iteration: how far ranks were apart",
-    "what_if": "What the run would save, by replay",
-}
-"""Name → meaning, of the tables that comparing all ranks gives; their dtypes are the frames'."""
-
-_COMPARED_COLUMNS = {
-    "rank": "Rank of the job",
-    "iteration": "Iteration number, the same step on every rank",
-    "epoch": "How often the numbers had started over",
-    "number": "Number as the range's name or payload says",
-    "flagged": "Whether this rank stood out in this iteration; null where that is unknown",
-    "cause": "Phase with the largest excess where flagged",
-    "selected": "Whether the iteration is among the compared ones, from which scores are made",
-    "value": "The answer, as JSON",
-    "offset_ns": "To add to the rank's UTC to get the lowest rank's, in the middle of the run",
-    "drift_ppm": "How the offset grows, microseconds per second",
-    "residual_ns": "Largest disagreement of the clocks after that correction",
-    "group": "Number of the group",
-    "place": "host: blocking calls; device: kernels",
-    "communicator": "The rank's own name for the group: its source or stream",
-    "label": "What its collectives have in common: name, or stream and habits",
-    "members": "Number of ranks in it",
-    "ends_error_ns": "How far the ends of its members scatter: error of waits by duration",
-    "clock_error_ns": "Largest residual of its members: error of waits by arrival",
-    "apart_ns": "Median difference of waits by duration and by arrival",
-    "shown": "The waits that are shown: by duration or by arrival",
-    "operation": "Kind of collective",
-    "reason": "Why they are left out",
-    "count": "Number of calls",
-    "last_arriver_share": "Share of its collectives in which the rank arrived last",
-    "cost_ns": "Sum of what others waited for it",
-    "gain_ns": "What fixing it alone would save",
-    "spread_ns": "Largest less smallest work",
-    "slowest_rank": "Rank that needed most work",
-    "flagged_ranks": "Ranks that stood out, worst first",
-    "cluster": "normal, or slow and why",
-    "kind": "verdict, rank, role, phase, iterations or all",
-    "name": "What it is about",
-    "time_ns": "What the selected iterations would take",
-    "gain": "Saved share of their time",
-}
-
-
-def compared_meaning(column: str) -> str:
-    """The meaning of a column in a table of `COMPARED_TABLES`.
-
-    Raises:
-        KeyError: the column is neither a metric's nor described here.
-    """
-    if column in _COMPARED_COLUMNS:
-        return _COMPARED_COLUMNS[column]
-    for metric in METRICS.values():
-        if metric.column == column:
-            return metric.comment
-    raise KeyError(f"column {column}: described neither by a metric nor in model/tables.py")

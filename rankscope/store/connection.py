@@ -36,6 +36,9 @@ DAMAGE = (
 PATIENCE_S, LOOK_S = 3.0, 0.1
 """Seconds to wait for a database that another process uses, and between two attempts."""
 
+AFTERWARDS_S = 60.0
+"""The same for a process that has stored its reports, and shows what the database holds now."""
+
 LOCK = "lock_configuration"
 """The setting after which no SQL can change settings."""
 
@@ -54,8 +57,15 @@ TO_READ = CONFIG | {"memory_limit": LEAST_MEMORY}
 """Settings of a connection that only reads."""
 
 
-def connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """A connection to a file that exists or can be created, waited for shortly if it is in use.
+def connect(
+    path: Path, *, read_only: bool, patience_s: float = PATIENCE_S
+) -> duckdb.DuckDBPyConnection:
+    """A connection to a file that exists or can be created.
+
+    Args:
+        path: the file.
+        read_only: nothing will be written.
+        patience_s: how long to wait while another process uses it.
 
     Raises:
         DatabaseError: it is in use, no database, damaged, or cannot be created.
@@ -72,7 +82,7 @@ def connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         hint = REBUILD_HINT if ours else "name another file with --db"
         raise DatabaseError(f"{path}: {NOT_OURS}", hint=hint)
     config = TO_READ if read_only else CONFIG
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + patience_s
     while True:
         try:
             return duckdb.connect(os.fspath(path), read_only=read_only, config=config)
@@ -110,8 +120,10 @@ def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
     """What DuckDB says when it cannot open a file, in our words."""
     text = str(error)
     if _is_locked(error):
+        holder = re.search(r"\(PID (\d+)\)", text)
+        who = f" (process {holder[1]})" if holder else ""
         return DatabaseError(
-            f"{path}: {IN_USE}", hint="wait until it is done, or name another --db"
+            f"{path}: {IN_USE}{who}", hint="wait until it is done, or name another --db"
         )
     if not path.parent.is_dir():
         return not_created(path, text)

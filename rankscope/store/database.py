@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +13,15 @@ import duckdb
 import polars as pl
 
 from rankscope.errors import DatabaseError, UsageError
-from rankscope.model.tables import COMPARED_TABLES, TABLES
+from rankscope.model.compared_tables import COMPARED_TABLES
+from rankscope.model.tables import TABLES
 from rankscope.store.comparison_tables import replace_tables
 from rankscope.store.connection import (
     DAMAGE,
     LEAST_MEMORY,
     LOCK,
     NOT_OURS,
+    PATIENCE_S,
     REBUILD_HINT,
     allow_memory,
     check_accessible,
@@ -28,33 +30,15 @@ from rankscope.store.connection import (
     first_line,
     not_created,
 )
+from rankscope.store.contents import BadContents
 from rankscope.store.ddl import ddl
-from rankscope.store.migrations import (
-    SCHEMA_VERSION,
-    IncompleteDatabase,
-    add_columns,
-    check_ranks,
-    foreign_view,
-    migrate,
-    missing_columns,
-    needs_reports,
-    present_columns,
-    show_columns,
-)
+from rankscope.store.door import Known, check_table, enter, enter_again, facts
+from rankscope.store.migrations import SCHEMA_VERSION
 from rankscope.store.nearby import hint_for_missing
 from rankscope.store.reader import read_table
 from rankscope.store.row_groups import in_row_groups
 from rankscope.store.tables import TableRequest
 from rankscope.util.atomic_io import exists, made_aside, take_place
-from rankscope.util.sanitize import sanitized
-
-LONGEST_PATH = 300
-
-UNTRUSTED_HINT = "do not trust the file; " + REBUILD_HINT
-
-NAMED_REPORTS = 3
-"""At most this many reports are named in an error."""
-
 
 PER_RANK_TABLES = tuple(
     name for name, table in TABLES.items() if "rank" in table.columns and name != "ranks"
@@ -68,11 +52,21 @@ class Database:
     def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
         self._connection = connection
-        self.missing: Mapping[str, Sequence[str]] = {}
+        self._known = Known()
+
+    @property
+    def known(self) -> Known:
+        """What was found out about the file, for `reopen`."""
+        return self._known
 
     @classmethod
-    def open(cls, path: Path, *, write: bool = False) -> Self:
+    def open(cls, path: Path, *, write: bool = False, patience_s: float = PATIENCE_S) -> Self:
         """Open an existing run, read-only unless `write`.
+
+        Args:
+            path: the file.
+            write: to change it.
+            patience_s: how long to wait while another process uses it.
 
         Raises:
             DatabaseError: missing, locked, damaged, or of another version.
@@ -80,29 +74,29 @@ class Database:
         if not exists(path):
             check_accessible(path)
             raise DatabaseError(f"{path}: no such database", hint=hint_for_missing(path))
-        database = cls(path, connect(path, read_only=not write))
+        database = cls(path, connect(path, read_only=not write, patience_s=patience_s))
         try:
-            database._bring_up_to_date(write)
+            database._enter(write)
         except BaseException:
             database.close()
             raise
         return database
 
     @classmethod
-    def reopen(cls, path: Path, missing: Mapping[str, Sequence[str]]) -> Self:
+    def reopen(cls, path: Path, known: Known) -> Self:
         """Open a run for reading that `open` has checked, and that has not changed since.
 
         Args:
             path: the file.
-            missing: what `missing` of the first opening said.
+            known: what `known` of the first opening said.
 
         Raises:
             DatabaseError: missing, locked or damaged.
         """
         database = cls(path, connect(path, read_only=True))
-        if missing:
-            show_columns(database._connection, missing)
-            database.missing = missing
+        with database._told():
+            enter_again(database._connection, known)
+        database._known = known
         return database
 
     @classmethod
@@ -208,22 +202,22 @@ class Database:
 
     def read(self, request: TableRequest) -> pl.DataFrame:
         """The requested columns and rows of a table: this is a `TableReader`."""
-        try:
-            return read_table(self._connection, request)
-        except (duckdb.OutOfMemoryException, *DAMAGE):
-            # what exceeds the memory goes to a folder beside the file, if one can be made
-            allow_memory(self._connection)
-        try:
-            return read_table(self._connection, request)
-        except DAMAGE as error:
-            raise self._damaged(error) from error
+        with self._told():
+            try:
+                return self._read(request)
+            except (duckdb.OutOfMemoryException, *DAMAGE):
+                # what exceeds the memory goes to a folder beside the file, if one can be made
+                allow_memory(self._connection)
+            return self._read(request)
+
+    def _read(self, request: TableRequest) -> pl.DataFrame:
+        check_table(self._connection, request.table, self._known)
+        return read_table(self._connection, request)
 
     def meta(self) -> dict[str, str]:
         """What the file says about itself."""
-        try:
-            return dict(self._connection.execute("select key, value from meta").fetchall())
-        except DAMAGE as error:
-            raise self._damaged(error) from error
+        with self._told():
+            return facts(self._connection)
 
     @cached_property
     def compared(self) -> frozenset[str]:
@@ -336,58 +330,29 @@ class Database:
         self._connection.execute(f"insert into {table} by name select * from incoming")
         self._connection.unregister("incoming")
 
-    def _bring_up_to_date(self, write: bool) -> None:
-        """Make an older schema look like the present one, or refuse it. See `migrations`."""
-        try:
-            if view := foreign_view(self._connection):
-                raise DatabaseError(
-                    f"{self.path}: {NOT_OURS} (its {view} is a view)", hint=UNTRUSTED_HINT
-                )
-            present = present_columns(self._connection)
-            if not any(table == "meta" for table, _ in present):
-                raise DatabaseError(f"{self.path}: {NOT_OURS}", hint=REBUILD_HINT)
-            version = self.meta().get("schema_version") or ""
-            if version != str(SCHEMA_VERSION):
-                self._migrate(version, write)
-                present = present_columns(self._connection)
-            missing = missing_columns(present)
-            if missing and write:
+    def _enter(self, write: bool) -> None:
+        """Check the schema of the file."""
+        with self._told():
+            if write:
                 with self.transaction():
-                    add_columns(self._connection, missing)
-            elif missing:
-                show_columns(self._connection, missing)
-                self.missing = missing
-            check_ranks(self._connection)
-        except IncompleteDatabase as error:
+                    self._known = enter(self._connection, self.path, write=True)
+            else:
+                self._known = enter(self._connection, self.path, write=False)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Says that the file is damaged where that is what DuckDB's errors mean."""
+        try:
+            yield
+        except BadContents as error:
             raise DatabaseError(f"{self.path}: is damaged ({error})", hint=REBUILD_HINT) from error
         except DAMAGE as error:
             raise self._damaged(error) from error
-
-    def _migrate(self, version: str, write: bool) -> None:
-        """Bring the file to the present version.
-
-        Raises:
-            DatabaseError: it is newer, its reports must be read again, or it is opened for reading.
-        """
-        text = f"{self.path}: has schema version {version}, this rankscope uses {SCHEMA_VERSION}"
-        known = int(version) if version.isascii() and version.isdigit() else 0
-        if known > SCHEMA_VERSION:
-            raise DatabaseError(text, hint="use a newer rankscope")
-        if known < 1 or needs_reports(known):
-            raise DatabaseError(f"{text}{self._reports_to_read()}", hint=REBUILD_HINT)
-        if not write:
-            raise DatabaseError(text, hint="rankscope ingest with any report of it upgrades it")
-        with self.transaction():
-            migrate(self._connection, known)
-
-    def _reports_to_read(self) -> str:
-        """Which reports an older database was made from, for an error."""
-        if "reports" not in self._tables():
-            return ""
-        rows = self._connection.execute("select path from reports order by path").fetchall()
-        named = ", ".join(sanitized(str(path), LONGEST_PATH) for (path,) in rows[:NAMED_REPORTS])
-        more = f" and {len(rows) - NAMED_REPORTS} more" if len(rows) > NAMED_REPORTS else ""
-        return f"; its reports must be read again: {named}{more}" if rows else ""
+        except duckdb.OutOfMemoryException as error:
+            raise DatabaseError(
+                f"{self.path}: needs more memory than there is ({first_line(error)})",
+                hint="compare it on a machine with more memory, or ingest fewer ranks: --ranks",
+            ) from error
 
     def _unwritten(self, error: duckdb.Error) -> Exception:
         """A full disk in our words; anything else is a bug and stays as it is."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.model.tables import TABLES, Column, Table
+from rankscope.model.columns import Column, Table
+from rankscope.model.tables import TABLES
 
 SQL_TYPES = {
     pl.Int64(): "bigint",
@@ -17,6 +18,7 @@ SQL_TYPES = {
     pl.Boolean(): "boolean",
     pl.List(pl.Int64()): "bigint[]",
     pl.List(pl.Int32()): "integer[]",
+    pl.UInt32(): "uinteger",
 }
 """Dtype → its type in DuckDB."""
 
@@ -73,6 +75,6 @@ def create_table(name: str, table: Table) -> str:
 
 
 def _constraint(table: Table, column: str) -> str:
-    if table.key == column:
+    if table.key == (column,):
         return " primary key"
     return "" if table.columns[column].is_nullable else " not null"

@@ -20,9 +20,10 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
-from rankscope.model.tables import COMPARED_TABLES, TABLES
+from rankscope.model.compared_tables import COMPARED_TABLES
+from rankscope.model.tables import TABLES
+from rankscope.store.contents import check_columns
 from rankscope.store.ddl import SQL_TYPES, add_column, create_table
-from rankscope.util.rank_list import MOST_RANKS
 
 SCHEMA_VERSION = 2
 """The version that this rankscope writes. 2: `activities` are stored."""
@@ -34,10 +35,6 @@ LEDGER = "fleet_"
 """Beginning of the names of a ledger's tables: a run's database has none of them."""
 
 LOG = logging.getLogger("rankscope.store")
-
-
-class IncompleteDatabase(Exception):
-    """The file lacks what every rankscope database has; the text says what is wrong."""
 
 
 def needs_reports(version: int) -> bool:
@@ -60,7 +57,8 @@ def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
 def present_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], str]:
     """(Table, column) → SQL type, of everything in the file."""
     rows = connection.execute(
-        "select table_name, column_name, lower(data_type) from duckdb_columns() where not internal"
+        "select table_name, column_name, lower(data_type) from duckdb_columns() "
+        "where not internal and schema_name = 'main'"
     ).fetchall()
     return {(str(table), str(column)): str(kind) for table, column, kind in rows}
 
@@ -72,23 +70,18 @@ def missing_columns(present: Mapping[tuple[str, str], str]) -> dict[str, list[st
         present: what `present_columns` says of the file.
 
     Raises:
-        IncompleteDatabase: the file lacks a table, or a column that may not be null, or a column
-            has another type.
+        BadContents: the file lacks a table, or a column that may not be null, or a column has
+            another type.
     """
-    tables = {table for table, _ in present}
+    columns: dict[str, dict[str, str]] = {}
+    for (table, column), kind in present.items():
+        columns.setdefault(table, {})[column] = kind
     missing: dict[str, list[str]] = {}
-    for name, table in TABLES.items():
-        if table.is_later and name not in tables:
-            missing[name] = [*table.columns]
-            continue
-        for column, described in table.columns.items():
-            if (name, column) not in present:
-                if not described.is_nullable:
-                    raise IncompleteDatabase(f"{name}.{column} is missing")
-                missing.setdefault(name, []).append(column)
-            elif present[name, column] != SQL_TYPES[described.dtype]:
-                expected = SQL_TYPES[described.dtype]
-                raise IncompleteDatabase(f"{name}.{column} of type {expected} is missing")
+    for name, described in TABLES.items():
+        if described.is_later and name not in columns:
+            missing[name] = [*described.columns]
+        elif lacking := check_columns(name, described, columns.get(name, {})):
+            missing[name] = lacking
     return missing
 
 
@@ -98,19 +91,6 @@ def foreign_view(connection: duckdb.DuckDBPyConnection) -> str | None:
     ours = {*TABLES, *COMPARED_TABLES}
     names = (str(name) for (name,) in views)
     return next((n for n in names if n.lower() in ours or n.lower().startswith(LEDGER)), None)
-
-
-def check_ranks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Check the numbers in `ranks`: later stages list all ranks up to them.
-
-    Raises:
-        IncompleteDatabase: one is not of a rank or size that a job can have.
-    """
-    for column, least in (("rank", 0), ("world_size", 1)):
-        beyond = f"{column} < {least} or {column} > {MOST_RANKS}"
-        found = connection.execute(f"select {column} from ranks where {beyond} limit 1").fetchone()
-        if found:
-            raise IncompleteDatabase(f"ranks.{column} is {found[0]}")
 
 
 def add_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[str]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +13,12 @@ import polars as pl
 
 from rankscope.errors import DatabaseError
 from rankscope.store.database import Database
+from rankscope.store.door import Known
 from rankscope.store.tables import TableRequest, requested
 
 SMALL_BYTES = 8 * 2**20
-"""Up to this size of the file what was compared is read at once: to open it again takes longer."""
+"""Up to this size of the file, what will be asked for is read at once: to open it again takes
+longer."""
 
 RUN_TABLES = ("reports", "ranks", "problems")
 """Tables that say what the run is; they are read once, and stay as they were."""
@@ -26,14 +28,14 @@ RUN_TABLES = ("reports", "ranks", "problems")
 class DatabaseReader:
     """A `TableReader` of a file that must not change; it can be pickled.
 
-    `state`: `Database.state` of the file. `loaded`: tables that are in memory. `missing`:
-    `Database.missing`; None if `Database.open` has not checked the file yet.
+    `state`: `Database.state` of the file. `loaded`: tables that are in memory. `known`:
+    `Database.known`; None if `Database.open` has not checked the file yet.
     """
 
     path: Path
     state: tuple[int, ...]
-    loaded: Mapping[str, pl.DataFrame]
-    missing: Mapping[str, Sequence[str]] | None = None
+    loaded: dict[str, pl.DataFrame]
+    known: Known | None = None
     _kept: dict[int, list[Database]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -44,11 +46,18 @@ class DatabaseReader:
             database: open for reading.
             state: `Database.state` from before it was opened.
         """
-        names = list(RUN_TABLES)
-        if database.path.stat().st_size <= SMALL_BYTES:
-            names += database.compared
-        loaded = {name: database.table(name) for name in names}
-        return cls(database.path, state, loaded, database.missing)
+        loaded = {name: database.table(name) for name in RUN_TABLES}
+        return cls(database.path, state, loaded, database.known)
+
+    def expect(self, database: Database, name: str) -> None:
+        """Read a table at once that will be asked for, if the file is small.
+
+        Args:
+            database: that of the reader, open.
+            name: of the table.
+        """
+        if self.path.stat().st_size <= SMALL_BYTES:
+            self.loaded[name] = database.table(name)
 
     def read(self, request: TableRequest) -> pl.DataFrame:
         """The requested columns and rows.
@@ -84,8 +93,9 @@ class DatabaseReader:
                 database.close()
 
     def _opened(self) -> Database:
-        known = self.missing
-        return Database.open(self.path) if known is None else Database.reopen(self.path, known)
+        if self.known is None:
+            return Database.open(self.path)
+        return Database.reopen(self.path, self.known)
 
     def _check(self) -> None:
         if Database.state(self.path) != self.state:

@@ -1,4 +1,6 @@
-"""Two ingests at once into one new database: both reports' ranks are kept, or one says "in use"."""
+"""Two ingests at once into one new database: what ends well is stored; the other names who writes.
+
+DuckDB lets one process write. The other one waits a little, and then has stored nothing."""
 
 from __future__ import annotations
 
@@ -37,12 +39,14 @@ def test_two_ingests_at_once(
     assert 0 in codes, errors
     assert {*codes} <= {0, 4}, errors
     assert all("Traceback" not in text and "damaged" not in text for text in errors), errors
-    assert all("in use" in text for text, code in zip(errors, codes, strict=True) if code), errors
+    failed = [
+        (text, other) for text, code, other in zip(errors, codes, both[::-1], strict=True) if code
+    ]
+    assert all(
+        f"in use by another process (process {each.pid})" in text for text, each in failed
+    ), errors
     stored = set(rankscope.open_run(db).sql("select rank from ranks")["rank"])
     expected = [{0, 1}, {0, 1} if shared else {2, 3}]
-    # On a slow machine one may have stored its reports before the other one locks it out.
-    assert stored >= set().union(
-        *(ranks for ranks, code in zip(expected, codes, strict=True) if code == 0)
-    )
-    assert stored in (expected[0], expected[1], expected[0] | expected[1])
+    ended_well = (ranks for ranks, code in zip(expected, codes, strict=True) if code == 0)
+    assert stored == set().union(*ended_well)
     assert not [*tmp_path.glob(".run*"), *tmp_path.glob("*.wal")]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
+import polars as pl
 import pytest
 
+from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.metrics import measured_metrics
-from rankscope.model.tables import TABLES, compared_meaning
+from rankscope.model.tables import TABLES
 from rankscope.store import Database
+from rankscope.store.comparison_tables import replace_tables
 from rankscope.store.ddl import ddl
 from tests.store.schema_file import FILE
 
@@ -41,6 +45,14 @@ def test_every_metric_of_one_rank_is_stored() -> None:
     assert {each.column for each in measured_metrics()} <= {*TABLES["measures"].columns}
 
 
-def test_a_column_that_nobody_described_is_an_error() -> None:
-    with pytest.raises(KeyError, match="nonsense_ns"):
-        compared_meaning("nonsense_ns")
+@pytest.mark.parametrize("name", [*TABLES, *COMPARED_TABLES])
+def test_every_number_is_bounded(name: str) -> None:
+    for column, described in (TABLES | COMPARED_TABLES)[name].columns.items():
+        dtype = described.dtype.inner if described.dtype.is_nested() else described.dtype
+        assert described.limits or not dtype.is_numeric(), column
+
+
+def test_a_column_that_nobody_described_is_an_error(empty: Path) -> None:
+    clocks = pl.DataFrame(schema=COMPARED_TABLES["clocks"].schema | {"nonsense_ns": pl.Int64})
+    with duckdb.connect(":memory:") as memory, pytest.raises(ValueError, match="nonsense_ns"):
+        replace_tables(memory, {"clocks": clocks})

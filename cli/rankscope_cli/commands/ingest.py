@@ -141,8 +141,9 @@ def ingest(
                 progress=advance,
             )
         from rankscope.api import open_run
+        from rankscope.store.connection import AFTERWARDS_S
 
-        opened = open_run(target)
+        opened = open_run(target, patience_s=AFTERWARDS_S)
         if output is Format.JSON:
             documents.append(_document(opened, done))
         else:

@@ -1,0 +1,141 @@
+"""What a stored column and a stored table are: types, meanings, and which values they can have.
+
+`store/contents.py` checks the tables of a file by this before it gives rows of them, and
+`out_of_bounds` the rows of a report before they are stored: what one writes the other reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
+import polars as pl
+
+from rankscope.util.rank_list import MOST_RANKS
+
+INTEGER, TEXT, FLAG = pl.Int64(), pl.String(), pl.Boolean()
+
+Limits = tuple[int, int]
+"""Smallest and largest value."""
+
+OF_RANKS: Limits = (0, MOST_RANKS)
+OF_SIZES: Limits = (1, MOST_RANKS)
+"""Ranks, and how many there can be."""
+
+OF_NUMBERS: Limits = (-(2**60), 2**60)
+"""Numbers that something has by its name: iterations, processes. A step may be numbered by the time
+of day, ns; what is added to it must not overflow."""
+
+OF_AXIS: Limits = (-(2**60), 2**60)
+"""Times on the axis of a report, ns: 36 years."""
+
+OF_UTC: Limits = (0, 2**62)
+"""Times since the epoch, ns: until the year 2116."""
+
+OF_LENGTHS: Limits = (0, 2**53)
+"""Lengths of time, ns: 104 days. 1,000 of them can be added up."""
+
+OF_SUMS: Limits = (0, 2**62)
+"""Sums of lengths over ranks, ns."""
+
+OF_AMOUNTS: Limits = (0, 2**53)
+"""Bytes, and numbers of things."""
+
+OF_ORDINALS: Limits = (0, 2**31 - 1)
+
+OF_LAUNCHES: Limits = (-(2**31), 2**31 - 1)
+
+OF_OFFSETS: Limits = (-(2**62), 2**62)
+"""Times of files since the epoch, and differences between clocks, ns."""
+
+OF_COUNTERS: Limits = (0, 2**62)
+"""Values of counters."""
+
+OF_SHARES: Limits = (0, 1)
+
+OF_DRIFTS: Limits = (-(10**6), 10**6)
+"""How far clocks run apart, microseconds per second: not a whole second."""
+
+WINDOWS = dict[str, Annotated[int, msgspec.Meta(ge=OF_AXIS[0], le=OF_AXIS[1])]]
+"""Of a report: path of a further file → its start on the report's axis, ns."""
+
+LONGEST_TEXT = 2**24
+"""Characters of a text; no name of a kernel is as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A stored column: of numbers between `limits` (of lists: their items), or of texts that are
+    one of `names` where there are such.
+
+    Of a list: `most_items`, and whether its items may be null. Of a text: whether it `is_path`, or
+    the type of the `json` that it is.
+    """
+
+    dtype: pl.DataType
+    meaning: str
+    is_nullable: bool = False
+    limits: Limits | None = None
+    names: tuple[str, ...] = ()
+    most_items: int | None = None
+    items_nullable: bool = False
+    is_path: bool = False
+    json: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A stored table.
+
+    `key`: the columns that identify a row. `ordered`: pairs of columns; the first is at most the
+    second. `refers`: table → columns whose values are there, too, under these names. `complete`:
+    table → column of which every value is in this table, too. `is_later`: databases of the same
+    schema version may lack it: it is empty then.
+    """
+
+    meaning: str
+    columns: dict[str, Column]
+    key: tuple[str, ...] = ()
+    ordered: tuple[tuple[str, str], ...] = ()
+    refers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    complete: Mapping[str, str] = field(default_factory=dict)
+    is_later: bool = False
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Columns and dtypes of the frames that go into it."""
+        return pl.Schema((name, each.dtype) for name, each in self.columns.items())
+
+
+def out_of_bounds(name: str, frame: pl.DataFrame, table: Table) -> str | None:
+    """What no row of a table can have, as `collectives.bytes is -1`; None if all is well.
+
+    Args:
+        name: of the table.
+        frame: rows for it.
+        table: its description.
+    """
+    wrong = {
+        column: (
+            ~pl.col(column).is_between(*described.limits)
+            if described.limits and described.dtype.is_numeric()
+            else pl.col(column).str.len_bytes() > LONGEST_TEXT
+        )
+        for column, described in table.columns.items()
+        if described.limits or described.dtype == TEXT
+        if not described.dtype.is_nested()
+    }
+    found = frame.select(
+        *(each.any().alias(column) for column, each in wrong.items()),
+        *((pl.col(low) > pl.col(high)).any().alias(f"{low} {high}") for low, high in table.ordered),
+    ).row(0, named=True)
+    for what in (each for each, is_wrong in found.items() if is_wrong):
+        if what in wrong:
+            value = frame.filter(wrong[what])[what][0]
+            shown = f"has {len(value)} characters" if isinstance(value, str) else f"is {value}"
+            return f"{name}.{what} {shown}"
+        low, high = what.split()
+        return f"{name}.{low} is larger than its {high}"
+    return None

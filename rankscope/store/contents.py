@@ -1,0 +1,174 @@
+"""Whether a table of a file holds what such a table can hold.
+
+A file may come from anybody, and may be damaged where no checksum tells. What reads its tables
+relies on their columns, on the values in them, and on what they say of each other. So each table is
+checked before the first rows of it are given, in one pass of DuckDB, which takes little memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+import msgspec
+import polars as pl
+
+from rankscope.model.columns import LONGEST_TEXT, Column, Table
+from rankscope.store.ddl import SQL_TYPES, quoted
+from rankscope.util.sanitize import sanitized
+
+LONGEST_SHOWN = 60
+"""Of a wrong value so many characters are in the error."""
+
+MOST_ROWS = 2**29
+"""Rows of a table. No machine compares a run with as many; a file of a few MB may claim them."""
+
+
+class BadContents(Exception):
+    """The file holds what no rankscope writes; the text says where and what."""
+
+
+def check_columns(name: str, table: Table, present: Mapping[str, str]) -> list[str]:
+    """The columns of a table that a file lacks and that may be null.
+
+    Args:
+        name: of the table.
+        table: its description.
+        present: column → SQL type, of the file.
+
+    Raises:
+        BadContents: a column is missing that may not be null, or one has another type.
+    """
+    missing = []
+    for column, described in table.columns.items():
+        if column not in present:
+            if not described.is_nullable:
+                raise BadContents(f"{name}.{column} is missing")
+            missing.append(column)
+        elif present[column] != SQL_TYPES[described.dtype]:
+            raise BadContents(f"{name}.{column} of type {SQL_TYPES[described.dtype]} is missing")
+    return missing
+
+
+def check_rows(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> int:
+    """Check the rows of a table whose columns are checked, and count them.
+
+    Args:
+        connection: to the file; tables that this one refers to are there.
+        name: of the table.
+        table: its description.
+
+    Raises:
+        BadContents: a row cannot be, or contradicts others.
+    """
+    [rows] = _first(connection, f'select count(*) from "{name}"') or (0,)
+    if rows > MOST_ROWS:
+        raise BadContents(f"{name} has {rows} rows")
+    faults = [*_faults(table)]
+    tests = ", ".join(f"bool_or({condition})" for condition, _, _ in faults)
+    found = _first(connection, f'select {tests} from "{name}"') or ()
+    for (condition, column, text), is_there in zip(faults, found, strict=True):
+        if is_there:
+            wrong = f'select "{column}" from "{name}" where {condition} limit 1'
+            [value] = _first(connection, wrong) or (None,)
+            raise BadContents(f"{name}.{column} {text.format(_shown(value))}")
+    for column, described in table.columns.items():
+        if described.json is not None:
+            _check_json(connection, name, column, described.json)
+    for other, columns in table.refers.items():
+        _check_reference(connection, name, other, columns)
+    for other, column in table.complete.items():
+        _check_reference(connection, other, name, (column,))
+    if table.key:
+        _check_key(connection, name, table.key, rows)
+    return int(rows)
+
+
+def _faults(table: Table) -> Iterator[tuple[str, str, str]]:
+    """What no row may be: the condition in SQL, its column, and what is said of the column."""
+    for name, column in table.columns.items():
+        own = f'"{name}"'
+        if not column.is_nullable:
+            yield f"{own} is null", name, "is null"
+        for condition, text in _of_values(own, column):
+            yield condition, name, text
+    for low, high in table.ordered:
+        yield f'"{low}" > "{high}"', low, f"is larger than its {high}"
+
+
+def _of_values(own: str, column: Column) -> Iterator[tuple[str, str]]:
+    """What no value of a column may be, in SQL and in words."""
+    if column.dtype.is_nested():
+        if not column.items_nullable:
+            yield f"list_count({own}) < len({own})", "has an item that is null"
+        if column.most_items is not None:
+            yield f"len({own}) > {column.most_items}", f"has more than {column.most_items} items"
+        if column.limits is not None:
+            low, high = column.limits
+            yield f"list_min({own}) < {low} or list_max({own}) > {high}", "is {}"
+        return
+    if column.limits is not None:
+        low, high = column.limits
+        # as nan is larger than any number
+        yield f"not ({own} between {low} and {high})", "is {}"
+    if column.names:
+        listed = ", ".join(quoted(each) for each in column.names)
+        yield f"{own} not in ({listed})", "is {}"
+    if column.is_path:
+        yield f"{own} = '' or contains({own}, chr(0))", "is no path"
+    if column.dtype == pl.String():
+        yield f"strlen({own}) > {LONGEST_TEXT}", f"has a text of more than {LONGEST_TEXT} bytes"
+
+
+def _check_json(connection: duckdb.DuckDBPyConnection, name: str, column: str, type_: Any) -> None:
+    """Raises `BadContents` if a text is not JSON of a type."""
+    texts = f'select distinct "{column}" from "{name}" where "{column}" is not null'
+    for (text,) in connection.execute(texts).fetchall():
+        try:
+            msgspec.json.decode(text, type=type_)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise BadContents(f"{name}.{column} is {_shown(text)}: {error}") from error
+
+
+def _check_reference(
+    connection: duckdb.DuckDBPyConnection, name: str, other: str, columns: tuple[str, ...]
+) -> None:
+    """Raises `BadContents` if rows of `name` refer to rows that `other` lacks."""
+    listed = ", ".join(f'"{each}"' for each in columns)
+    lacking = _first(
+        connection,
+        f'select {listed} from (select distinct {listed} from "{name}") '
+        f'anti join "{other}" using ({listed}) limit 1',
+    )
+    if lacking:
+        what = ", ".join(
+            f"{each} {_shown(value)}" for each, value in zip(columns, lacking, strict=True)
+        )
+        raise BadContents(f"{name} has {what}, which {other} lacks")
+
+
+def _check_key(
+    connection: duckdb.DuckDBPyConnection, name: str, key: tuple[str, ...], rows: int
+) -> None:
+    """Raises `BadContents` if two rows have the same key."""
+    listed = ", ".join(f'"{each}"' for each in key)
+    hashes = f'select hash({listed}) as hashed from "{name}" group by hashed'  # can use the disk
+    if _first(connection, f"select count(*) from ({hashes})") == (rows,):
+        return
+    double = _first(
+        connection, f'select {listed} from "{name}" group by {listed} having count(*) > 1 limit 1'
+    )
+    if double:  # else two keys have the same hash
+        what = ", ".join(f"{each} {_shown(value)}" for each, value in zip(key, double, strict=True))
+        raise BadContents(f"{name} has {what} twice")
+
+
+def _first(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[Any, ...] | None:
+    """The first row of a query that gives few."""
+    rows = connection.execute(sql).fetchall()
+    return rows[0] if rows else None
+
+
+def _shown(value: object) -> str:
+    return sanitized(str(value), LONGEST_SHOWN)

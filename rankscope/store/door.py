@@ -1,0 +1,140 @@
+"""What is checked before the first rows of a file are given: its schema, then each table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+
+from rankscope.errors import DatabaseError
+from rankscope.model.compared_tables import COMPARED_TABLES
+from rankscope.model.tables import TABLES
+from rankscope.store.connection import NOT_OURS, REBUILD_HINT
+from rankscope.store.contents import BadContents, check_columns, check_rows
+from rankscope.store.migrations import (
+    SCHEMA_VERSION,
+    add_columns,
+    foreign_view,
+    migrate,
+    missing_columns,
+    needs_reports,
+    present_columns,
+    show_columns,
+)
+from rankscope.util.sanitize import sanitized
+
+LONGEST_PATH = 300
+
+NAMED_REPORTS = 3
+"""At most this many reports are named in an error."""
+
+MOST_FACTS = 1000
+"""More than `meta` has."""
+
+UNTRUSTED_HINT = "do not trust the file; " + REBUILD_HINT
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was found out about a file, as long as it does not change.
+
+    `missing`: table → columns of the schema that it lacks. `rows`: table → number of its rows, of
+    tables whose contents were checked.
+    """
+
+    missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+
+
+def facts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """What the file says about itself: the table `meta`."""
+    found = connection.execute(f"select key, value from meta limit {MOST_FACTS}").fetchall()
+    return {str(key): str(value) for key, value in found if value is not None}
+
+
+def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> Known:
+    """Make an older schema look like the present one, or refuse it. See `migrations`.
+
+    Args:
+        connection: to the file.
+        path: of the file, for errors.
+        write: bring the file itself to the present schema; within the caller's transaction.
+
+    Raises:
+        DatabaseError: it is of another version, or no rankscope database.
+        BadContents: it lacks what every rankscope database has.
+    """
+    if view := foreign_view(connection):
+        raise DatabaseError(f"{path}: {NOT_OURS} (its {view} is a view)", hint=UNTRUSTED_HINT)
+    present = present_columns(connection)
+    if not {("meta", "key"), ("meta", "value")} <= {*present}:
+        raise DatabaseError(f"{path}: {NOT_OURS}", hint=REBUILD_HINT)
+    version = facts(connection).get("schema_version", "")
+    if version != str(SCHEMA_VERSION):
+        _migrate(connection, path, version, write)
+        present = present_columns(connection)
+    missing = missing_columns(present)
+    if not missing:
+        return Known()
+    if write:
+        add_columns(connection, missing)
+        return Known()
+    show_columns(connection, missing)
+    return Known(missing)
+
+
+def enter_again(connection: duckdb.DuckDBPyConnection, known: Known) -> None:
+    """As `enter`, of a file that was entered before and has not changed."""
+    if known.missing:
+        show_columns(connection, known.missing)
+
+
+def check_table(connection: duckdb.DuckDBPyConnection, name: str, known: Known) -> None:
+    """Check the contents of a table before its first rows are given.
+
+    Raises:
+        BadContents: it holds what no rankscope writes.
+    """
+    if name in known.rows:
+        return
+    table = TABLES.get(name)
+    if table is None:
+        table = COMPARED_TABLES[name]
+        every = present_columns(connection)
+        present = {column: kind for (there, column), kind in every.items() if there == name}
+        if missing := check_columns(name, table, present):
+            raise BadContents(f"{name}.{missing[0]} is missing")
+    known.rows[name] = check_rows(connection, name, table)
+
+
+def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, version: str, write: bool) -> None:
+    """Bring the file to the present version.
+
+    Raises:
+        DatabaseError: it is newer, its reports must be read again, or it is opened for reading.
+    """
+    shown = sanitized(version)
+    text = f"{path}: has schema version {shown}, this rankscope uses {SCHEMA_VERSION}"
+    known = int(version) if version.isascii() and version.isdigit() and len(version) < 9 else 0
+    if known > SCHEMA_VERSION:
+        raise DatabaseError(text, hint="use a newer rankscope")
+    if known < 1 or needs_reports(known):
+        raise DatabaseError(f"{text}{_reports_to_read(connection)}", hint=REBUILD_HINT)
+    if not write:
+        raise DatabaseError(text, hint="rankscope ingest with any report of it upgrades it")
+    migrate(connection, known)
+
+
+def _reports_to_read(connection: duckdb.DuckDBPyConnection) -> str:
+    """Which reports an older database was made from, for an error."""
+    if ("reports", "path") not in present_columns(connection):
+        return ""
+    [count] = connection.execute("select count(*) from reports").fetchall()[0]
+    rows = connection.execute(
+        f"select path from reports order by path limit {NAMED_REPORTS}"
+    ).fetchall()
+    named = ", ".join(sanitized(str(path), LONGEST_PATH) for (path,) in rows)
+    more = f" and {count - NAMED_REPORTS} more" if count > NAMED_REPORTS else ""
+    return f"; its reports must be read again: {named}{more}" if rows else ""
