@@ -45,7 +45,8 @@ from rankscope.store.nearby import hint_for_missing
 from rankscope.store.reader import read_table
 from rankscope.store.row_groups import in_row_groups
 from rankscope.store.tables import TableRequest
-from rankscope.util.atomic_io import exists, made_aside, take_place
+from rankscope.util.aside import made_aside
+from rankscope.util.atomic_io import exists, take_place
 from rankscope.util.sanitize import sanitized
 
 LONGEST_PATH = 300
