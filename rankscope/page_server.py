@@ -3,6 +3,7 @@
 The server listens on the loopback address only. Other users of the machine can connect, too, so
 every address begins with a random token; other addresses do not exist. Names of other machines in
 the header `Host` are refused, so that no page of another site can reach the server by its name.
+Connections are limited in number and time: whoever opens many holds up others for seconds only.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import polars as pl
-from tornado.httpserver import HTTPServer
+from tornado.http1connection import HTTP1Connection
 from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, RequestHandler
 
@@ -42,6 +44,7 @@ from rankscope.output.json_documents import Document
 from rankscope.sources.moved import located
 from rankscope.store import Database
 from rankscope.util import bug_log
+from rankscope.util.few_at_once import FewAtOnce
 from rankscope.util.rank_list import parse_ranks
 from rankscope.util.wording import counted
 
@@ -64,6 +67,15 @@ QUESTIONS = ("page", "range", "timeline", "states", "open")
 
 KEPT = 4
 """Comparisons that are kept, each of another range of iterations."""
+
+MOST_CONNECTIONS = 16
+"""Connections at once; further ones wait for the end of one. A browser opens at most six."""
+
+ASKING_S = 5.0
+"""Time (s) in which a request must arrive; its connection ends with the answer."""
+
+FETCHING_S = 60.0
+"""Time (s) in which an answer must be fetched."""
 
 
 class RunAnswers:
@@ -225,13 +237,18 @@ class PageServer:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        server = HTTPServer(self._application, max_body_size=0)
+        server = FewAtOnce(
+            self._application,
+            max_body_size=0,
+            no_keep_alive=True,
+            idle_connection_timeout=ASKING_S,
+            body_timeout=ASKING_S,
+        )
         self._socket.setblocking(False)
-        server.add_socket(self._socket)
         try:
-            await asyncio.Event().wait()
+            await server.accept(self._socket, MOST_CONNECTIONS)
         finally:
-            server.stop()
+            self._socket.close()
 
 
 class _Handler(RequestHandler):
@@ -240,6 +257,12 @@ class _Handler(RequestHandler):
     def initialize(self, token: str, answers: RunAnswers, pool: ThreadPoolExecutor) -> None:
         self._token = token
         self._answers, self._pool = answers, pool
+        self._awaited: asyncio.Future[Any] | None = None  # the answer, then that it was fetched
+
+    def on_connection_close(self) -> None:
+        """Nobody wants the answer any more: unless it is being computed already, it never is."""
+        if self._awaited is not None:
+            self._awaited.cancel()
 
     def set_default_headers(self) -> None:
         self.clear_header("Server")
@@ -294,19 +317,27 @@ class _Handler(RequestHandler):
             self.set_status(404)
             return
         try:
-            answer = await asyncio.get_running_loop().run_in_executor(self._pool, question)
+            asked = asyncio.get_running_loop().run_in_executor(self._pool, question)
+            self._awaited = asked
+            answer = await asked
+        except asyncio.CancelledError:
+            if not asked.cancelled():
+                raise
+            self._auto_finish = False
+            return
         except RankscopeError as error:
             self.set_status(400)
             answer = {"error": {"message": error.message, "hint": error.hint}}
         except Exception:
             self.set_status(500)
             answer = {"error": _bug(traceback.format_exc())}
-        if isinstance(answer, bytes):
-            self.set_header("Content-Type", "text/html; charset=utf-8")
-            self.finish(answer)
-        else:
-            self.set_header("Content-Type", "application/json; charset=utf-8")
-            self.finish(json_documents.dumps(answer))
+        is_page = isinstance(answer, bytes)
+        kind = "text/html" if is_page else "application/json"
+        self.set_header("Content-Type", f"{kind}; charset=utf-8")
+        self._awaited = self.finish(answer if is_page else json_documents.dumps(answer))
+        _, late = await asyncio.wait([self._awaited], timeout=FETCHING_S)
+        if late:
+            cast(HTTP1Connection, self.request.connection).close()
 
 
 class _Nothing(RequestHandler):

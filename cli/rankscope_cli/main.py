@@ -20,7 +20,7 @@ import typer
 from rankscope_cli import console
 from rankscope_cli.help import FIRST, Command, Group
 from rankscope_cli.options import Version
-from rankscope_cli.start import RESUME_HINT, SIGNAL_EXIT, SIGNALS, end_now, reason
+from rankscope_cli.start import SIGNAL_EXIT, SIGNALS, end_now, hint_after_signal, reason
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -113,9 +113,9 @@ def _run(words: list[str]) -> int:
             return _failed(error)
     if caught.number is not None:
         code = SIGNAL_EXIT + caught.number
-    if code in EXITS_OF_SIGNALS:  # typer returns that of Ctrl-C, too
+    if code in EXITS_OF_SIGNALS and (hint := hint_after_signal(words)):  # Ctrl-C is typer's code
         with suppress(OSError):  # after SIGHUP the terminal is gone
-            console.error(reason(code - SIGNAL_EXIT), RESUME_HINT)
+            console.error(reason(code - SIGNAL_EXIT), hint)
     return code if isinstance(code, int) else 0
 
 

@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
@@ -57,14 +58,29 @@ def end_now(number: int, _frame: FrameType | None = None) -> None:
     """End the process without cleaning up; a signal handler."""
     try:
         shown = SHOW_CURSOR if sys.stderr.isatty() else ""
-        text = f"{shown}rankscope: error: {reason(number)}\nhint: {RESUME_HINT}\n"
-        os.write(2, text.encode())
+        hint = hint_after_signal(sys.argv[1:])
+        error = f"rankscope: error: {reason(number)}\nhint: {hint}\n" if hint else ""
+        os.write(2, f"{shown}{error}".encode())
     except (OSError, ValueError, AttributeError):  # no stderr
         pass
     os._exit(SIGNAL_EXIT + number)
 
 
-RESUME_HINT = "run the same command again to resume"
+AGAIN = "run the same command again"
+
+RESUMING = ("ingest", "watch")
+"""Commands that keep what they have read."""
+
+SERVING = "view"
+"""The command that runs until a signal ends it, which is no error."""
+
+
+def hint_after_signal(words: Sequence[str]) -> str | None:
+    """What to do after a signal ended the command line `words`; None where it was meant to."""
+    command = next(iter(words), "")
+    if command == SERVING:
+        return None
+    return f"{AGAIN} to resume" if command in RESUMING else AGAIN
 
 
 def reason(number: int) -> str:

@@ -24,9 +24,9 @@ from rankscope.util.atomic_io import exists
 class DatabaseWriter:
     """A database while reports come in; use as a context manager, which compares them at its end.
 
-    It is made with the first report; then what is derived speaks of the reports as they are, after
-    an error that the user can fix as well. Whoever interrupts need not wait for that: the next
-    ingest, which goes on with the reports, compares them.
+    It is made with the first report, and removed where none gets into it. What is derived speaks of
+    the reports as they are, after an error that the user can fix as well. Whoever interrupts need
+    not wait for that: the next ingest, which goes on with the reports, compares them.
     """
 
     def __init__(self, path: Path, shaping: str) -> None:
@@ -36,6 +36,7 @@ class DatabaseWriter:
         self._taken: dict[int, str] = {}  # rank of the database → its report
         self._database: Database | None = None
         self._incoming: ReportWriter | None = None
+        self._is_new = False
 
     def __enter__(self) -> Self:
         return self
@@ -48,12 +49,17 @@ class DatabaseWriter:
     ) -> None:
         if kind is None and self._database is None and self._interrupted():
             self._database = open_or_create(self._path)
-        if self._database is not None:
-            with self._database as database:
+        if self._database is None:
+            return
+        with self._database as database:
+            try:
                 if self._incoming is not None:
                     self._incoming.flush()
-                if kind is None or issubclass(kind, RankscopeError):
-                    compare_stored(database)
+            finally:
+                if self._is_new and database.table("reports").is_empty():
+                    self._path.unlink()  # as long as nobody else can open it
+            if kind is None or issubclass(kind, RankscopeError):
+                compare_stored(database)
 
     def add(self, rows: ReportRows) -> None:
         """Put a report in, in place of what its path had.
@@ -62,6 +68,7 @@ class DatabaseWriter:
             RankConflict: another report has one of its ranks.
         """
         if self._database is None or self._incoming is None:
+            self._is_new = not exists(self._path)
             self._database = open_or_create(self._path)
             self._incoming = ReportWriter(self._database, self._shaping)
             ranks_there = self._database.table("ranks").select("rank", "path")

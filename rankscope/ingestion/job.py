@@ -24,6 +24,7 @@ from rankscope.ingestion.workers import WorkerPool, map_reports
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import CaptureFacts, Claim, ReportFile, ReportOutcome, ReportRows
 from rankscope.sources.discover import discover, with_windows
+from rankscope.util.aside import remove_abandoned
 from rankscope.util.atomic_io import DEFAULT_DB, exists
 from rankscope.util.wording import agreeing, counted
 
@@ -89,6 +90,7 @@ def ingest_reports(
         )
     begin = time.monotonic()
     target, paths = Path(db), list(paths)
+    remove_abandoned(target.parent, target.name)
     unread: list[tuple[Path, ReportError]] = []
     files = discover(paths, None if on_error == "fail" else lambda *each: unread.append(each))
     with closing(WorkerPool(jobs)) as pool:

@@ -38,7 +38,8 @@ from rankscope.store.nearby import hint_for_missing
 from rankscope.store.reader import read_table
 from rankscope.store.row_groups import in_row_groups
 from rankscope.store.tables import TableRequest
-from rankscope.util.atomic_io import exists, made_aside, take_place
+from rankscope.util.aside import made_aside
+from rankscope.util.atomic_io import exists, take_place
 
 PER_RANK_TABLES = tuple(
     name for name, table in TABLES.items() if "rank" in table.columns and name != "ranks"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rankscope.errors import UsageError
+from rankscope.util.aside import made_aside
 
 DEFAULT_DB = "rankscope.duckdb"
 """A run's database, in the folder one works in."""
-
-NAME_BYTES = 40
-"""Length of the part of a file's name that its temporary folder has."""
 
 
 def check_writable(target: Path) -> None:
@@ -26,11 +22,11 @@ def check_writable(target: Path) -> None:
     """
     target = _meant(target)
     if target.is_dir():
-        raise _unwritable(target, "it is a folder")
+        raise unwritable(target, "it is a folder")
     if not target.parent.is_dir():
-        raise _unwritable(target, f"there is no folder {target.parent}")
+        raise unwritable(target, f"there is no folder {target.parent}")
     if not os.access(target.parent, os.W_OK):
-        raise _unwritable(target, f"you may not write to {target.parent}")
+        raise unwritable(target, f"you may not write to {target.parent}")
 
 
 def exists(path: Path) -> bool:
@@ -46,25 +42,24 @@ def write_whole(target: Path, content: bytes) -> None:
     Raises:
         UsageError: it cannot be written there.
     """
-    check_writable(target)
-    target = _meant(target)
-    try:
-        with made_aside(target) as partial:
-            partial.write_bytes(content)
-            os.replace(partial, target)
-    except OSError as error:
-        raise _unwritable(target, str(error.strerror)) from error
+    with written_whole(target) as partial:
+        partial.write_bytes(content)
 
 
 @contextmanager
-def made_aside(target: Path) -> Iterator[Path]:
-    """A path of the target's name in a new folder beside it, which others can neither guess nor
-    enter and which is removed at the end; raises `OSError`."""
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name[:NAME_BYTES]}.", dir=target.parent))
+def written_whole(target: Path) -> Iterator[Path]:
+    """A path to write to, as `write_whole` does; nothing is written where an error is raised.
+
+    Raises:
+        UsageError: it cannot be written there: `OSError` means that, too.
+    """
+    check_writable(target)
     try:
-        yield folder / target.name
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with made_aside(meant := _meant(target)) as partial:
+            yield partial
+            os.replace(partial, meant)
+    except OSError as error:
+        raise unwritable(target, str(error.strerror)) from error
 
 
 def take_place(made: Path, target: Path) -> None:
@@ -89,10 +84,11 @@ def _meant(target: Path) -> Path:
     try:
         return target.resolve() if target.is_symlink() else target
     except (OSError, RuntimeError) as error:  # links in a circle, as Pythons differ in saying
-        raise _unwritable(target, "its link leads nowhere") from error
+        raise unwritable(target, "its link leads nowhere") from error
 
 
-def _unwritable(target: Path, why: str) -> UsageError:
+def unwritable(target: Path, why: str) -> UsageError:
+    """The error for a file that cannot be written."""
     return UsageError(
         f"{target}: cannot be written ({why})",
         hint="name a file in a folder where you may write and there is room",

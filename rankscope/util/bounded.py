@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from rankscope.util.lifetime import signals_held
+from rankscope.util.supervisor import ENDING_S
 
 KEPT_BYTES = 2**16
 """Output of a program that is kept: its end."""
@@ -60,6 +61,7 @@ def run_bounded(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    assert process.stdin is not None
     assert process.stdout is not None
     kept = bytearray()
     reader = threading.Thread(target=_keep_end, args=(process.stdout, kept), daemon=True)
@@ -76,12 +78,13 @@ def run_bounded(
                 if time.monotonic() > limit:
                     raise Stopped(f"it took more than {seconds:.0f} s") from None
     finally:
+        process.stdin.close()  # the supervisor kills all that is left
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(2 * ENDING_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         reader.join(timeout=5)
-        if process.stdin is not None:
-            process.stdin.close()
     return Ended(code, kept.decode("utf-8", "replace"))
 
 

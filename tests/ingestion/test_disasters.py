@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import rankscope
+from rankscope.errors import DatabaseError
+from rankscope.store import Database
 from tests.support import Forged, Result, Stored, copied, mostly_nightly
 
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
@@ -81,6 +84,63 @@ def test_a_new_database_on_a_full_disk(
     result.refused(4, "run.duckdb", "disk is full")
     ballast.unlink()
     assert not [*disk.iterdir()]
+
+
+@pytest.mark.parametrize("free", [0, MB // 16])
+def test_scrub_on_a_full_disk(forged: Callable[..., Forged], disk: Path, free: int) -> None:
+    report = forged("plain").reports[0]
+    ballast = fill(disk, free)
+    rankscope_cli("scrub", report, "-o", disk / "copy.sqlite").refused(2, "copy.sqlite", "No space")
+    assert [*disk.iterdir()] == [ballast]
+
+
+def test_a_failed_ingest_leaves_no_new_database(
+    forged: Callable[..., Forged], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the disk is full after the database was made; a database of before stays."""
+    reports, db = forged("plain").reports, tmp_path / "run.duckdb"
+
+    def fails(*_: object) -> None:
+        raise DatabaseError("run.duckdb: cannot be written", hint="make room")
+
+    with monkeypatch.context() as full:
+        full.setattr(Database, "write", fails)
+        with pytest.raises(DatabaseError, match="cannot be written"):
+            rankscope.ingest(reports, db)
+    assert [*tmp_path.iterdir()] == []
+    rankscope.ingest(reports[:2], db)
+    with monkeypatch.context() as full:
+        full.setattr(Database, "write", fails)
+        with pytest.raises(DatabaseError, match="cannot be written"):
+            rankscope.ingest(reports, db)
+    ranks = rankscope.open_run(db).sql("select rank from ranks")["rank"]
+    assert sorted(ranks) == [0, 1]
+
+
+STARTING = """
+import os, signal, sys
+from pathlib import Path
+from rankscope.store import Database, database
+place = database.take_place
+def killed(made, target):
+    if sys.argv[2] == "after":
+        place(made, target)
+    os.kill(os.getpid(), signal.SIGKILL)
+database.take_place = killed
+Database.create(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_what_a_kill_leaves_beside_the_database_goes_with_the_next_ingest(
+    forged: Callable[..., Forged], tmp_path: Path, moment: str
+) -> None:
+    db = tmp_path / "run.duckdb"
+    command = [sys.executable, "-c", STARTING, db, moment]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert [*tmp_path.glob(".run.duckdb.*/run.duckdb")], "a kill leaves a folder"
+    assert rankscope_cli("ingest", *forged("plain").reports, "--db", db).code == 0
+    assert [*tmp_path.iterdir()] == [db]
 
 
 def test_a_report_that_is_written_while_it_is_read(

@@ -15,8 +15,10 @@ START_SECONDS = 60
 class Served:
     """A running `rankscope view`."""
 
-    def __init__(self, db: Path, *options: str) -> None:
+    def __init__(self, db: Path, *options: str, most_descriptors: int | None = None) -> None:
         command = [sys.executable, "-m", "rankscope", "view", "--db", str(db), *options]
+        if most_descriptors is not None:
+            command = ["sh", "-c", f'ulimit -n {most_descriptors}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,

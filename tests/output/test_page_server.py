@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
+import time
 
 import pytest
 
 from rankscope.errors import ToolError, UsageError
 from rankscope.model.options import Options
-from rankscope.page_server import PageServer, RunAnswers
+from rankscope.page_server import ASKING_S, MOST_CONNECTIONS, PageServer, RunAnswers
 from tests.output.served import Served
 from tests.support import Stored
+
+DESCRIPTORS = 64
+"""Descriptors that a process may have where they are few."""
 
 
 def test_only_the_address_with_the_token_answers(served: Served) -> None:
@@ -66,6 +71,49 @@ def test_a_request_without_host_is_refused(served: Served) -> None:
         assert b"200" not in connection.makefile("rb").readline()
 
 
+def idle(port: int, many: int) -> list[socket.socket]:
+    """Connections that ask nothing."""
+    return [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(many)]
+
+
+@pytest.mark.slow
+def test_connections_that_ask_nothing_hold_others_up_for_seconds_only(sample: Stored) -> None:
+    running = Served(sample.db, "--verbose", most_descriptors=DESCRIPTORS)
+    assert running.port is not None
+    for _ in range(2):
+        opened = idle(running.port, 90)
+        begin = time.monotonic()
+        assert running.ask(running.token)[0] == 200
+        assert time.monotonic() - begin < 90 / MOST_CONNECTIONS * ASKING_S + 10
+        for each in opened:
+            each.close()
+    code, said = running.close()
+    assert code == 143
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_a_request_must_arrive_and_its_answer_be_fetched(sample: Stored) -> None:
+    running = Served(sample.db, "--verbose")
+    assert running.port is not None
+    [slow] = idle(running.port, 1)
+    begin = time.monotonic()
+    with slow, contextlib.suppress(OSError):  # the server has closed it
+        while time.monotonic() - begin < 60:
+            slow.sendall(b"G")
+            time.sleep(0.05)
+    assert time.monotonic() - begin < ASKING_S + 5
+    for _ in range(30):  # nobody fetches these answers
+        [lazy] = idle(running.port, 1)
+        lazy.sendall(f"GET {running.token} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        lazy.close()
+    begin = time.monotonic()
+    assert running.ask(f"{running.token}range")[0] == 200
+    assert time.monotonic() - begin < 30
+    _, said = running.close()
+    assert "Traceback" not in said
+
+
 def test_the_token_is_in_no_log(sample: Stored) -> None:
     running = Served(sample.db, "--verbose")
     token = running.token.strip("/")
@@ -91,9 +139,7 @@ def test_a_range_is_compared_anew(served: Served, sample: Stored) -> None:
 def test_it_ends_when_it_is_told_to(sample: Stored) -> None:
     running = Served(sample.db, "--quiet")
     assert running.ask(running.token)[0] == 200
-    code, said = running.close()
-    assert code == 143
-    assert "Traceback" not in said
+    assert running.close() == (143, "")
 
 
 def test_ports_that_cannot_be_had_are_errors(served: Served, sample: Stored) -> None:

@@ -14,6 +14,10 @@ import pytest
 from rankscope.util.bounded import KEPT_BYTES, Stopped, run_bounded
 
 CHILDREN = "sleep 61 & sleep 61 & echo $! > started; wait"
+AWAY = "setsid sh -c 'setsid sleep 61 & echo $! > started; wait' & sleep 61"
+"""A grandchild in a session of its own."""
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 
 
 def running(pid: int) -> bool:
@@ -51,34 +55,37 @@ def test_output_without_end_is_bounded() -> None:
     assert ended.said.endswith("the end\n")
 
 
+@pytest.mark.parametrize("children", [CHILDREN, pytest.param(AWAY, marks=LINUX)])
 @pytest.mark.parametrize("why", ["time", "a check"])
 def test_at_a_limit_all_of_it_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str, children: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     begin = time.monotonic()
     with pytest.raises(Stopped, match="more than 1 s" if why == "time" else "full"):
         run_bounded(
-            ["sh", "-c", CHILDREN], 1 if why == "time" else 60,
+            ["sh", "-c", children], 1 if why == "time" else 60,
             lambda: "full" if why == "a check" and Path("started").exists() else None,
         )  # fmt: skip
     assert time.monotonic() - begin < 20
     await_end(await_file(tmp_path / "started"))
 
 
+@pytest.mark.parametrize("how", ["", pytest.param("setsid ", marks=LINUX)])
 def test_children_that_outlive_the_program_are_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_bounded(["sh", "-c", "sleep 61 & echo $! > started"], 60).code == 0
+    assert run_bounded(["sh", "-c", f"{how}sleep 61 & echo $! > started"], 60).code == 0
     await_end(await_file(tmp_path / "started"))
 
 
+@pytest.mark.parametrize("children", [CHILDREN, pytest.param(AWAY, marks=LINUX)])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda each: each.name)
-def test_it_ends_with_the_caller(tmp_path: Path, number: signal.Signals) -> None:
+def test_it_ends_with_the_caller(tmp_path: Path, number: signal.Signals, children: str) -> None:
     code = "import sys; from rankscope.util.bounded import run_bounded; " \
         "run_bounded(['sh', '-c', sys.argv[1]], 60)"  # fmt: skip
-    caller = subprocess.Popen([sys.executable, "-c", code, CHILDREN], cwd=tmp_path)
+    caller = subprocess.Popen([sys.executable, "-c", code, children], cwd=tmp_path)
     child = await_file(tmp_path / "started")
     assert running(child)
     os.kill(caller.pid, number)

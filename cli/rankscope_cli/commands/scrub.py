@@ -25,9 +25,11 @@ def scrub(
     quiet: Quiet = False,
     version: Version = False,
 ) -> None:
-    """Copy a report without environment, command lines, paths, user and host names.
+    """Copy a report without environment, command lines, paths, names of users, hosts and programs.
 
-    Names of ranges, kernels, calls and functions stay: read them before you share the copy.
+    What stays: times, sizes and other numbers, with ids of processes and threads; names of ranges,
+    domains, kernels, calls, functions and libraries; of a path in such a name the file's name; the
+    versions of nsys; variables of ranks. Read the names before you share the copy.
 
     Examples:
 

@@ -8,9 +8,9 @@ import logging
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.nsys import python_samples
 from rankscope.sources.nsys.header import head_facts
 from rankscope.sources.nsys.needed import TABLES
+from rankscope.util.aside import made_aside, remove_abandoned
 from rankscope.util.atomic_io import cache_home
 from rankscope.util.bounded import Ended, Stopped, run_bounded
 from rankscope.util.private import closed_folder
@@ -64,9 +65,6 @@ MOST_TIMES, MOST_BYTES = 100, 2**30
 PROGRESS_S = 10.0
 """Seconds between two log messages about an export."""
 
-ABANDONED_S = 86_400
-"""An unfinished export that nothing was added to for so many seconds is removed."""
-
 FULL = "no space left"
 
 LOG = logging.getLogger("rankscope.sources")
@@ -91,21 +89,16 @@ def exported(report: Path) -> Path:
     name = PARQUET if _knows(nsys, "parquetdir") else SQLITE
     try:
         closed_folder(entry.parent, cache_home())
-        making = Path(tempfile.mkdtemp(prefix=f"{entry.name}.", dir=entry.parent))
+        with made_aside(entry) as making:
+            making.mkdir()
+            _export(nsys, report, making / name)
+            if name == PARQUET and python_samples.are_in(making / name):
+                _add_python_samples(nsys, report, making)
+            (making / SOURCE).write_text(json.dumps(_source(report)), "utf-8")
+            with suppress(OSError):  # another ingest was faster
+                making.rename(entry)
     except OSError as error:
         raise _no_room(entry.parent, error.strerror or str(error)) from error
-    try:
-        _export(nsys, report, making / name)
-        if name == PARQUET and python_samples.are_in(making / name):
-            _add_python_samples(nsys, report, making)
-        (making / SOURCE).write_text(json.dumps(_source(report)), "utf-8")
-        try:
-            making.rename(entry)
-        except OSError:  # another ingest was faster
-            shutil.rmtree(making, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(making, ignore_errors=True)
-        raise
     return entry / name
 
 
@@ -155,12 +148,11 @@ def cache_bytes() -> int:
 def clear(reports: Iterable[Path]) -> None:
     """Remove the exports of `reports`, and those whose report is gone or has changed.
 
-    Another process may be writing an export right now: what is unfinished goes when it is old.
+    What another process writes right now stays; what killed ones left goes.
     """
     unwanted = {str(report.resolve()) for report in reports}
-    for entry in cache_folder().glob("*"):
-        if _may_be_in_progress(entry):
-            continue
+    remove_abandoned(cache_folder())
+    for entry in cache_folder().glob("[!.]*"):
         try:
             source = json.loads((entry / SOURCE).read_text("utf-8"))
             path = Path(source["path"])
@@ -169,14 +161,6 @@ def clear(reports: Iterable[Path]) -> None:
             keep = False
         if not keep:
             shutil.rmtree(entry, ignore_errors=True)
-
-
-def _may_be_in_progress(entry: Path) -> bool:
-    """Whether this is an unfinished export (`exported` names it) that changed not long ago."""
-    try:
-        return "." in entry.name and time.time() - entry.stat().st_mtime < ABANDONED_S
-    except OSError:  # finished or removed since
-        return True
 
 
 def _entry(report: Path) -> Path:

@@ -6,7 +6,9 @@ Whatever is on no list is left out, so that what a future version of nsys adds i
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +16,7 @@ from urllib.parse import quote
 
 from rankscope.errors import UnreadableReport, UsageError
 from rankscope.sources.environment import LOCAL_RANK_VARIABLES, RANK_VARIABLES
-from rankscope.util.atomic_io import check_writable
+from rankscope.util.atomic_io import unwritable, written_whole
 
 STRINGS = "StringIds"
 
@@ -65,7 +67,10 @@ STRING_IDS = {
     "OSRT_API": "nameId",
     "SAMPLING_CALLCHAINS": "symbol module",
 }
-"""Table → columns with ids of strings that stay; paths among them lose their folders."""
+"""Table → columns with ids of strings that stay; paths in them lose their folders."""
+
+MODULES = ("SAMPLING_CALLCHAINS", "module")
+"""The column with ids of the files that functions are in: libraries and programs."""
 
 PAIRS = {
     "EXPORT_META_DATA": ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION"),
@@ -76,6 +81,39 @@ PAIRS = {
     ),
 }
 """Table of names and values → the names whose values stay, if they are versions or numbers."""
+
+AFTER_PATH = re.compile(r"(:\d+(?![\w.]*[\\/])|\n)")
+"""What ends a path within a text, besides the text's end: the number of a line, as in
+`lambda at /folder/file.cu:12:3`."""
+
+PATH = re.compile(
+    r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/]*/?"  # an address
+    r"|(?<!\w)[A-Za-z]:[\\/]"
+    r"|\\\\(?=\w)"
+    r"|(?<!\w)~[\w.-]{0,64}[\\/]"
+    r"|(?<![\w.])\.\.?[\\/]"
+    r"|/(?:home|Users|root)/"  # wherever, as in `-I/home/somebody`
+    r"|(?<![\w.)\]}>/])/+(?=[^\s/])"
+)
+"""Where a path begins that leads from a root, a home or the folder of the program. Names of ranges
+as `block/attention` and `3/100` are none."""
+
+LIBRARY = re.compile(r"\.so(\.[\d.]+)?$|\.dll$|\.dylib$|^python[\d.]*$|^\[.*\]$", re.IGNORECASE)
+"""Modules that are no programs of the user: libraries, the interpreter, the kernel."""
+
+PACKAGES = re.compile(r"/(site-packages|dist-packages|lib(64)?/python[\d.]+)/")
+"""Folders of installed Python packages."""
+
+PROGRAM = "program"
+"""What other modules are named."""
+
+UNWRITTEN = {
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_DIR_FSYNC,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
+}
+"""Codes of errors of the copy: the report is only read."""
 
 VARIABLES = {name for rank, size, _ in RANK_VARIABLES for name in (rank, size)} | {
     *LOCAL_RANK_VARIABLES
@@ -92,8 +130,9 @@ ENVIRONMENTS = (
 def scrub(report: Path, target: Path, host: str | None = None) -> None:
     """Write the copy of an SQLite export that can be given to others.
 
-    It holds no environment but the variables of ranks, no command lines, no user and host names,
-    no paths, and no text but names of ranges, domains, kernels, calls and functions.
+    It holds no environment but the variables of ranks, no command lines, no names of users, hosts
+    and programs, no paths, and no text but names of ranges, domains, kernels, calls, functions and
+    libraries.
 
     Args:
         report: the export; it is not changed.
@@ -104,26 +143,36 @@ def scrub(report: Path, target: Path, host: str | None = None) -> None:
         UnreadableReport: it is no SQLite export, or damaged.
         UsageError: the copy cannot be written there, or would replace the report.
     """
-    check_writable(target)
     if not report.is_file():
         raise UnreadableReport(f"{report}: no such file", hint="name one .sqlite export")
     if target.exists() and target.samefile(report):
         raise UsageError(f"{target}: is the report itself", hint="name another file with -o")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with closing(sqlite3.connect(partial, isolation_level=None)) as copy:
-            uri = f"file:{quote(os.fsencode(report.resolve()))}?mode=ro"
-            copy.execute("attach ? as report", [uri])
-            copy.execute("pragma main.journal_mode = off")
-            _copy(copy, host)
-        os.replace(partial, target)
-    except sqlite3.Error as error:
-        raise UnreadableReport(
-            f"{report}: cannot be read as an SQLite export",
-            hint="is it complete? export it again: nsys export -t sqlite REPORT.nsys-rep",
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with written_whole(target) as partial:
+        try:
+            _write(report, partial, host)
+        except sqlite3.Error as error:
+            raise _blamed(error, report, target) from error
+
+
+def _blamed(error: sqlite3.Error, report: Path, target: Path) -> Exception:
+    """What could not be written, or not be read."""
+    code = getattr(error, "sqlite_errorcode", 0)  # none where the report is no export
+    if code == sqlite3.SQLITE_FULL:
+        return unwritable(target, os.strerror(errno.ENOSPC))
+    if code in UNWRITTEN:
+        return unwritable(target, str(error))
+    return UnreadableReport(
+        f"{report}: cannot be read as an SQLite export",
+        hint="is it complete? export it again: nsys export -t sqlite REPORT.nsys-rep",
+    )
+
+
+def _write(report: Path, copy_at: Path, host: str | None) -> None:
+    with closing(sqlite3.connect(copy_at, isolation_level=None)) as copy:
+        uri = f"file:{quote(os.fsencode(report.resolve()))}?mode=ro"
+        copy.execute("attach ? as report", [uri])
+        copy.execute("pragma main.journal_mode = off")
+        _copy(copy, host)
 
 
 def _copy(copy: sqlite3.Connection, host: str | None) -> None:
@@ -133,6 +182,7 @@ def _copy(copy: sqlite3.Connection, host: str | None) -> None:
     if not have & {"NVTX_EVENTS", STRINGS, "ANALYSIS_DETAILS", "TARGET_INFO_SYSTEM_ENV"}:
         raise sqlite3.DatabaseError("not an export")
     copy.create_function("without_folders", 1, _without_folders, deterministic=True)
+    copy.create_function("without_program", 1, _without_program, deterministic=True)
     copy.execute("begin")
     references = [_copy_numbers(copy, table) for table in NUMBERS if table in have]
     if STRINGS in have:
@@ -162,7 +212,8 @@ def _copy_numbers(copy: sqlite3.Connection, table: str) -> list[tuple[str, str]]
             ids.append("textId")
             values["textId"] = f"iif({NAMED_RANGES}, {_number('textId')}, null)"
         if "text" in have:
-            values["text"] = f"iif({NAMED_RANGES}, cast(text as text), {MPI_THREAD})"
+            named = "without_folders(cast(text as blob))"
+            values["text"] = f"iif({NAMED_RANGES}, {named}, {MPI_THREAD})"
     columns = ", ".join(f'"{name}" {DECLARED.get(name, "INTEGER")}' for name in values)
     copy.execute(f'create table main."{table}" ({columns})')
     copy.execute(
@@ -186,20 +237,44 @@ def _copy_strings(copy: sqlite3.Connection, references: list[tuple[str, str]]) -
     copy.execute(f"create table main.{STRINGS} (id INTEGER, value TEXT)")
     if not references:
         return
-    used = " union ".join(f'select "{column}" from main."{table}"' for table, column in references)
+    used = {each: f'select "{each[1]}" from main."{each[0]}"' for each in references}
     copy.execute(
-        f"insert into main.{STRINGS} select id, without_folders(cast(value as blob)) "
-        f"from report.{STRINGS} where typeof(id) = 'integer' and id in ({used})"
+        f"insert into main.{STRINGS} select id, iif(id in ({used.get(MODULES, '')}), "
+        "without_program(cast(value as blob)), without_folders(cast(value as blob))) "
+        f"from report.{STRINGS} "
+        f"where typeof(id) = 'integer' and id in ({' union '.join(used.values())})"
     )
 
 
 def _without_folders(value: bytes | None) -> str | None:
-    """A string; of a path only the file's name."""
+    """A text; of the paths in it only the files' names."""
     if value is None:
         return None
     text = value.decode("utf-8", "replace")
-    is_path = text.startswith(("/", "~", "\\\\")) or text[1:3] in (":\\", ":/")
-    return text.replace("\\", "/").rpartition("/")[2] if is_path else text
+    return "".join(map(_without_folder, AFTER_PATH.split(text)))
+
+
+def _without_folder(text: str) -> str:
+    """A text without all from the beginning of a path to the last separator of folders.
+
+    Folders may have any name, with blanks, too. So what stands between two paths goes as well.
+    """
+    path = PATH.search(text)
+    if path is None:
+        return text
+    end = max(path.end(), text.rfind("/") + 1, text.rfind("\\") + 1)
+    return text[: path.start()] + text[end:]
+
+
+def _without_program(value: bytes | None) -> str | None:
+    """The file's name of a module; of a program that is in no package only its kind."""
+    if value is None:
+        return None
+    path = value.decode("utf-8", "replace").replace("\\", "/")
+    name = path.rpartition("/")[2]
+    if LIBRARY.search(name) or PACKAGES.search(path):
+        return name
+    return f"{PROGRAM}{Path(name).suffix if name.endswith(('.py', '.pyx')) else ''}"
 
 
 def _copy_pairs(copy: sqlite3.Connection, table: str, names: tuple[str, ...]) -> None:

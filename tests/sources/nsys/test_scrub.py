@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -98,20 +99,92 @@ def test_secrets_are_in_no_byte_of_the_copy(
     assert SECRET.encode() not in (tmp_path / "copy.sqlite").read_bytes()
 
 
-def test_paths_lose_their_folders(tmp_path: Path) -> None:
+TEXTS = {
+    f"/home/{SECRET}/lib.so": "lib.so",
+    f"C:\\Users\\{SECRET}\\lib.dll": "lib.dll",
+    f"/data/{SECRET} (old)/x.py": "x.py",
+    f"run<(lambda at /home/{SECRET}/k.cu:33:4)>(float)": "run<(lambda at k.cu:33:4)>(float)",
+    f"f<(lambda at /a/{SECRET}/k.cu:3:4), (lambda at /b/{SECRET} (2)/m.cu:5)>::call()":
+        "f<(lambda at k.cu:3:4), (lambda at m.cu:5)>::call()",
+    f"load ~{SECRET}/data.bin": "load data.bin",
+    f"load ~/{SECRET}/data.bin": "load data.bin",
+    f"read s3://{SECRET}/part.tar": "read part.tar",
+    f"get http://{SECRET}:8080/{SECRET}/part": "get part",
+    f"open file:///srv/{SECRET}/part": "open part",
+    f"../{SECRET}/train.py(12): step": "train.py(12): step",
+    f"cc -I/home/{SECRET}/include": "cc -Iinclude",
+    f"\\\\server\\{SECRET}\\x": "x",
+    f"//server/{SECRET}/x": "x",
+    f"at /dev/{SECRET}:0/{SECRET}/x:12\nat /b/{SECRET}/y": "at x:12\nat y",
+}  # fmt: skip
+"""Names with paths in them → what stays."""
+
+UNCHANGED = (
+    "a/b", "block/attention", "layers[3]/mlp", "Block<2>/mlp", "step 3/100", "a / b", "aten::add",
+    "void f<int>(float*, int)::operator/(X)", "cudaLaunchKernel_v7000", "~Foo()", "12:30",
+)  # fmt: skip
+"""Names without paths."""
+
+
+@pytest.mark.parametrize("place", ["strings", "ranges"])
+def test_paths_lose_their_folders(tmp_path: Path, place: str) -> None:
     report = tmp_path / "r.sqlite"
+    texts = [*TEXTS, *UNCHANGED]
     with closing(sqlite3.connect(report)) as file, file:
         file.execute("create table StringIds (id integer, value text)")
-        file.executemany(
-            "insert into StringIds values (?, ?)",
-            [(1, f"/home/{SECRET}/lib.so"), (2, f"C:\\Users\\{SECRET}\\lib.dll"), (3, "a/b")],
-        )
+        file.execute("create table NVTX_EVENTS (start, eventType, text, textId)")
+        for number, text in enumerate(texts):
+            if place == "ranges":
+                file.execute("insert into NVTX_EVENTS values (?, 59, ?, null)", [number, text])
+            else:
+                file.execute("insert into StringIds values (?, ?)", [number, text])
+                file.execute("insert into NVTX_EVENTS values (1, 59, null, ?)", [number])
+    scrub(report, tmp_path / "copy.sqlite")
+    query = "select value from StringIds order by id"
+    if place == "ranges":
+        query = "select text from NVTX_EVENTS order by start"
+    with closing(sqlite3.connect(tmp_path / "copy.sqlite")) as file:
+        values = [value for (value,) in file.execute(query)]
+    assert dict(zip(texts, values, strict=True)) == TEXTS | {each: each for each in UNCHANGED}
+
+
+def test_a_hostile_name_takes_no_time(tmp_path: Path) -> None:
+    report = tmp_path / "r.sqlite"
+    with closing(sqlite3.connect(report)) as file, file:
+        file.execute("create table NVTX_EVENTS (start, eventType, text)")
+        for piece in ("/a ", " /a", "a.", "~~", "a://", ":1", "\\\\a", "../", ":1/", "~a"):
+            text = piece * (10**6 // len(piece))
+            file.execute("insert into NVTX_EVENTS values (1, 59, ?)", [text])
+    begin = time.process_time()
+    scrub(report, tmp_path / "copy.sqlite")
+    assert time.process_time() - begin < 10
+
+
+def test_programs_lose_their_names(tmp_path: Path) -> None:
+    report = tmp_path / "r.sqlite"
+    modules = {
+        f"/home/{SECRET}/{SECRET}": "program",
+        f"/opt/{SECRET}.py": "program.py",
+        "/usr/bin/python3.11": "python3.11",
+        "/lib/x86_64-linux-gnu/libc.so.6": "libc.so.6",
+        "/usr/lib/python3.11/threading.py": "threading.py",
+        f"/home/{SECRET}/lib/python3.11/site-packages/torch/nn/functional.py": "functional.py",
+        "[kernel.kallsyms]": "[kernel.kallsyms]",
+        f"C:\\{SECRET}.exe": "program",
+    }
+    with closing(sqlite3.connect(report)) as file, file:
+        file.execute("create table StringIds (id integer, value text)")
         file.execute("create table SAMPLING_CALLCHAINS (id, symbol, module, stackDepth)")
-        file.executemany("insert into SAMPLING_CALLCHAINS values (1, 3, ?, 0)", [(1,), (2,)])
+        for number, module in enumerate([*modules, "main"]):
+            file.execute("insert into StringIds values (?, ?)", [number, module])
+            if number < len(modules):
+                row = [len(modules), number]
+                file.execute("insert into SAMPLING_CALLCHAINS values (1, ?, ?, 0)", row)
     scrub(report, tmp_path / "copy.sqlite")
     with closing(sqlite3.connect(tmp_path / "copy.sqlite")) as file:
         values = [value for (value,) in file.execute("select value from StringIds order by id")]
-    assert values == ["lib.so", "lib.dll", "a/b"]
+    assert values == [*modules.values(), "main"]
+    assert SECRET.encode() not in (tmp_path / "copy.sqlite").read_bytes()
 
 
 def test_the_environment_keeps_ranks_that_are_numbers(tmp_path: Path) -> None:
