@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
-MEASURE_VERSION = 3
+MEASURE_VERSION = 4
 """Version of the rules by which a report becomes rows; raise it when they give other numbers.
 
 2: a device that starves beside a collective does not communicate.
 3: what a report states about a kernel comes before the kernel's name.
+4: of several steps in one iteration, the reductions of each are gradient reductions.
 """
 
 

@@ -372,10 +372,6 @@ def test_rows_of_some_ranks_are_those_of_all(cli: Cli, sample: Stored) -> None:
 
 
 def test_it_says_what_a_mean_is_of(cli: Cli, tmp_path: Path) -> None:
-    """Of a whole capture, the time to the reduction is that of its first step."""
-    assert cli("ingest", SAMPLE, "--iteration", "whole").code == 0
-    text = cli("imbalance").out
-    assert "to all-reduce: of the first step in each capture" in text
     trace = SAMPLE.parent / "torch_profiler_2ranks"
     assert cli("ingest", trace, "--db", tmp_path / "torch.duckdb").code == 0
     rows = document(cli, Stored(tmp_path, tmp_path / "torch.duckdb", None))
