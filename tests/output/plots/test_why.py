@@ -129,7 +129,14 @@ def test_kernels_that_the_verdict_names_stand_beside_those_of_the_median_rank(
         [excess] = [ms for name, ms in apart.items() if name.endswith(finding.name[-12:])]
         assert excess == pytest.approx(finding.excess_ns / 1e6, rel=0.01)
     assert re.fullmatch(
-        r"Rank 3: \d kernels take [\d.]+ ms longer \(\d+ %\) than on the median rank", picture.title
+        r"Rank 3: \d kernels take [\d.]+ ms or \d+ % longer for the same work: the device is slow",
+        picture.title,
+    )
+    assert picture.title.removeprefix("Rank 3: ") in verdict.sentence
+    assert len(labels) == len(verdict.findings)
+    assert re.fullmatch(
+        r"Rank 3: \d kernels take [\d.]+ ms or \d+ % longer than on the median rank",
+        run.plot("why", iteration=5).title,
     )
     assert "unknown" not in {each.get_text() for each in axes.get_legend().get_texts()}
 
