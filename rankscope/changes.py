@@ -27,7 +27,7 @@ ON_ANY_CLOCK = ("iteration", "load")
 """Those of them that mean the same where one of the runs has no device work in its reports."""
 
 LEAST_COVERED = 0.1
-"""Share of the capture; if compared iterations cover less, that is said."""
+"""Share of the capture, from the first iteration on; if iterations cover less, that is said."""
 
 
 def diff_of(
@@ -85,18 +85,27 @@ def _clock_problem(clocks: list[str]) -> Iterator[RunWarning]:
 
 
 def _coverage_problems(timed: list[Comparison]) -> Iterator[RunWarning]:
-    """Warnings about runs whose compared iterations are a small part of the capture."""
+    """Warnings about runs whose iterations end long before the capture does.
+
+    What comes before the first iteration is the start of the job, which every capture has.
+    """
     for name, comparison in (("before", timed[-2]), ("after", timed[-1])):
-        captured = comparison.tables.reports["duration_ns"].cast(pl.Float64).median()
-        sums = comparison.rows(["iteration"]).group_by("rank").agg(pl.col("iteration_ns").sum())
-        spent = sums["iteration_ns"].cast(pl.Float64).median()
-        if not isinstance(captured, float) or not isinstance(spent, float) or not captured:
-            continue
-        if spent < LEAST_COVERED * captured:
+        ends = comparison.tables.ranks.select("rank", "path").join(
+            comparison.tables.reports.select("path", "duration_ns"), on="path"
+        )
+        found = (
+            comparison.tables.read("iterations")
+            .group_by("rank")
+            .agg(first=pl.col("start_ns").min(), last=pl.col("end_ns").max())
+        )
+        since = pl.col("duration_ns") - pl.col("first")
+        shares = ends.join(found, on="rank").select((pl.col("last") - pl.col("first")) / since)
+        share = shares.to_series().median()
+        if isinstance(share, float) and share < LEAST_COVERED:
             yield RunWarning(
                 "iterations-cover-little",
-                f"the compared iterations of the run {name} cover {percent(spent / captured)} of "
-                "its capture; the rest is in no number",
+                f"the iterations of the run {name} cover {percent(share)} of its capture from the "
+                "first of them on; the rest is in no number",
             )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import polars as pl
 import pytest
 
+import rankscope
 from tests.support import MS, SAMPLE, Stored, assert_adds_up, slowest_by_iteration
 
 SIMULATED = SAMPLE.parent / "gpu_simulated_4ranks"
@@ -35,6 +37,13 @@ def test_the_readme_tells_the_planted_iterations() -> None:
     text = (SAMPLE / "README.md").read_text(encoding="utf-8")
     assert ", ".join(map(str, SLOW_LOADS)) in text
     assert "i == 18" in text
+
+
+def test_of_a_whole_capture_the_reductions_of_all_steps_count(tmp_path: Path) -> None:
+    """The time to the last one is nearly all work, not that of the first step."""
+    result = rankscope.ingest([SAMPLE], tmp_path / "run.duckdb", iteration="whole").imbalance()
+    means = {each.metric: each.mean for each in result.metrics}
+    assert 0.8 * means["work"] < means["time_to_all_reduce"] < means["work"]
 
 
 def test_rows_add_up(sample: Stored) -> None:

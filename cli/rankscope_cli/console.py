@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 100
 """Width of tables for pipes and files, in characters."""
 
+BELOW = 2
+"""Lines below tables that fill a terminal: a warning, and the prompt."""
+
 UNLIMITED = 10_000
 """Width of whole tables for pipes and files, in characters: they are never folded."""
 
@@ -44,6 +47,7 @@ def write(text: str, at_once: bool = False) -> None:
 def prose(text: str) -> None:
     """Print a sentence, folded to the width of the terminal."""
     for line in _folded(text, sys.stdout):
+        _Output.lines += 1
         print(line)
 
 
@@ -52,6 +56,7 @@ class _Output:
 
     json_command: str | None = None  # with --format json: the command
     written = False
+    lines = 0  # of prose so far
 
 
 def expect(arguments: Sequence[str]) -> None:
@@ -61,6 +66,7 @@ def expect(arguments: Sequence[str]) -> None:
     formats += [word.partition("=")[2] for word in arguments if word.startswith("--format=")]
     _Output.json_command = words[0] if words and formats[-1:] == ["json"] else None
     _Output.written = False
+    _Output.lines = 0
 
 
 def error(message: str, hint: str, code: str = "failed", lines: Iterable[str] = ()) -> None:
@@ -190,18 +196,40 @@ def show(table: Table, every: bool = False) -> None:
     If it has many rows, the most relevant ones are printed, unless `every`, which in a pipe or
     file is the whole table.
     """
+    from rankscope.output.screen import lines_of
+
     if sys.stdout.isatty():
-        width = _width(sys.stdout)
+        lines = lines_of(table, _width(sys.stdout), every=every)
     else:
-        table = table.without(table.graphic)
         width = UNLIMITED if every else PIPED_WIDTH
-    shortened, gap = (table, 0) if every else table.shortened()
-    fitted, dropped = shortened.fitted(width)
-    more = f"… {len(table.rows) - len(shortened.rows)} more: --all" if gap else ""
-    _table(fitted, fitted.lines(width, gap, more))
-    left_out = [name for name in dropped if name not in table.graphic]
-    if left_out:
-        prose(f"(columns that do not fit: {', '.join(left_out)})")
+        table = table.without(table.graphic)
+        lines = lines_of(table, width, every=every, sentences=UNLIMITED)
+    _write_lines(lines[1:])
+
+
+def show_together(tables: Sequence[Table], every: bool, below: str) -> None:
+    """Print tables below each other, and a text below them; all fits a terminal, unless `every`.
+
+    Args:
+        tables: the tables.
+        every: whole tables, however many lines they take.
+        below: one line below the tables, if it is not empty.
+    """
+    if every or not sys.stdout.isatty():
+        for table in tables:
+            write("")
+            show(table, every)
+        last = ["", below] if below else []
+    else:
+        from rankscope.output.screen import fitting
+
+        width, height = _width(sys.stdout), _height(sys.stdout)
+        last = _folded(below, sys.stdout) if below else []
+        room = height - _Output.lines - len(last) - BELOW
+        lines = fitting(tables, width, room)
+        _write_lines(lines if len(lines) >= room else [*lines, ("", False)])
+    for line in last:
+        print(line)
 
 
 def problem(text: str, remedy: str) -> None:
@@ -223,19 +251,14 @@ def item(name: str, text: str, width: int) -> None:
 def headline(text: str) -> None:
     """Print the most important sentence, in bold."""
     for line in _folded(text, sys.stdout):
+        _Output.lines += 1
         print(_bold(line))
 
 
-def _table(table: Table, lines: list[str]) -> None:
-    if table.title:
-        headline(table.title)
-    if not table.rows:
-        return
-    print(_bold(lines[0]))
-    for line in lines[1:]:
-        print(line)
-    if table.note:
-        prose(table.note)
+def _write_lines(lines: Iterable[tuple[str, bool]]) -> None:
+    """Print lines, headings in bold."""
+    for line, is_heading in lines:
+        print(_bold(line) if is_heading else line)
 
 
 def _sanitized(text: str) -> str:
@@ -266,6 +289,16 @@ def _width(stream: TextIO) -> int:
         columns = 0
     given = os.environ.get("COLUMNS", "")
     return columns or (int(given) if given.isdecimal() else 0) or 80
+
+
+def _height(stream: TextIO) -> int:
+    """The height of a terminal in lines; LINES if it does not say, else 24."""
+    try:
+        lines = os.get_terminal_size(stream.fileno()).lines
+    except OSError:
+        lines = 0
+    given = os.environ.get("LINES", "")
+    return lines or (int(given) if given.isdecimal() else 0) or 24
 
 
 def _bold(text: str) -> str:

@@ -5,7 +5,7 @@ See METHOD.md#picks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,8 +125,9 @@ def pick(
 ) -> Picks:
     """Lowest, nearest to the median, highest score; then slow ranks that are none of the three.
 
-    The iterations to look at are one of each slow set of ranks, and a typical one; all in one
-    window of the profiler's schedule, which is one file of each rank.
+    A slow rank is never the median one. The iterations to look at are one of each slow set of
+    ranks, and a typical one; all in one window of the profiler's schedule, which is one file of
+    each rank.
 
     Args:
         ranked: rank and `<metric>_ns`, each rank's score.
@@ -161,7 +162,7 @@ def pick(
     seen = views_of(picked)
     files = files or {rank: ReportFiles((who[rank][1],), (0,)) for rank in picked}
     slowest = (_slowest(rows, column, ranks, when) for ranks, when in slow)
-    anchor = next((each for each in slowest if each is not None), _moments(rows, column)[0])
+    anchor = next((each for each in slowest if each is not None), _moments(rows, column, ())[0])
     own = seen.filter(pl.col("rank") == picked[0])
     held_in = {
         iteration: files[picked[0]].at(start)
@@ -169,7 +170,8 @@ def pick(
     }
     place_of = held_in[anchor]
     rows = rows.filter([held_in.get(each) == place_of for each in rows["iteration"]])
-    worst, typical = _moments(rows, column)
+    when_slow = {number for _, when in slow for number in when}
+    worst, typical = _moments(rows, column, when_slow)
     values = dict(ranked.select("rank", column).iter_rows())
     first = utc_starts.get(picked[0])
 
@@ -257,7 +259,8 @@ def _labelled(
     Args:
         ranked: rank and score, by score, then rank.
         column: the score's name.
-        slow_ranks: ranks to add if they are none of the three.
+        slow_ranks: ranks to add if they are none of the three; none of them is the median one,
+            beside which they are looked at.
     """
     order = ranked.select("rank", column).rows()
     median = order[(len(order) - 1) // 2][1]
@@ -265,7 +268,7 @@ def _labelled(
     labelled = [("min", lowest[0])]
     if rest:
         highest = min(rank for rank, value in rest if value == rest[-1][1])
-        rest = [(rank, value) for rank, value in rest if rank != highest]
+        rest = [(rank, value) for rank, value in rest if rank != highest and rank not in slow_ranks]
         if rest:
             nearest = min(rest, key=lambda each: (abs(each[1] - median), each[0]))
             labelled.append(("median", nearest[0]))
@@ -274,10 +277,11 @@ def _labelled(
     return labelled + [("slow", rank) for rank in slow_ranks if rank not in named]
 
 
-def _moments(wide: pl.DataFrame, column: str) -> tuple[int, int]:
-    """The worst iteration, and the one most like the rest.
+def _moments(wide: pl.DataFrame, column: str, slow: Collection[int]) -> tuple[int, int]:
+    """The worst iteration, and the one most like the rest, which is none of the slow ones.
 
-    The worst one has the largest spread between ranks; of a single rank, the highest value.
+    The worst one has the largest spread between ranks; of a single rank, the highest value. Where
+    somebody is slow in every iteration, the typical one is like those.
     """
     known = wide.drop_nulls(column)
     least = 0 if known["rank"].n_unique() == 1 else pl.col(column).min()
@@ -287,7 +291,9 @@ def _moments(wide: pl.DataFrame, column: str) -> tuple[int, int]:
         .agg(spread=pl.col(column).max() - least, off=pl.col("off").sum())
     )
     worst = per.sort("spread", "iteration", descending=[True, False])["iteration"][0]
-    return int(worst), int(per.sort("off", "iteration")["iteration"][0])
+    usual = per.filter(~pl.col("iteration").is_in([*slow]))
+    typical = (usual if usual.height else per).sort("off", "iteration")["iteration"][0]
+    return int(worst), int(typical)
 
 
 def _shift(own: int | None, first: int | None) -> int | None:

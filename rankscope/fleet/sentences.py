@@ -50,7 +50,7 @@ def sentence(suspects: tuple[Suspect, ...], runs: int, pieces: Mapping[str, int]
     )
     seen = f"in {counted(runs, 'run')}" + (f" on {hardware}" if hardware else "")
     if not suspects:
-        return f"{NOBODY}: no hardware is slow again and again {seen}."
+        return f"{NOBODY}: no hardware is named more often than chance explains {seen}."
     told = "; ".join(map(_told, suspects[:NAMED]))
     more = f"; and {len(suspects) - NAMED} more" if len(suspects) > NAMED else ""
     return f"{told}{more} ({seen})."

@@ -73,9 +73,9 @@ def collectives(
     Returns:
         COLLECTIVES; `rank` is null.
     """
-    between = _gradients_between(iterations, marks)
+    begins = iterations["window_start"].to_numpy()
     every = (_calls(iterations, marks), _kernels(calls, ready, iterations))
-    return pl.concat(_finish(each, *between) for each in every)
+    return pl.concat(_finish(each, begins, marks) for each in every)
 
 
 def _calls(iterations: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
@@ -152,35 +152,31 @@ def belonging(work: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     return belongs.with_columns(iteration=iterations["iteration"].gather(belongs["window"]))
 
 
-def _gradients_between(iterations: pl.DataFrame, marks: pl.DataFrame) -> tuple[Times, Times]:
-    """Start of backward and start of the optimizer in each iteration; `NEVER` where unknown.
+def _before_optimizer(in_order: pl.DataFrame, begins: Times, marks: pl.DataFrame) -> Flags:
+    """Whether calls are launched after a backward range begins and before the next optimizer range.
 
-    Ranges that zero the gradients may precede backward; only optimizer ranges after backward
-    count.
+    Both in the window of the call, which may hold several steps. Ranges that zero the gradients
+    may precede backward; only optimizer ranges after it count.
     """
-    begins, ends = (iterations[name].to_numpy() for name in ("window_start", "window_end"))
+    launch, begin = in_order["launch"].to_numpy(), begins[in_order["window"].to_numpy()]
 
-    def earliest(label: str, after: Times) -> Times:
-        start = marks["start"].filter(marks["label"] == label).to_numpy()
-        window = np.searchsorted(begins, start, side="right") - 1
-        inside: Flags = (window >= 0) & (start < ends[window]) & (start > after[window])
-        first = np.full(len(begins), NEVER)
-        np.minimum.at(first, window[inside], start[inside])
-        return first
+    def latest(label: str) -> Times:
+        start = marks["start"].filter(marks["label"] == label).sort().to_numpy()
+        before = np.concatenate(([-NEVER], start))[np.searchsorted(start, launch, side="right")]
+        return np.where(before >= begin, before, -NEVER)
 
-    backward = earliest("backward", np.full(len(begins), -NEVER))
-    return backward, earliest("optimizer", backward)
+    backward = latest("backward")
+    return np.asarray((backward > -NEVER) & (latest("optimizer") < backward))
 
 
-def _finish(placed: pl.DataFrame, backward: Times, optimizer: Times) -> pl.DataFrame:
+def _finish(placed: pl.DataFrame, begins: Times, marks: pl.DataFrame) -> pl.DataFrame:
     """COLLECTIVES with ordinals; `gradient` marks gradient reductions."""
     if placed.is_empty():
         return empty(COLLECTIVES)
     in_order = with_ordinals(placed.sort("launch", "start_ns")).with_columns(
         forward_too=pl.col("in_forward").fill_null(False).any().over("communicator"),
     )
-    window, launch = in_order["window"].to_numpy(), in_order["launch"].to_numpy()
-    between = (launch >= backward[window]) & (launch < optimizer[window])
+    between = _before_optimizer(in_order, begins, marks)
     optional = ("rank", "bytes")  # the caller knows the rank; blocking calls do not say their size
     every = conform(in_order, _ORDERED, optional=optional, drop_others=True)
     few = (pl.col("bytes") <= FEW_BYTES).fill_null(False)

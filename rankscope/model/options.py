@@ -10,7 +10,8 @@ MEASURE_VERSION = 4
 
 2: a device that starves beside a collective does not communicate.
 3: what a report states about a kernel comes before the kernel's name.
-4: collectives match by the sequence numbers that reports state.
+4: collectives match by the sequence numbers that reports state; of several steps in one iteration,
+the reductions of each are gradient reductions.
 """
 
 

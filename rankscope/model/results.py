@@ -53,6 +53,8 @@ class Finding:
     phase: str | None = None  # that was looked at; None: all
     evidence: tuple[str, ...] = ()  # tables that it rests on
     detail: str = ""  # what more is known of it, in words
+    usual_ns: int | None = None  # mean per flagged iteration on the median rank; None: unknown
+    count: int = 1  # kernels that it is of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +141,19 @@ class Verdict:
         ranks = (*self.ranks, *self.more_work_ranks)
         return tuple(dict.fromkeys((*ranks, *(rank for each in self.also for rank in each.ranks))))
 
+    @property
+    def first_sentence(self) -> str:
+        """Who or what is slow, when, by how much and why."""
+        first, stop, _ = self.sentence.partition(". ")
+        return first + stop.strip()
+
     def __repr__(self) -> str:
         return f"<Verdict {self.kind}: {self.sentence}>"
 
     def _repr_html_(self) -> str:
         """The verdict as a notebook shows it."""
-        first, stop, rest = self.sentence.partition(". ")
-        return inline.paragraphs(first + stop.strip(), rest, f"Next: {self.next}.")
+        rest = self.sentence.removeprefix(self.first_sentence).strip()
+        return inline.paragraphs(self.first_sentence, rest, f"Next: {self.next}.")
 
 
 @dataclass(frozen=True, slots=True)

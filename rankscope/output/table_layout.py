@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from textwrap import wrap
 
@@ -11,8 +12,15 @@ GAP = 3
 MOST_ROWS, LAST_ROWS = 20, 5
 """Most rows of a shortened table, and how many of them are its last rows."""
 
+LEAST_ROWS = 3
+"""Fewest rows of a table on a small screen."""
+
 LEAST_NAME, LEAST_TEXT = 24, 14
-"""Least width of columns of names, and of columns of folded text, in characters."""
+"""Least width of columns of names, and of columns of folded text, in characters. Words of up to
+LEAST_NAME are not broken."""
+
+UNIT = re.compile(r"(?<=\d) (?=(?:%|ms|s|kB|MB|GB)(?!\w))")
+"""The blank between a number and its unit, at which lines do not break."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,7 @@ class Table:
         notes: columns and their meanings; a meaning is shown if its column is.
         remarks: what must be said of the rows, below them.
         most: most rows of the shortened table.
+        least: fewest rows on a small screen; 0: the table may be left out there.
         most_relevant: indices of the rows to show if there are too many, the most relevant row
             first; without it the first and the last rows are shown.
     """
@@ -47,6 +56,7 @@ class Table:
     notes: tuple[tuple[str, str], ...] = ()
     remarks: tuple[str, ...] = ()
     most: int = MOST_ROWS
+    least: int = LEAST_ROWS
     most_relevant: tuple[int, ...] = ()
 
     @property
@@ -74,8 +84,9 @@ class Table:
         if self.most_relevant:
             selected, gap = sorted(self.most_relevant[: self.most]), self.most
         else:
-            gap = self.most - LAST_ROWS
-            selected = [*range(gap), *range(len(self.rows) - LAST_ROWS, len(self.rows))]
+            last = min(LAST_ROWS, self.most // 2)
+            gap = self.most - last
+            selected = [*range(gap), *range(len(self.rows) - last, len(self.rows))]
         return replace(self, rows=tuple(self.rows[index] for index in selected)), gap
 
     def fitted(self, width: int) -> tuple[Table, tuple[str, ...]]:
@@ -115,16 +126,19 @@ class Table:
         ]
 
     def _least(self) -> list[int]:
-        """The least width of each column."""
+        """The least width of each column; of folded text, that of its longest word."""
         return [
             most
             if name in self.numeric or name in self.graphic
-            else min(
-                most,
-                max(LEAST_NAME if name in self.shorten else LEAST_TEXT, display_width(name)),
-            )
-            for name, most in zip(self.columns, self._natural(), strict=True)
+            else min(most, max(self._least_text(index), display_width(name)))
+            for index, (name, most) in enumerate(zip(self.columns, self._natural(), strict=True))
         ]
+
+    def _least_text(self, index: int) -> int:
+        if self.columns[index] in self.shorten:
+            return LEAST_NAME
+        words = (word for row in self.rows for word in row[index].split())
+        return max(LEAST_TEXT, min(LEAST_NAME, max(map(display_width, words), default=0)))
 
     def _least_width(self) -> int:
         return sum(self._least()) + GAP * (len(self.columns) - 1)
@@ -195,7 +209,9 @@ def fold(text: str, width: int, indent: str = "") -> list[str]:
     """
     if display_width(text) != len(text):  # wide characters take two columns
         width = max(width // 2, 1)
-    return wrap(text, max(width, 2), subsequent_indent=indent, break_on_hyphens=False) or [""]
+    bound = UNIT.sub("\N{NO-BREAK SPACE}", text)
+    lines = wrap(bound, max(width, 2), subsequent_indent=indent, break_on_hyphens=False) or [""]
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def _padded(text: str, width: int, right: bool) -> str:

@@ -12,8 +12,7 @@ import polars as pl
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.verdict.levels import LEAST_GAIN as LEAST_NAMED
 from rankscope.compare.warnings import listed
-from rankscope.model.metrics import METRICS, Display, Metric, Need, Unit, column_of, leading_metrics
-from rankscope.model.options import WHOLE
+from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
 from rankscope.model.results import (
     Efficiency,
     Imbalance,
@@ -96,6 +95,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, every: bool) -> Tab
         if every or (each.mean is not None and METRICS[each.metric].display.is_usual)
     ]
     alike = [] if every else _alike(known, result)
+    shown = [row for row in known if row not in alike]
     if result.ranks.height == 1:
         return Table(
             title=f"Of the only rank ({result.statistic} of the iterations, ms)",
@@ -119,6 +119,8 @@ def metrics_table(result: Imbalance, comparison: Comparison, every: bool) -> Tab
             *_alike_remark(alike, result),
             *_fewer_remark(comparison, [metric for _, metric in known]),
         ),
+        least=0,
+        most_relevant=_telling(shown, result.verdict),
         rows=tuple(
             (
                 metric.name if metric.is_time else f"{metric.name} ({metric.unit})",
@@ -128,10 +130,21 @@ def metrics_table(result: Imbalance, comparison: Comparison, every: bool) -> Tab
                 percent(each.imbalance),
                 total(each.lost) if metric.is_time else in_unit(each.lost, metric.unit),
             )
-            for each, metric in known
-            if (each, metric) not in alike
+            for each, metric in shown
         ),
     )
+
+
+def _telling(shown: list[Row], verdict: Verdict) -> tuple[int, ...]:
+    """The places of metrics: the headline, the phases of the verdict, then who loses most in it."""
+    causes = {verdict.cause, *(each.cause for each in verdict.also)}
+
+    def key(place: int) -> tuple[bool, bool, bool, float]:
+        each, metric = shown[place]
+        is_headline = metric.display is Display.HEADLINE
+        return not is_headline, metric.name not in causes, not metric.is_time, -(each.lost or 0)
+
+    return tuple(sorted(range(len(shown)), key=key))
 
 
 def _alike(known: list[Row], result: Imbalance) -> list[Row]:
@@ -165,7 +178,7 @@ def _alike_remark(alike: list[Row], result: Imbalance) -> Iterator[str]:
 
 
 def _fewer_remark(comparison: Comparison, metrics: list[Metric]) -> Iterator[str]:
-    """The metrics that some rank lacks in some iterations, or that are of a part of them."""
+    """The metrics that some rank lacks in some iterations."""
     columns = [metric.column for metric in metrics]
     rows = comparison.rows([metric.name for metric in metrics])
     counts = rows.group_by("rank").agg(pl.col(columns).count()).select(columns).min()
@@ -175,10 +188,6 @@ def _fewer_remark(comparison: Comparison, metrics: list[Metric]) -> Iterator[str
         for metric in metrics
         if not rows.is_empty() and 0 < counts[metric.column][0] < count
     ]
-    whole = (comparison.tables.ranks["convention"] == WHOLE).any()
-    for metric in metrics:
-        if whole and metric.needs is Need.GRADIENT_REDUCTIONS:
-            yield f"{metric.short or metric.name}: of the first step in each capture"
     if few:
         yield f"over fewer than the {counted(count, 'iteration')}: {', '.join(few)}"
 

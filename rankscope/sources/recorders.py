@@ -42,8 +42,7 @@ ADVICE = {
         "--trace=cuda,nvtx (NCCL) or mpi,nvtx",
         Record.HOST: "profile with scheduling, samples and calls of the operating system: nsys "
         "profile --trace=cuda,nvtx,osrt --sample=process-tree --cpuctxsw=process-tree",
-        Record.PARTS: "name parts of the phases with NVTX ranges, and trace them: nsys profile "
-        "--trace=cuda,nvtx",
+        Record.PARTS: "annotate parts inside the phases as well, with further NVTX ranges",
         Record.GARBAGE: "annotate garbage collection with a range, for example by gc.callbacks",
         Record.STEPS: "annotate every rank (rankscope capture --snippet)",
         Record.NETWORK: "record NIC counters in the next capture: nsys profile --nic-metrics=true",
@@ -54,7 +53,7 @@ ADVICE = {
         Record.COMMUNICATION: f"record the kernels of communication on every rank: "
         f"{PYTORCH_DEVICE}; name kernels of your own with --collective all_reduce='REGEX'",
         Record.HOST: "the PyTorch profiler does not record what threads do on the host",
-        Record.PARTS: "name parts of the phases with torch.profiler.record_function",
+        Record.PARTS: "name parts inside the phases as well, with torch.profiler.record_function",
         Record.GARBAGE: "name garbage collection with torch.profiler.record_function, for example "
         "by gc.callbacks",
         Record.STEPS: "call prof.step() after every iteration on every rank",

@@ -8,11 +8,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import polars as pl
+import duckdb
 import pytest
 
 import rankscope
-from rankscope.util.wording import percent
 from tests.forge import forge, scene
 from tests.support import MS, Forged, Result, Stored
 
@@ -94,13 +93,27 @@ def test_runs_on_different_clocks(cli: Cli, slower: Pair, stored: Callable[..., 
     assert told["verdicts"]["after"]["class"] == "persistent", "each verdict on its own clock"
 
 
-def test_iterations_that_are_a_small_part_of_a_capture(cli: Cli, slower: Pair) -> None:
-    run = rankscope.open_run(slower[1])
-    [captured] = run.sql("select median(duration_ns) from reports").row(0)
-    spent = run.iterations(iter_range="5:7").filter(pl.col("selected"), rank=0)
-    done = cli("diff", *slower, "--iter-range", "5:7")
-    share = percent(spent["iteration_ns"].sum() / captured)
-    assert f"the compared iterations of the run after cover {share} of its capture" in done.err
+def test_iterations_that_are_a_small_part_of_a_capture(
+    cli: Cli, slower: Pair, tmp_path: Path
+) -> None:
+    """What follows the last one counts, and not the start of the job; nor does `--iter-range`."""
+    after = tmp_path / "long.duckdb"
+    after.write_bytes(slower[1].read_bytes())
+    with duckdb.connect(str(after)) as connection:
+        [(first, last)] = connection.execute(
+            "select min(start_ns), max(end_ns) from iterations where rank = 0"
+        ).fetchall()
+        end = first + 20 * (last - first)
+        connection.execute("update reports set duration_ns = ?", [end])
+    done = cli("diff", slower[0], after)
+    assert "the iterations of the run after cover 5.0 % of its capture from the first" in done.err
+    with duckdb.connect(str(after)) as connection:
+        late = f"{end}::bigint"
+        connection.execute(f"update iterations set start_ns = start_ns + {late}")
+        connection.execute(f"update iterations set end_ns = end_ns + {late}")
+        connection.execute("update reports set duration_ns = ?", [last + end])
+    assert "cover" not in cli("diff", slower[0], after).err, "a long start"
+    assert "cover" not in cli("diff", *slower, "--iter-range", "5:7").err, "as was asked for"
 
 
 def test_the_gate(cli: Cli, slower: Pair) -> None:

@@ -374,10 +374,6 @@ def test_rows_of_some_ranks_are_those_of_all(cli: Cli, sample: Stored) -> None:
 
 
 def test_it_says_what_a_mean_is_of(cli: Cli, ingested: Callable[..., Stored]) -> None:
-    """Of a whole capture, the time to the reduction is that of its first step."""
-    whole = ingested(SAMPLE, iteration="whole")
-    text = cli("imbalance", "--db", whole.db).out
-    assert "to all-reduce: of the first step in each capture" in text
     torch = ingested(SAMPLE.parent / "torch_profiler_2ranks")
     count = document(cli, torch)["run"]["iterations"]["count"]
     text = cli("imbalance", "--db", torch.db).out

@@ -24,10 +24,10 @@ SCREEN = 40
 BLOCKS = {*"▁▂▃▄▅▆▇█"}
 
 
-def seen(width: int, *arguments: object, **environment: str) -> list[str]:
+def seen(width: int, *arguments: object, height: int = SCREEN, **environment: str) -> list[str]:
     """The lines that a command writes to a terminal."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "rankscope", *map(str, arguments)],
         stdout=theirs,
@@ -68,15 +68,25 @@ def test_it_fits(sample: Stored, width: int, by: str) -> None:
         assert any("columns that do not fit:" in line for line in plain)
 
 
-@pytest.mark.slow
-def test_a_large_job_fits_a_screen(stored: Callable[..., Stored]) -> None:
-    job = stored("planted", where="forward", ranks=12)
-    lines = [ESCAPE.sub("", line) for line in seen(100, "imbalance", "--db", job.db)]
-    assert len(lines) <= SCREEN
+@pytest.mark.parametrize(
+    ("width", "height"), mostly_slow([(80, 24), (60, 24), (100, 40), (120, 40)], 1)
+)
+def test_a_large_job_fits_a_screen(stored: Callable[..., Stored], width: int, height: int) -> None:
+    job = stored("planted", where="forward", ranks=24)
+    shown = seen(width, "imbalance", "--db", job.db, height=height)
+    lines = [ESCAPE.sub("", line) for line in shown]
+    assert len(lines) < height, "the prompt stands below them"
+    assert lines[0].startswith("Rank 23 ")
+    assert lines[-1].endswith("explain WORD")
+    head = next(line.split() for line in lines if line.startswith("rank "))
+    assert {"rank", "host", "work", "forward", "wait", "last", "cost"} <= {*head}
     rows = [line.split()[0] for line in lines if re.match(r" +\d+ +node", line)]
-    assert len(rows) == 8
-    assert rows[0] == "11", "the planted rank"
-    assert any(line.startswith("… 4 more: --all") for line in lines)
+    assert len(rows) == 8 if height > 24 else 3 <= len(rows) < 8
+    assert rows[0] == "23", "the planted rank"
+    assert any(line.startswith(f"… {24 - len(rows)} more: --all") for line in lines)
+    whole = [ESCAPE.sub("", line) for line in seen(width, "imbalance", "--all", "--db", job.db)]
+    assert len([line for line in whole if re.match(r" +\d+ +node", line)]) == 24
+    assert "last: share of its collectives" in " ".join(whole), "what the columns mean"
 
 
 @pytest.mark.slow

@@ -98,11 +98,25 @@ def test_a_slow_rank_is_never_left_out() -> None:
     assert labels(picked(values, 3)) == [("min", 0), ("median", 2), ("max", 3)]
 
 
+def test_the_median_rank_is_no_slow_one() -> None:
+    """Slow ranks are looked at beside it, whatever they score by the metric."""
+    values = {0: [1], 1: [5], 2: [6], 3: [9], 4: [8]}
+    assert labels(picked(values, 2)) == [("min", 0), ("median", 1), ("max", 3), ("slow", 2)]
+    assert labels(picked({0: [1], 1: [5], 2: [9]}, 1)) == [("min", 0), ("max", 2), ("slow", 1)]
+
+
+def test_the_typical_iteration_is_one_in_which_nobody_is_slow() -> None:
+    """Though the slow ones are more alike."""
+    values = {0: [5, 6, 5, 4], 1: [9, 5, 9, 6], 2: [6, 7, 6, 5]}
+    assert picked(values, 1, iterations=(0, 2)).looks[-1].iteration in (1, 3)
+    assert picked(values, 1, iterations=(0, 1, 2, 3)).looks[-1].iteration == 0, "of slow ones"
+
+
 def test_the_verdict_says_which_iteration_to_look_at() -> None:
     """Though another one has the larger spread, in which nobody was found to be slow."""
     values = {0: [5, 5, 5, 5], 1: [5, 25, 6, 7], 2: [6, 6, 16, 6]}
     found = picked(values, 2, iterations=(2, 3))
-    assert [each.iteration for each in found.looks] == [2, 3]
+    assert [each.iteration for each in found.looks] == [2, 0]
     assert found.looks[0].title == "Where rank 2 is slow: iteration 2 (also 3)"
     assert {each.worst.iteration for each in found.picks} == {2}
 

@@ -9,7 +9,7 @@ import pytest
 
 from rankscope.errors import UsageError
 from rankscope.output.explain import explain
-from tests.docs.words import headings, keys, labels_of_page
+from tests.docs.words import headings, keys, labels_of_page, labels_of_pictures
 from tests.support import Result, Stored
 
 Cli = Callable[..., Result]
@@ -53,6 +53,13 @@ def test_labels_of_the_page(cli: Cli, sample: Stored) -> None:
     Path("rankscope.duckdb").write_bytes(sample.db.read_bytes())
     words = labels_of_page(cli)
     assert {"Parallel efficiency", "came last"} <= words
+    missing = unexplained(words)
+    assert not missing, "\n".join(sorted(missing))
+
+
+def test_labels_of_pictures(sample: Stored) -> None:
+    words = labels_of_pictures(sample.run)
+    assert {"load", "waiting for others", "transfer", "flagged", "came last"} <= words
     missing = unexplained(words)
     assert not missing, "\n".join(sorted(missing))
 

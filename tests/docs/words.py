@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.text import Text
 from rankscope_cli import console
 from rankscope_cli.options import By
 
+from rankscope.api import Run
 from rankscope.model.metrics import METRICS
+from rankscope.output.plots import KINDS
 from rankscope.output.table_layout import Table
 from tests.output.test_html import Page
 from tests.support import SAMPLE, Result
@@ -25,8 +28,21 @@ COMMANDS = (
     *(("imbalance", "--by", by.value) for by in By if by is not By.RANK),
     ("pick-reports",),
     ("diff", "rankscope.duckdb", "other.duckdb", "--all"),
+    ("fleet", "rankscope.duckdb", "other.duckdb", "--all"),
 )
 """Commands that print tables."""
+
+WRITING = (
+    *(("plot", kind) for kind in KINDS if kind != "why"),
+    ("export", "-o", "picks.json"),
+    ("export", "-o", "run.parquet"),
+)
+"""Commands that write a file, and print facts about it."""
+
+WATCHING = ("watch", SAMPLE, "--once", "--settle", "0", "--db", "watched.duckdb")
+
+FEW_WORDS = 3
+"""Words of a name; longer labels are sentences."""
 
 
 def headings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> set[str]:
@@ -42,8 +58,25 @@ def headings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(console, "show", show)
     for words in COMMANDS:
         assert cli(*words).code == 0, words
+    for words in WRITING:
+        told = cli(*words, "--format", "markdown").out
+        [row] = re.findall(r"(?m)^\| (.*) \|\n\| -", told)
+        found.update(row.split(" | "))
     plain = (re.sub(r" \(.*\)", "", each) for each in found)  # units, and which axis
-    return {part for each in plain for part in each.split(", ")}
+    return {part for each in plain for part in each.split(", ")} - {""}
+
+
+def labels_of_pictures(run: Run) -> set[str]:
+    """The legends of all pictures, and the headings of columns in them."""
+    found: set[str] = set()
+    for kind in KINDS:
+        if kind != "why":  # needs reports that say what threads do
+            figure = run.plot(kind).figure
+            found.update(text.get_text() for text in figure.findobj(Text))
+    found = {re.sub(r" \(.*\)|:.*", "", each) for each in found}
+    return {each for each in found if re.fullmatch(r"[a-z][a-z -]+", each)} - {
+        each for each in found if len(each.split()) > FEW_WORDS
+    }
 
 
 def keys(cli: Cli) -> set[str]:
@@ -51,6 +84,8 @@ def keys(cli: Cli) -> set[str]:
     found: set[str] = set()
     for words in (
         *COMMANDS,
+        *WRITING,
+        WATCHING,
         ("capture", "slurm", "--for", "rankscope.duckdb"),
         ("explain", "work"),
     ):

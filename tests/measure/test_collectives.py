@@ -88,11 +88,11 @@ Call = tuple[int, int, int, int | None]
 """Launch in its iteration, duration, stream, bytes."""
 
 
-def gradients(*calls: Call, waits: int = 0) -> list[tuple[int, int]]:
+def gradients(*calls: Call, waits: int = 0, together: bool = False) -> list[tuple[int, int]]:
     """Iteration and stream of the gradient reductions of two iterations of 100 with these calls.
 
     Backward opens at 20, the optimizer at 80. In the second iteration, the rank waits so much
-    longer for the last call.
+    longer for the last call. `together`: both are one iteration.
     """
     late = [0] * (len(calls) - 1) + [waits]
     begins = (0, 100)
@@ -102,6 +102,7 @@ def gradients(*calls: Call, waits: int = 0) -> list[tuple[int, int]]:
         for start, end, name in ((0, 19, "forward"), (20, 79, "backward"), (80, 99, "optimizer"))
     ]
     steps = [(begin, begin + 100, f"step {i}") for i, begin in enumerate(begins)]
+    steps = [(0, 200, "step 0")] if together else steps
     kernels = [
         (begin + at, begin + at + length + i * more, begin + at, ALL_REDUCE, stream)
         for i, begin in enumerate(begins)
@@ -150,6 +151,13 @@ def test_a_wait_is_no_transfer() -> None:
 @pytest.mark.parametrize("at", [5, 85])
 def test_reductions_outside_backward_are_none(at: int) -> None:
     assert gradients((30, 2, DATA, 1 << 20), (at, 9, SHARD, 1 << 30)) == [(0, DATA), (1, DATA)]
+
+
+@pytest.mark.parametrize("at", [5, 85])
+def test_of_several_steps_in_one_iteration_those_of_each_are(at: int) -> None:
+    """As with `--iteration whole`."""
+    calls = [(30, 2, DATA, 1 << 20), (at, 9, SHARD, 1 << 30)]
+    assert gradients(*calls, together=True) == [(0, DATA), (0, DATA)]
 
 
 def test_a_communicator_of_forward_reduces_no_gradients() -> None:

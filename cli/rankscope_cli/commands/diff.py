@@ -107,7 +107,11 @@ def diff(
     else:
         lines, shown = [result.sentence], []
         if not result.is_same:
-            lines += [f"Before: {old.verdict.sentence}", f"After: {new.verdict.sentence}"]
+            verdicts = {"Before": old.verdict, "After": new.verdict}
+            lines += [
+                f"{when}: {each.sentence if every or verbose else each.first_sentence}"
+                for when, each in verdicts.items()
+            ]
             shown = [
                 diff_tables.changes_table(result.metrics, result.clock, result.is_judged),
                 diff_tables.movers_table(result.ranks, every, result.is_judged),

@@ -46,6 +46,9 @@ WHY_EMPTY = {
 }
 """Value of `--by` whose table may be empty → the reason."""
 
+MORE = "More: --all, --gain (what each repair would save), --by iteration|phase|…, explain WORD"
+"""The last line."""
+
 
 def imbalance(
     paths: Annotated[
@@ -265,15 +268,11 @@ def _write_tables(
     console.headline(lines[0])
     for line in lines[1:]:
         console.prose(line)
-    for table in shown:
-        console.write("")
-        console.show(table, every)
+    more = by is By.RANK and not (gain or every)
+    console.show_together(shown, every, MORE if more else "")
     if frame.is_empty() and by in WHY_EMPTY:
         console.write("")
         console.problem(*_why_empty(by, comparison))
-    if by is By.RANK and not (gain or every):
-        console.write("")
-        console.prose("More: --gain (what each repair would save), --all, --by iteration|phase|…")
 
 
 def _why_empty(by: By, comparison: Comparison) -> tuple[str, str]:

@@ -146,7 +146,10 @@ class CauseContext:
         activity: str,
         name: str,
         excess_total_ns: float,
+        usual_total_ns: float | None = None,
+        *,
         evidence: tuple[str, ...] = ("activities",),
+        count: int = 1,
     ) -> Finding:
         """A finding: so much of the excess of all flagged iterations lies in one activity."""
         return Finding(
@@ -158,11 +161,15 @@ class CauseContext:
             activity=activity,
             phase=self.phase,
             evidence=evidence,
+            usual_ns=None
+            if usual_total_ns is None
+            else round(usual_total_ns / self.flagged.height),
+            count=count,
         )
 
     def findings(self, cause: CauseKind, rows: pl.DataFrame) -> list[Finding]:
         """A finding for each row of `activities`."""
         return [
             self.finding(cause, *row)
-            for row in rows.select("kind", "name", "excess_total_ns").iter_rows()
+            for row in rows.select("kind", "name", "excess_total_ns", "usual_ns").iter_rows()
         ]

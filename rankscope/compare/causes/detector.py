@@ -31,7 +31,7 @@ class Detector:
 
     kind: CauseKind
     findings: Callable[[CauseContext], Iterable[Finding]]
-    """The findings that explain at least LEAST_SHARE of the excess, in any order."""
+    """The findings to report, in any order: together they explain LEAST_SHARE of the excess."""
     sentence: Callable[[Finding], str]
     """One finding as a clause of the verdict's sentence; names go through `sanitized`."""
     remedy: str  # what to do next

@@ -10,11 +10,14 @@ from rankscope.compare.causes.more_work import SAME
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.util.sanitize import sanitized
-from rankscope.util.wording import ms
+from rankscope.util.wording import ms, percent
 
 GIVEN = 0.33
 """More work is the cause where it explains this share of a kernel's excess if time is proportional
 to work. A third, because the time of attention grows with the square of the length."""
+
+NOTABLE = 0.05
+"""Kernels count if their excess is at least this share of the largest of the cause."""
 
 LARGER_HALF = 0.5
 """A kernel that is slower at the same overlap by this share of its excess is not in contention."""
@@ -49,19 +52,26 @@ def kernels(context: CauseContext) -> pl.DataFrame:
 
 
 def kernel_findings(context: CauseContext, cause: CauseKind) -> list[Finding]:
-    """Findings about the kernels of a cause: each large one, and all small ones as one."""
+    """Findings about the kernels of a cause that take notably longer.
+
+    Each is one where some are large; where none is, many small ones together are one.
+    """
     rows = kernels(context).filter(cause=str(cause))
-    excess, least = pl.col("excess_total_ns"), LEAST_SHARE * context.total_ns
-    found = context.findings(cause, rows.filter(excess >= least))
-    small = rows.filter((excess > 0) & (excess < least))
-    together = float(small["excess_total_ns"].sum())
-    if small.height > 1 and context.matters(together):
-        found.append(context.finding(cause, "kernels", f"{small.height} smaller kernels", together))
-    return found
+    excess = pl.col("excess_total_ns")
+    notable = rows.filter((excess > 0) & (excess >= NOTABLE * excess.max()))
+    if not notable.filter(excess >= LEAST_SHARE * context.total_ns).is_empty():
+        return context.findings(cause, notable)
+    together = float(notable["excess_total_ns"].sum())
+    if notable.height < 2 or not context.matters(together):
+        return []
+    name, usual = f"{notable.height} smaller kernels", float(notable["usual_ns"].sum())
+    count = notable.height
+    return [context.finding(cause, "kernels", name, together, usual, count=count)]
 
 
 def taking_longer(finding: Finding) -> str:
-    """`kernel gemm takes 6.0 ms longer`, `12 smaller kernels take 6.0 ms longer`."""
+    """`kernel gemm takes 6.0 ms or 40 % longer`, `12 smaller kernels take 6.0 ms longer`."""
     name = sanitized(finding.name)
     subject = f"{name} take" if finding.activity == "kernels" else f"kernel {name} takes"
-    return f"{subject} {ms(finding.excess_ns)} longer"
+    part = f" or {percent(finding.excess_ns / finding.usual_ns)}" if finding.usual_ns else ""
+    return f"{subject} {ms(finding.excess_ns)}{part} longer"

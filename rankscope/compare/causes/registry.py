@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 
 import polars as pl
@@ -51,7 +53,11 @@ DETECTORS: tuple[Detector, ...] = (
 )
 """One per cause. The order does not matter: findings are sorted."""
 
-MOST_FINDINGS = 3
+MOST_CLAUSES = 3
+"""Clauses of a sentence: the findings of one cause in work that adds up are one."""
+
+ADDED_UP = {"kernel": "kernels", "kernels": "kernels", "copy": "copies", "set": "copies"}
+"""`Finding.activity` of work that adds up → what several are called. A range may contain others."""
 
 MOSTLY_EXPLAINED = 0.7
 """Findings that explain this share of the excess leave nothing to be called unexplained."""
@@ -110,7 +116,9 @@ def findings(context: CauseContext) -> tuple[Finding, ...]:
     told = sum(each.share for at, *_, each in found if at < Precedence.REST)
     if told >= MOSTLY_EXPLAINED:
         found = [row for row in found if row[0] < Precedence.REST]
-    return tuple(each for *_, each in sorted(found, key=lambda row: row[:3])[:MOST_FINDINGS])
+    ordered = [each for *_, each in sorted(found, key=lambda row: row[:3])]
+    first = [*dict.fromkeys(map(_clause, ordered))][:MOST_CLAUSES]
+    return tuple(each for each in ordered if _clause(each) in first)
 
 
 def silent(context: CauseContext) -> list[Detector]:
@@ -131,6 +139,38 @@ def detector_of(cause: CauseKind) -> Detector:
     raise LookupError(f"no detector for the cause {cause!r}: add it to DETECTORS in {__name__}")
 
 
-def finding_sentence(finding: Finding) -> str:
-    """A finding in words."""
-    return detector_of(finding.suspect).sentence(finding)
+def findings_sentence(found: Iterable[Finding]) -> str:
+    """Findings in words, a clause for each; those of one cause in work that adds up are one.
+
+    `3 kernels take 6.0 ms or 40 % longer for the same work: the device is slow`.
+    """
+    alike: dict[tuple[str, ...], list[Finding]] = {}
+    for each in found:
+        alike.setdefault(_clause(each), []).append(each)
+    together = map(_together, alike.values())
+    return "; ".join(detector_of(each.kind).sentence(each) for each in together)
+
+
+def _clause(finding: Finding) -> tuple[str, ...]:
+    """What findings of one clause have in common."""
+    alike = ADDED_UP.get(finding.activity) or f"{finding.activity} {finding.name}"
+    return finding.kind, finding.detail, alike
+
+
+def _together(alike: list[Finding]) -> Finding:
+    """The findings of one clause as one finding."""
+    first, *more = alike
+    if not more:
+        return first
+    count = sum(each.count for each in alike)
+    usual = [each.usual_ns for each in alike if each.usual_ns is not None]
+    called = ADDED_UP[first.activity]
+    return replace(
+        first,
+        name=f"{count} {called}",
+        excess_ns=sum(each.excess_ns for each in alike),
+        share=min(1.0, sum(each.share for each in alike)),
+        activity=called,
+        usual_ns=sum(usual) if len(usual) == len(alike) else None,
+        count=count,
+    )

@@ -203,7 +203,7 @@ def _sentence(whole: Change, single: list[Change]) -> str:
         sure = percent(1 - FALSE_ALARM)
         times += f" ({sure} interval {interval(whole.low, whole.high)})"
     if not whole.certain:
-        text = f"No change beyond noise: {times}."
+        text = f"No change of the iteration beyond noise: {times}."
     else:
         text = f"{slower_or_faster(whole.change or 0)}: {times}."
     for word, sign in (("Worse", 1), ("Better", -1)):

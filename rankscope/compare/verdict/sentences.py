@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 import polars as pl
 
 from rankscope.compare.causes.counters import network_words
-from rankscope.compare.causes.registry import finding_sentence
+from rankscope.compare.causes.registry import findings_sentence
 from rankscope.compare.verdict.decision import Component, holders
 from rankscope.compare.verdict.inputs import VerdictInputs
 from rankscope.compare.verdict.levels import LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
@@ -110,7 +110,7 @@ def _excess(verdict: Verdict, inputs: VerdictInputs) -> str:
 
 
 def _why(verdict: Verdict) -> str:
-    inside = "; ".join(map(finding_sentence, verdict.findings))
+    inside = findings_sentence(verdict.findings)
     return f" ({inside})" if inside else ""
 
 

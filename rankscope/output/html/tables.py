@@ -31,6 +31,7 @@ MEANINGS = {
     "lost": LOST_NOTE,
     "spread": "largest minus smallest value of a rank",
     "excess": "time above the role's median in the same iteration",
+    "usual": "time on the role's median rank in the same iterations",
     "offset": "add it to this rank's UTC to get the UTC of the lowest rank, at mid-run",
     "drift_ppm": "growth of the offset, in µs per second",
     "evidence": "how the rank of the report was determined",
@@ -183,9 +184,9 @@ def _flagged(found: pl.DataFrame) -> Document:
 def _findings(result: Imbalance) -> list[Document]:
     """The table of what the stragglers' excess consists of, if that is known."""
     rows = [
-        {name: value for name, value in asdict(each).items() if name != "suspect"}
+        {name: value for name, value in asdict(each).items() if name not in ("suspect", "count")}
         for each in result.verdict.findings
-    ]  # `suspect` repeats `kind`
+    ]  # `suspect` repeats `kind`, and `name` says the count
     if not rows:
         return []
     title = "Contents of the excess"

@@ -136,7 +136,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
 
 
 def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
-    """Who arrives last, how often and how late; or that this is unknown.
+    """Who arrives latest on average, how late, and how often last; or that this is unknown.
 
     Args:
         comparison: the comparison that is drawn.
@@ -146,14 +146,14 @@ def _title(comparison: Comparison, frame: pl.DataFrame) -> str:
     rank = frame["rank"][0]
     if comparison.missing_ranks:
         return f"Rank {rank} arrives {late} ms after the first one on average; the last is unknown"
-    shares = comparison.waits().drop_nulls("last_arriver_share")
-    often = shares.sort("last_arriver_share", "rank", descending=[True, False]).head(1)
-    if often.is_empty() or not often["last_arriver_share"][0]:
+    shares = dict(comparison.waits().select("rank", "last_arriver_share").iter_rows())
+    if not any(shares.values()):
         return f"No rank clearly arrives last: at most {late} ms after the first one on average"
-    most, share = often.select("rank", "last_arriver_share").row(0)
-    mean = frame.filter(rank=most)["mean_ns"]
-    own = f", {milliseconds(mean[0])} ms after the first one on average" if len(mean) else ""
-    return f"Rank {most} arrives last at {percent(share)} of the collectives{own}"
+    share = percent(shares.get(rank))
+    return (
+        f"Rank {rank} arrives {late} ms after the first one on average, last at {share} of the "
+        "collectives"
+    )
 
 
 def _notes(comparison: Comparison, known: Sequence[int]) -> list[str]:

@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 
 from rankscope.compare.causes.context import sampled
 from rankscope.compare.causes.excess import activity_excess
+from rankscope.compare.causes.registry import findings_sentence
 from rankscope.compare.comparison import Comparison
 from rankscope.output.palette import Theme
 from rankscope.output.plots.captions import footer, subtitle
@@ -86,7 +87,7 @@ def draw(
     """The picture of what `device_excess` found."""
     height = ROW * max(found.height, 2)
     where = "" if phase is None else f" in {phase}"
-    title = _title(rank, found)
+    title = _title(comparison, rank, iterations, found)
     numbers = f"{counted(len(iterations), 'iteration')} ({span(tuple(iterations))})"
     what = f"device work{where} that takes longer than on the median rank: mean of {numbers}"
     sheet = new_sheet(
@@ -100,17 +101,23 @@ def draw(
     return sheet.figure
 
 
-def _title(rank: int, found: pl.DataFrame) -> str:
-    """The activity with the most excess, or several kernels as one."""
+def _title(comparison: Comparison, rank: int, iterations: list[int], found: pl.DataFrame) -> str:
+    """What the verdict says of its only rank; else the activity with the most excess.
+
+    Several kernels are one.
+    """
+    verdict = comparison.verdict
+    if verdict.ranks == (rank,) and verdict.findings and [*verdict.iterations] == iterations:
+        return drawable(f"Rank {rank}: {findings_sentence(verdict.findings)}", 140)
     first = found.row(0, named=True)
     kernels = found.filter(pl.col("kind") == "kernel")
     main = kernels.filter(pl.col("excess_total_ns") >= first["excess_total_ns"] / 4)
     if first["kind"] == "kernel" and main.height > 1:
         excess, usual = (float(main[name].sum()) for name in ("excess_total_ns", "usual_ns"))
-        more = f" ({percent(excess / usual)})" if usual else ""
+        more = f" or {percent(excess / usual)}" if usual else ""
         return (
-            f"Rank {rank}: {counted(main.height, 'kernel')} take {milliseconds(excess)} ms "
-            f"longer{more} than on the median rank"
+            f"Rank {rank}: {counted(main.height, 'kernel')} take {milliseconds(excess)} ms{more} "
+            "longer than on the median rank"
         )
     verb = "its device idles" if first["kind"] == "idle" else f"{_label(first)} takes"
     longer = milliseconds(first["excess_total_ns"])

@@ -68,7 +68,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         for iteration in dict.fromkeys((worst, typical))
         for who, label in ((rank, "slow"), (_median_rank(comparison, rank, iteration), "median"))
     ]
-    unknown = next((bar.rank for bar in bars if bar.parts.is_empty()), None)
+    known = pl.col("state") != HostState.UNKNOWN
+    unknown = next((bar.rank for bar in bars if bar.parts.filter(known).is_empty()), None)
     if unknown is not None:
         raise UsageError(
             f"plot why: the report of rank {unknown} does not say what its threads did",
@@ -212,11 +213,12 @@ def _title(slow: ThreadBar, median: ThreadBar) -> str:
     where = f"Rank {slow.rank} in iteration {slow.iteration}"
     if excess <= 0:
         return f"{where}: nothing takes its thread longer than that of rank {median.rank}"
+    longer = f"{milliseconds(excess)} ms longer than rank {median.rank}"
+    if state == HostState.UNKNOWN:
+        return f"{where}: {longer}, and nothing recorded what its thread did"
     what = STATE_NAMES[HostState(state)].replace("a call", f"{name}" if name else "a call")
-    inside = f" ({name})" if name and HostState(state) is not HostState.BLOCKED else ""
-    return drawable(
-        f"{where}: {what}{inside} {milliseconds(excess)} ms longer than rank {median.rank}", 140
-    )
+    inside = f" in {name}" if name and HostState(state) is not HostState.BLOCKED else ""
+    return drawable(f"{where}: {what}{inside} {longer}", 140)
 
 
 def _look(state: HostState, theme: Theme) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.compare.causes.registry import context_of, finding_sentence, findings, tables_of
+from rankscope.compare.causes.registry import context_of, findings, findings_sentence, tables_of
 from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES
 from tests.forge import Job, Plant, forge, scene
@@ -81,7 +81,7 @@ def test_the_same_work_slower_is_the_device() -> None:
     assert (one.activity, one.name, one.kind) == ("kernel", "gemm", "device_slower")
     assert one.excess_ns == 6 * MS
     assert one.share == pytest.approx(1)
-    assert "the device" in finding_sentence(one)
+    assert "the device" in findings_sentence([one])
 
 
 @pytest.mark.parametrize("more", [{"count": 16}, {"size": 1_600}])
@@ -112,7 +112,7 @@ def test_more_overlap_than_peers_have_is_contention(factor: float) -> None:
     rows = [mixed(rank, USUAL, factor, slowdown=1.4) for rank in range(3)]
     (one,) = found([*rows, mixed(3, range(1, 8), factor, slowdown=1.4)])
     assert (one.kind, one.name) == ("contention", "gemm")
-    assert "overlaps collectives" in finding_sentence(one)
+    assert "overlaps collectives" in findings_sentence([one])
 
 
 @pytest.mark.parametrize("factor", [1.0, 100.0], ids=["of milliseconds", "of a second"])
@@ -199,11 +199,22 @@ def test_what_was_lumped_has_no_name_to_report(kind: str) -> None:
     assert found([*others("", kind=kind), activities(3, "", 16, kind=kind)]) == ()
 
 
-def test_at_most_three_are_reported_the_largest_first() -> None:
+def test_at_most_three_clauses_are_reported_the_largest_first() -> None:
     names = {"a": 1.2, "b": 1.8, "c": 1.0, "d": 1.5}
+    rows = [frame for name in names for frame in others(name, kind="range")]
+    rows += [activities(3, name, 10 + more, kind="range") for name, more in names.items()]
+    assert [each.name for each in found(rows)] == ["b", "d", "a"]
+
+
+def test_all_kernels_that_take_notably_longer_are_one_clause() -> None:
+    """Smaller ones stand beside the large ones, and what varies by little does not."""
+    names = {"a": 2.4, "b": 2.0, "c": 0.4, "d": 0.05, "e": -1.0}
     rows = [frame for name in names for frame in others(name)]
     rows += [activities(3, name, 10 + more) for name, more in names.items()]
-    assert [each.name for each in found(rows)] == ["b", "d", "a"]
+    kernels = found(rows)
+    assert [each.name for each in kernels] == ["a", "b", "c"]
+    sentence = findings_sentence(kernels)
+    assert sentence == "3 kernels take 4.80 ms or 16 % longer for the same work: the device is slow"
 
 
 def many(slow_ms: float, clear: float = 1.0, slowdown: float = 1.0) -> tuple[Finding, ...]:
@@ -219,8 +230,8 @@ def test_many_kernels_with_little_each_are_reported_together() -> None:
     (one,) = many(1.5, slowdown=1.5)
     assert (one.activity, one.name, one.kind) == ("kernels", "12 smaller kernels", "device_slower")
     assert (one.excess_ns, one.share) == (6 * MS, pytest.approx(1))
-    sentence = finding_sentence(one)
-    assert sentence.startswith("12 smaller kernels take 6.00 ms longer for the same work")
+    sentence = findings_sentence([one])
+    assert sentence.startswith("12 smaller kernels take 6.00 ms or 50 % longer for the same work")
 
 
 def test_many_kernels_that_contend_are_contention() -> None:

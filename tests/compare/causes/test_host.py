@@ -7,7 +7,7 @@ from collections.abc import Collection
 import polars as pl
 import pytest
 
-from rankscope.compare.causes.registry import context_of, finding_sentence, findings
+from rankscope.compare.causes.registry import context_of, findings, findings_sentence
 from rankscope.model.kinds import CauseKind
 from rankscope.model.results import Finding
 from rankscope.model.schema import ACTIVITIES, HOST_STATES
@@ -67,7 +67,7 @@ def test_what_was_planted_is_named(state: str, name: str, kind: CauseKind, words
     [one] = found(did(3, state, name, 24.8), *usual("blocked", "poll", 4))
     assert (one.kind, one.evidence, one.phase) == (kind, ("host_states",), "load")
     assert one.excess_ns == round(24.8 * MS)
-    assert words in finding_sentence(one)
+    assert words in findings_sentence([one])
 
 
 @pytest.mark.parametrize("state", ["blocked", "off_cpu", "on_cpu", "cuda_call", "profiler"])
@@ -87,7 +87,7 @@ def test_a_thread_that_is_woken_late_is_unexplained() -> None:
     wait = [did(rank, "blocked", "clock_nanosleep", 25) for rank in range(3)]
     [one] = found(*wait, did(3, "blocked", "clock_nanosleep", 34), excess_ms=9)
     assert (one.kind, one.name) == ("unexplained", "woken late")
-    assert "--cpuctxsw=system-wide" in finding_sentence(one)
+    assert "--cpuctxsw=system-wide" in findings_sentence([one])
     [one] = found(*wait, did(3, "blocked", "clock_nanosleep", 36), excess_ms=11)
     assert one.kind == "blocked", "more than a slice of the scheduler"
     [one] = found(*usual("blocked", "sem_wait", 1)[:3], did(3, "blocked", "sem_wait", 9))
@@ -110,7 +110,7 @@ def test_several_causes_stand_largest_first() -> None:
 def test_many_small_calls_are_added_up() -> None:
     [one] = found(*(did(3, "blocked", f"call{number}", 5) for number in range(5)))
     assert one.excess_ns == 25 * MS
-    assert finding_sentence(one).startswith("blocked in call0, call1, call2 25.0 ms")
+    assert findings_sentence([one]).startswith("blocked in call0, call1, call2 25.0 ms")
 
 
 def test_time_on_the_cpu_in_a_call_that_blocks_belongs_to_it() -> None:
@@ -157,7 +157,7 @@ def test_the_host_delays_nothing_while_the_device_is_busy(idle_ms: int, causes: 
 
 def test_a_hostile_name_is_harmless_in_the_sentence() -> None:
     [one] = found(did(3, "blocked", "\x1b[2Jfsync", 25))
-    assert "\x1b" not in finding_sentence(one)
+    assert "\x1b" not in findings_sentence([one])
 
 
 def test_nothing_is_unexplained_where_causes_explain_most() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -23,6 +23,7 @@ class Dummy(StrEnum):
 
 
 THROTTLING = cast(CauseKind, Dummy.THROTTLING)
+MS = 1_000_000
 ONE_FLAG = pl.DataFrame({"rank": [1], "iteration": [4], "excess_ns": [100]})
 
 
@@ -130,4 +131,25 @@ def test_every_cause_has_one_detector_with_all_that_users_need() -> None:
 
 def test_a_cause_without_a_detector_is_an_error_that_says_where() -> None:
     with pytest.raises(LookupError, match=r"'throttling'.*DETECTORS"):
-        registry.finding_sentence(Finding(THROTTLING, "sm", 1, 1.0, THROTTLING, "clock"))
+        registry.findings_sentence([Finding(THROTTLING, "sm", 1, 1.0, THROTTLING, "clock")])
+
+
+def test_findings_of_one_cause_in_work_that_adds_up_are_one_clause() -> None:
+    def kernel(name: str, excess: int, usual: int | None, cause: CauseKind, **more: Any) -> Finding:
+        found = {"activity": "kernel"} | more
+        return Finding(cause, name, excess * MS, 0.2, cause, usual_ns=usual and usual * MS, **found)
+
+    slow = CauseKind.DEVICE_SLOWER
+    alike = [kernel("gemm", 2, 4, slow), kernel("softmax", 1, 4, slow)]
+    small = kernel("12 smaller kernels", 1, 2, slow, activity="kernels", count=12)
+    other = kernel("attention", 1, 2, CauseKind.MORE_WORK)
+    said = registry.findings_sentence([*alike, small, other]).split("; ")
+    assert said[0] == "14 kernels take 4.00 ms or 40 % longer for the same work: the device is slow"
+    assert len(said) == 2
+    assert "kernel attention takes 1.00 ms or 50 % longer" in said[1]
+    unknown = registry.findings_sentence([alike[0], kernel("softmax", 1, None, slow)])
+    assert unknown.startswith("2 kernels take 3.00 ms longer for"), "a part of an unknown whole"
+    copies = [kernel(name, 2, None, CauseKind.COPIES, activity=name) for name in ("copy", "set")]
+    assert registry.findings_sentence(copies) == "copies take 4.00 ms longer"
+    parts = [Finding(CauseKind.RANGE, name, MS, 0.2, CauseKind.RANGE, "range") for name in "ab"]
+    assert "; " in registry.findings_sentence(parts), "a range may contain the other"

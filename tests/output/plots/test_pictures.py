@@ -35,7 +35,7 @@ TITLES = {
     "heatmap": r"Rank 7 needs 8\.\d\d ms more in every 5th iteration, 9\d % of it in load",
     "phases": r"Rank 7 works 1\.\d\d ms longer than the median rank on average",
     "timeline": r"Iteration \d+: rank 7 comes last to the all-reduce, and others wait .*",
-    "arrivals": r"Rank 7 arrives last at \d\d % of the collectives, 2\.\d\d ms after .*",
+    "arrivals": r"Rank 7 arrives 2\.\d\d ms after the first one on average, last at \d\d % of .*",
 }
 """Kind → pattern of what its picture of that job says."""
 

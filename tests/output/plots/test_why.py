@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -39,7 +41,7 @@ def why(ingested: Callable[..., Stored]) -> Why:
             ),
             (
                 "why_gc",
-                r"Rank 1 in iteration \d+: on the CPU \(gc_collect\) [\d.]+ ms longer than .*",
+                r"Rank 1 in iteration \d+: on the CPU in gc_collect [\d.]+ ms longer than .*",
             ),
             ("why_preempted", r"Rank 1 in iteration \d+: off the CPU [\d.]+ ms longer than .*"),
         ]
@@ -72,6 +74,19 @@ def test_where_nothing_is_recorded_it_says_how_to(sample: Stored) -> None:
     with pytest.raises(UsageError, match="rank 2 does not say what its threads did") as raised:
         run.plot("why")
     assert "--cpuctxsw=process-tree" in (raised.value.hint or "")
+
+
+def test_samples_without_scheduling_are_no_bars_of_unknown(tmp_path: Path) -> None:
+    for report in sorted(captured("2023.4/why_hot").iterdir()):
+        copy = tmp_path / report.name
+        shutil.copy(report, copy)
+        with closing(sqlite3.connect(copy)) as export, export:
+            export.execute("drop table SCHED_EVENTS")
+            export.execute("drop table OSRT_API")
+    run = rankscope.ingest([tmp_path], tmp_path / "run.duckdb")
+    with pytest.raises(UsageError, match="rank 1 does not say what its threads did") as raised:
+        run.plot("why")
+    assert "scheduling" in (raised.value.hint or "")
 
 
 def test_wrong_usage(why: Why) -> None:
@@ -129,7 +144,14 @@ def test_kernels_that_the_verdict_names_stand_beside_those_of_the_median_rank(
         [excess] = [ms for name, ms in apart.items() if name.endswith(finding.name[-12:])]
         assert excess == pytest.approx(finding.excess_ns / 1e6, rel=0.01)
     assert re.fullmatch(
-        r"Rank 3: \d kernels take [\d.]+ ms longer \(\d+ %\) than on the median rank", picture.title
+        r"Rank 3: \d kernels take [\d.]+ ms or \d+ % longer for the same work: the device is slow",
+        picture.title,
+    )
+    assert picture.title.removeprefix("Rank 3: ") in verdict.sentence
+    assert len(labels) == len(verdict.findings)
+    assert re.fullmatch(
+        r"Rank 3: \d kernels take [\d.]+ ms or \d+ % longer than on the median rank",
+        run.plot("why", iteration=5).title,
     )
     assert "unknown" not in {each.get_text() for each in axes.get_legend().get_texts()}
 
