@@ -32,13 +32,12 @@ from rankscope.compare.selection import parse_range
 from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.errors import RankscopeError, ReportError, ToolError, UsageError
 from rankscope.model.options import Options
-from rankscope.output import json_documents
 from rankscope.output.chosen import check_ranks, picks_of
+from rankscope.output.documents.common import Document, dumps
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page import safe
 from rankscope.output.html.states import cell_states
 from rankscope.output.html.whole import make_page
-from rankscope.output.json_documents import Document
 from rankscope.sources.moved import located
 from rankscope.store import Database
 from rankscope.util import bug_log
@@ -306,7 +305,7 @@ class _Handler(RequestHandler):
             self.finish(answer)
         else:
             self.set_header("Content-Type", "application/json; charset=utf-8")
-            self.finish(json_documents.dumps(answer))
+            self.finish(dumps(answer))
 
 
 class _Nothing(RequestHandler):

@@ -85,7 +85,7 @@ def diff(
     from rankscope.changes import diff_of
     from rankscope.compare.comparison import Stage
     from rankscope.model.metrics import check_metrics
-    from rankscope.output import diff_tables, json_documents, markdown_csv
+    from rankscope.output import diff_tables, markdown_csv
 
     options = analysis_options(iter_range, clock, statistic, include_warmup, roles)
     names = check_metrics(metric or []) or None
@@ -95,13 +95,10 @@ def diff(
     result, old, new = diff_of(earlier, run, options, names, until=Stage.VERDICT)
     problems = (*result.problems, *new.warnings)
     if output is Format.JSON:
-        own = {
-            **json_documents.run_diff(result),
-            **json_documents.verdicts(old.verdict, new.verdict),
-        }
-        console.write(
-            json_documents.dumps(json_documents.document("diff", after, new.facts, problems, own))
-        )
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.diff import diff as document
+
+        console.write(dumps(document(after, new, problems, result, old)))
     elif output is Format.CSV:
         console.write(markdown_csv.csv(diff_tables.changes_frame((*result.metrics, *result.ranks))))
     else:

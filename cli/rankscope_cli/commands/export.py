@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -276,11 +276,11 @@ def _say(
     """Print what was written, and how to open it."""
     import polars as pl
 
-    from rankscope.output import frame_table, json_documents, markdown_csv
+    from rankscope.output import frame_table, markdown_csv
     from rankscope.output.quantities import agreeing, counted, ranks_text, short_path, size, span
 
     problems = [*comparison.warnings, *done.problems]
-    facts = {
+    facts: dict[str, Any] = {
         "output": str(target),
         "kind": done.kind,
         "rows": done.rows,
@@ -289,8 +289,18 @@ def _say(
         "iterations": list(done.iterations),
     }
     if output is Format.JSON:
-        whole = json_documents.document("export", run.db, comparison.facts, problems, facts)
-        console.write(json_documents.dumps(whole))
+        from rankscope.output.documents.common import dumps, run_of, warnings_of
+        from rankscope.output.documents.written import Export
+
+        console.write(
+            dumps(
+                Export(
+                    run=run_of(run.db, comparison.facts),
+                    warnings=warnings_of(problems),
+                    **facts,
+                )
+            )
+        )
         return
     console.warn_of_run(run, problems, quiet, verbose)
     if output is Format.CSV:

@@ -129,7 +129,10 @@ def imbalance(
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
         console.say(f"rankscope: {'; '.join(_why_empty(by, comparison))}", quiet)
     if output is Format.JSON:
-        _write_json(run.db, comparison, result, frame, only)
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.imbalance import imbalance as document
+
+        console.write(dumps(document(run.db, comparison, result, frame, only)))
     elif output is Format.CSV:
         from rankscope.output.markdown_csv import csv
 
@@ -189,38 +192,6 @@ def _rows(
             return rows_of(rows, comparison.roles.of, numbers)
         case By.COLLECTIVE:
             return breakdowns.by_collective(comparison.collectives(numbers), numbers)
-
-
-def _write_json(
-    db: Path,
-    comparison: Comparison,
-    result: Imbalance,
-    frame: pl.DataFrame,
-    only: list[int] | None,
-) -> None:
-    from rankscope.output import json_documents
-
-    console.write(
-        json_documents.dumps(
-            json_documents.document(
-                "imbalance",
-                db,
-                comparison.facts,
-                comparison.warnings,
-                {
-                    "metrics": json_documents.metrics(result.metrics),
-                    "ranks": json_documents.ranks(result, only),
-                    "iterations": json_documents.rows(result.iterations),
-                    "verdict": json_documents.verdict(result.verdict),
-                    "efficiency": json_documents.efficiency(result),
-                    "what_if": None
-                    if result.what_if is None
-                    else json_documents.rows(result.what_if),
-                    "rows": json_documents.rows(frame),
-                },
-            )
-        )
-    )
 
 
 def _write_tables(

@@ -102,7 +102,7 @@ def pick_reports(
     """
     from rankscope.api import open_run, picks_of
     from rankscope.compare.comparison import Stage
-    from rankscope.output import json_documents, text_tables
+    from rankscope.output import text_tables
     from rankscope.util.rank_list import parse_ranks
 
     run = open_run(db)
@@ -115,14 +115,19 @@ def pick_reports(
     shown = _show(picks, view, copy_to, open_them)
     problems = [*comparison.warnings, *_problems(picks)]
     if output is Format.JSON:
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.pick_reports import pick_reports as document
+
         console.write(
-            json_documents.dumps(
-                json_documents.document(
-                    "pick-reports",
+            dumps(
+                document(
                     db,
-                    comparison.facts,
+                    comparison,
                     problems,
-                    json_documents.picks(picks, shown.command, shown.view, shown.rsync),
+                    picks,
+                    command=shown.command,
+                    view=shown.view,
+                    rsync=shown.rsync,
                 )
             )
         )

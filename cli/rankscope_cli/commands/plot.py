@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -107,14 +107,22 @@ def plot(
     view = view_of(kind, comparison, metric, iteration, theme.value, chosen)
     figure = draw(kind, comparison, view)
     save(figure, path, theme.value)
-    facts = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
+    facts: dict[str, Any] = {
+        "kind": kind,
+        "file": str(path),
+        "title": title_of(figure),
+        "theme": theme.value,
+    }
     if output is Format.JSON:
-        from rankscope.output import json_documents
+        from rankscope.output.documents.common import dumps, run_of, warnings_of
+        from rankscope.output.documents.written import Plot
 
         console.write(
-            json_documents.dumps(
-                json_documents.document(
-                    "plot", db, comparison.facts, comparison.warnings, {**facts}
+            dumps(
+                Plot(
+                    run=run_of(db, comparison.facts),
+                    warnings=warnings_of(comparison.warnings),
+                    **facts,
                 )
             )
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -67,7 +67,7 @@ def report(
     import polars as pl
 
     from rankscope.api import open_run, picks_of
-    from rankscope.output import frame_table, json_documents, markdown_csv, text_tables
+    from rankscope.output import frame_table, markdown_csv, text_tables
     from rankscope.output.html.whole import make_page
     from rankscope.output.quantities import short_path, size
     from rankscope.util.atomic_io import check_writable
@@ -84,10 +84,24 @@ def report(
     page = make_page(comparison, picks_of(comparison, metric, chosen), db, target, ranks=ranks)
     page = page.save(target)
     length = len(page.content)
-    facts = {"output": str(target), "bytes": length, "timeline": not page.no_timeline}
+    facts: dict[str, Any] = {
+        "output": str(target),
+        "bytes": length,
+        "timeline": not page.no_timeline,
+    }
     if output is Format.JSON:
-        whole = json_documents.document("report", db, comparison.facts, comparison.warnings, facts)
-        console.write(json_documents.dumps(whole))
+        from rankscope.output.documents.common import dumps, run_of, warnings_of
+        from rankscope.output.documents.written import Report
+
+        console.write(
+            dumps(
+                Report(
+                    run=run_of(db, comparison.facts),
+                    warnings=warnings_of(comparison.warnings),
+                    **facts,
+                )
+            )
+        )
         return
     if page.no_timeline:
         console.say(f"rankscope: warning: no timeline: {sanitized(page.no_timeline, 2000)}", quiet)

@@ -14,12 +14,13 @@ import polars as pl
 from rankscope._version import __version__
 from rankscope.fleet.fleet import Fleet
 from rankscope.fleet.sentences import NS_PER_HOUR
-from rankscope.output.fleet_documents import KINDS, moment
+from rankscope.output.documents.common import Document
 from rankscope.output.fleet_map import FleetMap, cost_text, fleet_map
+from rankscope.output.fleet_tables import KINDS
 from rankscope.output.html import fleet_chart
 from rankscope.output.html.page import ESCAPES, package_text, palette, policy, safe
 from rankscope.output.html.tables import sortable_table
-from rankscope.output.json_documents import Document
+from rankscope.output.quantities import moment
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import counted
 

@@ -11,7 +11,7 @@ from rankscope.compare import breakdowns
 from rankscope.compare.comparison import Comparison
 from rankscope.model.metrics import METRICS, Unit, metric_in
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts
-from rankscope.output.json_documents import Document
+from rankscope.output.documents.common import Document
 from rankscope.output.palette import part_name
 from rankscope.output.quantities import span
 from rankscope.output.text_tables import LAST_NOTE, LOST_NOTE, cost_note
