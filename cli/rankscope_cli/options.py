@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankscope.model.kinds import Clock, Statistic
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE, NAMES, OUTPUT
 
@@ -25,20 +26,12 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
-class Clock(StrEnum):
+class ClockChoice(StrEnum):
     """The clock of the times; `auto` selects gpu if all ranks have enough device work."""
 
     AUTO = "auto"
-    GPU = "gpu"
-    HOST = "host"
-
-
-class Statistic(StrEnum):
-    """The statistic that makes a rank's score from its iterations."""
-
-    MEAN = "mean"
-    MEDIAN = "median"
-    P95 = "p95"
+    GPU = Clock.GPU.value
+    HOST = Clock.HOST.value
 
 
 class OnError(StrEnum):
@@ -218,10 +211,10 @@ DrawnMetric = Annotated[
     ),
 ]
 ClockOption = Annotated[
-    Clock,
+    ClockChoice,
     typer.Option(
         "--clock",
-        metavar="|".join(Clock),
+        metavar="|".join(ClockChoice),
         help="Take times from the device's work (gpu) or from the host's ranges (host); auto: "
         "gpu if at least 90 % of the iterations of every rank have device work.",
         rich_help_panel=CHOICE,
@@ -319,7 +312,7 @@ RankOption = Annotated[
 
 def analysis_options(
     iter_range: str | None,
-    clock: Clock,
+    clock: ClockChoice,
     statistic: Statistic,
     include_warmup: bool,
     roles: str | None = None,

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankscope.model.kinds import Statistic
 from rankscope.util.wording import counted, slower_or_faster
 from rankscope_cli import console
 from rankscope_cli.options import (
     All,
-    Clock,
+    ClockChoice,
     ClockOption,
     Format,
     FormatOption,
@@ -21,7 +22,6 @@ from rankscope_cli.options import (
     MetricsOption,
     Quiet,
     RolesOption,
-    Statistic,
     StatisticOption,
     Verbose,
     Version,
@@ -54,7 +54,7 @@ def diff(
     iter_range: IterRange = None,
     metric: MetricsOption = None,
     statistic: StatisticOption = Statistic.MEAN,
-    clock: ClockOption = Clock.AUTO,
+    clock: ClockOption = ClockChoice.AUTO,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
     every: All = False,

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankscope.model.kinds import Statistic
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    Clock,
+    ClockChoice,
     ClockOption,
     Db,
     Format,
@@ -22,7 +23,6 @@ from rankscope_cli.options import (
     PickMetric,
     Quiet,
     RolesOption,
-    Statistic,
     Verbose,
     Version,
     analysis_options,
@@ -86,7 +86,7 @@ def export(
             "other tables the picked ranks in detail.",
         ),
     ] = None,
-    clock: ClockOption = Clock.AUTO,
+    clock: ClockOption = ClockChoice.AUTO,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
     output: FormatOption = Format.TABLE,

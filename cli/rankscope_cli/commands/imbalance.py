@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankscope.model.kinds import VerdictKind
+from rankscope.model.kinds import Statistic, VerdictKind
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE, OUTPUT
 from rankscope_cli.opening import run_of, with_database
 from rankscope_cli.options import (
     All,
     By,
-    Clock,
+    ClockChoice,
     ClockOption,
     Db,
     Format,
@@ -24,7 +24,6 @@ from rankscope_cli.options import (
     MetricsOption,
     Quiet,
     RolesOption,
-    Statistic,
     StatisticOption,
     Verbose,
     Version,
@@ -60,7 +59,7 @@ def imbalance(
     iter_range: IterRange = None,
     metric: MetricsOption = None,
     statistic: StatisticOption = Statistic.MEAN,
-    clock: ClockOption = Clock.AUTO,
+    clock: ClockOption = ClockChoice.AUTO,
     by: Annotated[
         By,
         typer.Option(

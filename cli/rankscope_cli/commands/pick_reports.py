@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankscope.model.kinds import Statistic
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    Clock,
+    ClockChoice,
     ClockOption,
     Db,
     Format,
@@ -21,7 +22,6 @@ from rankscope_cli.options import (
     PickMetric,
     Quiet,
     RolesOption,
-    Statistic,
     StatisticOption,
     Verbose,
     Version,
@@ -62,7 +62,7 @@ def pick_reports(
         ),
     ] = None,
     statistic: StatisticOption = Statistic.MEAN,
-    clock: ClockOption = Clock.AUTO,
+    clock: ClockOption = ClockChoice.AUTO,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
     view: Annotated[

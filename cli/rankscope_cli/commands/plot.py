@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from rankscope.model.kinds import Statistic
 from rankscope.output.plots import KINDS
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    Clock,
+    ClockChoice,
     ClockOption,
     Db,
     DrawnMetric,
@@ -21,7 +22,6 @@ from rankscope_cli.options import (
     IterRange,
     Quiet,
     RolesOption,
-    Statistic,
     Theme,
     ThemeOption,
     Verbose,
@@ -80,7 +80,7 @@ def plot(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    clock: ClockOption = Clock.AUTO,
+    clock: ClockOption = ClockChoice.AUTO,
     include_warmup: IncludeWarmup = False,
     roles: RolesOption = None,
     theme: ThemeOption = Theme.LIGHT,

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from rankscope.model.kinds import Statistic
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    Clock,
+    ClockChoice,
     ClockOption,
     Db,
     Format,
@@ -20,7 +21,6 @@ from rankscope_cli.options import (
     PickMetric,
     Quiet,
     RolesOption,
-    Statistic,
     Verbose,
     Version,
     analysis_options,
@@ -35,7 +35,7 @@ def report(
     ],
     db: Db = Path("rankscope.duckdb"),
     iter_range: IterRange = None,
-    clock: ClockOption = Clock.AUTO,
+    clock: ClockOption = ClockChoice.AUTO,
     roles: RolesOption = None,
     metric: PickMetric = None,
     ranks: Annotated[

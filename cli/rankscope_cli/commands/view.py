@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from rankscope.model.kinds import Statistic
 from rankscope_cli import console
 from rankscope_cli.options import (
-    Clock,
+    ClockChoice,
     ClockOption,
     Db,
     IncludeWarmup,
@@ -17,7 +18,6 @@ from rankscope_cli.options import (
     PickMetric,
     Quiet,
     RolesOption,
-    Statistic,
     Verbose,
     Version,
     analysis_options,
@@ -30,7 +30,7 @@ ADDRESS_AFTER_S = 0.5
 def view(
     db: Db = Path("rankscope.duckdb"),
     iter_range: IterRange = None,
-    clock: ClockOption = Clock.AUTO,
+    clock: ClockOption = ClockChoice.AUTO,
     roles: RolesOption = None,
     metric: PickMetric = None,
     include_warmup: IncludeWarmup = False,
