@@ -115,11 +115,9 @@ def _keys(
         held: takes in the shapes whose keys are explained here.
     """
     for name, schema in properties.items():
-        key, inner = f"{path}{name}", schema
-        within = next((each for each in schema.get("anyOf", ()) if each != {"type": "null"}), {})
-        if within:
-            inner = within
-        suffix = "."
+        key, suffix = f"{path}{name}", "."
+        known_of = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+        inner = known_of[0] if known_of else schema
         if "items" in inner and isinstance(inner["items"], dict):
             inner, suffix = inner["items"], "[]."
         shape = shapes[_shape_name(inner)] if "$ref" in inner else inner

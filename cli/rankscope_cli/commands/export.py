@@ -9,23 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankscope.model.kinds import Statistic
+from rankscope.model.options import Options
 from rankscope_cli import console
+from rankscope_cli.analysis import with_mean_analysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    ClockChoice,
-    ClockOption,
     Db,
     Format,
     FormatOption,
-    IncludeWarmup,
-    IterRange,
     PickMetric,
     Quiet,
-    RolesOption,
     Verbose,
     Version,
-    analysis_options,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +49,9 @@ class ExportTable(StrEnum):
     COLLECTIVES = "collectives"
 
 
+@with_mean_analysis
 def export(
+    *,
     target: Annotated[
         Path,
         typer.Option(
@@ -75,7 +72,7 @@ def export(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    iter_range: IterRange = None,
+    analysis: Options,
     metric: PickMetric = None,
     table: Annotated[
         ExportTable | None,
@@ -86,9 +83,6 @@ def export(
             "other tables the picked ranks in detail.",
         ),
     ] = None,
-    clock: ClockOption = ClockChoice.AUTO,
-    include_warmup: IncludeWarmup = False,
-    roles: RolesOption = None,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -119,11 +113,11 @@ def export(
     rows_only = ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS)
     run = open_run(db)
     comparison = run.compare(
-        analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles),
+        analysis,
         until=Stage.OUTLIERS if rows_only else Stage.VERDICT,
     )
     selected = None if ranks is None else sorted(parse_ranks(ranks))
-    limited = iter_range is not None
+    limited = analysis.iter_range is not None
     if rows_only:
         done = _rank_iterations(comparison, selected, limited, ending)
     else:

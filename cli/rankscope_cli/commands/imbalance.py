@@ -7,27 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankscope.model.kinds import Statistic, VerdictKind
+from rankscope.model.kinds import VerdictKind
+from rankscope.model.options import Options
 from rankscope_cli import console
+from rankscope_cli.analysis import with_analysis
 from rankscope_cli.help import CHOICE, OUTPUT
 from rankscope_cli.opening import run_of, with_database
 from rankscope_cli.options import (
     All,
     By,
-    ClockChoice,
-    ClockOption,
     Db,
     Format,
     FormatOption,
-    IncludeWarmup,
-    IterRange,
     MetricsOption,
     Quiet,
-    RolesOption,
-    StatisticOption,
     Verbose,
     Version,
-    analysis_options,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +41,9 @@ WHY_EMPTY = {
 """Value of `--by` whose table may be empty → the reason."""
 
 
+@with_analysis
 def imbalance(
+    *,
     paths: Annotated[
         list[str] | None,
         typer.Argument(
@@ -56,10 +53,8 @@ def imbalance(
         ),
     ] = None,
     db: Db = Path("rankscope.duckdb"),
-    iter_range: IterRange = None,
+    analysis: Options,
     metric: MetricsOption = None,
-    statistic: StatisticOption = Statistic.MEAN,
-    clock: ClockOption = ClockChoice.AUTO,
     by: Annotated[
         By,
         typer.Option(
@@ -85,8 +80,6 @@ def imbalance(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    include_warmup: IncludeWarmup = False,
-    roles: RolesOption = None,
     fail_above: Annotated[
         float | None,
         typer.Option(
@@ -120,7 +113,7 @@ def imbalance(
 
     only = None if ranks is None else parse_ranks(ranks)
     run = run_of(paths or [], db, quiet)
-    comparison = run.compare(analysis_options(iter_range, clock, statistic, include_warmup, roles))
+    comparison = run.compare(analysis)
     result = imbalance_of(comparison, check_metrics(metric or []) or None)
     if only is not None:
         _check_ranks(comparison, only, by)

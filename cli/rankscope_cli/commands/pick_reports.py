@@ -8,24 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankscope.model.kinds import Statistic
+from rankscope.model.options import Options
 from rankscope_cli import console
+from rankscope_cli.analysis import with_analysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    ClockChoice,
-    ClockOption,
     Db,
     Format,
     FormatOption,
-    IncludeWarmup,
-    IterRange,
     PickMetric,
     Quiet,
-    RolesOption,
-    StatisticOption,
     Verbose,
     Version,
-    analysis_options,
 )
 
 if TYPE_CHECKING:
@@ -48,9 +42,11 @@ LONGEST_COMMAND = 20_000
 """Most characters of a command, which is useless if it is cut."""
 
 
+@with_analysis
 def pick_reports(
+    *,
     db: Db = Path("rankscope.duckdb"),
-    iter_range: IterRange = None,
+    analysis: Options,
     metric: PickMetric = None,
     ranks: Annotated[
         str | None,
@@ -61,10 +57,6 @@ def pick_reports(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    statistic: StatisticOption = Statistic.MEAN,
-    clock: ClockOption = ClockChoice.AUTO,
-    include_warmup: IncludeWarmup = False,
-    roles: RolesOption = None,
     view: Annotated[
         Path | None,
         typer.Option(
@@ -107,7 +99,7 @@ def pick_reports(
 
     run = open_run(db)
     comparison = run.compare(
-        analysis_options(iter_range, clock, statistic, include_warmup, roles),
+        analysis,
         until=Stage.VERDICT,
     )
     chosen = None if ranks is None else parse_ranks(ranks)

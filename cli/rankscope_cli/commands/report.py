@@ -7,36 +7,31 @@ from typing import Annotated, Any
 
 import typer
 
-from rankscope.model.kinds import Statistic
+from rankscope.model.options import Options
 from rankscope_cli import console
+from rankscope_cli.analysis import with_mean_analysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    ClockChoice,
-    ClockOption,
     Db,
     Format,
     FormatOption,
-    IncludeWarmup,
-    IterRange,
     PickMetric,
     Quiet,
-    RolesOption,
     Verbose,
     Version,
-    analysis_options,
     check_page,
 )
 
 
+@with_mean_analysis
 def report(
+    *,
     target: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE.html", help="The page to write."),
     ],
     db: Db = Path("rankscope.duckdb"),
-    iter_range: IterRange = None,
-    clock: ClockOption = ClockChoice.AUTO,
-    roles: RolesOption = None,
+    analysis: Options,
     metric: PickMetric = None,
     ranks: Annotated[
         str | None,
@@ -48,7 +43,6 @@ def report(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    include_warmup: IncludeWarmup = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -78,9 +72,7 @@ def report(
     check_writable(target)
     chosen = None if ranks is None else parse_ranks(ranks)
     run = open_run(db)
-    comparison = run.compare(
-        analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
-    )
+    comparison = run.compare(analysis)
     page = make_page(comparison, picks_of(comparison, metric, chosen), db, target, ranks=ranks)
     page = page.save(target)
     length = len(page.content)
