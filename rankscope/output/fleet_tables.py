@@ -8,6 +8,7 @@ import polars as pl
 
 from rankscope.fleet.fleet import Fleet
 from rankscope.fleet.sentences import NS_PER_HOUR
+from rankscope.output.columns import names_in, notes
 from rankscope.output.prometheus import gauge, labels
 from rankscope.output.quantities import UNKNOWN, percent
 from rankscope.output.table_layout import Table
@@ -41,13 +42,8 @@ def table(fleet: Fleet, every: bool = False) -> Table:
         numeric=frozenset(("guilty", "runs", "rate", "95 % interval", "p", "rank-hours")),
         rows=tuple(_cells(row) for row in rows.iter_rows(named=True)),
         drop_first=("follows", "slot", "trend", "95 % interval", "host"),
-        shorten=frozenset(("id", "host")),
-        notes=(
-            ("guilty", "runs whose verdict names it"),
-            ("rate", "share of its iterations in which it is named, shrunken to the fleet's"),
-            ("p", "probability that chance makes any hardware look as bad"),
-            ("rank-hours", "time that it cost all ranks, in the profiled iterations"),
-        ),
+        shorten=names_in(["id", "host"]),
+        notes=notes("guilty", "rate", "p", "rank_hours"),
     )
 
 
