@@ -49,8 +49,18 @@ def schema() -> dict[str, Any]:
         "description": "Times end in _ns and are integers in ns; shares are fractions of 1; null "
         "is unknown. Keys may be added without a new number in format.",
         "oneOf": list(references[:-1]),
-        "$defs": shapes,
+        "$defs": _null_last(shapes),
     }
+
+
+def _null_last(value: Any) -> Any:
+    """The same with null after what else is possible: versions of msgspec differ in the order."""
+    if isinstance(value, dict):
+        found = {name: _null_last(each) for name, each in value.items()}
+        if "anyOf" in found:
+            found["anyOf"] = sorted(found["anyOf"], key=lambda each: each == {"type": "null"})
+        return found
+    return [_null_last(each) for each in value] if isinstance(value, list) else value
 
 
 def text() -> str:
