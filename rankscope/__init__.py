@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rankscope._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from rankscope.api import Run, ingest, open_run
+    from rankscope.api import AnalysisOptions, Run, ingest, open_run
     from rankscope.changes import diff
     from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary
     from rankscope.compare.diff.compare import RunDiff
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AnalysisOptions",
     "Change",
     "Comparison",
     "DatabaseError",
@@ -76,7 +77,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("Run", "ingest", "open_run"),
+    "api": ("AnalysisOptions", "Run", "ingest", "open_run"),
     "changes": ("diff",),
     "compare.comparison": ("Comparison", "Outliers", "Stage", "Summary"),
     "compare.diff.compare": ("RunDiff",),

@@ -1,20 +1,13 @@
 """The public interface: ingest reports, open a run, ask it, compare two of them.
 
-All answers take the same keyword parameters, which are the options of the command line:
-
-    iter_range: range of iteration numbers: slice(10, 50), (10, 50) or "10:50", which is 10 to 49;
-        negative ones count from the end.
-    clock: `gpu`, `host`, or `auto`, which takes gpu if all ranks have device work.
-    statistic: how a rank's iterations become its score: `mean`, `median` or `p95`.
-    include_warmup: compare the iterations of the warm-up as well.
-    roles: which ranks do the same work, like `tp=2,pp=4`, or a CSV file with rank,role.
+All answers take the keyword parameters of `AnalysisOptions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import polars as pl
 
@@ -42,7 +35,37 @@ if TYPE_CHECKING:
     from rankscope.output.html.whole import Page
     from rankscope.output.plots import Picture
 
-__all__ = ["Run", "ingest", "open_run", "picks_of", "view_of"]
+__all__ = ["AnalysisOptions", "Run", "ingest", "open_run", "picks_of", "view_of"]
+
+
+class AnalysisOptions(TypedDict, total=False):
+    """How to compare the ranks of a run; the defaults are those of the command line.
+
+    Attributes:
+        iter_range: range of iteration numbers: slice(10, 50), (10, 50) or "10:50", which is 10 to
+            49; negative ones count from the end.
+        clock: `gpu`, `host`, or `auto`, which takes gpu if all ranks have device work.
+        statistic: how a rank's iterations become its score: `mean`, `median` or `p95`.
+        include_warmup: compare the iterations of the warm-up as well.
+        roles: which ranks do the same work, like `tp=2,pp=4`, or a CSV file with rank,role.
+    """
+
+    iter_range: IterRange
+    clock: str
+    statistic: str
+    include_warmup: bool
+    roles: str | None
+
+
+def options_of(options: AnalysisOptions) -> Options:
+    """The options of a comparison; those that are left out have their defaults.
+
+    Raises:
+        UsageError: a range that is none.
+    """
+    others: dict[str, Any] = {**options}
+    selected = others.pop("iter_range", None)
+    return Options(as_range(selected), **others)
 
 
 class Run:
@@ -101,67 +124,50 @@ class Run:
 
     def iterations(
         self,
-        *,
-        iter_range: IterRange = None,
-        clock: str = "auto",
-        statistic: str = "mean",
-        include_warmup: bool = False,
-        roles: str | None = None,
+        **options: Unpack[AnalysisOptions],
     ) -> pl.DataFrame:
-        """A row per rank and complete iteration; the parameters are those of the module.
+        """A row per rank and complete iteration.
 
         Columns: rank, iteration (the number), epoch, number, `<metric>_ns` for every metric
         (int64, null is unknown; the window's length is `iteration_ns`), flagged (null where it
         is unknown, as in warm-up), cause, selected (whether it is among the compared ones, from
         which scores are made).
         """
-        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
-        return self.compare(options, until=Stage.OUTLIERS).rank_iterations()
+        return self.compare(options_of(options), until=Stage.OUTLIERS).rank_iterations()
 
     def imbalance(
         self,
         metrics: list[str] | None = None,
-        *,
-        iter_range: IterRange = None,
-        clock: str = "auto",
-        statistic: str = "mean",
-        include_warmup: bool = False,
-        roles: str | None = None,
+        **options: Unpack[AnalysisOptions],
     ) -> Imbalance:
         """Who is slow, in what, when, and what it costs.
 
         Args:
             metrics: names; None for all.
-            iter_range, clock, statistic, include_warmup, roles: those of the module.
+            options: how to compare.
 
         Raises:
             UsageError: an unknown metric or an iteration range that selects nothing.
         """
         names = check_metrics(metrics or []) or None
-        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
         with self.tables.kept_open():
-            return imbalance(self.compare(options), names)
+            return imbalance(self.compare(options_of(options)), names)
 
     def pick_reports(
         self,
         metric: str | None = None,
         *,
         ranks: Container[int] | None = None,
-        iter_range: IterRange = None,
-        clock: str = "auto",
-        statistic: str = "mean",
-        include_warmup: bool = False,
-        roles: str | None = None,
+        **options: Unpack[AnalysisOptions],
     ) -> Picks:
         """The min / median / max reports to open side by side, and where to look in them.
 
         Args:
             metric: name; default: the first of `DEFAULT_METRICS` that is known.
             ranks: pick from these; default: all.
-            iter_range, clock, statistic, include_warmup, roles: those of the module.
+            options: how to compare.
         """
-        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
-        return picks_of(self.compare(options, until=Stage.VERDICT), metric, ranks)
+        return picks_of(self.compare(options_of(options), until=Stage.VERDICT), metric, ranks)
 
     def next_capture(self) -> NextCapture:
         """The smallest capture that would settle what this run left open.
@@ -179,12 +185,7 @@ class Run:
         ranks: Sequence[int] | None = None,
         iterations: Sequence[int] | None = None,
         metric: str | None = None,
-        *,
-        iter_range: IterRange = None,
-        clock: str = "auto",
-        statistic: str = "mean",
-        include_warmup: bool = False,
-        roles: str | None = None,
+        **options: Unpack[AnalysisOptions],
     ) -> Timeline:
         """Ranks in some iterations in detail, on one aligned clock; their reports are read again.
 
@@ -192,18 +193,18 @@ class Run:
             ranks: ranks of the run, in the order to show them; default: the picks.
             iterations: iteration numbers; default: those around the worst and the typical one.
             metric: the metric to pick by.
-            iter_range, clock, statistic, include_warmup, roles: those of the module.
+            options: how to compare.
 
         Raises:
             ReportError: a report is gone, or has changed since it was ingested.
         """
         from rankscope.compare.timeline import timeline
 
-        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
+        chosen = options_of(options)
         if ranks is not None and iterations is not None:
-            matched = self.compare(options, until=Stage.MATCH)
+            matched = self.compare(chosen, until=Stage.MATCH)
             return timeline(matched, ranks, iterations, states=True)
-        comparison = self.compare(options, until=Stage.VERDICT)
+        comparison = self.compare(chosen, until=Stage.VERDICT)
         picks = picks_of(comparison, metric)
         ranks = [each.rank for each in picks.picks] if ranks is None else ranks
         if iterations is None:
@@ -219,11 +220,7 @@ class Run:
         iteration: int | None = None,
         ranks: Sequence[int] | None = None,
         theme: str = "light",
-        iter_range: IterRange = None,
-        clock: str = "auto",
-        statistic: str = "mean",
-        include_warmup: bool = False,
-        roles: str | None = None,
+        **options: Unpack[AnalysisOptions],
     ) -> Picture:
         """A picture of the run, which a notebook shows.
 
@@ -234,7 +231,7 @@ class Run:
             iteration: that of a timeline or of `why`; default the worst one.
             ranks: the ranks to show; default: all, or the picked ones in a timeline.
             theme: light or dark.
-            iter_range, clock, statistic, include_warmup, roles: those of the module.
+            options: how to compare.
 
         Raises:
             UsageError: an unknown kind, metric, rank, theme or ending, or nothing to draw.
@@ -245,8 +242,7 @@ class Run:
         if target is not None:
             format_of(target)
             check_writable(target)
-        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
-        comparison = self.compare(options, until=Stage.VERDICT)
+        comparison = self.compare(options_of(options), until=Stage.VERDICT)
         view = view_of(kind, comparison, metric, iteration, theme, ranks)
         picture = Picture(draw(kind, comparison, view), theme)
         return picture if target is None else picture.save(target)
@@ -254,25 +250,19 @@ class Run:
     def report(
         self,
         path: str | Path | None = None,
-        *,
-        iter_range: IterRange = None,
-        clock: str = "auto",
-        statistic: str = "mean",
-        include_warmup: bool = False,
-        roles: str | None = None,
+        **options: Unpack[AnalysisOptions],
     ) -> Page:
         """One self-contained page with everything, which a notebook shows.
 
         Args:
             path: the file to write.
-            iter_range, clock, statistic, include_warmup, roles: those of the module.
+            options: how to compare.
         """
         from rankscope.output.html.whole import make_page
 
         if path is not None:
             check_writable(Path(path))
-        options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
-        comparison = self.compare(options)
+        comparison = self.compare(options_of(options))
         page = make_page(
             comparison, picks_of(comparison, None), self.db, Path(path or "report.html")
         )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 import polars as pl
 
-from rankscope.api import Run, open_run
+from rankscope.api import AnalysisOptions, Run, open_run, options_of
 from rankscope.compare.clock_choice import choose_clock
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.diff.compare import RunDiff, diff_runs
 from rankscope.compare.diff.same_job import differences
-from rankscope.compare.selection import IterRange, as_range
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
@@ -124,12 +124,7 @@ def diff(
     before: str | Path | Sequence[str | Path],
     after: str | Path,
     metrics: list[str] | None = None,
-    *,
-    iter_range: IterRange = None,
-    clock: str = "auto",
-    statistic: str = "mean",
-    include_warmup: bool = False,
-    roles: str | None = None,
+    **options: Unpack[AnalysisOptions],
 ) -> RunDiff:
     """Which ranks and phases got better or worse from one database to the other, beyond noise.
 
@@ -138,12 +133,12 @@ def diff(
             and between which the noise is measured.
         after: that of the other.
         metrics: names; None for iteration, work, phases and waits.
-        iter_range, clock, statistic, include_warmup, roles: those of the module.
+        options: how to compare the ranks of each.
 
     Raises:
         UsageError: an unknown metric, or a baseline of two runs.
     """
     names = check_metrics(metrics or []) or None
-    options = Options(as_range(iter_range), clock, statistic, include_warmup, roles)
     earlier = [before] if isinstance(before, str | Path) else before
-    return diff_of([open_run(db) for db in earlier], open_run(after), options, names)[0]
+    runs = [open_run(db) for db in earlier]
+    return diff_of(runs, open_run(after), options_of(options), names)[0]

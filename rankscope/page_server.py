@@ -34,13 +34,12 @@ from rankscope.compare.selection import parse_range
 from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.errors import RankscopeError, ReportError, ToolError, UsageError
 from rankscope.model.options import Options
-from rankscope.output import json_documents
 from rankscope.output.chosen import check_ranks, picks_of
+from rankscope.output.documents.common import Document, dumps
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page import safe
 from rankscope.output.html.states import cell_states
 from rankscope.output.html.whole import make_page
-from rankscope.output.json_documents import Document
 from rankscope.sources.moved import located
 from rankscope.store import Database
 from rankscope.util import bug_log
@@ -331,10 +330,9 @@ class _Handler(RequestHandler):
         except Exception:
             self.set_status(500)
             answer = {"error": _bug(traceback.format_exc())}
-        is_page = isinstance(answer, bytes)
-        kind = "text/html" if is_page else "application/json"
+        kind = "text/html" if isinstance(answer, bytes) else "application/json"
         self.set_header("Content-Type", f"{kind}; charset=utf-8")
-        self._awaited = self.finish(answer if is_page else json_documents.dumps(answer))
+        self._awaited = self.finish(answer if isinstance(answer, bytes) else dumps(answer))
         _, late = await asyncio.wait([self._awaited], timeout=FETCHING_S)
         if late:
             cast(HTTP1Connection, self.request.connection).close()

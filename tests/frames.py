@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import polars as pl
@@ -15,6 +16,7 @@ from rankscope.model.reports import CaptureFacts, Trace
 from rankscope.model.schema import DEVICE_WORK, ITERATIONS, RANGES, conform, empty
 from rankscope.segment import IterationRanges, LabelledRanges, find_iterations, with_meanings
 from rankscope.sources.conventions import vocabulary
+from rankscope.store.tables import TableRequest, requested
 
 PROCESS, THREAD, AUTOGRAD, LOADER = 1, 10, 11, 12
 
@@ -135,3 +137,14 @@ def device_work(rows: Iterable[tuple[int, int, int | None, str, int, int]]) -> p
         ),
         DEVICE_WORK,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTables:
+    """A `TableReader` of tables that are in memory."""
+
+    tables: Mapping[str, pl.DataFrame]
+
+    def read(self, request: TableRequest) -> pl.DataFrame:
+        """The requested columns and rows."""
+        return requested(self.tables[request.table], request)

@@ -1,7 +1,7 @@
 """The console blocks of the README and the documents: they show what the commands print.
 
-`python -m tests.readme` writes them, the table of sources and metrics in FORMATS.md, and the
-reference of commands; tests compare them.
+`python -m tests.readme` writes them, the table of sources and metrics in FORMATS.md, the JSON
+Schema and the keys of JSON in CONTRACT.md, and the reference of commands; tests compare them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from rankscope_cli.main import main
 
 from rankscope.model.availability import availability_table
+from rankscope.output import explain
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,13 +35,27 @@ TABLE = re.compile(
 )
 """The table of sources and metrics."""
 
+KEYS = re.compile(r"(?<=output/documents/ -->\n\n).*?(?=\n\n<!-- end of the keys -->)", re.DOTALL)
+"""The keys of JSON."""
+
 SETUP = "rankscope ingest sample_reports/ddp_4ranks --quiet"
 """Every page starts with the database of the sample."""
 
 
 def tabulated(text: str) -> str:
-    """`text` with the current table of sources and metrics, if it has one."""
-    return TABLE.sub(lambda _: availability_table(), text)
+    """`text` with the current table of sources and metrics, and keys of JSON, if it has them."""
+    return KEYS.sub(lambda _: keys(), TABLE.sub(lambda _: availability_table(), text))
+
+
+def keys() -> str:
+    """The keys of the documents in JSON, a section for each."""
+    parts = []
+    for of, what, entries in explain.documents():
+        rows = [f"| `{each.term}` | {each.markdown.rstrip('.')} |" for each in entries]
+        parts.append(
+            "\n".join([f"### {of}", "", what, "", "| key | meaning |", "|---|---|", *rows])
+        )
+    return "\n\n".join(parts)
 
 
 def filled(text: str) -> str:
@@ -87,8 +102,9 @@ def _output(command: str, folder: str) -> str:
 
 
 if __name__ == "__main__":
-    from tests import reference
+    from tests import json_schema, reference
 
+    json_schema.FILE.write_text(json_schema.text(), "utf-8")
     reference.FILE.write_text(reference.reference(), "utf-8")
     for page in PAGES:
         page.write_text(filled(tabulated(page.read_text("utf-8"))), "utf-8")

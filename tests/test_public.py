@@ -7,8 +7,10 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from enum import Enum
 from importlib import import_module
+from typing import get_type_hints
 
 import pytest
 
@@ -92,6 +94,10 @@ def test_defaults_are_those_of_the_command_line(name: str) -> None:
     assert {each: of_command[each] for each in shared} == {
         each: of_library[each] for each in shared
     }
+
+
+def test_the_keywords_of_answers_are_the_options_of_a_comparison() -> None:
+    assert {*get_type_hints(rankscope.AnalysisOptions)} == {each.name for each in fields(Options)}
 
 
 def test_every_option_of_a_comparison_is_one_of_the_command_line() -> None:

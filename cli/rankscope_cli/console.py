@@ -83,12 +83,17 @@ def error(message: str, hint: str, code: str = "failed", lines: Iterable[str] = 
         _to_stderr(f"  {_sanitized(line)}")
     _to_stderr(f"hint: {_sanitized(hint)}")
     if _Output.json_command is not None and not _Output.written:
-        import json
+        from msgspec import UNSET
 
-        told = {"code": code, "message": _sanitized(message), "hint": _sanitized(hint)}
-        if lines:
-            told["lines"] = [_sanitized(line) for line in lines]  # type: ignore[assignment]
-        write(json.dumps({"format": f"rankscope/{_Output.json_command}/1", "error": told}))
+        from rankscope.output.documents.common import Error, Failure, one_line
+
+        failure = Failure(
+            code=code,
+            message=_sanitized(message),
+            hint=_sanitized(hint),
+            lines=tuple(map(_sanitized, lines)) or UNSET,
+        )
+        write(one_line(Error(format=f"rankscope/{_Output.json_command}/1", error=failure)))
 
 
 def warn(problems: Iterable[RunWarning], quiet: bool, every: bool = False) -> None:

@@ -6,12 +6,11 @@ They do not use rich, which takes longer to import than the rest of the command 
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from typer.core import TyperCommand, TyperGroup
-
-if TYPE_CHECKING:
-    from typer._click import Context, HelpFormatter
 
 OUTPUT = "Output"
 """The group of options for the format of the result and for messages."""
@@ -39,15 +38,31 @@ EXIT_CODES = (
 )
 
 
+class Formatter(Protocol):
+    """What a page of help is written with; typer keeps the name of its class to itself."""
+
+    def write(self, string: str) -> None:
+        """Write text as it is."""
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph, folded."""
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = ...) -> None:
+        """Write names and their meanings in two columns."""
+
+    def section(self, name: str) -> AbstractContextManager[None]:
+        """Write a heading, and indent what follows."""
+
+
 class Command(TyperCommand):
     """A command whose help shows its options in groups."""
 
-    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The arguments by their metavars."""
         given = [param.metavar for param in self.params if param.param_type_name == "argument"]
         return ["[OPTIONS]", *(name for name in given if name)]
 
-    def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_help_text(self, ctx: Any, formatter: Formatter) -> None:
         """Write the help text; paragraphs are folded, indented examples stay unchanged."""
         formatter.write("\n")
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
@@ -57,7 +72,7 @@ class Command(TyperCommand):
                 formatter.write("\n")
             formatter.write(f"{paragraph.rstrip()}\n") if typed else formatter.write_text(paragraph)
 
-    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_options(self, ctx: Any, formatter: Formatter) -> None:
         """Write the arguments, then the command's own options, then the groups."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for group in (CHOICE, NAMES, OUTPUT):
@@ -80,7 +95,7 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """The program; its help shows the commands that everybody needs before all others."""
 
-    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_commands(self, ctx: Any, formatter: Formatter) -> None:
         """Write the first paragraph of every command's help, by groups, and the exit codes."""
         rows = {
             name: inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")

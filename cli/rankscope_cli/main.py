@@ -5,26 +5,21 @@ from __future__ import annotations
 import errno
 import os
 import re
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import typer
 
 from rankscope_cli import console
 from rankscope_cli.help import FIRST, Command, Group
 from rankscope_cli.options import Version
-from rankscope_cli.start import SIGNAL_EXIT, SIGNALS, end_now, hint_after_signal, reason
+from rankscope_cli.signals import SIGNAL_EXIT, SignalCatcher, hint_after_signal, reason
 
 if TYPE_CHECKING:
-    from sys import UnraisableHookArgs
-
     from rankscope.errors import RankscopeError
 
 EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
@@ -117,54 +112,6 @@ def _run(words: list[str]) -> int:
         with suppress(OSError):  # after SIGHUP the terminal is gone
             console.error(reason(code - SIGNAL_EXIT), hint)
     return code if isinstance(code, int) else 0
-
-
-class Stopped(KeyboardInterrupt):
-    """One of `SIGNALS` came. Its type differs because of `KeyboardInterrupt` itself, raised within
-    `exec` (in an import, say), Python kills itself at its end, whatever the exit code."""
-
-
-class SignalCatcher:
-    """Raises `Stopped` at the first signal of `SIGNALS`; the second one ends the process.
-
-    `number` is the signal that came, because DuckDB and workers raise other errors then. Signals
-    that are ignored on purpose, for example by nohup, stay ignored.
-    """
-
-    def __init__(self) -> None:
-        self.number: int | None = None
-        self._before: dict[int, Any] = {}
-        self._leaving = False
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._before = {each: signal.getsignal(each) for each in SIGNALS}
-            self._hook, sys.unraisablehook = sys.unraisablehook, self._not_raised
-            for number, before in self._before.items():
-                if before not in (signal.SIG_IGN, None):
-                    signal.signal(number, self._came)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._leaving = True
-        if self._before:
-            sys.unraisablehook = self._hook
-        for number, before in self._before.items():
-            if before is not None:
-                signal.signal(number, before)
-
-    def _came(self, number: int, _frame: FrameType | None) -> None:
-        if self.number is not None:
-            end_now(self.number)
-        self.number = number
-        if not self._leaving:
-            raise Stopped
-
-    def _not_raised(self, ignored: UnraisableHookArgs) -> None:
-        """An exception that nobody can catch; an interrupt must not be lost like this."""
-        if self.number is not None and isinstance(ignored.exc_value, Stopped):
-            end_now(self.number)
-        self._hook(ignored)
 
 
 def _failed(error: BaseException) -> int:

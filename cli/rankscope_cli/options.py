@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE, NAMES, OUTPUT
-
-if TYPE_CHECKING:
-    from rankscope.model.options import Options
 
 
 class Format(StrEnum):
@@ -23,22 +20,6 @@ class Format(StrEnum):
     JSON = "json"
     CSV = "csv"
     MARKDOWN = "markdown"
-
-
-class Clock(StrEnum):
-    """The clock of the times; `auto` selects gpu if all ranks have enough device work."""
-
-    AUTO = "auto"
-    GPU = "gpu"
-    HOST = "host"
-
-
-class Statistic(StrEnum):
-    """The statistic that makes a rank's score from its iterations."""
-
-    MEAN = "mean"
-    MEDIAN = "median"
-    P95 = "p95"
 
 
 class OnError(StrEnum):
@@ -175,16 +156,6 @@ Verbose = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-IterRange = Annotated[
-    str | None,
-    typer.Option(
-        "--iter-range",
-        metavar="A:B",
-        help="Iterations to compare, as a Python slice of their numbers: 10:50 (10 to 49), 10:, "
-        "or -20: (the last 20). Default: all.",
-        rich_help_panel=CHOICE,
-    ),
-]
 MetricsOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -214,43 +185,6 @@ DrawnMetric = Annotated[
         help="Metric of a heat map (default: work), or metric that picks the ranks of the other "
         "kinds.",
         autocompletion=_metrics,
-        rich_help_panel=CHOICE,
-    ),
-]
-ClockOption = Annotated[
-    Clock,
-    typer.Option(
-        "--clock",
-        metavar="|".join(Clock),
-        help="Take times from the device's work (gpu) or from the host's ranges (host); auto: "
-        "gpu if at least 90 % of the iterations of every rank have device work.",
-        rich_help_panel=CHOICE,
-    ),
-]
-StatisticOption = Annotated[
-    Statistic,
-    typer.Option(
-        "--statistic",
-        metavar="|".join(Statistic),
-        help="Statistic over the iterations of a rank that is its score.",
-        rich_help_panel=CHOICE,
-    ),
-]
-IncludeWarmup = Annotated[
-    bool,
-    typer.Option(
-        "--include-warmup",
-        help="Include the first iterations, which are left out until their times are stable.",
-        rich_help_panel=CHOICE,
-    ),
-]
-RolesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--roles",
-        metavar="SPEC",
-        help="Ranks are compared within roles: tp=2,pp=4,dp=8 (the fastest-varying first), or a "
-        "CSV file with the columns rank,role. Default: detected.",
         rich_help_panel=CHOICE,
     ),
 ]
@@ -315,26 +249,6 @@ RankOption = Annotated[
         rich_help_panel=NAMES,
     ),
 ]
-
-
-def analysis_options(
-    iter_range: str | None,
-    clock: Clock,
-    statistic: Statistic,
-    include_warmup: bool,
-    roles: str | None = None,
-) -> Options:
-    """The options of a comparison, from those of a command."""
-    from rankscope.compare.selection import parse_range
-    from rankscope.model.options import Options
-
-    return Options(
-        iter_range=None if iter_range is None else parse_range(iter_range),
-        clock=clock.value,
-        statistic=statistic.value,
-        include_warmup=include_warmup,
-        roles=roles,
-    )
 
 
 PAGE_ENDINGS = (".html", ".htm")

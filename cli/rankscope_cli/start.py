@@ -5,34 +5,22 @@ It imports almost nothing, so that its handlers are in place before the imports 
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
-from types import FrameType
 
-SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
-"""Signals that end the program in order: Ctrl-C, batch systems, a lost terminal."""
-
-SIGNAL_EXIT = 128
-"""Exit code of a program that a signal ended, less the signal's number."""
+from rankscope_cli.signals import SIGNAL_EXIT, SIGNALS, end_now
 
 GARBAGE_AFTER = 200_000
 """New objects after which Python looks for garbage: by default 700, and what imports make stays."""
-
-SHOW_CURSOR = "\x1b[?25h"
 
 
 def main() -> None:
     """Run the command line and exit with a code of CONTRACT.md.
 
-    The process ends once all that is registered for its end has run. That Python then takes its
-    modules apart, one by one, would take a tenth of a second.
+    A program that a signal ends does not wait for its threads.
     """
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored on purpose, as by nohup
@@ -45,47 +33,13 @@ def main() -> None:
     try:
         run()
     except SystemExit as ended:
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):  # closed, or its reader is gone
-                stream.flush()
-        if isinstance(ended.code, int):
+        if isinstance(ended.code, int) and ended.code > SIGNAL_EXIT:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError, AttributeError):  # closed, or its reader is gone
+                    stream.flush()
             os._exit(ended.code)
+        gc.freeze()  # looking for garbage at the end of Python would take a tenth of a second
         raise
-
-
-def end_now(number: int, _frame: FrameType | None = None) -> None:
-    """End the process without cleaning up; a signal handler."""
-    try:
-        shown = SHOW_CURSOR if sys.stderr.isatty() else ""
-        hint = hint_after_signal(sys.argv[1:])
-        error = f"rankscope: error: {reason(number)}\nhint: {hint}\n" if hint else ""
-        os.write(2, f"{shown}{error}".encode())
-    except (OSError, ValueError, AttributeError):  # no stderr
-        pass
-    os._exit(SIGNAL_EXIT + number)
-
-
-AGAIN = "run the same command again"
-
-RESUMING = ("ingest", "watch")
-"""Commands that keep what they have read."""
-
-SERVING = "view"
-"""The command that runs until a signal ends it, which is no error."""
-
-
-def hint_after_signal(words: Sequence[str]) -> str | None:
-    """What to do after a signal ended the command line `words`; None where it was meant to."""
-    command = next(iter(words), "")
-    if command == SERVING:
-        return None
-    return f"{AGAIN} to resume" if command in RESUMING else AGAIN
-
-
-def reason(number: int) -> str:
-    """Why the program ended, for its error line."""
-    return "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
 
 
 if __name__ == "__main__":

@@ -17,13 +17,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.model.intervals import Times
+from rankscope.util.numbers import ROBUST
 from rankscope.util.threads import threaded
 from rankscope.util.wording import counted
 
 Floats = NDArray[np.float64]
-
-ROBUST = 1.4826
-"""MAD → standard deviation of a normal distribution."""
 
 DRIFT_SPREADS = 3
 """Drift counts if it moves the clocks by this many spreads over the run; else it is jitter."""

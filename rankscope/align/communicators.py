@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.align.clocks import ROBUST, Floats, medians
+from rankscope.align.clocks import Floats, medians
 from rankscope.measure.collectives import NAMED
+from rankscope.util.numbers import ROBUST
 
 STREAM = ["rank", "place", "communicator"]
 """Columns that identify a stream of a run."""

@@ -23,7 +23,7 @@ FURTHEST = 50
 LEAST_OVERLAP = 4
 """Fewest steps that two captures must share."""
 
-LEAST_SHARE = 0.25
+LEAST_PART = 0.25
 """They also share this part of the shorter capture; a few steps agree by chance."""
 
 ODD_SHARE = 0.05
@@ -275,7 +275,7 @@ def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
     A step that differs counts as much as `1 / ODD_SHARE` steps that agree.
     """
     shorter = min(len(own), len(reference))
-    least = min(shorter, max(LEAST_OVERLAP, round(LEAST_SHARE * shorter)))
+    least = min(shorter, max(LEAST_OVERLAP, round(LEAST_PART * shorter)))
     low = max(least - len(own), -FURTHEST)
     high = min(len(reference) - least, FURTHEST)
     scores = {}

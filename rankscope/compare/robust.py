@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rankscope.util import numbers
+
 Floats = NDArray[np.float64]
 
-ROBUST = 1.4826
-"""MAD → standard deviation of a normal distribution."""
+ROBUST = numbers.ROBUST
 
 LEAST_Z = 3.5
 """Modified z above which a value is an outlier (Iglewicz and Hoaglin)."""
@@ -52,7 +53,7 @@ def lower_medians(values: Floats, axis: int) -> Floats:
 def deviation(values: Floats) -> float:
     """The robust standard deviation around 0 of all known values; 0 without any."""
     known = values[~np.isnan(values)]
-    return ROBUST * float(np.median(np.abs(known))) if len(known) else 0.0
+    return numbers.ROBUST * float(np.median(np.abs(known))) if len(known) else 0.0
 
 
 def spread(values: Floats) -> float:

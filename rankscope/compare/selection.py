@@ -13,6 +13,7 @@ import polars as pl
 
 from rankscope.align.iteration_matching import pair_iterations, renumbered
 from rankscope.compare.clock_choice import choose_clock
+from rankscope.compare.robust import MAD_FLOOR
 from rankscope.compare.warnings import listed
 from rankscope.errors import ReportError, UsageError
 from rankscope.model.options import Options
@@ -24,7 +25,6 @@ ROLLING = 5
 SETTLED_MADS = 5.0
 WARMUP_SHARE = 0.1
 WARMUP_LEAST = 3
-MAD_FLOOR = 0.005
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.align.clocks import ROBUST, Aligner, medians
+from rankscope.align.clocks import Aligner, medians
 from rankscope.align.match import Matched, blocks_of, joined
 from rankscope.align.point_to_point import OPERATION
 from rankscope.model.intervals import Times
+from rankscope.util.numbers import ROBUST
 from rankscope.util.threads import threaded
 
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ import polars as pl
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Also, Verdict
 
-LEAST_SHARE = 0.01
+LEAST_COST = 0.01
 """Share of a run's time that an accusation must cost before it counts."""
 
 ACCUSING = frozenset(
@@ -179,7 +179,7 @@ def _accusations(verdict: Verdict) -> list[_Accusation]:
         if each.kind in ACCUSING and each.ranks and each.gain_ns is not None
     ]
     total = _total_ns(verdict)
-    return [each for each in found if total is None or each.gain_ns >= LEAST_SHARE * total]
+    return [each for each in found if total is None or each.gain_ns >= LEAST_COST * total]
 
 
 def _total_ns(verdict: Verdict) -> float | None:

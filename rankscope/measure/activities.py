@@ -9,6 +9,7 @@ from rankscope.measure.launches import LaunchSample, signed
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.schema import ACTIVITIES, conform, empty
 from rankscope.segment import PhaseRanges
+from rankscope.util.numbers import NEVER
 
 MOST_NAMES = 24
 """Kernels, and ranges, stored by name: those with most time on the rank. The others of a kind
@@ -22,8 +23,6 @@ _KEYED = pl.Schema(
 )
 _KEY = ["window", "phase", "kind", "name"]
 _SUMS = ["count", "total_ns", "size", "clear_ns", "clear_size"]
-
-NEVER = np.iinfo(np.int64).max
 
 
 class ActivityTotals:

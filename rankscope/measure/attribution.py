@@ -13,8 +13,7 @@ from rankscope.measure.collectives import CALLS
 from rankscope.model.device_work import DeviceWork
 from rankscope.model.intervals import Times
 from rankscope.model.schema import SEGMENTS, STREAM
-
-NEVER = np.iinfo(np.int64).max
+from rankscope.util.numbers import NEVER
 
 ALIKE = [*STREAM, "launch_thread", "kind", "talks", "window", "phase"]
 """Columns by which the survey groups operations."""

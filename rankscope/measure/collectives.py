@@ -8,6 +8,7 @@ import polars as pl
 from rankscope.measure.ordinals import with_ordinals
 from rankscope.model.intervals import Flags, Times
 from rankscope.model.schema import COLLECTIVES, conform, empty
+from rankscope.util.numbers import NEVER
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")
 
@@ -28,9 +29,6 @@ CALLS = [
     .alias("communicator"),
 ]
 """Collectives of the device; the stream stands for the communicator until ranks are matched."""
-
-NEVER = np.iinfo(np.int64).max
-
 
 _ORDERED = pl.Schema((name, COLLECTIVES[name]) for name in COLLECTIVES if name != "gradient")
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.measure.waiting import NEVER, Requests
+from rankscope.measure.waiting import Requests
 from rankscope.model.intervals import (
     Flags,
     Times,
@@ -20,6 +20,7 @@ from rankscope.model.intervals import (
     union,
 )
 from rankscope.model.schema import PARTS, SEGMENTS
+from rankscope.util.numbers import NEVER
 
 KIND_ORDER = {"kernel": 0, "graph": 0, "set": 1, "copy": 2}
 """Priority among operations that run at the same time: kernels before copies."""

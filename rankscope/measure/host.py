@@ -10,8 +10,7 @@ import polars as pl
 from rankscope.model.intervals import Times, cells, owners
 from rankscope.model.schema import SEGMENTS
 from rankscope.segment import PhaseRanges
-
-NEVER = np.iinfo(np.int64).max
+from rankscope.util.numbers import NEVER
 
 
 def host_timeline(

@@ -22,13 +22,10 @@ from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS, Need, column_of, measured_metrics
 from rankscope.model.schema import MEASURES, PARTS, PHASES, SEGMENTS, conform
 from rankscope.model.tables import metric_dtype
+from rankscope.util.numbers import NEVER
 
 UNPHASED_LIMIT = 0.05
 """Share of an iteration's computing time that may lack a phase before its phases are unknown."""
-
-
-NEVER = np.iinfo(np.int64).max
-"""In place of an arrival where none is known; negative where the last one is sought."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.intervals import Times
-
-NEVER = np.iinfo(np.int64).max
+from rankscope.util.numbers import NEVER
 
 LOOK_AHEAD = 100_000
 """Number of later operations among which one is looked for that waits for a collective.

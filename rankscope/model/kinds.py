@@ -47,11 +47,7 @@ class Statistic(StrEnum):
 
 
 class VerdictKind(StrEnum):
-    """The class of a verdict.
-
-    A new class needs a member here, a rule in `RULES` (compare/verdict/rules.py) and an entry in
-    `SENTENCES` (compare/verdict/sentences.py).
-    """
+    """The class of a verdict."""
 
     BALANCED = "balanced"
     PERSISTENT = "persistent"
@@ -64,10 +60,7 @@ class VerdictKind(StrEnum):
 
 
 class CauseKind(StrEnum):
-    """What a finding says about the phase that made a rank slow.
-
-    A new cause needs a member here and a detector in `DETECTORS` (compare/causes/registry.py).
-    """
+    """What a finding says about the phase that made a rank slow."""
 
     DEVICE_SLOWER = "device_slower"
     MORE_WORK = "more_work"

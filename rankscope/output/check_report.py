@@ -1,11 +1,10 @@
-"""The results of `check` as tables and as the JSON of CONTRACT.md."""
+"""The results of `check` as tables."""
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import fields
 
 import polars as pl
 
@@ -31,33 +30,6 @@ MOST_ALIKE = 3
 
 LONGEST_PATH = 200
 """Most characters of a path."""
-
-
-def document(reports: tuple[CheckedReport, ...]) -> dict[str, Any]:
-    """The keys of the JSON of `check`: reports and usable."""
-    return {
-        "reports": [
-            {
-                "path": str(report.path),
-                "kind": report.kind,
-                "ranks": list(report.ranks),
-                "iterations": report.iterations,
-                "can": asdict(report.can),
-                "usable": report.usable,
-                "problems": [asdict(problem) for problem in report.problems],
-                "causes": [
-                    {
-                        "cause": each.cause,
-                        "told": each.told,
-                        "capture": None if each.told else each.capture,
-                    }
-                    for each in report.causes
-                ],
-            }
-            for report in reports
-        ],
-        "usable": all(report.usable for report in reports),
-    }
 
 
 def warnings(reports: tuple[CheckedReport, ...]) -> list[RunWarning]:

@@ -1,15 +1,18 @@
-"""The meaning of every name that rankscope prints, read from the documents in `rankscope/docs`.
+"""The meaning of every name that rankscope prints, read from what is in `rankscope/docs`.
 
 Only the standard library is used, so that `rankscope explain` answers at once.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from rankscope.errors import UsageError
 
@@ -25,8 +28,8 @@ NEAREST = 5
 LEAST_SIMILAR = 0.5
 """Share of two terms that must agree before one is offered for the other (as difflib counts)."""
 
-CONTRACT, JSON = "CONTRACT.md", "## JSON"
-"""The document of the keys of JSON, and the heading of its part about them."""
+SCHEMA = "json-schema/rankscope.schema.json"
+"""The JSON Schema of all documents, which says what each key means."""
 
 FIELDS_OF = "JSON of"
 """The beginning of the group of a key; then comes the command."""
@@ -69,20 +72,73 @@ def entries() -> tuple[Entry, ...]:
 
 
 @cache
-def fields() -> tuple[Entry, ...]:
-    """The keys of JSON, in the order of CONTRACT.md: an entry each."""
-    page = (FOLDER / CONTRACT).read_text("utf-8")
-    part = page[page.index(JSON) :].split("\n## ", 1)[0]
-    found: list[Entry] = []
-    group = ""
-    for line in part.splitlines():
-        if line.startswith("### "):
-            group = f"{FIELDS_OF} {line.removeprefix('### ').lower()}"
-        row = re.match(r"\| (`.*?`) \| (.*) \|$", line)
-        if row is not None:
-            text = f"{row[2][:1].upper()}{row[2][1:].rstrip('.')}."
-            found += [Entry(group, key, text) for key in re.findall(r"`([^`]+)`", row[1])]
+def documents() -> tuple[tuple[str, str, tuple[Entry, ...]], ...]:
+    """The keys of JSON that all documents have, and then those of each document.
+
+    Returns:
+        The name of the command, what its document is, and an entry per key that is new in it.
+    """
+    schema = json.loads((FOLDER / SCHEMA).read_text("utf-8"))
+    shapes = schema["$defs"]
+    shared = shapes["Answer"]["properties"]
+    known: set[str] = set()
+    found = []
+    for each in ("Answer", *(_shape_name(each) for each in schema["oneOf"])):
+        properties = dict(shapes[each]["properties"])
+        of = properties["format"].get("enum", ["/errors/"])[0].split("/")[1]
+        if each == "Answer":
+            of = "all commands"
+        else:
+            properties = {name: value for name, value in properties.items() if name not in shared}
+        held = {each}
+        keys = _keys(properties, "", shapes, frozenset(known), held)
+        entries = tuple(Entry(f"{FIELDS_OF} {of}", key, text) for key, text in keys)
+        known |= held
+        found.append((of, shapes[each]["description"], entries))
     return tuple(found)
+
+
+def _keys(
+    properties: dict[str, Any],
+    path: str,
+    shapes: dict[str, Any],
+    known: frozenset[str],
+    held: set[str],
+) -> Iterator[tuple[str, str]]:
+    """The keys of an object and of the objects in it, each with what it means as a sentence.
+
+    Args:
+        properties: those of the object.
+        path: the beginning of its keys.
+        shapes: those that `$ref` names.
+        known: shapes whose keys another document has explained.
+        held: takes in the shapes whose keys are explained here.
+    """
+    for name, schema in properties.items():
+        key, suffix = f"{path}{name}", "."
+        known_of = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+        inner = known_of[0] if known_of else schema
+        if "items" in inner and isinstance(inner["items"], dict):
+            inner, suffix = inner["items"], "[]."
+        shape = shapes[_shape_name(inner)] if "$ref" in inner else inner
+        text = schema.get("description") or shape["description"].rstrip(".")
+        if "enum" in shape:
+            text += f" ({', '.join(f'`{value}`' for value in shape['enum'])})"
+        yield key, f"{text[:1].upper()}{text[1:]}."
+        if "properties" in shape and shape["title"] not in known:
+            held.add(shape["title"])
+            yield from _keys(shape["properties"], f"{key}{suffix}", shapes, known, held)
+
+
+def _shape_name(reference: dict[str, str]) -> str:
+    """The name of the shape that a `$ref` points to."""
+    return reference["$ref"].rpartition("/")[2]
+
+
+@cache
+def fields() -> tuple[Entry, ...]:
+    """The keys of JSON: an entry each."""
+    return tuple(entry for _, _, entries in documents() for entry in entries)
 
 
 def explain(term: str) -> Explanation:

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.fleet.fleet import Fleet
-from rankscope.output.fleet_documents import KINDS
+from rankscope.output.fleet_tables import KINDS
 from rankscope.util.sanitize import sanitized
 
 MOST_ROWS, LEAST_ROWS = 30, 8

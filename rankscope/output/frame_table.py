@@ -8,17 +8,13 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.model.metrics import Unit, metric_in
+from rankscope.output.columns import Shown, heading, names_in, notes, shown
 from rankscope.output.quantities import UNKNOWN, in_unit, percent, short_path, span
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
 
-HEADINGS = {
-    "iteration_share": "of iteration",
-    "clear_share": "alone",
-    "algorithm_bandwidth": "algorithm GB/s",
-    "bus_bandwidth": "bus GB/s",
-}
-"""Column → heading, if it differs from the column's name without its unit."""
+OF_SLOWEST = (("excess", "time of the slowest rank above its role's median"),)
+"""The meaning of `excess_ns` in tables over ranks."""
 
 BY = {
     "host": (
@@ -34,26 +30,17 @@ BY = {
     "collective": (
         "By collective (ms per rank and call; rank in brackets)",
         ("bytes", "algorithm GB/s", "bus GB/s", "ranks", "count", "communicator", "last"),
-        (
-            ("ordinal", "position in the iteration: among calls of this operation, or as numbered"),
-            ("last", "share of calls at which the rank arrived last"),
-        ),
+        notes("ordinal", "last_share"),
     ),
     "kernel": (
         "By kernel, copy or idle time (ms per rank and iteration; rank in brackets)",
         ("alone", "count", "mean", "slowest", "kind", "phase"),
-        (
-            ("excess", "time of the slowest rank above its role's median"),
-            ("alone", "share of its time during which no collective ran"),
-        ),
+        (*OF_SLOWEST, *notes("clear_share")),
     ),
     "cause": (
         "By what the training thread did (ms per rank and iteration; rank in brackets)",
         ("count", "mean", "slowest", "phase"),
-        (
-            ("excess", "time of the slowest rank above its role's median"),
-            ("count", "stretches; of functions: samples"),
-        ),
+        (*OF_SLOWEST, ("count", "stretches; of functions: samples")),
     ),
 }
 """Value of `--by` → title, columns to drop first in narrow terminals, meanings of columns."""
@@ -66,12 +53,12 @@ def by_table(by: str, frame: pl.DataFrame) -> Table:
         by: a key of `BY`.
         frame: what the function of `compare.breakdowns` for it returned.
     """
-    title, drop_first, notes = BY[by]
+    title, drop_first, meanings = BY[by]
     return replace(
         generic_table(frame, title),
         drop_first=drop_first,
-        notes=notes,
-        shorten=frozenset(("host", "name", "communicator")),
+        notes=meanings,
+        shorten=names_in(frame.columns),
     )
 
 
@@ -91,18 +78,15 @@ def generic_table(frame: pl.DataFrame, title: str) -> Table:
         paired = f"{stem}_rank" if unit in ("ns", "share") else ""
         if unit == "rank" and not values.keys().isdisjoint((f"{stem}_ns", f"{stem}_share")):
             continue
-        heading = HEADINGS.get(name, (stem if unit in ("ns", "share") else name).replace("_", " "))
-        if (metric := metric_in(name)) and not metric.is_time:
-            heading = f"{metric.label} ({metric.unit})"
         cells = [_cell(name, value) for value in column]
         if paired in values:
             cells = [
                 cell if rank is None else f"{cell} ({rank})"
                 for cell, rank in zip(cells, values[paired], strict=True)
             ]
-        columns[heading] = cells
+        columns[heading(name)] = cells
         if frame[name].dtype.is_numeric():
-            numeric.add(heading)
+            numeric.add(heading(name))
     return Table(
         title=title,
         columns=tuple(columns),
@@ -116,13 +100,18 @@ def _cell(name: str, value: object) -> str:
     if value is None:
         return UNKNOWN
     if isinstance(value, int | float) and not isinstance(value, bool):
-        metric = metric_in(name)
-        if metric is not None or name.endswith("_ns"):
-            return in_unit(value, Unit.NS if metric is None else metric.unit)
-        if name.endswith("_share"):
-            return percent(value)
-        if name.endswith("_bandwidth"):
-            return f"{value / 1e9:,.1f}"
+        return _number(name, value)
     if isinstance(value, list):
         return span(sorted(value))
     return short_path(Path(str(value))) if name == "path" else sanitized(str(value))
+
+
+def _number(name: str, value: float) -> str:
+    metric, how = metric_in(name), shown(name)
+    if how is Shown.SHARE:
+        return percent(value)
+    if how is Shown.GIGABYTES:
+        return f"{value / 1e9:,.1f}"
+    if how is Shown.MS or metric is not None:
+        return in_unit(value, Unit.NS if metric is None else metric.unit)
+    return str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankscope.compare.picks import Moment, Picks
 from rankscope.model.metrics import METRICS
+from rankscope.output.columns import names_in
 from rankscope.output.quantities import UNKNOWN, in_unit, seconds, short_path, shown_unit
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
@@ -18,7 +19,7 @@ def picks_table(picks: Picks) -> Table:
         columns=("pick", "rank", "host", "pid", unit_shown, "report"),
         numeric=frozenset(("rank", "pid", unit_shown)),
         drop_first=("pid", "host"),
-        shorten=frozenset(("host", "report")),
+        shorten=names_in(["host", "report"]),
         rows=tuple(
             (
                 each.title,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rankscope.model.metrics import Unit
@@ -82,3 +83,8 @@ def short_path(path: Path) -> str:
     absolute = str(path)
     relative = os.path.relpath(absolute)
     return sanitized(absolute if relative.startswith("..") else relative, 500)
+
+
+def moment(ns: int | None) -> str | None:
+    """A time of UTC as `2026-11-21T08:16:58Z`."""
+    return None if ns is None else f"{datetime.fromtimestamp(ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -21,6 +21,7 @@ from rankscope.model.results import (
     Score,
     Verdict,
 )
+from rankscope.output.columns import heading, names_in, notes
 from rankscope.output.quantities import (
     UNKNOWN,
     beyond_error,
@@ -41,17 +42,11 @@ LEAST_GAIN = 0.005
 SCENARIOS = 8
 """Most what-if scenarios in the table."""
 
-LOST, COST = "rank time lost", "cost"
-"""Headings of sums over the iterations, next to scores per iteration."""
+LOST, COST, LAST = map(heading, ("lost_ns", "cost_ns", "last_arriver_share"))
+"""Headings of sums over the iterations, and of last arrivals."""
 
 MOST_RANKS = 8
 """Most rows of the table of ranks, unless all are wanted."""
-
-LOST_NOTE = "slowest less this rank, summed over ranks and iterations"
-"""Meaning of the column LOST."""
-
-LAST_NOTE = "share of its collectives at which it was clearly last (at some, nobody is)"
-"""Meaning of the column of last arrivals, whose shares need not add up to 100 %."""
 
 ABOVE, COURSE = "above", "by iteration"
 """Headings of the bars and the sparklines."""
@@ -111,10 +106,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, every: bool) -> Tab
         columns=("metric", "min", "median", "max", "imbalance", LOST),
         numeric=frozenset(("min", "median", "max", "imbalance", LOST)),
         drop_first=(LOST, "imbalance", "median"),
-        notes=(
-            ("imbalance", "max / mean - 1"),
-            (LOST, LOST_NOTE),
-        ),
+        notes=notes("imbalance", "lost_ns"),
         remarks=(
             *_alike_remark(alike, result),
             *_fewer_remark(comparison, [metric for _, metric in known]),
@@ -282,9 +274,9 @@ def ranks_table(
             del columns[name]
     for metric in known:
         columns[metric.heading] = [_value(result, metric, value) for value in ranks[metric.column]]
-    numeric = frozenset(("rank", *headings, "last", COST))
+    numeric = frozenset(("rank", *headings, LAST, COST))
     if ranks["cost_ns"].count():
-        columns["last"] = [percent(share) for share in ranks["last_arriver_share"]]
+        columns[LAST] = [percent(share) for share in ranks["last_arriver_share"]]
         columns[COST] = [
             beyond_error(cost, result.wait_error_ns, total) for cost in ranks["cost_ns"]
         ]
@@ -299,12 +291,12 @@ def ranks_table(
         title=f"By rank ({result.statistic} of the iterations, ms)",
         columns=tuple(columns),
         drop_first=(COURSE, "to all-reduce", *_dispensable(result.verdict, known), "host", "role",
-               "last", METRICS["wait"].heading),
+               LAST, METRICS["wait"].heading),
         numeric=numeric,
-        shorten=frozenset(("host", "role")),
+        shorten=names_in(columns),
         graphic=frozenset((ABOVE, COURSE)),
         notes=(
-            ("last", LAST_NOTE),
+            *notes("last_arriver_share"),
             (COST, cost_note(result)),
             (ABOVE, f"{known[0].name} above the median" if known else ""),
             (COURSE, f"{known[0].name}, from the first iteration to the last" if known else ""),
@@ -368,7 +360,7 @@ def iterations_table(result: Imbalance, metric: str) -> Table:
         columns=("iteration", "time", "spread", ABOVE, "slowest rank", "flagged ranks", "cluster"),
         drop_first=("flagged ranks", ABOVE, "time", "cluster"),
         numeric=frozenset(("iteration", "time", "spread", "slowest rank")),
-        shorten=frozenset(("flagged ranks",)),
+        shorten=names_in(["flagged_ranks"]),
         graphic=frozenset((ABOVE,)),
         notes=((ABOVE, "spread above that of the median iteration"),),
         most_relevant=tuple(spread.fill_null(-1).arg_sort(descending=True)),

@@ -10,6 +10,7 @@ import polars as pl
 
 from rankscope.model.intervals import Times, cells
 from rankscope.segment.iterations import READS
+from rankscope.util.numbers import NEVER
 
 LEAST_STEPS = 3
 
@@ -21,8 +22,6 @@ LEAST_GAP = 0.02
 
 CLEARS = r"\bzero_grad\b"
 """Names of ranges that clear gradients: they belong to the optimizer, but occur anywhere."""
-
-NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)

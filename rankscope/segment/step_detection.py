@@ -12,9 +12,10 @@ from rankscope.model.intervals import Times
 from rankscope.model.schema import ITERATIONS, STREAM, conform, ordered
 from rankscope.segment.iterations import AUTO, IterationRanges
 from rankscope.segment.periodicity import find_period
-from rankscope.segment.step_borders import LEAST_STEPS, NEVER, StepEvents, last_before, step_begins
+from rankscope.segment.step_borders import LEAST_STEPS, StepEvents, last_before, step_begins
 from rankscope.segment.step_confirmation import are_steps
 from rankscope.segment.training_thread import training_thread
+from rankscope.util.numbers import NEVER
 
 SURE = 0.8
 """Steps are accepted if at least this share of a step's events recurs in the next step."""

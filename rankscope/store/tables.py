@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 SHORT = pl.Categorical(pl.Categories("rankscope kinds", physical=pl.UInt8))
 LONG = pl.Categorical(pl.Categories("rankscope names"))
@@ -165,24 +162,6 @@ def measured(
     return tables.read("measures", columns, iterations=iterations, clock=clock)
 
 
-def columns_by_rank(
-    frame: pl.DataFrame, columns: tuple[str, ...]
-) -> Callable[[int], list[NDArray[Any]]]:
-    """Gives the columns of a rank's rows, in the order in which they are."""
-    ranks = frame["rank"].to_numpy()
-    arrays = [frame[name].to_numpy() for name in columns]
-    if (np.diff(ranks) < 0).any():
-        order = np.argsort(ranks, kind="stable")
-        ranks, arrays = ranks[order], [each[order] for each in arrays]
-    edges = [*np.flatnonzero(np.diff(ranks, prepend=-1)).tolist(), len(ranks)]
-    of_rank = {int(ranks[low]): slice(low, high) for low, high in pairwise(edges)}
-
-    def of(rank: int) -> list[NDArray[Any]]:
-        return [each[of_rank.get(rank, slice(0))] for each in arrays]
-
-    return of
-
-
 def requested(frame: pl.DataFrame, request: TableRequest) -> pl.DataFrame:
     """The requested columns and rows of `frame`, which is the whole table."""
     for name, values in (("rank", request.ranks), ("iteration", request.iterations)):
@@ -200,14 +179,3 @@ def narrowed(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(
         pl.col(name).cast(dtype) for name, dtype in NARROW.items() if name in frame.columns
     )
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedTables:
-    """A `TableReader` of tables that are in memory."""
-
-    tables: Mapping[str, pl.DataFrame]
-
-    def read(self, request: TableRequest) -> pl.DataFrame:
-        """The requested columns and rows."""
-        return requested(self.tables[request.table], request)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from typing import Annotated
+
+from msgspec import Struct, field
 
 from rankscope.model.kinds import VerdictKind
-from rankscope.output import json_documents
-from rankscope.output.fleet_documents import moment
-from rankscope.output.json_documents import Document
+from rankscope.output.documents.common import Answer, run_of, says, taken, warnings_of
+from rankscope.output.documents.verdict import Verdict, verdict_of
 from rankscope.output.prometheus import gauge, labels
-from rankscope.output.quantities import counted, short_path
+from rankscope.output.quantities import counted, moment, short_path
 from rankscope.util.sanitize import sanitized
 from rankscope.watch.watcher import Announcement, Watcher
-from rankscope.watch.windows import Essence
 
 PREFIX = "rankscope_watch_"
 """Beginning of the names of metrics for node_exporter."""
@@ -37,24 +37,49 @@ def line(announcement: Announcement) -> str:
     return sanitized(text, LONGEST)
 
 
-def document(announcement: Announcement) -> Document:
+class Announced(Struct, kw_only=True):
+    """What makes a verdict another one; as in `verdict`."""
+
+    kind: Annotated[VerdictKind, says("its class")] = field(name="class")
+    ranks: Annotated[tuple[int, ...], says("its ranks")]
+    hosts: Annotated[tuple[str, ...], says("its hosts")]
+    roles: Annotated[tuple[str, ...], says("its roles")]
+    cause: Annotated[str | None, says("its phase")]
+
+
+class Watch(Answer, kw_only=True, tag="rankscope/watch/1"):
+    """A verdict of a window that is announced; a line each."""
+
+    time: Annotated[str, says("now, in UTC")]
+    window: Annotated[int, says("the number of the window; its database is `run.db`")]
+    changed: Annotated[
+        bool,
+        says(
+            "whether the verdict is another one than `previous`; then the program of `--exec` runs"
+        ),
+    ]
+    previous: Annotated[
+        Announced | None,
+        says(
+            "the verdict that was announced before for this window, else for the one before it; "
+            "null: none"
+        ),
+    ]
+    verdict: Annotated[Verdict, says("as `verdict` of imbalance")]
+
+
+def document(announcement: Announcement) -> Watch:
     """The JSON object of a verdict that changed."""
-    comparison = announcement.comparison
-    own = {
-        "time": moment(announcement.time_ns),
-        "window": announcement.window,
-        "changed": announcement.changed,
-        "previous": _essence(announcement.previous),
-        "verdict": json_documents.verdict(comparison.verdict),
-    }
-    return json_documents.document(
-        "watch", announcement.db, comparison.facts, comparison.warnings, own
+    comparison, previous = announcement.comparison, announcement.previous
+    return Watch(
+        run=run_of(announcement.db, comparison.facts),
+        warnings=warnings_of(comparison.warnings),
+        time=str(moment(announcement.time_ns)),
+        window=announcement.window,
+        changed=announcement.changed,
+        previous=None if previous is None else taken(Announced, previous),
+        verdict=verdict_of(comparison.verdict),
     )
-
-
-def one_line(whole: Document) -> str:
-    """A JSON object on one line, in ASCII."""
-    return json.dumps(whole, allow_nan=False)
 
 
 def variables(announcement: Announcement) -> dict[str, str]:
@@ -70,18 +95,6 @@ def variables(announcement: Announcement) -> dict[str, str]:
         "RANKSCOPE_RANKS": ",".join(map(str, verdict.ranks)),
         "RANKSCOPE_CAUSE": verdict.cause or "",
         "RANKSCOPE_SENTENCE": sanitized(verdict.sentence, LONGEST),
-    }
-
-
-def _essence(essence: Essence | None) -> Document | None:
-    if essence is None:
-        return None
-    return {
-        "class": essence.kind,
-        "ranks": list(essence.ranks),
-        "hosts": list(essence.hosts),
-        "roles": list(essence.roles),
-        "cause": essence.cause,
     }
 
 

@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from rankscope.errors import UsageError
 from rankscope.model.reports import RunWarning
-from rankscope.watch.documents import document, one_line, variables
+from rankscope.output.documents.common import one_line
+from rankscope.watch.documents import document, variables
 from rankscope.watch.watcher import Announcement
 
 LONGEST_S = 300.0

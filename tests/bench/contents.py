@@ -120,12 +120,12 @@ def changes() -> Iterator[Change]:
             ),
         )
     for clock in ("gpu", "host"):
-        for table in ("measures", "exposed"):
+        for timed in ("measures", "exposed"):
             yield Change(
-                f"{table} without {clock}", (f"delete from {table} where clock = '{clock}'",)
+                f"{timed} without {clock}", (f"delete from {timed} where clock = '{clock}'",)
             )
-    for table in (name for name, each in EVERY_TABLE.items() if "rank" in each.columns):
-        yield Change(f"{table} without a rank", (f"delete from {table} where rank = 1",))
+    for ranked in (name for name, each in EVERY_TABLE.items() if "rank" in each.columns):
+        yield Change(f"{ranked} without a rank", (f"delete from {ranked} where rank = 1",))
 
 
 def _loose(table: str) -> str:

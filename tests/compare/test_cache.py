@@ -27,7 +27,9 @@ from rankscope.compare.stages import compare
 from rankscope.errors import DatabaseError
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
-from rankscope.output import json_documents
+from rankscope.output.documents import imbalance as documents
+from rankscope.output.documents import pick_reports
+from rankscope.output.documents.common import plain
 from rankscope.store import Database
 from rankscope.store.tables import RunTables, TableReader, TableRequest
 from rankscope.util.source_digest import source_digest
@@ -77,24 +79,20 @@ def answers(comparison: Comparison) -> dict[str, Any]:
     picks = picks_of(comparison, None)
     marked = comparison.rows(["work", "iteration"], all_iterations=True, flags=True)
     flags = comparison.flags()
-    body = {
-        "metrics": json_documents.metrics(result.metrics),
-        "ranks": json_documents.ranks(result),
-        "iterations": json_documents.rows(result.iterations),
-        "load": json_documents.rows(imbalance(comparison, ["load"]).iterations),
-        "verdict": json_documents.verdict(result.verdict),
-        "efficiency": json_documents.efficiency(result),
-        "what_if": None if result.what_if is None else json_documents.rows(result.what_if),
+    picked = pick_reports.pick_reports(
+        None, comparison, comparison.warnings, picks, command=None, view=None, rsync=None
+    )
+    return {
+        **plain(documents.imbalance(None, comparison, result, result.iterations)),
+        "load": imbalance(comparison, ["load"]).iterations.to_dicts(),
         "error": result.wait_error_ns,
-        "picks": json_documents.picks(picks, None, None, None),
+        "picks": plain(picked),
         "flags": None if flags is None else flags.sort("rank", "iteration").rows(),
         "marked": marked.sort("rank", "iteration").rows(),
         "rows": comparison.rows(all_iterations=True).rows(),
         "known": [name for name in METRICS if comparison.knows(name)],
         "waits": comparison.waits().rows(),
     }
-    facts, warnings = comparison.facts, comparison.warnings
-    return json_documents.document("imbalance", None, facts, warnings, body)
 
 
 def computed(run: rankscope.Run, **options: Any) -> Comparison:

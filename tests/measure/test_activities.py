@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from rankscope.measure.activities import ActivityTotals
 from rankscope.measure.attribution import Attributed, HostSide, attribute
-from rankscope.measure.collectives import NEVER, ReadyTimes
+from rankscope.measure.collectives import ReadyTimes
 from rankscope.measure.host import host_timeline
 from rankscope.model.events import PART_ROWS
+from rankscope.util.numbers import NEVER
 from tests.frames import PROCESS, THREAD, device_work, trace, windows
 from tests.measure.test_additive import EDGES, marks_of, nested
 from tests.measure.test_device_sweep import CROWDED

@@ -17,6 +17,7 @@ from rankscope.compare.diff.compare import diff_runs
 from rankscope.errors import ReportBug, UsageError
 from rankscope.measure.metrics import FUNCTIONS, MetricInputs
 from rankscope.model.availability import SOURCES, availability_table
+from rankscope.model.columns import Column
 from rankscope.model.metrics import (
     METRICS,
     Display,
@@ -29,7 +30,7 @@ from rankscope.model.metrics import (
     metric_in,
 )
 from rankscope.model.schema import MEASURES
-from rankscope.model.tables import TABLES, Column, metric_dtype
+from rankscope.model.tables import TABLES, metric_dtype
 from rankscope.output.diff_tables import changes_table
 from rankscope.output.plots import heatmap
 from rankscope.output.plots.grid import excesses

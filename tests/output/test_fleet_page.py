@@ -49,7 +49,7 @@ def test_the_page_holds_the_answer(answer: Fleet) -> None:
     rows = dict(zip(columns, hardware["values"], strict=True))
     assert rows["id"] == answer.hardware["id"].to_list()
     assert rows["suspect"] == answer.hardware["suspect"].to_list()
-    assert rows["named"] == answer.hardware["guilty"].to_list()
+    assert rows["guilty"] == answer.hardware["guilty"].to_list()
     assert len(runs["values"][0]) == answer.runs.height
     named = dict(zip([each["name"] for each in runs["columns"]], runs["values"], strict=True))
     [suspect] = answer.suspects

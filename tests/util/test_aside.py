@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -95,7 +97,7 @@ def test_a_folder_that_was_taken_for_abandoned_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a cleaner that is faster than the lock."""
-    make, made = aside.tempfile.mkdtemp, []
+    make, made = tempfile.mkdtemp, []
 
     def robbed(*arguments: object, **named: object) -> str:
         folder = make(*arguments, **named)
@@ -104,7 +106,7 @@ def test_a_folder_that_was_taken_for_abandoned_is_made_anew(
             remove_abandoned(tmp_path, "x")
         return folder
 
-    monkeypatch.setattr(aside.tempfile, "mkdtemp", robbed)
+    monkeypatch.setattr(tempfile, "mkdtemp", robbed)
     with made_aside(tmp_path / "x") as path:
         path.write_text("whole")
     assert len(made) == 2
@@ -116,7 +118,7 @@ def test_file_systems_without_locks(
 ) -> None:
     """Nothing is removed where nobody can tell whether it is used."""
     with made_aside(tmp_path / "x") as path:
-        monkeypatch.setattr(aside.fcntl, "flock", _fail(error))
+        monkeypatch.setattr(fcntl, "flock", _fail(error))
         remove_abandoned(tmp_path, "x")
         assert path.parent.exists()
         if not isinstance(error, BlockingIOError):

@@ -227,14 +227,15 @@ def _print(
     following: NextCapture | None,
 ) -> None:
     """Print a script as it is, as a row, as a block of Markdown, or as JSON."""
-    from rankscope.output import json_documents, markdown_csv
+    from rankscope.output import markdown_csv
 
     path = None if output is None else str(output)
     facts = {"script": script, "output": path, "start": usage}
     if shown is Format.JSON:
-        need = json_documents.next_capture(following)
-        whole = json_documents.document("capture", None, None, (), {**facts, "for": need})
-        console.write(json_documents.dumps(whole))
+        from rankscope.output.documents.capture import capture as document
+        from rankscope.output.documents.common import dumps
+
+        console.write(dumps(document(script, path, usage, following)))
     elif shown is Format.CSV:
         import polars as pl
 

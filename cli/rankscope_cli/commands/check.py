@@ -103,15 +103,18 @@ def _show_warnings(db: Path, output: Format) -> None:
 
     from rankscope.api import open_run
     from rankscope.check.remedies import remedy, scheduler_of
-    from rankscope.output import frame_table, json_documents, markdown_csv
+    from rankscope.output import frame_table, markdown_csv
     from rankscope.output.quantities import counted, ranks_text, short_path
 
     comparison = open_run(db).compare()
     warnings = comparison.warnings
     by = scheduler_of(comparison.tables.reports["kind"])
     if output is Format.JSON:
-        whole = json_documents.document("check", db, comparison.facts, warnings, {"usable": True})
-        console.write(json_documents.dumps(whole))
+        from rankscope.output.documents.common import dumps, run_of, warnings_of
+        from rankscope.output.documents.reports import Check
+
+        run = run_of(db, comparison.facts)
+        console.write(dumps(Check(run=run, warnings=warnings_of(warnings), usable=True)))
         return
     if output in (Format.CSV, Format.MARKDOWN):
         rows = [
@@ -140,13 +143,13 @@ def _show_warnings(db: Path, output: Format) -> None:
 
 
 def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool, verbose: bool) -> None:
-    from rankscope.output import check_report, json_documents, markdown_csv
+    from rankscope.output import check_report, markdown_csv
 
     if output is Format.JSON:
-        own, warnings = check_report.document(reports), check_report.warnings(reports)
-        console.write(
-            json_documents.dumps(json_documents.document("check", None, None, warnings, own))
-        )
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.reports import check as document
+
+        console.write(dumps(document(reports, check_report.warnings(reports))))
         return
     if output is Format.CSV:
         console.write(markdown_csv.csv(check_report.reports_frame(reports)))

@@ -8,24 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankscope.model.options import Options
 from rankscope.util.wording import counted, slower_or_faster
 from rankscope_cli import console
+from rankscope_cli.analysis import with_analysis
 from rankscope_cli.options import (
     All,
-    Clock,
-    ClockOption,
     Format,
     FormatOption,
-    IncludeWarmup,
-    IterRange,
     MetricsOption,
     Quiet,
-    RolesOption,
-    Statistic,
-    StatisticOption,
     Verbose,
     Version,
-    analysis_options,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +28,9 @@ if TYPE_CHECKING:
     from rankscope.compare.diff.compare import RunDiff
 
 
+@with_analysis
 def diff(
+    *,
     runs: Annotated[
         list[Path],
         typer.Argument(
@@ -51,12 +47,8 @@ def diff(
             "glob patterns. The noise is that between these runs.",
         ),
     ] = None,
-    iter_range: IterRange = None,
+    analysis: Options,
     metric: MetricsOption = None,
-    statistic: StatisticOption = Statistic.MEAN,
-    clock: ClockOption = Clock.AUTO,
-    include_warmup: IncludeWarmup = False,
-    roles: RolesOption = None,
     every: All = False,
     fail_above: Annotated[
         float | None,
@@ -85,23 +77,19 @@ def diff(
     from rankscope.changes import diff_of
     from rankscope.compare.comparison import Stage
     from rankscope.model.metrics import check_metrics
-    from rankscope.output import diff_tables, json_documents, markdown_csv
+    from rankscope.output import diff_tables, markdown_csv
 
-    options = analysis_options(iter_range, clock, statistic, include_warmup, roles)
     names = check_metrics(metric or []) or None
     before, after = _databases(runs, baseline)
     run = open_run(after)
     earlier = [open_run(each) for each in before]
-    result, old, new = diff_of(earlier, run, options, names, until=Stage.VERDICT)
+    result, old, new = diff_of(earlier, run, analysis, names, until=Stage.VERDICT)
     problems = (*result.problems, *new.warnings)
     if output is Format.JSON:
-        own = {
-            **json_documents.run_diff(result),
-            **json_documents.verdicts(old.verdict, new.verdict),
-        }
-        console.write(
-            json_documents.dumps(json_documents.document("diff", after, new.facts, problems, own))
-        )
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.diff import diff as document
+
+        console.write(dumps(document(after, new, problems, result, old)))
     elif output is Format.CSV:
         console.write(markdown_csv.csv(diff_tables.changes_frame((*result.metrics, *result.ranks))))
     else:

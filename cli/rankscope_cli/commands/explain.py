@@ -49,7 +49,10 @@ def explain(
     wanted = " ".join(term or [])
     found = documents.explain(wanted) if wanted else documents.Explanation(documents.entries())
     if output is Format.JSON:
-        _write_json(wanted or None, found)
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.explain import explain as document
+
+        console.write(dumps(document(wanted or None, found)))
     elif output is Format.CSV:
         _write_csv(found.entries)
     elif output is Format.MARKDOWN:
@@ -83,29 +86,6 @@ def _list(entries: tuple[Entry, ...]) -> None:
         console.headline(group)
         for entry in members:
             console.item(entry.term, entry.summary, TERM_WIDTH)
-
-
-def _write_json(term: str | None, found: Explanation) -> None:
-    import json
-
-    document = {
-        "format": "rankscope/explain/1",
-        "run": None,
-        "warnings": [],
-        "term": term,
-        "entries": [
-            {
-                "group": entry.group,
-                "term": entry.term,
-                "summary": entry.summary,
-                "text": "\n\n".join(entry.paragraphs),
-                "markdown": entry.markdown,
-            }
-            for entry in found.entries
-        ],
-        "related": list(found.related),
-    }
-    console.write(json.dumps(document, indent=1))
 
 
 def _write_csv(entries: tuple[Entry, ...]) -> None:

@@ -5,27 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankscope.model.options import Options
 from rankscope_cli import console
+from rankscope_cli.analysis import with_mean_analysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    Clock,
-    ClockOption,
     Db,
     Format,
     FormatOption,
-    IncludeWarmup,
-    IterRange,
     PickMetric,
     Quiet,
-    RolesOption,
-    Statistic,
     Verbose,
     Version,
-    analysis_options,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +49,9 @@ class ExportTable(StrEnum):
     COLLECTIVES = "collectives"
 
 
+@with_mean_analysis
 def export(
+    *,
     target: Annotated[
         Path,
         typer.Option(
@@ -75,7 +72,7 @@ def export(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    iter_range: IterRange = None,
+    analysis: Options,
     metric: PickMetric = None,
     table: Annotated[
         ExportTable | None,
@@ -86,9 +83,6 @@ def export(
             "other tables the picked ranks in detail.",
         ),
     ] = None,
-    clock: ClockOption = Clock.AUTO,
-    include_warmup: IncludeWarmup = False,
-    roles: RolesOption = None,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -119,11 +113,11 @@ def export(
     rows_only = ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS)
     run = open_run(db)
     comparison = run.compare(
-        analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles),
+        analysis,
         until=Stage.OUTLIERS if rows_only else Stage.VERDICT,
     )
     selected = None if ranks is None else sorted(parse_ranks(ranks))
-    limited = iter_range is not None
+    limited = analysis.iter_range is not None
     if rows_only:
         done = _rank_iterations(comparison, selected, limited, ending)
     else:
@@ -276,11 +270,11 @@ def _say(
     """Print what was written, and how to open it."""
     import polars as pl
 
-    from rankscope.output import frame_table, json_documents, markdown_csv
+    from rankscope.output import frame_table, markdown_csv
     from rankscope.output.quantities import agreeing, counted, ranks_text, short_path, size, span
 
     problems = [*comparison.warnings, *done.problems]
-    facts = {
+    facts: dict[str, Any] = {
         "output": str(target),
         "kind": done.kind,
         "rows": done.rows,
@@ -289,8 +283,18 @@ def _say(
         "iterations": list(done.iterations),
     }
     if output is Format.JSON:
-        whole = json_documents.document("export", run.db, comparison.facts, problems, facts)
-        console.write(json_documents.dumps(whole))
+        from rankscope.output.documents.common import dumps, run_of, warnings_of
+        from rankscope.output.documents.written import Export
+
+        console.write(
+            dumps(
+                Export(
+                    run=run_of(run.db, comparison.facts),
+                    warnings=warnings_of(problems),
+                    **facts,
+                )
+            )
+        )
         return
     console.warn_of_run(run, problems, quiet, verbose)
     if output is Format.CSV:

@@ -90,21 +90,21 @@ def fleet(
       rankscope fleet runs/ --html fleet.html --plot fleet.png
     """
     from rankscope.fleet.fleet import fleet_of
-    from rankscope.output import fleet_documents, json_documents, markdown_csv
+    from rankscope.output import fleet_tables, markdown_csv
 
     _check(prometheus, page, picture)
     answer = fleet_of(_collected(runs or [], store))
     _write(answer, prometheus, page, picture, theme)
     if output is Format.JSON:
-        own = fleet_documents.document(answer)
-        console.write(
-            json_documents.dumps(json_documents.document("fleet", None, None, answer.problems, own))
-        )
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.fleet import fleet as document
+
+        console.write(dumps(document(answer)))
         return
     if output is Format.CSV:
         console.write(markdown_csv.csv(answer.hardware))
     else:
-        shown = fleet_documents.table(answer, every)
+        shown = fleet_tables.table(answer, every)
         lines = [answer.sentence, f"Next: {answer.next}."]
         if output is Format.MARKDOWN:
             console.write("\n\n".join([*lines, markdown_csv.markdown(shown)]))
@@ -139,9 +139,9 @@ def _write(
     from rankscope.util.atomic_io import write_whole
 
     if prometheus is not None:
-        from rankscope.output import fleet_documents
+        from rankscope.output import fleet_tables
 
-        write_whole(prometheus, fleet_documents.prometheus(answer).encode())
+        write_whole(prometheus, fleet_tables.prometheus(answer).encode())
     if page is not None:
         from rankscope.output.html.fleet_page import render_fleet
 

@@ -8,27 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope.model.kinds import VerdictKind
+from rankscope.model.options import Options
 from rankscope_cli import console
+from rankscope_cli.analysis import with_analysis
 from rankscope_cli.help import CHOICE, OUTPUT
 from rankscope_cli.opening import run_of, with_database
 from rankscope_cli.options import (
     All,
     By,
-    Clock,
-    ClockOption,
     Db,
     Format,
     FormatOption,
-    IncludeWarmup,
-    IterRange,
     MetricsOption,
     Quiet,
-    RolesOption,
-    Statistic,
-    StatisticOption,
     Verbose,
     Version,
-    analysis_options,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +44,9 @@ MORE = "More: --all, --gain (what each repair would save), --by iteration|phase|
 """The last line."""
 
 
+@with_analysis
 def imbalance(
+    *,
     paths: Annotated[
         list[str] | None,
         typer.Argument(
@@ -60,10 +56,8 @@ def imbalance(
         ),
     ] = None,
     db: Db = Path("rankscope.duckdb"),
-    iter_range: IterRange = None,
+    analysis: Options,
     metric: MetricsOption = None,
-    statistic: StatisticOption = Statistic.MEAN,
-    clock: ClockOption = Clock.AUTO,
     by: Annotated[
         By,
         typer.Option(
@@ -89,8 +83,6 @@ def imbalance(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    include_warmup: IncludeWarmup = False,
-    roles: RolesOption = None,
     fail_above: Annotated[
         float | None,
         typer.Option(
@@ -124,7 +116,7 @@ def imbalance(
 
     only = None if ranks is None else parse_ranks(ranks)
     run = run_of(paths or [], db, quiet)
-    comparison = run.compare(analysis_options(iter_range, clock, statistic, include_warmup, roles))
+    comparison = run.compare(analysis)
     result = imbalance_of(comparison, check_metrics(metric or []) or None)
     if only is not None:
         _check_ranks(comparison, only, by)
@@ -132,7 +124,10 @@ def imbalance(
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
         console.say(f"rankscope: {'; '.join(_why_empty(by, comparison))}", quiet)
     if output is Format.JSON:
-        _write_json(run.db, comparison, result, frame, only)
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.imbalance import imbalance as document
+
+        console.write(dumps(document(run.db, comparison, result, frame, only)))
     elif output is Format.CSV:
         from rankscope.output.markdown_csv import csv
 
@@ -192,38 +187,6 @@ def _rows(
             return rows_of(rows, comparison.roles.of, numbers)
         case By.COLLECTIVE:
             return breakdowns.by_collective(comparison.collectives(numbers), numbers)
-
-
-def _write_json(
-    db: Path,
-    comparison: Comparison,
-    result: Imbalance,
-    frame: pl.DataFrame,
-    only: list[int] | None,
-) -> None:
-    from rankscope.output import json_documents
-
-    console.write(
-        json_documents.dumps(
-            json_documents.document(
-                "imbalance",
-                db,
-                comparison.facts,
-                comparison.warnings,
-                {
-                    "metrics": json_documents.metrics(result.metrics),
-                    "ranks": json_documents.ranks(result, only),
-                    "iterations": json_documents.rows(result.iterations),
-                    "verdict": json_documents.verdict(result.verdict),
-                    "efficiency": json_documents.efficiency(result),
-                    "what_if": None
-                    if result.what_if is None
-                    else json_documents.rows(result.what_if),
-                    "rows": json_documents.rows(frame),
-                },
-            )
-        )
-    )
 
 
 def _write_tables(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,6 +33,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     from rankscope.api import Run
     from rankscope.ingestion.job import Ingested
+    from rankscope.output.documents.reports import Ingest
 
 EXAMPLES = """
 Examples:
@@ -119,7 +120,7 @@ def ingest(
         count = _count_runs(paths, rank_pattern)
         names = {db.with_stem(f"{db.stem}-{each}"): each for each in range(1, count + 1)}
         databases = {**names} if count > 1 else databases
-    documents: list[dict[str, Any]] = []
+    documents: list[Ingest] = []
     for target, number in databases.items():
         with console.progress(quiet) as (started, advance):
             done = ingest_reports(
@@ -149,10 +150,11 @@ def ingest(
         else:
             _show(opened, done, output, quiet, verbose)
     if output is Format.JSON:
-        from rankscope.output import json_documents
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.reports import IngestRuns
 
-        several = {"format": "rankscope/ingest/1", "runs": documents}
-        console.write(json_documents.dumps(documents[0] if len(documents) == 1 else several))
+        several = IngestRuns(runs=tuple(documents))
+        console.write(dumps(documents[0] if len(documents) == 1 else several))
 
 
 ingest.__doc__ = f"{cleandoc(ingest.__doc__ or '')}\n{EXAMPLES}"
@@ -168,33 +170,30 @@ def _count_runs(paths: list[str], rank_pattern: str | None) -> int:
     return len(found_runs(files, pattern(rank_pattern)))
 
 
-def _document(run: Run, done: Ingested) -> dict[str, Any]:
+def _document(run: Run, done: Ingested) -> Ingest:
     """The JSON of one ingest."""
     from rankscope.compare.comparison import Stage
-    from rankscope.output import json_documents
+    from rankscope.output.documents import reports
+    from rankscope.output.documents.common import run_of
 
     comparison = run.compare(until=Stage.MATCH)
-    outcomes = json_documents.outcomes(done.outcomes)
-    return json_documents.document(
-        "ingest",
-        run.db,
-        comparison.facts if comparison.comparable else None,
-        comparison.warnings,
-        {"reports": outcomes, "seconds": done.seconds, "events": done.events},
-    )
+    facts = comparison.facts if comparison.comparable else None
+    about = run_of(run.db, facts)
+    return reports.ingest(about, comparison.warnings, done.outcomes, done.seconds, done.events)
 
 
 def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) -> None:
     from rankscope.compare.comparison import Stage
-    from rankscope.output import frame_table, json_documents, markdown_csv
+    from rankscope.output import frame_table, markdown_csv
+    from rankscope.output.documents.common import plain
+    from rankscope.output.documents.reports import ingested
     from rankscope.output.quantities import counted, ranks_text, short_path, size
 
     comparison = run.compare(until=Stage.MATCH)
-    outcomes = json_documents.outcomes(done.outcomes)
     import polars as pl
 
     frame = pl.DataFrame(
-        [{**each, "path": short_path(Path(each["path"]))} for each in outcomes],
+        [{**plain(each), "path": short_path(Path(each.path))} for each in ingested(done.outcomes)],
         infer_schema_length=None,
     )
     if output is Format.CSV:

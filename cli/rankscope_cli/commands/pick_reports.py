@@ -8,24 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankscope.model.options import Options
 from rankscope_cli import console
+from rankscope_cli.analysis import with_analysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    Clock,
-    ClockOption,
     Db,
     Format,
     FormatOption,
-    IncludeWarmup,
-    IterRange,
     PickMetric,
     Quiet,
-    RolesOption,
-    Statistic,
-    StatisticOption,
     Verbose,
     Version,
-    analysis_options,
 )
 
 if TYPE_CHECKING:
@@ -48,9 +42,11 @@ LONGEST_COMMAND = 20_000
 """Most characters of a command, which is useless if it is cut."""
 
 
+@with_analysis
 def pick_reports(
+    *,
     db: Db = Path("rankscope.duckdb"),
-    iter_range: IterRange = None,
+    analysis: Options,
     metric: PickMetric = None,
     ranks: Annotated[
         str | None,
@@ -61,10 +57,6 @@ def pick_reports(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    statistic: StatisticOption = Statistic.MEAN,
-    clock: ClockOption = Clock.AUTO,
-    include_warmup: IncludeWarmup = False,
-    roles: RolesOption = None,
     view: Annotated[
         Path | None,
         typer.Option(
@@ -102,12 +94,12 @@ def pick_reports(
     """
     from rankscope.api import open_run, picks_of
     from rankscope.compare.comparison import Stage
-    from rankscope.output import json_documents, text_tables
+    from rankscope.output import text_tables
     from rankscope.util.rank_list import parse_ranks
 
     run = open_run(db)
     comparison = run.compare(
-        analysis_options(iter_range, clock, statistic, include_warmup, roles),
+        analysis,
         until=Stage.VERDICT,
     )
     chosen = None if ranks is None else parse_ranks(ranks)
@@ -115,14 +107,19 @@ def pick_reports(
     shown = _show(picks, view, copy_to, open_them)
     problems = [*comparison.warnings, *_problems(picks)]
     if output is Format.JSON:
+        from rankscope.output.documents.common import dumps
+        from rankscope.output.documents.pick_reports import pick_reports as document
+
         console.write(
-            json_documents.dumps(
-                json_documents.document(
-                    "pick-reports",
+            dumps(
+                document(
                     db,
-                    comparison.facts,
+                    comparison,
                     problems,
-                    json_documents.picks(picks, shown.command, shown.view, shown.rsync),
+                    picks,
+                    command=shown.command,
+                    view=shown.view,
+                    rsync=shown.rsync,
                 )
             )
         )

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from rankscope.model.options import Options
 from rankscope.output.plots import KINDS
 from rankscope_cli import console
+from rankscope_cli.analysis import with_mean_analysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    Clock,
-    ClockOption,
     Db,
     DrawnMetric,
     Format,
     FormatOption,
-    IncludeWarmup,
-    IterRange,
     Quiet,
-    RolesOption,
-    Statistic,
     Theme,
     ThemeOption,
     Verbose,
     Version,
-    analysis_options,
 )
 
 EXAMPLES = """
@@ -44,7 +39,9 @@ def _kinds() -> list[str]:
     return [*KINDS]
 
 
+@with_mean_analysis
 def plot(
+    *,
     kind: Annotated[
         str, typer.Argument(metavar="|".join(KINDS), help="Kind of plot.", autocompletion=_kinds)
     ],
@@ -58,7 +55,7 @@ def plot(
         ),
     ] = None,
     db: Db = Path("rankscope.duckdb"),
-    iter_range: IterRange = None,
+    analysis: Options,
     metric: DrawnMetric = None,
     iteration: Annotated[
         int | None,
@@ -80,9 +77,6 @@ def plot(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    clock: ClockOption = Clock.AUTO,
-    include_warmup: IncludeWarmup = False,
-    roles: RolesOption = None,
     theme: ThemeOption = Theme.LIGHT,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
@@ -100,21 +94,28 @@ def plot(
     if kind in KINDS:
         format_of(path)
         check_writable(path)
-    options = analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
     run = open_run(db)
-    comparison = run.compare(options, until=Stage.VERDICT)
+    comparison = run.compare(analysis, until=Stage.VERDICT)
     chosen = None if ranks is None else sorted(parse_ranks(ranks))
     view = view_of(kind, comparison, metric, iteration, theme.value, chosen)
     figure = draw(kind, comparison, view)
     save(figure, path, theme.value)
-    facts = {"kind": kind, "file": str(path), "title": title_of(figure), "theme": theme.value}
+    facts: dict[str, Any] = {
+        "kind": kind,
+        "file": str(path),
+        "title": title_of(figure),
+        "theme": theme.value,
+    }
     if output is Format.JSON:
-        from rankscope.output import json_documents
+        from rankscope.output.documents.common import dumps, run_of, warnings_of
+        from rankscope.output.documents.written import Plot
 
         console.write(
-            json_documents.dumps(
-                json_documents.document(
-                    "plot", db, comparison.facts, comparison.warnings, {**facts}
+            dumps(
+                Plot(
+                    run=run_of(db, comparison.facts),
+                    warnings=warnings_of(comparison.warnings),
+                    **facts,
                 )
             )
         )

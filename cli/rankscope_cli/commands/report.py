@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from rankscope.model.options import Options
 from rankscope_cli import console
+from rankscope_cli.analysis import with_mean_analysis
 from rankscope_cli.help import CHOICE
 from rankscope_cli.options import (
-    Clock,
-    ClockOption,
     Db,
     Format,
     FormatOption,
-    IncludeWarmup,
-    IterRange,
     PickMetric,
     Quiet,
-    RolesOption,
-    Statistic,
     Verbose,
     Version,
-    analysis_options,
     check_page,
 )
 
 
+@with_mean_analysis
 def report(
+    *,
     target: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE.html", help="The page to write."),
     ],
     db: Db = Path("rankscope.duckdb"),
-    iter_range: IterRange = None,
-    clock: ClockOption = Clock.AUTO,
-    roles: RolesOption = None,
+    analysis: Options,
     metric: PickMetric = None,
     ranks: Annotated[
         str | None,
@@ -48,7 +43,6 @@ def report(
             rich_help_panel=CHOICE,
         ),
     ] = None,
-    include_warmup: IncludeWarmup = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -67,7 +61,7 @@ def report(
     import polars as pl
 
     from rankscope.api import open_run, picks_of
-    from rankscope.output import frame_table, json_documents, markdown_csv, text_tables
+    from rankscope.output import frame_table, markdown_csv, text_tables
     from rankscope.output.html.whole import make_page
     from rankscope.output.quantities import short_path, size
     from rankscope.util.atomic_io import check_writable
@@ -78,16 +72,28 @@ def report(
     check_writable(target)
     chosen = None if ranks is None else parse_ranks(ranks)
     run = open_run(db)
-    comparison = run.compare(
-        analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
-    )
+    comparison = run.compare(analysis)
     page = make_page(comparison, picks_of(comparison, metric, chosen), db, target, ranks=ranks)
     page = page.save(target)
     length = len(page.content)
-    facts = {"output": str(target), "bytes": length, "timeline": not page.no_timeline}
+    facts: dict[str, Any] = {
+        "output": str(target),
+        "bytes": length,
+        "timeline": not page.no_timeline,
+    }
     if output is Format.JSON:
-        whole = json_documents.document("report", db, comparison.facts, comparison.warnings, facts)
-        console.write(json_documents.dumps(whole))
+        from rankscope.output.documents.common import dumps, run_of, warnings_of
+        from rankscope.output.documents.written import Report
+
+        console.write(
+            dumps(
+                Report(
+                    run=run_of(db, comparison.facts),
+                    warnings=warnings_of(comparison.warnings),
+                    **facts,
+                )
+            )
+        )
         return
     if page.no_timeline:
         console.say(f"rankscope: warning: no timeline: {sanitized(page.no_timeline, 2000)}", quiet)

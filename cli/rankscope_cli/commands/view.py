@@ -7,33 +7,27 @@ from typing import Annotated
 
 import typer
 
+from rankscope.model.options import Options
 from rankscope_cli import console
+from rankscope_cli.analysis import with_mean_analysis
 from rankscope_cli.options import (
-    Clock,
-    ClockOption,
     Db,
-    IncludeWarmup,
-    IterRange,
     PickMetric,
     Quiet,
-    RolesOption,
-    Statistic,
     Verbose,
     Version,
-    analysis_options,
 )
 
 ADDRESS_AFTER_S = 0.5
 """Time (s) after which the address is printed, although the ranks are still being compared."""
 
 
+@with_mean_analysis
 def view(
+    *,
     db: Db = Path("rankscope.duckdb"),
-    iter_range: IterRange = None,
-    clock: ClockOption = Clock.AUTO,
-    roles: RolesOption = None,
+    analysis: Options,
     metric: PickMetric = None,
-    include_warmup: IncludeWarmup = False,
     port: Annotated[
         int,
         typer.Option(
@@ -64,8 +58,7 @@ def view(
 
     from rankscope.page_server import LOOPBACK, PageServer, RunAnswers
 
-    options = analysis_options(iter_range, clock, Statistic.MEAN, include_warmup, roles)
-    answers = RunAnswers(db, options, metric)
+    answers = RunAnswers(db, analysis, metric)
     pool = ThreadPoolExecutor(1)
     compared = pool.submit(answers.comparison, "")
     wait([compared], ADDRESS_AFTER_S)

@@ -149,6 +149,7 @@ def _announce(
     quiet: bool,
 ) -> None:
     """Print what a look brought, and tell the program of `--exec`."""
+    from rankscope.output.documents.common import one_line
     from rankscope.util.wording import counted
     from rankscope.watch import documents
     from rankscope.watch.notify import tell
@@ -160,7 +161,7 @@ def _announce(
             console.say(f"rankscope: {text}", quiet)
     for each in poll.announcements:
         as_json = output is Format.JSON
-        text = documents.one_line(documents.document(each)) if as_json else documents.line(each)
+        text = one_line(documents.document(each)) if as_json else documents.line(each)
         console.write(text, at_once=True)
         watcher.announced(each)
         if words is not None and each.changed:

@@ -13,7 +13,7 @@ from rankscope.util.wording import ms
 
 TABLE = "host_states"
 
-LEAST_SHARE = 0.3
+LEAST_HOST_SHARE = 0.3
 """Share of the excess that what the host did must explain to be named."""
 
 MARGIN = 2.0
@@ -37,14 +37,14 @@ COLLECTING = "gc_collect"
 def explained(context: CauseContext, chosen: pl.Expr) -> float | None:
     """What a cause explains, over all flagged iterations (ns); None if that is not enough.
 
-    It must explain LEAST_SHARE of the excess, and be MARGIN times what peers show too.
+    It must explain LEAST_HOST_SHARE of the excess, and be MARGIN times what peers show too.
 
     Args:
         chosen: of the columns `state` and `name` of HOST_STATES.
     """
     excess, peers = context.host_excess(chosen)
     explains = min(excess, context.most_by_host_ns)
-    if excess <= 0 or explains < LEAST_SHARE * context.total_ns or excess < MARGIN * peers:
+    if excess <= 0 or explains < LEAST_HOST_SHARE * context.total_ns or excess < MARGIN * peers:
         return None
     return explains
 

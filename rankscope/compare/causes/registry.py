@@ -121,11 +121,6 @@ def findings(context: CauseContext) -> tuple[Finding, ...]:
     return tuple(each for each in ordered if _clause(each) in first)
 
 
-def silent(context: CauseContext) -> list[Detector]:
-    """Detectors that cannot speak about this run; their `capture` says what it lacks."""
-    return [detector for detector in DETECTORS if _missing(detector, context)]
-
-
 def _missing(detector: Detector, context: CauseContext) -> bool:
     lacks = any(context.table(name) is None for name in detector.tables)
     return lacks and all(context.table(name) is None for name in detector.alternatives)

@@ -7,7 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rankscope.compare.robust import FEW_RANKS, ROBUST
+from rankscope.compare.robust import FEW_RANKS
+from rankscope.util.numbers import ROBUST
 
 Values = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.metrics import METRICS
+from rankscope.output.documents.common import Document
 from rankscope.output.excess_scale import scale_of, with_excess
-from rankscope.output.json_documents import Document
 
 UNKNOWN = -(2**31)
 """The packed int32 that means null."""

@@ -14,12 +14,14 @@ import polars as pl
 from rankscope._version import __version__
 from rankscope.fleet.fleet import Fleet
 from rankscope.fleet.sentences import NS_PER_HOUR
-from rankscope.output.fleet_documents import KINDS, moment
+from rankscope.output import columns
+from rankscope.output.documents.common import Document
 from rankscope.output.fleet_map import FleetMap, cost_text, fleet_map
+from rankscope.output.fleet_tables import KINDS
 from rankscope.output.html import fleet_chart
 from rankscope.output.html.page import ESCAPES, package_text, palette, policy, safe
 from rankscope.output.html.tables import sortable_table
-from rankscope.output.json_documents import Document
+from rankscope.output.quantities import moment
 from rankscope.util.sanitize import sanitized
 from rankscope.util.wording import counted
 
@@ -31,16 +33,6 @@ LONGEST = 2000
 
 MOST_NAMED = 6
 """At most this many pieces of hardware are listed beside a run."""
-
-HARDWARE_LABELS = {
-    "rate_share": "rate", "low_share": "from", "high_share": "to", "rank_hours": "rank-hours",
-    "since": "slow since", "id": "id",
-}  # fmt: skip
-HARDWARE_NOTE = (
-    "named: runs whose verdict names it. Rate: share of its iterations in which it is named, "
-    "shrunken to the fleet's, with its 95 % interval. p: probability that chance makes any "
-    "hardware look as bad. Rank-hours: time that it cost all ranks in the profiled iterations."
-)
 
 
 def render_fleet(fleet: Fleet) -> bytes:
@@ -127,11 +119,11 @@ def _data(fleet: Fleet) -> Document:
         "slot",
         "name",
         "suspect",
-        pl.col("guilty").alias("named"),
+        "guilty",
         "runs",
-        pl.col("rate").alias("rate_share"),
-        pl.col("low").alias("low_share"),
-        pl.col("high").alias("high_share"),
+        "rate",
+        "low",
+        "high",
         pl.col("p").map_elements(lambda p: float(f"{p:.2g}"), pl.Float64),
         (pl.col("cost_ns") / NS_PER_HOUR)
         .map_elements(lambda cost: float(f"{cost:.3g}"), pl.Float64)
@@ -159,9 +151,13 @@ def _data(fleet: Fleet) -> Document:
     )
     return {
         "tables": [
-            sortable_table(
-                "hardware", "Hardware", hardware, "hardware", HARDWARE_NOTE, HARDWARE_LABELS
-            ),
+            sortable_table("hardware", "Hardware", hardware, "hardware", _hardware_note()),
             sortable_table("runs", "Runs", runs, "runs", "Gain: what a repair would save, in ms."),
         ]
     }
+
+
+def _hardware_note() -> str:
+    """What the columns of the table of hardware mean."""
+    shown = ("guilty", "rate", "p", "rank_hours")
+    return "; ".join(f"{columns.label(name)}: {columns.meaning(name)}" for name in shown)

@@ -9,9 +9,9 @@ import polars as pl
 
 from rankscope.model.kinds import Phase
 from rankscope.model.results import Timeline
+from rankscope.output.documents.common import Document
 from rankscope.output.html.page_text import precision
 from rankscope.output.html.tables import sortable_table
-from rankscope.output.json_documents import Document
 from rankscope.output.timeline_views import (
     LastArrival,
     busiest_streams,

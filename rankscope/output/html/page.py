@@ -22,12 +22,12 @@ from rankscope.compare.picks import Picks
 from rankscope.model.kinds import Phase
 from rankscope.model.metrics import METRICS
 from rankscope.model.results import Imbalance
-from rankscope.output import json_documents
+from rankscope.output.documents.common import Document, plain, run_of, warnings_of
+from rankscope.output.documents.verdict import verdict_of
 from rankscope.output.html import columns, page_text, tables
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.html.page_text import Origin
 from rankscope.output.html.states import MOST_CELLS, cell_states
-from rankscope.output.json_documents import Document
 from rankscope.output.palette import COMMUNICATION_PARTS, STATE_NAMES, THEMES, part_name
 from rankscope.output.quantities import shown_unit
 from rankscope.output.text_tables import run_line
@@ -120,8 +120,11 @@ def page_data(
     cells = columns.cells(
         comparison.rows(flags=True), facts.ranks, facts.iterations, tuple(METRICS)
     )
-    own = {
-        "verdict": json_documents.verdict(result.verdict),
+    data = {
+        "format": "rankscope/page/1",
+        "run": plain(run_of(origin.db, facts)),
+        "warnings": plain(warnings_of(comparison.warnings)),
+        "verdict": plain(verdict_of(result.verdict)),
         "next": f"Next: {result.verdict.next}.",
         "facts": run_line(facts),
         "figures": page_text.figures(result),
@@ -154,7 +157,7 @@ def page_data(
         "served": origin.is_served,
         "made": f"Made by {origin.program}. {SERVED if origin.is_served else WHOLE}",
     }
-    document = safe(json_documents.document("page", origin.db, facts, comparison.warnings, own))
+    document = safe(data)
     document["cells"] = cells
     document["commands"] = [
         (purpose, sanitized(line, LONGEST_LINE))

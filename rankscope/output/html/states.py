@@ -7,7 +7,7 @@ import polars as pl
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.thread_states import median_peers, thread_states, work_excess
 from rankscope.model.kinds import Phase
-from rankscope.output.json_documents import Document
+from rankscope.output.documents.common import Document
 
 MOST_CELLS = 300
 """Most cells of a page that hold states; a served page asks for the others."""

@@ -9,34 +9,15 @@ import polars as pl
 
 from rankscope.compare import breakdowns
 from rankscope.compare.comparison import Comparison
-from rankscope.model.metrics import METRICS, Unit, metric_in
+from rankscope.model.metrics import METRICS, Unit
 from rankscope.model.results import Imbalance, MetricSummary, RunFacts
-from rankscope.output.json_documents import Document
-from rankscope.output.palette import part_name
+from rankscope.output import columns
+from rankscope.output.documents.common import Document
 from rankscope.output.quantities import span
-from rankscope.output.text_tables import LAST_NOTE, LOST_NOTE, cost_note
-
-SHARES = ("imbalance", "share")
-"""Endings of the names of columns that hold fractions of 1."""
+from rankscope.output.text_tables import cost_note
 
 MOST_ROWS = 1000
 """Most rows of a table of cells or collectives; the least important rows are left out."""
-
-MEANINGS = {
-    "z": "modified z-score of the rank among the ranks of its role",
-    "last_arriver_share": "share of its collectives at which the rank arrived last",
-    "cost": "time that other ranks waited for this rank, summed over ranks and iterations",
-    "gain": "time that fixing this rank alone would save, summed over the iterations",
-    "imbalance": "max / mean - 1 over the ranks",
-    "lost": LOST_NOTE,
-    "spread": "largest minus smallest value of a rank",
-    "excess": "time above the role's median in the same iteration",
-    "usual": "time on the role's median rank in the same iterations",
-    "offset": "add it to this rank's UTC to get the UTC of the lowest rank, at mid-run",
-    "drift_ppm": "growth of the offset, in µs per second",
-    "evidence": "how the rank of the report was determined",
-}
-"""Meaning of each column that is not a metric, without its unit; shown as a tooltip."""
 
 
 def sortable_table(
@@ -53,17 +34,21 @@ def sortable_table(
     Args:
         name: the id of the table.
         title: the caption.
-        frame: the rows. Columns ending in `_ns` are times, those ending in `SHARES` fractions of
-            1; lists become text.
+        frame: the rows, whose names say what `output/columns.py` knows of them; lists become text.
         place: the section of the page.
         note: text below the caption.
-        labels: column → heading; the default heading is the column's name.
+        labels: column → heading, where it is another one here.
         sorted_by: the column that sorts the table at first.
     """
     flat = frame.with_columns(
         pl.col(column).map_elements(lambda each: span(sorted(each)), pl.String)
         for column, dtype in frame.schema.items()
         if isinstance(dtype, pl.List)
+    )
+    flat = flat.with_columns(
+        pl.col(column) / 1e9
+        for column in flat.columns
+        if columns.shown(column) is columns.Shown.GIGABYTES
     )
     return {
         "id": name,
@@ -77,22 +62,14 @@ def sortable_table(
 
 
 def _column(name: str, dtype: pl.DataType, labels: Mapping[str, str]) -> Document:
-    bare = name.removesuffix("_ns")
-    metric = metric_in(name)
-    if metric is not None and not metric.is_time:
-        label = labels.get(name, f"{metric.label} ({metric.unit})")
-        return {"name": name, "label": label, "kind": "number", "meaning": metric.meaning}
-    if name.endswith("_ns"):
-        kind = "ms"
-    elif name.endswith(SHARES):
-        kind = "share"
-    elif name in ("iteration", "rank") or name.endswith("_rank"):
-        kind = name.rpartition("_")[2]
-    else:
-        kind = "number" if dtype.is_numeric() else "text"
-    label = labels.get(name, part_name(bare).replace("_", " "))
-    meaning = METRICS[bare].meaning if bare in METRICS else MEANINGS.get(bare)
-    return {"name": name, "label": label, "kind": kind, "meaning": meaning}
+    kind = columns.shown(name)
+    plain = kind in (columns.Shown.PLAIN, columns.Shown.GIGABYTES)
+    return {
+        "name": name,
+        "label": labels.get(name, columns.label(name)),
+        "kind": ("number" if dtype.is_numeric() else "text") if plain else kind.value,
+        "meaning": columns.meaning(name),
+    }
 
 
 def number_tables(comparison: Comparison, result: Imbalance, found: pl.DataFrame) -> list[Document]:
@@ -103,17 +80,17 @@ def number_tables(comparison: Comparison, result: Imbalance, found: pl.DataFrame
     chosen = comparison.selection.numbers
     collectives = breakdowns.by_collective(comparison.collectives(chosen), chosen)
     several = comparison.tables.ranks["host"].n_unique() > 1
+    last, says = (each("last_arriver_share") for each in (columns.label, columns.meaning))
     return [
         *_metrics(result),
         sortable_table(
             "ranks",
             "Ranks",
             _known(ranks),
-            note=f"{_scores(result)}; came last: {LAST_NOTE}; cost: {cost_note(result)}; "
+            note=f"{_scores(result)}; {last}: {says}; cost: {cost_note(result)}; "
             "avoidable: what of it ends if this rank alone arrives in time (What if plays the run "
             "again)",
             labels={
-                "last_arriver_share": "came last",
                 "gain_ns": "avoidable",
                 "work_z": "z of work",
             },

@@ -8,7 +8,7 @@ of TARGET_INFO_GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
@@ -62,9 +62,6 @@ PER_MS = 1e3
 
 MOST_MHZ = 100_000
 """A clock above it is in Hz: names of metrics say MHz also where values are in Hz."""
-
-Reduced = Callable[[Times], pl.DataFrame]
-"""Edges of windows → WINDOWED_COUNTERS."""
 
 
 def counters(file: Columns) -> CounterEvents | None:

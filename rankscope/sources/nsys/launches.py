@@ -22,6 +22,7 @@ from rankscope.model.schema import empty
 from rankscope.sources.conventions import synchronises
 from rankscope.sources.device_faults import launches_kernel
 from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Columns, Strings, without_nulls
+from rankscope.util.numbers import NEVER
 
 LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COLUMNS = ["start", "globalTid", "correlationId"]
@@ -36,7 +37,6 @@ SPARSE = 2
 """Calls are indexed by number if the range of numbers is below this multiple of their count."""
 
 UNKNOWN = -(2**63)
-NEVER = 2**63 - 1
 
 Integers = NDArray[np.int64]
 Threads = NDArray[np.uint32]

@@ -1,14 +1,14 @@
-"""The answer of `fleet` as JSON, as tables, and as a text file for node_exporter."""
+"""The answer of `fleet` as tables, and as a text file for node_exporter."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
 
 from rankscope.fleet.fleet import Fleet
 from rankscope.fleet.sentences import NS_PER_HOUR
+from rankscope.output.columns import names_in, notes
 from rankscope.output.prometheus import gauge, labels
 from rankscope.output.quantities import UNKNOWN, percent
 from rankscope.output.table_layout import Table
@@ -22,58 +22,6 @@ PREFIX = "rankscope_fleet_"
 
 LONGEST_ID = 100
 """Most characters of a name of hardware."""
-
-
-def document(fleet: Fleet) -> dict[str, Any]:
-    """The keys of the JSON of `fleet`: runs, hardware and verdict."""
-    return {
-        "runs": [
-            {
-                "db": row["db"],
-                "start": moment(row["start_ns"]),
-                "start_ns": row["start_ns"],
-                "ranks": row["ranks"],
-                "world_size": row["world_size"],
-                "iterations": row["iterations"],
-                "verdict": row["verdict"],
-                "gain_ns": row["gain_ns"],
-                "software": row["software"],
-            }
-            for row in fleet.runs.iter_rows(named=True)
-        ],
-        "hardware": [
-            {
-                "kind": row["kind"],
-                "id": row["id"],
-                "host": row["host"],
-                "slot": row["slot"],
-                "name": row["name"],
-                "runs": row["runs"],
-                "guilty": row["guilty"],
-                "rate": row["rate"],
-                "interval": [row["low"], row["high"]],
-                "p": row["p"],
-                "cost_ns": row["cost_ns"],
-                "cost_rank_hours": row["cost_ns"] / NS_PER_HOUR,
-                "cause": row["cause"],
-                "suspect": row["suspect"],
-                "trend": row["trend"],
-                "since": moment(row["since_ns"]),
-                "follows": row["follows"],
-            }
-            for row in fleet.hardware.iter_rows(named=True)
-        ],
-        "verdict": {
-            "suspects": [each.id for each in fleet.suspects],
-            "sentence": fleet.sentence,
-            "next": fleet.next,
-        },
-    }
-
-
-def moment(ns: int | None) -> str | None:
-    """A time of UTC as `2026-11-21T08:16:58Z`."""
-    return None if ns is None else f"{datetime.fromtimestamp(ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def table(fleet: Fleet, every: bool = False) -> Table:
@@ -94,13 +42,8 @@ def table(fleet: Fleet, every: bool = False) -> Table:
         numeric=frozenset(("guilty", "runs", "rate", "95 % interval", "p", "rank-hours")),
         rows=tuple(_cells(row) for row in rows.iter_rows(named=True)),
         drop_first=("follows", "slot", "trend", "95 % interval", "host"),
-        shorten=frozenset(("id", "host")),
-        notes=(
-            ("guilty", "runs whose verdict names it"),
-            ("rate", "share of its iterations in which it is named, shrunken to the fleet's"),
-            ("p", "probability that chance makes any hardware look as bad"),
-            ("rank-hours", "time that it cost all ranks, in the profiled iterations"),
-        ),
+        shorten=names_in(["id", "host"]),
+        notes=notes("guilty", "rate", "p", "rank_hours"),
     )
 
 

@@ -1,0 +1,105 @@
+"""Signals that end the program: with one error line, and without a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""Signals that end the program in order: Ctrl-C, batch systems, a lost terminal."""
+
+SIGNAL_EXIT = 128
+"""Exit code of a program that a signal ended, less the signal's number."""
+
+AGAIN = "run the same command again"
+
+RESUMING = ("ingest", "watch")
+"""Commands that keep what they have read."""
+
+SERVING = "view"
+"""The command that runs until a signal ends it, which is no error."""
+
+SHOW_CURSOR = "\x1b[?25h"
+
+
+def end_now(number: int, _frame: FrameType | None = None) -> None:
+    """End the process without cleaning up; a signal handler."""
+    try:
+        shown = SHOW_CURSOR if sys.stderr.isatty() else ""
+        hint = hint_after_signal(sys.argv[1:])
+        error = f"rankscope: error: {reason(number)}\nhint: {hint}\n" if hint else ""
+        os.write(2, f"{shown}{error}".encode())
+    except (OSError, ValueError, AttributeError):  # no stderr
+        pass
+    os._exit(SIGNAL_EXIT + number)
+
+
+def hint_after_signal(words: Sequence[str]) -> str | None:
+    """What to do after a signal ended the command line `words`; None where it was meant to."""
+    command = next(iter(words), "")
+    if command == SERVING:
+        return None
+    return f"{AGAIN} to resume" if command in RESUMING else AGAIN
+
+
+def reason(number: int) -> str:
+    """Why the program ended, for its error line."""
+    return "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+
+
+class Stopped(KeyboardInterrupt):
+    """One of `SIGNALS` came. Its type differs because of `KeyboardInterrupt` itself, raised within
+    `exec` (in an import, say), Python kills itself at its end, whatever the exit code."""
+
+
+class SignalCatcher:
+    """Raises `Stopped` at the first signal of `SIGNALS`; the second one ends the process.
+
+    `number` is the signal that came, because DuckDB and workers raise other errors then. Signals
+    that are ignored on purpose, for example by nohup, stay ignored.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._before: dict[int, Any] = {}
+        self._leaving = False
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {each: signal.getsignal(each) for each in SIGNALS}
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._not_raised
+            for number, before in self._before.items():
+                if before not in (signal.SIG_IGN, None):
+                    signal.signal(number, self._came)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leaving = True
+        if self._before:
+            sys.unraisablehook = self._hook
+        for number, before in self._before.items():
+            if before is not None:
+                signal.signal(number, before)
+
+    def _came(self, number: int, _frame: FrameType | None) -> None:
+        if self.number is not None:
+            end_now(self.number)
+        self.number = number
+        if not self._leaving:
+            raise Stopped
+
+    def _not_raised(self, ignored: UnraisableHookArgs) -> None:
+        """An exception that nobody can catch; an interrupt must not be lost like this."""
+        if self.number is not None and isinstance(ignored.exc_value, Stopped):
+            end_now(self.number)
+        self._hook(ignored)

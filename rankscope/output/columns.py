@@ -1,0 +1,165 @@
+"""The columns of all tables: what they are called, how their values are shown, what they mean.
+
+A frame names a column by what it holds and its unit: `excess_ns`, `last_share`. Metrics have a row
+in `model/metrics.py`; any other column needs one here if its name does not say all of that. Text,
+Markdown and pages take the rest of a name for the heading, and its ending for the unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rankscope.model.metrics import metric_in
+
+
+class Shown(StrEnum):
+    """How the values of a column are shown; the text is the kind of column on pages."""
+
+    MS = "ms"  # of ns
+    SHARE = "share"  # of fractions of 1: percent
+    GIGABYTES = "GB/s"  # of bytes per second
+    RANK = "rank"
+    ITERATION = "iteration"
+    PLAIN = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that is no metric.
+
+    Attributes:
+        name: without `_ns`, as frames and CSV have it.
+        meaning: a note below text tables that name it, and a tooltip on pages.
+        heading: of text tables; default: the name with spaces.
+        label: of pages; default: the heading.
+        shown: how values are shown; default: as the ending of the name says.
+        is_name: of text whose middle may be left out where a terminal is narrow.
+    """
+
+    name: str
+    meaning: str = ""
+    heading: str = ""
+    label: str = ""
+    shown: Shown | None = None
+    is_name: bool = False
+
+
+_ROWS = (
+    Column("host", is_name=True),
+    Column("name", is_name=True),
+    Column("communicator", is_name=True),
+    Column("role", is_name=True),
+    Column("report", is_name=True),
+    Column("id", is_name=True),
+    Column("flagged_ranks", is_name=True),
+    Column(
+        "ordinal",
+        "position in the iteration: among calls of this operation, or as numbered",
+    ),
+    Column("iteration_share", heading="of iteration"),
+    Column("clear_share", "share of its time during which no collective ran", heading="alone"),
+    Column("algorithm_bandwidth", heading="algorithm GB/s"),
+    Column("bus_bandwidth", heading="bus GB/s"),
+    Column("last_share", "share of calls at which the rank arrived last"),
+    Column(
+        "last_arriver_share",
+        "share of its collectives at which it was clearly last (at some, nobody is)",
+        heading="last",
+        label="came last",
+    ),
+    Column("excess", "time above the role's median in the same iteration"),
+    Column("usual", "time on the role's median rank in the same iterations"),
+    Column("imbalance", "max / mean - 1", shown=Shown.SHARE),
+    Column("share", shown=Shown.SHARE),
+    Column(
+        "lost",
+        "slowest less this rank, summed over ranks and iterations",
+        heading="rank time lost",
+        label="lost",
+    ),
+    Column("spread", "largest minus smallest value of a rank"),
+    Column("cost", "time that other ranks waited for this rank, summed over ranks and iterations"),
+    Column("gain", "time that fixing this rank alone would save, summed over the iterations"),
+    Column("z", "modified z-score of the rank among the ranks of its role"),
+    Column("offset", "add it to this rank's UTC to get the UTC of the lowest rank, at mid-run"),
+    Column("drift_ppm", "growth of the offset, in µs per second"),
+    Column("evidence", "how the rank of the report was determined"),
+    Column("guilty", "runs whose verdict names it", label="named"),
+    Column(
+        "rate",
+        "share of its iterations in which it is named, shrunken to the fleet's",
+        shown=Shown.SHARE,
+    ),
+    Column("low", "lower end of the 95 % interval of the rate", label="from", shown=Shown.SHARE),
+    Column("high", "upper end of the 95 % interval of the rate", label="to", shown=Shown.SHARE),
+    Column(
+        "since",
+        "start of its first guilty run, where earlier ones were innocent",
+        label="slow since",
+    ),
+    Column("p", "probability that chance makes any hardware look as bad"),
+    Column(
+        "rank_hours",
+        "time that it cost all ranks, in the profiled iterations",
+        heading="rank-hours",
+    ),
+)
+
+COLUMNS = {each.name: each for each in _ROWS}
+"""Name without `_ns` → column."""
+
+ENDINGS = {"_ns": Shown.MS, "_share": Shown.SHARE, "_bandwidth": Shown.GIGABYTES}
+"""Ending of a name → how its values are shown."""
+
+
+def column(name: str) -> Column:
+    """The row of a frame's column that is no metric; without a meaning where it needs none."""
+    bare = name.removesuffix("_ns")
+    return COLUMNS.get("z" if name.endswith("_z") else bare) or Column(bare)
+
+
+def shown(name: str) -> Shown:
+    """How the values of a frame's column are shown."""
+    metric = metric_in(name)
+    if metric is not None:
+        return Shown.MS if metric.is_time else Shown.PLAIN
+    by_ending = next((how for end, how in ENDINGS.items() if name.endswith(end)), None)
+    if by_ending is None and (name in ("rank", "iteration") or name.endswith("_rank")):
+        by_ending = Shown(name.rpartition("_")[2])
+    return column(name).shown or by_ending or Shown.PLAIN
+
+
+def heading(name: str) -> str:
+    """The heading of a frame's column in text tables."""
+    metric = metric_in(name)
+    if metric is not None and not metric.is_time:
+        return f"{metric.label} ({metric.unit})"
+    bare = name.removesuffix("_ns").removesuffix("_share")
+    return column(name).heading or bare.replace("_", " ")
+
+
+def label(name: str) -> str:
+    """The heading of a frame's column on pages."""
+    metric = metric_in(name)
+    if metric is not None:
+        return metric.label if metric.is_time else f"{metric.label} ({metric.unit})"
+    known = column(name)
+    return known.label or known.heading or name.removesuffix("_ns").replace("_", " ")
+
+
+def meaning(name: str) -> str | None:
+    """What a frame's column holds; None where its heading says all."""
+    metric = metric_in(name)
+    return metric.meaning if metric is not None else column(name).meaning or None
+
+
+def notes(*names: str) -> tuple[tuple[str, str], ...]:
+    """Headings of a frame's columns and their meanings, for the note below a text table."""
+    return tuple((heading(name), meaning(name) or "") for name in names)
+
+
+def names_in(columns: Iterable[str]) -> frozenset[str]:
+    """The headings of those columns of a frame that hold names, which may be cut."""
+    return frozenset(heading(name) for name in columns if column(name).is_name)

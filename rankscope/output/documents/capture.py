@@ -1,0 +1,88 @@
+"""The document of `capture`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Struct, field
+
+from rankscope.compare import next_capture
+from rankscope.output.documents.common import Answer, says, taken
+
+
+class RecordedRank(Struct, kw_only=True):
+    """A rank that the next capture records."""
+
+    label: Annotated[str, says("`slow`, `median`, `fast` (`culprit` in 0.1.0)")]
+    rank: Annotated[int, says("a rank that is recorded")]
+    host: Annotated[str | None, says("its host")]
+
+
+class RecordedIterations(Struct, kw_only=True):
+    """The iterations that the next capture records."""
+
+    first: Annotated[int, says("the first iteration that is recorded")]
+    last: Annotated[int, says("the last iteration that is recorded")]
+
+
+class NeededOption(Struct, kw_only=True):
+    """An option of nsys that the next capture needs."""
+
+    option: Annotated[str, says("an option of nsys")]
+    reason: Annotated[str, says("what it tells")]
+    privilege: Annotated[str, says("what it asks for")]
+    cost: Annotated[str, says("what it costs")]
+
+
+class NextCapture(Struct, kw_only=True):
+    """What the next capture records, and why."""
+
+    sentence: Annotated[str, says("what the run left open")]
+    ranks: Annotated[tuple[RecordedRank, ...], says("the ranks that are recorded")]
+    iterations: Annotated[RecordedIterations, says("the iterations that are recorded")]
+    delay_s: Annotated[
+        float | None, says("seconds from the start to the beginning of the recording; null: none")
+    ]
+    duration_s: Annotated[float | None, says("seconds of the recording")]
+    options: Annotated[tuple[NeededOption, ...], says("the options that are needed")]
+
+
+class Capture(Answer, kw_only=True, tag="rankscope/capture/1"):
+    """The launch wrapper for the next profile."""
+
+    script: Annotated[str, says("the script, or the ranges of `--snippet`")]
+    output: Annotated[str | None, says("the file that it was written to")]
+    start: Annotated[str | None, says("the line that starts the job with it")]
+    need: Annotated[NextCapture | None, says("what `--for` found necessary; null without it")] = (
+        field(name="for")
+    )
+
+
+def capture(
+    script: str,
+    output: str | None,
+    start: str | None,
+    following: next_capture.NextCapture | None,
+) -> Capture:
+    """The document of `capture`."""
+    return Capture(
+        run=None,
+        warnings=(),
+        script=script,
+        output=output,
+        start=start,
+        need=None if following is None else _next(following),
+    )
+
+
+def _next(following: next_capture.NextCapture) -> NextCapture:
+    first, last = following.iterations
+    return taken(
+        NextCapture,
+        following,
+        ranks=tuple(
+            RecordedRank(label=label, rank=rank, host=host) for label, rank, host in following.ranks
+        ),
+        iterations=RecordedIterations(first=first, last=last),
+        options=tuple(taken(NeededOption, each) for each in following.needed),
+    )

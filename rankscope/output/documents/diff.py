@@ -1,0 +1,135 @@
+"""The document of `diff`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import UNSET, Struct, UnsetType
+
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.diff import compare, shifts
+from rankscope.model.kinds import Clock
+from rankscope.model.metrics import METRICS
+from rankscope.model.reports import RunWarning
+from rankscope.output.documents.common import Answer, S, run_of, says, taken, warnings_of
+from rankscope.output.documents.verdict import Verdict, verdict_of
+
+Name = Annotated[str, says("the name of the metric")]
+Time = float | None | UnsetType
+BeforeNs = Annotated[Time, says("its score before, of a time")]
+Before = Annotated[Time, says("its score before, of another unit")]
+AfterNs = Annotated[Time, says("its score after, of a time")]
+After = Annotated[Time, says("its score after, of another unit")]
+Relative = Annotated[float | None, says("after / before - 1; null where there was nothing before")]
+Low = Annotated[
+    float | None,
+    says(
+        "lower end of the interval of the change, which holds for all rows at once in 98 of 100 "
+        "cases; null where nothing varies"
+    ),
+]
+High = Annotated[float | None, says("upper end of the interval of the change")]
+Certain = Annotated[
+    bool,
+    says(
+        "the interval does not include 0, and the change is at least 1 % of the iteration; never "
+        "where the runs look like different jobs, or are too short"
+    ),
+]
+
+
+class Change(Struct, kw_only=True):
+    """The mean of a metric over ranks, before and after."""
+
+    metric: Name
+    before_ns: BeforeNs = UNSET
+    before: Before = UNSET
+    after_ns: AfterNs = UNSET
+    after: After = UNSET
+    change: Relative
+    low: Low
+    high: High
+    certain: Certain
+
+
+class RankChange(Struct, kw_only=True):
+    """A metric of a rank, before and after."""
+
+    rank: Annotated[int, says("the rank")]
+    metric: Name
+    before_ns: BeforeNs = UNSET
+    before: Before = UNSET
+    after_ns: AfterNs = UNSET
+    after: After = UNSET
+    change: Relative
+    low: Low
+    high: High
+    certain: Certain
+
+
+class Verdicts(Struct, kw_only=True):
+    """The verdicts of the runs."""
+
+    before: Annotated[Verdict, says("as `verdict` of imbalance; of the latest run of a baseline")]
+    after: Annotated[Verdict, says("as `verdict` of imbalance")]
+
+
+class Earlier(Struct, kw_only=True):
+    """A run of a baseline."""
+
+    db: Annotated[str, says("the database of the run")]
+    label: Annotated[str | None, says("what the run is, as `--label` of ingest said")]
+
+
+class Diff(Answer, kw_only=True, tag="rankscope/diff/1"):
+    """Which ranks and phases changed beyond noise; `run` is that of AFTER."""
+
+    sentence: Annotated[str, says("the answer in words")]
+    clock: Annotated[
+        Clock, says("the clock of the numbers: `host` where the runs are on different clocks")
+    ]
+    metrics: Annotated[tuple[Change, ...], says("the changes of means over the ranks")]
+    ranks: Annotated[tuple[RankChange, ...], says("the changes of each rank")]
+    baseline: Annotated[
+        tuple[Earlier, ...],
+        says("the runs of a baseline, by start time; empty without one"),
+    ]
+    verdicts: Annotated[Verdicts, says("the verdicts of both runs")]
+
+
+def diff(
+    db: Path,
+    facts: Comparison,
+    problems: Iterable[RunWarning],
+    found: compare.RunDiff,
+    before: Comparison,
+) -> Diff:
+    """The document of `diff`.
+
+    Args:
+        db: the database of the run after.
+        facts: its comparison.
+        problems: the warnings.
+        found: the changes.
+        before: the comparison of the latest run before.
+    """
+    return taken(
+        Diff,
+        found,
+        run=run_of(db, facts.facts),
+        warnings=warnings_of(problems),
+        metrics=tuple(_change(Change, each) for each in found.metrics),
+        ranks=tuple(_change(RankChange, each) for each in found.ranks),
+        baseline=tuple(Earlier(db=str(path), label=label) for path, label in found.baseline),
+        verdicts=Verdicts(before=verdict_of(before.verdict), after=verdict_of(facts.verdict)),
+    )
+
+
+def _change(shape: type[S], change: shifts.Change) -> S:
+    values: dict[str, object] = {}
+    for name in ("before", "after"):
+        key = METRICS[change.metric].key(name)
+        values |= {name: UNSET, f"{name}_ns": UNSET, key: getattr(change, f"{name}_ns")}
+    return taken(shape, change, **values)

@@ -1,0 +1,159 @@
+"""The document of `pick-reports`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.picks import Picks
+from rankscope.model.metrics import METRICS
+from rankscope.model.reports import RunWarning
+from rankscope.output.documents.common import (
+    Answer,
+    run_of,
+    says,
+    taken,
+    warnings_of,
+)
+
+Number = Annotated[int, says("the iteration to look at")]
+Start = Annotated[
+    int, says("where to look, in the report's own time: from the end of the iteration before")
+]
+End = Annotated[int, says("where the part to look at ends, in the report's own time")]
+SharedStart = Annotated[int | None, says("`start_ns` in the time of the first picked report")]
+SharedEnd = Annotated[int | None, says("`end_ns` in the time of the first picked report")]
+
+
+class Window(Struct, kw_only=True):
+    """Where to look, on the report's own axis and on that of the first picked report."""
+
+    iteration: Number
+    start_ns: Start
+    end_ns: End
+    shared_start_ns: SharedStart
+    shared_end_ns: SharedEnd
+
+
+class RankWindow(Struct, kw_only=True):
+    """Where to look in the report of a picked rank."""
+
+    rank: Annotated[int, says("a picked rank")]
+    iteration: Number
+    start_ns: Start
+    end_ns: End
+    shared_start_ns: SharedStart
+    shared_end_ns: SharedEnd
+
+
+class Windows(Struct, kw_only=True):
+    """Where to look in a report."""
+
+    worst: Annotated[Window, says("the first of `looks`")]
+    typical: Annotated[Window, says("the last of `looks`")]
+
+
+class Pick(Struct, kw_only=True):
+    """A report to open, and where to look in it."""
+
+    label: Annotated[
+        Literal["min", "median", "max", "slow"],
+        says("`slow`: named by the verdict, and none of the others (`culprit` in 0.1.0)"),
+    ]
+    rank: Annotated[int, says("the rank")]
+    report: Annotated[str, says("its report")]
+    host: Annotated[str | None, says("its host")]
+    pid: Annotated[int, says("its process")]
+    value_ns: Annotated[int | UnsetType | None, says("its score of a time")] = UNSET
+    value: Annotated[float | UnsetType | None, says("its score of another unit")] = UNSET
+    slow: Annotated[bool, says("whether the verdict names the rank, whatever its label is")]
+    windows: Annotated[Windows, says("where to look in its report")]
+
+
+class Look(Struct, kw_only=True):
+    """An iteration to look at, and why."""
+
+    title: Annotated[
+        str,
+        says(
+            "where to look and why, in words; the verdict's ranks come first, then those of "
+            "`also`, then a typical iteration"
+        ),
+    ]
+    ranks: Annotated[tuple[int, ...], says("who is slow there; empty: nobody in particular")]
+    iterations: Annotated[tuple[int, ...], says("all iterations in which these ranks are slow")]
+    windows: Annotated[tuple[RankWindow, ...], says("where it is in each picked report")]
+
+
+class PickReports(Answer, kw_only=True, tag="rankscope/pick-reports/1"):
+    """The reports to open side by side, and where to look in them."""
+
+    metric: Annotated[str, says("the metric that ranks are picked by")]
+    picks: Annotated[tuple[Pick, ...], says("the picked reports")]
+    looks: Annotated[tuple[Look, ...], says("the iterations to look at")]
+    command: Annotated[str | None, says("the shell line that opens the reports")]
+    view: Annotated[str | None, says("the view document that was written")]
+    rsync: Annotated[str | None, says("the shell line that fetches the copies of the reports")]
+    total_bytes: Annotated[int, says("size of the picked reports")]
+
+
+def pick_reports(
+    db: Path | None,
+    comparison: Comparison,
+    problems: Iterable[RunWarning],
+    picks: Picks,
+    *,
+    command: str | None,
+    view: Path | None,
+    rsync: str | None,
+) -> PickReports:
+    """The document of `pick-reports`.
+
+    Args:
+        db: the database.
+        comparison: the comparison of its run.
+        problems: the warnings.
+        picks: the picks.
+        command: the shell line that opens their reports, or None.
+        view: the view document that was written, or None.
+        rsync: the shell line that fetches the copies of the reports, or None.
+    """
+    key = METRICS[picks.metric].key("value")
+    absent = {name: UNSET for name in ("value_ns", "value") if name != key}
+    return PickReports(
+        run=run_of(db, comparison.facts),
+        warnings=warnings_of(problems),
+        metric=picks.metric,
+        picks=tuple(
+            taken(
+                Pick,
+                each,
+                report=str(each.report),
+                windows=Windows(
+                    worst=taken(Window, each.worst), typical=taken(Window, each.typical)
+                ),
+                **{key: each.value},
+                **absent,
+            )
+            for each in picks.picks
+        ),
+        looks=tuple(
+            taken(
+                Look,
+                look,
+                windows=tuple(
+                    taken(RankWindow, window, rank=pick.rank)
+                    for pick, window in zip(picks.picks, look.windows, strict=True)
+                ),
+            )
+            for look in picks.looks
+        ),
+        command=command,
+        view=None if view is None else str(view),
+        rsync=rsync,
+        total_bytes=picks.total_bytes,
+    )

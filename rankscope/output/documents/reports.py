@@ -1,0 +1,150 @@
+"""The documents about reports: those of `ingest` and `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from rankscope.model import reports
+from rankscope.output.documents.common import Answer, Run, says, taken, warnings_of
+
+
+class Ingested(Struct, kw_only=True):
+    """What ingest did with one report."""
+
+    path: Annotated[str, says("the file")]
+    kind: Annotated[str, says("its format")]
+    ranks: Annotated[tuple[int, ...], says("its ranks")]
+    rank_evidence: Annotated[str | None, says("what says which rank it is")]
+    iterations: Annotated[int, says("iterations of the rank that has most")]
+    bytes: Annotated[int, says("its size")]
+    status: Annotated[Literal["read", "unchanged", "skipped"], says("what ingest did with it")]
+    reason: Annotated[str | None, says("why it was skipped")]
+
+
+class Ingest(Answer, kw_only=True, tag="rankscope/ingest/1"):
+    """The reports of a run in one database."""
+
+    reports: Annotated[tuple[Ingested, ...], says("the reports")]
+    seconds: Annotated[float, says("duration of the command")]
+    events: Annotated[int, says("events that were read")]
+
+
+class IngestRuns(Struct, kw_only=True, tag_field="format", tag="rankscope/ingest/1"):
+    """The reports of several runs (`--all-runs`), a database each."""
+
+    runs: Annotated[
+        tuple[Ingest, ...],
+        says("with `--all-runs`, if there are several: this object for each run"),
+    ]
+
+
+class Problem(Struct, kw_only=True):
+    """What is wrong with a report, and how to capture it better."""
+
+    code: Annotated[str, says("the name of the warning")]
+    message: Annotated[str, says("what is wrong")]
+    hint: Annotated[str, says("what to do")]
+    fatal: Annotated[bool, says("whether the report cannot be used")]
+
+
+class Abilities(Struct, kw_only=True):
+    """What a report can answer."""
+
+    iterations: Annotated[bool, says("whether it has steps")]
+    phases: Annotated[bool, says("whether it has named parts of them")]
+    gpu: Annotated[bool, says("whether phases can be timed on the device")]
+    collectives: Annotated[bool, says("whether waiting can be separated from working")]
+    clocks: Annotated[bool, says("whether its times can be compared with those of other ranks")]
+
+
+class CauseAbility(Struct, kw_only=True):
+    """Whether a report can tell a cause."""
+
+    cause: Annotated[str, says("a cause, as `verdict.findings[].kind` of imbalance")]
+    told: Annotated[bool, says("whether the report can tell it")]
+    capture: Annotated[str | None, says("how to record what it rests on; null where it can")]
+
+
+class Checked(Struct, kw_only=True):
+    """A report, and what it can answer."""
+
+    path: Annotated[str, says("the file")]
+    kind: Annotated[str, says("its format")]
+    ranks: Annotated[tuple[int, ...], says("its ranks")]
+    iterations: Annotated[int, says("its iterations")]
+    can: Annotated[Abilities, says("what it can answer")]
+    usable: Annotated[bool, says("whether ingest takes it")]
+    problems: Annotated[tuple[Problem, ...], says("what is wrong with it")]
+    causes: Annotated[tuple[CauseAbility, ...], says("the causes that it can tell")]
+
+
+class Check(Answer, kw_only=True, tag="rankscope/check/1"):
+    """Whether reports are sufficient; with `--db`: the warnings about a run."""
+
+    reports: Annotated[tuple[Checked, ...] | UnsetType, says("the reports; absent with `--db`")] = (
+        UNSET
+    )
+    usable: Annotated[bool, says("whether ingest takes all reports")]
+
+
+def ingested(outcomes: Sequence[reports.ReportOutcome]) -> tuple[Ingested, ...]:
+    """`reports` of `ingest`."""
+    return tuple(taken(Ingested, each, path=str(each.path)) for each in outcomes)
+
+
+def ingest(
+    run: Run | None,
+    problems: Iterable[reports.RunWarning],
+    outcomes: Sequence[reports.ReportOutcome],
+    seconds: float,
+    events: int,
+) -> Ingest:
+    """The document of one ingest.
+
+    Args:
+        run: the run of the database; None where its ranks cannot be compared.
+        problems: the warnings.
+        outcomes: what was done with each report.
+        seconds: the duration.
+        events: those that were read.
+    """
+    return Ingest(
+        run=run,
+        warnings=warnings_of(problems),
+        reports=ingested(outcomes),
+        seconds=seconds,
+        events=events,
+    )
+
+
+def check(
+    checked: Sequence[reports.CheckedReport], problems: Iterable[reports.RunWarning]
+) -> Check:
+    """The document of `check`.
+
+    Args:
+        checked: the reports.
+        problems: their problems as warnings.
+    """
+    return Check(
+        run=None,
+        warnings=warnings_of(problems),
+        reports=tuple(
+            taken(
+                Checked,
+                report,
+                path=str(report.path),
+                can=taken(Abilities, report.can),
+                problems=tuple(taken(Problem, each) for each in report.problems),
+                causes=tuple(
+                    taken(CauseAbility, each, capture=None if each.told else each.capture)
+                    for each in report.causes
+                ),
+            )
+            for report in checked
+        ),
+        usable=all(report.usable for report in checked),
+    )
