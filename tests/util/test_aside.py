@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_a_folder_that_was_taken_for_abandoned_is_made_anew(
     """As a cleaner that is faster than the lock."""
     make, made = tempfile.mkdtemp, []
 
-    def robbed(*arguments: object, **named: object) -> str:
+    def robbed(*arguments: Any, **named: Any) -> str:
         folder = make(*arguments, **named)
         made.append(folder)
         if len(made) == 1:
