@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv as reader
 import io
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -12,7 +13,9 @@ from rankscope.output.frame_table import generic_table
 from rankscope.output.markdown_csv import csv, markdown
 from rankscope.output.quantities import beyond_error, milliseconds, percent, seconds, size, span
 from rankscope.output.table_layout import Table
+from rankscope.output.text_tables import what_if_table
 from rankscope.util.sanitize import sanitized
+from tests.support import Stored
 
 
 @pytest.mark.parametrize(
@@ -86,3 +89,12 @@ def test_what_is_finer_than_its_error_is_withheld() -> None:
     assert beyond_error(300_000, 700_000) == "< 0.70"
     assert beyond_error(0, 2_500) == "0.00", "too small an error to show"
     assert beyond_error(0, None) == "0.00"
+
+
+def test_a_run_that_would_take_no_time(sample: Stored) -> None:
+    result = sample.run.imbalance()
+    assert result.what_if is not None
+    nothing = replace(result, what_if=result.what_if.with_columns(time_ns=pl.lit(0)))
+    table = what_if_table(nothing)
+    assert table is not None
+    assert "the run would take no time" in table.title
