@@ -92,7 +92,7 @@ def ranks_missing(inputs: VerdictInputs) -> Verdict | None:
     if not inputs.run.missing_ranks:
         return None
     return inconclusive(
-        f"the {counted(inputs.run.ranks, 'rank')} with a report are alike, but "
+        f"none of the {counted(inputs.run.ranks, 'rank')} with a report is slow beyond chance, but "
         f"{counted(len(inputs.run.missing_ranks), 'rank')} of the job "
         f"{agreeing(len(inputs.run.missing_ranks), 'has', 'have')} none",
         "ingest the reports of the missing ranks",
@@ -104,7 +104,8 @@ def ranks_blind(inputs: VerdictInputs) -> Verdict | None:
     if not inputs.run.blind_ranks:
         return None
     return inconclusive(
-        "the other ranks are alike, but there are no collectives in the reports of "
+        "none of the other ranks is slow beyond chance, but there are no collectives in the "
+        "reports of "
         f"{counted(len(inputs.run.blind_ranks), 'rank')}",
         "record the same on every rank, and export those reports again",
     )
