@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 
 from rankscope.util.rank_list import MOST_RANKS
+from rankscope.util.wording import counted
 
 INTEGER, TEXT, FLAG = pl.Int64(), pl.String(), pl.Boolean()
 
@@ -134,7 +135,8 @@ def out_of_bounds(name: str, frame: pl.DataFrame, table: Table) -> str | None:
     for what in (each for each, is_wrong in found.items() if is_wrong):
         if what in wrong:
             value = frame.filter(wrong[what])[what][0]
-            shown = f"has {len(value)} characters" if isinstance(value, str) else f"is {value}"
+            long = isinstance(value, str)
+            shown = f"has {counted(len(value), 'character')}" if long else f"is {value}"
             return f"{name}.{what} {shown}"
         low, high = what.split()
         return f"{name}.{low} is larger than its {high}"
