@@ -43,7 +43,7 @@ def by_phase(wide: pl.DataFrame) -> pl.DataFrame:
                 "phase": name,
                 "mean_ns": round(mean) if isinstance(mean, float) else None,
                 "iteration_share": mean / total
-                if isinstance(mean, float) and isinstance(total, float)
+                if isinstance(mean, float) and isinstance(total, float) and total
                 else None,
                 "median_rank": low[0],
                 "median_ns": low[1],

@@ -218,9 +218,11 @@ def what_if_table(result: Imbalance) -> Table | None:
         return None
     whole = result.what_if.select(pl.col("time_ns") + pl.col("gain_ns")).to_series()[0]
     ideal = result.what_if.filter(kind="all")["time_ns"][0]
+    best = "with every rank at its median"
+    times = f"the run took {whole / ideal:.2f} times as long as {best}" if ideal else None
+    title = "Gain if one thing took as long as its role's median"
     return Table(
-        title="Gain if one thing took as long as its role's median (by replay; the run took "
-        f"{whole / ideal:.2f} times as long as with every rank at its median)",
+        title=f"{title} (by replay; {times or f'{best} the run would take no time'})",
         columns=("what", "which", "gain", "of the time"),
         drop_first=("what",),
         numeric=frozenset(("gain", "of the time")),
