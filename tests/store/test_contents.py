@@ -19,7 +19,7 @@ from rankscope.model.tables import TABLES
 from rankscope.store import Database, contents
 from rankscope.store.connection import MAGIC_AT
 from tests.bench.contents import Change, changes
-from tests.support import ROOT, Result, Stored
+from tests.support import ROOT, Forged, Result, Stored, copied, edit
 
 Cli = Callable[..., Result]
 
@@ -152,9 +152,27 @@ def test_every_kind_of_change_is_made_to_every_column() -> None:
 @pytest.mark.slow
 def test_changed_databases_get_clear_answers() -> None:
     """In a process of its own, whose address space is limited; nightly tries all of them."""
-    every = os.environ.get("RANKSCOPE_CONTENTS", "120")
+    every = os.environ.get("RANKSCOPE_CONTENTS", "150")
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.contents", every],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=3000,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
+
+
+@pytest.mark.parametrize(
+    ("what", "statement"),
+    [
+        ("activities.size is", "update CUPTI_ACTIVITY_KIND_MEMCPY set bytes = -5"),
+        ("activities.size is", "update CUPTI_ACTIVITY_KIND_MEMCPY set bytes = 1 << 61"),
+    ],
+)
+def test_a_report_with_what_no_database_takes_is_unreadable(
+    cli: Cli, forged: Callable[..., Forged], tmp_path: Path, what: str, statement: str
+) -> None:
+    reports = copied(forged("plain").reports, tmp_path / "reports")
+    edit(reports[1], statement)
+    cli("ingest", "reports", "--jobs", 1).refused(3, reports[1].name, what)
+    result = cli("ingest", "reports", "--jobs", 1, "--on-error", "skip", "--db", "some.duckdb")
+    assert result.code == 0, result.err
+    assert reports[1].name in result.err

@@ -15,7 +15,8 @@ import pytest
 
 import rankscope
 from rankscope.errors import DatabaseError
-from rankscope.model.tables import TABLES, Column
+from rankscope.model.columns import Column
+from rankscope.model.tables import TABLES
 from rankscope.store import Database, migrations
 from rankscope.store.tables import TableRequest
 from tests.support import SAMPLE
