@@ -148,6 +148,8 @@ def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Com
         return None
     if (*there["by_iteration"]["iteration"],) != answers.scope.selection.numbers:
         raise _damaged(tables, "iterations that are not compared")
+    if answers.replayed and "all" not in there["what_if"]["kind"]:
+        raise _damaged(tables, "no ideal time")
     log.info("%s: answers are cached", tables.name)
     return _comparison(tables, answers, there)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import polars as pl
 
+from rankscope.errors import UnreadableReport
 from rankscope.measure.file_accesses import file_accesses
 from rankscope.measure.host import window_edges
 from rankscope.measure.host_states import host_states
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
+from rankscope.model.columns import out_of_bounds
 from rankscope.model.host_events import WINDOWED_COUNTERS, CounterEvents, HostEvents, ThreadEvents
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
@@ -25,6 +27,7 @@ from rankscope.model.reports import (
     Trace,
 )
 from rankscope.model.schema import COUNTERS, FILE_ACCESSES, HOST_STATES, conform
+from rankscope.model.tables import TABLES
 from rankscope.segment import Chosen, DetectedSteps, choose_iterations
 from rankscope.sources import formats
 from rankscope.sources.conventions import vocabulary
@@ -116,14 +119,31 @@ def _details(report: Segmented) -> dict[int, RankDetail]:
 def extract(file: ReportFile, options: ShapingOptions) -> ReportRows:
     """Read, identify, segment and measure one report.
 
-    Raises: what `segmented` does.
+    Raises: what `segmented` does; UnreadableReport for numbers out of all bounds, too.
     """
     report = segmented(file, options)
     host_of, counters_of = report.trace.host_of, report.trace.counters_of
     rows, threads = _measured(file, report)
     # What the threads did is read last, and into the memory of everything else.
     del report
-    return replace(rows, ranks=tuple(_with_host(rows.ranks, threads, host_of, counters_of)))
+    rows = replace(rows, ranks=tuple(_with_host(rows.ranks, threads, host_of, counters_of)))
+    _check_bounds(rows)
+    return rows
+
+
+def _check_bounds(rows: ReportRows) -> None:
+    """Raises `UnreadableReport` if a report holds numbers that no database takes."""
+    for part in rows.ranks:
+        for field in fields(part):
+            frame = getattr(part, field.name)
+            if not isinstance(frame, pl.DataFrame):
+                continue
+            if wrong := out_of_bounds(field.name, frame, TABLES[field.name]):
+                raise UnreadableReport(
+                    f"{rows.file.path}: holds what no run has ({wrong})",
+                    hint="is the file damaged? export it or profile again, or leave it out: "
+                    "--on-error skip",
+                )
 
 
 def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int, _Thread]]:

@@ -91,15 +91,17 @@ class Table:
     """A stored table.
 
     `key`: the columns that identify a row. `ordered`: pairs of columns; the first is at most the
-    second. `refers`: table → columns whose values are there, too, under these names. `complete`:
-    table → column of which every value is in this table, too. `is_later`: databases of the same
-    schema version may lack it: it is empty then.
+    second. `joint`: pairs of columns; one is null where the other is. `refers`: table → columns
+    whose values are there, too, under these names. `complete`: table → column of which every value
+    is in this table, too. `is_later`: databases of the same schema version may lack it: it is
+    empty then.
     """
 
     meaning: str
     columns: dict[str, Column]
     key: tuple[str, ...] = ()
     ordered: tuple[tuple[str, str], ...] = ()
+    joint: tuple[tuple[str, str], ...] = ()
     refers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     complete: Mapping[str, str] = field(default_factory=dict)
     is_later: bool = False

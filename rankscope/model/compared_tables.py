@@ -27,7 +27,7 @@ from rankscope.util.rank_list import MOST_RANKS
 NUMBER = pl.Float64()
 
 
-def _score(metric: Metric) -> Column:
+def score_column(metric: Metric) -> Column:
     """The column of a rank's score."""
     dtype = INTEGER if metric.is_time else NUMBER
     limits = metric_column(metric).limits
@@ -166,7 +166,7 @@ COMPARED_TABLES = {
     ),
     "scores": Table(
         "A row per rank: means over the selected iterations, and who waited for it",
-        {"rank": RANK, **{each.column: _score(each) for each in METRICS.values()}, **WAITED},
+        {"rank": RANK, **{each.column: score_column(each) for each in METRICS.values()}, **WAITED},
         key=("rank",),
         refers={"ranks": ("rank",)},
         complete={"ranks": "rank"},

@@ -36,7 +36,6 @@ from rankscope.model.columns import (
 from rankscope.model.kinds import OPERATIONS, PARTS, Clock, Counter, HostState
 from rankscope.model.metrics import Metric, Unit, measured_metrics
 from rankscope.model.options import StoredOptions
-from rankscope.util.rank_list import MOST_RANKS
 
 OF_ITERATIONS = {"ranks": ("rank",), "iterations": ("rank", "iteration")}
 """What the rows of a rank's iteration refer to."""
@@ -190,6 +189,7 @@ TABLES = {
             **{each.column: metric_column(each) for each in measured_metrics()},
         },
         key=("rank", "iteration", "clock"),
+        joint=(("window_start_ns", "iteration_ns"),),
         refers=OF_ITERATIONS,
     ),
     "collectives": Table(
@@ -393,7 +393,7 @@ TABLES = {
                 "Ranks it concerns; empty: all of the report's",
                 is_nullable=True,
                 limits=OF_RANKS,
-                most_items=MOST_RANKS,
+                most_items=OF_SIZES[1],
             ),
         },
         refers={"reports": ("path",)},

@@ -30,7 +30,8 @@ DAMAGE = (
     duckdb.FatalException,
     duckdb.InternalException,
 )
-"""What DuckDB raises when it reads a damaged file. Its other errors are bugs of rankscope."""
+"""What DuckDB raises when it reads a damaged file. Its other errors are bugs of rankscope, but for
+those of no class: a checksum that is wrong."""
 
 
 PATIENCE_S, LOOK_S = 3.0, 0.1
@@ -90,6 +91,11 @@ def connect(
             if not _is_locked(error) or time.monotonic() > limit:
                 raise _translated(path, error) from error
         time.sleep(LOOK_S)
+
+
+def is_damage(error: duckdb.Error) -> bool:
+    """Whether an error means that the file is damaged."""
+    return isinstance(error, DAMAGE) or type(error) is duckdb.Error
 
 
 def allow_memory(connection: duckdb.DuckDBPyConnection) -> None:

@@ -95,6 +95,8 @@ def _faults(table: Table) -> Iterator[tuple[str, str, str]]:
             yield condition, name, text
     for low, high in table.ordered:
         yield f'"{low}" > "{high}"', low, f"is larger than its {high}"
+    for one, other in table.joint:
+        yield f'("{one}" is null) <> ("{other}" is null)', one, f"and {other}: one is null"
 
 
 def _of_values(own: str, column: Column) -> Iterator[tuple[str, str]]:

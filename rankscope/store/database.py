@@ -17,7 +17,6 @@ from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.tables import TABLES
 from rankscope.store.comparison_tables import replace_tables
 from rankscope.store.connection import (
-    DAMAGE,
     LEAST_MEMORY,
     LOCK,
     NOT_OURS,
@@ -28,6 +27,7 @@ from rankscope.store.connection import (
     connect,
     disk_full,
     first_line,
+    is_damage,
     not_created,
 )
 from rankscope.store.contents import BadContents
@@ -206,7 +206,9 @@ class Database:
         with self._told():
             try:
                 return self._read(request)
-            except (duckdb.OutOfMemoryException, *DAMAGE):
+            except duckdb.Error as error:
+                if not (is_damage(error) or isinstance(error, duckdb.OutOfMemoryException)):
+                    raise
                 # what exceeds the memory goes to a folder beside the file, if one can be made
                 allow_memory(self._connection)
             return self._read(request)
@@ -347,17 +349,22 @@ class Database:
             yield
         except BadContents as error:
             raise DatabaseError(f"{self.path}: is damaged ({error})", hint=REBUILD_HINT) from error
-        except DAMAGE as error:
-            raise self._damaged(error) from error
         except duckdb.OutOfMemoryException as error:
             raise DatabaseError(
                 f"{self.path}: needs more memory than there is ({first_line(error)})",
                 hint="compare it on a machine with more memory, or ingest fewer ranks: --ranks",
             ) from error
+        except duckdb.Error as error:
+            if is_damage(error):
+                raise self._damaged(error) from error
+            raise
 
     def _unwritten(self, error: duckdb.Error) -> Exception:
-        """A full disk in our words; anything else is a bug and stays as it is."""
-        return disk_full(self.path, error) or error
+        """A full disk or a damaged file in our words; anything else is a bug and stays as it is."""
+        if full := disk_full(self.path, error):
+            return full
+        wrong = is_damage(error) or isinstance(error, duckdb.ConstraintException)
+        return self._damaged(error) if wrong else error
 
     def _damaged(self, error: duckdb.Error) -> DatabaseError:
         return DatabaseError(

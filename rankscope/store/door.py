@@ -99,13 +99,16 @@ def check_table(connection: duckdb.DuckDBPyConnection, name: str, known: Known) 
     """
     if name in known.rows:
         return
+    every = present_columns(connection)
     table = TABLES.get(name)
     if table is None:
         table = COMPARED_TABLES[name]
-        every = present_columns(connection)
         present = {column: kind for (there, column), kind in every.items() if there == name}
         if missing := check_columns(name, table, present):
             raise BadContents(f"{name}.{missing[0]} is missing")
+    for other in {*table.refers, *table.complete}:
+        if not any(there == other for there, _ in every):
+            raise BadContents(f"{other} is missing")
     known.rows[name] = check_rows(connection, name, table)
 
 

@@ -120,12 +120,11 @@ def changes() -> Iterator[Change]:
             ),
         )
     for clock in ("gpu", "host"):
-        for timed in ("measures", "exposed"):
-            yield Change(
-                f"{timed} without {clock}", (f"delete from {timed} where clock = '{clock}'",)
-            )
-    for ranked in (name for name, each in EVERY_TABLE.items() if "rank" in each.columns):
-        yield Change(f"{ranked} without a rank", (f"delete from {ranked} where rank = 1",))
+        for name in ("measures", "exposed"):
+            gone = f"delete from {name} where clock = '{clock}'"
+            yield Change(f"{name} without {clock}", (gone,))
+    for name in (name for name, each in EVERY_TABLE.items() if "rank" in each.columns):
+        yield Change(f"{name} without a rank", (f"delete from {name} where rank = 1",))
 
 
 def _loose(table: str) -> str:

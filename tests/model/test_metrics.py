@@ -17,7 +17,7 @@ from rankscope.compare.diff.compare import diff_runs
 from rankscope.errors import ReportBug, UsageError
 from rankscope.measure.metrics import FUNCTIONS, MetricInputs
 from rankscope.model.availability import SOURCES, availability_table
-from rankscope.model.columns import Column
+from rankscope.model.compared_tables import COMPARED_TABLES, score_column
 from rankscope.model.metrics import (
     METRICS,
     Display,
@@ -30,7 +30,7 @@ from rankscope.model.metrics import (
     metric_in,
 )
 from rankscope.model.schema import MEASURES
-from rankscope.model.tables import TABLES, metric_dtype
+from rankscope.model.tables import TABLES, metric_column, metric_dtype
 from rankscope.output.diff_tables import changes_table
 from rankscope.output.plots import heatmap
 from rankscope.output.plots.grid import excesses
@@ -60,8 +60,10 @@ def metric(monkeypatch: pytest.MonkeyPatch) -> Metric:
     dtype = metric_dtype(CALLS)
     monkeypatch.setitem(METRICS, CALLS.name, CALLS)
     monkeypatch.setitem(MEASURES, CALLS.column, dtype)
-    column = Column(dtype, CALLS.comment, is_nullable=True)
-    monkeypatch.setitem(TABLES["measures"].columns, CALLS.column, column)
+    monkeypatch.setitem(TABLES["measures"].columns, CALLS.column, metric_column(CALLS))
+    of_iterations, of_scores = (COMPARED_TABLES[each] for each in ("rank_iterations", "scores"))
+    monkeypatch.setitem(of_iterations.columns, CALLS.column, metric_column(CALLS))
+    monkeypatch.setitem(of_scores.columns, CALLS.column, score_column(CALLS))
     monkeypatch.setitem(FUNCTIONS, CALLS.name, calls)
     return CALLS
 

@@ -1,0 +1,178 @@
+"""What a database cannot hold is refused in one line; what it can hold is answered.
+
+`python -m tests.bench.contents` tries 3,000 changes with every command.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rankscope.model.columns import out_of_bounds
+from rankscope.model.compared_tables import COMPARED_TABLES
+from rankscope.model.tables import TABLES
+from rankscope.store import Database, contents
+from rankscope.store.connection import MAGIC_AT
+from tests.bench.contents import Change, changes
+from tests.support import ROOT, Forged, Result, Stored, copied, edit
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def whole(stored: Callable[..., Stored]) -> Path:
+    """A database to copy."""
+    return stored("plain").db
+
+
+SPOILED = {
+    "null": ("iterations", "update iterations set start_ns = null where rank = 1"),
+    "not finite": ("clocks", "update clocks set drift_ppm = 'nan'"),
+    "infinite": ("what_if", "update what_if set gain = 'inf'"),
+    "negative": ("measures", "update measures set load_ns = -1 where iteration = 3"),
+    "huge": ("collectives", "update collectives set start_ns = -9223372036854775808"),
+    "no name": ("activities", "update activities set phase = 'x'"),
+    "doubled": ("iterations", "insert into iterations from iterations limit 1"),
+    "doubled answer": ("answers", "insert into answers from answers limit 1"),
+    "of no rank": ("measures", "update measures set rank = 99 where rank = 1"),
+    "of no iteration": ("collectives", "update collectives set iteration = 999"),
+    "of no report": ("ranks", "update ranks set path = '/nowhere'"),
+    "a rank without iterations": ("iterations", "delete from iterations where rank = 2"),
+    "a rank without score": ("scores", "delete from scores where rank = 2"),
+    "ends before its start": ("exposed", "update exposed set end_ns = start_ns - 1"),
+    "no path": ("reports", "update reports set path = chr(0) || path"),
+    "no JSON": ("reports", "update reports set options = '1e999'"),
+    "other JSON": ("reports", "update reports set windows = '[1]'"),
+    "long lists": (
+        "by_iteration",
+        "update by_iteration set flagged_ranks = range(1000001) where iteration = 3",
+    ),
+    "another type": ("rank_iterations", "alter table rank_iterations alter flagged type varchar"),
+    "no column": ("scores", "alter table scores drop work_ns"),
+}
+"""What is wrong → the table that is named, and how it came about."""
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_what_a_database_cannot_hold_is_refused(
+    cli: Cli, whole: Path, tmp_path: Path, what: str
+) -> None:
+    table, statement = SPOILED[what]
+    loose = f"create or replace table {table} as from {table}"
+    db = Change(what, (loose, statement)).made(whole, tmp_path / "run.duckdb")
+    cached = table in COMPARED_TABLES or table in ("ranks", "reports", "problems")
+    if not cached:
+        os.environ["RANKSCOPE_CACHE"] = "0"
+    try:
+        for command in (("imbalance", "--db"), ("report", "-o", "r.html", "--db")):
+            cli(*command, db).refused(4, str(db), "damaged", table if table != "answers" else "")
+    finally:
+        os.environ.pop("RANKSCOPE_CACHE", None)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update answers set value = replace(value, '\"ranks\":[]', '\"ranks\":[99]') "
+        "where name = 'verdict'",
+        "update answers set value = '{}' where name in ('roles', 'metrics')",
+        "update answers set value = regexp_replace(value, '\"numbers\":.[0-9,]*', '\"numbers\":[') "
+        "where name = 'scope'",
+        "delete from by_iteration where iteration = 3",
+        "delete from what_if where kind = 'all'",
+        "drop table rank_iterations",
+    ],
+)
+def test_answers_that_contradict_the_tables_are_refused(
+    cli: Cli, whole: Path, tmp_path: Path, statement: str
+) -> None:
+    db = Change("", (statement,)).made(whole, tmp_path / "run.duckdb")
+    cli("imbalance", "--db", db).refused(4, str(db), "damaged")
+
+
+def test_an_ideal_time_of_nothing_divides_nothing(cli: Cli, whole: Path, tmp_path: Path) -> None:
+    nothing = "update what_if set time_ns = 0, gain = 1, gain_ns = 1000000 where kind = 'all'"
+    db = Change("", (nothing,)).made(whole, tmp_path / "run.duckdb")
+    result = cli("imbalance", "--gain", "--db", db)
+    assert result.code == 0, result.err
+    assert "would take no time" in result.out
+
+
+def test_a_table_of_too_many_rows_is_refused_before_it_is_read(
+    cli: Cli, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contents, "MOST_ROWS", 100_000)
+    many = "insert into problems select '/x', 'c', 'm', null from range(100001)"
+    db = Change("", (many,)).made(whole, tmp_path / "run.duckdb")
+    cli("imbalance", "--db", db).refused(4, str(db), "problems has 100001 rows")
+
+
+@pytest.mark.parametrize("place", [0.02, 0.3, 0.5, 0.7, 0.98])
+def test_a_flipped_byte_is_damage(cli: Cli, whole: Path, tmp_path: Path, place: float) -> None:
+    db = tmp_path / "run.duckdb"
+    content = bytearray(whole.read_bytes())
+    for at in range(int(place * len(content)), len(content), 4096):
+        content[at] ^= 1
+        if at - int(place * len(content)) > 2**18:
+            break
+    assert content[MAGIC_AT : MAGIC_AT + 4] == b"DUCK"
+    db.write_bytes(content)
+    for command in (("imbalance", "--db"), ("fleet",), ("check", "--db")):
+        result = cli(*command, db)
+        assert result.code in (0, 4), result.err
+        if result.code:
+            result.refused(4, str(db))
+
+
+def test_rows_of_reports_obey_the_limits_of_the_store(stored: Callable[..., Stored]) -> None:
+    with Database.open(stored("plain").db) as database:
+        for name, table in TABLES.items():
+            rows = database.table(name)
+            assert out_of_bounds(name, rows, table) is None
+            for column, described in table.columns.items():
+                if described.limits and not described.dtype.is_nested() and rows.height:
+                    beyond = rows.with_columns(**{column: described.limits[1] + 1})
+                    assert f"{name}.{column} is" in str(out_of_bounds(name, beyond, table))
+
+
+def test_every_kind_of_change_is_made_to_every_column() -> None:
+    made = [each.what for each in changes()]
+    assert len(made) > 3000
+    for name, table in (TABLES | COMPARED_TABLES).items():
+        assert f"{name} twice" in made
+        for column in table.columns:
+            assert f"{name} without {column}" in made
+
+
+@pytest.mark.slow
+def test_changed_databases_get_clear_answers() -> None:
+    """In a process of its own, whose address space is limited; nightly tries all of them."""
+    every = os.environ.get("RANKSCOPE_CONTENTS", "150")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.contents", every],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=3000,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
+
+
+@pytest.mark.parametrize(
+    ("what", "statement"),
+    [
+        ("activities.size is", "update CUPTI_ACTIVITY_KIND_MEMCPY set bytes = -5"),
+        ("activities.size is", "update CUPTI_ACTIVITY_KIND_MEMCPY set bytes = 1 << 61"),
+    ],
+)
+def test_a_report_with_what_no_database_takes_is_unreadable(
+    cli: Cli, forged: Callable[..., Forged], tmp_path: Path, what: str, statement: str
+) -> None:
+    reports = copied(forged("plain").reports, tmp_path / "reports")
+    edit(reports[1], statement)
+    cli("ingest", "reports", "--jobs", 1).refused(3, reports[1].name, what)
+    result = cli("ingest", "reports", "--jobs", 1, "--on-error", "skip", "--db", "some.duckdb")
+    assert result.code == 0, result.err
+    assert reports[1].name in result.err
