@@ -181,7 +181,7 @@ def as_range(given: IterRange) -> slice | None:
     """A range of iteration numbers as a slice.
 
     Raises:
-        UsageError: it is none, or has a step.
+        UsageError: it is not a range of iterations, or it has a step.
     """
     if given is None:
         return None

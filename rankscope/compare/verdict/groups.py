@@ -144,7 +144,8 @@ def most_may_be_slow(inputs: VerdictInputs) -> Verdict | None:
         f"{quick[0].lower()}{quick[1:]} {agreeing(len(hosts or fast.ranks), 'needs', 'need')} "
         f"{ms(round(float(np.nanmean(over[others]))))} less {excess.metric} than "
         f"{agreeing(len(ranks), 'rank')} {listed(ranks)} in {counted(over.shape[1], 'iteration')}: "
-        "these may be slow, though they are most, or those unusually fast. If all were as fast, "
+        "either the latter are slow, although they are the majority, or the former are unusually "
+        "fast. If all were as fast, "
         f"the run would save {bound}{ms(gain)}, {percent(share)} of the time",
         "compare the devices and hosts of both groups: models, clocks, power limits, versions",
     )
@@ -180,8 +181,8 @@ def rotating(inputs: VerdictInputs) -> Verdict | None:
 def undecided(inputs: VerdictInputs) -> Verdict | None:
     """Some ranks lead, by much or by what is worth a name, but chance is not unlikely enough.
 
-    A small lead is told where no test could have shown it: with few ranks and iterations, chance
-    has a large probability even if one rank leads every time.
+    A small lead is reported if no test could have confirmed it: with few ranks and iterations, even
+    a rank that leads every time may do so by chance.
     """
     decision, lead, total = inputs.decision, inputs.story.lead, inputs.total_ns
     ranks = (holders(inputs)[0],) if lead is None else lead.ranks

@@ -25,7 +25,8 @@ FEW = 3
 """Fewest values that show a rule (a median, a period, a spell); most facts that are no rule."""
 
 RARE = 0.1
-"""Facts per iteration up to which they are no habit. Probability up to which noise is no fact."""
+"""Facts per iteration up to which they are no habit. Probability of chance up to which an event is
+a fact, and up to which a lead is not dismissed as one that changes from rank to rank."""
 
 LARGE_TRANSFER = 0.25
 """Share of the time from which on exposed transfers are a verdict of their own."""
@@ -40,5 +41,5 @@ SHUFFLES = 999
 """Shuffles of a job: a probability of 0.005 is then estimated within a half."""
 
 MOST_SHUFFLED = 20_000_000
-"""Most cells that are shuffled. Above it only cells that are not 0 are placed anew. If these are
-too many as well, the sums are drawn from a normal distribution, because they add up many cells."""
+"""Most cells that are shuffled. Of a larger table only the cells that are not 0 are moved. If these
+are too many as well, the sums are drawn from a normal distribution, because they add many cells."""

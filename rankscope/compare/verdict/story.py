@@ -41,8 +41,8 @@ class Story:
     `slow`: the ranks that are slow beyond chance, then those with facts.
     `lead`: of the other ranks those that are slowest, and the probability that chance makes some
     ranks that slow: it is no small one. None where no excess is positive. `count`: iterations.
-    `fast`: ranks that are fast beyond chance where nobody is slow, and so many that the others may
-    as well be slow: more than a third of their role.
+    `fast`: ranks that are fast beyond chance, if no rank is slow beyond it and they are more than a
+    third of their role: the others may then be the slow ones.
     """
 
     noise: float
@@ -92,7 +92,7 @@ def story_of(excess: Excess, hosts: dict[int, str | None], spans: Floats | None 
 
 
 def _fast(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
-    """As `Story.fast`: what slow ranks are in a run in which all are as fast as they are slow."""
+    """The ranks of `Story.fast`, found as slow ranks are, but from the negative excess."""
     turned = replace(excess, total=-excess.total, by_phase=-excess.by_phase)
     share, left = np.nan_to_num(turned.share), np.nan_to_num(turned.total)
     found = _slowest(turned, share, left, noise, None if spans is None else -spans)
@@ -100,7 +100,7 @@ def _fast(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
         return None
     members = places_of(excess, found.ranks)
     counts = np.bincount(excess.roles[members], minlength=excess.roles.max() + 1)
-    many = (FEW * counts > np.bincount(excess.roles))[excess.roles[members]]
+    many = (3 * counts > np.bincount(excess.roles))[excess.roles[members]]  # of each role
     return found if many.all() else None
 
 
