@@ -3,7 +3,7 @@
 The server listens on the loopback address only. Other users of the machine can connect, too, so
 every address begins with a random token; other addresses do not exist. Names of other machines in
 the header `Host` are refused, so that no page of another site can reach the server by its name.
-Connections are limited in number and time: whoever opens many holds up others for seconds only.
+Connections are limited in number and time: one that asks nothing ends after seconds.
 """
 
 from __future__ import annotations
@@ -331,10 +331,12 @@ class _Handler(RequestHandler):
         except Exception:
             self.set_status(500)
             answer = {"error": _bug(traceback.format_exc())}
-        is_page = isinstance(answer, bytes)
-        kind = "text/html" if is_page else "application/json"
+        if isinstance(answer, bytes):
+            kind, content = "text/html", answer
+        else:
+            kind, content = "application/json", json_documents.dumps(answer).encode()
         self.set_header("Content-Type", f"{kind}; charset=utf-8")
-        self._awaited = self.finish(answer if is_page else json_documents.dumps(answer))
+        self._awaited = self.finish(content)
         _, late = await asyncio.wait([self._awaited], timeout=FETCHING_S)
         if late:
             cast(HTTP1Connection, self.request.connection).close()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 HOLD = """
 import sys
+import tempfile
 from pathlib import Path
 from rankscope.util.aside import made_aside
 with made_aside(Path(sys.argv[1])) as path:
@@ -95,16 +97,16 @@ def test_a_folder_that_was_taken_for_abandoned_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a cleaner that is faster than the lock."""
-    make, made = aside.tempfile.mkdtemp, []
+    make, made = tempfile.mkdtemp, []
 
-    def robbed(*arguments: object, **named: object) -> str:
-        folder = make(*arguments, **named)
+    def robbed(prefix: str, dir: Path) -> str:
+        folder = make(prefix=prefix, dir=dir)
         made.append(folder)
         if len(made) == 1:
             remove_abandoned(tmp_path, "x")
         return folder
 
-    monkeypatch.setattr(aside.tempfile, "mkdtemp", robbed)
+    monkeypatch.setattr("tempfile.mkdtemp", robbed)
     with made_aside(tmp_path / "x") as path:
         path.write_text("whole")
     assert len(made) == 2
@@ -116,7 +118,7 @@ def test_file_systems_without_locks(
 ) -> None:
     """Nothing is removed where nobody can tell whether it is used."""
     with made_aside(tmp_path / "x") as path:
-        monkeypatch.setattr(aside.fcntl, "flock", _fail(error))
+        monkeypatch.setattr("fcntl.flock", _fail(error))
         remove_abandoned(tmp_path, "x")
         assert path.parent.exists()
         if not isinstance(error, BlockingIOError):
