@@ -3,7 +3,7 @@
 The server listens on the loopback address only. Other users of the machine can connect, too, so
 every address begins with a random token; other addresses do not exist. Names of other machines in
 the header `Host` are refused, so that no page of another site can reach the server by its name.
-Connections are limited in number and time: whoever opens many holds up others for seconds only.
+Connections are limited in number and time: one that asks nothing ends after seconds.
 """
 
 from __future__ import annotations

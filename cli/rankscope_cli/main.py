@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rankscope_cli import console
+from rankscope_cli import console, limits
 from rankscope_cli.help import FIRST, Command, Group
 from rankscope_cli.options import Version
 from rankscope_cli.signals import SIGNAL_EXIT, SignalCatcher, hint_after_signal, reason
@@ -80,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="replace")
     words = sys.argv[1:] if arguments is None else list(map(str, arguments))
     console.expect(words)
+    if small := limits.too_small(next(iter(words), "")):
+        console.error(*small)
+        sys.exit(EXIT_TOOL)
     try:
         code = _run(words)
     finally:
@@ -101,7 +104,7 @@ def _run(words: list[str]) -> int:
     except SystemExit:  # rich and typer end like this when the reader of a pipe is gone
         if caught.number is None:
             return 0
-    except (Exception, KeyboardInterrupt) as error:
+    except BaseException as error:  # polars raises no Exception where Rust panics
         if isinstance(error, (KeyboardInterrupt, typer.Abort)):
             code = EXIT_INTERRUPTED
         elif caught.number is None:
@@ -118,6 +121,12 @@ def _failed(error: BaseException) -> int:
     """Print an error that the user can fix, and give its exit code; raise other errors again."""
     from rankscope.errors import RankscopeError
 
+    if limits.is_of_memory(error):
+        console.error(*limits.little_memory())
+        return EXIT_TOOL
+    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        console.error(*limits.few_descriptors())
+        return EXIT_TOOL
     if isinstance(error, RankscopeError):
         console.error(error.message, error.hint, _code(error), getattr(error, "lines", ()))
         return _exit_code(error)

@@ -12,6 +12,7 @@ import signal
 import sys
 from contextlib import suppress
 
+from rankscope_cli.limits import worked_for
 from rankscope_cli.signals import SIGNALS, end_now
 
 GARBAGE_AFTER = 200_000
@@ -27,6 +28,9 @@ def main() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored on purpose, as by nohup
             signal.signal(number, end_now)
+    code = worked_for(sys.argv[1:])
+    if code is not None:
+        os._exit(code)
     gc.set_threshold(GARBAGE_AFTER)
     if sys.argv[1:2] != ["capture"]:  # the program that it records keeps its own threads
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy starts one per core at import

@@ -77,7 +77,7 @@ def idle(port: int, many: int) -> list[socket.socket]:
 
 
 @pytest.mark.slow
-def test_connections_that_ask_nothing_hold_others_up_for_seconds_only(sample: Stored) -> None:
+def test_connections_that_ask_nothing_end_and_others_are_served(sample: Stored) -> None:
     running = Served(sample.db, "--verbose", most_descriptors=DESCRIPTORS)
     assert running.port is not None
     for _ in range(2):

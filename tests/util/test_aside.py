@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 HOLD = """
 import sys
+import tempfile
 from pathlib import Path
 from rankscope.util.aside import made_aside
 with made_aside(Path(sys.argv[1])) as path:

@@ -1,0 +1,141 @@
+"""Limits of the shell (ulimit): what too small ones lead to is one line of error.
+
+Libraries that get no memory abort the process, each in its own way, or take a file for damaged. So
+limits that are too small for any answer are refused at once, and where memory is limited at all, a
+second process says why the first one was aborted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Sequence
+
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
+
+LEAST_DESCRIPTORS, WANTED_DESCRIPTORS = 32, 1024
+"""Files open at once: every command needs 16, and each worker process three more. Where the limit
+can be raised, it is."""
+
+LEAST_BYTES = 3_000_000_000
+"""Address space of a process. Measured: 2.6 GB with 2 cores, 2.9 GB with 32; most is not used."""
+
+NEED_LITTLE = ("explain", "scrub")
+"""Commands that load no library of these."""
+
+ABORTED = (signal.SIGABRT, signal.SIGSEGV)
+"""Signals by which a process ends that gets no memory."""
+
+ABORT_CODE = 127
+"""Exit code with which the C library ends such a process."""
+
+EXIT_TOOL = 5
+"""Exit code where the system cannot give what is needed, see CONTRACT.md."""
+
+UNSERVED = re.compile(
+    r"memory|can't start new thread|failed to map segment|spawn.*thread|thread creation|bad_alloc",
+    re.IGNORECASE,
+)
+"""What libraries say that get no memory."""
+
+PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP")
+
+Error = tuple[str, str]
+"""Message and hint."""
+
+
+def too_small(command: str) -> Error | None:
+    """The error of limits with which a command cannot work; raises those that may be raised."""
+    if resource is None:
+        return None
+    descriptors = _raised_descriptors() if command != "capture" else None
+    if descriptors is not None and descriptors < LEAST_DESCRIPTORS:
+        return few_descriptors(descriptors)
+    memory = memory_limit()
+    if memory is not None and memory < LEAST_BYTES and command not in NEED_LITTLE:
+        return little_memory(f"at least {LEAST_BYTES / 1e9:g} GB are needed")
+    return None
+
+
+def memory_limit() -> int | None:
+    """The address space that this process may have, in bytes; None without a limit."""
+    if resource is None:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def few_descriptors(most: int | None = None) -> Error:
+    """The error of a process that cannot open one more file."""
+    if most is None and resource is not None:
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"too many files are open: the limit is {most} (ulimit -n)",
+        f"raise it: ulimit -n {WANTED_DESCRIPTORS}; or use fewer worker processes: --jobs 1",
+    )
+
+
+def little_memory(why: str = "") -> Error:
+    """The error of a process that gets no more memory."""
+    limit, hint = memory_limit(), "use a machine with more memory, or fewer workers: --jobs 1"
+    reasons = [why] if why else []
+    if limit is not None:
+        reasons.insert(0, f"the limit is {limit / 1e9:.1f} GB (ulimit -v)")
+        hint = f"raise the limit, or {hint}"
+    return ": ".join(["the memory is not enough", *filter(None, ["; ".join(reasons)])]), hint
+
+
+def is_of_memory(error: BaseException) -> bool:
+    """Whether an error comes from too little memory."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException":
+        return True
+    return memory_limit() is not None and UNSERVED.search(str(error)) is not None
+
+
+def worked_for(words: Sequence[str]) -> int | None:
+    """Where memory is limited, let another process do the work.
+
+    Returns:
+        None in the process that works; in this one, at the end of that, the exit code.
+    """
+    if memory_limit() is None or next(iter(words), "") in NEED_LITTLE:
+        return None
+    parent, worker = os.getpid(), os.fork()
+    if worker == 0:
+        from rankscope.util.lifetime import end_with_parent
+
+        end_with_parent(parent)
+        return None
+    for name in PASSED_ON:
+        number = getattr(signal, name)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: _pass_on(worker, number))
+    _, status = os.waitpid(worker, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if -code in ABORTED or code == ABORT_CODE:
+        message, hint = little_memory()
+        os.write(2, f"rankscope: error: {message}\nhint: {hint}\n".encode())
+        return EXIT_TOOL
+    return code if code >= 0 else 128 - code
+
+
+def _pass_on(worker: int, number: int) -> None:
+    """Send a signal on that only this process got; a terminal sends it to both."""
+    if not (number == signal.SIGINT and sys.stdin is not None and sys.stdin.isatty()):
+        os.kill(worker, number)
+
+
+def _raised_descriptors() -> int:
+    """The number of files that may be open at once, after it was raised where that is allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return WANTED_DESCRIPTORS
+    wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, WANTED_DESCRIPTORS)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(soft, wanted)

@@ -1,0 +1,167 @@
+"""Small limits of the shell end a command with one line, and blame no file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rankscope_cli import limits
+
+from tests.support import SAMPLE, Result, Stored, mostly_nightly
+
+pytestmark = [
+    pytest.mark.slow,  # robustness: each starts processes or reads many odd inputs
+    pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits"),
+]
+
+REPORT = min(SAMPLE.glob("*.sqlite"))
+COMMANDS = {
+    "scrub": ("scrub", REPORT, "-o", "s.sqlite"),
+    "workers": ("ingest", SAMPLE, "--db", "new.duckdb", "--jobs", "2"),
+    "ingest": ("ingest", SAMPLE, "--db", "new.duckdb"),
+    "check": ("check", SAMPLE),
+    "imbalance": ("imbalance", "--db", "run.duckdb"),
+    "pick-reports": ("pick-reports", "--db", "run.duckdb"),
+    "plot": ("plot", "timeline", "--db", "run.duckdb", "-o", "t.png"),
+    "report": ("report", "--db", "run.duckdb", "-o", "r.html"),
+    "export": ("export", "--db", "run.duckdb", "-o", "p.json"),
+    "diff": ("diff", "run.duckdb", "two.duckdb"),
+    "fleet": ("fleet", "run.duckdb", "two.duckdb"),
+    "watch": ("watch", SAMPLE, "--once", "--settle", "0", "--db", "w.duckdb"),
+    "explain": ("explain", "work"),
+    "capture": ("capture", "torchrun"),
+}
+
+
+def limited(folder: Path, limit: str, *words: object) -> Result:
+    """What a command does under a limit, as `-n 64`."""
+    command = ["sh", "-c", f'ulimit -c 0; ulimit {limit}; exec "$@"', "sh", sys.executable, "-m"]
+    done = subprocess.run(
+        [*command, "rankscope", *map(str, words)],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def folder(sample: Stored, tmp_path: Path) -> Path:
+    shutil.copy(sample.db, tmp_path / "run.duckdb")
+    shutil.copy(sample.db, tmp_path / "two.duckdb")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", mostly_nightly(COMMANDS, 3))
+def test_few_descriptors(folder: Path, name: str) -> None:
+    before = {*folder.iterdir()}
+    if name != "capture":  # opens next to nothing
+        for most in (6, limits.LEAST_DESCRIPTORS - 1):
+            limited(folder, f"-n {most}", *COMMANDS[name]).refused(5, f"is {most} (ulimit -n)")
+        assert {*folder.iterdir()} == before
+    enough = limited(folder, f"-n {limits.LEAST_DESCRIPTORS}", *COMMANDS[name])
+    assert enough.code == 0, enough.err
+
+
+def test_more_workers_than_descriptors(folder: Path) -> None:
+    for jobs in (4, 16):
+        many = ("ingest", *([SAMPLE] * jobs), "--jobs", jobs, "--db", "new.duckdb")
+        told = limited(folder, f"-n {limits.LEAST_DESCRIPTORS}", *many)
+        if told.code:
+            told.refused(5, "too many files are open", "--jobs 1")
+
+
+def test_descriptors_are_raised_where_that_is_allowed(folder: Path) -> None:
+    told = limited(folder, "-S -n 8", *COMMANDS["workers"])
+    assert told.code == 0, told.err
+
+
+@pytest.mark.parametrize("name", mostly_nightly(COMMANDS, 3))
+def test_little_memory(folder: Path, name: str) -> None:
+    before = {*folder.iterdir()}
+    for kilobytes in (400_000, 1_400_000):
+        told = limited(folder, f"-v {kilobytes}", *COMMANDS[name])
+        if name in limits.NEED_LITTLE:
+            assert told.code == 0, told.err
+        else:
+            told.refused(5, "the memory is not enough", "(ulimit -v)")
+            assert {*folder.iterdir()} == before
+    enough = limited(folder, f"-v {limits.LEAST_BYTES // 1000}", *COMMANDS[name])
+    assert enough.code == 0, enough.err
+
+
+WORKING = """
+import os, resource, signal, sys, time
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_AS, (4 * 10**9, 4 * 10**9))
+import rankscope_cli.commands.check
+def check():
+    import polars as pl
+    exec(os.environ["WORK"])
+rankscope_cli.commands.check.check = check
+sys.argv = ["rankscope", "check"]
+from rankscope_cli.start import main
+main()
+"""
+
+
+def working(work: str) -> subprocess.Popen[str]:
+    """A command under a limit of memory, and what it does."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKING],
+        env=os.environ | {"WORK": work}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "pl.Series([0], dtype=pl.Int64).new_from_index(0, 2 * 10**9)",  # aborts
+        "bytearray(8 * 10**9)",
+        "os.abort()",
+        "import numpy; numpy.zeros(10**9)",
+        "import duckdb; duckdb.connect().sql(\"set memory_limit='1MB'; "
+        'create table t as select range a, random() b from range(10000000)")',
+        "import threading; threading.stack_size(2**30)\n"
+        "for _ in range(9): threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
+    ],
+)
+def test_memory_that_ends_in_the_middle_is_one_line(work: str) -> None:
+    out, err = working(work).communicate(timeout=120)
+    said = [line for line in err.splitlines() if line.startswith(("rankscope: error:", "hint: "))]
+    assert len(said) == 2, err
+    assert "the memory is not enough" in said[0]
+    assert "Traceback" not in err
+    assert out == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
+def test_the_process_that_works_ends_with_the_one_that_was_started(number: signal.Signals) -> None:
+    process = working("print(os.getpid(), flush=True); time.sleep(60)")
+    assert process.stdout is not None
+    worker = int(process.stdout.readline())
+    assert worker != process.pid
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert err.count("rankscope: error: ") == 1
+    killed = working("print(os.getpid(), flush=True); time.sleep(60)")
+    assert killed.stdout is not None
+    worker = int(killed.stdout.readline())
+    killed.kill()
+    killed.communicate(timeout=60)
+    limit = time.monotonic() + 5
+    while Path(f"/proc/{worker}").exists():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def test_its_exit_code_is_passed_on() -> None:
+    for code, work in ((0, "pass"), (3, "import typer; raise typer.Exit(3)")):
+        process = working(work)
+        process.communicate(timeout=60)
+        assert process.returncode == code
