@@ -106,9 +106,10 @@ def check_table(connection: duckdb.DuckDBPyConnection, name: str, known: Known) 
         present = {column: kind for (there, column), kind in every.items() if there == name}
         if missing := check_columns(name, table, present):
             raise BadContents(f"{name}.{missing[0]} is missing")
-    for other in {*table.refers, *table.complete}:
-        if not any(there == other for there, _ in every):
-            raise BadContents(f"{other} is missing")
+    needed = [(other, each) for other, columns in table.refers.items() for each in columns]
+    for other, column in (*needed, *table.complete.items()):
+        if (other, column) not in every:
+            raise BadContents(f"{other}.{column} is missing")
     known.rows[name] = check_rows(connection, name, table)
 
 
