@@ -284,6 +284,7 @@ class Database:
         """
         with self.transaction():
             replace_tables(self._connection, {"rank_iterations": wide, **tables})
+            self._known = Known(self._known.missing)
             self._connection.execute(
                 "insert or replace into meta values ('rank_iterations_clock', ?)", [clock]
             )

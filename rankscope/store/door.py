@@ -41,11 +41,13 @@ class Known:
     """What was found out about a file, as long as it does not change.
 
     `missing`: table → columns of the schema that it lacks. `rows`: table → number of its rows, of
-    tables whose contents were checked.
+    tables whose contents were checked. `present`: (table, column) → SQL type, of the file; empty
+    until it is needed.
     """
 
     missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    present: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 def facts(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
@@ -77,7 +79,7 @@ def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> 
         present = present_columns(connection)
     missing = missing_columns(present)
     if not missing:
-        return Known()
+        return Known(present=present)
     if write:
         add_columns(connection, missing)
         return Known()
@@ -99,16 +101,19 @@ def check_table(connection: duckdb.DuckDBPyConnection, name: str, known: Known) 
     """
     if name in known.rows:
         return
-    every = present_columns(connection)
+    if not known.present:
+        known.present.update(present_columns(connection))
+    every = known.present
     table = TABLES.get(name)
     if table is None:
         table = COMPARED_TABLES[name]
         present = {column: kind for (there, column), kind in every.items() if there == name}
         if missing := check_columns(name, table, present):
             raise BadContents(f"{name}.{missing[0]} is missing")
-    for other in {*table.refers, *table.complete}:
-        if not any(there == other for there, _ in every):
-            raise BadContents(f"{other} is missing")
+    needed = [(other, each) for other, columns in table.refers.items() for each in columns]
+    for other, column in (*needed, *table.complete.items()):
+        if (other, column) not in every:
+            raise BadContents(f"{other}.{column} is missing")
     known.rows[name] = check_rows(connection, name, table)
 
 

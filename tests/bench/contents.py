@@ -10,6 +10,7 @@ and exits with 1 if there was one.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import resource
@@ -42,6 +43,10 @@ AS_LIMIT = 8 * 10**9
 """Of address space, which engines reserve far more of than they use."""
 
 LONGEST_S = 30
+"""Of processor time; a busy machine may take longer."""
+
+STUCK_S = 120
+"""Of the clock on the wall: then the mutant is named and all ends."""
 
 COMMANDS = (
     "imbalance --db {db} --all --format json",
@@ -228,9 +233,12 @@ def run(every: int, first: int) -> int:
             for at, command in enumerate(several):
                 os.environ["RANKSCOPE_CACHE"] = "10"[(at + turn) % 2]
                 kept = change.made(whole, db)
+                faulthandler.dump_traceback_later(STUCK_S, exit=True)
+                print(number, change.what, command, file=sys.stderr, flush=True)
                 begin = time.process_time()
                 paths = {"db": kept, "whole": whole, "reports": base / "job", "other": other}
                 code, err = _answer(command.format(**paths).split(), kept)
+                faulthandler.cancel_dump_traceback_later()
                 outcomes[f"exit {code}"] += 1
                 why = complaint(code, err)
                 if time.process_time() - begin > LONGEST_S:

@@ -86,6 +86,8 @@ def test_what_a_database_cannot_hold_is_refused(
         "delete from by_iteration where iteration = 3",
         "delete from what_if where kind = 'all'",
         "drop table rank_iterations",
+        "create or replace table rank_iterations as select * exclude (iteration) "
+        "from rank_iterations",
     ],
 )
 def test_answers_that_contradict_the_tables_are_refused(
