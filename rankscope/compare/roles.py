@@ -52,6 +52,11 @@ class Roles:
     replicas: bool
     links: list[tuple[int, int]]
 
+    @property
+    def own(self) -> bool:
+        """Whether every rank has a role of its own."""
+        return len({*self.of.values()}) == len(self.of) > 1
+
 
 MAKEUP = ("rank", "iteration", "kind", "name", "count", "size")
 """Columns of ACTIVITIES that say what the ranks do."""

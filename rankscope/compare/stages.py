@@ -26,6 +26,7 @@ from rankscope.compare.comparison import (
 from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import metric_table, stored_rows
 from rankscope.compare.robust import Floats
+from rankscope.compare.roles import ALL
 from rankscope.compare.selection import Scope, common_iterations, scope_of
 from rankscope.compare.verdict.excess import excess_of
 from rankscope.compare.verdict.healing import sampled
@@ -217,7 +218,12 @@ def _story_of_the_run(
             return known.story
     rows = found.rows(all_iterations=True).select(JUDGED)
     rows = rows.filter(~pl.col("iteration").is_in(found.selection.settling))
-    return story_of(excess_of(rows, metric), _hosts_of(found))
+    return story_of(excess_of(_in_one_role(rows, found), metric), _hosts_of(found))
+
+
+def _in_one_role(rows: pl.DataFrame, found: Comparison) -> pl.DataFrame:
+    """The rows; in one role where every rank has a role of its own, which compares with nobody."""
+    return rows.with_columns(role=pl.lit(ALL)) if found.roles.own else rows
 
 
 def _judged_rows(rows: pl.DataFrame, spans: Floats | None) -> pl.DataFrame:
@@ -344,11 +350,12 @@ def _verdict_inputs(
             blind_ranks=found.scope.blind_ranks,
             metric=metric,
             recorder=recorder_of(tables.reports["kind"]),
+            own_roles=found.roles.own,
         ),
         selected=numbers,
         spent_ns=int(rows["iteration_ns"].sum() // max(rows["rank"].n_unique(), 1)),
-        role_of=found.roles.of,
-        wide=lambda: _judged_rows(rows, spans()),
+        role_of=dict.fromkeys(found.roles.of, ALL) if found.roles.own else found.roles.of,
+        wide=lambda: _in_one_role(_judged_rows(rows, spans()), found),
         hosts=_hosts_of(found),
         tables=tables_of(tables),
         replayed=replayed,

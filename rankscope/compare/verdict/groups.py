@@ -11,7 +11,7 @@ from rankscope.compare.verdict.chance import iterations_to_settle
 from rankscope.compare.verdict.decision import Component, holders
 from rankscope.compare.verdict.levels import ALPHA, LARGE_TRANSFER, LEAST_GAIN, MUCH, RARE
 from rankscope.compare.verdict.phrases import who
-from rankscope.compare.verdict.preconditions import inconclusive
+from rankscope.compare.verdict.preconditions import inconclusive, only_one
 from rankscope.compare.verdict.roles_and_hosts import whole_hosts
 from rankscope.compare.verdict.story import Slow
 from rankscope.compare.verdict.stragglers import largest_phase
@@ -34,12 +34,7 @@ def heavy_role(inputs: VerdictInputs) -> Verdict | None:
     heaviest = int(cost.argmax())
     members = np.flatnonzero(excess.roles == heaviest)
     if len(members) == 1:
-        rank = int(excess.ranks[members[0]])
-        return inconclusive(
-            f"rank {rank} needs more {excess.metric} than the others, but it is the only one of "
-            "its role: it may be slow, or have more to do by design",
-            "profile several replicas of the job, or say with --roles which ranks do the same work",
-        )
+        return only_one((int(excess.ranks[members[0]]),), excess.metric)
     per = healed[members[0]].sum(axis=1)
     hit = per > LEAST_GAIN * np.nan_to_num(excess.length[members[0]])
     mean = round(float(per[hit].mean())) if hit.any() else 0
@@ -65,7 +60,9 @@ def heavy_role(inputs: VerdictInputs) -> Verdict | None:
 def whole_stage(inputs: VerdictInputs) -> Verdict | None:
     """All ranks of a pipeline stage are slow: hardware, or more to do by design?"""
     found = inputs.decision.straggler
-    if found is None or len(found.claim.ranks) < 2 or found.claim.ranks not in inputs.stages():
+    if found is None or inputs.decision.is_by_design:
+        return None
+    if len(found.claim.ranks) < 2 or found.claim.ranks not in inputs.stages():
         return None
     ranks, share = found.claim.ranks, found.gain_ns / inputs.total_ns
     verdict = inconclusive(

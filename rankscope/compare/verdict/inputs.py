@@ -31,6 +31,7 @@ class RunSummary:
     blind_ranks: tuple[int, ...]  # without the collectives that the others have
     metric: str | None  # what can be judged: work, load, or nothing
     recorder: Recorder = Recorder.NSYS  # for advice
+    own_roles: bool = False  # every rank has a role of its own; they are compared as one role
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rankscope.compare.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.sources.recorders import Record, advice
@@ -24,6 +25,18 @@ def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdi
         hosts=hosts,
         sentence=f"Inconclusive: {reason}.",
         next=settle,
+    )
+
+
+def only_one(ranks: tuple[int, ...], metric: str) -> Verdict:
+    """Ranks need more than the others, which have other roles."""
+    alone = f"rank {ranks[0]} needs more {metric} than the others, but it is the only one of its "
+    several = f"ranks {listed(ranks)} need more {metric} than the others, but each is the only one "
+    some = len(ranks) > 1
+    return inconclusive(
+        f"{several + 'of its role: they' if some else alone + 'role: it'} may be slow, or have "
+        "more to do by design",
+        "profile several replicas of the job, or say with --roles which ranks do the same work",
     )
 
 
@@ -74,16 +87,6 @@ def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
     return inconclusive(
         "loading is balanced, but the later phases are unknown, because their times include waits",
         f"{advice(Record.DEVICE, inputs.run.recorder)}; or annotate the all-reduce",
-    )
-
-
-def no_peers(inputs: VerdictInputs) -> Verdict | None:
-    """Every rank has a role of its own."""
-    if len(inputs.excess.role_names) < len(inputs.excess.ranks):
-        return None
-    return inconclusive(
-        "every rank has a role of its own, so no two ranks can be compared",
-        "profile several replicas of the job, or say with --roles which ranks do the same work",
     )
 
 

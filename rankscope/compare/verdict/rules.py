@@ -27,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     preconditions.no_time,
     # what healing saves decides
     groups.whole_stage,
+    stragglers.by_design_or_slow,
     stragglers.named,
     groups.heavy_role,
     groups.slow_link,
@@ -34,7 +35,6 @@ RULES: tuple[Rule, ...] = (
     groups.rotating,
     groups.undecided,
     # the ranks look alike
-    preconditions.no_peers,
     hidden_waits.alike,
     preconditions.only_loading_known,
     preconditions.ranks_missing,

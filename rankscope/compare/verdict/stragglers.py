@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,13 +11,32 @@ import polars as pl
 from rankscope.compare.causes import registry
 from rankscope.compare.robust import Floats, lower_median, summed
 from rankscope.compare.verdict.decision import ranks_with_more_work
-from rankscope.compare.verdict.levels import FEW, SHUFFLES
+from rankscope.compare.verdict.levels import FEW, HALF, SHUFFLES
 from rankscope.compare.verdict.phrases import also_sentence
-from rankscope.model.kinds import VerdictKind
-from rankscope.model.results import Also, Verdict
+from rankscope.compare.verdict.preconditions import only_one
+from rankscope.model.kinds import CauseKind, VerdictKind
+from rankscope.model.results import Also, Leading, Verdict
 
 if TYPE_CHECKING:
     from rankscope.compare.verdict.inputs import VerdictInputs
+
+
+def by_design_or_slow(inputs: VerdictInputs) -> Verdict | None:
+    """A rank that is the only one of its role always needs more, and not for the same kernels."""
+    straggler = inputs.decision.straggler
+    if straggler is None or not inputs.run.own_roles or inputs.decision.is_by_design:
+        return None
+    ranks, pattern = straggler.claim.ranks, straggler.claim.pattern
+    if pattern.kind is not VerdictKind.PERSISTENT or pattern.since is not None or pattern.spells:
+        return None  # roles last
+    found = named(inputs)
+    findings = () if found is None else found.findings
+    slower = sum(each.share for each in findings if each.kind is CauseKind.DEVICE_SLOWER)
+    if slower >= HALF:
+        return None
+    gain = straggler.gain_ns / inputs.total_ns
+    leading = Leading(ranks, straggler.gain_ns, gain, straggler.claim.chance)
+    return replace(only_one(ranks, inputs.excess.metric), leading=leading)
 
 
 def named(inputs: VerdictInputs) -> Verdict | None:

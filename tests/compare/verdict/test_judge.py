@@ -160,6 +160,33 @@ def test_a_straggler_is_named_whatever_is_missing(missing: tuple[int, ...]) -> N
         assert "no report" in verdict.sentence
 
 
+@pytest.mark.parametrize(
+    ("activity", "kind", "ranks"),
+    [({}, VerdictKind.PERSISTENT, (3,)), ({"count": 15, "size": 1_500}, VerdictKind.STRUCTURAL, ()),
+     ({"total_ns": 40 * MS}, VerdictKind.INCONCLUSIVE, ())],
+    ids=["slower kernels", "larger kernels", "the same kernels"],
+)  # fmt: skip
+def test_the_only_rank_of_its_role_is_judged_by_its_kernels(
+    activity: dict[str, int], kind: VerdictKind, ranks: tuple[int, ...]
+) -> None:
+    """Stages of a pipeline run the same kernels: slower ones are no design."""
+    given = inputs(20, **activity)
+    verdict = judge(replace(given, run=replace(SUMMARY, own_roles=True)))
+    assert (verdict.kind, verdict.ranks) == (kind, ranks)
+    if kind is VerdictKind.INCONCLUSIVE:
+        assert verdict.leading is not None
+        assert verdict.leading.ranks == (3,)
+        assert "the only one of its role" in verdict.sentence
+
+
+def test_a_role_explains_no_event_and_no_change() -> None:
+    rows = [(rank, i, 40.0 * (rank == 3 and i > 9)) for rank in range(RANKS) for i in range(COUNT)]
+    alone = replace(SUMMARY, own_roles=True)
+    verdict = judge(inputs_of(wide_of(rows), run=alone))
+    assert (verdict.kind, verdict.ranks, verdict.since) == (VerdictKind.PERSISTENT, (3,), 10)
+    assert judge(replace(inputs(), run=alone)).kind is VerdictKind.BALANCED
+
+
 def test_a_whole_stage_of_a_pipeline_may_have_more_to_do() -> None:
     """Where every rank of it is as slow, hardware and design look alike."""
     rows = [(rank, i, 20.0 * (rank >= 6)) for rank in range(RANKS) for i in range(COUNT)]

@@ -82,6 +82,19 @@ def test_a_long_last_stage_is_by_design(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("roles", mostly_nightly(["pp=4", None]))
+def test_one_rank_a_stage(stored: Callable[..., Stored], roles: str | None) -> None:
+    """No two ranks do the same, but their kernels are the same."""
+    size = {"ranks": 4, "iterations": 16}
+    verdict = stored("pipeline", **size, slow="nobody").analysis(roles=roles).verdict
+    assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
+    slow = stored("pipeline", **size, factor=1.5, where="device", kind="persistent")
+    assert slow.truth is not None
+    verdict = slow.analysis(roles=roles).verdict
+    assert (verdict.kind, verdict.ranks) == ("persistent", slow.truth.job.plants[0].ranks)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", mostly_nightly([8, 16]))
 def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored], ranks: int) -> None:
     """Half of the ranks may be slow: nothing but more work makes it a design."""
