@@ -32,6 +32,7 @@ from rankscope.compare.verdict.excess import excess_of
 from rankscope.compare.verdict.healing import sampled
 from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
 from rankscope.compare.verdict.rules import judge
+from rankscope.compare.verdict.same_work import same_work
 from rankscope.compare.verdict.story import Story, story_of
 from rankscope.compare.verdict.transfers import SlowTransfers, slow_transfers
 from rankscope.compare.wait_sums import Waits
@@ -218,7 +219,9 @@ def _story_of_the_run(
             return known.story
     rows = found.rows(all_iterations=True).select(JUDGED)
     rows = rows.filter(~pl.col("iteration").is_in(found.selection.settling))
-    return story_of(excess_of(_in_one_role(rows, found), metric), _hosts_of(found))
+    excess = excess_of(_in_one_role(rows, found), metric)
+    tables = tables_of(found.tables)
+    return story_of(excess, _hosts_of(found), kernels=lambda: same_work(tables, excess))
 
 
 def _in_one_role(rows: pl.DataFrame, found: Comparison) -> pl.DataFrame:

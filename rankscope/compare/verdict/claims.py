@@ -17,7 +17,7 @@ from rankscope.compare.verdict.timing import Pattern
 class Claim:
     """Ranks, and when they are slow in the selected iterations.
 
-    `where`: rank by iteration. `chance`: as in `Slow`.
+    `where`: rank by iteration. `chance` and `for_same_work`: as in `Slow`.
     """
 
     where: Flags
@@ -25,6 +25,7 @@ class Claim:
     hosts: tuple[str, ...]
     pattern: Pattern
     chance: float | None
+    for_same_work: float | None = None
 
     @property
     def members(self) -> Flags:
@@ -54,6 +55,7 @@ def claims_of(excess: Excess, story: Story, hosts: dict[int, str | None]) -> lis
             whole_hosts(each.ranks, hosts),
             each.pattern,
             each.chance,
+            each.for_same_work,
         )
         for each in (*known, *facts)
     ]

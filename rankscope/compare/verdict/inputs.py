@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 import polars as pl
 
 from rankscope.compare.robust import Floats
@@ -15,9 +16,11 @@ from rankscope.compare.verdict.claims import Claim, claims_of
 from rankscope.compare.verdict.decision import Decision, decide
 from rankscope.compare.verdict.excess import Excess, excess_of
 from rankscope.compare.verdict.healing import Components, Prices, components_of
+from rankscope.compare.verdict.same_work import same_work
 from rankscope.compare.verdict.story import Story, story_of
 from rankscope.compare.verdict.transfers import SlowTransfers
 from rankscope.compare.whatif.replay import Replay
+from rankscope.model.kinds import Phase
 from rankscope.sources.recorders import Recorder
 
 
@@ -74,7 +77,9 @@ class VerdictInputs:
     @cached_property
     def story(self) -> Story:
         """What is true of the whole run."""
-        return self.whole or story_of(self.excess, self.hosts, self.spans())
+        return self.whole or story_of(
+            self.excess, self.hosts, self.spans(), lambda: same_work(self.tables, self.excess)
+        )
 
     @cached_property
     def claims(self) -> list[Claim]:
@@ -83,8 +88,12 @@ class VerdictInputs:
 
     def healed(self, claim: Claim) -> Floats:
         """What healing a claim takes out: rank by iteration by phase, ns."""
-        amount = amounts(self.excess, self.story.noise, claim.where)
-        return self.excess.saved(amount, self.excess.by_phase)
+        if claim.for_same_work is None:
+            amount = amounts(self.excess, self.story.noise, claim.where)
+            return self.excess.saved(amount, self.excess.by_phase)
+        amount = np.where(claim.where, self.excess.value * claim.for_same_work, 0.0)
+        computing = [phase != Phase.LOAD for phase in self.excess.phases]
+        return self.excess.saved(amount, np.where(computing, self.excess.spent, 0.0))
 
     @cached_property
     def components(self) -> Components:
@@ -118,8 +127,20 @@ class VerdictInputs:
         return decide(self)
 
     def rows_of(self, claim: Claim) -> pl.DataFrame:
-        """The rows of `flags` of a claim: its ranks in the iterations in which they are slow."""
+        """The rows of `flags` of a claim: its ranks in the iterations in which they are slow.
+
+        Their excess is what healing takes out where the claim is for the same work.
+        """
         wanted = pl.DataFrame({"rank": claim.ranks}).join(
             pl.DataFrame({"iteration": claim.pattern.iterations}), how="cross"
         )
-        return self.flags.join(wanted, on=["rank", "iteration"], how="semi")
+        rows = self.flags.join(wanted, on=["rank", "iteration"], how="semi")
+        if claim.for_same_work is None:
+            return rows
+        ranks = np.searchsorted(self.excess.ranks, rows["rank"].to_numpy())
+        healed = self.healed(claim)[ranks, np.searchsorted(self.excess.numbers, rows["iteration"])]
+        by_phase = {
+            f"{phase}_excess": healed[:, place].round().astype(np.int64)
+            for place, phase in enumerate(self.excess.phases)
+        }
+        return rows.with_columns(excess_ns=healed.sum(axis=1).round().astype(np.int64), **by_phase)

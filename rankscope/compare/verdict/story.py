@@ -5,7 +5,7 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from rankscope.compare.robust import Floats
 from rankscope.compare.verdict.cells import amounts, event_of, noise_of, places_of, where_of
 from rankscope.compare.verdict.chance import chance_of_largest, chance_of_period, chance_of_sets
 from rankscope.compare.verdict.excess import Excess, Index
-from rankscope.compare.verdict.levels import ALPHA, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
+from rankscope.compare.verdict.levels import ALPHA, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
 from rankscope.compare.verdict.roles_and_hosts import ranks_by_host
 from rankscope.compare.verdict.timing import Pattern, pattern_of, usual_of
 from rankscope.model.kinds import VerdictKind
@@ -26,11 +26,14 @@ class Slow:
 
     `chance`: the probability that a run without slow ranks looks like this. None of facts: that
     something happened needs no test, but it says nothing of other iterations.
+    `for_same_work`: the share of their work that slower kernels cost, where that is all that is
+    known of them: their work differs at random, as that of the others does. Else None.
     """
 
     ranks: tuple[int, ...]
     pattern: Pattern
     chance: float | None
+    for_same_work: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,12 @@ class Story:
         return event_of(self.noise)
 
 
-def story_of(excess: Excess, hosts: dict[int, str | None], spans: Floats | None = None) -> Story:
+def story_of(
+    excess: Excess,
+    hosts: dict[int, str | None],
+    spans: Floats | None = None,
+    kernels: Callable[[], Excess | None] = lambda: None,
+) -> Story:
     """The story of a run.
 
     Args:
@@ -65,6 +73,8 @@ def story_of(excess: Excess, hosts: dict[int, str | None], spans: Floats | None 
         hosts: rank → host.
         spans: of few iterations, what each rank needs between collectives: rank by span, ns. Ranks
             are then exchanged within a span in place of an iteration.
+        kernels: gives the excess of kernels for the same work; asked if the ranks differ by much,
+            and none is slow beyond chance.
     """
     if spans is not None:
         spans = spans - np.median(spans, axis=0)
@@ -83,12 +93,38 @@ def story_of(excess: Excess, hosts: dict[int, str | None], spans: Floats | None 
         shares[members] = 0.0
         left = left - amounts(excess, noise, where_of(excess, members, trait.pattern.iterations))
     found += _periodic(excess, noise, found)
+    slowest = np.nan_to_num(excess.total).max(axis=0, initial=0.0)
+    if not found and slowest.sum() >= MUCH * excess.total_ns:
+        found += _slow_for_same_work(excess, kernels())
     found += facts_of(excess, noise, found, hosts)
     if lead is not None and any({*lead.ranks} <= {*each.ranks} for each in found):
         lead = None  # it is described already
     slow = any(each.chance is not None for each in found)
     fast = None if slow else _fast(excess, noise, spans)
     return Story(noise, tuple(found), lead, len(excess.numbers), fast)
+
+
+def _slow_for_same_work(excess: Excess, kernels: Excess | None) -> list[Slow]:
+    """The ranks whose kernels always take longer than the same work takes others."""
+    if kernels is None:
+        return []
+    share = np.nan_to_num(kernels.share)
+    noise = noise_of(share, kernels.roles)
+    found = _slowest(kernels, share, np.nan_to_num(kernels.total), noise, None)
+    if found is None or found.chance is None or found.chance > ALPHA:
+        return []
+    pattern = found.pattern
+    if not pattern.always and pattern.since is None:
+        return []  # of a sample of iterations, nothing else is known
+    first = excess.numbers[0] if pattern.since is None else pattern.since
+    numbers = tuple(excess.numbers[excess.numbers >= first].tolist())
+    here = np.isin(kernels.numbers, numbers)
+    members = places_of(kernels, found.ranks)
+    costs = np.nansum(kernels.total[np.ix_(members, here)]) / np.nansum(
+        kernels.value[np.ix_(members, here)]
+    )
+    pattern = replace(pattern, iterations=numbers)
+    return [replace(found, pattern=pattern, for_same_work=float(costs))]
 
 
 def _fast(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
@@ -128,7 +164,11 @@ def _not_described(excess: Excess, known: Sequence[Slow]) -> Floats:
     """Excess as shares, 0 where it is described already."""
     share = np.nan_to_num(excess.share)
     for each in known:
-        share[where_of(excess, places_of(excess, each.ranks), each.pattern.iterations)] = 0.0
+        where = where_of(excess, places_of(excess, each.ranks), each.pattern.iterations)
+        if each.for_same_work is None:
+            share[where] = 0.0
+        else:
+            share[where] -= each.for_same_work * (excess.value / excess.unit)[where]
     return share
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -185,6 +186,51 @@ def test_a_role_explains_no_event_and_no_change() -> None:
     verdict = judge(inputs_of(wide_of(rows), run=alone))
     assert (verdict.kind, verdict.ranks, verdict.since) == (VerdictKind.PERSISTENT, (3,), 10)
     assert judge(replace(inputs(), run=alone)).kind is VerdictKind.BALANCED
+
+
+def varied(slower: float, longer: float = 1.0, sized: bool = True) -> VerdictInputs:
+    """Sequences of random lengths, and kernels that take more than in proportion to them.
+
+    Those of rank 3 are `longer`, and its device is `slower`.
+    """
+    random = np.random.default_rng(5)
+    length = np.exp(random.normal(0, 0.3, (RANKS, COUNT)))
+    length[3] *= longer
+    taken = 40 * length**1.2 * np.exp(random.normal(0, 0.005, length.shape))
+    taken[3] *= slower
+    cells = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
+    wide = wide_of([(rank, i, taken[rank, i] - 40) for rank, i in cells])
+    kernels = [
+        kernel(rank, i, taken[rank, i], size=round(1e6 * length[rank, i]) if sized else 0)
+        for rank, i in cells
+    ]
+    table = conform(pl.DataFrame(kernels), ACTIVITIES, optional=("launches",))
+    return inputs_of(
+        wide,
+        run=SUMMARY,
+        tables=lambda name, numbers: (
+            table.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
+        ),
+    )
+
+
+def test_a_slow_device_among_random_lengths() -> None:
+    """It is the latest now and then, as the others are, but its kernels are always slower."""
+    verdict = judge(varied(1.25))
+    assert (verdict.kind, verdict.ranks) == (VerdictKind.PERSISTENT, (3,))
+    assert verdict.excess_ns == pytest.approx(10 * MS, rel=0.15), "25 % of 41 ms"
+    assert (verdict.cause, verdict.cause_share) == ("backward", 1.0)
+    assert not verdict.more_work_ranks
+    verdict = judge(varied(1.15))
+    assert (verdict.ranks, verdict.costless_ranks) == ((), (3,)), "the others are as late"
+    assert judge(varied(1.15, sized=False)).costless_ranks == (), "unknown without sizes"
+
+
+@pytest.mark.parametrize("longer", [1.0, 1.1])
+def test_random_lengths_are_no_slow_device(longer: float) -> None:
+    verdict = judge(varied(1.0, longer))
+    assert verdict.kind is not VerdictKind.PERSISTENT
+    assert verdict.ranks == ()
 
 
 def test_a_whole_stage_of_a_pipeline_may_have_more_to_do() -> None:
