@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.output.served import Served
 from tests.support import Stored
+from tests.view.served import Served
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
