@@ -24,6 +24,7 @@ import rankscope
 from rankscope.compare.comparison import Comparison, run_collectives
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.replay import Replay
+from rankscope.judge.replayable import replay_of_run
 from rankscope.match.collectives import Matched
 from rankscope.match.communication import match_run
 from rankscope.model.results import Timeline
@@ -378,4 +379,4 @@ def replay_of(comparison: Comparison) -> Replay | None:
     if comparison.outliers.metric != "work" or comparison.missing_ranks:
         return None
     rows = comparison.rows(all_iterations=comparison.scope.in_range is None)
-    return run_collectives(comparison).replay(rows)
+    return replay_of_run(comparison.scope, run_collectives(comparison), rows)

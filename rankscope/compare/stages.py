@@ -26,6 +26,7 @@ from rankscope.judge.healing import sampled
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.iteration_clusters import by_iteration
 from rankscope.judge.replay import Replay
+from rankscope.judge.replayable import replay_of_run
 from rankscope.judge.rules import judge
 from rankscope.judge.scenarios import scenarios
 from rankscope.judge.story import Story, story_of
@@ -313,7 +314,7 @@ def _verdict_inputs(
             few = tuple(sampled(inputs.excess, most))
         calls = collectives.some(few)
         instances.append(calls.instances())
-        return calls.replay(played, few)
+        return replay_of_run(found.scope, calls, played, few)
 
     @cache
     def transfers() -> SlowTransfers | None:

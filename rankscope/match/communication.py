@@ -1,4 +1,4 @@
-"""How the ranks of a run communicate: collectives matched, clocks aligned, waits, the replay.
+"""How the ranks of a run communicate: collectives matched, clocks aligned, waits.
 
 The matched calls are the largest frames of a comparison (20 million rows for 1,024 ranks and 1,000
 iterations). They live in `RunCollectives` while a comparison is computed; the result holds only
@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from rankscope.judge.replay import Replay
-from rankscope.judge.replay_inputs import RankChunk, windows_of
 from rankscope.match.calls import COLUMNS
-from rankscope.match.clocks import Aligner, Clocks, with_hosts
+from rankscope.match.clocks import Clocks, with_hosts
 from rankscope.match.collectives import Matched, MatchSummary, ReusedMatching, match
 from rankscope.match.roles import MAKEUP, Roles, given_roles, inferred_roles
-from rankscope.match.selection import Scope, Selection, common_iterations
-from rankscope.match.wait_sums import Waits, rank_chunks, split
+from rankscope.match.selection import Scope, common_iterations
+from rankscope.match.wait_sums import Waits, split
 from rankscope.match.waits import WaitedCollectives, timed
-from rankscope.store.tables import RunTables, measured
+from rankscope.store.tables import RunTables
 from rankscope.util.memory import give_back
 
 CALLS_AT_ONCE = 2_000_000
@@ -29,10 +27,6 @@ CALLS_AT_ONCE = 2_000_000
 
 FIRST_RANKS = 8
 """Ranks in the first chunk that is read; its size says how many ranks the next chunks may have."""
-
-
-UNMATCHED = 0.01
-"""A run is replayed if calls that were not matched take at most this share of its time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +113,7 @@ class RunCollectives:
         comparable = not isinstance(scope.choice, Exception)
         return split(
             self.calls()[1],
-            lambda ranks: _exposed(scope, ranks, self._iterations),
+            lambda ranks: exposed(scope, ranks, self._iterations),
             ("device", "host") if scope.clock == "gpu" else ("host",),
             scope.selection.numbers if comparable else None,
         )
@@ -134,22 +128,11 @@ class RunCollectives:
                  for _, _, where, of in matched.blocks()]  # fmt: skip
         return shared.with_columns(bytes=pl.concat([rows["bytes"].clear(), *first]))
 
-    def replay(
-        self, table: pl.DataFrame, iterations: Collection[int] | None = None
-    ) -> Replay | None:
-        """The run, to be played again with less work; None if its communication is not understood.
-
-        There is no room for the calls next to the replay: they are released, and asking for them
-        again matches them again.
-
-        Args:
-            table: rank, iteration and `<phase>_ns` of the iterations to play.
-            iterations: those of them that are played; None: all.
-        """
-        played = self._scope.in_range if iterations is None else iterations
-        parts = _replay_parts(self._scope, *self.calls(), table, played)
+    def taken(self) -> tuple[Matched, WaitedCollectives]:
+        """The calls, handed over: asking for them again matches them again."""
+        calls = self.calls()
         self._calls = None
-        return None if parts is None else Replay(*parts)
+        return calls
 
 
 def match_run(
@@ -249,7 +232,7 @@ def _read_calls(tables: RunTables, iterations: tuple[int, ...] | None) -> Iterat
         at, many = at + many, max(1, CALLS_AT_ONCE * many // max(chunk.height, 1))
 
 
-def _exposed(
+def exposed(
     scope: Scope, ranks: list[int], iterations: Collection[int] | None = None
 ) -> pl.DataFrame:
     """EXPOSED of some ranks on the clock of the comparison."""
@@ -257,62 +240,3 @@ def _exposed(
     return scope.tables.read(
         "exposed", columns, ranks=ranks, iterations=iterations, narrow=True, clock=scope.clock
     )
-
-
-def _replay_parts(
-    scope: Scope,
-    matched: Matched,
-    waited: WaitedCollectives,
-    table: pl.DataFrame,
-    iterations: Collection[int] | None,
-) -> tuple[Iterator[RankChunk], pl.DataFrame, Aligner, int] | None:
-    """The arguments of a `Replay`; its chunks alone hold the calls, until the last is read."""
-    rows, shared, clocks = waited.rows, waited.shared, matched.solved
-    if iterations is not None:
-        rows = rows.filter(shared["iteration"].is_in([*iterations]).gather(rows["instance"]))
-        table = table.filter(pl.col("iteration").is_in([*iterations]))
-    if not all_tied(clocks, scope.tables) or rows.is_empty():
-        return None
-    columns = ("rank", "iteration", "window_start_ns", "iteration_ns")
-    measures = measured(scope.tables, scope.clock, columns, iterations)
-    chosen = scope.choice.numbers if isinstance(scope.choice, Selection) else ()
-    unknown = measures.filter(pl.col("iteration_ns").is_null())["iteration"]
-    if chosen and unknown.is_between(chosen[0], chosen[-1]).any():
-        return None  # the time in between would be played as it was not
-    took = measures.select(pl.col("iteration_ns").sum()).item()
-    if _unmatched_ns(matched, measures["iteration"]) > UNMATCHED * took:
-        return None
-    windows = windows_of(
-        measures, table, lambda column: clocks.aligned(column, scope.utc_starts), scope.clock
-    )
-    chunks = rank_chunks(windows["rank"], rows["rank"].value_counts())
-    size = int(rows["rank"].is_in(windows["rank"].unique().implode()).sum())
-    calls = rows.select("rank", "instance", "arrival_ns", "end_ns")
-    parts = _replay_chunks(scope, chunks, calls, shared["group"], iterations)
-    return parts, windows, Aligner(clocks, scope.utc_starts), size
-
-
-def _replay_chunks(
-    scope: Scope,
-    chunks: list[list[int]],
-    calls: pl.DataFrame,
-    groups: pl.Series,
-    iterations: Collection[int] | None,
-) -> Iterator[RankChunk]:
-    """The calls and the exposed communication of some ranks at a time."""
-    for ranks in chunks:
-        rows = calls.lazy().filter(pl.col("rank").is_in(ranks)).collect()
-        exposed = _exposed(scope, ranks, iterations)
-        yield RankChunk(ranks, rows.with_columns(group=groups.gather(rows["instance"])), exposed)
-
-
-def _unmatched_ns(matched: Matched, iterations: pl.Series) -> int:
-    """The time of the calls of all ranks that belong to no instance.
-
-    A replay would keep their length, also where they wait for another rank.
-    """
-    played = iterations.unique()
-    lasted = matched.lasted.filter(pl.col("iteration").is_in(played.implode()))["lasted_ns"].sum()
-    here = matched.shared["iteration"].is_in(played.implode()).gather(matched.rows["instance"])
-    times = matched.rows.filter(here).select(pl.col("end_ns").sum() - pl.col("arrival_ns").sum())
-    return int(lasted) - int(times.item())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rankscope.judge.replayable import replay_of_run
 from rankscope.match.communication import RunCollectives
 from tests.support import Stored, mostly_nightly
 
@@ -42,7 +43,8 @@ def test_a_replay_releases_the_calls(stored: Callable[..., Stored]) -> None:
     collectives = RunCollectives(comparison.scope, [])
     before = collectives.calls()[1].instances
     waits = collectives.waits().by_rank
-    assert collectives.replay(comparison.rows(all_iterations=True)) is not None
+    rows = comparison.rows(all_iterations=True)
+    assert replay_of_run(comparison.scope, collectives, rows) is not None
     assert collectives._calls is None
     assert collectives.calls()[1].instances.equals(before)
     assert collectives.waits().by_rank.equals(waits)
