@@ -11,7 +11,6 @@ import polars as pl
 from rankscope.judge import flags
 from rankscope.judge.cells import amounts
 from rankscope.judge.claims import Claim, claims_of
-from rankscope.judge.decision import Decision, decide
 from rankscope.judge.excess import Excess, excess_of
 from rankscope.judge.healing import Components, Prices, components_of
 from rankscope.judge.replay import Replay
@@ -110,11 +109,6 @@ class VerdictInputs:
     def total_ns(self) -> int:
         """The time of the selected iterations: the sum of the longest role's median iterations."""
         return self.excess.total_ns
-
-    @cached_property
-    def decision(self) -> Decision:
-        """What costs most, and who is named for it."""
-        return decide(self)
 
     def rows_of(self, claim: Claim) -> pl.DataFrame:
         """The rows of `flags` of a claim: its ranks in the iterations in which they are slow."""

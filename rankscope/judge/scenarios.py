@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from rankscope.judge.healing import only
+from rankscope.judge.inputs import VerdictInputs
 from rankscope.match.warnings import listed
 from rankscope.model.results import Verdict
 from rankscope.util.robust import Floats
 from rankscope.util.wording import agreeing
-
-if TYPE_CHECKING:
-    from rankscope.judge.inputs import VerdictInputs
 
 RANKS = 3
 """Ranks with most excess, each of which is a scenario."""
@@ -48,8 +45,10 @@ def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
         return None
     if inputs.replayed() is None:
         return None
-    everything = inputs.components.everything
-    rows = [("all", "every rank", inputs.decision.everything_ns)]
+    everything, all_ns = inputs.components.everything, verdict.gain_all_ns
+    if all_ns is None:  # without a judgement nothing is priced
+        (all_ns,) = inputs.prices.of([everything], inputs.components.transfer)
+    rows = [("all", "every rank", all_ns)]
     names = verdict.ranks or verdict.more_work_ranks
     if verdict.gain_ns is not None and (names or verdict.roles):
         rows.append(

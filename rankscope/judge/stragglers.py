@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import polars as pl
 
 from rankscope.judge.causes import registry
-from rankscope.judge.decision import ranks_with_more_work
+from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.judgement import Judgement, ranks_with_more_work
 from rankscope.judge.levels import FEW, SHUFFLES
 from rankscope.judge.phrases import also_sentence
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Also, Verdict
 from rankscope.util.robust import Floats, lower_median, summed
 
-if TYPE_CHECKING:
-    from rankscope.judge.inputs import VerdictInputs
 
-
-def named(inputs: VerdictInputs) -> Verdict | None:
+def named(judged: Judgement) -> Verdict | None:
     """The ranks whose level or events cost most: stragglers, or ranks that have more to do."""
-    found = inputs.decision.straggler
+    found, inputs = judged.straggler, judged.inputs
     if found is None:
         return None
     rows = inputs.rows_of(found.claim)
@@ -29,13 +25,13 @@ def named(inputs: VerdictInputs) -> Verdict | None:
     excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
     cause, share = cause_of(inputs, rows)
     pattern, total = found.claim.pattern, inputs.total_ns
-    by_design = inputs.decision.is_by_design
+    by_design = judged.is_by_design
     context = registry.context_of(inputs.tables, inputs.role_of, rows, cause)
     return Verdict(
         kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
         ranks=() if by_design else found.claim.ranks,
         hosts=() if by_design else found.claim.hosts,
-        more_work_ranks=tuple(inputs.decision.more_work_ranks),
+        more_work_ranks=tuple(judged.more_work_ranks),
         cause=cause,
         cause_share=share,
         excess_ns=excess_ns,
@@ -103,10 +99,10 @@ def interval(share: pl.Series) -> tuple[float, float] | None:
     return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 
-def others(inputs: VerdictInputs) -> tuple[Also, ...]:
+def others(judged: Judgement) -> tuple[Also, ...]:
     """What else costs at least 1 % of the time, most first."""
-    found = []
-    for each in inputs.decision.others[:FEW]:
+    found, inputs = [], judged.inputs
+    for each in judged.others[:FEW]:
         rows = inputs.rows_of(each.claim)
         cause, _ = cause_of(inputs, rows)
         pattern = each.claim.pattern

@@ -1,4 +1,4 @@
-"""What decides a verdict: the part of the imbalance whose healing would save most.
+"""What decides a verdict: the part of the imbalance whose repair would save most.
 
 See METHOD.md#verdict.
 """
@@ -9,17 +9,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from rankscope.judge.causes.more_work import more_work
 from rankscope.judge.claims import Claim
+from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import HALF, LEAST_GAIN, MOST, MUCH
-
-if TYPE_CHECKING:
-    from rankscope.judge.inputs import VerdictInputs
 
 
 class Component(Enum):
@@ -39,9 +36,10 @@ class Straggler:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decision:
+class Judgement:
     """The prices of a run's imbalance, and what costs most.
 
+    `inputs`: what it follows from.
     `everything_ns`: the gain of all ranks at their role's median, all roles at the median role, and
     all transfers as usual. `gains`: that of each component.
     `main`: the component that decides; None where nothing costs enough. `straggler`: the ranks that
@@ -53,6 +51,7 @@ class Decision:
     `more_work_ranks`: those of the named ranks that have more to do.
     """
 
+    inputs: VerdictInputs
     everything_ns: int
     gains: dict[Component, int]
     main: Component | None
@@ -69,7 +68,7 @@ class Decision:
         return 2 * len(self.more_work_ranks) > len(named)
 
 
-def decide(inputs: VerdictInputs) -> Decision:
+def decide(inputs: VerdictInputs) -> Judgement:
     """Price the claims and components of a run and choose what decides."""
     parts, prices, total = inputs.components, inputs.prices, inputs.total_ns
     nothing = np.zeros_like(parts.everything)
@@ -102,8 +101,18 @@ def decide(inputs: VerdictInputs) -> Decision:
         (named,) = prices.of([np.maximum(together, role[0])])
     straggler = best if main is Component.RANKS else None
     more = [] if straggler is None else ranks_with_more_work(inputs, straggler.claim)
-    found = Decision(everything, gains, main, straggler, [], max(everything - named, 0), [], more)
-    return _with_others(inputs, found, priced)
+    found = Judgement(
+        inputs,
+        everything_ns=everything,
+        gains=gains,
+        main=main,
+        straggler=straggler,
+        others=[],
+        left_ns=max(everything - named, 0),
+        costless=[],
+        more_work_ranks=more,
+    )
+    return _with_others(found, priced)
 
 
 def _is_a_detail(best: Straggler, named: int, everything: int, total: int) -> bool:
@@ -134,8 +143,9 @@ def _mostly_given(inputs: VerdictInputs, claim: Claim) -> bool:
     return 2 * len(ranks_with_more_work(inputs, claim)) > len(claim.ranks)
 
 
-def _with_others(inputs: VerdictInputs, found: Decision, priced: list[Straggler]) -> Decision:
-    """The decision with all further claims, each with what it saves in addition, most first."""
+def _with_others(found: Judgement, priced: list[Straggler]) -> Judgement:
+    """The judgement with all further claims, each with what it saves in addition, most first."""
+    inputs = found.inputs
     rest = [each for each in priced if each is not found.straggler]
     base = np.zeros_like(inputs.components.everything)
     if found.straggler is not None and not found.is_by_design:
