@@ -25,9 +25,9 @@ from rankscope.util.wording import agreeing, counted, ms, percent
 def heavy_role(judged: Judgement) -> Verdict | None:
     """The role that is given most work, where balancing the roles would save most."""
     inputs = judged.inputs
-    if judged.main is not Component.ROLE or inputs.components.role is None:
+    if judged.main is not Component.ROLE or judged.prices.components.role is None:
         return None
-    excess, healed = inputs.excess, inputs.components.role
+    excess, healed = inputs.excess, judged.prices.components.role
     cost = np.array([healed[excess.roles == role].sum() for role in range(len(excess.role_names))])
     heaviest = int(cost.argmax())
     members = np.flatnonzero(excess.roles == heaviest)
@@ -98,7 +98,7 @@ def network(judged: Judgement) -> Verdict | None:
 def slow_link(judged: Judgement) -> Verdict | None:
     """Collectives that take longer than usual once all ranks have arrived."""
     inputs = judged.inputs
-    slow = inputs.transfers()
+    slow = judged.prices.slow
     if judged.main is not Component.TRANSFER or slow is None:
         return None
     first = slow.slow.row(0, named=True)
@@ -134,10 +134,10 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
     others[members] = False
     best = np.nanmedian(excess.total[members], axis=0)
     over = np.where(others[:, None], excess.total - best, 0.0)
-    (gain,) = inputs.prices.of([excess.saved(over, excess.spent)])
+    (gain,) = judged.prices.of([excess.saved(over, excess.spent)])
     if gain < LEAST_GAIN * inputs.total_ns:
         return None
-    share, bound = gain / inputs.total_ns, "at most " if inputs.prices.is_bound else ""
+    share, bound = gain / inputs.total_ns, "at most " if judged.prices.is_bound else ""
     ranks = tuple(int(rank) for rank in excess.ranks[others])
     hosts = whole_hosts(fast.ranks, inputs.hosts)
     quick = who(fast.ranks, inputs.hosts, hosts)
@@ -158,10 +158,10 @@ def rotating(judged: Judgement) -> Verdict | None:
     inputs, lead = judged.inputs, judged.inputs.story.lead
     if judged.everything_ns < MUCH * inputs.total_ns:
         return None
-    if _chance(lead) <= RARE or len(holders(inputs)) < 2:
+    if _chance(lead) <= RARE or len(holders(judged)) < 2:
         return None
     excess = inputs.excess
-    everything = inputs.components.everything
+    everything = judged.prices.components.everything
     slowest = np.nan_to_num(everything.sum(axis=2)).max(axis=0)
     hit = slowest > inputs.story.event * excess.lengths
     cause, share = largest_phase(inputs, everything)
@@ -187,17 +187,19 @@ def undecided(judged: Judgement) -> Verdict | None:
     """
     inputs = judged.inputs
     lead, total = inputs.story.lead, inputs.total_ns
-    ranks = (holders(inputs)[0],) if lead is None else lead.ranks
+    ranks = (holders(judged)[0],) if lead is None else lead.ranks
     excess, chance = inputs.excess, _chance(lead)
-    healing = np.where(np.isin(excess.ranks, ranks)[:, None, None], inputs.components.everything, 0)
-    (gain,) = inputs.prices.of([healing])
+    healing = np.where(
+        np.isin(excess.ranks, ranks)[:, None, None], judged.prices.components.everything, 0
+    )
+    (gain,) = judged.prices.of([healing])
     untested = lead is not None and _least_chance(inputs) > ALPHA and gain >= LEAST_GAIN * total
     if judged.everything_ns < MUCH * total and not untested:
         return None
     count = len(inputs.numbers)
     settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
     name = who(ranks, inputs.hosts, whole_hosts(ranks, inputs.hosts))
-    bound = "at most " if inputs.prices.is_bound else ""
+    bound = "at most " if judged.prices.is_bound else ""
     often = "" if lead is None else f", but chance alone {_does_that(chance)}"
     more = f"about {settles} iterations would settle it" if settles else "capture more iterations"
     return Verdict(
@@ -205,7 +207,7 @@ def undecided(judged: Judgement) -> Verdict | None:
         leading=Leading(ranks, gain, gain / total, None if lead is None else chance),
         gain_all_ns=judged.everything_ns,
         gain_all=judged.everything_ns / total,
-        gain_is_bound=inputs.prices.is_bound,
+        gain_is_bound=judged.prices.is_bound,
         settles=settles or None,
         sentence=f"Inconclusive: imbalance costs {bound}"
         f"{percent(judged.everything_ns / total)} of the time over "
@@ -218,7 +220,7 @@ def undecided(judged: Judgement) -> Verdict | None:
 
 def _least_chance(inputs: VerdictInputs) -> float:
     """The smallest probability that a test of the run can give: one rank leads every time."""
-    spans = inputs.spans()
+    spans = inputs.spans
     units = inputs.story.count if spans is None else spans.shape[1]
     return 2 * float(np.bincount(inputs.excess.roles).max()) ** (1 - units)
 

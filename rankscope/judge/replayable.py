@@ -6,52 +6,50 @@ See METHOD.md#verdict.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 import polars as pl
 
-from rankscope.judge.replay import Replay
 from rankscope.judge.replay_inputs import RankChunk, windows_of
 from rankscope.match.clocks import Aligner
 from rankscope.match.collectives import Matched
-from rankscope.match.communication import RunCollectives, all_tied, exposed
+from rankscope.match.communication import RunCalls, all_tied, exposed
 from rankscope.match.selection import Scope, Selection
 from rankscope.match.wait_sums import rank_chunks
-from rankscope.match.waits import WaitedCollectives
 from rankscope.store.tables import measured
 
 UNMATCHED = 0.01
 """A run is replayed if calls that were not matched take at most this share of its time."""
 
 
-def replay_of_run(
+class ReplayParts(NamedTuple):
+    """The arguments of a `Replay`."""
+
+    chunks: Iterator[RankChunk]
+    windows: pl.DataFrame
+    aligner: Aligner
+    size: int
+
+
+def replay_parts(
     scope: Scope,
-    collectives: RunCollectives,
+    calls: RunCalls,
     table: pl.DataFrame,
     iterations: Collection[int] | None = None,
-) -> Replay | None:
-    """The run, to be played again with less work; None if its communication is not understood.
+) -> ReplayParts | None:
+    """What a run is played again from; None if its communication is not understood.
 
-    There is no room for the calls next to the replay: they are taken from the collectives.
+    There is no room for the calls beside the replay. The chunks hold what it needs of them, until
+    the last one is read: let the calls go before that.
 
     Args:
         scope: what is compared.
-        collectives: of the iterations to play, or of more.
+        calls: of the iterations to play, or of more.
         table: rank, iteration and `<phase>_ns` of the iterations to play.
-        iterations: those of them that are played; None: all.
+        iterations: those of them that are played; None: all that are in range.
     """
-    played = scope.in_range if iterations is None else iterations
-    parts = _parts(scope, *collectives.taken(), table, played)
-    return None if parts is None else Replay(*parts)
-
-
-def _parts(
-    scope: Scope,
-    matched: Matched,
-    waited: WaitedCollectives,
-    table: pl.DataFrame,
-    iterations: Collection[int] | None,
-) -> tuple[Iterator[RankChunk], pl.DataFrame, Aligner, int] | None:
-    """The arguments of a `Replay`; its chunks alone hold the calls, until the last is read."""
+    iterations = scope.in_range if iterations is None else iterations
+    matched, waited = calls.matched, calls.waited
     rows, shared, clocks = waited.rows, waited.shared, matched.solved
     if iterations is not None:
         rows = rows.filter(shared["iteration"].is_in([*iterations]).gather(rows["instance"]))
@@ -72,9 +70,9 @@ def _parts(
     )
     chunks = rank_chunks(windows["rank"], rows["rank"].value_counts())
     size = int(rows["rank"].is_in(windows["rank"].unique().implode()).sum())
-    calls = rows.select("rank", "instance", "arrival_ns", "end_ns")
-    parts = _chunks(scope, chunks, calls, shared["group"], iterations)
-    return parts, windows, Aligner(clocks, scope.utc_starts), size
+    slim = rows.select("rank", "instance", "arrival_ns", "end_ns")
+    parts = _chunks(scope, chunks, slim, shared["group"], iterations)
+    return ReplayParts(parts, windows, Aligner(clocks, scope.utc_starts), size)
 
 
 def _chunks(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rankscope.judge import groups, hidden_waits, preconditions, stragglers
+from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Judgement, decide
 from rankscope.judge.sentences import also_clauses, sentence
@@ -51,12 +52,17 @@ RULES: tuple[Rule, ...] = (
 """The first rule that finds something decides; the last one always does."""
 
 
-def judge(inputs: VerdictInputs) -> Verdict:
-    """The verdict of the first rule that finds something, in words."""
+def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
+    """The verdict of the first rule that finds something, in words.
+
+    Args:
+        inputs: what is known of the run.
+        prices: what healing saves; None: at most what the slowest ranks would be faster.
+    """
     for each in PRECONDITIONS:
         if (unmet := each(inputs)) is not None:
             return unmet
-    judged = decide(inputs)
+    judged = decide(inputs, prices or Prices(inputs.excess))
     found = next(verdict for rule in RULES if (verdict := rule(judged)) is not None)
     if found.sentence and found.leading is None:
         return found
@@ -65,7 +71,7 @@ def judge(inputs: VerdictInputs) -> Verdict:
         found,
         gain_all_ns=judged.everything_ns,
         gain_all=judged.everything_ns / total if total else None,
-        gain_is_bound=inputs.prices.is_bound,
+        gain_is_bound=judged.prices.is_bound,
         costless_ranks=tuple(judged.costless),
         also=stragglers.others(judged) if found.kind is not VerdictKind.BALANCED else (),
     )

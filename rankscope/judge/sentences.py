@@ -123,12 +123,13 @@ def _rest(verdict: Verdict, judged: Judgement) -> str:
     if judged.left_ns >= max((1 - MOST) * judged.everything_ns, LEAST_GAIN * inputs.total_ns):
         left = percent(judged.left_ns / inputs.total_ns)
         clauses.append(f"after these fixes it still costs {left}")
-    clauses += _reservations(verdict, inputs)
+    clauses += _reservations(verdict, judged)
     return "".join(f"; {each}" for each in clauses)
 
 
-def _reservations(verdict: Verdict, inputs: VerdictInputs) -> Iterator[str]:
+def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
     """What a reader must know beside the verdict."""
+    inputs = judged.inputs
     missing, roles = len(inputs.run.missing_ranks), [*inputs.role_of.values()]
     named = [inputs.role_of[rank] for rank in verdict.ranks]
     if len(named) > 1 and any(2 * named.count(role) == roles.count(role) for role in {*named}):
@@ -136,7 +137,7 @@ def _reservations(verdict: Verdict, inputs: VerdictInputs) -> Iterator[str]:
     exposed = inputs.exposed_transfer_ns
     if exposed is not None and exposed >= LARGE_TRANSFER * inputs.total_ns:
         yield f"exposed transfers take {percent(exposed / inputs.total_ns)} of the time"
-    played, count = inputs.prices.played, len(inputs.numbers)
+    played, count = judged.prices.played, len(inputs.numbers)
     if missing:
         yield (
             f"{counted(missing, 'rank')} of the job {agreeing(missing, 'has', 'have')} no report, "
@@ -198,7 +199,7 @@ def _bandwidth(inputs: VerdictInputs) -> str:
 
 def _communication(verdict: Verdict, judged: Judgement) -> str:
     inputs = judged.inputs
-    slow = inputs.transfers()
+    slow = judged.prices.slow
     if slow is None or judged.main is not Component.TRANSFER:
         return _network(verdict, judged)
     first = slow.slow.row(0, named=True)
@@ -227,15 +228,15 @@ def _rotating(verdict: Verdict, judged: Judgement) -> str:
     inputs = judged.inputs
     phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
     return (
-        f"No rank in particular is slow: {counted(len(holders(inputs)), 'rank')} hold most of what "
+        f"No rank in particular is slow: {counted(len(holders(judged)), 'rank')} hold most of what "
         f"imbalance costs, each in other iterations{phase}. Without imbalance the run would save "
-        f"{_gain(verdict, inputs)}{_others(verdict, inputs)}."
+        f"{_gain(verdict, inputs)}{_others(verdict, judged)}."
     )
 
 
-def _others(verdict: Verdict, inputs: VerdictInputs) -> str:
+def _others(verdict: Verdict, judged: Judgement) -> str:
     """What else there is, and what weakens the verdict."""
-    clauses = (*also_clauses(verdict), *_reservations(verdict, inputs))
+    clauses = (*also_clauses(verdict), *_reservations(verdict, judged))
     return "".join(f"; {each}" for each in clauses)
 
 

@@ -1,7 +1,7 @@
 """How the ranks of a run communicate: collectives matched, clocks aligned, waits.
 
 The matched calls are the largest frames of a comparison (20 million rows for 1,024 ranks and 1,000
-iterations). They live in `RunCollectives` while a comparison is computed; the result holds only
+iterations): whoever has `RunCalls` lets them go as soon as possible. A result holds only
 `Matching`, from which the calls of some iterations can be matched again.
 """
 
@@ -51,88 +51,84 @@ class Matching:
         return ReusedMatching(self.streams, self.groups, self.clocks)
 
 
-class RunCollectives:
-    """The matched calls of a run while it is compared: matched when they are first needed.
+@dataclass(frozen=True, slots=True, eq=False)
+class RunCalls:
+    """The calls of a run's collectives, matched, without and with their waits.
+
+    `iterations`: those that the calls are of; None: all that are complete on every rank.
+    """
+
+    matched: Matched
+    waited: WaitedCollectives
+    iterations: tuple[int, ...] | None
+
+    @property
+    def matching(self) -> Matching:
+        """What stays of them."""
+        return Matching(self.matched.met, self.matched.streams, self.waited.groups)
+
+    def instances(self) -> pl.DataFrame:
+        """group, operation, iteration, ordinal and bytes (null where unknown) of each instance."""
+        rows, shared = self.matched.rows, self.matched.shared
+        if "bytes" not in rows.columns:
+            return shared.with_columns(bytes=pl.lit(None, pl.Int64))
+        first = [rows["bytes"][of.start : of.start + where.stop - where.start]
+                 for _, _, where, of in self.matched.blocks()]  # fmt: skip
+        return shared.with_columns(bytes=pl.concat([rows["bytes"].clear(), *first]))
+
+
+def match_calls(scope: Scope, links: list[tuple[int, int]]) -> RunCalls:
+    """The calls of all iterations that are complete on every rank.
 
     Args:
         scope: the ranks, the clock and the iterations.
         links: pairs of ranks that send to each other, where known.
-        reuse: the result of matching all iterations, if there is one.
-        iterations: only calls in these; None: in all that are complete on every rank.
-        summary: of matching all iterations, if known.
     """
+    return _with_waits(scope, match_run(scope, links), None, None)
 
-    def __init__(
-        self,
-        scope: Scope,
-        links: list[tuple[int, int]],
-        reuse: ReusedMatching | None = None,
-        iterations: tuple[int, ...] | None = None,
-        summary: MatchSummary | None = None,
-    ) -> None:
-        self._scope = scope
-        self._summary = summary
-        self._links = links
-        self._reuse = reuse
-        self._iterations = iterations
-        self._calls: tuple[Matched, WaitedCollectives] | None = None
 
-    def calls(self) -> tuple[Matched, WaitedCollectives]:
-        """The calls, without and with their waits."""
-        if self._calls is None:
-            matched = match_run(self._scope, self._links, self._reuse, self._iterations)
-            give_back()
-            groups = None if self._reuse is None else self._reuse.groups
-            self._calls = matched, timed(matched, self._scope.utc_starts, groups)
-        return self._calls
+def match_again(
+    scope: Scope,
+    matching: Matching,
+    links: list[tuple[int, int]],
+    iterations: tuple[int, ...] | None = None,
+) -> RunCalls:
+    """The calls of some iterations, matched as they were before.
 
-    def size(self) -> tuple[int, int]:
-        """The number of matched calls, and of their iterations."""
-        if self._calls is None and self._summary is not None and self._iterations is None:
-            return self._summary.calls, self._summary.iterations
-        met = self.calls()[0].met
-        return met.calls, met.iterations
+    Args:
+        scope: the ranks, the clock and the iterations.
+        matching: the result of matching all iterations.
+        links: pairs of ranks that send to each other; with them all iterations are matched.
+        iterations: only calls in these; None: in all that are complete on every rank.
+    """
+    if links:
+        return match_calls(scope, links)
+    matched = match_run(scope, [], matching.reused(), iterations)
+    return _with_waits(scope, matched, matching.groups, iterations)
 
-    def some(self, iterations: tuple[int, ...] | None) -> RunCollectives:
-        """The collectives of some iterations, or of more: only these are read where none are."""
-        if self._calls is not None or self._reuse is None or iterations is None:
-            return self
-        return RunCollectives(self._scope, self._links, self._reuse, iterations)
 
-    def matching(self) -> Matching:
-        """What stays of them."""
-        matched, waited = self.calls()
-        return Matching(matched.met, matched.streams, waited.groups)
+def _with_waits(
+    scope: Scope,
+    matched: Matched,
+    groups: pl.DataFrame | None,
+    iterations: tuple[int, ...] | None,
+) -> RunCalls:
+    give_back()
+    return RunCalls(matched, timed(matched, scope.utc_starts, groups), iterations)
 
-    def waits(self) -> Waits:
-        """The split of communication into waiting and transfer.
 
-        `by_rank` is that of the selected iterations, if some can be compared.
-        """
-        scope = self._scope
-        comparable = not isinstance(scope.choice, Exception)
-        return split(
-            self.calls()[1],
-            lambda ranks: exposed(scope, ranks, self._iterations),
-            ("device", "host") if scope.clock == "gpu" else ("host",),
-            scope.selection.numbers if comparable else None,
-        )
+def waits_of(scope: Scope, calls: RunCalls) -> Waits:
+    """The split of communication into waiting and transfer.
 
-    def instances(self) -> pl.DataFrame:
-        """group, operation, iteration, ordinal and bytes (null where unknown) of each instance."""
-        matched, _ = self.calls()
-        rows, shared = matched.rows, matched.shared
-        if "bytes" not in rows.columns:
-            return shared.with_columns(bytes=pl.lit(None, pl.Int64))
-        first = [rows["bytes"][of.start : of.start + where.stop - where.start]
-                 for _, _, where, of in matched.blocks()]  # fmt: skip
-        return shared.with_columns(bytes=pl.concat([rows["bytes"].clear(), *first]))
-
-    def taken(self) -> tuple[Matched, WaitedCollectives]:
-        """The calls, handed over: asking for them again matches them again."""
-        calls = self.calls()
-        self._calls = None
-        return calls
+    `by_rank` is that of the selected iterations, if some can be compared.
+    """
+    comparable = not isinstance(scope.choice, Exception)
+    return split(
+        calls.waited,
+        lambda ranks: exposed(scope, ranks, calls.iterations),
+        ("device", "host") if scope.clock == "gpu" else ("host",),
+        scope.selection.numbers if comparable else None,
+    )
 
 
 def match_run(
@@ -193,24 +189,6 @@ def roles_by_gradients(scope: Scope, matched: Matched) -> Roles:
         matched.reducing,
         lambda some: scope.tables.read("activities", MAKEUP, ranks=some, narrow=True),
     )
-
-
-def waited_in(
-    scope: Scope, matching: Matching, links: list[tuple[int, int]], iterations: Collection[int]
-) -> WaitedCollectives:
-    """The matched calls of some iterations, or of more, with their waits.
-
-    Args:
-        scope: what was compared.
-        matching: the result of matching all iterations.
-        links: pairs of ranks that send to each other; with them all iterations are matched.
-        iterations: those that are complete on every rank among them count.
-    """
-    if links:
-        return RunCollectives(scope, links).calls()[1]
-    common = {*common_iterations(scope.tables.iterations)}
-    numbers = tuple(number for number in iterations if number in common)
-    return RunCollectives(scope, [], matching.reused(), numbers or None).calls()[1]
 
 
 def all_tied(clocks: Clocks, tables: RunTables) -> bool:
