@@ -13,8 +13,8 @@ import pytest
 from rankscope.errors import ToolError, UsageError
 from rankscope.model.options import Options
 from rankscope.view.page_server import ASKING_S, MOST_CONNECTIONS, PageServer, RunAnswers
-from tests.output.served import Served
 from tests.support import Stored
+from tests.view.served import Served
 
 DESCRIPTORS = 64
 """Descriptors that a process may have where they are few."""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import rankscope
-from tests.output.served import Served
 from tests.support import captured
+from tests.view.served import Served
 
 pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from tests.output.browser import Shown
