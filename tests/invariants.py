@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
+from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import LEAST_GAIN, MUCH
 from rankscope.model.kinds import VerdictKind
@@ -45,8 +46,9 @@ def untold(inputs: VerdictInputs, verdict: Verdict, names: set[int]) -> Iterator
         names: the ranks that the verdict on the whole run mentions.
     """
     told, total = mentioned(verdict), inputs.total_ns
+    prices = Prices(inputs.excess)
     for claim in inputs.claims:
-        (gain,) = inputs.prices.of([inputs.healed(claim)])
+        (gain,) = prices.of([inputs.healed(claim)])
         known = claim.chance is not None and {*claim.ranks} <= names
         if known and not {*claim.ranks} & told and gain >= RANGE_GAIN * total:
             yield f"ranks {claim.ranks} cost {gain / total:.1%}: {verdict.sentence}"
@@ -56,7 +58,7 @@ def untold(inputs: VerdictInputs, verdict: Verdict, names: set[int]) -> Iterator
             when = flagged.filter(pl.col("rank") == rank)["iteration"].to_list()
             where = (excess.ranks == rank)[:, None] & np.isin(excess.numbers, when)
             amount = np.where(where, np.nan_to_num(excess.total), 0.0)
-            (gain,) = inputs.prices.of([excess.saved(amount, excess.by_phase)])
+            (gain,) = prices.of([excess.saved(amount, excess.by_phase)])
             if gain >= RANGE_GAIN * total:
                 yield f"rank {rank} is flagged and costs {gain / total:.1%}: {verdict.sentence}"
 

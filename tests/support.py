@@ -21,9 +21,10 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.compare.comparison import Comparison, run_collectives
+from rankscope.compare.comparison import Comparison, calls_again
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.replay import Replay
+from rankscope.judge.replayable import replay_parts
 from rankscope.match.collectives import Matched
 from rankscope.match.communication import match_run
 from rankscope.model.results import Timeline
@@ -370,11 +371,11 @@ def inputs_of(wide: pl.DataFrame, metric: str = "work", **more: Any) -> VerdictI
     run = RunSummary(ranks, numbers, (), (), metric)
     hosts: dict[int, str | None] = {rank: f"node{rank // 4}" for rank in wide["rank"].unique()}
     given: dict[str, Any] = {
-        "run": run, "wide": lambda: wide, "hosts": hosts,
+        "run": run, "wide": wide, "hosts": hosts,
         "selected": (*wide["iteration"].unique(),),
         "role_of": dict(wide.select("rank", "role").unique().iter_rows()),
         "spent_ns": wide["iteration_ns"].sum() // ranks,
-        "tables": lambda *_: None, "replayed": lambda: None,
+        "tables": lambda *_: None,
     }  # fmt: skip
     return VerdictInputs(**given | more)
 
@@ -384,4 +385,6 @@ def replay_of(comparison: Comparison) -> Replay | None:
     if comparison.outliers.metric != "work" or comparison.missing_ranks:
         return None
     rows = comparison.rows(all_iterations=comparison.scope.in_range is None)
-    return run_collectives(comparison).replay(rows)
+    calls = calls_again(comparison, comparison.scope.in_range)
+    parts = replay_parts(comparison.scope, calls, rows)
+    return None if parts is None else Replay(*parts)

@@ -2,14 +2,14 @@
 
 One comparison goes through stages, each of which takes the results of those before it:
 
-    select    selection.scope_of       the ranks, the clock, the iterations      → Scope
-    match     communication            collectives, clocks, roles                → Matching, Roles
-    waits     wait_sums.split          who waits for whom                        → Waits
+    select    match.selection          the ranks, the clock, the iterations      → Scope
+    match     match.communication      collectives, clocks, roles                → Matching, Roles
+    waits     match.wait_sums          who waits for whom                        → Waits
     table     metric_table             every metric of every rank and iteration  → a frame
-    outliers  verdict.outliers         who stands out in which iteration         → Outliers
-    scores    scores                   one number for a rank                     → a frame
-    verdict   verdict.rules            who is slow, and why                      → Verdict
-    what_if   whatif                   what a fix would save                     → Summary
+    outliers  judge.flags              who stands out in which iteration         → Outliers
+    scores    judge.scores             one number for a rank                     → a frame
+    verdict   judge.rules              who is slow, and why                      → Verdict
+    what_if   judge.scenarios          what a fix would save                     → Summary
 
 `stages.compare(tables, options, reuse, until)` runs them in this order and returns a `Comparison`:
 a frozen result without callables, which can be pickled. Three rules keep it fast and small:
@@ -17,12 +17,12 @@ a frozen result without callables, which can be pickled. Three rules keep it fas
 - A command names the last stage that it needs (`until`). The properties of later stages raise
   LookupError.
 - `reuse` is the comparison with the default options, which an ingest stores in the database
-  (`cache`). Whatever other options leave as it is comes from there: with the default options
-  everything; with a range of iterations the matching of all others.
+  (`cache`). Whatever other options leave as it is comes from there (`reuse`): with the default
+  options everything; with a range of iterations the matching of all others.
 - Large frames are in no result unless they had to be computed. The metric table is read from the
-  database (`Comparison.rows`), only the columns and ranks that are needed. The matched calls live
-  in `communication.RunCollectives` while a comparison is computed; the replay, which needs as
-  much room, releases them. `Comparison.collectives` matches those of some iterations again.
+  database (`Comparison.rows`), only the columns and ranks that are needed. The matched calls
+  (`communication.RunCalls`) go from stage to stage, and are let go as soon as the next stages can
+  do without; `Comparison.collectives` matches those of some iterations again.
 
-`imbalance`, `picks`, `breakdowns`, `timeline` and `diff` answer questions about a comparison.
+`imbalance`, `picks`, `breakdowns` and `timeline` answer questions about a comparison.
 """

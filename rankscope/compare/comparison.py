@@ -14,9 +14,9 @@ from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
 from rankscope.judge.excess import excess_of
 from rankscope.judge.flags import flagged
 from rankscope.judge.story import Story
-from rankscope.match.communication import Matching, RunCollectives, waited_in
+from rankscope.match.communication import Matching, RunCalls, match_again, waits_of
 from rankscope.match.roles import Roles
-from rankscope.match.selection import Scope, Selection
+from rankscope.match.selection import Scope, Selection, common_iterations
 from rankscope.match.waits import WaitedCollectives
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import Options
@@ -253,14 +253,17 @@ class Comparison:
 
     def collectives(self, iterations: Collection[int]) -> WaitedCollectives:
         """The matched collectives of some iterations, or of more; they are matched again."""
+        common = {*common_iterations(self.tables.iterations)}
+        numbers = tuple(number for number in iterations if number in common)
         with self.tables.kept_open():
-            return waited_in(self.scope, self.matching, self.roles.links, iterations)
+            return calls_again(self, numbers or None).waited
 
     def waits(self) -> pl.DataFrame:
         """`Waits.by_rank` in the selected iterations."""
         if self._waits is not None:
             return self._waits
-        return run_collectives(self).waits().by_rank
+        iterations = self.scope.in_range if self.comparable else None
+        return waits_of(self.scope, calls_again(self, iterations)).by_rank
 
     def waits_of_all(self) -> pl.DataFrame:
         """`Waits.by_rank_of_all`.
@@ -271,19 +274,10 @@ class Comparison:
         return _computed(self._waits_of_all, Stage.TABLE)
 
 
-def run_collectives(comparison: Comparison, *, every: bool = False) -> RunCollectives:
-    """The collectives of the selected iterations, to be matched as they were before.
-
-    Args:
-        comparison: its matching is reused, unless `--roles` pairs transfers.
-        every: those of all iterations that are complete on every rank.
-    """
-    scope, links = comparison.scope, comparison.roles.links
-    if links:
-        return RunCollectives(scope, links)
-    iterations = None if every or not comparison.comparable else scope.in_range
-    matching = comparison.matching
-    return RunCollectives(scope, [], matching.reused(), iterations, matching.summary)
+def calls_again(comparison: Comparison, iterations: tuple[int, ...] | None = None) -> RunCalls:
+    """The calls of some iterations, or of all that are complete on every rank, matched again."""
+    links = comparison.roles.links
+    return match_again(comparison.scope, comparison.matching, links, iterations)
 
 
 def _computed(result: Result | None, stage: Stage) -> Result:

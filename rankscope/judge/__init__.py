@@ -1,6 +1,7 @@
-"""The verdict: who is slow, when, in which phase, and what it costs; or why that is unknown.
+"""Who is slow, when, in which phase, why, and at what price; or why that is unknown.
 
-`story` finds who is slow in the whole run and `claims` in the selected iterations, `decision`
-prices them, `rules` decides, and `sentences` puts the verdict into words; `levels` holds all
-thresholds. To add a class: a member of `VerdictKind`, a rule in `RULES`, an entry in `SENTENCES`.
+`story` finds who is slow in the whole run and `claims` in the selected iterations, `judgement`
+prices them by playing the run again (`replay`), `rules` decides, `causes/` says why, and
+`sentences` puts the verdict into words; `levels` holds all thresholds. To add a class: a member of
+`VerdictKind`, a rule in `RULES`, an entry in `SENTENCES`.
 """

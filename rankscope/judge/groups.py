@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rankscope.judge.chance import iterations_to_settle
-from rankscope.judge.decision import Component, holders
+from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.judgement import Component, Judgement, holders
 from rankscope.judge.levels import ALPHA, LARGE_TRANSFER, LEAST_GAIN, MUCH, RARE
 from rankscope.judge.phrases import who
 from rankscope.judge.preconditions import inconclusive, only_one
@@ -21,15 +21,13 @@ from rankscope.model.results import Leading, Verdict
 from rankscope.sources.recorders import Record, advice
 from rankscope.util.wording import agreeing, counted, ms, percent
 
-if TYPE_CHECKING:
-    from rankscope.judge.inputs import VerdictInputs
 
-
-def heavy_role(inputs: VerdictInputs) -> Verdict | None:
+def heavy_role(judged: Judgement) -> Verdict | None:
     """The role that is given most work, where balancing the roles would save most."""
-    if inputs.decision.main is not Component.ROLE or inputs.components.role is None:
+    inputs = judged.inputs
+    if judged.main is not Component.ROLE or judged.prices.components.role is None:
         return None
-    excess, healed = inputs.excess, inputs.components.role
+    excess, healed = inputs.excess, judged.prices.components.role
     cost = np.array([healed[excess.roles == role].sum() for role in range(len(excess.role_names))])
     heaviest = int(cost.argmax())
     members = np.flatnonzero(excess.roles == heaviest)
@@ -40,7 +38,7 @@ def heavy_role(inputs: VerdictInputs) -> Verdict | None:
     mean = round(float(per[hit].mean())) if hit.any() else 0
     typical = float(np.nanmedian(excess.length[members[0]]))
     cause, share = largest_phase(inputs, healed[members])
-    gain = inputs.decision.gains[Component.ROLE]
+    gain = judged.gains[Component.ROLE]
     return Verdict(
         kind=VerdictKind.STRUCTURAL,
         roles=(excess.role_names[heaviest],),
@@ -57,10 +55,10 @@ def heavy_role(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
-def whole_stage(inputs: VerdictInputs) -> Verdict | None:
+def whole_stage(judged: Judgement) -> Verdict | None:
     """All ranks of a pipeline stage are slow: hardware, or more to do by design?"""
-    found = inputs.decision.straggler
-    if found is None or inputs.decision.is_by_design:
+    found, inputs = judged.straggler, judged.inputs
+    if found is None or judged.is_by_design:
         return None
     if len(found.claim.ranks) < 2 or found.claim.ranks not in inputs.stages():
         return None
@@ -74,8 +72,9 @@ def whole_stage(inputs: VerdictInputs) -> Verdict | None:
     return replace(verdict, leading=Leading(ranks, found.gain_ns, share, found.claim.chance))
 
 
-def network(inputs: VerdictInputs) -> Verdict | None:
+def network(judged: Judgement) -> Verdict | None:
     """Nobody is late, and yet the ranks are held up by transfers for a large part of the time."""
+    inputs = judged.inputs
     exposed = inputs.exposed_transfer_ns
     if exposed is None or exposed < LARGE_TRANSFER * inputs.total_ns:
         return None
@@ -93,14 +92,15 @@ def network(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
-def slow_link(inputs: VerdictInputs) -> Verdict | None:
+def slow_link(judged: Judgement) -> Verdict | None:
     """Collectives that take longer than usual once all ranks have arrived."""
-    slow = inputs.transfers()
-    if inputs.decision.main is not Component.TRANSFER or slow is None:
+    inputs = judged.inputs
+    slow = judged.prices.slow
+    if judged.main is not Component.TRANSFER or slow is None:
         return None
     first = slow.slow.row(0, named=True)
     ranks, hosts = slow.pointed_at(inputs.hosts)
-    gain = inputs.decision.gains[Component.TRANSFER]
+    gain = judged.gains[Component.TRANSFER]
     excess_ns = first["transfer_ns"] - first["usual_ns"]
     typical = float(np.nanmedian(inputs.excess.lengths))
     return Verdict(
@@ -120,8 +120,9 @@ def slow_link(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
-def most_may_be_slow(inputs: VerdictInputs) -> Verdict | None:
+def most_may_be_slow(judged: Judgement) -> Verdict | None:
     """Nearly half of the ranks are fast, so that most of them may be slow."""
+    inputs = judged.inputs
     excess, fast = inputs.excess, inputs.story.fast
     if fast is None:
         return None
@@ -130,10 +131,10 @@ def most_may_be_slow(inputs: VerdictInputs) -> Verdict | None:
     others[members] = False
     best = np.nanmedian(excess.total[members], axis=0)
     over = np.where(others[:, None], excess.total - best, 0.0)
-    (gain,) = inputs.prices.of([excess.saved(over, excess.spent)])
+    (gain,) = judged.prices.of([excess.saved(over, excess.spent)])
     if gain < LEAST_GAIN * inputs.total_ns:
         return None
-    share, bound = gain / inputs.total_ns, "at most " if inputs.prices.is_bound else ""
+    share, bound = gain / inputs.total_ns, "at most " if judged.prices.is_bound else ""
     ranks = tuple(int(rank) for rank in excess.ranks[others])
     hosts = whole_hosts(fast.ranks, inputs.hosts)
     quick = who(fast.ranks, inputs.hosts, hosts)
@@ -149,15 +150,15 @@ def most_may_be_slow(inputs: VerdictInputs) -> Verdict | None:
     return replace(verdict, leading=Leading(ranks, gain, share, fast.chance))
 
 
-def rotating(inputs: VerdictInputs) -> Verdict | None:
+def rotating(judged: Judgement) -> Verdict | None:
     """Imbalance that is much, on changing ranks: chance explains who is slowest."""
-    decision, lead = inputs.decision, inputs.story.lead
-    if decision.everything_ns < MUCH * inputs.total_ns:
+    inputs, lead = judged.inputs, judged.inputs.story.lead
+    if judged.everything_ns < MUCH * inputs.total_ns:
         return None
-    if _chance(lead) <= RARE or len(holders(inputs)) < 2:
+    if _chance(lead) <= RARE or len(holders(judged)) < 2:
         return None
     excess = inputs.excess
-    everything = inputs.components.everything
+    everything = judged.prices.components.everything
     slowest = np.nan_to_num(everything.sum(axis=2)).max(axis=0)
     hit = slowest > inputs.story.event * excess.lengths
     cause, share = largest_phase(inputs, everything)
@@ -168,42 +169,45 @@ def rotating(inputs: VerdictInputs) -> Verdict | None:
         excess_ns=round(float(slowest[hit].mean())) if hit.any() else None,
         iterations=tuple(int(number) for number in excess.numbers[hit]),
         iterations_share=float(hit.mean()),
-        gain_ns=decision.everything_ns,
-        gain=decision.everything_ns / inputs.total_ns,
+        gain_ns=judged.everything_ns,
+        gain=judged.everything_ns / inputs.total_ns,
         next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
         "storage, other load",
     )
 
 
-def undecided(inputs: VerdictInputs) -> Verdict | None:
+def undecided(judged: Judgement) -> Verdict | None:
     """Some ranks lead, by much or by what is worth a name, but chance is not unlikely enough.
 
     A small lead is reported if no test could have confirmed it: with few ranks and iterations, even
     a rank that leads every time may do so by chance.
     """
-    decision, lead, total = inputs.decision, inputs.story.lead, inputs.total_ns
-    ranks = (holders(inputs)[0],) if lead is None else lead.ranks
+    inputs = judged.inputs
+    lead, total = inputs.story.lead, inputs.total_ns
+    ranks = (holders(judged)[0],) if lead is None else lead.ranks
     excess, chance = inputs.excess, _chance(lead)
-    healing = np.where(np.isin(excess.ranks, ranks)[:, None, None], inputs.components.everything, 0)
-    (gain,) = inputs.prices.of([healing])
+    healing = np.where(
+        np.isin(excess.ranks, ranks)[:, None, None], judged.prices.components.everything, 0
+    )
+    (gain,) = judged.prices.of([healing])
     untested = lead is not None and _least_chance(inputs) > ALPHA and gain >= LEAST_GAIN * total
-    if decision.everything_ns < MUCH * total and not untested:
+    if judged.everything_ns < MUCH * total and not untested:
         return None
     count = len(inputs.numbers)
     settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
     name = who(ranks, inputs.hosts, whole_hosts(ranks, inputs.hosts))
-    bound = "at most " if inputs.prices.is_bound else ""
+    bound = "at most " if judged.prices.is_bound else ""
     often = "" if lead is None else f", but chance alone {_does_that(chance)}"
     more = f"about {settles} iterations would settle it" if settles else "capture more iterations"
     return Verdict(
         kind=VerdictKind.INCONCLUSIVE,
         leading=Leading(ranks, gain, gain / total, None if lead is None else chance),
-        gain_all_ns=decision.everything_ns,
-        gain_all=decision.everything_ns / total,
-        gain_is_bound=inputs.prices.is_bound,
+        gain_all_ns=judged.everything_ns,
+        gain_all=judged.everything_ns / total,
+        gain_is_bound=judged.prices.is_bound,
         settles=settles or None,
         sentence=f"Inconclusive: imbalance costs {bound}"
-        f"{percent(decision.everything_ns / total)} of the time over "
+        f"{percent(judged.everything_ns / total)} of the time over "
         f"{counted(count, 'iteration')}. {name} {agreeing(len(ranks), 'leads', 'lead')}: fixing "
         f"{agreeing(len(ranks), 'it', 'them')} would save {bound}{ms(gain)}, "
         f"{percent(gain / total)} of the time{often}.",
@@ -213,7 +217,7 @@ def undecided(inputs: VerdictInputs) -> Verdict | None:
 
 def _least_chance(inputs: VerdictInputs) -> float:
     """The smallest probability that a test of the run can give: one rank leads every time."""
-    spans = inputs.spans()
+    spans = inputs.spans
     units = inputs.story.count if spans is None else spans.shape[1]
     return 2 * float(np.bincount(inputs.excess.roles).max()) ** (1 - units)
 
@@ -227,9 +231,9 @@ def _chance(lead: Slow | None) -> float:
     return 1.0 if lead is None or lead.chance is None else lead.chance
 
 
-def balanced(inputs: VerdictInputs) -> Verdict:
+def balanced(judged: Judgement) -> Verdict:
     """No other rule has found anything."""
-    del inputs
+    del judged
     return Verdict(
         kind=VerdictKind.BALANCED,
         next="look for time that all ranks lose in the same way: rankscope imbalance --by phase",

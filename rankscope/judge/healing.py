@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from rankscope.judge.excess import Excess, Flags
 from rankscope.judge.replay import Healing, Replay
+from rankscope.judge.transfers import SlowTransfers
 from rankscope.util.robust import Floats, lower_medians
 
 LEAST_PLAYED, BLOCK = 60, 10
@@ -69,24 +70,36 @@ class Prices:
     the slowest rank of each iteration would be faster, in all iterations and in those. Without a
     replay, the gain is at most that: `is_bound` is true then.
 
-    Args:
-        excess: of all ranks.
-        replayed: plays the run; gives None where that cannot be done.
+    Attributes:
+        components: the parts of the excess.
+        slow: collectives that take longer than usual; None where there are none, or that is
+            unknown.
     """
 
-    def __init__(self, excess: Excess, replayed: Callable[[], Replay | None]) -> None:
+    def __init__(
+        self, excess: Excess, replay: Replay | None = None, slow: SlowTransfers | None = None
+    ) -> None:
+        """Prices of a run.
+
+        Args:
+            excess: of all ranks.
+            replay: plays the run; None where that cannot be done.
+            slow: collectives that take longer than usual.
+        """
         self._excess = excess
-        self._replayed = replayed
+        self._replay = replay
+        self.slow = slow
+        self.components = components_of(excess, None if slow is None else slow.saved)
 
     @property
     def is_bound(self) -> bool:
         """Whether the run cannot be replayed, so that a gain is at most what is given."""
-        return self._replayed() is None
+        return self._replay is None
 
     @property
     def played(self) -> int:
         """In how many of the iterations the replay is played; 0 where there is none."""
-        replay = self._replayed()
+        replay = self._replay
         return 0 if replay is None else int(np.isin(self._excess.numbers, replay.iterations).sum())
 
     def of(self, healed: Iterable[Floats], transfer: Floats | None = None) -> list[int]:
@@ -96,7 +109,7 @@ class Prices:
             healed: rank by iteration by phase in ns; each is needed only until the next is taken.
             transfer: of each collective; healed in addition, in all of them.
         """
-        replay, excess = self._replayed(), self._excess
+        replay, excess = self._replay, self._excess
         if replay is None:
             return [self._bound(each) for each in healed]
         played = np.isin(excess.numbers, replay.iterations)

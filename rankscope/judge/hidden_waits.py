@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.judgement import Judgement
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.util.robust import Floats
 from rankscope.util.wording import percent
-
-if TYPE_CHECKING:
-    from rankscope.judge.inputs import VerdictInputs
 
 LEAST = 0.01
 """Least difference between ranks, as a share of the time, that is told."""
@@ -105,11 +103,15 @@ def _of_role(
 def unseen(inputs: VerdictInputs) -> Verdict | None:
     """A rule: nothing is known to communicate, but a kernel may."""
     run = inputs.run
-    return alike(inputs) if len(run.blind_ranks) == run.ranks else None
+    return _verdict(inputs) if len(run.blind_ranks) == run.ranks else None
 
 
-def alike(inputs: VerdictInputs) -> Verdict | None:
+def alike(judged: Judgement) -> Verdict | None:
     """A rule: the ranks look alike, but a kernel may wait unseen."""
+    return _verdict(judged.inputs)
+
+
+def _verdict(inputs: VerdictInputs) -> Verdict | None:
     activities = inputs.tables("activities", inputs.selected)
     if activities is None:
         return None

@@ -6,16 +6,13 @@ alike may not be.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.judgement import Judgement
 from rankscope.match.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.sources.recorders import Record, advice
 from rankscope.util.wording import agreeing, counted
-
-if TYPE_CHECKING:
-    from rankscope.judge.inputs import VerdictInputs
 
 
 def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdict:
@@ -80,35 +77,37 @@ def no_time(inputs: VerdictInputs) -> Verdict | None:
     )
 
 
-def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
+def only_loading_known(judged: Judgement) -> Verdict | None:
     """Only the load phase could be judged."""
-    if inputs.run.metric == "work":
+    if judged.inputs.run.metric == "work":
         return None
     return inconclusive(
         "loading is balanced, but the later phases are unknown, because their times include waits",
-        f"{advice(Record.DEVICE, inputs.run.recorder)}; or annotate the all-reduce",
+        f"{advice(Record.DEVICE, judged.inputs.run.recorder)}; or annotate the all-reduce",
     )
 
 
-def ranks_missing(inputs: VerdictInputs) -> Verdict | None:
+def ranks_missing(judged: Judgement) -> Verdict | None:
     """Ranks of the job have no report."""
-    if not inputs.run.missing_ranks:
+    run = judged.inputs.run
+    if not run.missing_ranks:
         return None
     return inconclusive(
-        f"none of the {counted(inputs.run.ranks, 'rank')} with a report is slow beyond chance, but "
-        f"{counted(len(inputs.run.missing_ranks), 'rank')} of the job "
-        f"{agreeing(len(inputs.run.missing_ranks), 'has', 'have')} none",
+        f"none of the {counted(run.ranks, 'rank')} with a report is slow beyond chance, but "
+        f"{counted(len(run.missing_ranks), 'rank')} of the job "
+        f"{agreeing(len(run.missing_ranks), 'has', 'have')} none",
         "ingest the reports of the missing ranks",
     )
 
 
-def ranks_blind(inputs: VerdictInputs) -> Verdict | None:
+def ranks_blind(judged: Judgement) -> Verdict | None:
     """Ranks have no collectives in their reports."""
-    if not inputs.run.blind_ranks:
+    run = judged.inputs.run
+    if not run.blind_ranks:
         return None
     return inconclusive(
         "none of the other ranks is slow beyond chance, but there are no collectives in the "
         "reports of "
-        f"{counted(len(inputs.run.blind_ranks), 'rank')}",
+        f"{counted(len(run.blind_ranks), 'rank')}",
         "record the same on every rank, and export those reports again",
     )

@@ -9,21 +9,29 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rankscope.judge import groups, hidden_waits, preconditions, stragglers
+from rankscope.judge.healing import Prices
 from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.judgement import Judgement, decide
 from rankscope.judge.sentences import also_clauses, sentence
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 
-Rule = Callable[[VerdictInputs], Verdict | None]
-"""What is found in a run; None where the rule does not apply."""
+Precondition = Callable[[VerdictInputs], Verdict | None]
+"""Why nothing can be said of a run; None where something can."""
 
-RULES: tuple[Rule, ...] = (
-    # nothing can be said
+PRECONDITIONS: tuple[Precondition, ...] = (
     preconditions.single_rank,
     hidden_waits.unseen,
     preconditions.no_communication,
     preconditions.work_unknown,
     preconditions.no_time,
+)
+"""The first that is not met ends the search for a verdict."""
+
+Rule = Callable[[Judgement], Verdict | None]
+"""What is found in a run; None where the rule does not apply."""
+
+RULES: tuple[Rule, ...] = (
     # what healing saves decides
     groups.whole_stage,
     stragglers.by_design_or_slow,
@@ -44,21 +52,30 @@ RULES: tuple[Rule, ...] = (
 """The first rule that finds something decides; the last one always does."""
 
 
-def judge(inputs: VerdictInputs) -> Verdict:
-    """The verdict of the first rule that finds something, in words."""
-    found = next(verdict for rule in RULES if (verdict := rule(inputs)) is not None)
+def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
+    """The verdict of the first rule that finds something, in words.
+
+    Args:
+        inputs: what is known of the run.
+        prices: what healing saves; None: at most what the slowest ranks would be faster.
+    """
+    for each in PRECONDITIONS:
+        if (unmet := each(inputs)) is not None:
+            return unmet
+    judged = decide(inputs, prices or Prices(inputs.excess))
+    found = next(verdict for rule in RULES if (verdict := rule(judged)) is not None)
     if found.sentence and found.leading is None:
         return found
-    total, decision = inputs.total_ns, inputs.decision
+    total = inputs.total_ns
     found = replace(
         found,
-        gain_all_ns=decision.everything_ns,
-        gain_all=decision.everything_ns / total if total else None,
-        gain_is_bound=inputs.prices.is_bound,
-        costless_ranks=tuple(decision.costless),
-        also=stragglers.others(inputs) if found.kind is not VerdictKind.BALANCED else (),
+        gain_all_ns=judged.everything_ns,
+        gain_all=judged.everything_ns / total if total else None,
+        gain_is_bound=judged.prices.is_bound,
+        costless_ranks=tuple(judged.costless),
+        also=stragglers.others(judged) if found.kind is not VerdictKind.BALANCED else (),
     )
     if found.sentence:  # who leads is no more than that; others may be slow beyond chance
         clauses = "".join(f"; {each}" for each in also_clauses(found))
         return replace(found, sentence=f"{found.sentence.removesuffix('.')}{clauses}.")
-    return replace(found, sentence=sentence(found, inputs))
+    return replace(found, sentence=sentence(found, judged))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from rankscope.judge.healing import only
+from rankscope.judge.healing import Components, Prices, only
+from rankscope.judge.inputs import VerdictInputs
 from rankscope.match.warnings import listed
 from rankscope.model.results import Verdict
 from rankscope.util.robust import Floats
 from rankscope.util.wording import agreeing
-
-if TYPE_CHECKING:
-    from rankscope.judge.inputs import VerdictInputs
 
 RANKS = 3
 """Ranks with most excess, each of which is a scenario."""
@@ -32,11 +29,12 @@ SCENARIOS = pl.Schema(
 """Columns of `scenarios`."""
 
 
-def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
+def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.DataFrame | None:
     """The time that putting one thing at its role's median would save, most first.
 
     Args:
         inputs: what the verdict was found from.
+        prices: what healing saves.
         verdict: whom it names, and in which iterations, is one of the scenarios.
 
     Returns:
@@ -44,12 +42,12 @@ def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
         median rank's, with the gain taken off), gain_ns, gain (share of the time as it was); `all`
         gives the ideal time. None where the run cannot be replayed.
     """
-    if inputs.run.metric != "work":
+    if prices.is_bound:
         return None
-    if inputs.replayed() is None:
-        return None
-    everything = inputs.components.everything
-    rows = [("all", "every rank", inputs.decision.everything_ns)]
+    everything, all_ns = prices.components.everything, verdict.gain_all_ns
+    if all_ns is None:  # without a judgement nothing is priced
+        (all_ns,) = prices.of([everything], prices.components.transfer)
+    rows = [("all", "every rank", all_ns)]
     names = verdict.ranks or verdict.more_work_ranks
     if verdict.gain_ns is not None and (names or verdict.roles):
         rows.append(
@@ -62,11 +60,11 @@ def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
     names_of: list[tuple[str, str]] = []
 
     def healings() -> Iterator[Floats]:
-        for kind, name, healed in _played(inputs, everything, verdict):
+        for kind, name, healed in _played(inputs, prices.components, verdict):
             names_of.append((kind, name))
             yield healed
 
-    gains = inputs.prices.of(healings())
+    gains = prices.of(healings())
     rows += [(kind, name, gain) for (kind, name), gain in zip(names_of, gains, strict=True)]
     took = int(inputs.total_ns)
     table = [
@@ -83,10 +81,10 @@ def _listed(iterations: tuple[int, ...]) -> str:
 
 
 def _played(
-    inputs: VerdictInputs, everything: Floats, verdict: Verdict
+    inputs: VerdictInputs, parts: Components, verdict: Verdict
 ) -> Iterator[tuple[str, str, Floats]]:
     """kind, name and healing of the scenarios that are not priced yet."""
-    excess = inputs.excess
+    excess, everything = inputs.excess, parts.everything
     for place, phase in enumerate(excess.phases):
         if np.isnan(excess.spent[:, :, place]).all():
             continue
@@ -97,9 +95,9 @@ def _played(
     for rank in np.argsort(-cost, kind="stable")[:RANKS]:
         some = np.arange(len(cost)) == rank
         yield "rank", f"rank {excess.ranks[rank]}", only(everything, some)
-    if inputs.components.role is not None:
+    if parts.role is not None:
         for role, name in enumerate(excess.role_names):
-            healed = only(inputs.components.role, excess.roles == role)
+            healed = only(parts.role, excess.roles == role)
             yield "role", name, healed
     if verdict.iterations and len(verdict.iterations) < len(inputs.numbers):
         where = np.isin(excess.numbers, verdict.iterations)

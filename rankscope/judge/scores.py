@@ -83,6 +83,11 @@ def summarise(wide: pl.DataFrame, ranked: pl.DataFrame, metric: str) -> MetricSu
     )
 
 
+def summaries(wide: pl.DataFrame, ranked: pl.DataFrame) -> dict[str, MetricSummary]:
+    """name → `summarise` of every metric."""
+    return {name: summarise(wide, ranked, name) for name in METRICS}
+
+
 def efficiency(rows: pl.DataFrame) -> Efficiency | None:
     """POP's efficiencies over the selected iterations; None where some rank's work is unknown."""
     sums = rows.group_by("rank").agg(

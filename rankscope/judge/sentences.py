@@ -12,8 +12,8 @@ import polars as pl
 
 from rankscope.judge.causes.counters import network_words
 from rankscope.judge.causes.registry import findings_sentence
-from rankscope.judge.decision import Component, holders
 from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.judgement import Component, Judgement, holders
 from rankscope.judge.levels import LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
 from rankscope.judge.phrases import ordinal, who
 from rankscope.match.warnings import listed
@@ -21,11 +21,11 @@ from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.util.wording import agreeing, counted, duration, ms, percent
 
-Sentence = Callable[[Verdict, VerdictInputs], str]
-"""A verdict without its sentence, and what it was found from → the sentence."""
+Sentence = Callable[[Verdict, Judgement], str]
+"""A verdict without its sentence, and what it rests on → the sentence."""
 
 
-def sentence(verdict: Verdict, inputs: VerdictInputs) -> str:
+def sentence(verdict: Verdict, judged: Judgement) -> str:
     """The sentence of a verdict.
 
     Raises:
@@ -33,7 +33,7 @@ def sentence(verdict: Verdict, inputs: VerdictInputs) -> str:
     """
     if verdict.kind not in SENTENCES:
         raise LookupError(f"verdict class {verdict.kind!r}: no entry in {__name__}.SENTENCES")
-    return SENTENCES[verdict.kind](verdict, inputs)
+    return SENTENCES[verdict.kind](verdict, judged)
 
 
 def when(verdict: Verdict, count: int) -> str:
@@ -69,14 +69,15 @@ def _when_exactly(verdict: Verdict, count: int) -> str:
     return short
 
 
-def _straggler(verdict: Verdict, inputs: VerdictInputs) -> str:
+def _straggler(verdict: Verdict, judged: Judgement) -> str:
+    inputs = judged.inputs
     one = len(verdict.hosts or verdict.ranks) == 1
     name = of_those_present(who(verdict.ranks, inputs.hosts, verdict.hosts), inputs)
     them = "it" if one else "them"
     return (
         f"{name} {'is' if one else 'are'} slow {_when_exactly(verdict, len(inputs.numbers))}: "
         f"{'it needs' if one else 'they need'} {_excess(verdict, inputs)}{_why(verdict)}. "
-        f"Fixing {them} would save {_gain(verdict, inputs)}{_rest(verdict, inputs)}."
+        f"Fixing {them} would save {_gain(verdict, inputs)}{_rest(verdict, judged)}."
     )
 
 
@@ -114,20 +115,21 @@ def _why(verdict: Verdict) -> str:
     return f" ({inside})" if inside else ""
 
 
-def _rest(verdict: Verdict, inputs: VerdictInputs) -> str:
+def _rest(verdict: Verdict, judged: Judgement) -> str:
     """What else there is, what all imbalance costs, and what weakens the verdict."""
     clauses = also_clauses(verdict)
-    bound, decision = "at most " if verdict.gain_is_bound else "", inputs.decision
+    bound, inputs = "at most " if verdict.gain_is_bound else "", judged.inputs
     clauses.append(f"all imbalance together costs {bound}{percent(verdict.gain_all or 0)}")
-    if decision.left_ns >= max((1 - MOST) * decision.everything_ns, LEAST_GAIN * inputs.total_ns):
-        left = percent(decision.left_ns / inputs.total_ns)
+    if judged.left_ns >= max((1 - MOST) * judged.everything_ns, LEAST_GAIN * inputs.total_ns):
+        left = percent(judged.left_ns / inputs.total_ns)
         clauses.append(f"after these fixes it still costs {left}")
-    clauses += _reservations(verdict, inputs)
+    clauses += _reservations(verdict, judged)
     return "".join(f"; {each}" for each in clauses)
 
 
-def _reservations(verdict: Verdict, inputs: VerdictInputs) -> Iterator[str]:
+def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
     """What a reader must know beside the verdict."""
+    inputs = judged.inputs
     missing, roles = len(inputs.run.missing_ranks), [*inputs.role_of.values()]
     named = [inputs.role_of[rank] for rank in verdict.ranks]
     if len(named) > 1 and any(2 * named.count(role) == roles.count(role) for role in {*named}):
@@ -135,7 +137,7 @@ def _reservations(verdict: Verdict, inputs: VerdictInputs) -> Iterator[str]:
     exposed = inputs.exposed_transfer_ns
     if exposed is not None and exposed >= LARGE_TRANSFER * inputs.total_ns:
         yield f"exposed transfers take {percent(exposed / inputs.total_ns)} of the time"
-    played, count = inputs.prices.played, len(inputs.numbers)
+    played, count = judged.prices.played, len(inputs.numbers)
     if missing:
         yield (
             f"{counted(missing, 'rank')} of the job {agreeing(missing, 'has', 'have')} no report, "
@@ -147,7 +149,8 @@ def _reservations(verdict: Verdict, inputs: VerdictInputs) -> Iterator[str]:
         yield f"gains are estimated from {played} of the iterations"
 
 
-def _structural(verdict: Verdict, inputs: VerdictInputs) -> str:
+def _structural(verdict: Verdict, judged: Judgement) -> str:
+    inputs = judged.inputs
     ranks, count = verdict.more_work_ranks, len(inputs.numbers)
     name = f"{agreeing(len(ranks), 'Rank')} {listed(ranks)}"
     which = f" (role {verdict.roles[0]!r})" if verdict.roles else ""
@@ -161,12 +164,13 @@ def _structural(verdict: Verdict, inputs: VerdictInputs) -> str:
         f"{name}{which} {agreeing(len(ranks), 'is', 'are')} given more work than {compared} "
         f"{when(verdict, count)}: it takes {ms(verdict.excess_ns or 0)}{phase}{_why(verdict)}; no "
         f"rank is to blame. Giving all ranks the same would save {_gain(verdict, inputs)}"
-        f"{_rest(verdict, inputs)}."
+        f"{_rest(verdict, judged)}."
     )
 
 
-def _network(verdict: Verdict, inputs: VerdictInputs) -> str:
+def _network(verdict: Verdict, judged: Judgement) -> str:
     """Transfers take long, though none takes longer than usual."""
+    inputs = judged.inputs
     count = len(inputs.numbers)
     return (
         f"No rank is late, and yet the network holds all ranks up: exposed transfers take "
@@ -193,10 +197,11 @@ def _bandwidth(inputs: VerdictInputs) -> str:
     return f", most in {most['operation']} on {most['communicator']}{speed}"
 
 
-def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
-    slow = inputs.transfers()
-    if slow is None or inputs.decision.main is not Component.TRANSFER:
-        return _network(verdict, inputs)
+def _communication(verdict: Verdict, judged: Judgement) -> str:
+    inputs = judged.inputs
+    slow = judged.prices.slow
+    if slow is None or judged.main is not Component.TRANSFER:
+        return _network(verdict, judged)
     first = slow.slow.row(0, named=True)
     more = "" if slow.slow.height == 1 else f", one of {slow.slow.height} slow ones,"
     where = (
@@ -215,22 +220,23 @@ def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
         f"({counted(len(first['members']), 'member')}){more} takes {ms(first['transfer_ns'])} once "
         f"all ranks have arrived, usually {ms(first['usual_ns'])}, "
         f"{when(verdict, len(inputs.numbers))}{where}{adapters}. At the usual speed the run would "
-        f"save {_gain(verdict, inputs)}{_rest(verdict, inputs)}."
+        f"save {_gain(verdict, inputs)}{_rest(verdict, judged)}."
     )
 
 
-def _rotating(verdict: Verdict, inputs: VerdictInputs) -> str:
+def _rotating(verdict: Verdict, judged: Judgement) -> str:
+    inputs = judged.inputs
     phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
     return (
-        f"No rank in particular is slow: {counted(len(holders(inputs)), 'rank')} hold most of what "
+        f"No rank in particular is slow: {counted(len(holders(judged)), 'rank')} hold most of what "
         f"imbalance costs, each in other iterations{phase}. Without imbalance the run would save "
-        f"{_gain(verdict, inputs)}{_others(verdict, inputs)}."
+        f"{_gain(verdict, inputs)}{_others(verdict, judged)}."
     )
 
 
-def _others(verdict: Verdict, inputs: VerdictInputs) -> str:
+def _others(verdict: Verdict, judged: Judgement) -> str:
     """What else there is, and what weakens the verdict."""
-    clauses = (*also_clauses(verdict), *_reservations(verdict, inputs))
+    clauses = (*also_clauses(verdict), *_reservations(verdict, judged))
     return "".join(f"; {each}" for each in clauses)
 
 
@@ -240,7 +246,8 @@ def also_clauses(verdict: Verdict) -> list[str]:
     return [each[0].lower() + each[1:] for each in found]
 
 
-def _balanced(verdict: Verdict, inputs: VerdictInputs) -> str:
+def _balanced(verdict: Verdict, judged: Judgement) -> str:
+    inputs = judged.inputs
     over = counted(len(inputs.numbers), "iteration")
     ranks = counted(len(inputs.excess.ranks), "rank")
     bound = "at most " if verdict.gain_is_bound else ""
@@ -256,9 +263,11 @@ def _balanced(verdict: Verdict, inputs: VerdictInputs) -> str:
     )
 
 
-def _inconclusive(verdict: Verdict, inputs: VerdictInputs) -> str:
+def _inconclusive(verdict: Verdict, judged: Judgement) -> str:
     """Each rule without a conclusion has a reason of its own: `preconditions.inconclusive`."""
-    raise LookupError(f"an inconclusive verdict of {inputs.run} needs a reason: {verdict.next}")
+    raise LookupError(
+        f"an inconclusive verdict of {judged.inputs.run} needs a reason: {verdict.next}"
+    )
 
 
 SENTENCES: Mapping[VerdictKind, Sentence] = {

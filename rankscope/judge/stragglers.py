@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from rankscope.judge.causes import registry
-from rankscope.judge.decision import ranks_with_more_work
+from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.judgement import Judgement, ranks_with_more_work
 from rankscope.judge.levels import FEW, HALF, SHUFFLES
 from rankscope.judge.phrases import also_sentence
 from rankscope.judge.preconditions import only_one
@@ -17,19 +17,16 @@ from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Also, Leading, Verdict
 from rankscope.util.robust import Floats, lower_median, summed
 
-if TYPE_CHECKING:
-    from rankscope.judge.inputs import VerdictInputs
 
-
-def by_design_or_slow(inputs: VerdictInputs) -> Verdict | None:
+def by_design_or_slow(judged: Judgement) -> Verdict | None:
     """A rank that is the only one of its role always needs more, and not for the same kernels."""
-    straggler = inputs.decision.straggler
-    if straggler is None or not inputs.run.own_roles or inputs.decision.is_by_design:
+    straggler, inputs = judged.straggler, judged.inputs
+    if straggler is None or not inputs.run.own_roles or judged.is_by_design:
         return None
     ranks, pattern = straggler.claim.ranks, straggler.claim.pattern
     if pattern.kind is not VerdictKind.PERSISTENT or pattern.since is not None or pattern.spells:
         return None  # roles last
-    found = named(inputs)
+    found = named(judged)
     findings = () if found is None else found.findings
     slower = sum(each.share for each in findings if each.kind is CauseKind.DEVICE_SLOWER)
     if slower >= HALF:
@@ -39,9 +36,9 @@ def by_design_or_slow(inputs: VerdictInputs) -> Verdict | None:
     return replace(only_one(ranks, inputs.excess.metric), leading=leading)
 
 
-def named(inputs: VerdictInputs) -> Verdict | None:
+def named(judged: Judgement) -> Verdict | None:
     """The ranks whose level or events cost most: stragglers, or ranks that have more to do."""
-    found = inputs.decision.straggler
+    found, inputs = judged.straggler, judged.inputs
     if found is None:
         return None
     rows = inputs.rows_of(found.claim)
@@ -49,13 +46,13 @@ def named(inputs: VerdictInputs) -> Verdict | None:
     excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
     cause, share = cause_of(inputs, rows)
     pattern, total = found.claim.pattern, inputs.total_ns
-    by_design = inputs.decision.is_by_design
+    by_design = judged.is_by_design
     context = registry.context_of(inputs.tables, inputs.role_of, rows, cause)
     return Verdict(
         kind=VerdictKind.STRUCTURAL if by_design else pattern.kind,
         ranks=() if by_design else found.claim.ranks,
         hosts=() if by_design else found.claim.hosts,
-        more_work_ranks=tuple(inputs.decision.more_work_ranks),
+        more_work_ranks=tuple(judged.more_work_ranks),
         cause=cause,
         cause_share=share,
         excess_ns=excess_ns,
@@ -123,10 +120,10 @@ def interval(share: pl.Series) -> tuple[float, float] | None:
     return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 
-def others(inputs: VerdictInputs) -> tuple[Also, ...]:
+def others(judged: Judgement) -> tuple[Also, ...]:
     """What else costs at least 1 % of the time, most first."""
-    found = []
-    for each in inputs.decision.others[:FEW]:
+    found, inputs = [], judged.inputs
+    for each in judged.others[:FEW]:
         rows = inputs.rows_of(each.claim)
         cause, _ = cause_of(inputs, rows)
         pattern = each.claim.pattern

@@ -1,1 +1,4 @@
-"""Collectives matched across ranks, and the clocks that they align. See METHOD.md#clocks."""
+"""Who belongs beside whom: iterations, collectives, clocks and roles, and who waits for whom.
+
+See METHOD.md#clocks and METHOD.md#waits.
+"""

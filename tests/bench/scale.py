@@ -94,10 +94,9 @@ def main(arguments: list[str] | None = None) -> int:
         selected=tuple(range(args.iterations)),
         spent_ns=int(wide["iteration_ns"].sum()) // args.ranks,
         role_of=dict.fromkeys(range(args.ranks), "all"),
-        wide=lambda: wide,
+        wide=wide,
         hosts=hosts,
         tables=lambda *_: None,
-        replayed=lambda: None,
     )
     verdict = step("verdict", lambda: judge(inputs))
     line("together", time.perf_counter() - wall, time.process_time() - cpu)

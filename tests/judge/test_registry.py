@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from rankscope.judge import rules, sentences
-from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.judgement import Judgement
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots import captions
@@ -26,19 +26,19 @@ DEGRADING = cast(VerdictKind, Dummy.DEGRADING)
 SENTENCE = "Rank 3 gets slower, work over 17 iterations."
 
 
-def degrading(inputs: VerdictInputs) -> Verdict | None:
+def degrading(judged: Judgement) -> Verdict | None:
     """Finds rank 3 in every run that has it."""
-    if 3 not in inputs.hosts:
+    if 3 not in judged.inputs.hosts:
         return None
-    numbers = tuple(inputs.numbers)
+    numbers = tuple(judged.inputs.numbers)
     return Verdict(
         kind=DEGRADING, ranks=(3,), excess_ns=8_000_000, iterations=numbers, next="cool it"
     )
 
 
-def in_words(verdict: Verdict, inputs: VerdictInputs) -> str:
+def in_words(verdict: Verdict, judged: Judgement) -> str:
     ranks = ", ".join(map(str, verdict.ranks))
-    metric, count = inputs.excess.metric, len(verdict.iterations)
+    metric, count = judged.inputs.excess.metric, len(verdict.iterations)
     return f"Rank {ranks} gets slower, {metric} over {count} iterations."
 
 
@@ -94,7 +94,7 @@ def test_a_class_without_a_sentence_is_an_error_that_says_where(
 ) -> None:
     run = stored("planted").run
     add_rule(monkeypatch)
-    with pytest.raises(LookupError, match=r"'degrading'.*rankscope\.compare.*\.SENTENCES"):
+    with pytest.raises(LookupError, match=r"'degrading'.*rankscope\.judge\..*\.SENTENCES"):
         run.imbalance(iter_range=slice(3, 20))
 
 
@@ -113,6 +113,7 @@ def test_the_last_rule_always_decides(
 
 
 def test_every_rule_says_what_it_finds() -> None:
-    names = [rule.__name__ for rule in rules.RULES]
+    all_rules = (*rules.PRECONDITIONS, *rules.RULES)
+    names = [rule.__name__ for rule in all_rules]
     assert len({*names}) == len(names)
-    assert all(rule.__doc__ for rule in rules.RULES)
+    assert all(rule.__doc__ for rule in all_rules)

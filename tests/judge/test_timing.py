@@ -6,6 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.judge.healing import Prices
+from rankscope.judge.judgement import decide
 from rankscope.judge.stragglers import interval
 from rankscope.judge.timing import Pattern
 from tests.support import MS, inputs_of
@@ -32,7 +34,7 @@ def pattern_of(slow: dict[int, float], numbers: list[int] | None = None) -> Patt
     names = ["rank", "role", "iteration", "work_ns", "iteration_ns"]
     wide = pl.DataFrame(rows, schema=names, orient="row").with_columns(load_ns="work_ns")
     inputs = inputs_of(wide)
-    straggler = inputs.decision.straggler
+    straggler = decide(inputs, Prices(inputs.excess)).straggler
     assert straggler is not None
     assert straggler.claim.ranks == (3,)
     return straggler.claim.pattern

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rankscope.match.communication import RunCollectives
+from rankscope.match.communication import match_again, match_calls, waits_of
 from tests.support import Stored, mostly_nightly
 
 KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
@@ -28,7 +28,7 @@ def test_of_some_iterations_as_of_all(
         waited.part(numbers).sort(KEY)
         for waited in (
             comparison.collectives(numbers),
-            RunCollectives(comparison.scope, comparison.roles.links).calls()[1],
+            match_calls(comparison.scope, comparison.roles.links).waited,
         )
     )
     assert one.drop("instance").equals(other.drop("instance"))
@@ -36,13 +36,11 @@ def test_of_some_iterations_as_of_all(
     assert one.height
 
 
-def test_a_replay_releases_the_calls(stored: Callable[..., Stored]) -> None:
-    """There is no room for both; who asks for the calls again gets equal ones."""
+def test_all_calls_matched_again_are_the_same(stored: Callable[..., Stored]) -> None:
+    """Who lets them go gets equal ones later."""
     comparison = stored("buckets").analysis()
-    collectives = RunCollectives(comparison.scope, [])
-    before = collectives.calls()[1].instances
-    waits = collectives.waits().by_rank
-    assert collectives.replay(comparison.rows(all_iterations=True)) is not None
-    assert collectives._calls is None
-    assert collectives.calls()[1].instances.equals(before)
-    assert collectives.waits().by_rank.equals(waits)
+    first = match_calls(comparison.scope, [])
+    again = match_again(comparison.scope, first.matching, [])
+    assert again.waited.instances.equals(first.waited.instances)
+    waits = [waits_of(comparison.scope, calls).by_rank for calls in (first, again)]
+    assert waits[0].equals(waits[1])

@@ -1,4 +1,4 @@
-"""Fixtures of tests of pages: a browser, and a server."""
+"""A browser for tests of pages."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from tests.support import Stored
-from tests.view.served import Served
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -34,11 +31,3 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     started.get("about:blank")
     yield started
     started.quit()
-
-
-@pytest.fixture(scope="module")
-def served(sample: Stored) -> Iterator[Served]:
-    """`rankscope view` of the sample."""
-    running = Served(sample.db)
-    yield running
-    running.close()

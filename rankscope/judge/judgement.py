@@ -1,4 +1,4 @@
-"""What decides a verdict: the part of the imbalance whose healing would save most.
+"""What decides a verdict: the part of the imbalance whose repair would save most.
 
 See METHOD.md#verdict.
 """
@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from rankscope.judge.causes.more_work import more_work
 from rankscope.judge.claims import Claim
+from rankscope.judge.healing import Prices
+from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.levels import HALF, LEAST_GAIN, MOST, MUCH
-
-if TYPE_CHECKING:
-    from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.transfers import SlowTransfers
 
 
 class Component(Enum):
@@ -39,9 +38,10 @@ class Straggler:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decision:
+class Judgement:
     """The prices of a run's imbalance, and what costs most.
 
+    `inputs`: what is known of the run. `prices`: what healing saves.
     `everything_ns`: the gain of all ranks at their role's median, all roles at the median role, and
     all transfers as usual. `gains`: that of each component.
     `main`: the component that decides; None where nothing costs enough. `straggler`: the ranks that
@@ -53,6 +53,8 @@ class Decision:
     `more_work_ranks`: those of the named ranks that have more to do.
     """
 
+    inputs: VerdictInputs
+    prices: Prices
     everything_ns: int
     gains: dict[Component, int]
     main: Component | None
@@ -69,9 +71,9 @@ class Decision:
         return 2 * len(self.more_work_ranks) > len(named)
 
 
-def decide(inputs: VerdictInputs) -> Decision:
+def decide(inputs: VerdictInputs, prices: Prices) -> Judgement:
     """Price the claims and components of a run and choose what decides."""
-    parts, prices, total = inputs.components, inputs.prices, inputs.total_ns
+    parts, total = prices.components, inputs.total_ns
     nothing = np.zeros_like(parts.everything)
     # a fact that comes of more work says that input differs, not that a rank is given more
     claims = [e for e in inputs.claims if e.chance is not None or not _mostly_given(inputs, e)]
@@ -94,7 +96,11 @@ def decide(inputs: VerdictInputs) -> Decision:
     main = max(gains, key=lambda each: gains[each], default=None)
     if main is not None and gains[main] < least:
         main = None
-    if main is Component.TRANSFER and best is not None and _slows_transfers(inputs, best):
+    if (
+        main is Component.TRANSFER
+        and best is not None
+        and _slows_transfers(inputs, prices.slow, best)
+    ):
         main = Component.RANKS  # a collective that hosts carry out is work of its members
     if main is Component.TRANSFER:
         (named,) = prices.of([together], parts.transfer)
@@ -102,8 +108,19 @@ def decide(inputs: VerdictInputs) -> Decision:
         (named,) = prices.of([np.maximum(together, role[0])])
     straggler = best if main is Component.RANKS else None
     more = [] if straggler is None else ranks_with_more_work(inputs, straggler.claim)
-    found = Decision(everything, gains, main, straggler, [], max(everything - named, 0), [], more)
-    return _with_others(inputs, found, priced)
+    found = Judgement(
+        inputs,
+        prices,
+        everything_ns=everything,
+        gains=gains,
+        main=main,
+        straggler=straggler,
+        others=[],
+        left_ns=max(everything - named, 0),
+        costless=[],
+        more_work_ranks=more,
+    )
+    return _with_others(found, priced)
 
 
 def _is_a_detail(best: Straggler, named: int, everything: int, total: int) -> bool:
@@ -119,9 +136,8 @@ def _is_a_detail(best: Straggler, named: int, everything: int, total: int) -> bo
     return best.claim.chance is None and left > max(named, MUCH * total)
 
 
-def _slows_transfers(inputs: VerdictInputs, found: Straggler) -> bool:
+def _slows_transfers(inputs: VerdictInputs, slow: SlowTransfers | None, found: Straggler) -> bool:
     """Whether a rank is slow in most iterations in which transfers among its peers are slow."""
-    slow = inputs.transfers()
     if slow is None or found.gain_ns < LEAST_GAIN * inputs.total_ns:
         return False
     ranks, when = {*found.claim.ranks}, {*found.claim.pattern.iterations}
@@ -134,15 +150,16 @@ def _mostly_given(inputs: VerdictInputs, claim: Claim) -> bool:
     return 2 * len(ranks_with_more_work(inputs, claim)) > len(claim.ranks)
 
 
-def _with_others(inputs: VerdictInputs, found: Decision, priced: list[Straggler]) -> Decision:
-    """The decision with all further claims, each with what it saves in addition, most first."""
+def _with_others(found: Judgement, priced: list[Straggler]) -> Judgement:
+    """The judgement with all further claims, each with what it saves in addition, most first."""
+    inputs, prices = found.inputs, found.prices
     rest = [each for each in priced if each is not found.straggler]
-    base = np.zeros_like(inputs.components.everything)
+    base = np.zeros_like(prices.components.everything)
     if found.straggler is not None and not found.is_by_design:
         base = inputs.healed(found.straggler.claim)
-    transfer = inputs.components.transfer if found.main is Component.TRANSFER else None
+    transfer = prices.components.transfer if found.main is Component.TRANSFER else None
     more = (np.maximum(base, inputs.healed(each.claim)) for each in rest)
-    before, *after = inputs.prices.of(chain([base], more), transfer)
+    before, *after = prices.of(chain([base], more), transfer)
     beside = [replace(each, gain_ns=gain - before) for each, gain in zip(rest, after, strict=True)]
     beside.sort(key=lambda each: -each.gain_ns)
     least = LEAST_GAIN * inputs.total_ns
@@ -156,17 +173,17 @@ def _with_others(inputs: VerdictInputs, found: Decision, priced: list[Straggler]
     )
 
 
-def holders(inputs: VerdictInputs) -> list[int]:
+def holders(judged: Judgement) -> list[int]:
     """The fewest ranks that hold most of what the slowest rank of each iteration costs.
 
     In the order of their costs.
     """
-    amount = np.nan_to_num(inputs.components.everything.sum(axis=2))
+    amount = np.nan_to_num(judged.prices.components.everything.sum(axis=2))
     slowest = amount.argmax(axis=0)
     cost = np.bincount(slowest, weights=amount.max(axis=0), minlength=len(amount))
     order = np.argsort(-cost, kind="stable")
     enough = int(np.searchsorted(np.cumsum(cost[order]), MOST * cost.sum())) + 1
-    return [int(rank) for rank in inputs.excess.ranks[order[:enough]]]
+    return [int(rank) for rank in judged.inputs.excess.ranks[order[:enough]]]
 
 
 def ranks_with_more_work(inputs: VerdictInputs, claim: Claim) -> list[int]:

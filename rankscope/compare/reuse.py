@@ -1,0 +1,86 @@
+"""What a comparison takes from the default one, whose answers an ingest stores.
+
+Whatever the options leave as it is: with the default options everything, with a range of iterations
+the matching of all others, with another statistic the verdict. What is not here is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.metric_table import stored_rows
+from rankscope.judge import scores as judge_scores
+from rankscope.judge.story import Story
+from rankscope.match.selection import Scope, common_iterations
+from rankscope.match.wait_sums import Waits
+from rankscope.model.metrics import METRICS
+
+
+def selects_the_same(found: Comparison, default: Comparison) -> bool:
+    """Whether the same iterations are selected on the same clock, and roles are not given."""
+    return (
+        found.comparable
+        and found.scope.options.roles is None
+        and found.clock == default.clock
+        and found.selection.numbers == default.selection.numbers
+    )
+
+
+def rescored(found: Comparison, default: Comparison) -> Comparison:
+    """The answers of the default comparison, where at most the statistic differs."""
+    found = replace(
+        found,
+        _waits=default._waits,
+        _outliers=default._outliers,
+        _scores=default._scores,
+        _verdict=default._verdict,
+        _summary=default._summary,
+    )
+    statistic = found.options.statistic
+    if statistic == default.options.statistic or default._summary is None:
+        return found
+    rows = found.rows()
+    scores = judge_scores.scores(rows, [*METRICS], statistic)
+    metrics = judge_scores.summaries(rows, scores)
+    return replace(found, _scores=scores, _summary=replace(default._summary, metrics=metrics))
+
+
+def waits_by_rank(scope: Scope, default: Comparison) -> pl.DataFrame | None:
+    """`Waits.by_rank` where the same iterations are selected as before, or all; else None."""
+    numbers = scope.selection.numbers
+    if numbers == default.selection.numbers:
+        return default._waits
+    every = numbers == (*common_iterations(scope.tables.iterations),)
+    return default._waits_of_all if every else None
+
+
+def waits_of_nobody(found: Comparison, default: Comparison) -> Waits | None:
+    """The waits on the host's clock if no call of the host communicates: none is exposed there.
+
+    The other waits do not depend on the clock. None where they are not known.
+    """
+    if found.clock != "host" or not found.comparable or found.roles.links:
+        return None
+    by_rank, of_all = waits_by_rank(found.scope, default), default._waits_of_all
+    blocking = "host" in default.matching.streams["place"]
+    if blocking or default.table is not None or by_rank is None or of_all is None:
+        return None
+    columns = ("collective_wait_ns", "collective_transfer_ns")
+    rows = stored_rows(found.tables, default.roles, columns).select("rank", "iteration", *columns)
+    nothing = {name: pl.lit(0, pl.Int64) for name in ("cost_ns", "gain_ns")}
+    return Waits(
+        rows.with_columns(wait_ns=pl.lit(None, pl.Int64)),
+        by_rank.with_columns(**nothing),
+        of_all.with_columns(**nothing),
+    )
+
+
+def known_story(found: Comparison, metric: str, default: Comparison) -> Story | None:
+    """The story of the whole run, where the clock, the roles and the metric are the same."""
+    if default.clock != found.clock or default.roles.of != found.roles.of:
+        return None
+    known = default.outliers
+    return known.story if known.metric == metric else None

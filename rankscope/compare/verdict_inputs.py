@@ -1,0 +1,149 @@
+"""What the verdict of a comparison is found from."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.compare.breakdowns import by_collective
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.reuse import known_story
+from rankscope.judge.causes.registry import tables_of
+from rankscope.judge.excess import excess_of
+from rankscope.judge.inputs import RunSummary, VerdictInputs
+from rankscope.judge.same_work import same_work
+from rankscope.judge.story import Story, story_of
+from rankscope.match.point_to_point import OPERATION as SEND_RECEIVE
+from rankscope.match.roles import ALL
+from rankscope.match.waits import own_spans
+from rankscope.model.metrics import PHASE_METRICS, column_of, columns_of
+from rankscope.sources.recorders import recorder_of
+from rankscope.util.robust import Floats
+
+JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", *PHASE_METRICS)))
+"""The columns of the metric table that a verdict is found from, and a run is played again from."""
+
+FEW_ITERATIONS = 3
+"""Up to so many iterations, who is slow follows from the collectives in them."""
+
+
+def verdict_inputs(
+    found: Comparison, rows: pl.DataFrame, default: Comparison | None
+) -> VerdictInputs:
+    """What a verdict is found from, before anything is priced.
+
+    Args:
+        found: up to its table.
+        rows: of the metric table in the selected iterations.
+        default: the comparison with the default options, if there is one.
+    """
+    tables, numbers = found.tables, found.selection.numbers
+    metric = _judged_metric(rows, found.scope.blind_ranks)
+    spans = None
+    if metric is not None and len(numbers) <= FEW_ITERATIONS:
+        spans = own_spans(found.collectives(numbers), sorted(tables.ranks["rank"]))
+    judged = rows.select(JUDGED)
+    return VerdictInputs(
+        run=RunSummary(
+            ranks=tables.ranks.height,
+            iterations=len(numbers),
+            missing_ranks=found.missing_ranks,
+            blind_ranks=found.scope.blind_ranks,
+            metric=metric,
+            recorder=recorder_of(tables.reports["kind"]),
+            own_roles=found.roles.own,
+        ),
+        selected=numbers,
+        spent_ns=int(rows["iteration_ns"].sum() // max(rows["rank"].n_unique(), 1)),
+        role_of=dict.fromkeys(found.roles.of, ALL) if found.roles.own else found.roles.of,
+        wide=_in_one_role(_judged_rows(judged, spans), found),
+        hosts=_hosts_of(found),
+        tables=tables_of(tables),
+        exposed_transfer_ns=_exposed_transfer(rows),
+        stages=lambda: _stages(found),
+        spans=spans,
+        collectives=lambda: by_collective(found.collectives(numbers), numbers),
+        whole=_story_of_the_run(found, metric, default),
+    )
+
+
+def _judged_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | None:
+    """What can be judged: work; loading where waits hide in later phases; else None."""
+    seeing = rows.filter(~pl.col("rank").is_in(blind_ranks))
+    if not seeing["work_ns"].null_count():
+        return "work"
+    return None if rows["load_ns"].null_count() else "load"
+
+
+def _story_of_the_run(
+    found: Comparison, metric: str | None, default: Comparison | None
+) -> Story | None:
+    """What is true of the whole run, if only a part of it is selected; else None.
+
+    That of the default comparison, where it was on the same clock, by the same roles and metric.
+    """
+    if metric is None or found.scope.in_range is None:
+        return None
+    known = None if default is None else known_story(found, metric, default)
+    if known is not None:
+        return known
+    rows = found.rows(all_iterations=True).select(JUDGED)
+    rows = rows.filter(~pl.col("iteration").is_in(found.selection.settling))
+    excess = excess_of(_in_one_role(rows, found), metric)
+    tables = tables_of(found.tables)
+    return story_of(excess, _hosts_of(found), kernels=lambda: same_work(tables, excess))
+
+
+def _in_one_role(rows: pl.DataFrame, found: Comparison) -> pl.DataFrame:
+    """The rows; in one role where every rank has a role of its own, which compares with nobody."""
+    return rows.with_columns(role=pl.lit(ALL)) if found.roles.own else rows
+
+
+def _judged_rows(rows: pl.DataFrame, spans: Floats | None) -> pl.DataFrame:
+    """The rows, with what lies between collectives as the work of a capture without phases.
+
+    Where a capture begins and ends says nothing of a rank; who arrives late does.
+    """
+    phases = [column_of(name) for name in PHASE_METRICS if name != "other"]
+    whole = rows["iteration"].n_unique() == 1 and all(not rows[name].sum() for name in phases)
+    if not whole:
+        return rows
+    if spans is not None:
+        work = pl.Series(spans.sum(axis=1).round()).cast(pl.Int64)
+        return rows.sort("rank").with_columns(work_ns=work, other_ns=work)
+    if rows["wait_ns"].null_count() or not rows["wait_ns"].max():
+        return rows
+    late = pl.col("wait_ns").max() - pl.col("wait_ns")  # of a single collective
+    return rows.with_columns(work_ns=late, other_ns=late)
+
+
+def _stages(found: Comparison) -> frozenset[tuple[int, ...]]:
+    """Ranks that may hold a part of the model, if the job is a pipeline whose roles were not given.
+
+    Those are the members of each communicator that is no whole job, where ranks also send to each
+    other.
+    """
+    operations = found.tables.read("collectives", ["operation"], distinct=True)["operation"]
+    if found.roles.source == "given" or SEND_RECEIVE not in {*operations.cast(pl.String)}:
+        return frozenset()
+    groups = found.matching.streams.group_by("group").agg(pl.col("rank").unique().sort())
+    every = found.tables.ranks.height
+    return frozenset(tuple(some) for some in groups["rank"].to_list() if len(some) < every)
+
+
+def _exposed_transfer(rows: pl.DataFrame) -> int | None:
+    """What transfers hold up the median rank, in all iterations, ns; None where unknown.
+
+    The part of a rank's exposed communication that is no waiting, and at most what its collectives
+    take once all members have arrived.
+    """
+    exposed = pl.col("exposed_communication_ns") - pl.col("wait_ns")
+    known = rows.with_columns(exposed=pl.min_horizontal(exposed, "collective_transfer_ns"))
+    if known.select(pl.any_horizontal("wait_ns", "collective_transfer_ns").is_null().any()).item():
+        return None
+    per = known.group_by("iteration").agg(pl.col("exposed").quantile(0.5, "lower"))
+    return int(per["exposed"].sum() or 0)
+
+
+def _hosts_of(found: Comparison) -> dict[int, str | None]:
+    """rank → host."""
+    return dict(found.tables.ranks.select("rank", "host").iter_rows())

@@ -1,0 +1,21 @@
+"""Fixtures of tests of the page that is served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.output.conftest import chromium
+from tests.support import Stored
+from tests.view.served import Served
+
+__all__ = ["chromium", "served"]
+
+
+@pytest.fixture(scope="module")
+def served(sample: Stored) -> Iterator[Served]:
+    """`rankscope view` of the sample."""
+    running = Served(sample.db)
+    yield running
+    running.close()
