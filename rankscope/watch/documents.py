@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
+import polars as pl
 from msgspec import Struct, field
 
+from rankscope.compare.comparison import Comparison
 from rankscope.model.kinds import VerdictKind
+from rankscope.model.metrics import column_of
 from rankscope.output.documents.common import Answer, run_of, says, taken, warnings_of
 from rankscope.output.documents.verdict import Verdict, verdict_of
 from rankscope.output.prometheus import gauge, labels
@@ -109,11 +113,11 @@ def prometheus(watcher: Watcher) -> str:
     if latest is not None:
         window, comparison = latest
         facts, verdict = comparison.facts, comparison.verdict
-        hosts = dict(comparison.tables.ranks.select("rank", "host").iter_rows())
-        slow = [
-            (labels(rank=str(rank), host=sanitized(hosts.get(rank) or "", LONGEST)), 1)
-            for rank in verdict.ranks
-        ]
+        of_rank = {
+            rank: labels(rank=str(rank), host=sanitized(host or "", LONGEST))
+            for rank, host in comparison.tables.ranks.select("rank", "host").iter_rows()
+        }
+        slow = [(of_rank[rank], 1) for rank in verdict.ranks]
         kinds = [
             (labels(**{"class": kind.value}), int(kind is verdict.kind)) for kind in VerdictKind
         ]
@@ -126,6 +130,11 @@ def prometheus(watcher: Watcher) -> str:
                 "window_missing_ranks",
                 "Ranks of the job without a report.",
                 len(facts.missing_ranks),
+            ),
+            (
+                "window_iterations",
+                "Iterations of the last window that are compared.",
+                len(comparison.selection.numbers),
             ),
             (
                 "window_start_timestamp_seconds",
@@ -142,4 +151,23 @@ def prometheus(watcher: Watcher) -> str:
             lines += gauge(f"{PREFIX}{name}", meaning, [] if value is None else [("", value)])
         lines += gauge(f"{PREFIX}verdict", "Whether this is the class of the verdict.", kinds)
         lines += gauge(f"{PREFIX}slow_rank", "A rank that the verdict names.", slow)
+        for name, meaning, values in _by_rank(comparison):
+            samples = [(of_rank[rank], value) for rank, value in values if value is not None]
+            lines += gauge(f"{PREFIX}{name}", meaning, samples)
     return "\n".join(lines) + "\n"
+
+
+def _by_rank(
+    comparison: Comparison,
+) -> Iterator[tuple[str, str, Iterable[tuple[int, float | None]]]]:
+    """Metrics with a value for each rank: name, meaning, and the values, None where unknown."""
+    for metric, meaning in (
+        ("work", "Mean work of a rank in an iteration."),
+        ("wait", "Mean waiting of a rank in an iteration."),
+    ):
+        scores = comparison.scores.select("rank", pl.col(column_of(metric)) / 1e9).sort("rank")
+        yield f"rank_{metric}_seconds", meaning, scores.iter_rows()
+    flags = comparison.flags()
+    if flags is not None:
+        slow = flags.group_by("rank").agg(pl.col("flagged").sum()).sort("rank")
+        yield "rank_slow_iterations", "Iterations in which a rank is slow.", slow.iter_rows()
