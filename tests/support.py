@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, product
 from pathlib import Path
@@ -22,6 +22,7 @@ import pytest
 
 import rankscope
 from rankscope.compare.comparison import Comparison, calls_again
+from rankscope.compare.timeline import ORDERS
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.replay import Replay
 from rankscope.judge.replayable import replay_parts
@@ -30,6 +31,7 @@ from rankscope.match.communication import match_run
 from rankscope.model.results import Timeline
 from rankscope.model.schema import PARTS
 from rankscope.model.tables import TABLES
+from rankscope.output.perfetto import trace
 from rankscope.store import Database
 from tests.forge import SCENES, Truth
 from tests.invariants import assert_consistent
@@ -91,6 +93,21 @@ _compared: dict[tuple[Path, str], Comparison] = {}
 @cache
 def _timeline(db: Path, ranks: tuple[int, ...], iterations: tuple[int, ...]) -> Timeline:
     return rankscope.open_run(db).timeline(ranks, iterations)
+
+
+def traced(
+    timeline: Timeline, about: dict[str, object] | None = None, labels: dict[int, str] | None = None
+) -> bytes:
+    """The trace of a timeline, written in a part for each rank."""
+    parts = (
+        replace(
+            timeline,
+            ranks=timeline.ranks.filter(rank=rank),
+            **{name: getattr(timeline, name).filter(rank=rank) for name in ORDERS},
+        )
+        for rank in timeline.ranks["rank"]
+    )
+    return b"".join(trace(parts, about or {}, labels or {}))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ of the ranks asked for, through the stages that ingest uses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +17,7 @@ from rankscope.compare.report_files import further
 from rankscope.compare.timeline_ranks import operations_of, phases_of, states_of
 from rankscope.errors import ReportError, UnreadableReport, UsageError
 from rankscope.match import warnings
-from rankscope.measure.rank import RankDetail
-from rankscope.measure.report import details
-from rankscope.model.host_events import HostEvents
+from rankscope.measure.report import ReportDetail, details
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
 from rankscope.model.reports import ReportFile, RunWarning
 from rankscope.model.results import Timeline
@@ -36,6 +34,15 @@ from rankscope.util.wording import agreeing, counted, ranks_text
 
 COLLECTIVE_KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
 """The columns that identify a collective of a rank."""
+
+ORDERS = {
+    "windows": ["rank", "clock", "start_ns"],
+    "phases": ["rank", "clock", "start_ns"],
+    "states": ["rank", "start_ns"],
+    "operations": ["rank", "start_ns", "end_ns"],
+    "collectives": ["rank", "arrival_ns", "end_ns"],
+}
+"""The frames of a timeline that have a row per event, and their orders."""
 
 LEAST_WAIT_NS = 1_000
 """If no rank waits longer than this for a collective, nobody came last to it."""
@@ -63,46 +70,72 @@ def timeline(
         UsageError: a rank or iteration that the run has not.
         ReportError: a report is gone, or not the one that was ingested.
     """
+    parts = [*timelines(comparison, ranks, iterations, states=states)]
+    frames = {
+        name: pl.concat(getattr(part, name) for part in parts).sort(order)
+        for name, order in ORDERS.items()
+    }
+    place = {rank: place for place, rank in enumerate(ranks)}
+    shown = pl.concat(part.ranks for part in parts)
+    return replace(parts[0], ranks=shown.sort(pl.col("rank").replace_strict(place)), **frames)
+
+
+def timelines(
+    comparison: Comparison,
+    ranks: Sequence[int],
+    iterations: Sequence[int],
+    *,
+    states: bool = False,
+) -> Iterator[Timeline]:
+    """`timeline` in parts, one for each report, which is read when its part is asked for.
+
+    All parts have the same axis and the same `problems`, those of all `ranks`. Args and Raises: as
+    of `timeline`.
+    """
     ranks, numbers = tuple(dict.fromkeys(ranks)), tuple(sorted({*iterations}))
     _check(comparison, ranks, numbers)
     axes = _axes(comparison, ranks)
-    detail, told = _details(comparison, ranks)
-    shifted = {rank: comparison.scope.shifts.get(rank, 0) for rank in ranks}
-    frames = {
-        "windows": _windows(comparison, ranks, numbers),
-        "phases": pl.concat(phases_of(each, rank, shifted[rank]) for rank, each in detail.items()),
-        "operations": pl.concat(
-            operations_of(each, rank, shifted[rank]) for rank, each in detail.items()
-        ),
-        "collectives": _collectives(comparison, ranks, numbers),
-        "states": pl.concat(
-            [pl.DataFrame(schema=TIMELINE_STATES)]
-            + [
-                states_of(each, rank, shifted[rank], numbers, told[rank])
-                for rank, each in detail.items()
-                if states
-            ]
-        ),
-    }
-    here = pl.col("iteration").is_in(numbers)
-    shared = {name: _aligned(comparison, frame.filter(here)) for name, frame in frames.items()}
-    shared["collectives"] = _waiting(comparison, shared["collectives"])
-    origins = _origins(axes, shared["windows"])
+    windows = _aligned(comparison, _windows(comparison, ranks, numbers))
+    calls = _waiting(comparison, _aligned(comparison, _collectives(comparison, ranks, numbers)))
+    origins = _origins(axes, windows)
     together = [origin for rank, origin in origins.items() if axes[rank] != "own"]
     utc = bool(together) and None not in comparison.scope.utc_starts.values()
-    frames = {name: _since(origins, frame) for name, frame in shared.items()}
-    return Timeline(
-        clock=comparison.clock,
-        iterations=numbers,
-        origin_utc_ns=together[0] if utc else None,
-        ranks=_ranks(comparison, axes),
-        windows=frames["windows"].sort("rank", "clock", "start_ns"),
-        phases=frames["phases"].sort("rank", "clock", "start_ns"),
-        states=frames["states"].sort("rank", "start_ns"),
-        operations=frames["operations"].sort("rank", "start_ns", "end_ns"),
-        collectives=frames["collectives"].sort("rank", "arrival_ns", "end_ns"),
-        problems=_problems(comparison, axes),
-    )
+    described, problems = _ranks(comparison, axes), _problems(comparison, axes)
+    for file, options, own in _reports(comparison, ranks):
+        detailed = _in_detail(comparison, details(file, options), own, numbers, states)
+        here = pl.col("iteration").is_in(numbers)
+        whose = pl.col("rank").is_in(own)
+        frames = {
+            "windows": windows.filter(whose),
+            "collectives": calls.filter(whose),
+            **{name: _aligned(comparison, each.filter(here)) for name, each in detailed.items()},
+        }
+        yield Timeline(
+            clock=comparison.clock,
+            iterations=numbers,
+            origin_utc_ns=together[0] if utc else None,
+            ranks=described.filter(whose),
+            problems=problems,
+            **{name: _since(origins, frame).sort(ORDERS[name]) for name, frame in frames.items()},
+        )
+
+
+def _in_detail(
+    comparison: Comparison,
+    report: ReportDetail,
+    ranks: Sequence[int],
+    numbers: tuple[int, ...],
+    states: bool,
+) -> dict[str, pl.DataFrame]:
+    """TIMELINE_PHASES, TIMELINE_OPERATIONS and TIMELINE_STATES of a report, on its axis."""
+    shifts = comparison.scope.shifts
+    every = [(report.ranks[rank], rank, shifts.get(rank, 0)) for rank in ranks]
+    told = [states_of(*each, numbers, report.host_of) for each in every if states]
+    return {
+        "phases": pl.concat(phases_of(*each) for each in every),
+        "operations": pl.concat(operations_of(*each) for each in every),
+        "states": pl.concat([pl.DataFrame(schema=TIMELINE_STATES), *told]),
+    }
 
 
 def with_last_to_arrive(
@@ -212,30 +245,25 @@ def _check(comparison: Comparison, ranks: tuple[int, ...], numbers: tuple[int, .
         )
 
 
-def _details(
+def _reports(
     comparison: Comparison, ranks: tuple[int, ...]
-) -> tuple[dict[int, RankDetail], dict[int, HostEvents | None]]:
-    """rank → what its report holds, and what reads its threads; each report is read once.
+) -> list[tuple[ReportFile, ShapingOptions, list[int]]]:
+    """The reports of `ranks`, how each becomes rows, and which of `ranks` it holds.
 
     Raises:
         ReportError: a report is gone, or not the one that was ingested.
     """
     mine = comparison.tables.ranks.filter(pl.col("rank").is_in(ranks))
-    rows = comparison.tables.reports.join(mine, on="path", how="semi").rows(named=True)
-    conventions = dict(mine.select("path", "convention").iter_rows())
-    files = [
-        _unchanged(row, comparison.tables.database) for row in rows
-    ]  # before the first is read
-    found: dict[int, RankDetail] = {}
-    told: dict[int, HostEvents | None] = {}
-    for file, row in zip(files, rows, strict=True):
+    whose = mine.group_by("path").agg(pl.col("rank").sort(), pl.col("convention").first())
+    found = []
+    for row in comparison.tables.reports.join(whose, on="path", maintain_order="left").rows(
+        named=True
+    ):
         options = ShapingOptions.from_json(row["options"])
-        if (convention := conventions[row["path"]]) in (AUTO, WHOLE):  # taken by default
-            options = replace(options, iteration=convention)
-        report = details(file, options)
-        found |= report.ranks
-        told |= dict.fromkeys(report.ranks, report.host_of)
-    return {rank: found[rank] for rank in ranks}, told
+        if row["convention"] in (AUTO, WHOLE):  # taken by default
+            options = replace(options, iteration=row["convention"])
+        found.append((_unchanged(row, comparison.tables.database), options, row["rank"]))
+    return found
 
 
 def _unchanged(row: dict[str, object], database: Path | None) -> ReportFile:

@@ -3,8 +3,8 @@
 Ranks are processes. Their tracks are: the phases inside their iterations, on either clock; what
 the training thread did, where the report says it (with the names of `plot why`); waits;
 collectives; and the streams of the device. When a rank arrives last at a collective, arrows lead
-from its phase at that moment to the ranks that waited. An instant event marks the last arrival
-that cost most (`timeline_views.last_arrival`).
+from its phase at that moment to the ranks that waited. An instant event in each iteration marks the
+last arrival that cost most (`timeline_views.last_arrival`).
 
 Viewers drop an event that overlaps another event of its track without lying inside it. So tracks
 with such events are split into lanes.
@@ -15,7 +15,7 @@ Times are µs since the timeline's 0, with three decimals: whole ns.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -23,13 +23,17 @@ import polars as pl
 from rankscope.model.intervals import lanes
 from rankscope.model.kinds import Clock
 from rankscope.model.results import Timeline
-from rankscope.model.schema import PARTS
+from rankscope.model.schema import PARTS, TIMELINE_COLLECTIVES, conform
 from rankscope.output.palette import STATE_NAMES, part_name
 from rankscope.output.timeline_views import LastArrival, last_arrival, named_streams
 from rankscope.util.sanitize import sanitized
 
 TRACK = ["rank", "order", "track", "lane"]
 """Columns that identify a track, in the order from top to bottom."""
+
+MOST_BYTES = 500_000_000
+"""The largest trace that is written, as JSON: a browser gives a page some 2 GB of memory, and 900
+MB of JSON have been too much (google/perfetto#99)."""
 
 LONGEST_NAME = 300
 """Most characters of a name; in long kernel names, the beginning tells them apart."""
@@ -45,14 +49,47 @@ class _Slices:
     nested: bool = False  # events are disjoint or inside each other; none overlaps in part
 
 
-def trace(timeline: Timeline, about: Mapping[str, object], labels: Mapping[int, str]) -> bytes:
-    """The trace as JSON, in UTF-8.
+@dataclass(frozen=True, slots=True)
+class _Ties:
+    """What arrows and marks need of a part; small, as it is kept until all parts are written.
+
+    Attributes:
+        outline: the part without phases, states and operations.
+        spans: its phases, with TRACK and tid.
+        transfers: its transfers, with TRACK and tid.
+        calls: its collectives, with TRACK and tid.
+    """
+
+    outline: Timeline
+    spans: pl.DataFrame
+    transfers: pl.DataFrame
+    calls: pl.DataFrame
+
+
+def trace(
+    parts: Iterable[Timeline], about: Mapping[str, object], labels: Mapping[int, str]
+) -> Iterator[bytes]:
+    """The trace as JSON, in UTF-8: a piece for each part, and one with the arrows between them.
 
     Args:
-        timeline: the timeline to show.
+        parts: timelines of different ranks on one axis (`compare.timeline.timelines`).
         about: facts for the metadata of the trace.
         labels: rank → the reason why it is shown.
     """
+    head = {"displayTimeUnit": "ms", "otherData": dict(about)}
+    before = json.dumps(head)[:-1] + ', "traceEvents": [\n'
+    ties: list[_Ties] = []
+    for part in parts:
+        events, tie = _events(part, labels)
+        ties.append(tie)
+        yield (before + ",\n".join(events)).encode()
+        before = ",\n"
+    last = [*_arrows(ties), *_marks(ties)]
+    yield ("".join(f",\n{event}" for event in last) + "\n]}\n").encode()
+
+
+def _events(timeline: Timeline, labels: Mapping[int, str]) -> tuple[list[str], _Ties]:
+    """The events of a part, and what ties them to those of other parts."""
     kinds = [
         _Slices("phase", _spans(timeline), ("iteration",), nested=True),
         _Slices("thread", _states(timeline), ("iteration", "state"), nested=True),
@@ -75,7 +112,6 @@ def trace(timeline: Timeline, about: Mapping[str, object], labels: Mapping[int, 
     threads = _threads(kinds)
     spans, states, waits, collectives, operations = (_numbered(each, threads) for each in kinds)
     transfers = _transfers(collectives)
-    late = collectives.frame.filter(pl.col("rank") == pl.col("last_rank"))
     events = [
         *_processes(timeline, labels),
         *_thread_names(threads),
@@ -84,11 +120,10 @@ def trace(timeline: Timeline, about: Mapping[str, object], labels: Mapping[int, 
             for each in (spans, states, waits, collectives, transfers, operations)
             for line in _complete(each)
         ),
-        *_arrows(spans, transfers, late, timeline),
-        *_mark(last_arrival(timeline), collectives),
     ]
-    head = {"displayTimeUnit": "ms", "otherData": dict(about)}
-    return (json.dumps(head)[:-1] + ', "traceEvents": [\n' + ",\n".join(events) + "\n]}\n").encode()
+    detailed = ("phases", "states", "operations")
+    outline = replace(timeline, **{name: getattr(timeline, name).clear() for name in detailed})
+    return events, _Ties(outline, spans.frame, transfers.frame, collectives.frame)
 
 
 def _spans(timeline: Timeline) -> pl.DataFrame:
@@ -216,22 +251,19 @@ def _transfers(collectives: _Slices) -> _Slices:
     return _Slices("transfer", inner.filter(pl.col("end_ns") > free), ("iteration",), nested=True)
 
 
-def _arrows(
-    spans: _Slices, transfers: _Slices, late: pl.DataFrame, timeline: Timeline
-) -> list[str]:
+def _arrows(ties: Sequence[_Ties]) -> list[str]:
     """Arrows from the phase of the rank that came last to the transfers of the waiting ranks.
 
     Only aligned ranks have arrows, and only if their clocks agree well enough to order cause and
     effect. Perfetto reverses an arrow whose first slice starts later than its second slice. So
     the arrow starts in the phase before the arrival, not in the collective after it.
-
-    Args:
-        spans: the phases, with TRACK and tid.
-        transfers: the transfers of all ranks, with TRACK and tid.
-        late: the collectives of the ranks that came last to them, with TRACK and tid.
-        timeline: the timeline, whose ranks say how they are aligned.
     """
-    aligned = timeline.ranks.filter(pl.col("axis") == "aligned")["rank"].implode()
+    spans, transfers, calls = (
+        pl.concat(getattr(tie, name) for tie in ties) for name in ("spans", "transfers", "calls")
+    )
+    ranks = pl.concat(tie.outline.ranks for tie in ties)
+    aligned = ranks.filter(pl.col("axis") == "aligned")["rank"].implode()
+    late = calls.filter(pl.col("rank") == pl.col("last_rank"))
     before = (
         late.filter(pl.col("rank").is_in(aligned))
         .with_columns(
@@ -242,7 +274,7 @@ def _arrows(
         )
         .sort("late_ns")
         .join_asof(
-            spans.frame.filter(depth=1)
+            spans.filter(depth=1)
             .select("rank", "clock", since="start_ns", until="end_ns", late_tid="tid")
             .sort("since"),
             left_on="late_ns",
@@ -255,7 +287,7 @@ def _arrows(
         .select("instance", "late_ns", "since", "late_tid")
     )
     pairs = (
-        transfers.frame.filter(pl.col("rank").is_in(aligned))
+        transfers.filter(pl.col("rank").is_in(aligned))
         .join(before, on="instance")
         .with_columns(free_ns=pl.max_horizontal("start_ns", "late_ns"))
         .filter(pl.col("free_ns") < pl.col("end_ns"), pl.col("start_ns") >= pl.col("since"))
@@ -285,33 +317,45 @@ def _arrows(
     return starts + ends
 
 
-def _mark(late: LastArrival | None, collectives: _Slices) -> list[str]:
-    """An instant event at the last arrival that cost most.
+def _marks(ties: Sequence[_Ties]) -> list[str]:
+    """An instant event in each iteration, at the last arrival that cost most there."""
+    first = ties[0].outline
+    ranks = pl.concat(tie.outline.ranks for tie in ties)
+    every = pl.concat(tie.calls for tie in ties)
+    marks = []
+    for (_,), calls in every.group_by("iteration", maintain_order=True):
+        here = conform(calls, TIMELINE_COLLECTIVES, drop_others=True)
+        late = last_arrival(replace(first, ranks=ranks, collectives=here))
+        marks += [] if late is None else [_mark(late, calls)]
+    return marks
+
+
+def _mark(late: LastArrival, calls: pl.DataFrame) -> str:
+    """An instant event at the last arrival.
 
     It lies on the track of the collective of that rank. If the trace does not hold the rank, it
     lies on the track of the first rank that waited, and its name says so.
+
+    Args:
+        late: the arrival.
+        calls: the collectives, with TRACK and tid.
     """
-    if late is None:
-        return []
-    instance = late.calls["instance"][0]
-    calls = collectives.frame.filter(instance=instance).sort("rank")
+    calls = calls.filter(instance=late.calls["instance"][0]).sort("rank")
     own = calls.filter(rank=late.rank)
     track = own if own.height else calls.filter(pl.col("wait_ns") > 0)
     elsewhere = "" if late.shown else " (not in this trace)"
-    return [
-        json.dumps(
-            {
-                "ph": "i",
-                "s": "t",
-                "cat": "arrival",
-                "name": f"rank {late.rank}{elsewhere} arrives last",
-                "pid": track["rank"][0],
-                "tid": track["tid"][0],
-                "ts": late.moment_ns / 1000,
-                "args": {"longest_wait_ns": late.longest_wait_ns},
-            }
-        )
-    ]
+    return json.dumps(
+        {
+            "ph": "i",
+            "s": "t",
+            "cat": "arrival",
+            "name": f"rank {late.rank}{elsewhere} arrives last",
+            "pid": track["rank"][0],
+            "tid": track["tid"][0],
+            "ts": late.moment_ns / 1000,
+            "args": {"longest_wait_ns": late.longest_wait_ns},
+        }
+    )
 
 
 def _microseconds(times: pl.Series) -> pl.Series:

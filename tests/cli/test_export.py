@@ -5,16 +5,21 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from rankscope_cli.commands.export import bounded
 
 import rankscope
+from rankscope.compare.timeline import timelines
+from rankscope.errors import UsageError
 from rankscope.model.schema import PARTS
 from rankscope.output.palette import part_name
+from rankscope.util.atomic_io import written_whole
 from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_nightly, mostly_slow
 
 Cli = Callable[..., Result]
@@ -99,6 +104,56 @@ def test_ranks_and_iterations_that_are_named(cli: Cli, sample: Stored) -> None:
     assert told["ranks"] == [0, 1, 3]
     assert told["iterations"] == [4, 5]
     assert {each["args"]["iteration"] for each in events(Path("some.json"))} == {4, 5}
+
+
+def test_a_trace_of_all_ranks(cli: Cli, sample: Stored) -> None:
+    told = cli(
+        "export", "-o", "all.json.gz", "--db", sample.db, "--ranks", "all", "--iter-range", "6:8",
+        "--format", "json",
+    ).document  # fmt: skip
+    assert (told["ranks"], told["iterations"]) == ([0, 1, 2, 3], [6, 7])
+    assert told["bytes"] == Path("all.json.gz").stat().st_size
+    among = f"select count(*) from collectives where iteration in {(*told['iterations'],)}"
+    slices = [
+        each["cat"]
+        for each in events(Path("all.json.gz"))
+        if not each["name"].startswith("iteration ")
+    ]
+    assert slices.count("collective") == rows_of(sample.db, among) > 0
+    assert told["rows"] == sum(slices.count(name) for name in ("phase", "thread", "collective"))
+
+
+def test_a_trace_that_no_viewer_opens_is_not_begun(
+    cli: Cli, sample: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("export", "-o", "all.json", "--db", sample.db, "--ranks", "all")
+    assert cli(*given, "--iter-range", "2:12").code == 0
+    whole = Path("all.json").stat().st_size
+    Path("all.json").write_text("old")
+    monkeypatch.setattr("rankscope.output.perfetto.MOST_BYTES", whole // 2)
+    made: list[object] = []
+    monkeypatch.setattr("rankscope.util.atomic_io.made_aside", made.append)
+    refused = cli(*given, "--iter-range", "2:12")
+    refused.refused(2, "4 ranks and 10 iterations", "kB")
+    [hint] = re.findall(r"--iter-range 2:(\d+)", refused.err)
+    assert 5 <= int(hint) <= 7, "almost half of the iterations"
+    assert Path("all.json").read_text() == "old"
+    assert not made, "no file was begun"
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rankscope.output.perfetto.MOST_BYTES", whole // 2)
+    assert cli(*given, "--iter-range", f"2:{hint}").code == 0, "the hint fits"
+    monkeypatch.setattr("rankscope.output.perfetto.MOST_BYTES", 99)
+    cli(*given, "--iter-range", "2:3").refused(2, "fewer ranks")
+
+
+def test_a_trace_that_grows_too_large_leaves_no_file(sample: Stored, tmp_path: Path) -> None:
+    """Later ranks may have more events than the first ones promise."""
+    first = next(timelines(sample.analysis(), range(4), [5]))
+    pieces = bounded(iter([b"x" * 10, b"x" * 500]), first, range(4), most=100)
+    with pytest.raises(UsageError, match="has about 510 B"), written_whole(tmp_path / "x") as path:
+        path.write_bytes(b"".join(pieces))
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv"])

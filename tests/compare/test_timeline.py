@@ -12,9 +12,11 @@ import pytest
 
 import rankscope
 from rankscope.compare.stages import compare
-from rankscope.compare.timeline import timeline
+from rankscope.compare.timeline import ORDERS, timeline, timelines
 from rankscope.errors import ReportError, UsageError
-from rankscope.model.options import Options
+from rankscope.measure.report import ReportDetail, details
+from rankscope.model.options import Options, ShapingOptions
+from rankscope.model.reports import ReportFile
 from rankscope.model.results import Timeline
 from rankscope.model.schema import (
     PARTS,
@@ -125,6 +127,28 @@ def test_operations_and_collectives_are_those_of_the_database(
     assert kernels.group_by(counted).len().sort(counted).equals(kept)
 
 
+def test_its_parts_are_read_one_after_the_other(
+    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = stored("buckets")
+    read: list[str] = []
+
+    def noted(file: ReportFile, options: ShapingOptions) -> ReportDetail:
+        read.append(file.path.name)
+        return details(file, options)
+
+    whole = job.timeline([3, 0, 1], [6, 7])
+    monkeypatch.setattr("rankscope.compare.timeline.details", noted)
+    for count, part in enumerate(timelines(job.analysis(), [3, 0, 1], [6, 7], states=True), 1):
+        assert len(read) == count
+        [rank] = part.ranks["rank"]
+        assert part.ranks.equals(whole.ranks.filter(rank=rank))
+        for name in ORDERS:
+            assert getattr(part, name).equals(getattr(whole, name).filter(rank=rank)), name
+        assert (part.origin_utc_ns, part.problems) == (whole.origin_utc_ns, whole.problems)
+    assert len({*read}) == 3
+
+
 @pytest.mark.slow
 def test_clocks_that_are_seconds_apart_and_drift_become_one(tmp_path: Path) -> None:
     """Every moment lies where the simulator knows that it lay, up to a common shift."""
@@ -163,9 +187,9 @@ def test_ranks_that_nothing_ties_together_say_so(tmp_path: Path) -> None:
     filled(timeline)
     assert timeline.ranks["axis"].to_list() == ["utc", "utc", "own"]
     assert timeline.ranks["residual_ns"].to_list() == [None, None, None]
-    apart, untied, unseen = timeline.problems
-    assert (apart.code, untied.code, unseen.code) == ("not-aligned",) * 2 + ("collectives-missing",)
-    assert (apart.ranks, untied.ranks) == ((0, 1), (2,))
+    codes = [problem.code for problem in timeline.problems]
+    assert codes == ["not-aligned", "not-aligned", "collectives-missing"]
+    assert [problem.ranks for problem in timeline.problems] == [(0, 1), (2,), (0, 1, 2)]
     begins = timeline.windows.group_by("rank").agg(pl.col("start_ns").min()).sort("rank")
     assert begins["start_ns"].to_list()[2] == 0, "for want of anything better"
     assert begins["start_ns"].max() < 1_000_000_000

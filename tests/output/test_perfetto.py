@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -20,8 +21,7 @@ import pytest
 
 import rankscope
 from rankscope.model.results import Timeline
-from rankscope.output.perfetto import trace
-from tests.support import MS, Forged, Stored, copied, mostly_slow
+from tests.support import MS, Forged, Stored, copied, mostly_slow, traced
 
 Event = dict[str, Any]
 
@@ -107,7 +107,7 @@ def slices(events: list[Event], category: str) -> list[Event]:
 )
 def test_every_event_is_one_that_a_viewer_keeps(stored: Callable[..., Stored], name: str) -> None:
     timeline = stored(name).timeline([3, 0, 1], range(30))
-    events = events_of(trace(timeline, {}, {}))
+    events = events_of(traced(timeline))
     for category, frame in (
         ("device", timeline.operations),
         ("collective", timeline.collectives),
@@ -148,7 +148,7 @@ def test_what_the_training_thread_did_has_a_track(
         file.execute("INSERT INTO OSRT_API VALUES (?,?,?,980001)", [call, call + 2 * MS, thread])
         file.execute("INSERT INTO StringIds VALUES (980001, 'read\x1b')")
     run = rankscope.ingest([tmp_path / "reports"], tmp_path / "db")
-    events = events_of(trace(run.timeline([1, 0], [5]), {}, {}))
+    events = events_of(traced(run.timeline([1, 0], [5])))
     told = [event for event in slices(events, "thread") if event["pid"] == 1]
     lengths = [(event["name"], nanoseconds(event["dur"])) for event in told]
     assert lengths[1:4] == [
@@ -167,13 +167,15 @@ def test_what_the_training_thread_did_has_a_track(
 
 def test_ranks_and_tracks_are_named_and_in_order(stored: Callable[..., Stored]) -> None:
     timeline = stored("buckets").timeline([3, 0], [5, 6])
-    events = events_of(trace(timeline, {"run": "x"}, {3: "max"}))
+    events = events_of(traced(timeline, {"run": "x"}, {3: "max"}))
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert names == {0: "rank 0 (node0)", 3: "rank 3 (node0)"}
     labels = {e["pid"]: e["args"]["labels"] for e in events if e["name"] == "process_labels"}
     assert labels == {0: "", 3: "max"}
-    places = [e["args"]["sort_index"] for e in events if e["name"] == "process_sort_index"]
-    assert places == [0, 3]
+    places = {
+        e["pid"]: e["args"]["sort_index"] for e in events if e["name"] == "process_sort_index"
+    }
+    assert places == {0: 0, 3: 3}
     tracks = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 3]
     assert tracks[:4] == ["gpu clock", "host clock", "training thread", "waits"]
     assert tracks[4].startswith("collectives")
@@ -183,7 +185,7 @@ def test_ranks_and_tracks_are_named_and_in_order(stored: Callable[..., Stored]) 
 def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: Callable[..., Stored]) -> None:
     """Rank 1 is late by 5 ms in iteration 7 (every fifth, from the second)."""
     timeline = stored("buckets").timeline([0, 1, 2], [7])
-    events = events_of(trace(timeline, {}, {}))
+    events = events_of(traced(timeline))
     starts = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = {e["id"]: e for e in events if e["ph"] == "f"}
     assert starts.keys() == ends.keys()
@@ -197,10 +199,22 @@ def test_arrows_lead_from_the_late_rank_to_all_that_waited(stored: Callable[...,
         assert any(abs(nanoseconds(each["ts"]) - released) < 50_000 for each in ends.values())
 
 
+def test_each_iteration_has_a_mark_where_somebody_came_last(stored: Callable[..., Stored]) -> None:
+    timeline = stored("buckets").timeline([0, 1, 2], [7, 8, 12])
+    marks = [e for e in events_of(traced(timeline)) if e["ph"] == "i"]
+    windows = timeline.windows.filter(rank=0, clock=timeline.clock).sort("start_ns")
+    starts = windows["start_ns"].to_list()
+    places = [bisect(starts, nanoseconds(mark["ts"])) for mark in marks]
+    assert sorted(places) == [1, 2, 3]
+    late = [mark for mark, place in zip(marks, places, strict=True) if place != 2]
+    assert {mark["name"] for mark in late} == {"rank 1 arrives last"}, "as planted in 7 and 12"
+    assert all(mark["pid"] == 1 and mark["args"]["longest_wait_ns"] > 4 * MS for mark in late)
+
+
 def test_no_arrows_between_clocks_that_are_not_aligned(stored: Callable[..., Stored]) -> None:
     timeline = stored("buckets").timeline([0, 1], [7])
     ranks = timeline.ranks.with_columns(axis=pl.lit("utc"))
-    events = events_of(trace(replace(timeline, ranks=ranks), {}, {}))
+    events = events_of(traced(replace(timeline, ranks=ranks)))
     assert not [e for e in events if e["ph"] in "sf"]
     labels = [e["args"]["labels"] for e in events if e["name"] == "process_labels"]
     assert labels == ["clock not aligned"] * 2
@@ -215,7 +229,7 @@ def test_names_stay_text(stored: Callable[..., Stored], name: str) -> None:
         ranks=timeline.ranks.with_columns(host=pl.lit(name)),
         collectives=timeline.collectives.with_columns(communicator=pl.lit(name)),
     )
-    content = trace(hostile, {"run": "x"}, {})
+    content = traced(hostile, {"run": "x"})
     events = events_of(content)
     assert len(slices(events, "device")) == timeline.operations.height
     shown = {e["name"] for e in slices(events, "device")}
@@ -230,7 +244,7 @@ def test_an_empty_timeline_is_still_a_trace(stored: Callable[..., Stored]) -> No
     timeline = stored("host_only").timeline([0], [5])
     assert timeline.operations.is_empty()
     bare = replace(timeline, collectives=timeline.collectives.clear())
-    assert slices(events_of(trace(bare, {}, {})), "phase")
+    assert slices(events_of(traced(bare)), "phase")
 
 
 def test_work_that_overlaps_on_its_stream_is_split_into_lanes(
@@ -239,7 +253,7 @@ def test_work_that_overlaps_on_its_stream_is_split_into_lanes(
     """A kernel may start before the one ahead of it has ended."""
     timeline = stored("buckets").timeline([0], [5])
     early = timeline.operations.with_columns(pl.col("end_ns") + 100_000)
-    events = events_of(trace(replace(timeline, operations=early), {}, {}))
+    events = events_of(traced(replace(timeline, operations=early)))
     assert len(slices(events, "device")) == early.height
     tracks = [e["args"]["name"] for e in events if e["name"] == "thread_name"]
     assert {"stream 7", "stream 7, 2"} <= {*tracks}

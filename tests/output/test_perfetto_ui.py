@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from rankscope.compare.timeline import timelines
 from rankscope.output.perfetto import trace
 from tests.support import Stored, mostly_nightly
 
@@ -106,7 +107,8 @@ def test_perfetto_holds_all_of_it(
 ) -> None:
     job = sample if name == "sample" else stored(name)
     timeline = job.run.timeline([0, 1, 2], range(30))
-    query = perfetto(trace(timeline, {"run": name}, {}))
+    parts = timelines(job.analysis(), [0, 1, 2], range(30))
+    query = perfetto(b"".join(trace(parts, {"run": name}, {})))
     faults = query("select name, value from stats where severity != 'info' and value != 0")
     assert faults == []
     held = {

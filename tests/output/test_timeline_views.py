@@ -20,10 +20,9 @@ from rankscope.model.reports import RunWarning
 from rankscope.model.results import Timeline
 from rankscope.output.html.lanes import ShownTimeline, timeline_section
 from rankscope.output.palette import PHASE_COLORS, THEMES
-from rankscope.output.perfetto import trace
 from rankscope.output.plots import PlotOptions, draw, title_of
 from rankscope.output.timeline_views import last_arrival, who_waits
-from tests.support import MS, Stored, mostly_slow
+from tests.support import MS, Stored, mostly_slow, traced
 
 PERIODIC = {"ranks": 8, "kind": "periodic", "where": "load"}
 
@@ -49,7 +48,7 @@ class Views:
         self.page: dict[str, Any] = timeline_section(
             ShownTimeline(timeline), {each.rank: each.label for each in picks.picks}
         ).chart
-        self.events: list[dict[str, Any]] = json.loads(trace(timeline, {}, {}))["traceEvents"]
+        self.events: list[dict[str, Any]] = json.loads(traced(timeline))["traceEvents"]
 
     def marks(self) -> list[list[tuple[int, int]]]:
         """Rank and moment (ns) of each mark, in the picture, on the page and in the trace."""

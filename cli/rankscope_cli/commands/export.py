@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 TRACES = (".json", ".json.gz")
 TABLES = (".parquet", ".csv")
 """Endings of the names of traces and tables."""
+
+SURELY = 0.9
+"""Share of the largest size that a hint aims at: iterations differ in size."""
 
 VIEWER = "https://ui.perfetto.dev"
 """A viewer of traces, which keeps them on the user's machine."""
@@ -66,7 +71,7 @@ def export(
         str | None,
         typer.Option(
             "--ranks",
-            metavar="0,7,100:120",
+            metavar="0,7,100:120|all",
             help="Ranks to export; the end of a range is excluded. Default: the picked ranks "
             "(rank_iterations: all ranks).",
             rich_help_panel=CHOICE,
@@ -91,7 +96,7 @@ def export(
     """Export the picked ranks on one clock as a Chrome/Perfetto trace, or a table.
 
     A trace contains the iterations around the worst and the typical one, or those of
-    --iter-range. The reports of its ranks are read again.
+    --iter-range. The reports of its ranks are read again, one after the other.
 
     Examples:
 
@@ -99,14 +104,15 @@ def export(
 
       rankscope export -o two.json --ranks 0,3 --iter-range 10:14
 
+      rankscope export -o all.json.gz --ranks all --iter-range 10:14
+
       rankscope export -o run.parquet
 
       rankscope export -o kernels.csv --table operations
     """
     from rankscope.api import open_run
     from rankscope.compare.comparison import Stage
-    from rankscope.util.atomic_io import check_writable, write_whole
-    from rankscope.util.rank_list import parse_ranks
+    from rankscope.util.atomic_io import check_writable
 
     ending = _ending(target, table)
     check_writable(target)
@@ -116,13 +122,12 @@ def export(
         analysis,
         until=Stage.OUTLIERS if rows_only else Stage.VERDICT,
     )
-    selected = None if ranks is None else sorted(parse_ranks(ranks))
+    selected = _selected(comparison, ranks)
     limited = analysis.iter_range is not None
     if rows_only:
-        done = _rank_iterations(comparison, selected, limited, ending)
+        done = _rank_iterations(comparison, selected, limited, target, ending)
     else:
-        done = _detail(comparison, selected, limited, metric, ending, table)
-    write_whole(target, done.content)
+        done = _detail(comparison, selected, limited, metric, target, ending, table)
     _say(target, run, comparison, done, output, quiet, verbose)
     if verbose:
         from rankscope.output import text_tables
@@ -132,14 +137,23 @@ def export(
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The content of the file, and facts about it."""
+    """Facts about the file that was written."""
 
-    content: bytes
+    bytes: int
     kind: str  # trace, or the name of the table
     rows: int  # of the table; of a trace: its phases, collectives and device operations
     ranks: tuple[int, ...]
     iterations: tuple[int, ...]
     problems: tuple[RunWarning, ...] = ()
+
+
+def _selected(comparison: Comparison, ranks: str | None) -> list[int] | None:
+    """The ranks of `--ranks`; None without it."""
+    from rankscope.util.rank_list import parse_ranks
+
+    if ranks == "all":
+        return comparison.tables.ranks["rank"].sort().to_list()
+    return None if ranks is None else sorted(parse_ranks(ranks))
 
 
 def _ending(target: Path, table: ExportTable | None) -> str:
@@ -167,7 +181,7 @@ def _ending(target: Path, table: ExportTable | None) -> str:
 
 
 def _rank_iterations(
-    comparison: Comparison, ranks: list[int] | None, limited: bool, ending: str
+    comparison: Comparison, ranks: list[int] | None, limited: bool, target: Path, ending: str
 ) -> Exported:
     """Every metric of every rank and iteration, as in `select * from rank_iterations`."""
     import polars as pl
@@ -188,7 +202,7 @@ def _rank_iterations(
     if limited:
         frame = frame.filter(pl.col("iteration").is_in(comparison.selection.numbers))
     return Exported(
-        _encoded(frame, ending),
+        _write_table(frame, target, ending),
         ExportTable.RANK_ITERATIONS.value,
         frame.height,
         tuple(frame["rank"].unique().sort()),
@@ -201,6 +215,7 @@ def _detail(
     ranks: list[int] | None,
     limited: bool,
     metric: str | None,
+    target: Path,
     ending: str,
     table: ExportTable | None,
 ) -> Exported:
@@ -213,49 +228,133 @@ def _detail(
     moments = numbers if limited else picks.moments(numbers)
     picked = [each.rank for each in picks.picks]
     every = with_last_to_arrive(comparison, picked, moments) if ranks is None else ranks
-    shown = timeline(comparison, every, moments, states=table is None)
-    if table is not None:
-        frame = getattr(shown, table.value)
-        content, kind, rows = _encoded(frame, ending), table.value, frame.height
-    else:
+    if table is None:
         labels = {each.rank: each.label for each in picks.picks}
-        content, kind = _trace(comparison, shown, labels, ending), "trace"
-        parts = (shown.phases, shown.states, shown.collectives, shown.operations)
-        rows = sum(each.height for each in parts)
+        return _write_trace(comparison, every, moments, labels, target, ending)
+    shown = timeline(comparison, every, moments)
+    frame = getattr(shown, table.value)
     return Exported(
-        content, kind, rows, tuple(shown.ranks["rank"].sort()), shown.iterations, shown.problems
+        _write_table(frame, target, ending),
+        table.value,
+        frame.height,
+        tuple(shown.ranks["rank"].sort()),
+        shown.iterations,
+        shown.problems,
     )
 
 
-def _trace(comparison: Comparison, shown: Timeline, labels: dict[int, str], ending: str) -> bytes:
-    import gzip
+def _write_trace(
+    comparison: Comparison,
+    ranks: Sequence[int],
+    moments: Sequence[int],
+    labels: dict[int, str],
+    target: Path,
+    ending: str,
+) -> Exported:
+    """Write a trace, report by report, so that memory holds one of them.
 
+    Raises:
+        UsageError: it is larger than what a browser opens. What was at `target` stays.
+    """
     from rankscope import __version__
+    from rankscope.compare.timeline import timelines
     from rankscope.output.perfetto import trace
+    from rankscope.util.atomic_io import written_whole
     from rankscope.util.sanitize import sanitized
 
+    parts = timelines(comparison, ranks, moments, states=True)
+    first = next(parts)
     about = {
         "program": f"rankscope {__version__}",
         "run": sanitized(comparison.tables.name),
         "verdict": comparison.verdict.sentence,
         "clock": comparison.clock,
-        "origin_utc_ns": shown.origin_utc_ns,
+        "origin_utc_ns": first.origin_utc_ns,
     }
-    content = trace(shown, about, labels)
-    return gzip.compress(content, 6, mtime=0) if ending.endswith(".gz") else content
+    heights: list[int] = []
+
+    def noted() -> Iterator[Timeline]:
+        for part in chain([first], parts):
+            events = (part.phases, part.states, part.collectives, part.operations)
+            heights.append(sum(each.height for each in events))
+            yield part
+
+    pieces = bounded(trace(noted(), about, labels), first, ranks)
+    begin = next(pieces)  # if the whole is too large, this raises before a file is made
+    with written_whole(target) as partial:
+        with partial.open("wb") as file:
+            _write_pieces(file, chain([begin], pieces), zipped=ending.endswith(".gz"))
+        size = partial.stat().st_size
+    return Exported(
+        size, "trace", sum(heights), tuple(sorted(ranks)), first.iterations, first.problems
+    )
 
 
-def _encoded(frame: pl.DataFrame, ending: str) -> bytes:
-    """The content of the file of a table."""
+def bounded(
+    pieces: Iterator[bytes], first: Timeline, ranks: Sequence[int], most: int | None = None
+) -> Iterator[bytes]:
+    """The pieces of a trace, unless they are more than a browser opens.
+
+    The first piece says how large the whole will be, since it has the ranks of one report.
+
+    Args:
+        pieces: what `trace` gives.
+        first: the part that is in the first piece.
+        ranks: the ranks of all pieces.
+        most: in place of `perfetto.MOST_BYTES`.
+
+    Raises:
+        UsageError: the whole is, or will be, larger than `most`.
+    """
+    from rankscope.errors import UsageError
+    from rankscope.output.perfetto import MOST_BYTES
+    from rankscope.output.quantities import counted, size
+
+    most = MOST_BYTES if most is None else most
+    written = expected = 0
+    for piece in pieces:
+        written += len(piece)
+        if not expected:
+            expected = len(piece) * len(ranks) // first.ranks.height
+        if max(written, expected) > most:
+            numbers = first.iterations
+            fitting = int(len(numbers) * SURELY * most / max(written, expected))
+            raise UsageError(
+                f"a trace of {counted(len(ranks), 'rank')} and "
+                f"{counted(len(numbers), 'iteration')} has about {size(max(written, expected))}; "
+                f"browsers open up to {size(most)}",
+                hint=f"take fewer iterations (--iter-range {numbers[0]}:{numbers[0] + fitting})"
+                if fitting
+                else "name fewer ranks (--ranks)",
+            )
+        yield piece
+
+
+def _write_pieces(file: BinaryIO, pieces: Iterable[bytes], *, zipped: bool) -> None:
+    """Write a trace; the same pieces give the same file."""
+    import gzip
+
+    if not zipped:
+        file.writelines(pieces)
+        return
+    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+        packed.writelines(pieces)
+
+
+def _write_table(frame: pl.DataFrame, target: Path, ending: str) -> int:
+    """Write a table; its size in bytes."""
     from io import BytesIO
 
     from rankscope.output.markdown_csv import csv
+    from rankscope.util.atomic_io import write_whole
 
-    if ending == ".csv":
-        return (csv(frame) + "\n").encode()
     content = BytesIO()
-    frame.write_parquet(content)
-    return content.getvalue()
+    if ending == ".csv":
+        content.write((csv(frame) + "\n").encode())
+    else:
+        frame.write_parquet(content)
+    write_whole(target, content.getvalue())
+    return len(content.getvalue())
 
 
 def _say(
@@ -278,7 +377,7 @@ def _say(
         "output": str(target),
         "kind": done.kind,
         "rows": done.rows,
-        "bytes": len(done.content),
+        "bytes": done.bytes,
         "ranks": list(done.ranks),
         "iterations": list(done.iterations),
     }
@@ -309,7 +408,7 @@ def _say(
     of_table = "" if done.kind == "trace" else f" of {done.kind}"
     iterations = f"{agreeing(len(done.iterations), 'iteration')} {span(done.iterations)}"
     console.write(
-        f"{short_path(target)}: {rows}{of_table} ({size(len(done.content))}), "
+        f"{short_path(target)}: {rows}{of_table} ({size(done.bytes)}), "
         f"{ranks_text(done.ranks)}, {iterations}"
     )
     if done.kind == "trace":
