@@ -21,6 +21,8 @@ to do. Anything else that escapes from rankscope is a bug.
 
 from __future__ import annotations
 
+import re
+
 
 class RankscopeError(Exception):
     """Base of all errors a user can cause and mend; `hint` says how."""
@@ -29,6 +31,11 @@ class RankscopeError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    @property
+    def code(self) -> str:
+        """The name of the error in JSON: that of its class, as `several-runs`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", type(self).__name__).lower()
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.hint))

@@ -20,6 +20,7 @@ from rankscope.output.documents.fleet import Fleet
 from rankscope.output.documents.imbalance import Imbalance
 from rankscope.output.documents.pick_reports import PickReports
 from rankscope.output.documents.reports import Check, Ingest, IngestRuns
+from rankscope.output.documents.timeline import Timeline
 from rankscope.output.documents.written import Export, Plot, Report
 from rankscope.watch.documents import Watch
 
@@ -27,7 +28,7 @@ FILE = Path(rankscope.__file__).parent / "docs/json-schema/rankscope.schema.json
 
 DOCUMENTS = (
     Imbalance, PickReports, Diff, Ingest, IngestRuns, Check, Plot, Report, Export, Explain,
-    Capture, Fleet, Watch, Error,
+    Capture, Fleet, Watch, Timeline, Error,
 )  # fmt: skip
 
 FORMAT = "`rankscope/<command>/1`"

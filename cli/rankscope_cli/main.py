@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,9 +17,6 @@ from rankscope_cli import console, limits
 from rankscope_cli.help import FIRST, Command, Group
 from rankscope_cli.options import Version
 from rankscope_cli.signals import SIGNAL_EXIT, SignalCatcher, hint_after_signal, reason
-
-if TYPE_CHECKING:
-    from rankscope.errors import RankscopeError
 
 EXIT_USAGE, EXIT_REPORTS, EXIT_DATABASE, EXIT_TOOL, EXIT_INTERRUPTED = 2, 3, 4, 5, 130
 EXIT_TERMINATED, EXIT_HUNG_UP = 143, 129
@@ -38,6 +34,8 @@ COMMANDS = (
     "fleet",
     "watch",
     "scrub",
+    "mcp",
+    "skill",
 )
 """Each is the function of its name in the module of its name in `rankscope_cli.commands`."""
 
@@ -128,7 +126,7 @@ def _failed(error: BaseException) -> int:
         console.error(*limits.few_descriptors())
         return EXIT_TOOL
     if isinstance(error, RankscopeError):
-        console.error(error.message, error.hint, _code(error), getattr(error, "lines", ()))
+        console.error(error.message, error.hint, error.code, getattr(error, "lines", ()))
         return _exit_code(error)
     if isinstance(error, typer.TyperException):
         return _usage(error)
@@ -146,11 +144,6 @@ def _output_failed(error: OSError) -> int:
         return 0
     console.error("cannot write the output (no space left)", "write it to another disk")
     return EXIT_TOOL
-
-
-def _code(error: RankscopeError) -> str:
-    """The name of an error in JSON: that of its class, as `several-runs`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
 
 
 def _exit_code(error: Exception) -> int:

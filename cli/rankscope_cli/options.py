@@ -36,18 +36,6 @@ class Theme(StrEnum):
     DARK = "dark"
 
 
-class By(StrEnum):
-    """The rows of the imbalance table."""
-
-    RANK = "rank"
-    HOST = "host"
-    ITERATION = "iteration"
-    PHASE = "phase"
-    COLLECTIVE = "collective"
-    KERNEL = "kernel"
-    CAUSE = "cause"
-
-
 def _print_version(given: bool) -> None:
     if given:
         from rankscope import __version__

@@ -26,8 +26,8 @@ AGAIN = "run the same command again"
 RESUMING = ("ingest", "watch")
 """Commands that keep what they have read."""
 
-SERVING = "view"
-"""The command that runs until a signal ends it, which is no error."""
+SERVING = ("view", "mcp")
+"""The commands that run until a signal ends them, which is no error."""
 
 SHOW_CURSOR = "\x1b[?25h"
 
@@ -47,7 +47,7 @@ def end_now(number: int, _frame: FrameType | None = None) -> None:
 def hint_after_signal(words: Sequence[str]) -> str | None:
     """What to do after a signal ended the command line `words`; None where it was meant to."""
     command = next(iter(words), "")
-    if command == SERVING:
+    if command in SERVING:
         return None
     return f"{AGAIN} to resume" if command in RESUMING else AGAIN
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -10,8 +11,49 @@ from numpy.typing import NDArray
 
 from rankscope.match.collectives import blocks_of
 from rankscope.match.waits import WaitedCollectives
+from rankscope.model.kinds import By
 from rankscope.model.metrics import column_of
 from rankscope.model.schema import PARTS
+
+if TYPE_CHECKING:
+    from rankscope.compare.comparison import Comparison
+    from rankscope.model.results import Imbalance
+
+
+def rows_by(
+    by: By, comparison: Comparison, result: Imbalance, only: Collection[int] | None = None
+) -> pl.DataFrame:
+    """The rows of the table of `imbalance --by`.
+
+    Args:
+        by: what a row is about.
+        comparison: up to its summary.
+        result: its imbalance.
+        only: ranks; None: all. Rows about an iteration or a collective are about all ranks.
+    """
+    numbers = comparison.selection.numbers
+    chosen = pl.lit(True) if only is None else pl.col("rank").is_in(only)
+    match by:
+        case By.RANK:
+            return result.ranks.filter(chosen)
+        case By.HOST:
+            return by_host(comparison.rows(ranks=only))
+        case By.ITERATION:
+            return result.iterations
+        case By.PHASE:
+            return by_phase(comparison.rows(ranks=only))
+        case By.KERNEL | By.CAUSE:
+            table, columns, rows_of = (
+                ("activities", OF_KERNELS, by_kernel)
+                if by is By.KERNEL
+                else ("host_states", OF_CAUSES, by_cause)
+            )
+            rows = comparison.tables.read(
+                table, columns, ranks=only, iterations=numbers, narrow=True
+            )
+            return rows_of(rows, comparison.roles.of, numbers)
+        case By.COLLECTIVE:
+            return by_collective(comparison.collectives(numbers), numbers)
 
 
 def by_host(wide: pl.DataFrame) -> pl.DataFrame:

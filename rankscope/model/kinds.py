@@ -120,3 +120,15 @@ class EvidenceKind(StrEnum):
     ORDER = "order"  # the order in which a launcher usually starts processes
     ASSUMED = "assumed"  # none, but the run has no other report
     DATABASE = "database"  # read back: its name alone is known
+
+
+class By(StrEnum):
+    """The rows of the imbalance table."""
+
+    RANK = "rank"
+    HOST = "host"
+    ITERATION = "iteration"
+    PHASE = "phase"
+    COLLECTIVE = "collective"
+    KERNEL = "kernel"
+    CAUSE = "cause"

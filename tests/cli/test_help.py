@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rankscope_cli.help import TO_THE_ANSWER
 from rankscope_cli.main import COMMANDS
-from rankscope_cli.options import By
 
+from rankscope.model.kinds import By
 from rankscope.model.metrics import METRICS
 from rankscope.output.plots import KINDS
 from tests.reference import FILE, help_of, reference

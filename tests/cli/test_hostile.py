@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rankscope_cli.options import By
 
+from rankscope.model.kinds import By
 from tests.support import (
     SAMPLE,
     Forged,

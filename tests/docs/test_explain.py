@@ -16,12 +16,11 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 from rankscope_cli import main
-from rankscope_cli.options import By
 
 import rankscope
 from rankscope.errors import UsageError
 from rankscope.ingestion.check import remedies, single_report
-from rankscope.model.kinds import CauseKind, VerdictKind
+from rankscope.model.kinds import By, CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS
 from rankscope.output.explain import entries, explain
 from tests.support import Result

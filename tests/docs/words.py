@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from matplotlib.text import Text
 from rankscope_cli import console
-from rankscope_cli.options import By
 
 from rankscope.api import Run
+from rankscope.model.kinds import By
 from rankscope.model.metrics import METRICS
 from rankscope.output.plots import KINDS
 from rankscope.output.table_layout import Table

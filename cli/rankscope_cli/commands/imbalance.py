@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankscope.model.kinds import VerdictKind
+from rankscope.model.kinds import By, VerdictKind
 from rankscope.model.options import Options
 from rankscope_cli import console
 from rankscope_cli.analysis import with_analysis
@@ -15,7 +15,6 @@ from rankscope_cli.help import CHOICE, OUTPUT
 from rankscope_cli.opening import run_of, with_database
 from rankscope_cli.options import (
     All,
-    By,
     Db,
     Format,
     FormatOption,
@@ -110,6 +109,7 @@ def imbalance(
 
       rankscope imbalance --format json | jq .verdict
     """
+    from rankscope.compare.breakdowns import rows_by
     from rankscope.compare.imbalance import imbalance as imbalance_of
     from rankscope.model.metrics import check_metrics
     from rankscope.util.rank_list import parse_ranks
@@ -120,7 +120,7 @@ def imbalance(
     result = imbalance_of(comparison, check_metrics(metric or []) or None)
     if only is not None:
         _check_ranks(comparison, only, by)
-    frame = _rows(comparison, result, by, only)
+    frame = rows_by(by, comparison, result, only)
     if frame.is_empty() and by in WHY_EMPTY and output in (Format.JSON, Format.CSV):
         console.say(f"rankscope: {'; '.join(_why_empty(by, comparison))}", quiet)
     if output is Format.JSON:
@@ -154,39 +154,6 @@ def _check_ranks(comparison: Comparison, only: list[int], by: By) -> None:
             hint="leave --ranks out, or use --by rank",
         )
     check_ranks(comparison, only)
-
-
-def _rows(
-    comparison: Comparison, result: Imbalance, by: By, only: list[int] | None
-) -> pl.DataFrame:
-    """The rows that `--by` selects, of some ranks or of all."""
-    import polars as pl
-
-    from rankscope.compare import breakdowns
-
-    numbers = comparison.selection.numbers
-    chosen = pl.lit(True) if only is None else pl.col("rank").is_in(only)
-    match by:
-        case By.RANK:
-            return result.ranks.filter(chosen)
-        case By.HOST:
-            return breakdowns.by_host(comparison.rows(ranks=only))
-        case By.ITERATION:
-            return result.iterations
-        case By.PHASE:
-            return breakdowns.by_phase(comparison.rows(ranks=only))
-        case By.KERNEL | By.CAUSE:
-            table, columns, rows_of = (
-                ("activities", breakdowns.OF_KERNELS, breakdowns.by_kernel)
-                if by is By.KERNEL
-                else ("host_states", breakdowns.OF_CAUSES, breakdowns.by_cause)
-            )
-            rows = comparison.tables.read(
-                table, columns, ranks=only, iterations=numbers, narrow=True
-            )
-            return rows_of(rows, comparison.roles.of, numbers)
-        case By.COLLECTIVE:
-            return breakdowns.by_collective(comparison.collectives(numbers), numbers)
 
 
 def _write_tables(

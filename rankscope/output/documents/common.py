@@ -95,6 +95,13 @@ class Answer(Struct, kw_only=True, tag_field="format", tag="rankscope/<command>/
 
     run: Annotated[Run | None, says("the run; null where a document is not about one")]
     warnings: Annotated[tuple[RunWarning, ...], says("missing or weak evidence")]
+    left_out: Annotated[
+        dict[str, int] | UnsetType,
+        says(
+            "of `rankscope mcp` only: by key, how many of its elements were left out because they "
+            "are more than `most`; absent where nothing was"
+        ),
+    ] = UNSET
 
 
 class Failure(Struct, kw_only=True):

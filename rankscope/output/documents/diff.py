@@ -120,6 +120,7 @@ def diff(
         found,
         run=run_of(db, facts.facts),
         warnings=warnings_of(problems),
+        left_out=UNSET,
         metrics=tuple(_change(Change, each) for each in found.metrics),
         ranks=tuple(_change(RankChange, each) for each in found.ranks),
         baseline=tuple(Earlier(db=str(path), label=label) for path, label in found.baseline),

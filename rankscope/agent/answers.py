@@ -1,0 +1,180 @@
+"""The answers of the tools: the documents of CONTRACT.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from rankscope import api, capture
+from rankscope.agent import questions
+from rankscope.agent.folders import Folders
+from rankscope.compare.breakdowns import rows_by
+from rankscope.compare.comparison import Comparison, Stage
+from rankscope.compare.imbalance import imbalance
+from rankscope.compare.report_files import files_of
+from rankscope.errors import ReportError
+from rankscope.ingestion.check import check
+from rankscope.model.metrics import check_metrics, column_of, leading_metrics
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import ReportFile
+from rankscope.model.results import Imbalance
+from rankscope.output import check_report, explain
+from rankscope.output.chosen import picks_of
+from rankscope.output.documents import capture as capture_document
+from rankscope.output.documents import explain as explain_document
+from rankscope.output.documents import imbalance as imbalance_document
+from rankscope.output.documents import pick_reports as picks_document
+from rankscope.output.documents import reports as report_documents
+from rankscope.output.documents import timeline as timeline_document
+from rankscope.output.documents.common import run_of
+from rankscope.output.nsys_view import open_command
+from rankscope.sources.moved import located
+
+Progress = Callable[[int, int], None]
+"""Called with the number of reports that are done, and of all."""
+
+SCRIPT = "./profile.sh"
+"""How the usage line of a launch script calls it."""
+
+
+class Answers:
+    """Answers about what lies below some folders. All methods raise `RankscopeError`."""
+
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+
+    def check(self, asked: questions.Check, progress: Progress) -> report_documents.Check:
+        """Whether reports are sufficient; those with problems come first."""
+        options = ShapingOptions.of(asked.iteration, asked.phases)
+        paths = self._folders.reports(asked.paths)
+        found = check(paths, options, None, asked.run, *_counting(progress))
+        worst = sorted(found, key=lambda each: (each.usable, not each.problems))
+        return report_documents.check(worst, check_report.warnings(found))
+
+    def ingest(self, asked: questions.Ingest, progress: Progress) -> report_documents.Ingest:
+        """Reports in a database; those that were left out come first."""
+        started, done = _counting(progress)
+        run = api.ingest(
+            self._folders.reports(asked.paths),
+            self._folders.database(asked.db),
+            iteration=asked.iteration,
+            phases=asked.phases,
+            on_error="skip" if asked.skip_bad else "fail",
+            run=asked.run,
+            started=started,
+            progress=done,
+        )
+        comparison = run.compare(until=Stage.MATCH)
+        did = run.ingested
+        assert did is not None
+        return report_documents.ingest(
+            run_of(run.db, comparison.facts if comparison.comparable else None),
+            comparison.warnings,
+            sorted(did.outcomes, key=lambda each: each.status != "skipped"),
+            did.seconds,
+            did.events,
+        )
+
+    def imbalance(self, asked: questions.Imbalance, _: Progress) -> imbalance_document.Imbalance:
+        """The verdict; of ranks, the named ones come first, then those with most work."""
+        db, comparison = self._compared(asked.db, asked.iter_range, Stage.SUMMARY)
+        names = check_metrics([*asked.metrics]) or leading_metrics()
+        result = imbalance(comparison, names)
+        rows = pl.DataFrame() if asked.by is None else rows_by(asked.by, comparison, result)
+        return imbalance_document.imbalance(db, comparison, _relevant_first(result, names), rows)
+
+    def explain(self, asked: questions.Explain, _: Progress) -> explain_document.Explain:
+        """The meaning of a word."""
+        return explain_document.explain(asked.term, explain.explain(asked.term))
+
+    def pick_reports(self, asked: questions.PickReports, _: Progress) -> picks_document.PickReports:
+        """The reports to open side by side."""
+        db, comparison = self._compared(asked.db, asked.iter_range, Stage.VERDICT)
+        picks = picks_of(comparison, asked.metric)
+        together = picks.files and not picks.unopenable and not picks.in_browser
+        return picks_document.pick_reports(
+            db,
+            comparison,
+            comparison.warnings,
+            picks,
+            command=open_command(picks.files) if together else None,
+            view=None,
+            rsync=None,
+        )
+
+    def timeline(self, asked: questions.Timeline, _: Progress) -> timeline_document.Timeline:
+        """Ranks in iterations; their reports are read again, so they must lie in the folders."""
+        db = self._folders.database(asked.db)
+        run = api.open_run(db)
+        comparison = run.compare(until=Stage.VERDICT)
+        ranks, iterations = asked.ranks, asked.iterations
+        if not (ranks and iterations):
+            picks = picks_of(comparison, None)
+            ranks = ranks or tuple(each.rank for each in picks.picks)
+            iterations = iterations or (picks.looks[0].iteration,)
+        self._refuse_outside(comparison, ranks)
+        return timeline_document.timeline(db, comparison, run.timeline(ranks, iterations))
+
+    def next_capture(self, asked: questions.NextCapture, _: Progress) -> capture_document.Capture:
+        """The launch script of the smallest capture that settles what a run left open."""
+        following = api.open_run(self._folders.database(asked.db)).next_capture()
+        scheduler = asked.scheduler.value
+        config = following.config(capture.default_trace(scheduler))
+        return capture_document.capture(
+            capture.wrapper(scheduler, config, SCRIPT),
+            None,
+            capture.usage(scheduler, SCRIPT),
+            following,
+        )
+
+    def _compared(self, name: str, iter_range: str | None, until: Stage) -> tuple[Path, Comparison]:
+        """A database, and the comparison of its run."""
+        db = self._folders.database(name)
+        options = api.options_of({"iter_range": iter_range} if iter_range else {})
+        return db, api.open_run(db).compare(options, until=until)
+
+    def _refuse_outside(self, comparison: Comparison, ranks: tuple[int, ...]) -> None:
+        """Raise an error if a rank's report lies outside: somebody else may have written where."""
+        reports = files_of(comparison.tables.ranks, comparison.tables.reports)
+        for rank in ranks:
+            for stored in reports[rank].paths if rank in reports else ():
+                path = located(stored, comparison.tables.database)
+                if not self._folders.holds(path.resolve()):
+                    raise ReportError(
+                        f"{path}: lies outside the folders of this server",
+                        hint="rankscope mcp FOLDER... must name the folder of the reports, too",
+                    )
+
+
+def _counting(
+    progress: Progress,
+) -> tuple[Callable[[list[ReportFile]], None], Callable[[ReportFile, int], None]]:
+    """What `ingest` calls with all reports and after each of them, as numbers of reports."""
+    done, count = 0, 0
+
+    def started(files: list[ReportFile]) -> None:
+        nonlocal count
+        count = len(files)
+        progress(0, count)
+
+    def advance(_: ReportFile, _events: int) -> None:
+        nonlocal done
+        done += 1
+        progress(done, count)
+
+    return started, advance
+
+
+def _relevant_first(result: Imbalance, names: list[str]) -> Imbalance:
+    """The same with the ranks and iterations first that matter most."""
+    first = column_of(names[0])
+    named = pl.col("rank").is_in(result.verdict.named)
+    spread = next(name for name in ("spread_ns", "spread") if name in result.iterations)
+    return replace(
+        result,
+        ranks=result.ranks.sort(named, first, descending=True, nulls_last=True),
+        iterations=result.iterations.sort(spread, descending=True, nulls_last=True),
+    )

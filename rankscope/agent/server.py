@@ -1,0 +1,243 @@
+"""The Model Context Protocol on stdin and stdout, by the official SDK, the package `mcp`.
+
+A thread speaks the protocol; the main thread answers, one question after the other, so that a
+signal ends an answer as it ends any other command. While the server runs, the SDK turns the file
+descriptor of stdout away: what a library or a worker process prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rankscope._version import __version__
+from rankscope.agent.answers import Answers, Progress
+from rankscope.agent.folders import Folders
+from rankscope.agent.shorten import shortened
+from rankscope.agent.tools import INSTRUCTIONS, TOOLS, Tool, input_schema, output_schema
+from rankscope.errors import RankscopeError, ToolError
+from rankscope.output import explain
+from rankscope.output.documents.common import Document, Error, Failure, one_line
+from rankscope.util import bug_log
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp.server.context import ServerRequestContext
+
+LOG = logging.getLogger("rankscope.mcp")
+
+RESOURCES = {
+    "rankscope://docs/METHOD.md": "Definitions, formulas and constants behind every number",
+    "rankscope://docs/GLOSSARY.md": "One word per concept",
+}
+"""Documents that can be read, and what they hold."""
+
+MARKDOWN = "text/markdown"
+
+
+def serve(folders: Sequence[Path]) -> None:
+    """Answer an assistant until it closes stdin.
+
+    Args:
+        folders: below which it may name paths.
+
+    Raises:
+        ToolError: the package `mcp` is missing.
+        UsageError: one of the folders is none.
+    """
+    answers = Answers(Folders(folders))
+    asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+    protocol = _Protocol(asked)
+    threading.Thread(target=protocol.run, name="mcp", daemon=True).start()
+    while (question := asked.get()) is not None:
+        question.answer(answers)
+    if protocol.failed is not None:
+        raise protocol.failed
+
+
+class _Asked:
+    """A call of a tool that waits for the main thread."""
+
+    def __init__(self, tool: Tool, arguments: Document, progress: Progress) -> None:
+        self._tool, self._arguments, self._progress = tool, arguments, progress
+        self.answered: Future[tuple[Document, bool]] = Future()  # a document, whether an error
+
+    def answer(self, answers: Answers) -> None:
+        """Answer, unless nobody wants the answer any more."""
+        if not self.answered.set_running_or_notify_cancel():
+            return
+        self.answered.set_result(answered(answers, self._tool, self._arguments, self._progress))
+
+
+def answered(
+    answers: Answers, tool: Tool, arguments: Document, progress: Progress
+) -> tuple[Document, bool]:
+    """The document that a tool answers, and whether it is an error."""
+    lines: tuple[str, ...] = ()
+    try:
+        question = msgspec.convert(arguments, tool.takes)
+        return shortened(tool.answer(answers, question, progress), question.most), False
+    except msgspec.ValidationError as error:
+        code, message, hint = "usage-error", str(error), "see the input schema of the tool"
+    except RankscopeError as error:
+        code, message, hint = error.code, error.message, error.hint
+        lines = getattr(error, "lines", ())
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # polars raises no Exception where Rust panics
+        details = traceback.format_exc()
+        LOG.error("%s", details)
+        path = bug_log.kept(details)
+        code, message = "bug", "rankscope failed on this question"
+        where = "" if path is None else f", with the last traceback in {path}"
+        hint = f"please report the bug{where}"
+    failure = Failure(code=code, message=message, hint=hint, lines=lines or msgspec.UNSET)
+    document = Error(format=f"rankscope/{tool.command}/1", error=failure)
+    return shortened(document, len(lines) or 1), True
+
+
+class _Protocol:
+    """The side that speaks with the assistant; it computes nothing."""
+
+    def __init__(self, asked: queue.SimpleQueue[_Asked | None]) -> None:
+        """Load the SDK.
+
+        Raises:
+            ToolError: it is missing, or too old.
+        """
+        try:
+            import mcp_types
+            from mcp.server.lowlevel import Server
+        except ImportError as error:
+            raise ToolError(
+                f"rankscope mcp needs the package mcp, version 2 or newer ({error})",
+                hint="pip install 'rankscope[mcp]'",
+            ) from error
+        self._types = mcp_types
+        self._asked = asked
+        self.failed: BaseException | None = None
+        self._server: Server[Any] = Server(
+            "rankscope",
+            version=__version__,
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._tools,
+            on_call_tool=self._call,
+            on_list_resources=self._resources,
+            on_read_resource=self._read,
+        )
+
+    def run(self) -> None:
+        """Speak until stdin is closed; then nothing more is asked."""
+        try:
+            asyncio.run(self._speak())
+        except BaseException as error:
+            self.failed = error
+        finally:
+            self._asked.put(None)
+
+    async def _speak(self) -> None:
+        from mcp.server.stdio import stdio_server
+
+        async with stdio_server() as (read, write):
+            await self._server.run(read, write, self._server.create_initialization_options())
+
+    async def _tools(self, _context: ServerRequestContext[Any], _: Any) -> types.ListToolsResult:
+        return self._types.ListToolsResult(
+            tools=[
+                self._types.Tool(
+                    name=tool.name,
+                    title=tool.title,
+                    description=tool.description,
+                    input_schema=input_schema(tool),
+                    output_schema=output_schema(tool),
+                    annotations=self._types.ToolAnnotations(
+                        read_only_hint=not tool.writes,
+                        destructive_hint=False,
+                        idempotent_hint=True,
+                        open_world_hint=False,
+                    ),
+                )
+                for tool in TOOLS.values()
+            ]
+        )
+
+    async def _call(
+        self, context: ServerRequestContext[Any], asked: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """The answer of the main thread, as structure and as the same in JSON."""
+        if asked.name not in TOOLS:
+            raise self._unknown(f"there is no tool {asked.name!r}")
+        question = _Asked(
+            TOOLS[asked.name],
+            asked.arguments or {},
+            _progress_of(asyncio.get_running_loop(), context),
+        )
+        self._asked.put(question)
+        document, is_error = await asyncio.wrap_future(question.answered)
+        return self._types.CallToolResult(
+            content=[self._types.TextContent(type="text", text=one_line(document))],
+            structured_content=document,
+            is_error=is_error,
+        )
+
+    async def _resources(
+        self, _context: ServerRequestContext[Any], _: Any
+    ) -> types.ListResourcesResult:
+        return self._types.ListResourcesResult(
+            resources=[
+                self._types.Resource(
+                    uri=uri,
+                    name=uri.rpartition("/")[2],
+                    description=meaning,
+                    mime_type=MARKDOWN,
+                    size=_page(uri).stat().st_size,
+                )
+                for uri, meaning in RESOURCES.items()
+            ]
+        )
+
+    async def _read(
+        self, _context: ServerRequestContext[Any], asked: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = str(asked.uri)
+        if uri not in RESOURCES:
+            raise self._unknown(f"there is no resource {uri!r}")
+        return self._types.ReadResourceResult(
+            contents=[
+                self._types.TextResourceContents(
+                    uri=uri, mime_type=MARKDOWN, text=_page(uri).read_text("utf-8")
+                )
+            ]
+        )
+
+    def _unknown(self, message: str) -> Exception:
+        from mcp.shared.exceptions import MCPError
+
+        error: Exception = MCPError(code=self._types.INVALID_PARAMS, message=message)
+        return error
+
+
+def _page(uri: str) -> Path:
+    """The file of a resource."""
+    return explain.FOLDER / uri.rpartition("/")[2]
+
+
+def _progress_of(
+    loop: asyncio.AbstractEventLoop, context: ServerRequestContext[Any]
+) -> Callable[[int, int], None]:
+    """Tells the assistant from the main thread how many reports are done, if it wants to know."""
+
+    def report(done: int, count: int) -> None:
+        told = context.session.report_progress(done, count, f"{done} of {count} reports")
+        asyncio.run_coroutine_threadsafe(told, loop)
+
+    return report

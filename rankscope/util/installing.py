@@ -1,0 +1,44 @@
+"""Files that rankscope writes for other programs, into folders of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankscope.errors import UsageError
+from rankscope.util.atomic_io import unwritable, write_whole
+
+NAME = "rankscope"
+"""The folder that is written, and what its files say near their beginning."""
+
+BEGINNING = 400
+"""Characters of an earlier file in which NAME stands."""
+
+
+def install(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+    """Write files to the folder `rankscope` in a folder; both are created.
+
+    Args:
+        folder: the folder of the other program.
+        texts: by name of the file.
+
+    Returns:
+        The files.
+
+    Raises:
+        UsageError: a file cannot be written, or is another one than rankscope wrote.
+    """
+    targets = {folder / NAME / name: text for name, text in texts.items()}
+    try:
+        (folder / NAME).mkdir(parents=True, exist_ok=True)
+        for target in targets:
+            if target.exists() and NAME not in target.read_text("utf-8", "replace")[:BEGINNING]:
+                raise UsageError(
+                    f"{target}: exists and was not written by rankscope",
+                    hint="move it away, or name another folder",
+                )
+    except OSError as error:
+        raise unwritable(folder / NAME, str(error.strerror)) from error
+    for target, text in targets.items():
+        write_whole(target, text.encode())
+    return (*targets,)
