@@ -21,7 +21,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.compare.comparison import Comparison, calls_again
+from rankscope.compare.comparison import Comparison, Stage, calls_again
 from rankscope.compare.timeline import ORDERS
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.replay import Replay
@@ -254,10 +254,13 @@ def _marked(values: Any, *marks: pytest.MarkDecorator) -> Any:
 
 
 def whole(db: Path) -> Path:
-    """A database that an ingest made: what it holds passes the checks of the store."""
+    """A database that an ingest made: what it holds passes the checks of the store, and where its
+    ranks can be compared, the answers are cached."""
     with Database.open(db) as database:
         for name in (*TABLES, *database.compared):
             database.table(name)
+        cached = "answers" in database.compared
+    assert cached or not rankscope.open_run(db).compare(until=Stage.OUTLIERS).comparable
     return db
 
 

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+import typer
 from typer.core import TyperCommand, TyperGroup
+
+from rankscope.util.rank_list import LARGEST
 
 OUTPUT = "Output"
 """The group of options for the format of the result and for messages."""
@@ -55,7 +58,17 @@ class Formatter(Protocol):
 
 
 class Command(TyperCommand):
-    """A command whose help shows its options in groups."""
+    """A command whose help shows its options in groups, and whose numbers are numbers."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse what is no number (`nan`), infinite, or larger than any number of a run."""
+        rest = super().parse_args(ctx, args)
+        for param in self.params:
+            value = ctx.params.get(param.name)
+            if isinstance(value, int | float) and not abs(value) <= LARGEST:
+                shown = str(value)[:LONGEST_NAME]
+                raise typer.BadParameter(f"{shown} is out of range", ctx, param_hint=param.opts[0])
+        return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The arguments by their metavars."""

@@ -85,6 +85,10 @@ Paths = Annotated[
 ]
 
 
+LONGEST_S = 10**6
+"""Most seconds that an option takes: eleven days."""
+
+
 def _limit_exports(seconds: float | None) -> float | None:
     """Pass the option on to the processes that read reports."""
     if seconds is not None:
@@ -98,6 +102,7 @@ ExportTimeout = Annotated[
         "--export-timeout",
         metavar="SECONDS",
         min=1,
+        max=LONGEST_S,
         callback=_limit_exports,
         envvar="RANKSCOPE_EXPORT_TIMEOUT",
         show_envvar=False,

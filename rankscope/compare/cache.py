@@ -129,6 +129,15 @@ def load(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Com
     if os.environ.get(VARIABLE) == "0":
         log.info("%s: answers are computed: %s=0", tables.name, VARIABLE)
         return None
+    return loaded(tables, stored)
+
+
+def loaded(tables: RunTables, stored: Callable[[str], pl.DataFrame | None]) -> Comparison | None:
+    """As `load`, whatever the environment says.
+
+    Raises:
+        DatabaseError: the cached answers are of this code, but contradict the tables.
+    """
     answers = cached_answers(tables, stored("answers"))
     if answers is None:
         return None

@@ -30,6 +30,7 @@ from rankscope.model.schema import (
 )
 from rankscope.sources.discover import describe_again
 from rankscope.sources.moved import located
+from rankscope.util.rank_list import few
 from rankscope.util.wording import agreeing, counted, ranks_text
 
 COLLECTIVE_KEY = ["rank", "iteration", "place", "communicator", "operation", "ordinal"]
@@ -92,7 +93,8 @@ def timelines(
     All parts have the same axis and the same `problems`, those of all `ranks`. Args and Raises: as
     of `timeline`.
     """
-    ranks, numbers = tuple(dict.fromkeys(ranks)), tuple(sorted({*iterations}))
+    ranks = tuple(dict.fromkeys(few(ranks, "rank")))
+    numbers = tuple(sorted({*few(iterations, "iteration")}))
     _check(comparison, ranks, numbers)
     axes = _axes(comparison, ranks)
     windows = _aligned(comparison, _windows(comparison, ranks, numbers))

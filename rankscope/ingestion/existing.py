@@ -5,17 +5,23 @@ A module apart because a new database needs no DuckDB before the first report is
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import polars as pl
 
 from rankscope.compare.report_files import further
-from rankscope.errors import Unpaired, UnreadableReport
+from rankscope.errors import DatabaseError, Unpaired, UnreadableReport
 from rankscope.ingestion.finalize import compare_stored
 from rankscope.ingestion.preflight import ExistingRank
 from rankscope.model.reports import ReportFile, ReportOutcome
 from rankscope.sources.discover import describe_again
 from rankscope.store import Database
+from rankscope.store.connection import disk_full, not_created
+from rankscope.util.aside import made_aside
+from rankscope.util.atomic_io import exists
 
 
 class StoredReports:
@@ -109,13 +115,40 @@ class StoredReports:
         return same.clear()
 
 
-def check_replaceable(path: Path) -> None:
-    """Raises `DatabaseError` unless `path` is free, a run, or a damaged one nobody uses."""
-    Database.check_replaceable(path)
+@contextmanager
+def replaced(target: Path) -> Iterator[Path]:
+    """A path for a new database that takes the place of the one at `target`, if all goes well.
+
+    Raises:
+        DatabaseError: `target` is no run, or in use, or its folder cannot be written to.
+    """
+    Database.check_replaceable(target)
+    with ExitStack() as stack:
+        with _told(target):
+            path = stack.enter_context(made_aside(target))
+        try:
+            yield path
+        except DatabaseError as error:
+            text = error.message.replace(str(path), str(target))
+            raise DatabaseError(text, hint=error.hint) from error
+        with _told(target):
+            # a log of changes of the old one would be read into the new one
+            target.with_name(target.name + ".wal").unlink(missing_ok=True)
+            os.replace(path, target)
+
+
+@contextmanager
+def _told(target: Path) -> Iterator[None]:
+    """Within it, errors of the system say that a database cannot be made."""
+    try:
+        yield
+    except OSError as error:
+        full = disk_full(target, error) if exists(target.parent) else None
+        raise full or not_created(target, error.strerror or "") from error
 
 
 def remove(path: Path) -> None:
-    """Remove what an interrupted --rebuild left, unless one is writing it right now."""
+    """Remove a database that nobody else uses."""
     Database.check_replaceable(path)
     path.unlink(missing_ok=True)
     path.with_name(path.name + ".wal").unlink(missing_ok=True)

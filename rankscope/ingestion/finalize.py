@@ -5,20 +5,23 @@ A module apart because DuckDB and all that compares ranks load while reports are
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rankscope.compare.cache import to_tables
+from rankscope.compare.cache import loaded, to_tables
 from rankscope.compare.comparison import Stage
 from rankscope.compare.stages import compare
-from rankscope.errors import RankscopeError, ReportError, Unpaired, UsageError
+from rankscope.errors import DatabaseError, RankscopeError, ReportError, Unpaired, UsageError
 from rankscope.model.options import Options
 from rankscope.model.reports import ReportRows
 from rankscope.sources.identify import check_distinct
 from rankscope.store import Database, ReportWriter, stored_path
 from rankscope.store.tables import RunTables
 from rankscope.util.atomic_io import exists
+
+LOG = logging.getLogger("rankscope.ingestion")
 
 
 class DatabaseWriter:
@@ -108,7 +111,20 @@ def compare_stored(database: Database) -> None:
         rows, clock = comparison.rank_iterations(), comparison.clock
         del comparison  # DuckDB needs the room
         database.replace_comparison(rows, clock, cached)
+        if cached and not _readable(database, tables):
+            database.replace_comparison(rows, clock, {})
     database.settle()
+
+
+def _readable(database: Database, tables: RunTables) -> bool:
+    """Whether commands will take the cached answers; else they had better compare the ranks."""
+    try:
+        database.check_compared()
+        loaded(tables, database.comparison_table)
+    except DatabaseError as error:
+        LOG.error("answers are not cached: %s", error.message)
+        return False
+    return True
 
 
 def open_or_create(path: Path) -> Database:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from contextlib import closing
@@ -112,9 +111,7 @@ def ingest_reports(
             job.leave_out(path, error)
         job.run(
             files,
-            partial(
-                map_reports, scheduler=None if scheduler is None else str(scheduler), pool=pool
-            ),
+            partial(map_reports, pool=pool) if scheduler is None else _on_cluster(str(scheduler)),
             started or (lambda _: None),
             progress or (lambda *_: None),
         )
@@ -125,6 +122,16 @@ def ingest_reports(
         with Database.open(target, write=True, patience_s=AFTERWARDS_S) as database:
             database.note("label", label)
     return Ingested(tuple(job.outcomes), time.monotonic() - begin, job.events)
+
+
+def _on_cluster(scheduler: str) -> MapReports:
+    """Workers of a Dask cluster, whose answers are checked."""
+    from rankscope.ingestion.received import received
+
+    def map_over(extract: Extract, files: list[ReportFile], options: ShapingOptions) -> Results:
+        return received(map_reports(extract, files, options, scheduler=scheduler))
+
+    return map_over
 
 
 class IngestJob:
@@ -162,31 +169,42 @@ class IngestJob:
         self, files: list[ReportFile], map_over: MapReports, started: Started, progress: Progress
     ) -> None:
         """Read the new and changed reports among `files`; each is stored whole or not at all."""
+        if self.rebuild:  # the old run stays until the new one is complete
+            from rankscope.ingestion.existing import replaced
+            from rankscope.sources import formats
+
+            with replaced(self.target) as path:
+                formats.clear_exports(file.path for file in files)
+                self._run(path, files, map_over, started, progress)
+        else:
+            self._run(self.target, files, map_over, started, progress)
+        self.outcomes.sort(key=lambda outcome: outcome.path)
+
+    def _run(
+        self,
+        path: Path,
+        files: list[ReportFile],
+        map_over: MapReports,
+        started: Started,
+        progress: Progress,
+    ) -> None:
+        """Fill the database at `path`."""
         from rankscope.ingestion.iteration_defaults import read_alike, read_captures
         from rankscope.ingestion.kept_rows import extract_or_take
         from rankscope.measure.report import extract
-        from rankscope.sources import formats
 
-        path, stored = self.target, None
-        if self.rebuild:  # the old run stays until the new one is complete
-            from rankscope.ingestion import existing
-
-            existing.check_replaceable(self.target)
-            formats.clear_exports(file.path for file in files)
-            path = self.target.with_name(self.target.name + ".rebuild")
-        elif exists(self.target):
+        stored = None
+        if exists(path):
             from rankscope.ingestion.existing import StoredReports
 
-            stored = StoredReports(self.target, self.shaping)
+            stored = StoredReports(path, self.shaping)
         others = [] if stored is None else stored.not_replaced(files)
         self.options = replace(self.options, alone=len(files) == 1 and not others)
         to_read = self._checked(self._new_or_changed(files, stored), stored)
         present = set() if stored is None else stored.conventions(to_read)
         started(to_read)
-        if self.rebuild:
-            existing.remove(path)
+        read = partial(map_over, extract if self.rebuild else extract_or_take)
         try:
-            read = partial(map_over, extract if self.rebuild else extract_or_take)
             try:
                 with closing(read_alike(read, to_read, self.options, present)) as results:
                     self._read(path, results, progress)
@@ -197,9 +215,7 @@ class IngestJob:
                     self._read(path, results, progress)
         except RankscopeError as error:
             done = sum(outcome.status == "read" for outcome in self.outcomes)
-            if self.rebuild:
-                existing.remove(path)
-            elif done and exists(path):
+            if done and exists(path) and not self.rebuild:
                 error.hint += (
                     f"; {counted(done, 'report')} {agreeing(done, 'is', 'are')} stored in {path}: "
                     "ingest goes on with the others"
@@ -212,9 +228,6 @@ class IngestJob:
                 f"{whole} could be used: {self.outcomes[0].reason}",
                 hint="rankscope ingest --on-error fail stops at the first one and says what to do",
             )
-        if self.rebuild:
-            os.replace(path, self.target)
-        self.outcomes.sort(key=lambda outcome: outcome.path)
 
     def _all_again(
         self,

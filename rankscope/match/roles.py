@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.util.rank_list import LONGEST, MOST_RANKS
 from rankscope.util.wording import counted
 
 ALL = "all"
@@ -79,16 +80,16 @@ def given_roles(spec: str, ranks: list[int], world_size: int | None) -> Roles:
         name, _, size = part.partition("=")
         name = name.strip().lower()
         if not name.isidentifier() or not SIZE.fullmatch(size.strip()) or name in sizes:
-            raise UsageError(f"--roles {spec!r}: {part!r} is no NAME=SIZE", hint=HINT)
+            told = f"--roles {spec[:LONGEST]!r}: {part[:LONGEST]!r}"
+            raise UsageError(f"{told} is no NAME=SIZE", hint=HINT)
         sizes[name] = int(size)
     world = world_size or max(ranks) + 1
-    if prod(sizes.values()) != world:
+    if (made := prod(sizes.values())) != world:
+        many = counted(made, "rank") if made <= MOST_RANKS else f"more than {MOST_RANKS} ranks"
         raise UsageError(
-            f"--roles {spec}: that makes {counted(prod(sizes.values()), 'rank')}, "
-            f"the job has {world}",
-            hint=HINT,
+            f"--roles {spec[:LONGEST]}: that makes {many}, the job has {world}", hint=HINT
         )
-    places = {rank: _place(rank, sizes) for rank in range(world)}
+    places = {rank: _place(rank, sizes) for rank in ranks}
     of = {
         rank: ",".join(
             f"{name}={value}" for name, value in places[rank].items() if name not in REPLICATED
@@ -156,10 +157,13 @@ def _carrying(reducing: pl.DataFrame) -> pl.DataFrame:
 
 
 def _from_file(path: Path, ranks: list[int]) -> dict[int, str]:
+    wanted = {*ranks}
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("a FIFO or a device may never end")
         with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        of = {int(row["rank"]): row["role"].strip() for row in rows}
+            rows = ((int(row["rank"]), row["role"].strip()) for row in csv.DictReader(file))
+            of = {rank: role for rank, role in rows if rank in wanted}
     except OSError as error:
         raise UsageError(f"--roles {path}: cannot be read", hint=HINT) from error
     except (KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
@@ -169,7 +173,7 @@ def _from_file(path: Path, ranks: list[int]) -> dict[int, str]:
         raise UsageError(
             f"--roles {path}: gives rank {lacking[0]} no role", hint="give every rank one"
         )
-    return {rank: of[rank] for rank in ranks}
+    return of
 
 
 def _place(rank: int, sizes: dict[str, int]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from rankscope.errors import UsageError
 from rankscope.model.metrics import check_metrics, column_of
 from rankscope.output.plots import PICKING
 from rankscope.output.plots.options import PlotOptions
+from rankscope.util.rank_list import few
 from rankscope.util.wording import ranks_text
 
 DEFAULT_METRICS = ("time_to_all_reduce", "work", "load")
@@ -52,7 +53,7 @@ def picks_of(
 def check_ranks(comparison: Comparison, ranks: Sequence[int]) -> None:
     """Raise a UsageError if the run has not all of these ranks."""
     present = comparison.tables.ranks["rank"].sort().to_list()
-    if absent := sorted({*ranks} - {*present}):
+    if absent := sorted({*few(ranks, "rank")} - {*present}):
         raise UsageError(
             f"rank {absent[0]} is not in this run",
             hint=f"it holds {ranks_text(present)}",
@@ -81,6 +82,7 @@ def view_of(
         UsageError: the metric does not exist, or the run has not these ranks.
     """
     check_ranks(comparison, ranks or ())
+    few([] if iteration is None else [iteration], "iteration")
     if kind not in PICKING:
         check_metrics([] if metric is None else [metric])
         return PlotOptions(metric, iteration, theme=theme, only=tuple(ranks or ()))

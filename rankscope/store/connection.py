@@ -79,7 +79,7 @@ def connect(
     if path.exists() and not os.access(path, os.R_OK):
         raise DatabaseError(f"{path}: may not be read", hint="check its permissions")
     if path.exists() and not _looks_like_duckdb(path):
-        ours = path.suffix in (".duckdb", ".rebuild")  # by its name: damaged beyond its first bytes
+        ours = path.suffix == ".duckdb"  # by its name: damaged beyond its first bytes
         hint = REBUILD_HINT if ours else "name another file with --db"
         raise DatabaseError(f"{path}: {NOT_OURS}", hint=hint)
     config = TO_READ if read_only else CONFIG

@@ -25,8 +25,16 @@ MOST_ROWS = 2**29
 """Rows of a table. No machine compares a run with as many; a file of a few MB may claim them."""
 
 
+SORTED_AT_ONCE = 2**25
+"""Hashes of keys that are sorted together: 0.27 GB."""
+
+
 class BadContents(Exception):
     """The file holds what no rankscope writes; the text says where and what."""
+
+
+class TooMuch(Exception):
+    """A table has more than `MOST_ROWS` rows; the text says which."""
 
 
 def check_columns(name: str, table: Table, present: Mapping[str, str]) -> list[str]:
@@ -61,25 +69,30 @@ def check_rows(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -
 
     Raises:
         BadContents: a row cannot be, or contradicts others.
+        TooMuch: there are too many.
     """
     [rows] = _first(connection, f'select count(*) from "{name}"') or (0,)
     if rows > MOST_ROWS:
-        raise BadContents(f"{name} has {rows} rows")
+        raise TooMuch(f"{name} has {rows:,} rows")
     faults = [*_faults(table)]
-    tests = ", ".join(f"bool_or({condition})" for condition, _, _ in faults)
-    found = _first(connection, f'select {tests} from "{name}"') or ()
-    for (condition, column, text), is_there in zip(faults, found, strict=True):
+    references = [*((name, *each) for each in table.refers.items())]
+    references += [(other, name, (column,)) for other, column in table.complete.items()]
+    tests = [f"bool_or({condition})" for condition, _, _ in faults]
+    tests += [f"exists({_lacking(*each)})" for each in references]
+    found = _first(connection, f'select {", ".join(tests)} from "{name}"') or ()
+    for (condition, column, text), is_there in zip(faults, found, strict=False):
         if is_there:
             wrong = f'select "{column}" from "{name}" where {condition} limit 1'
             [value] = _first(connection, wrong) or (None,)
             raise BadContents(f"{name}.{column} {text.format(_shown(value))}")
+    for reference, is_there in zip(references, found[len(faults) :], strict=True):
+        if is_there:
+            this, other, columns = reference
+            values = _first(connection, f"{_lacking(*reference)} limit 1") or ()
+            raise BadContents(f"{this} has {_named(columns, values)}, which {other} lacks")
     for column, described in table.columns.items():
         if described.json is not None:
             _check_json(connection, name, column, described.json)
-    for other, columns in table.refers.items():
-        _check_reference(connection, name, other, columns)
-    for other, column in table.complete.items():
-        _check_reference(connection, other, name, (column,))
     if table.key:
         _check_key(connection, name, table.key, rows)
     return int(rows)
@@ -133,37 +146,42 @@ def _check_json(connection: duckdb.DuckDBPyConnection, name: str, column: str, t
             raise BadContents(f"{name}.{column} is {_shown(text)}: {error}") from error
 
 
-def _check_reference(
-    connection: duckdb.DuckDBPyConnection, name: str, other: str, columns: tuple[str, ...]
-) -> None:
-    """Raises `BadContents` if rows of `name` refer to rows that `other` lacks."""
+def _lacking(name: str, other: str, columns: tuple[str, ...]) -> str:
+    """The query of what rows of `name` refer to and `other` lacks."""
     listed = ", ".join(f'"{each}"' for each in columns)
-    lacking = _first(
-        connection,
-        f'select {listed} from (select distinct {listed} from "{name}") '
-        f'anti join "{other}" using ({listed}) limit 1',
-    )
-    if lacking:
-        what = ", ".join(
-            f"{each} {_shown(value)}" for each, value in zip(columns, lacking, strict=True)
-        )
-        raise BadContents(f"{name} has {what}, which {other} lacks")
+    distinct = f'select distinct {listed} from "{name}"'
+    return f'select {listed} from ({distinct}) anti join "{other}" using ({listed})'
 
 
 def _check_key(
     connection: duckdb.DuckDBPyConnection, name: str, key: tuple[str, ...], rows: int
 ) -> None:
-    """Raises `BadContents` if two rows have the same key."""
+    """Raises `BadContents` if two rows have the same key.
+
+    Hashes are sorted, which takes a third of the time and memory of a table of groups.
+    """
     listed = ", ".join(f'"{each}"' for each in key)
-    hashes = f'select hash({listed}) as hashed from "{name}" group by hashed'  # can use the disk
-    if _first(connection, f"select count(*) from ({hashes})") == (rows,):
+    parts = rows // SORTED_AT_ONCE + 1
+    hashes = f'select hash({listed}) as hashed from "{name}"'
+    for part in range(parts):
+        some = f" where hashed % {parts} = {part}" if parts > 1 else ""
+        found = connection.execute(f"from ({hashes}){some}").fetchnumpy()["hashed"]
+        found.sort()
+        if (found[1:] == found[:-1]).any():
+            break
+    else:
         return
     double = _first(
         connection, f'select {listed} from "{name}" group by {listed} having count(*) > 1 limit 1'
     )
     if double:  # else two keys have the same hash
-        what = ", ".join(f"{each} {_shown(value)}" for each, value in zip(key, double, strict=True))
-        raise BadContents(f"{name} has {what} twice")
+        raise BadContents(f"{name} has {_named(key, double)} twice")
+
+
+def _named(columns: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    """Columns with their values."""
+    pairs = zip(columns, values, strict=True)
+    return ", ".join(f"{each} {_shown(value)}" for each, value in pairs)
 
 
 def _first(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[Any, ...] | None:

@@ -30,9 +30,8 @@ from rankscope.store.connection import (
     is_damage,
     not_created,
 )
-from rankscope.store.contents import BadContents
 from rankscope.store.ddl import ddl
-from rankscope.store.door import Known, check_table, enter, enter_again, facts
+from rankscope.store.door import Known, check_table, damaged, enter, enter_again, facts, told
 from rankscope.store.migrations import SCHEMA_VERSION
 from rankscope.store.nearby import hint_for_missing
 from rankscope.store.reader import read_table
@@ -95,7 +94,7 @@ class Database:
             DatabaseError: missing, locked or damaged.
         """
         database = cls(path, connect(path, read_only=True))
-        with database._told():
+        with told(path):
             enter_again(database._connection, known)
         database._known = known
         return database
@@ -151,7 +150,7 @@ class Database:
     @property
     def name(self) -> str:
         """What the run is called."""
-        return self.path.name.removesuffix(".rebuild").removesuffix(".duckdb")
+        return self.path.name.removesuffix(".duckdb")
 
     def __enter__(self) -> Self:
         return self
@@ -203,7 +202,7 @@ class Database:
 
     def read(self, request: TableRequest) -> pl.DataFrame:
         """The requested columns and rows of a table: this is a `TableReader`."""
-        with self._told():
+        with told(self.path):
             try:
                 return self._read(request)
             except duckdb.Error as error:
@@ -219,13 +218,19 @@ class Database:
 
     def meta(self) -> dict[str, str]:
         """What the file says about itself."""
-        with self._told():
+        with told(self.path):
             return facts(self._connection)
 
     @cached_property
     def compared(self) -> frozenset[str]:
         """The `COMPARED_TABLES` that a database open for reading has of its present reports."""
         return frozenset(COMPARED_TABLES).intersection(self._tables() if self.is_finished else ())
+
+    def check_compared(self) -> None:
+        """Raises `DatabaseError` if one of the `COMPARED_TABLES` holds what it cannot hold."""
+        with told(self.path):
+            for name in sorted(COMPARED_TABLES.keys() & {*self._tables()}):
+                check_table(self._connection, name, self._known)
 
     def comparison_table(self, name: str) -> pl.DataFrame | None:
         """One of `COMPARED_TABLES`; None unless it was made from the present reports."""
@@ -336,39 +341,16 @@ class Database:
 
     def _enter(self, write: bool) -> None:
         """Check the schema of the file."""
-        with self._told():
+        with told(self.path):
             if write:
                 with self.transaction():
                     self._known = enter(self._connection, self.path, write=True)
             else:
                 self._known = enter(self._connection, self.path, write=False)
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Says that the file is damaged where that is what DuckDB's errors mean."""
-        try:
-            yield
-        except BadContents as error:
-            raise DatabaseError(f"{self.path}: is damaged ({error})", hint=REBUILD_HINT) from error
-        except duckdb.OutOfMemoryException as error:
-            raise DatabaseError(
-                f"{self.path}: needs more memory than there is ({first_line(error)})",
-                hint="compare it on a machine with more memory, or ingest fewer ranks: --ranks",
-            ) from error
-        except duckdb.Error as error:
-            if is_damage(error):
-                raise self._damaged(error) from error
-            raise
-
     def _unwritten(self, error: duckdb.Error) -> Exception:
         """A full disk or a damaged file in our words; anything else is a bug and stays as it is."""
         if full := disk_full(self.path, error):
             return full
         wrong = is_damage(error) or isinstance(error, duckdb.ConstraintException)
-        return self._damaged(error) if wrong else error
-
-    def _damaged(self, error: duckdb.Error) -> DatabaseError:
-        return DatabaseError(
-            f"{self.path}: is damaged or no rankscope database ({first_line(error)})",
-            hint=REBUILD_HINT,
-        )
+        return damaged(self.path, error) if wrong else error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import duckdb
 from rankscope.errors import DatabaseError
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.tables import TABLES
-from rankscope.store.connection import NOT_OURS, REBUILD_HINT
-from rankscope.store.contents import BadContents, check_columns, check_rows
+from rankscope.store.connection import NOT_OURS, REBUILD_HINT, first_line, is_damage
+from rankscope.store.contents import BadContents, TooMuch, check_columns, check_rows
 from rankscope.store.migrations import (
     SCHEMA_VERSION,
     add_columns,
@@ -34,6 +35,40 @@ MOST_FACTS = 1000
 """More than `meta` has."""
 
 UNTRUSTED_HINT = "do not trust the file; " + REBUILD_HINT
+
+
+LESS_HINT = "compare it on a machine with more memory, or ingest fewer ranks: --ranks"
+
+
+@contextmanager
+def told(path: Path, hint: str = REBUILD_HINT) -> Iterator[None]:
+    """Within it, errors of contents, memory and damage say that of the file.
+
+    Args:
+        path: of the file.
+        hint: what to do where it is damaged.
+    """
+    try:
+        yield
+    except BadContents as error:
+        raise DatabaseError(f"{path}: is damaged ({error})", hint=hint) from error
+    except TooMuch as error:
+        raise DatabaseError(f"{path}: is too large to compare ({error})", hint=LESS_HINT) from error
+    except duckdb.OutOfMemoryException as error:
+        raise DatabaseError(
+            f"{path}: needs more memory than there is ({first_line(error)})", hint=LESS_HINT
+        ) from error
+    except duckdb.Error as error:
+        if is_damage(error):
+            raise damaged(path, error, hint) from error
+        raise
+
+
+def damaged(path: Path, error: duckdb.Error, hint: str = REBUILD_HINT) -> DatabaseError:
+    """The error of a file of which DuckDB says that it is damaged."""
+    return DatabaseError(
+        f"{path}: is damaged or no rankscope database ({first_line(error)})", hint=hint
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import polars as pl
 
 from rankscope.errors import DatabaseError
-from rankscope.store.connection import IN_USE, connect, disk_full, first_line
+from rankscope.model.columns import Table
+from rankscope.store.connection import IN_USE, REBUILD_HINT, connect, disk_full, first_line
+from rankscope.store.contents import check_columns, check_rows
 from rankscope.store.ddl import SQL_TYPES
+from rankscope.store.door import told
 from rankscope.store.migrations import LEDGER, foreign_view, present_columns
 
 WAIT_S = 60.0
@@ -27,22 +31,22 @@ PAUSE_S = 0.05
 UNFINISHED_BYTES = 4096
 """A file that another process is about to make may be this small."""
 
+OTHER_HINT = "name another file with --store"
+
 
 class Ledger:
     """Tables of rows that belong to runs; each has a column `run`."""
 
-    def __init__(
-        self, path: Path, schemas: Mapping[str, pl.Schema], wait_s: float = WAIT_S
-    ) -> None:
+    def __init__(self, path: Path, tables: Mapping[str, Table], wait_s: float = WAIT_S) -> None:
         """A ledger at `path`, which need not exist yet.
 
         Args:
             path: the file.
-            schemas: its tables.
+            tables: its tables.
             wait_s: how long to wait for other processes.
         """
         self.path = path
-        self._schemas = schemas
+        self._tables = {f"{LEDGER}{name}": table for name, table in tables.items()}
         self._wait_s = wait_s
 
     def add(self, tables: Mapping[str, pl.DataFrame]) -> None:
@@ -54,8 +58,8 @@ class Ledger:
         with self._opened(read_only=False) as connection:
             try:
                 connection.begin()
-                for name, schema in self._schemas.items():
-                    self._prepare(connection, name, schema)
+                for name, table in self._tables.items():
+                    self._prepare(connection, name, table.schema)
                 for name, frame in tables.items():
                     connection.register("incoming", frame)
                     connection.execute(
@@ -68,7 +72,7 @@ class Ledger:
                 full = disk_full(self.path, error)
                 raise full or DatabaseError(
                     f"{self.path}: cannot be written ({first_line(error)})",
-                    hint="name another file with --store",
+                    hint=OTHER_HINT,
                 ) from error
 
     def read(self) -> dict[str, pl.DataFrame]:
@@ -82,10 +86,11 @@ class Ledger:
                 f"{self.path}: no such ledger",
                 hint=f"make it: rankscope fleet --store {self.path.name} add RUN.duckdb",
             )
-        with self._opened(read_only=True) as connection:
+        with self._opened(read_only=True) as connection, told(self.path, OTHER_HINT):
+            present = present_columns(connection)
             return {
-                name: _completed(connection.sql(f"from {LEDGER}{name}").pl(), schema)
-                for name, schema in self._schemas.items()
+                name.removeprefix(LEDGER): _read(connection, name, table, present)
+                for name, table in self._tables.items()
             }
 
     @contextmanager
@@ -99,7 +104,8 @@ class Ledger:
             except DatabaseError as error:
                 begun = self.path.exists() and self.path.stat().st_size < UNFINISHED_BYTES
                 if time.monotonic() > until or not (IN_USE in error.message or begun):
-                    raise
+                    hint = OTHER_HINT if error.hint == REBUILD_HINT else error.hint
+                    raise DatabaseError(error.message, hint=hint) from error
             time.sleep(PAUSE_S)
         try:
             self._check(connection)
@@ -109,28 +115,36 @@ class Ledger:
 
     def _check(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Raises `DatabaseError` if the file holds something else."""
-        names = {table for table, _ in present_columns(connection)}  # those of views, too
-        if foreign_view(connection) or (
-            names and not names >= {f"{LEDGER}{name}" for name in self._schemas}
-        ):
-            raise DatabaseError(
-                f"{self.path}: is no ledger of a fleet", hint="name another file with --store"
-            )
+        with told(self.path, OTHER_HINT):
+            names = {table for table, _ in present_columns(connection)}  # those of views, too
+            view = foreign_view(connection)
+        if view or (names and not names >= {*self._tables}):
+            raise DatabaseError(f"{self.path}: is no ledger of a fleet", hint=OTHER_HINT)
 
     def _prepare(self, connection: duckdb.DuckDBPyConnection, name: str, schema: pl.Schema) -> None:
         columns = {each: SQL_TYPES[dtype] for each, dtype in schema.items()}
         listed = ", ".join(f'"{each}" {type_}' for each, type_ in columns.items())
-        connection.execute(f"create table if not exists {LEDGER}{name} ({listed})")
+        connection.execute(f"create table if not exists {name} ({listed})")
         for each, type_ in columns.items():
-            connection.execute(
-                f'alter table {LEDGER}{name} add column if not exists "{each}" {type_}'
-            )
+            connection.execute(f'alter table {name} add column if not exists "{each}" {type_}')
 
 
-def _completed(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
-    missing = [name for name in schema if name not in frame.columns]
-    return (
-        frame.with_columns(pl.lit(None).alias(name) for name in missing)
-        .select(schema.names())
-        .cast(schema)
-    )
+def _read(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    table: Table,
+    present: Mapping[tuple[str, str], str],
+) -> pl.DataFrame:
+    """A table, after it was checked; columns that may be null and are not there are null.
+
+    Raises:
+        BadContents: it holds what no rankscope writes.
+    """
+    columns = {column: kind for (there, column), kind in present.items() if there == name}
+    missing = check_columns(name, table, columns)
+    there = {column: each for column, each in table.columns.items() if column not in missing}
+    check_rows(connection, name, replace(table, columns=there))
+    listed = ", ".join(f'"{column}"' for column in there)
+    rows: pl.DataFrame = connection.sql(f"select {listed} from {name}").pl()
+    nulls = (pl.lit(None, table.schema[column]).alias(column) for column in missing)
+    return rows.with_columns(*nulls).select(table.schema.names())

@@ -1,6 +1,9 @@
-"""Ranks as users write them."""
+"""Numbers of ranks and iterations as users write them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
 
 from rankscope.errors import UsageError
 
@@ -9,6 +12,9 @@ MOST_RANKS = 10**6
 
 LONGEST = 60
 """Of a wrong text this many characters are in its error."""
+
+LARGEST = 2**60
+"""Iterations, and whatever is counted, have smaller numbers: a sum of two is an int64."""
 
 
 def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
@@ -37,3 +43,25 @@ def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
             hint=f"for example {option} 0,7,100:120",
         ) from error
     return [*found]
+
+
+def few(numbers: Iterable[int], what: str) -> list[int]:
+    """Numbers that a caller gives, as a list.
+
+    Args:
+        numbers: `range(10**12)`, say.
+        what: they are of, as `rank`.
+
+    Raises:
+        UsageError: there are more than `MOST_RANKS`, or one is larger than `LARGEST`.
+    """
+    found = [*islice(numbers, MOST_RANKS + 1)]
+    if len(found) > MOST_RANKS:
+        raise UsageError(
+            f"more than {MOST_RANKS} {what}s are named", hint=f"no run has as many {what}s"
+        )
+    if wrong := [each for each in found if not abs(each) <= LARGEST]:
+        raise UsageError(
+            f"{what} {str(wrong[0])[:LONGEST]} is too large", hint=f"name {what}s of the run"
+        )
+    return found

@@ -43,7 +43,7 @@ from rankscope.sources.moved import located
 from rankscope.store import Database
 from rankscope.util import bug_log
 from rankscope.util.few_at_once import FewAtOnce
-from rankscope.util.rank_list import parse_ranks
+from rankscope.util.rank_list import few, parse_ranks
 from rankscope.util.wording import counted
 from rankscope.view import gui
 
@@ -372,6 +372,6 @@ def _whole(text: str, name: str) -> int:
         UsageError: it is none.
     """
     try:
-        return int(text)
+        return few([int(text)], name)[0]
     except ValueError as error:
         raise UsageError(f"{name} {text!r} is no number", hint="give one") from error

@@ -121,6 +121,7 @@ class Watcher:
         self._windows = Windows(db, options.shaping.to_json())
         self._seen: dict[Path, tuple[Signature, bool]] = {}  # reports, and whether they are usable
         self._judged: dict[int, str] = {}  # number of a window → its reports then
+        self._began_s = time.monotonic()
         self._arrived_s: dict[int, float] = {}  # number of a window → when its last report came
         self._busy = False
         self._last: tuple[str, Comparison] | None = None
@@ -204,7 +205,7 @@ class Watcher:
             count = self._ingested(window, files, problems)
             taken += count
             if count and not once:
-                self._arrived_s[window.number] = time.time()
+                self._arrived_s[window.number] = time.monotonic()
         read = {file.path for _, files in placed for file in files}
         for file, _ in known:
             if file.path not in read:
@@ -298,8 +299,12 @@ class Watcher:
         usual = window.world_size is None if before is None else window.ranks >= before.ranks
         if usual and not growing:
             return True
-        last_s = max(window.newest_s, self._arrived_s.get(window.number, 0.0))
-        return time.time() - last_s >= self._options.patience_s
+        patience_s, now_s = self._options.patience_s, time.monotonic()
+        if window.number in self._arrived_s:
+            return now_s - self._arrived_s[window.number] >= patience_s
+        # a time far in the future is that of another clock: it does not say that a report just came
+        is_old = abs(time.time() - window.newest_s) >= patience_s
+        return is_old or now_s - self._began_s >= patience_s
 
 
 def _comparison(db: Path) -> Comparison:

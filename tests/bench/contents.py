@@ -102,18 +102,16 @@ def changes() -> Iterator[Change]:
     """All of them."""
     for name, table in EVERY_TABLE.items():
         for column, described in table.columns.items():
-            for value in _values(described):
+            for value in column_values(described):
                 for rows, where in (("a row", f"{name}.rowid = 0"), ("all rows", "true")):
                     update = f'update {name} set "{column}" = {value} where {where}'
-                    yield Change(
-                        f"{name}.{column} = {value[:40]} in {rows}", (_loose(name), update)
-                    )
+                    yield Change(f"{name}.{column} = {value[:40]} in {rows}", (loose(name), update))
             yield from _of_column(name, column, described)
         yield Change(f"{name} without rows", (f"delete from {name}",))
         yield Change(f"{name} without a row", (f"delete from {name} where rowid = 0",))
         again = f"insert into {name} from {name}"
-        yield Change(f"{name} twice", (_loose(name), again))
-        yield Change(f"{name} with a row twice", (_loose(name), f"{again} limit 1"))
+        yield Change(f"{name} twice", (loose(name), again))
+        yield Change(f"{name} with a row twice", (loose(name), f"{again} limit 1"))
         yield Change(f"{name} missing", (f"drop table {name}",))
         yield Change(f"{name} with more", (f"alter table {name} add column extra integer",))
         more = "select 1::integer as extra, *"
@@ -132,12 +130,12 @@ def changes() -> Iterator[Change]:
         yield Change(f"{name} without a rank", (f"delete from {name} where rank = 1",))
 
 
-def _loose(table: str) -> str:
+def loose(table: str) -> str:
     """A table without constraints, so that anything may stand in it."""
     return f"create or replace table {table} as from {table}"
 
 
-def _values(column: Column) -> list[str]:
+def column_values(column: Column) -> list[str]:
     """Values, in SQL, that a column should not have, or hardly."""
     if column.dtype.is_nested():
         return ["null", "[null]", "[]", "[-1]", "[2147483647]", "range(2000000)"]

@@ -94,6 +94,17 @@ def test_little_memory(folder: Path, name: str) -> None:
     assert enough.code == 0, enough.err
 
 
+@pytest.mark.parametrize("name", mostly_nightly(COMMANDS, 2))
+def test_no_limit_between_blames_a_file_or_hangs(folder: Path, name: str) -> None:
+    """Data tells what is enough: an answer, or one line about the memory."""
+    least, enough = limits.LEAST_BYTES // 1000, 3_000_000
+    for kilobytes in range(least, enough, (enough - least) // 8):
+        told = limited(folder, f"-v {kilobytes}", *COMMANDS[name])
+        if told.code:
+            told.refused(5, "the memory is not enough", "(ulimit -v)")
+            assert told.err.count("\n") == 2, told.err
+
+
 WORKING = """
 import os, resource, signal, sys, time
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -111,7 +111,9 @@ def test_a_table_of_too_many_rows_is_refused_before_it_is_read(
     monkeypatch.setattr(contents, "MOST_ROWS", 100_000)
     many = "insert into problems select '/x', 'c', 'm', null from range(100001)"
     db = Change("", (many,)).made(whole, tmp_path / "run.duckdb")
-    cli("imbalance", "--db", db).refused(4, str(db), "problems has 100001 rows")
+    cli("imbalance", "--db", db).refused(
+        4, str(db), "too large", "problems has 100,001 rows", "--ranks"
+    )
 
 
 @pytest.mark.parametrize("place", [0.02, 0.3, 0.5, 0.7, 0.98])

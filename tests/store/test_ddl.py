@@ -8,6 +8,7 @@ import duckdb
 import polars as pl
 import pytest
 
+from rankscope.history.fleet.evidence import TABLES as LEDGER
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.metrics import measured_metrics
 from rankscope.model.tables import TABLES
@@ -45,9 +46,12 @@ def test_every_metric_of_one_rank_is_stored() -> None:
     assert {each.column for each in measured_metrics()} <= {*TABLES["measures"].columns}
 
 
-@pytest.mark.parametrize("name", [*TABLES, *COMPARED_TABLES])
+EVERY = TABLES | COMPARED_TABLES | {f"of a ledger: {name}": each for name, each in LEDGER.items()}
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_every_number_is_bounded(name: str) -> None:
-    for column, described in (TABLES | COMPARED_TABLES)[name].columns.items():
+    for column, described in EVERY[name].columns.items():
         is_number = described.dtype.is_numeric() or described.dtype.is_nested()
         assert described.limits or not is_number, column
 

@@ -156,6 +156,41 @@ def test_a_window_without_all_ranks_is_compared_in_the_end(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("by_s", [-86_400, 86_400])
+def test_a_clock_that_is_set_while_it_watches(
+    folder: Path,
+    tmp_path: Path,
+    windows: list[list[Path]],
+    monkeypatch: pytest.MonkeyPatch,
+    by_s: int,
+) -> None:
+    """Patience is time that passes; a clock that is set back or ahead does not change it."""
+    arrive(windows[1][1:], folder)
+    watch, now, on_the_wall = (
+        watcher(folder, tmp_path / "run.duckdb"),
+        time.monotonic(),
+        time.time(),
+    )
+    monkeypatch.setattr("rankscope.watch.watcher.time.monotonic", lambda: now)
+    assert announced(watch) == []
+    monkeypatch.setattr("rankscope.watch.watcher.time.time", lambda: on_the_wall + by_s)
+    assert announced(watch) == []
+    now += 301
+    assert [each.comparison.facts.ranks for each in announced(watch)] == [(1, 2)]
+
+
+@pytest.mark.slow
+def test_reports_of_tomorrow_keep_no_verdict_back(
+    folder: Path, tmp_path: Path, windows: list[list[Path]]
+) -> None:
+    for report in arrive(windows[1][1:], folder):
+        os.utime(report, (time.time() + 86_400,) * 2)
+    db = tmp_path / "run.duckdb"
+    found = announced(watcher(folder, db), once=True)
+    assert [each.comparison.facts.ranks for each in found] == [(1, 2)]
+
+
+@pytest.mark.slow
 def test_an_export_beside_its_report_is_no_other_window(
     folder: Path, tmp_path: Path, windows: list[list[Path]]
 ) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankscope.util.rank_list import MOST_RANKS
 from rankscope_cli import console
-from rankscope_cli.options import Format, FormatOption, Quiet, Version
+from rankscope_cli.options import LONGEST_S, Format, FormatOption, Quiet, Version
 
 if TYPE_CHECKING:
     from rankscope.capture import CaptureConfig
@@ -60,7 +61,9 @@ def capture(
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option("--nodes", min=1, metavar="N", help="Profile only the first N nodes."),
+        typer.Option(
+            "--nodes", min=1, max=MOST_RANKS, metavar="N", help="Profile only the first N nodes."
+        ),
     ] = None,
     capture_range: Annotated[
         str | None,
@@ -73,12 +76,18 @@ def capture(
     ] = None,
     delay: Annotated[
         int | None,
-        typer.Option("--delay", min=0, metavar="S", help="Start recording after S seconds."),
+        typer.Option(
+            "--delay", min=0, max=LONGEST_S, metavar="S", help="Start recording after S seconds."
+        ),
     ] = None,
     duration: Annotated[
         int | None,
         typer.Option(
-            "--duration", min=1, metavar="S", help="Record S seconds; training continues."
+            "--duration",
+            min=1,
+            max=LONGEST_S,
+            metavar="S",
+            help="Record S seconds; training continues.",
         ),
     ] = None,
     trace: Annotated[

@@ -11,6 +11,7 @@ import typer
 
 from rankscope_cli import console
 from rankscope_cli.options import (
+    LONGEST_S,
     CollectiveOption,
     Db,
     ExportTimeout,
@@ -42,7 +43,13 @@ def watch(
     db: Db = Path("rankscope.duckdb"),
     interval: Annotated[
         float,
-        typer.Option("--interval", metavar="SECONDS", min=0.1, help="Time between two looks."),
+        typer.Option(
+            "--interval",
+            metavar="SECONDS",
+            min=0.1,
+            max=LONGEST_S,
+            help="Time between two looks.",
+        ),
     ] = INTERVAL_S,
     settle: Annotated[
         float,
@@ -50,6 +57,7 @@ def watch(
             "--settle",
             metavar="SECONDS",
             min=0,
+            max=LONGEST_S,
             help="A report is complete when its size and time did not change for this long.",
         ),
     ] = 10.0,
@@ -59,6 +67,7 @@ def watch(
             "--patience",
             metavar="SECONDS",
             min=0,
+            max=LONGEST_S,
             help="If ranks are missing, a window is compared when no report came for this long.",
         ),
     ] = 300.0,

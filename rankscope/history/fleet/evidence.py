@@ -9,6 +9,17 @@ from typing import Any
 
 import polars as pl
 
+from rankscope.model.columns import (
+    INTEGER,
+    OF_AMOUNTS,
+    OF_RANKS,
+    OF_SIZES,
+    OF_SUMS,
+    OF_UTC,
+    TEXT,
+    Column,
+    Table,
+)
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Also, Verdict
 
@@ -25,38 +36,58 @@ ACCUSING = frozenset(
 )
 """Classes of verdicts that hold something against the ranks they name."""
 
-RUNS = pl.Schema(
-    {
-        "run": pl.String,  # the same for every copy of the database
-        "db": pl.String,
-        "start_ns": pl.Int64,  # UTC; null where unknown
-        "ranks": pl.Int64,
-        "world_size": pl.Int64,
-        "iterations": pl.Int64,  # in which the ranks were compared
-        "verdict": pl.String,
-        "gain_ns": pl.Int64,
-        "software": pl.String,
-    }
-)
-"""A row per run."""
+OF_RUN = Column(TEXT, "The same for every copy of the database")
 
-EVIDENCE = pl.Schema(
-    {
-        "run": pl.String,
-        "rank": pl.Int64,
-        "host": pl.String,
-        "gpu": pl.String,  # UUID; null where unknown
-        "gpu_name": pl.String,
-        "slot": pl.String,  # of the GPU in its host
-        "adapters": pl.String,
-        "role": pl.String,
-        "iterations": pl.Int64,  # in which it was compared with others of its role
-        "guilty": pl.Int64,  # iterations in which the verdict holds against it
-        "cost_ns": pl.Int64,  # time that it cost all ranks together
-        "cause": pl.String,  # phase of the accusation that costs most
-    }
-)
-"""A row per run and rank: exposure, guilt, cost."""
+TABLES = {
+    "runs": Table(
+        "A row per run",
+        {
+            "run": OF_RUN,
+            "db": Column(TEXT, "Its database", is_nullable=True),
+            "start_ns": Column(INTEGER, "UTC of its start", is_nullable=True, limits=OF_UTC),
+            "ranks": Column(INTEGER, "Ranks with a report", limits=OF_SIZES),
+            "world_size": Column(
+                INTEGER, "Ranks of the whole job", is_nullable=True, limits=OF_SIZES
+            ),
+            "iterations": Column(
+                INTEGER, "Iterations in which the ranks were compared", limits=OF_AMOUNTS
+            ),
+            "verdict": Column(TEXT, "Class of its verdict", is_nullable=True),
+            "gain_ns": Column(
+                INTEGER, "What the named ranks cost", is_nullable=True, limits=OF_SUMS
+            ),
+            "software": Column(TEXT, "Versions of driver, CUDA and NCCL", is_nullable=True),
+        },
+        key=("run",),
+    ),
+    "evidence": Table(
+        "A row per run and rank: exposure, guilt, cost",
+        {
+            "run": OF_RUN,
+            "rank": Column(INTEGER, "Rank of the job", limits=OF_RANKS),
+            "host": Column(TEXT, "Host it ran on", is_nullable=True),
+            "gpu": Column(TEXT, "UUID of its GPU", is_nullable=True),
+            "gpu_name": Column(TEXT, "Model of that GPU", is_nullable=True),
+            "slot": Column(TEXT, "Slot of that GPU in its host", is_nullable=True),
+            "adapters": Column(TEXT, "GUIDs of its host's network adapters", is_nullable=True),
+            "role": Column(TEXT, "Role that it was compared in", is_nullable=True),
+            "iterations": Column(
+                INTEGER, "Iterations in which it was compared with its role", limits=OF_AMOUNTS
+            ),
+            "guilty": Column(
+                INTEGER, "Iterations in which the verdict holds against it", limits=OF_AMOUNTS
+            ),
+            "cost_ns": Column(INTEGER, "Time that it cost all ranks together", limits=OF_SUMS),
+            "cause": Column(TEXT, "Phase of the accusation that costs most", is_nullable=True),
+        },
+        key=("run", "rank"),
+        ordered=(("guilty", "iterations"),),
+    ),
+}
+"""The tables of a ledger."""
+
+RUNS, EVIDENCE = (each.schema for each in TABLES.values())
+"""A row per run, and per run and rank."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,8 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.history.fleet.collect import Collected, merged
-from rankscope.history.fleet.evidence import EVIDENCE, RUNS
+from rankscope.history.fleet.evidence import TABLES
 from rankscope.store.ledger import Ledger
-
-TABLES = {"runs": RUNS, "evidence": EVIDENCE}
-"""The tables of a ledger."""
 
 
 def add(path: Path, collected: Collected) -> None:

@@ -56,6 +56,9 @@ TIMEOUT = "RANKSCOPE_EXPORT_TIMEOUT"
 LEAST_S, SLOWEST = 600.0, 10**5
 """Without it an export may take this many seconds, and one more for so many bytes of its report."""
 
+LONGEST_S = 10**6
+"""Most seconds that the variable may say."""
+
 HELP_S = 60.0
 """Seconds that the help of nsys may take."""
 
@@ -276,7 +279,7 @@ def time_limit(report: Path) -> float:
         seconds = float(given)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds < float("inf"):
+    if not 0 < seconds <= LONGEST_S:
         raise UsageError(f"{TIMEOUT}: is no number of seconds", hint=f"{TIMEOUT}=3600")
     return seconds
 

@@ -13,6 +13,7 @@ import pytest
 from rankscope.errors import DatabaseError
 from rankscope.history.fleet import ledger
 from rankscope.history.fleet.collect import Collected, merged
+from rankscope.history.fleet.evidence import TABLES
 from rankscope.history.fleet.fleet import fleet_of
 from rankscope.store.ledger import Ledger
 from tests.history.fleet.fleets import Plan, fleet
@@ -149,7 +150,7 @@ def test_who_waits_too_long_is_told(tmp_path: Path, collected: Collected) -> Non
         assert holder.stdout is not None
         holder.stdout.readline()
         with pytest.raises(DatabaseError, match="in use"):
-            Ledger(path, ledger.TABLES, wait_s=0.2).read()
+            Ledger(path, TABLES, wait_s=0.2).read()
     finally:
         holder.kill()
         holder.wait()

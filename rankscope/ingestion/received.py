@@ -1,0 +1,55 @@
+"""What workers of a cluster send back: it may come from another program than this one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+
+import polars as pl
+
+from rankscope.errors import RankscopeError, ToolError
+from rankscope.model.columns import out_of_bounds
+from rankscope.model.reports import ReportFile, ReportRows
+from rankscope.model.tables import TABLES
+from rankscope.store.writer import PER_RANK
+
+Results = Generator[tuple[ReportFile, ReportRows | RankscopeError]]
+
+
+def received(results: Results) -> Results:
+    """Reports with their rows or errors; what is neither is an error of the worker."""
+    with closing(results):
+        for file, result in results:
+            yield file, result if isinstance(result, RankscopeError) else _checked(file, result)
+
+
+def _checked(file: ReportFile, rows: object) -> ReportRows | ToolError:
+    """The rows of a report, or the error of a worker that sent something else."""
+    try:
+        wrong = _foreign(file, rows)
+    except (AttributeError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        wrong = type(error).__name__
+    if wrong is None and isinstance(rows, ReportRows):
+        return rows
+    return ToolError(
+        f"{file.path}: a worker sent something else than its rows ({wrong})",
+        hint="install the same rankscope on all workers, or read the reports here: --jobs 1",
+    )
+
+
+def _foreign(file: ReportFile, rows: object) -> str | None:
+    """What is wrong with something that should be the rows of a report."""
+    if not isinstance(rows, ReportRows):
+        return f"a {type(rows).__name__}"
+    if rows.file.path != file.path:
+        return f"rows of {rows.file.path}"
+    for part in rows.ranks:
+        for name in PER_RANK:
+            frame, described = getattr(part, name), TABLES[name]
+            if {**frame.schema} != {**described.schema}:
+                return f"columns of {name}"
+            if frame.filter(pl.col("rank") != part.rank.identity.rank).height:
+                return f"another rank in {name}"
+            if wrong := out_of_bounds(name, frame, described):
+                return wrong
+    return None

@@ -1,0 +1,274 @@
+"""Many files, many names, files that unpack to far more, and files that grow: answers or one line.
+
+Each is a command as a process of its own, whose address space and time are limited.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import rankscope
+from rankscope.errors import DatabaseError
+from rankscope.view.page_server import RunAnswers
+from tests.support import SAMPLE, Forged, Result, Stored, copied, edit, mostly_nightly
+
+pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
+
+LONGEST_S = 120
+"""Of the clock on the wall, on a busy machine; most take a second or two."""
+
+BYTES = 6 * 10**9
+"""Address space of a process, of which engines reserve far more than they use."""
+
+HEAD = '{"schemaVersion":1,"distributedInfo":{"rank":%d,"world_size":%d},"traceEvents":['
+STEP = (
+    '{"ph":"X","cat":"user_annotation","name":"ProfilerStep#%d","pid":%d,"tid":1,"ts":%d,"dur":%d}'
+)
+
+
+def limited(folder: Path, *words: object) -> Result:
+    """A command in a folder, within limits."""
+    code = (
+        "import resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_AS, ({BYTES}, {BYTES}))\n"
+        "from rankscope_cli.main import main\n"
+        "main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)], cwd=folder, timeout=LONGEST_S,
+        capture_output=True, text=True, check=False,
+        env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache")},
+    )  # fmt: skip
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def clear(told: Result) -> None:
+    """An answer, or one line of error that blames reports or usage."""
+    assert "Traceback" not in told.err, told.err[-3000:]
+    assert len(told.err) < 20_000
+    if told.code:
+        told.refused(told.code)
+        assert told.code in (2, 3), told.err
+
+
+def test_thousands_of_files_that_are_no_reports(tmp_path: Path) -> None:
+    """Among them four reports; those named like reports are told in few lines."""
+    folder = tmp_path / "profiles"
+    copied(sorted(SAMPLE.glob("*.sqlite")), folder)
+    for number in range(5000):
+        kind = ("txt", "log", "json", "py", "sqlite-journal")[number % 5]
+        (folder / f"other_{number}.{kind}").write_text("{}")
+    told = limited(tmp_path, "check", folder)
+    clear(told)
+    told = limited(tmp_path, "ingest", folder, "--on-error", "skip", "--db", "run.duckdb")
+    assert told.code == 0, told.err
+    clear(told)
+    assert rankscope.open_run(tmp_path / "run.duckdb").tables.ranks.height == 4
+    told = limited(tmp_path, "watch", folder, "--once", "--settle", "0", "--db", "w.duckdb")
+    assert told.code == 0, told.err
+    clear(told)
+
+
+def tiny(folder: Path, ranks: int, steps: int = 4) -> Path:
+    """Traces of some hundred bytes; the last rank's steps are the longest."""
+    folder.mkdir()
+    for rank in range(ranks):
+        events = [
+            STEP % (number, 100 + rank, 10_000 * number, 9000 + 500 * (rank == ranks - 1))
+            for number in range(1, steps + 1)
+        ]
+        text = HEAD % (rank, ranks) + ",".join(events) + "]}"
+        (folder / f"trace_rank_{rank}.json").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("ranks", mostly_nightly([100, 2000]))
+def test_as_many_tiny_reports(tmp_path: Path, ranks: int) -> None:
+    folder, db = tiny(tmp_path / "profiles", ranks), tmp_path / "run.duckdb"
+    for words in (
+        ("check", folder),
+        ("ingest", folder, "--db", db),
+        ("imbalance", "--db", db, "--format", "json"),
+        ("report", "--db", db, "-o", "r.html"),
+        ("pick-reports", "--db", db),
+    ):
+        told = limited(tmp_path, *words)
+        assert told.code in (0, 3), told.err
+        clear(told)
+    assert rankscope.open_run(db).tables.ranks["rank"].to_list() == [*range(ranks)]
+    assert (tmp_path / "r.html").stat().st_size < 10**8
+
+
+def bomb(path: Path, piece: bytes, times: int) -> Path:
+    """A packed trace of a few MB that never comes to its end."""
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        file.write((HEAD % (0, 1)).encode())
+        for _ in range(times):
+            file.write(piece)
+    return path
+
+
+BOMBS = {
+    "events": b'{"ph":"X","cat":"kernel","name":"k","pid":1,"tid":1,"ts":1,"dur":1},' * 100_000,
+    "blanks": b" " * 2**23,
+    "one name": b"x" * 2**23,
+    "empty events": b"{}," * 2**21,
+    "nesting": b'{"a":[' * 2**20,
+}
+
+WORDS: tuple[tuple[str, ...], ...] = (
+    ("check", "bomb.json.gz"),
+    ("ingest", "bomb.json.gz", "--db", "new.duckdb"),
+    ("imbalance", "."),
+    ("watch", ".", "--once", "--settle", "0", "--db", "new.duckdb"),
+    ("scrub", "bomb.json.gz", "-o", "s.json.gz"),
+    ("capture", "torchrun", "--python-functions-trace", "bomb.json.gz"),
+)
+TAKEN: tuple[tuple[str, ...], ...] = (
+    ("imbalance", "--db", "bomb.duckdb"),
+    ("fleet", "bomb.duckdb"),
+    ("fleet", "--store", "bomb.duckdb"),
+    ("diff", "bomb.duckdb", "bomb.duckdb"),
+    ("capture", "torchrun", "--for", "bomb.duckdb"),
+    ("imbalance", "--db", "{db}", "--roles", "bomb.json.gz"),
+)
+"""Commands that take the same file for a database, or for roles."""
+
+
+@pytest.mark.parametrize("kind", mostly_nightly(BOMBS, 1))
+def test_files_that_unpack_to_far_more(sample: Stored, tmp_path: Path, kind: str) -> None:
+    made = bomb(tmp_path / "bomb.json.gz", BOMBS[kind], 120)
+    assert made.stat().st_size < 10**7
+    for words in WORDS:
+        told = limited(tmp_path, *words)
+        if words[0] == "scrub" and told.code == 0:  # names are taken out, and nothing is held
+            (tmp_path / "s.json.gz").unlink()
+            continue
+        if words[0] != "capture":
+            assert told.code == 0 if words[0] == "watch" else told.code == 3, (words, told.err)
+        clear(told)
+    shutil.copy(made, tmp_path / "bomb.duckdb")
+    for words in TAKEN:
+        told = limited(tmp_path, *(word.format(db=sample.db) for word in words))
+        told.refused(2 if "--roles" in words else 4)
+
+
+NAMES = """
+with recursive number(n) as (select 0 union all select n + 1 from number where n < {count})
+"""
+
+
+@pytest.mark.parametrize("count", mostly_nightly([100_000, 1_000_000]))
+def test_as_many_different_names(forged: Callable[..., Forged], tmp_path: Path, count: int) -> None:
+    """Of ranges and of kernels: what a database keeps of them is bounded."""
+    reports = copied(forged("plain", ranks=2, iterations=12).reports, tmp_path / "profiles")
+    for report in reports:
+        edit(report, f"insert into StringIds {NAMES.format(count=count)} "
+             "select 5000000 + n, 'void kernel_' || n || '(float*)' from number")  # fmt: skip
+        edit(report, "update CUPTI_ACTIVITY_KIND_KERNEL set demangledName = 5000000 + rowid, "
+             "shortName = 5000000 + rowid where rowid % 3")  # fmt: skip
+        edit(report, "insert into NVTX_EVENTS (start, end, eventType, text, globalTid) "
+             f"{NAMES.format(count=count)} select e.start + n % 1000, e.start + n % 1000 + 10, "
+             "59, 'range ' || n, e.globalTid from number, "
+             "(select min(start) as start, globalTid from NVTX_EVENTS) e")  # fmt: skip
+    db = tmp_path / "run.duckdb"
+    for words in (
+        ("check", "profiles"),
+        ("ingest", "profiles", "--db", db),
+        ("imbalance", "--db", db, "--by", "kernel"),
+        ("report", "--db", db, "-o", "r.html"),
+        ("export", "--db", db, "-o", "t.json.gz"),
+    ):
+        told = limited(tmp_path, *words)
+        assert told.code == 0, (words, told.err)
+        clear(told)
+    assert db.stat().st_size < 10**8
+    assert (tmp_path / "r.html").stat().st_size < 10**8
+
+
+@contextmanager
+def meanwhile(work: Callable[[], object]) -> Iterator[None]:
+    """Within it, something is done again and again."""
+    stop = threading.Event()
+
+    def loop() -> None:
+        while not stop.wait(0.005):
+            work()
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", *(["json"])])
+def test_files_that_grow_while_they_are_read(
+    forged: Callable[..., Forged], tmp_path: Path, kind: str
+) -> None:
+    """Commands tell that they grow, or read what was whole; afterwards all is as it is."""
+    folder = tmp_path / "profiles"
+    if kind == "json":
+        grows = tiny(folder, 4) / "trace_rank_1.json"
+    else:
+        grows = copied(forged("plain", iterations=12).reports, folder)[1]
+
+    def grow() -> None:
+        with grows.open("ab") as file:
+            file.write(b" " * 512)
+
+    with meanwhile(grow):
+        for words in (
+            ("check", folder),
+            ("ingest", folder, "--db", "run.duckdb"),
+            ("ingest", folder, "--db", "some.duckdb", "--on-error", "skip"),
+            ("scrub", grows, "-o", f"s.{kind}"),
+            ("watch", folder, "--once", "--settle", "0", "--db", "w.duckdb"),
+        ):
+            clear(limited(tmp_path, *words))
+    done = limited(tmp_path, "ingest", folder, "--db", "run.duckdb")
+    assert done.code == 0, done.err
+    assert rankscope.open_run(tmp_path / "run.duckdb").tables.ranks.height == 4
+
+
+def test_an_ingest_while_others_read(forged: Callable[..., Forged], tmp_path: Path) -> None:
+    """`imbalance`, Python and the served page get the old run or the new one, or are told why."""
+    reports, db = forged("plain", iterations=12).reports, tmp_path / "run.duckdb"
+    rankscope.ingest(reports[:2], db)
+    held, answers = rankscope.open_run(db), RunAnswers(db, rankscope.Options())
+    seen: list[int] = []
+    told: list[str] = []
+
+    def ask() -> None:
+        for run in (partial(rankscope.open_run, db), lambda: held, lambda: answers.run):
+            try:
+                assert answers.page("")
+                seen.append(run().imbalance(include_warmup=True).ranks.height)
+            except DatabaseError as error:
+                told.append(error.message)
+
+    with meanwhile(ask):
+        for some in (reports[:3], reports, reports[:2], reports):
+            done = limited(tmp_path, "ingest", *some, "--db", db, "--rebuild")
+            assert done.code == 0, done.err
+            done = limited(tmp_path, "imbalance", "--db", db)
+            assert done.code == 0, done.err
+        time.sleep(0.5)
+    assert {*seen} <= {2, 3, 4}
+    assert seen
+    assert all("has changed" in each or "in use" in each for each in told), {*told}
+    assert not [*tmp_path.glob(".run*"), *tmp_path.glob("*.wal"), *tmp_path.glob("*.tmp")]
