@@ -206,6 +206,34 @@ def test_kernels_before_their_launches_are_moved(tmp_path: Path) -> None:
     assert mean_ms(run, "load") == pytest.approx(dict.fromkeys(range(4), 2.1), abs=0.15)
 
 
+@pytest.mark.parametrize("steps", mostly_slow([1, 4]))
+def test_what_was_launched_before_the_capture_is_of_no_iteration(
+    tmp_path: Path, steps: int
+) -> None:
+    """The device still runs the step before for 20 ms, while the host launches the first one."""
+
+    def behind(_rank: int, trace: dict[str, Any]) -> None:
+        first = kernels(trace)[0]
+        before = {**first, "ts": first["ts"] - 200, "dur": 5_000, "args": {**first["args"]}}
+        del before["args"]["correlation"]
+        synced = next(e for e in trace["traceEvents"] if e["name"] == "cudaStreamSynchronize")
+        end = synced["ts"] + synced["dur"]
+        for each in trace["traceEvents"]:
+            if each["cat"] == "kernel" or each["ts"] >= end:
+                each["ts"] += 20_000
+            elif each["ts"] + each["dur"] >= end:
+                each["dur"] += 20_000
+        heads = [{**before, "ts": before["ts"] + 5_000 * place} for place in range(4)]
+        trace["traceEvents"] += heads
+
+    run = read(write(tmp_path / "job", replace(PLAIN, steps=steps), behind))
+    assert not {"phases-unknown", "launches-missing"} & {*codes(run)}
+    rows = run.iterations(clock="gpu").filter(iteration=0).sort("rank")
+    means = (rows["backward_ns"] / 1e6).to_list()
+    assert means == pytest.approx([10, 10, 14, 10], rel=0.02)
+    assert (rows["work_ns"] / 1e6).to_list() == pytest.approx([17, 17, 21, 17], abs=0.5)
+
+
 def test_kernels_without_launches_are_placed_by_their_starts(tmp_path: Path) -> None:
     bare = without("cudaLaunchKernel", "aten", "autograd", "nccl:")
     run = read(write(tmp_path / "job", PLAIN, bare))

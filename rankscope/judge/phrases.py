@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rankscope.match.warnings import listed
@@ -11,7 +12,9 @@ from rankscope.model.results import Also
 from rankscope.util.wording import agreeing, ms, percent
 
 
-def who(ranks: tuple[int, ...], hosts: dict[int, str | None], slow_hosts: tuple[str, ...]) -> str:
+def who(
+    ranks: tuple[int, ...], hosts: Mapping[int, str | None], slow_hosts: tuple[str, ...]
+) -> str:
     """`Rank 1 (node0)`, `Ranks 1, 2`, `Host node1 (ranks 4, 5, 6, 7)`."""
     if slow_hosts:
         word = agreeing(len(slow_hosts), "Host")
@@ -38,7 +41,34 @@ def amount(value: float, unit: Unit) -> str:
     return number if unit in (Unit.COUNT, Unit.RATIO) else f"{number} {unit}"
 
 
-def also_sentence(found: Also, hosts: dict[int, str | None], count: int, total_ns: int) -> Also:
+def also_together(
+    found: Iterable[Also], hosts: Mapping[int, str | None], named: tuple[int, ...]
+) -> list[str]:
+    """The sentences of what else is slow, without their full stops; those of one set are one.
+
+    Args:
+        found: with their sentences.
+        hosts: rank → host.
+        named: the ranks that the verdict is about, which are not named again.
+    """
+    told: dict[tuple[int, ...], str] = {}
+    for each in found:
+        text, name = each.sentence.removesuffix("."), _name(each, hosts)
+        if each.ranks in told:
+            told[each.ranks] += f", and {text.removeprefix(f'Also {name} ')}"
+        elif each.ranks == named:
+            told[each.ranks] = f"Also {text.removeprefix(f'Also {name} ')}"
+        else:
+            told[each.ranks] = text
+    return [*told.values()]
+
+
+def _name(found: Also, hosts: Mapping[int, str | None]) -> str:
+    name = who(found.ranks, hosts, found.hosts)
+    return name[0].lower() + name[1:]
+
+
+def also_sentence(found: Also, hosts: Mapping[int, str | None], count: int, total_ns: int) -> Also:
     """The finding with its sentence.
 
     Args:
@@ -47,9 +77,7 @@ def also_sentence(found: Also, hosts: dict[int, str | None], count: int, total_n
         count: how many iterations are compared.
         total_ns: the time of all of them.
     """
-    name = who(found.ranks, hosts, found.hosts)
-    name = name[0].lower() + name[1:]
-    hits = found.iterations
+    name, hits = _name(found, hosts), found.iterations
     if found.period:
         when = f"in every {ordinal(found.period)} iteration ({listed(hits)})"
     elif found.since is not None:

@@ -76,6 +76,6 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
         also=stragglers.others(judged) if found.kind is not VerdictKind.BALANCED else (),
     )
     if found.sentence:  # who leads is no more than that; others may be slow beyond chance
-        clauses = "".join(f"; {each}" for each in also_clauses(found))
+        clauses = "".join(f"; {each}" for each in also_clauses(found, inputs))
         return replace(found, sentence=f"{found.sentence.removesuffix('.')}{clauses}.")
     return replace(found, sentence=sentence(found, judged))

@@ -15,7 +15,7 @@ from rankscope.judge.causes.registry import findings_sentence
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Component, Judgement, holders
 from rankscope.judge.levels import LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
-from rankscope.judge.phrases import ordinal, who
+from rankscope.judge.phrases import also_together, ordinal, who
 from rankscope.match.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
@@ -117,8 +117,8 @@ def _why(verdict: Verdict) -> str:
 
 def _rest(verdict: Verdict, judged: Judgement) -> str:
     """What else there is, what all imbalance costs, and what weakens the verdict."""
-    clauses = also_clauses(verdict)
     bound, inputs = "at most " if verdict.gain_is_bound else "", judged.inputs
+    clauses = also_clauses(verdict, inputs)
     clauses.append(f"all imbalance together costs {bound}{percent(verdict.gain_all or 0)}")
     if judged.left_ns >= max((1 - MOST) * judged.everything_ns, LEAST_GAIN * inputs.total_ns):
         left = percent(judged.left_ns / inputs.total_ns)
@@ -236,13 +236,13 @@ def _rotating(verdict: Verdict, judged: Judgement) -> str:
 
 def _others(verdict: Verdict, judged: Judgement) -> str:
     """What else there is, and what weakens the verdict."""
-    clauses = (*also_clauses(verdict), *_reservations(verdict, judged))
+    clauses = (*also_clauses(verdict, judged.inputs), *_reservations(verdict, judged))
     return "".join(f"; {each}" for each in clauses)
 
 
-def also_clauses(verdict: Verdict) -> list[str]:
+def also_clauses(verdict: Verdict, inputs: VerdictInputs) -> list[str]:
     """What else is slow, as clauses."""
-    found = [each.sentence.rstrip(".") for each in verdict.also]
+    found = also_together(verdict.also, inputs.hosts, verdict.ranks)
     return [each[0].lower() + each[1:] for each in found]
 
 

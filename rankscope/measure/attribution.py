@@ -94,6 +94,7 @@ class Attributed:
     sync_calls: pl.DataFrame  # SYNC_CALLS of the training threads
     training: pl.Expr
     placed: Callable[[pl.DataFrame], pl.DataFrame]
+    earlier_end: int | None = None  # of the training work that was launched before the capture
 
     def of(self, part: pl.DataFrame) -> pl.DataFrame:
         """The rows of this process in a chunk of `events`, as `attribute` describes them."""
@@ -132,12 +133,15 @@ class _Look:
         self._placed = _Places(host).of
         self._alike: list[pl.DataFrame] = []
         self._calls: list[pl.DataFrame] = []
+        self._earlier = _EarlierWork()
 
     def at(self, part: pl.DataFrame) -> None:
         """Add a chunk of the report's work."""
         work = self._placed(part).with_columns(talks=TALKS)
         self._alike.append(_counted_together(_runs(work)))
         self._calls.append(work.filter("talks").select(CALLS))
+        if not self._host.launchless:
+            self._earlier.add(work)
 
     def result(self, events: DeviceWork) -> Attributed:
         """The result, once all chunks have been added."""
@@ -145,6 +149,7 @@ class _Look:
         own = by_host.any().over(STREAM) | self._host.launchless
         survey = _counted_together(pl.concat(self._alike)).with_columns(own_stream=own)
         by_thread = pl.col("own_stream").any().over("launch_thread")
+        earlier_end = self._earlier.end(survey.filter("own_stream").select(STREAM).unique())
         survey = survey.with_columns(
             training=pl.when(pl.col("launch_thread").is_null())
             .then("own_stream")
@@ -156,7 +161,47 @@ class _Look:
             (pl.col("thread") == self._host.thread) | pl.col("thread").is_in(threads.implode()),
         )
         calls, training = pl.concat(self._calls), _training(survey)
-        return Attributed(events, self._host, survey, calls, sync_calls, training, self._placed)
+        return Attributed(
+            events, self._host, survey, calls, sync_calls, training, self._placed, earlier_end
+        )
+
+
+class _EarlierWork:
+    """Finds the work that was launched before the capture began.
+
+    A stream runs its work in the order of the launches. So what it runs without a launch record,
+    before anything with one and before the first recorded launch at all, was launched earlier.
+    """
+
+    def __init__(self) -> None:
+        self._launched: list[pl.DataFrame] = []
+        self._unlaunched: list[pl.DataFrame] = []
+
+    def add(self, work: pl.DataFrame) -> None:
+        """Add a chunk of work."""
+        times = pl.col("start", "launch").min()
+        self._launched.append(work.drop_nulls("launch").group_by(STREAM).agg(times))
+        if work["launch"].null_count():
+            rows = work.filter(pl.col("launch").is_null(), ~pl.col("talks"))
+            self._unlaunched.append(rows.select(*STREAM, "start", "end"))
+
+    def end(self, streams: pl.DataFrame) -> int | None:
+        """The end of that work on some streams; None: there is none."""
+        if not self._unlaunched:
+            return None
+        first = pl.concat(self._launched).group_by(STREAM).agg(pl.col("start", "launch").min())
+        heads = (
+            pl.concat(self._unlaunched)
+            .join(streams, on=STREAM, how="semi", nulls_equal=True)
+            .join(first.drop("launch"), on=STREAM, suffix="_first", nulls_equal=True)
+            .filter(pl.col("start") < pl.col("start_first"))
+            .filter(  # a single one may as well have lost its launch record
+                pl.col("start").min().over(STREAM) < first["launch"].min(),
+                pl.len().over(STREAM) > 1,
+            )
+        )
+        latest = heads["end"].max()
+        return latest if isinstance(latest, int) else None
 
 
 def _counted_together(rows: pl.DataFrame) -> pl.DataFrame:

@@ -57,7 +57,7 @@ class DeviceAccount:
         self._work = work
         self._blocking = blocking
         self._look_ahead = look_ahead
-        self._windows = _windows(work.survey, iterations)
+        self._windows = _windows(work.survey, iterations, work.earlier_end)
         self._known = self._windows.drop_nulls()
         self._begins = self._known["window_start"].to_numpy()
         self._lengths = np.zeros((len(LENGTHS), self._known.height), dtype=np.int64)
@@ -129,10 +129,13 @@ def _idling(known: pl.DataFrame, count: Times, length: Times) -> pl.DataFrame:
     )
 
 
-def _windows(survey: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
+def _windows(
+    survey: pl.DataFrame, iterations: pl.DataFrame, earlier_end: int | None
+) -> pl.DataFrame:
     """Windows, each from the end of the last training work of one iteration to that of the next.
 
-    The first window starts at its own range.
+    The first window starts at its own range, or where the work ends that was launched before the
+    capture.
     A window without any launch is unknown; the next one then starts at the end of the host's
     range.
     """
@@ -142,7 +145,10 @@ def _windows(survey: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     np.maximum.at(last, _times(own, "window"), _times(own, "end"))
     reached = np.where(last > never, last, _times(iterations, "window_end"))
     reached = np.maximum.accumulate(reached)
-    begin = np.append(iterations["start"][0], reached[:-1])
+    first = iterations["start"][0]
+    if earlier_end is not None and first < earlier_end < reached[0]:
+        first = earlier_end
+    begin = np.append(first, reached[:-1])
     known = pl.lit(pl.Series(last > begin))
     return pl.select(
         window=pl.Series(np.arange(len(last))),

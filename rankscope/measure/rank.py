@@ -160,7 +160,7 @@ class _Building:
         self._ready, self._sums = ReadyTimes(work.calls), ActivityTotals(work.calls)
         blocking = marks.frame.filter(label="exposed_communication").select("start", "end")
         self._device = DeviceAccount(work, found.frame, blocking)
-        self._records = RecordCount(found.frame)
+        self._records = RecordCount(found.frame, work.earlier_end)
 
     def add(self, part: pl.DataFrame) -> None:
         """Add a chunk of the report's work."""
@@ -338,8 +338,8 @@ def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
         problems.append(
             RunWarning(
                 "waits-hidden",
-                "launches NCCL collectives, but the report has no device tables: waits hide in the "
-                "first synchronising call; profile with --trace=cuda,nvtx",
+                "launches NCCL collectives, but the report has no work of the device: waits hide "
+                "in the first synchronising call",
                 (rank,),
             )
         )
@@ -367,8 +367,7 @@ def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
             RunWarning(
                 "phases-unknown",
                 f"in some iterations more than {percent(UNPHASED_LIMIT)} of the device work has no "
-                "phase (no launch record, or a CUDA graph that spans phases); phases are "
-                "unknown there",
+                f"phase: {_without_phase(detail)}; phases are unknown there",
                 (rank,),
             )
         )
@@ -392,3 +391,16 @@ def _problems(rank: int, detail: RankDetail) -> list[RunWarning]:
             )
         )
     return problems
+
+
+def _without_phase(detail: RankDetail) -> str:
+    """Why device work has no phase."""
+    unphased = detail.work.survey.filter("training", ~pl.col("talks"), pl.col("phase").is_null())
+    launched = pl.col("launch_thread").is_not_null()
+    inside = launched & pl.col("window").is_not_null()
+    reasons = {
+        "it has no launch record": ~launched,
+        "its CUDA graph spans phases": inside,
+        "it was launched before the first iteration": launched & ~inside,
+    }
+    return ", or ".join(why for why, rows in reasons.items() if unphased.select(rows.any()).item())

@@ -12,6 +12,7 @@ from rankscope.measure.host import window_edges
 from rankscope.model.device_work import DeviceWork
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
+from rankscope.util.numbers import NEVER
 from rankscope.util.wording import agreeing, counted, percent
 
 LACKING = 0.01
@@ -24,7 +25,7 @@ class Records:
 
     launched: int  # kernels launched in the iterations
     unrecorded: int  # those without a usable record
-    unlaunched: int  # records of kernels without a launch
+    unlaunched: int  # records of kernels without a launch, which were not launched earlier
     kernels: int  # records of kernels
     lacking: pl.Series  # Boolean for each window: whether it is unknown
     moved_ns: int  # how far the device's times were early
@@ -33,8 +34,14 @@ class Records:
 class RecordCount:
     """Counts the kernels of each window, chunk by chunk."""
 
-    def __init__(self, iterations: pl.DataFrame) -> None:
-        """None yet; `iterations` are ITERATIONS."""
+    def __init__(self, iterations: pl.DataFrame, earlier_end: int | None) -> None:
+        """None yet.
+
+        Args:
+            iterations: ITERATIONS.
+            earlier_end: of the work that was launched before the capture, ns.
+        """
+        self._earlier_end = -NEVER if earlier_end is None else earlier_end
         self._edges = window_edges(iterations)
         self._launched: Times = np.zeros(iterations.height, dtype=np.int64)
         self._kernels = self._unlaunched = 0
@@ -43,7 +50,8 @@ class RecordCount:
         """Add a chunk of what `attribute` returned."""
         kernels = part.filter(pl.col("kind") == "kernel")
         self._kernels += kernels.height
-        self._unlaunched += kernels["launch"].null_count()
+        later = pl.col("start") >= self._earlier_end
+        self._unlaunched += kernels.filter(pl.col("launch").is_null(), later).height
         windows = kernels.filter(pl.col("launch").is_not_null())["window"].drop_nulls()
         self._launched += np.bincount(windows.to_numpy(), minlength=len(self._launched))
 

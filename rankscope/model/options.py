@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
-MEASURE_VERSION = 4
+MEASURE_VERSION = 5
 """Version of the rules by which a report becomes rows; raise it when they give other numbers.
 
 2: a device that starves beside a collective does not communicate.
 3: what a report states about a kernel comes before the kernel's name.
 4: collectives match by the sequence numbers that reports state; of several steps in one iteration,
 the reductions of each are gradient reductions.
+5: the first iteration begins on the device when the work launched before the capture has ended.
 """
 
 

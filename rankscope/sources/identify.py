@@ -14,6 +14,7 @@ from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdentity, Trace
 from rankscope.sources import formats
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
+from rankscope.sources.recorders import Recorder, recorder_of
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted
 
@@ -244,9 +245,7 @@ def _several(
         raise UnknownRank(
             f"{path}: holds {len(pids)} training processes (pids {listed}), and no "
             "evidence of their ranks",
-            hint="profile each rank into a report of its own: nsys inside the launcher, not "
-            f"around it, with -o report_%q{{RANK}}; under mpirun, --trace=mpi records the ranks; "
-            f"{PID_HINT}",
+            hint=f"profile each rank into a report of its own{_apart(path)}; {PID_HINT}",
         )
     ranks = {process: stated[evidence][process] for process in pids}
     if len({*ranks.values()}) < len(ranks):
@@ -258,6 +257,16 @@ def _several(
         process: RankIdentity(rank, pids[process], None, None, facts.host, evidence)
         for process, rank in ranks.items()
     }
+
+
+def _apart(path: Path) -> str:
+    """How nsys profiles each rank into a report of its own; nothing for traces of others."""
+    if recorder_of([formats.of_report(path).name]) is not Recorder.NSYS:
+        return ""
+    return (
+        ": nsys inside the launcher, not around it, with -o report_%q{RANK}; under mpirun, "
+        "--trace=mpi records the ranks"
+    )
 
 
 def name_hint(path: Path) -> str:

@@ -254,7 +254,10 @@ def test_an_ingest_while_others_read(forged: Callable[..., Forged], tmp_path: Pa
     told: list[str] = []
 
     def ask() -> None:
-        for run in (partial(rankscope.open_run, db), lambda: held, lambda: answers.run):
+        runs: list[Callable[[], rankscope.Run]] = [
+            partial(rankscope.open_run, db), lambda: held, lambda: answers.run,
+        ]  # fmt: skip
+        for run in runs:
             try:
                 assert answers.page("")
                 seen.append(run().imbalance(include_warmup=True).ranks.height)

@@ -43,7 +43,12 @@ def terms(group: str) -> set[str]:
 @cache
 def emitted_codes() -> set[str]:
     """Codes of warnings, collected from the sources."""
-    found = {*remedies.REMEDIES, *single_report.CODES.values(), *single_report.OWN_HINTS}
+    found = {
+        *remedies.OF_ANY,
+        *remedies.REMEDIES,
+        *single_report.CODES.values(),
+        *single_report.OWN_HINTS,
+    }
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not isinstance(node, ast.Call):

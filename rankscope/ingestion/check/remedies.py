@@ -13,9 +13,33 @@ LAUNCHERS = {OPEN_MPI: "mpirun", SLURM: "slurm", PMI: "pbs", TORCHRUN: "torchrun
 
 ANY = "slurm|pbs|mpirun|torchrun|k8s"
 
-REMEDIES = {
+OF_ANY = {
     "another-run": "read one run: rankscope ingest PATH... --run N, which lists the runs without "
     "--run; or all: --all-runs",
+    "clock-wrong": "synchronise the clocks of the hosts (NTP); the numbers do not depend on it",
+    "clocks-unaligned": "ingest the reports of all ranks, with the communication recorded on each",
+    "device-clock-early": "nothing to do if the numbers look right; a newer profiler or driver may "
+    "convert times correctly",
+    "iterations-without-work": "nothing to do if these steps do no work on the device; else "
+    "rankscope check PATH... says what the reports lack",
+    "measured-before": "ingest the reports again with this rankscope",
+    "not-aligned": "ingest the reports of all ranks, with the communication recorded on each",
+    "nothing-to-compare": "record the same steps on every rank, or give another --iter-range",
+    "options-differ": "ingest all reports again with the same options",
+    "part-unread": "nothing to do: communicators are inferred from their collectives; a newer "
+    "rankscope may read them directly",
+    "roles-inferred": "look at the groups; if they are wrong, state them with --roles",
+    "several-devices": "nothing to do; or run one process per device",
+    "unmatched-collectives": "ingest the reports of all ranks, recorded in the same steps",
+    "waits-disagree": "nothing to do; take waits below that difference with caution",
+    "waits-lower-bounds": "record every rank, and ingest all reports together",
+    "waits-unknown": "record the communication on every rank; for sends and receives, give "
+    "--roles with pp=",
+    "warmup-unsettled": "look at rankscope plot heatmap, and choose iterations with --iter-range",
+}
+"""Warning code → what to do, whatever recorded the reports."""
+
+REMEDIES = {
     "began-apart": "record ten steps or more: {capture} --capture-range cudaProfilerApi, or a "
     "longer --duration; --iter-range leaves the first one out",
     "cannot-be-paired": "number the ranges as in {capture_snippet}, and record the same steps on "
@@ -33,9 +57,12 @@ REMEDIES = {
     "on CPUs there is nothing to do",
     "gpu-sparse": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes; and "
     "annotate the phases that launch the work ({capture_snippet})",
+    "graphs-opaque": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes",
     "iteration-cut": "end the recording while training goes on: {capture} --capture-range "
     "cudaProfilerApi, or --delay S --duration S",
     "iterations-missing": "record the same steps on every rank: {capture} --capture-range "
+    "cudaProfilerApi; a --delay counts from each rank's own start",
+    "iterations-uneven": "record the same steps on every rank: {capture} --capture-range "
     "cudaProfilerApi; a --delay counts from each rank's own start",
     "iterations-assumed": "annotate the loop: {capture_snippet}; or call prof.step() of PyTorch's "
     "profiler after each iteration",
@@ -49,11 +76,10 @@ REMEDIES = {
     "forward='REGEX' and so on",
     "no-utc": "capture again with {capture}; an export needs the table "
     "TARGET_INFO_SESSION_START_TIME",
-    "part-unread": "nothing to do: communicators are inferred from their collectives; a newer "
-    "rankscope may read them directly",
     "phases-from-operators": "annotate the parts of a step ({capture_snippet}), or name them with "
     "--phase forward='REGEX' and so on",
-    "phases-unknown": "record kernels inside CUDA graphs one by one: {capture} --cuda-graph-nodes",
+    "phases-unknown": "record whole steps, ten or more: {capture} --capture-range cudaProfilerApi; "
+    "kernels of CUDA graphs: {capture} --cuda-graph-nodes, and a graph for each phase",
     "phase-unnamed": "annotate the parts of a step ({capture_snippet}), or name them with --phase "
     "backward='REGEX' and so on",
     "launches-missing": "record the API calls: nsys --trace=cuda, and export with the table "
@@ -61,13 +87,12 @@ REMEDIES = {
     "records-missing": "record less at once: {capture} --capture-range cudaProfilerApi around ten "
     "to fifty steps; --nsys=--cuda-flush-interval=1000 empties nsys's buffers every second",
     "report-cut": "copy the report again, or capture again with {capture}",
-    "device-clock-early": "nothing to do if the numbers look right; a newer profiler or driver may "
-    "convert times correctly",
-    "clock-wrong": "synchronise the clocks of the hosts (NTP); the numbers do not depend on it",
     "rank-assumed": "name the report by its rank, as {capture} does; or --rank N",
     "rank-conflict": "profile one job at a time, each rank into its own report: {capture}",
     "rank-twice": "check the reports of one run at a time; {capture} writes one folder per "
     "job and one report per rank, and never overwrites",
+    "ranks-by-order": "profile each rank into its own report: {capture}; or record MPI: nsys "
+    "--trace=mpi",
     "rank-unknown": "profile each rank into its own report, named by its rank: {capture}; or show "
     "where the path has the rank: --rank-pattern 'rank_(?P<rank>\\d+)'",
     "rows-broken": "export it again: nsys export -t sqlite REPORT.nsys-rep",
@@ -79,7 +104,10 @@ REMEDIES = {
     "windows-shifted": "record the same steps on every rank: {capture} --capture-range "
     "cudaProfilerApi",
 }
-"""Warning code → what to do; `{capture}` becomes the wrapper of the job's launcher."""
+"""Warning code → what to do about a report of nsys.
+
+`{capture}` becomes the wrapper of the job's launcher.
+"""
 
 
 CAPTURE_AGAIN = "capture again with {capture}"
@@ -92,30 +120,44 @@ STEPWISE = "record few steps at once: torch.profiler.schedule(wait=5, warmup=2, 
 
 ACTIVITIES = f"record host and device on every rank: {PYTORCH_DEVICE}"
 
+SAME_STEPS = "record the same steps on every rank: the same torch.profiler.schedule"
+
 OF_PYTORCH = {
-    "another-run": REMEDIES["another-run"],
     "began-apart": "record ten steps or more: torch.profiler.schedule(active=10); --iter-range "
     "leaves the first one out",
+    "cannot-be-paired": "call prof.step() after every iteration, and record the same steps on "
+    "every rank",
     "capture-whole": "call prof.step() after every iteration, or name ranges with --iteration "
     "'REGEX'",
     "collectives-missing": f"{ACTIVITIES}; name kernels of your own: --collective "
     "all_reduce='REGEX'",
     "events-lost": STEPWISE,
+    "file-name-disagrees": "name traces by their rank",
     "few-iterations": "record ten steps or more: torch.profiler.schedule(active=10)",
     "gpu-missing": ACTIVITIES,
     "gpu-sparse": ACTIVITIES,
+    "iteration-cut": "end the recording while training goes on: torch.profiler.schedule(active=10)",
     "iterations-assumed": "call prof.step() after every iteration",
+    "iterations-missing": SAME_STEPS,
+    "iterations-uneven": SAME_STEPS,
     "launches-missing": ACTIVITIES,
     "markers-missing": "call prof.step() on every rank, and name phases with record_function",
     "matched-by-ordinal": "call prof.step() after every iteration: it numbers them",
+    "missing-ranks": "record every rank, and check and ingest all traces together",
     "no-iterations": "leave out --iteration, or call prof.step() after every iteration",
     "no-phases": "name the parts of a step with torch.profiler.record_function('forward') and so "
     "on, or their names with --phase forward='REGEX'",
+    "no-utc": "record with a newer PyTorch, which writes baseTimeNanoseconds",
     "phases-from-operators": "name the parts of a step with "
     "torch.profiler.record_function('backward') and so on, or with --phase backward='REGEX'",
-    "phases-unknown": ACTIVITIES,
+    "phases-unknown": "record whole steps, ten or more, with ProfilerActivity.CPU: "
+    "torch.profiler.schedule(active=10); put forward and backward in CUDA graphs of their own",
     "phase-unnamed": "name the parts of a step with torch.profiler.record_function, or --phase "
     "backward='REGEX' and so on",
+    "rank-assumed": "name the trace by its rank; or --rank N",
+    "ranks-by-order": "record each rank into a trace of its own",
+    "rank-conflict": "record one job at a time, each rank into a trace of its own",
+    "rank-twice": "check the traces of one run at a time",
     "rank-unknown": "export each rank's trace to a file named by its rank; or show where the path "
     "has the rank: --rank-pattern 'rank_(?P<rank>\\d+)'",
     "records-missing": STEPWISE,
@@ -124,6 +166,7 @@ OF_PYTORCH = {
     "steps-found": "call prof.step() after every iteration, or name ranges with --iteration "
     "'REGEX'",
     "waits-hidden": ACTIVITIES,
+    "windows-shifted": SAME_STEPS,
 }
 """Warning code → what to do about a trace of PyTorch's profiler."""
 
@@ -143,6 +186,8 @@ def scheduler_of(kinds: Iterable[str]) -> str:
 
 def remedy(code: str, scheduler: str = ANY) -> str:
     """What to do about a warning, by what recorded the report (see `recorder`)."""
+    if code in OF_ANY:
+        return OF_ANY[code]
     if scheduler == PYTORCH:
         return OF_PYTORCH.get(code, "record again with torch.profiler, on every rank")
     return REMEDIES.get(code, CAPTURE_AGAIN).format(

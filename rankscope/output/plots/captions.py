@@ -9,7 +9,7 @@ import polars as pl
 
 from rankscope.compare.comparison import Comparison
 from rankscope.judge.levels import LEAST_GAIN
-from rankscope.judge.phrases import who
+from rankscope.judge.phrases import also_together, who
 from rankscope.judge.sentences import when
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
@@ -89,7 +89,8 @@ def subtitle(comparison: Comparison, shown: str, title: str = "") -> str:
         title: the title of the picture, which is not repeated.
     """
     found = verdict_title(comparison)
-    others = [each.sentence.rstrip(".") for each in comparison.verdict.also]
+    hosts = dict(comparison.tables.ranks.select("rank", "host").iter_rows())
+    others = also_together(comparison.verdict.also, hosts, comparison.verdict.ranks)
     lines = others if found == title else [f"Verdict: {found}", *others]
     more = drawable(". ".join(lines), LONGEST_FOOTER)
     return f"{shown}\n{more}." if lines else shown

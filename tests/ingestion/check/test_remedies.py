@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import rankscope
 from rankscope.ingestion.check.remedies import (
     ANY,
     LAUNCHERS,
+    OF_ANY,
     OF_PYTORCH,
     PYTORCH,
     REMEDIES,
@@ -49,13 +51,37 @@ def test_they_name_the_wrapper_of_the_launcher() -> None:
         assert recorder(report, facts(source)) == name
 
 
-@pytest.mark.parametrize("code", [*REMEDIES, *OF_PYTORCH])
+@pytest.mark.parametrize("code", [*REMEDIES, *OF_PYTORCH, *OF_ANY])
 def test_a_trace_of_pytorch_is_never_told_to_use_nsys(code: str) -> None:
     trace = ReportFile(Path("rank0.json"), "kineto", 0, 0)
     assert recorder(trace, facts(SLURM)) == PYTORCH
     hint = with_remedy(code, "", recorder(trace, facts())).hint
     assert "nsys" not in hint
     assert "rankscope capture" not in hint
+
+
+@pytest.mark.parametrize("by", ["slurm", PYTORCH])
+def test_every_warning_about_a_run_has_a_remedy_that_fits(by: str) -> None:
+    """Another capture, without a word on what to do otherwise, helps against none of them."""
+    again = with_remedy("new-in-a-stage", "", by).hint
+    bare = {code for code in codes_of_runs() if with_remedy(code, "", by).hint == again}
+    assert bare == ({"versions-differ", "graphs-opaque"} if by == PYTORCH else set())
+
+
+def codes_of_runs() -> set[str]:
+    """Codes of the warnings that a run's reports and the comparison of its ranks give."""
+    package = Path(rankscope.__file__).parent
+    stages = ("align", "check", "compare", "ingestion", "measure", "segment")
+    texts = [
+        path.read_text("utf-8")
+        for stage in stages
+        for path in (package / stage).rglob("*.py")
+        if "diff" not in path.parts
+    ]
+    given = re.compile(r'(?:RunWarning|CheckWarning|with_remedy)\(\s*"([a-z-]+)"')
+    found = {code for text in texts for code in given.findall(text)}
+    assert len(found) > 30
+    return found
 
 
 def test_what_has_no_remedy_of_its_own_is_captured_again() -> None:
