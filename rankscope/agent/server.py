@@ -28,6 +28,7 @@ from rankscope.errors import RankscopeError, ToolError
 from rankscope.output import explain
 from rankscope.output.documents.common import Document, Error, Failure, one_line
 from rankscope.util import bug_log
+from rankscope.util.wording import counted
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -237,7 +238,8 @@ def _progress_of(
     """Tells the assistant from the main thread how many reports are done, if it wants to know."""
 
     def report(done: int, count: int) -> None:
-        told = context.session.report_progress(done, count, f"{done} of {count} reports")
+        text = f"{done} of {counted(count, 'report')}"
+        told = context.session.report_progress(done, count, text)
         asyncio.run_coroutine_threadsafe(told, loop)
 
     return report

@@ -37,7 +37,7 @@ def test_help_has_examples_groups_and_fits_a_terminal(command: str) -> None:
     assert typed
     assert all(line.startswith(f"  rankscope {command}") for line in typed)
     assert "\nOutput:\n" in page
-    assert "<" not in page, "no names of Python types"
+    assert not re.search("<[a-z]", page), "no names of Python types"
     for line in page.splitlines():
         assert len(line) <= 80 or line in typed
 

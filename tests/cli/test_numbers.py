@@ -52,6 +52,8 @@ WORDS: dict[str, tuple[object, ...]] = {
     "diff": ("{db}", "{db}"),
     "fleet": ("{db}",),
     "watch": (SAMPLE, "--db", "new.duckdb", "--once", "--settle", "0"),
+    "mcp": (SAMPLE,),
+    "skill": ("--install", "."),
     "scrub": (min(SAMPLE.glob("*.sqlite")), "-o", "s.sqlite"),
 }
 """Words with which each command answers."""
