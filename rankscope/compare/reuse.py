@@ -57,7 +57,7 @@ def waits_by_rank(scope: Scope, default: Comparison) -> pl.DataFrame | None:
     return default._waits_of_all if every else None
 
 
-def waits_of_nobody(found: Comparison, default: Comparison) -> Waits | None:
+def host_clock_waits(found: Comparison, default: Comparison) -> Waits | None:
     """The waits on the host's clock if no call of the host communicates: none is exposed there.
 
     The other waits do not depend on the clock. None where they are not known.

@@ -11,7 +11,7 @@ import polars as pl
 
 from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary, calls_again
 from rankscope.compare.metric_table import metric_table
-from rankscope.compare.reuse import rescored, selects_the_same, waits_by_rank, waits_of_nobody
+from rankscope.compare.reuse import host_clock_waits, rescored, selects_the_same, waits_by_rank
 from rankscope.compare.verdict_inputs import JUDGED, verdict_inputs
 from rankscope.judge import scores as judge_scores
 from rankscope.judge.healing import Prices, sampled
@@ -121,12 +121,12 @@ def _waits(
 ) -> tuple[Waits, RunCalls | None]:
     """The waits of all iterations, and the calls where all of them are played again."""
     if calls is None:
-        waits = None if reuse is None else waits_of_nobody(found, reuse)
+        waits = None if reuse is None else host_clock_waits(found, reuse)
         if waits is not None:
             return waits, None
         calls = calls_again(found)
     waits = waits_of(found.scope, calls)
-    few = found.roles.links or calls.matched.met.calls <= MOST_CALLS
+    few = found.roles.links or calls.matched.summary.calls <= MOST_CALLS
     return waits, calls if few else None
 
 
@@ -185,7 +185,7 @@ def _replay_parts(
     in_range = found.scope.in_range
     if calls is None and in_range is not None:
         calls = calls_again(found, in_range)
-    matched = found.matching.summary if calls is None else calls.matched.met
+    matched = found.matching.summary if calls is None else calls.matched.summary
     few = None
     if matched.calls > MOST_CALLS:
         most = round(MOST_CALLS / (matched.calls / matched.iterations))

@@ -95,7 +95,7 @@ class DatabaseWriter:
 
 def compare_stored(database: Database) -> None:
     """Compare the reports that a database holds now, and cache the result in it."""
-    database.keep_little()
+    database.shrink_cache()
     tables = RunTables(database.name, database)
     if not tables.ranks.is_empty():
         try:
@@ -108,7 +108,7 @@ def compare_stored(database: Database) -> None:
         rows, clock = comparison.rank_iterations(), comparison.clock
         del comparison  # DuckDB needs the room
         database.replace_comparison(rows, clock, cached)
-    database.settle()
+    database.checkpoint()
 
 
 def open_or_create(path: Path) -> Database:

@@ -147,7 +147,7 @@ class Replay:
         after = np.cumsum(sizes[order])
         first = np.zeros_like(sizes)
         first[order] = after - sizes[order]
-        self._work.put_together(first, self._borders.before)
+        self._work.group_by_instance(first, self._borders.before)
         self._groups = int(group.max(initial=-1)) + 1
         # what an instance takes once its last member and its predecessor are there
         through = np.full(self._groups, np.iinfo(np.int64).min)

@@ -41,9 +41,9 @@ BEFORE_END = 3_000
 class RankChunk(NamedTuple):
     """Some ranks of a run, ascending.
 
-    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.timed` gives them, of iterations
-    that follow each other, all on clocks that are tied together. `exposed`: their exposed
-    communication: rank, start_ns, end_ns.
+    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.with_waits` gives them, of
+    iterations that follow each other, all on clocks that are tied together. `exposed`: their
+    exposed communication: rank, start_ns, end_ns.
     """
 
     ranks: list[int]
@@ -116,7 +116,7 @@ class Work:
         self.intervals: list[slice] = []
         self.work = np.empty(size)
         self.before, self.ends = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
-        self.instance = np.empty(size, dtype=np.int32)  # until they are put together
+        self.instance = np.empty(size, dtype=np.int32)  # until they are grouped by instance
         self.border = np.empty(0, dtype=np.int32)  # `Borders.before` of `work`, from then on
         self.held = np.empty(0)  # own work done before each interval, from then on
         self.border_of_held = np.empty(0, dtype=np.int32)  # `Borders.before` of that
@@ -124,7 +124,10 @@ class Work:
 
     def add(self, instance: Small, more: ReplayInput) -> None:
         """Take in the work of some more ranks."""
-        calls, intervals = _after(self.calls, more.counts), _after(self.intervals, more.blocked + 1)
+        calls, intervals = (
+            _consecutive_slices(self.calls, more.counts),
+            _consecutive_slices(self.intervals, more.blocked + 1),
+        )
         first = np.array([each.start for each in intervals], dtype=np.int32)
         mine = slice(calls[0].start, calls[-1].stop)
         self.calls += calls
@@ -139,7 +142,7 @@ class Work:
         held[place] = more.held
         self._held.append(held)
 
-    def put_together(self, first: Numbers, before: Callable[[int, Floats], Small]) -> None:
+    def group_by_instance(self, first: Numbers, before: Callable[[int, Floats], Small]) -> None:
         """Calls of an instance next to each other, by rank.
 
         Args:
@@ -157,25 +160,25 @@ class Work:
             places[calls] = place
             border[place] = before(rank, self.work[calls])
         self.border = border
-        self.work = _put(self.work, places)
-        self.before = _put(self.before, places)
-        self.ends = _put(self.ends, places)
+        self.work = _scatter(self.work, places)
+        self.before = _scatter(self.before, places)
+        self.ends = _scatter(self.ends, places)
         self.held = np.concatenate([self.held, *self._held])
         self._held.clear()
         held = [before(rank, self.held[each]) for rank, each in enumerate(self.intervals)]
         self.border_of_held = np.concatenate([self.border_of_held, *held])
 
 
-def _after(slices: list[slice], lengths: Numbers) -> list[slice]:
-    """The next ones of these lengths."""
+def _consecutive_slices(slices: list[slice], lengths: Numbers) -> list[slice]:
+    """Slices of these lengths, which follow the last one."""
     stops = (slices[-1].stop if slices else 0) + np.cumsum(lengths)
     return [
         slice(int(stop - length), int(stop)) for stop, length in zip(stops, lengths, strict=True)
     ]
 
 
-def _put(values: NDArray[Any], places: Small) -> NDArray[Any]:
-    """Each value in its place."""
+def _scatter(values: NDArray[Any], places: Small) -> NDArray[Any]:
+    """The values, each at its place."""
     there = np.empty_like(values)
     there[places] = values
     return there

@@ -15,13 +15,13 @@ INEXACT = ("grouped", "point_to_point")
 """Operations of kernels that run other collectives as well."""
 
 
-def calls_around(telling: pl.DataFrame) -> pl.DataFrame:
+def calls_around(meaningful: pl.DataFrame) -> pl.DataFrame:
     """AROUND: the outermost ranges of each thread that launch one known kind of communication.
 
     Args:
-        telling: RANGES of one process, with the columns of MEANINGS joined on.
+        meaningful: RANGES of one process, with the columns of MEANINGS joined on.
     """
-    launching = telling.filter(
+    launching = meaningful.filter(
         pl.col("means") == "collective",
         ~pl.col("blocking").fill_null(False),
         pl.col("operation").is_in(OPERATION.categories.to_list()),
