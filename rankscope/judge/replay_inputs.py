@@ -200,10 +200,12 @@ def blocked_intervals(
         stopped: their aligned ends.
         stops: their ends on the rank's own axis.
     """
+    # the last call that ended before each interval stopped, and the first one after it
     order = np.argsort(ends, kind="stable")
     ordered = np.append(ends[order], np.iinfo(np.int64).max)
     after = np.searchsorted(ordered[:-1], stops, side="right")
     before = np.maximum(after - 1, 0)
+    # the former if it ended during the interval and shortly before its stop, else the latter
     starts = stops - (stopped - began)
     early = (after > 0) & (stops - ordered[before] <= AFTER_END) & (starts < ordered[before])
     late = ~early & (ordered[after] - stops <= BEFORE_END)
@@ -213,6 +215,7 @@ def blocked_intervals(
     nearest = np.lexsort((np.abs(stops[found] - ends[row]), row))
     first = np.append(True, np.diff(row[nearest]) > 0)[: len(row)]
     found, row = found[nearest[first]], row[nearest[first]]
+    # in time order
     by_start = np.argsort(began[found], kind="stable")
     found = found[by_start]
     return BlockedIntervals(began[found], stopped[found], row[by_start])
@@ -237,12 +240,14 @@ def chunk_input(
         chunk.calls, "rank", "instance", "group", "arrival_ns", "end_ns"
     )
     holder, start_ns, stop_ns = _columns(chunk.exposed, "rank", "start_ns", "end_ns")
+    # all ranks on one axis, so that each step is one pass over all of them
     arrived, ended = aligner.each(rank, arrival), aligner.each(rank, end_ns)
     start, stop = aligner.each(holder, start_ns), aligner.each(holder, stop_ns)
     axis = RankAxis(
         (rank, arrived, arrived), (rank, ended, ended), (holder, start, stop), (whose, begin, end)
     )
     calls = _in_order(Calls(rank, instance, group, arrived, ended, end_ns), axis)
+    # which call freed a rank is told by its own clock, to the microsecond
     apart = AFTER_END + BEFORE_END  # no call frees another rank
     own_axis = RankAxis((rank, end_ns, end_ns), (holder, start_ns, stop_ns), apart=apart)
     freed = blocked_intervals(
@@ -252,6 +257,7 @@ def chunk_input(
         own_axis.shift(holder, stop_ns),
     )
     low, high, row = freed
+    # own work is the time outside these intervals
     ranks = np.array(chunk.ranks)
     counts, blocked = (
         np.bincount(np.searchsorted(ranks, each), minlength=len(ranks))

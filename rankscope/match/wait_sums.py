@@ -64,8 +64,10 @@ def sum_waits(
         places: instances whose waits can expose communication on that clock.
         numbers: the iterations that `by_rank` is about; None: all.
     """
+    # instances whose waits can expose communication
     here = waited.streams.filter(pl.col("place").is_in(places))["group"].unique()
     iterations, last = waited.shared["iteration"], waited.shared["last"].fill_null(NOBODY)
+    # ranks and iterations are counted, so that both index a table of sums
     blocks, numbered = _blocks(waited), iterations.unique().sort().to_numpy()
     ranks = blocks["rank"].unique().sort().to_numpy()
     chosen = numbered if numbers is None else np.array([*numbers], dtype=np.int64)
@@ -246,10 +248,12 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
         selected: which of them are.
     """
     rank, exposing = calls.rank, calls.exposing
+    # all ranks on one axis, so that each step is one pass over all of them
     axis = RankAxis((rank, calls.arrival, calls.end), exposed[:3])
     begin = axis.shift(rank, calls.arrival)
     order = _order(begin, calls.end)
     order = order if exposing.all() else order[exposing[order]]
+    # what overlaps is claimed by the call that came first
     spans = _spans(begin, calls.wait, order)
     claimed = _claimed(len(begin), spans, order, axis.union(*exposed[:3]))
     sums = _summed(calls, claimed, numbered)
@@ -283,6 +287,7 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
         claimed: the exposed waiting of each.
         numbered: all iterations, ascending.
     """
+    # a cell is an iteration of a rank: both are counted
     first = np.flatnonzero(np.diff(calls.rank, prepend=-1))
     lengths = np.diff(first, append=len(calls.rank))
     cell = np.repeat(np.arange(len(first)) * len(numbered), lengths) + calls.at
@@ -294,6 +299,7 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
         np.add.at(found, cell, values)
         sums.append(found[there])
     place, at = np.divmod(there, max(len(numbered), 1))
+    # unknown where no call could have exposed communication
     waits = pl.Series(sums[0])
     if not calls.exposing.all():
         exposing = np.bincount(cell[calls.exposing], minlength=size)[there] > 0
