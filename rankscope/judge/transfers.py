@@ -9,7 +9,8 @@ import polars as pl
 
 from rankscope.judge.levels import HALF, NOISE, SIZE_STEP
 from rankscope.match.point_to_point import OPERATION
-from rankscope.util.robust import ROBUST, Floats
+from rankscope.util.numbers import ROBUST
+from rankscope.util.robust import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.model.kinds import Clock
 from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.store.tables import RunTables
 from rankscope.util.wording import counted
 
-CLOCKS = ("auto", "gpu", "host")
+CLOCKS = ("auto", *Clock)
 
 PHASES = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns")
 
