@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rankscope.api import AnalysisOptions, Run, ingest, open_run
     from rankscope.changes import diff
     from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary
-    from rankscope.compare.diff.compare import RunDiff
-    from rankscope.compare.diff.shifts import Change
     from rankscope.compare.picks import Picks
     from rankscope.errors import (
         DatabaseError,
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
+    from rankscope.history.diff.compare import RunDiff
+    from rankscope.history.diff.shifts import Change
     from rankscope.ingestion.job import Ingested
     from rankscope.model.options import Options
     from rankscope.model.reports import RunWarning
@@ -80,8 +80,8 @@ _HOMES = {
     "api": ("AnalysisOptions", "Run", "ingest", "open_run"),
     "changes": ("diff",),
     "compare.comparison": ("Comparison", "Outliers", "Stage", "Summary"),
-    "compare.diff.compare": ("RunDiff",),
-    "compare.diff.shifts": ("Change",),
+    "history.diff.compare": ("RunDiff",),
+    "history.diff.shifts": ("Change",),
     "compare.picks": ("Picks",),
     "errors": ("DatabaseError", "RankscopeError", "ReportError", "ToolError", "UsageError"),
     "ingestion.job": ("Ingested",),

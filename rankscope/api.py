@@ -16,8 +16,8 @@ from rankscope.compare.comparison import Comparison, Stage
 from rankscope.compare.imbalance import imbalance
 from rankscope.compare.metric_table import STORED
 from rankscope.compare.picks import Picks
-from rankscope.compare.selection import IterRange, as_range
 from rankscope.errors import ReportError
+from rankscope.match.selection import IterRange, as_range
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, Timeline

@@ -10,10 +10,10 @@ from typing import Unpack
 import polars as pl
 
 from rankscope.api import AnalysisOptions, Run, open_run, options_of
-from rankscope.compare.clock_choice import choose_clock
 from rankscope.compare.comparison import Comparison, Stage
-from rankscope.compare.diff.compare import RunDiff, diff_runs
-from rankscope.compare.diff.same_job import differences
+from rankscope.history.diff.compare import RunDiff, diff_runs
+from rankscope.history.diff.same_job import differences
+from rankscope.match.clock_choice import choose_clock
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning

@@ -8,13 +8,18 @@ from itertools import pairwise
 
 import polars as pl
 
+from rankscope.measure.segment import (
+    IterationRanges,
+    LabelledRanges,
+    find_iterations,
+    with_meanings,
+)
 from rankscope.model.device_work import SYNC_CALLS, InMemoryWork
 from rankscope.model.events import PART_ROWS
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
 from rankscope.model.reports import CaptureFacts, Trace
 from rankscope.model.schema import DEVICE_WORK, ITERATIONS, RANGES, conform, empty
-from rankscope.segment import IterationRanges, LabelledRanges, find_iterations, with_meanings
 from rankscope.sources.conventions import vocabulary
 from rankscope.store.tables import TableRequest, requested
 

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.inputs import VerdictInputs
-from rankscope.compare.verdict.levels import LEAST_GAIN, MUCH
+from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.levels import LEAST_GAIN, MUCH
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 

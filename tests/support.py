@@ -21,11 +21,11 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.align.match import Matched
-from rankscope.compare.communication import match_run
 from rankscope.compare.comparison import Comparison, run_collectives
-from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
-from rankscope.compare.whatif.replay import Replay
+from rankscope.judge.inputs import RunSummary, VerdictInputs
+from rankscope.judge.replay import Replay
+from rankscope.match.collectives import Matched
+from rankscope.match.communication import match_run
 from rankscope.model.results import Timeline
 from rankscope.model.schema import PARTS
 from rankscope.model.tables import TABLES

@@ -116,7 +116,7 @@ def _bundled(command: Callable[..., None], names: list[str]) -> Callable[..., No
 
 def _analysis(iter_range: str | None = None, **others: Any) -> Options:
     """The options of a comparison, from those of a command."""
-    from rankscope.compare.selection import parse_range
+    from rankscope.match.selection import parse_range
 
     selected = None if iter_range is None else parse_range(iter_range)
     texts: dict[str, Any] = {

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.align.match import blocks_of
-from rankscope.compare.waits import WaitedCollectives
+from rankscope.match.collectives import blocks_of
+from rankscope.match.waits import WaitedCollectives
 from rankscope.model.metrics import column_of
 from rankscope.model.schema import PARTS
 

@@ -19,15 +19,15 @@ from itertools import pairwise
 import msgspec
 import polars as pl
 
-from rankscope.align.clocks import ClockFit, Clocks
-from rankscope.align.match import MatchSummary
-from rankscope.compare.communication import Matching
 from rankscope.compare.comparison import Comparison, Outliers, Summary
 from rankscope.compare.fingerprint import fingerprint
-from rankscope.compare.roles import Roles
-from rankscope.compare.selection import ReusedScope, scope_of
-from rankscope.compare.verdict.story import Story
 from rankscope.errors import DatabaseError
+from rankscope.judge.story import Story
+from rankscope.match.clocks import ClockFit, Clocks
+from rankscope.match.collectives import MatchSummary
+from rankscope.match.communication import Matching
+from rankscope.match.roles import Roles
+from rankscope.match.selection import ReusedScope, scope_of
 from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options

@@ -9,15 +9,15 @@ from typing import TypeVar
 
 import polars as pl
 
-from rankscope.compare.communication import Matching, RunCollectives, waited_in
 from rankscope.compare.metric_table import NUMBERING, WHO, looked_up, stored_rows
-from rankscope.compare.roles import Roles
 from rankscope.compare.run_facts import facts_of, stored_warnings, warnings_of
-from rankscope.compare.selection import Scope, Selection
-from rankscope.compare.verdict.excess import excess_of
-from rankscope.compare.verdict.flags import flagged
-from rankscope.compare.verdict.story import Story
-from rankscope.compare.waits import WaitedCollectives
+from rankscope.judge.excess import excess_of
+from rankscope.judge.flags import flagged
+from rankscope.judge.story import Story
+from rankscope.match.communication import Matching, RunCollectives, waited_in
+from rankscope.match.roles import Roles
+from rankscope.match.selection import Scope, Selection
+from rankscope.match.waits import WaitedCollectives
 from rankscope.model.metrics import METRICS, column_of, columns_of
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning

@@ -13,7 +13,7 @@ from rankscope.util.source_digest import source_digest
 
 PACKAGE = Path(__file__).parents[1]
 
-SHAPING = ("align", "compare", "model", "store", "util")
+SHAPING = ("compare", "judge", "match", "model", "store", "util")
 """Packages whose source files shape the answers; those that read reports shape the tables."""
 
 

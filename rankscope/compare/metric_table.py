@@ -10,8 +10,8 @@ from collections.abc import Collection
 import numpy as np
 import polars as pl
 
-from rankscope.compare.roles import Roles
-from rankscope.compare.selection import Scope
+from rankscope.match.roles import Roles
+from rankscope.match.selection import Scope
 from rankscope.model.metrics import METRICS, columns_of, compared_metrics
 from rankscope.model.metrics import Scope as MetricScope
 from rankscope.model.schema import MEASURES

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from rankscope.capture import CaptureConfig
-from rankscope.compare.causes import blocked, counters
 from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
+from rankscope.judge.causes import blocked, counters
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.results import Finding, Pick, Verdict
 from rankscope.sources.recorders import Recorder, recorder_of

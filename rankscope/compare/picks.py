@@ -12,8 +12,8 @@ from pathlib import Path
 import polars as pl
 
 from rankscope.compare.report_files import ReportFiles
-from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
+from rankscope.match.warnings import listed
 from rankscope.model.metrics import column_of
 from rankscope.model.reports import RankIdentity
 from rankscope.model.results import Pick, Window

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.align.clocks import Clocks
-from rankscope.compare import warnings
-from rankscope.compare.communication import Matching, all_tied
-from rankscope.compare.roles import Roles
-from rankscope.compare.selection import Scope, Selection
+from rankscope.match import warnings
+from rankscope.match.clocks import Clocks
+from rankscope.match.communication import Matching, all_tied
+from rankscope.match.roles import Roles
+from rankscope.match.selection import Scope, Selection
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import MEASURE_VERSION, ShapingOptions, measure_version
 from rankscope.model.reports import RankEvidence, RankIdentity, RunWarning

@@ -10,12 +10,7 @@ from functools import cache
 
 import polars as pl
 
-from rankscope.align.iteration_matching import check_pairing
-from rankscope.align.point_to_point import OPERATION as SEND_RECEIVE
-from rankscope.compare import scores as compare_scores
 from rankscope.compare.breakdowns import by_collective
-from rankscope.compare.causes.registry import tables_of
-from rankscope.compare.communication import RunCollectives, roles_by_gradients, roles_by_option
 from rankscope.compare.comparison import (
     Comparison,
     Outliers,
@@ -23,26 +18,31 @@ from rankscope.compare.comparison import (
     Summary,
     run_collectives,
 )
-from rankscope.compare.iteration_clusters import by_iteration
 from rankscope.compare.metric_table import metric_table, stored_rows
-from rankscope.compare.robust import Floats
-from rankscope.compare.selection import Scope, common_iterations, scope_of
-from rankscope.compare.verdict.excess import excess_of
-from rankscope.compare.verdict.healing import sampled
-from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
-from rankscope.compare.verdict.rules import judge
-from rankscope.compare.verdict.story import Story, story_of
-from rankscope.compare.verdict.transfers import SlowTransfers, slow_transfers
-from rankscope.compare.wait_sums import Waits
-from rankscope.compare.waits import own_spans
-from rankscope.compare.whatif.replay import Replay
-from rankscope.compare.whatif.scenarios import scenarios
+from rankscope.judge import scores as compare_scores
+from rankscope.judge.causes.registry import tables_of
+from rankscope.judge.excess import excess_of
+from rankscope.judge.healing import sampled
+from rankscope.judge.inputs import RunSummary, VerdictInputs
+from rankscope.judge.iteration_clusters import by_iteration
+from rankscope.judge.replay import Replay
+from rankscope.judge.rules import judge
+from rankscope.judge.scenarios import scenarios
+from rankscope.judge.story import Story, story_of
+from rankscope.judge.transfers import SlowTransfers, slow_transfers
+from rankscope.match.communication import RunCollectives, roles_by_gradients, roles_by_option
+from rankscope.match.iteration_matching import check_pairing
+from rankscope.match.point_to_point import OPERATION as SEND_RECEIVE
+from rankscope.match.selection import Scope, common_iterations, scope_of
+from rankscope.match.wait_sums import Waits
+from rankscope.match.waits import own_spans
 from rankscope.model.metrics import METRICS, PHASE_METRICS, column_of, columns_of
 from rankscope.model.options import Options
 from rankscope.model.results import MetricSummary
 from rankscope.sources.recorders import recorder_of
 from rankscope.store.tables import RunTables
 from rankscope.util.memory import give_back
+from rankscope.util.robust import Floats
 
 JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", *PHASE_METRICS)))
 """The columns of the metric table that a verdict is found from, and a run is played again from."""

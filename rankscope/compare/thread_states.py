@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.robust import lower_median
 from rankscope.model.kinds import HostState
 from rankscope.model.metrics import column_of
+from rankscope.util.robust import lower_median
 
 MOST_NAMES = 6
 """Names with a part of their own in a state; the others are together."""

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import polars as pl
 
-from rankscope.compare import warnings
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.report_files import further
 from rankscope.compare.timeline_ranks import operations_of, phases_of, states_of
 from rankscope.errors import ReportError, UnreadableReport, UsageError
+from rankscope.match import warnings
 from rankscope.measure.rank import RankDetail
 from rankscope.measure.report import details
 from rankscope.model.host_events import HostEvents

@@ -37,7 +37,7 @@ ABANDONED_S = 86_400
 
 PACKAGE = Path(__file__).parents[1]
 
-SHAPING = ("measure", "model", "segment", "sources", "util")
+SHAPING = ("measure", "model", "sources", "util")
 """Packages whose source files shape the rows."""
 
 UNREADABLE = (

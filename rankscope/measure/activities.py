@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 
 from rankscope.measure.launches import LaunchSample, signed
+from rankscope.measure.segment import PhaseRanges
 from rankscope.model.intervals import Flags, Times, count_before, union
 from rankscope.model.schema import ACTIVITIES, conform, empty
-from rankscope.segment import PhaseRanges
 from rankscope.util.numbers import NEVER
 
 MOST_NAMES = 24

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from rankscope.measure.segment import PhaseRanges
 from rankscope.model.intervals import Times, cells, owners
 from rankscope.model.schema import SEGMENTS
-from rankscope.segment import PhaseRanges
 from rankscope.util.numbers import NEVER
 
 

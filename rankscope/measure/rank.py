@@ -18,6 +18,13 @@ from rankscope.measure.device import DeviceAccount, DeviceTimeline
 from rankscope.measure.host import host_timeline
 from rankscope.measure.metrics import UNPHASED_LIMIT, gpu_numbers, host_numbers, without
 from rankscope.measure.records import RecordCount, Records, record_problems
+from rankscope.measure.segment import (
+    UNNAMED,
+    IterationRanges,
+    LabelledRanges,
+    PhaseRanges,
+    find_marks,
+)
 from rankscope.model.intervals import Times
 from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, RunWarning, Trace
 from rankscope.model.schema import (
@@ -33,7 +40,6 @@ from rankscope.model.schema import (
     conform,
     empty,
 )
-from rankscope.segment import UNNAMED, IterationRanges, LabelledRanges, PhaseRanges, find_marks
 from rankscope.sources.conventions import Vocabulary
 from rankscope.util.wording import percent
 

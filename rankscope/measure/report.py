@@ -13,6 +13,7 @@ from rankscope.measure.file_accesses import file_accesses
 from rankscope.measure.host import window_edges
 from rankscope.measure.host_states import host_states
 from rankscope.measure.rank import RankDetail, detail_ranks, measure_rank
+from rankscope.measure.segment import Chosen, DetectedSteps, choose_iterations
 from rankscope.model.columns import out_of_bounds
 from rankscope.model.host_events import WINDOWED_COUNTERS, CounterEvents, HostEvents, ThreadEvents
 from rankscope.model.kinds import EvidenceKind
@@ -28,7 +29,6 @@ from rankscope.model.reports import (
 )
 from rankscope.model.schema import COUNTERS, FILE_ACCESSES, HOST_STATES, conform
 from rankscope.model.tables import TABLES
-from rankscope.segment import Chosen, DetectedSteps, choose_iterations
 from rankscope.sources import formats
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.identify import (

@@ -16,7 +16,7 @@ To add a metric:
      ingested again with `--rebuild`. A metric of device work is a column of
      `DeviceTimeline.usage` in `measure/device.py` instead, and needs no function.
    - A metric that needs other ranks (`Scope.PEERS`): return its column from
-     `compare/waits.py` in `Waits.by_iteration`.
+     `match/waits.py` in `Waits.by_iteration`.
 
 A metric that nothing computes is an error as soon as a report is measured or a run is compared.
 """

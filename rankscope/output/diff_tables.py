@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 
 import polars as pl
 
-from rankscope.compare.diff.compare import largest_first
-from rankscope.compare.diff.shifts import Change
+from rankscope.history.diff.compare import largest_first
+from rankscope.history.diff.shifts import Change
 from rankscope.model.metrics import METRICS
 from rankscope.output.quantities import UNKNOWN, in_unit
 from rankscope.output.table_layout import Table

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rankscope.compare.robust import MAD_FLOOR, lower_median
 from rankscope.model.metrics import METRICS
 from rankscope.model.schema import PHASES
+from rankscope.util.robust import MAD_FLOOR, lower_median
 
 MOST_TIMES = 30
 """The end of the scale is at most this multiple of its linear part; larger values are clipped."""

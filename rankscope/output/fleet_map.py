@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.fleet.fleet import Fleet
+from rankscope.history.fleet.fleet import Fleet
 from rankscope.output.fleet_tables import KINDS
 from rankscope.util.sanitize import sanitized
 

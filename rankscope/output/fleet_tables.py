@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from rankscope.fleet.fleet import Fleet
-from rankscope.fleet.sentences import NS_PER_HOUR
+from rankscope.history.fleet.fleet import Fleet
+from rankscope.history.fleet.sentences import NS_PER_HOUR
 from rankscope.output.columns import names_in, notes
 from rankscope.output.prometheus import gauge, labels
 from rankscope.output.quantities import UNKNOWN, percent

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.levels import LEAST_GAIN as LEAST_NAMED
-from rankscope.compare.warnings import listed
+from rankscope.judge.levels import LEAST_GAIN as LEAST_NAMED
+from rankscope.match.warnings import listed
 from rankscope.model.metrics import METRICS, Display, Metric, Unit, column_of, leading_metrics
 from rankscope.model.results import (
     Efficiency,

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from rankscope.compare.diff.compare import diff_runs
+from rankscope.history.diff.compare import diff_runs
 from tests.bench.cases import ITERATION_MS, LEAST_EFFECT, NOISE, PHASES, WALK
 from tests.forge import Job, scene, simulate
 

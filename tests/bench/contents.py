@@ -32,8 +32,8 @@ from rankscope.errors import DatabaseError
 from rankscope.model.columns import Column
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.tables import TABLES
-from rankscope.page_server import RunAnswers
 from rankscope.store import Database
+from rankscope.view.page_server import RunAnswers
 from tests.bench.fuzz import answer
 from tests.forge import forge, scene
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from rankscope.fleet.fleet import fleet_of
-from tests.fleet.fleets import Plan, fleet
+from rankscope.history.fleet.fleet import fleet_of
+from tests.history.fleet.fleets import Plan, fleet
 
 LEAST_JOBS = 3
 """A culprit that took part in fewer jobs cannot be a suspect."""

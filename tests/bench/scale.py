@@ -18,13 +18,13 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from rankscope.align.match import match
-from rankscope.compare.verdict.inputs import RunSummary, VerdictInputs
-from rankscope.compare.verdict.rules import judge
-from rankscope.compare.wait_sums import split
-from rankscope.compare.waits import timed
+from rankscope.judge.inputs import RunSummary, VerdictInputs
+from rankscope.judge.rules import judge
+from rankscope.match.collectives import match
+from rankscope.match.wait_sums import split
+from rankscope.match.waits import timed
 from rankscope.store.tables import narrowed
-from tests.align.worlds import World, all_exposed, world
+from tests.match.worlds import World, all_exposed, world
 
 Answer = TypeVar("Answer")
 SLOW = 5

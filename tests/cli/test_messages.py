@@ -14,7 +14,7 @@ from rankscope_cli.commands import watch
 
 from rankscope.compare.comparison import Comparison
 from rankscope.model.reports import RunWarning
-from rankscope.page_server import PageServer, RunAnswers
+from rankscope.view.page_server import PageServer, RunAnswers
 from tests.support import Forged, Result, Stored, copied, edit
 
 Cli = Callable[..., Result]

@@ -256,7 +256,7 @@ def test_changed_sources_are_another_fingerprint(
     shutil.copytree(ROOT / "rankscope", package, ignore=shutil.ignore_patterns("__pycache__"))
     assert source_digest(package, SHAPING) == source_digest(ROOT / "rankscope", SHAPING)
     was = fingerprint(Options(), reports)
-    for name in ("align/clocks.py", "compare/verdict/rules.py", "model/metrics.py"):
+    for name in ("match/clocks.py", "judge/rules.py", "model/metrics.py"):
         source_digest.cache_clear()
         with (package / name).open("a") as file:
             file.write("\n")
@@ -289,7 +289,7 @@ def test_an_edited_threshold_changes_the_answer_at_once(
         return done.stdout.strip()
 
     assert kind() == "persistent"
-    edited = tmp_path / "rankscope" / "compare" / "verdict" / "preconditions.py"
+    edited = tmp_path / "rankscope" / "judge" / "preconditions.py"
     text = edited.read_text()
     assert "inputs.run.ranks >= 2" in text
     edited.write_text(text.replace("inputs.run.ranks >= 2", "inputs.run.ranks >= 99"))

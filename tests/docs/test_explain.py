@@ -19,8 +19,8 @@ from rankscope_cli import main
 from rankscope_cli.options import By
 
 import rankscope
-from rankscope.check import remedies, single_report
 from rankscope.errors import UsageError
+from rankscope.ingestion.check import remedies, single_report
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.metrics import METRICS
 from rankscope.output.explain import entries, explain

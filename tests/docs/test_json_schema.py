@@ -12,7 +12,7 @@ import pytest
 from rankscope_cli.main import COMMANDS
 
 from rankscope.compare import next_capture
-from rankscope.compare.diff import shifts
+from rankscope.history.diff import shifts
 from rankscope.model import reports, results
 from rankscope.output import explain
 from rankscope.output.documents import capture, diff, imbalance, pick_reports, verdict

@@ -52,8 +52,8 @@ def test_every_constant_of_the_verdict_has_a_reason() -> None:
     given = {(module, name) for module, name, *_ in ROWS}
     missing = {
         (module, name)
-        for path in sorted((PACKAGE / "compare" / "verdict").glob("*.py"))
-        for module in [f"compare.verdict.{path.stem}"]
+        for path in sorted((PACKAGE / "judge").glob("*.py"))
+        for module in [f"judge.{path.stem}"]
         for name in constants(path)
         if (module, name) not in given
     }

@@ -13,8 +13,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import rankscope
-from rankscope.check import check
 from rankscope.ingestion import job, kept_rows
+from rankscope.ingestion.check import check
 from rankscope.measure import report
 from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions

@@ -13,8 +13,8 @@ from rankscope_cli.options import _metrics
 
 import rankscope
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.diff.compare import diff_runs
 from rankscope.errors import ReportBug, UsageError
+from rankscope.history.diff.compare import diff_runs
 from rankscope.measure.metrics import FUNCTIONS, MetricInputs
 from rankscope.model.availability import SOURCES, availability_table
 from rankscope.model.compared_tables import COMPARED_TABLES, score_column

@@ -12,11 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from rankscope.fleet.collect import merged
-from rankscope.fleet.fleet import Fleet, fleet_of
+from rankscope.history.fleet.collect import merged
+from rankscope.history.fleet.fleet import Fleet, fleet_of
 from rankscope.output.fleet_map import fleet_map
 from rankscope.output.html.fleet_page import render_fleet
-from tests.fleet.fleets import Plan, fleet
+from tests.history.fleet.fleets import Plan, fleet
 from tests.output.test_html import HOSTILE, Page
 from tests.support import mostly_nightly
 

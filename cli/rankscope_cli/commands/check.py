@@ -84,7 +84,7 @@ def check(
             "--db together with reports" if db is not None else "no reports and no --db",
             hint="rankscope check PATH... examines reports, rankscope check --db FILE a database",
         )
-    from rankscope.check import check as check_reports
+    from rankscope.ingestion.check import check as check_reports
     from rankscope.model.options import ShapingOptions
 
     options = ShapingOptions.of(
@@ -102,7 +102,7 @@ def _show_warnings(db: Path, output: Format) -> None:
     import polars as pl
 
     from rankscope.api import open_run
-    from rankscope.check.remedies import remedy, scheduler_of
+    from rankscope.ingestion.check.remedies import remedy, scheduler_of
     from rankscope.output import frame_table, markdown_csv
     from rankscope.output.quantities import counted, ranks_text, short_path
 

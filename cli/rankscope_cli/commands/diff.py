@@ -25,7 +25,7 @@ from rankscope_cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rankscope.compare.diff.compare import RunDiff
+    from rankscope.history.diff.compare import RunDiff
 
 
 @with_analysis
@@ -123,7 +123,7 @@ def diff(
 def _databases(runs: list[Path], baseline: list[str] | None) -> tuple[list[Path], Path]:
     """The databases before, and the one after."""
     from rankscope.errors import UsageError
-    from rankscope.fleet.collect import databases
+    from rankscope.history.fleet.collect import databases
 
     if baseline is None:
         if len(runs) != 2:

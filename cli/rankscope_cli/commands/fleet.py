@@ -22,8 +22,8 @@ from rankscope_cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rankscope.fleet.collect import Collected
-    from rankscope.fleet.fleet import Fleet
+    from rankscope.history.fleet.collect import Collected
+    from rankscope.history.fleet.fleet import Fleet
 
 ADD = "add"
 """The word before databases that a ledger shall take in."""
@@ -89,7 +89,7 @@ def fleet(
 
       rankscope fleet runs/ --html fleet.html --plot fleet.png
     """
-    from rankscope.fleet.fleet import fleet_of
+    from rankscope.history.fleet.fleet import fleet_of
     from rankscope.output import fleet_tables, markdown_csv
 
     _check(prometheus, page, picture)
@@ -159,8 +159,8 @@ def _collected(given: list[str], store: Path | None) -> Collected:
         UsageError: they name nothing, or no ledger to add to.
     """
     from rankscope.errors import UsageError
-    from rankscope.fleet import ledger
-    from rankscope.fleet.collect import collect, databases
+    from rankscope.history.fleet import ledger
+    from rankscope.history.fleet.collect import collect, databases
 
     adding = given[:1] == [ADD]
     names = given[1:] if adding else given

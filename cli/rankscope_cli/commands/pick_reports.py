@@ -147,10 +147,10 @@ def _show(picks: Picks, view: Path | None, copy_to: Path | None, open_them: bool
     """Copy the reports, write the view document and start the GUI, as the options require."""
     import socket
 
-    from rankscope import gui
     from rankscope.errors import ReportError, UsageError
     from rankscope.output.nsys_view import open_command, rsync_command
     from rankscope.sources import formats
+    from rankscope.view import gui
 
     files = picks.files
     if (view or copy_to or open_them) and picks.unopenable:

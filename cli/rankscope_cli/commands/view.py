@@ -56,7 +56,7 @@ def view(
     import socket
     from concurrent.futures import ThreadPoolExecutor, wait
 
-    from rankscope.page_server import LOOPBACK, PageServer, RunAnswers
+    from rankscope.view.page_server import LOOPBACK, PageServer, RunAnswers
 
     answers = RunAnswers(db, analysis, metric)
     pool = ThreadPoolExecutor(1)

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import UNSET, Struct, UnsetType
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.diff import compare, shifts
+from rankscope.history.diff import compare, shifts
 from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS
 from rankscope.model.reports import RunWarning

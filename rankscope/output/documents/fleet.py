@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Struct
 
-from rankscope.fleet import fleet as fleets
-from rankscope.fleet.sentences import NS_PER_HOUR
+from rankscope.history.fleet import fleet as fleets
+from rankscope.history.fleet.sentences import NS_PER_HOUR
 from rankscope.model.kinds import VerdictKind
 from rankscope.output.documents.common import Answer, says, warnings_of
 from rankscope.output.quantities import moment

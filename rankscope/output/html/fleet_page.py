@@ -12,8 +12,8 @@ import re
 import polars as pl
 
 from rankscope._version import __version__
-from rankscope.fleet.fleet import Fleet
-from rankscope.fleet.sentences import NS_PER_HOUR
+from rankscope.history.fleet.fleet import Fleet
+from rankscope.history.fleet.sentences import NS_PER_HOUR
 from rankscope.output import columns
 from rankscope.output.documents.common import Document
 from rankscope.output.fleet_map import FleetMap, cost_text, fleet_map

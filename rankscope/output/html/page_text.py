@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import Picks
-from rankscope.compare.verdict.phrases import ordinal
+from rankscope.judge.phrases import ordinal
 from rankscope.model.options import Options
 from rankscope.model.results import Imbalance, RunFacts
 from rankscope.output.nsys_view import open_command

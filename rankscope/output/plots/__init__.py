@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from rankscope.compare.comparison import Comparison
-    from rankscope.fleet.fleet import Fleet
+    from rankscope.history.fleet.fleet import Fleet
 
 __all__ = [
     "FORMATS",

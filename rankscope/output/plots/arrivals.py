@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
+from rankscope.match.warnings import listed
 from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.options import PlotOptions

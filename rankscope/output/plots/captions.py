@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.levels import LEAST_GAIN
-from rankscope.compare.verdict.phrases import who
-from rankscope.compare.verdict.sentences import when
+from rankscope.judge.levels import LEAST_GAIN
+from rankscope.judge.phrases import who
+from rankscope.judge.sentences import when
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.style import drawable

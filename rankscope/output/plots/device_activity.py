@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from rankscope.compare.causes.context import sampled
-from rankscope.compare.causes.excess import activity_excess
-from rankscope.compare.causes.registry import findings_sentence
 from rankscope.compare.comparison import Comparison
+from rankscope.judge.causes.context import sampled
+from rankscope.judge.causes.excess import activity_excess
+from rankscope.judge.causes.registry import findings_sentence
 from rankscope.output.palette import Theme
 from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.style import SMALL, Caption, drawable, new_sheet

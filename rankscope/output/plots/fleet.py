@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from rankscope.errors import UsageError
-from rankscope.fleet.fleet import Fleet
+from rankscope.history.fleet.fleet import Fleet
 from rankscope.output.fleet_map import FleetMap, fleet_map
 from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots.style import (

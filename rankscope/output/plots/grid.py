@@ -9,8 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.verdict.levels import MUCH
 from rankscope.errors import UsageError
+from rankscope.judge.levels import MUCH
 from rankscope.output.excess_scale import ExcessScale, scale_of, with_excess
 
 Values = npt.NDArray[np.float64]

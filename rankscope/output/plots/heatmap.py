@@ -14,9 +14,9 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.roles import ALL
-from rankscope.compare.verdict.levels import MUCH
-from rankscope.compare.verdict.phrases import who
+from rankscope.judge.levels import MUCH
+from rankscope.judge.phrases import who
+from rankscope.match.roles import ALL
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.metrics import METRICS, Metric, Unit
 from rankscope.output.palette import THEMES, Theme

@@ -13,10 +13,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from rankscope.compare.comparison import Comparison
-from rankscope.compare.robust import lower_median
-from rankscope.compare.scores import score
-from rankscope.compare.verdict.levels import LEAST_GAIN
 from rankscope.errors import UsageError
+from rankscope.judge.levels import LEAST_GAIN
+from rankscope.judge.scores import score
 from rankscope.model.schema import PHASES
 from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme, part_name
 from rankscope.output.plots.captions import footer, on_average, subtitle
@@ -24,6 +23,7 @@ from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
 from rankscope.output.plots.style import SMALL, Caption, new_sheet, part_look, signed_ms
 from rankscope.output.quantities import SHOWN_NS, milliseconds
+from rankscope.util.robust import lower_median
 from rankscope.util.wording import counted
 
 WIDTH, PANELS, BETWEEN = 10.0, 7.2, 0.55

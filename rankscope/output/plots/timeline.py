@@ -15,8 +15,8 @@ from matplotlib.patches import Patch
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.timeline import timeline, with_last_to_arrive
-from rankscope.compare.warnings import listed
 from rankscope.errors import UsageError
+from rankscope.match.warnings import listed
 from rankscope.model.results import Timeline
 from rankscope.output.palette import THEMES, Theme, part_name
 from rankscope.output.plots.captions import footer, subtitle

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rankscope.compare.verdict.preconditions import inconclusive
+from rankscope.judge.preconditions import inconclusive
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
 from rankscope.output.plots.captions import finding

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from rankscope.errors import UsageError
-from rankscope.fleet.collect import merged
-from rankscope.fleet.fleet import Fleet, fleet_of
+from rankscope.history.fleet.collect import merged
+from rankscope.history.fleet.fleet import Fleet, fleet_of
 from rankscope.output.fleet_map import MOST_ROWS, MOST_RUNS, cost_text, fleet_map
 from rankscope.output.plots import draw_fleet, title_of
-from tests.fleet.fleets import HOURS, Plan, fleet
+from tests.history.fleet.fleets import HOURS, Plan, fleet
 
 
 @pytest.fixture(scope="module")

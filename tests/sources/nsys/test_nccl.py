@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from rankscope.check import check
+from rankscope.ingestion.check import check
 from rankscope.model import events
 from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
 from tests.sources.exports import as_folder

@@ -1,1 +1,0 @@
-"""The run played again with one thing changed: what that would save."""

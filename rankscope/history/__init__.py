@@ -1,0 +1,1 @@
+"""Many runs: two of them compared, or a whole fleet."""

@@ -1,0 +1,227 @@
+"""Two runs of a job compared: which ranks and phases got better or worse, beyond noise.
+
+See METHOD.md#diff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from rankscope.errors import UsageError
+from rankscope.history.diff.noise import Values
+from rankscope.history.diff.shifts import (
+    Change,
+    Shift,
+    noise_of_slowest,
+    shift,
+    shift_from_baseline,
+    values_of,
+)
+from rankscope.judge.phrases import amount
+from rankscope.model.metrics import METRICS, Unit
+from rankscope.model.reports import RunWarning
+from rankscope.util.wording import (
+    agreeing,
+    counted,
+    interval,
+    ms,
+    percent,
+    slower_or_faster,
+)
+
+FALSE_ALARM = 0.02
+"""Family-wise false-alarm rate, applied separately to the iteration time, the other metrics and the
+ranks (Bonferroni within each family)."""
+
+LEAST_CHANGE = 0.01
+"""Least share of the iteration for a change to be reported, even if it is certain; for a metric
+that is not a time, of the metric's mean over ranks before."""
+
+LEAST_ITERATIONS = 5
+
+LEAST_BASELINE = 3
+"""Runs of a baseline: the variance of two has one degree of freedom, which shows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunDiff:
+    """The answer to `rankscope diff`.
+
+    `is_same`: both are one run. `is_judged`: the runs are of one job and long enough, so that
+    changes can be certain. `clock`: that of the numbers. `baseline`: the databases of the runs
+    before and their labels, by start time, where those are several.
+    """
+
+    metrics: tuple[Change, ...]
+    ranks: tuple[Change, ...]
+    sentence: str
+    problems: tuple[RunWarning, ...]
+    is_same: bool = False
+    is_judged: bool = True
+    clock: str = ""
+    baseline: tuple[tuple[Path, str | None], ...] = ()
+
+    @property
+    def iteration(self) -> Change:
+        """The change of the iteration's length."""
+        return next(each for each in self.metrics if each.metric == "iteration")
+
+
+def diff_runs(
+    before: pl.DataFrame | Sequence[pl.DataFrame],
+    after: pl.DataFrame,
+    metrics: list[str],
+    statistic: str,
+    signs: tuple[str, ...] = (),
+) -> RunDiff:
+    """The changes from one run, or from the mean of several, to another run.
+
+    Ranks are matched by number; those that not all runs have are left out, with a warning. Between
+    runs that look like different jobs the numbers are given, but no change is certain.
+
+    Args:
+        before: `Comparison.rows` of one run, or of at least `LEAST_BASELINE`: rank, iteration,
+            `<metric>_ns`. The noise is that within the one run, or that between several.
+        after: those of the other.
+        metrics: what to compare; `iteration` is always among them.
+        statistic: mean, median or p95 over iterations.
+        signs: how the runs differ as different jobs do, by `same_job.differences`.
+
+    Raises:
+        UsageError: several runs, but fewer than `LEAST_BASELINE`.
+    """
+    earlier = [before] if isinstance(before, pl.DataFrame) else [*before]
+    if 1 < len(earlier) < LEAST_BASELINE:
+        raise UsageError(
+            f"a baseline of {counted(len(earlier), 'run')}",
+            hint=f"give at least {LEAST_BASELINE} runs: fewer do not show how much runs differ",
+        )
+    names = metrics if "iteration" in metrics else ["iteration", *metrics]
+    runs = [*earlier, after]
+    both = sorted(set.intersection(*({*run["rank"]} for run in runs)))
+    alone = sorted(set.union(*({*run["rank"]} for run in runs)) - {*both})
+    problems = []
+    if alone:
+        some = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
+        problems.append(
+            RunWarning("ranks-differ", f"ranks {some} are in one run only: left out", tuple(alone))
+        )
+    if len(signs) > 1 or (signs and not alone):
+        problems.append(RunWarning("jobs-differ", _unlike(signs)))
+    if not both:
+        unknown = [Change(name, None, None, None, None, None, None, False) for name in names]
+        hindrance = _unlike(signs) if len(signs) > 1 else "the runs share no rank"
+        sentence = f"Inconclusive: {hindrance}."
+        return RunDiff(tuple(unknown), (), sentence, tuple(problems), is_judged=False)
+    values = [values_of(frame, both, [*names, "work"]) for frame in runs]
+    few = min(len(each["iteration"][0]) for each in values)
+    if few < LEAST_ITERATIONS:
+        problems.append(
+            RunWarning(
+                "few-iterations",
+                f"{counted(few, 'iteration')} {agreeing(few, 'is', 'are')} too few to tell change "
+                "from noise",
+            )
+        )
+    shifts = {name: _shift_of(name, values, statistic) for name in names}
+    single = [
+        each
+        for name in names
+        for each in shifts[name].of_ranks(name, both, FALSE_ALARM / (len(names) * len(both)))
+    ]
+    overall = [
+        shifts[name].of_all(name, FALSE_ALARM / (1 if name == "iteration" else len(names)))
+        for name in names
+    ]
+    whole = next(each for each in overall if each.metric == "iteration")
+    judged = few >= LEAST_ITERATIONS and len(signs) < 2 and whole.before_ns is not None
+    if judged:
+        least = {
+            each.metric: LEAST_CHANGE
+            * ((whole if METRICS[each.metric].is_time else each).before_ns or 0)
+            for each in overall
+        }
+    else:
+        least = dict.fromkeys(names, np.inf)
+    overall, single = (
+        [_if_at_least(least[each.metric], each) for each in some] for some in (overall, single)
+    )
+    is_same = len(earlier) == 1 and earlier[0].equals(after)
+    if is_same:
+        sentence = "Both are the same run: every number is equal."
+    elif judged:
+        sentence = _sentence(whole, single)
+    elif len(signs) > 1:
+        sentence = f"Inconclusive: {_unlike(signs)}."
+    else:
+        sentence = "Inconclusive: too few iterations to tell change from noise."
+    return RunDiff(tuple(overall), tuple(single), sentence, tuple(problems), is_same, judged)
+
+
+def _shift_of(name: str, values: list[dict[str, Values]], statistic: str) -> Shift:
+    """The change of a metric from the first runs to the last one."""
+    *before, after = (each[name] for each in values)
+    if len(before) > 1:
+        return shift_from_baseline(before, after, statistic)
+    found = shift((before[0], after), statistic)
+    if name != "iteration":
+        return found
+    # All ranks' iterations are one: the noise of the slowest's work is that of each.
+    old, new = values
+    return found.in_step(noise_of_slowest((old["work"], new["work"]), statistic))
+
+
+def _if_at_least(least: float, change: Change) -> Change:
+    """The change, certain only if it is large enough to be reported."""
+    apart = abs((change.after_ns or 0) - (change.before_ns or 0))
+    return replace(change, certain=change.certain and apart >= least)
+
+
+def largest_first(change: Change) -> tuple[bool, str, float]:
+    """A key to sort by: times first, then the other units, each with its largest change first."""
+    unit = METRICS[change.metric].unit
+    apart = abs((change.after_ns or 0) - (change.before_ns or 0))
+    return unit is not Unit.NS, unit.value, -apart
+
+
+def _unlike(signs: tuple[str, ...]) -> str:
+    """The signs of different jobs in words: one alone may be a change of the job."""
+    every = "; ".join(signs)
+    return f"these look like different jobs: {every}" if len(signs) > 1 else f"one job? {every}"
+
+
+def _sentence(whole: Change, single: list[Change]) -> str:
+    """The changes in words."""
+    before, after = round(whole.before_ns or 0), round(whole.after_ns or 0)
+    times = f"{ms(before)} → {ms(after)} per iteration"
+    if whole.low is not None and whole.high is not None:
+        sure = percent(1 - FALSE_ALARM)
+        times += f" ({sure} interval {interval(whole.low, whole.high)})"
+    if not whole.certain:
+        text = f"No change of the iteration beyond noise: {times}."
+    else:
+        text = f"{slower_or_faster(whole.change or 0)}: {times}."
+    for word, sign in (("Worse", 1), ("Better", -1)):
+        moved = sorted(
+            (
+                each
+                for each in single
+                if each.certain and each.metric not in ("iteration", "work") and each.after_ns
+                is not None and sign * (each.after_ns - (each.before_ns or 0)) > 0
+            ),
+            key=largest_first,
+        )  # fmt: skip
+        named = [
+            f"rank {each.rank} {each.metric} "
+            f"{amount((each.after_ns or 0) - (each.before_ns or 0), METRICS[each.metric].unit)}"
+            for each in moved[:3]
+        ]
+        if named:
+            more = f" and {len(moved) - 3} more" if len(moved) > 3 else ""
+            text += f" {word}: {', '.join(named)}{more}."
+    return text

@@ -1,0 +1,112 @@
+"""How far scores differ between two runs of the same job by chance."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankscope.util.numbers import ROBUST
+from rankscope.util.robust import FEW_RANKS
+
+Values = NDArray[np.float64]
+
+BLOCK = 5
+"""Neighbouring iterations are drawn together: speeds wander slowly."""
+
+RESAMPLES = 200
+"""Enough for a standard deviation: it errs by 5 %."""
+
+FAR_OUT = 3.0
+"""Standard deviations beyond which what a rank's halves differ by is its own affair."""
+
+SHORTEST_HALF = 1.349
+"""Length of the shortest interval with half of a normal distribution, in standard deviations."""
+
+
+def score(values: Values, statistic: str) -> Values:
+    """Scores over iterations, the last axis: mean, median or p95."""
+    if statistic == "mean":
+        return np.asarray(values.mean(axis=-1))
+    share, method = (0.5, "lower") if statistic == "median" else (0.95, "higher")
+    return np.asarray(np.quantile(values, share, axis=-1, method=method))  # type: ignore[call-overload]
+
+
+def wander(values: Values, statistic: str) -> Values:
+    """How much the score of the second half of a run differs from that of the first.
+
+    A speed that walks at random moves as far between the halves as its mean does between runs,
+    and independent noise twice as far: resampling within a run is blind to the former.
+    """
+    if values.shape[-1] < 2:
+        return np.zeros(values.shape[:-1])
+    middle = values.shape[-1] // 2
+    return score(values[..., middle:], statistic) - score(values[..., :middle], statistic)
+
+
+def sampling(values: Values, statistic: str) -> Values:
+    """Standard error of each row's score, by drawing other blocks of the run (block bootstrap).
+
+    It sees what halves may miss: rare iterations that take much longer.
+    """
+    count = values.shape[-1]
+    block = min(BLOCK, count)
+    starts = np.random.default_rng(0).integers(
+        0, count - block + 1, size=(RESAMPLES, -(-count // block))
+    )
+    picks = (starts[:, :, None] + np.arange(block)).reshape(RESAMPLES, -1)[:, :count]
+    drawn = np.stack([score(values[..., pick], statistic) for pick in picks])
+    return np.asarray(drawn.std(axis=0))
+
+
+def spread(values: Values) -> float:
+    """Standard deviation of the closer half of some values; 0 for few.
+
+    Up to half of the ranks may really have changed: those are not what equal ranks do by chance.
+    """
+    known = np.sort(values[~np.isnan(values)])
+    if len(known) < FEW_RANKS:
+        return 0.0
+    reach = (len(known) + 1) // 2 - 1
+    return float((known[reach:] - known[:-reach]).min()) / SHORTEST_HALF
+
+
+def pooled(runs: tuple[Values, Values], statistic: str) -> float:
+    """Standard deviation of the score of one rank from run to run, by chance.
+
+    Of all ranks together, as one rank's two halves tell little: each rank of each run is a
+    degree of freedom.
+
+    Args:
+        runs: two, of shape (ranks, iterations); nan where unknown.
+    """
+    halves = [np.abs(wander(values, statistic)) for values in runs]
+    known = [each[~np.isnan(each)] for each in halves]
+    return float(np.sqrt(sum(_tamed(each).mean() for each in known if len(each))))
+
+
+def _tamed(halves: Values) -> Values:
+    """Squares of what halves differ by, those far out cut: one rank's stall is not all ranks'."""
+    return np.minimum(halves, FAR_OUT * ROBUST * np.median(halves)) ** 2
+
+
+def weight_of_slowest(work: Values) -> float:
+    """The noise of the iteration, as a share of that of one rank's work.
+
+    An iteration is as long as its slowest rank needs; how often each is the slowest is the
+    weight of its noise, and independent ones add up as squares: 1 where it is always the same
+    rank, less where they take turns.
+    """
+    often = np.bincount(work.argmax(axis=0), minlength=len(work)) / work.shape[1]
+    return float(np.sqrt((often**2).sum()))
+
+
+@lru_cache
+def quantile(share: float, freedom: int) -> float:
+    """Student's t: what lies above this share of it, at these degrees of freedom."""
+    # Of t = sqrt(freedom) * tan(angle), the angle's density is cos(angle) ** (freedom - 1).
+    angle = np.linspace(-np.pi / 2, np.pi / 2, 200_001)
+    below = np.cumsum(np.cos(angle) ** (freedom - 1))
+    found = float(np.interp(share, below / below[-1], angle))
+    return float(np.sqrt(freedom) * np.tan(found))

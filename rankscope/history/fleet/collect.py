@@ -1,0 +1,161 @@
+"""The evidence of many databases; of each no more is read than is needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.compare.cache import cached_answers
+from rankscope.compare.comparison import Stage
+from rankscope.compare.stages import compare
+from rankscope.errors import RankscopeError, ReportError, UsageError
+from rankscope.history.fleet.evidence import EVIDENCE, RUNS, RunEvidence, evidence
+from rankscope.model.options import Options
+from rankscope.model.reports import RunWarning
+from rankscope.store import Database, DatabaseReader
+from rankscope.store.tables import RunTables
+from rankscope.util.wording import agreeing, counted
+
+THREADS = 4
+"""Databases that are open at the same time: a part of the work is waiting for files."""
+
+NAMED = 3
+"""At most this many databases are named in a warning."""
+
+log = logging.getLogger("rankscope.history.fleet")
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """RUNS and EVIDENCE of many runs, and what is to be known about them."""
+
+    runs: pl.DataFrame
+    evidence: pl.DataFrame
+    problems: tuple[RunWarning, ...] = ()
+
+
+def databases(given: Sequence[str]) -> list[Path]:
+    """The databases that paths, folders (searched recursively) and glob patterns name.
+
+    Raises:
+        UsageError: a path names none.
+    """
+    found: dict[Path, None] = {}
+    for text in given:
+        path = Path(text)
+        if path.is_dir():
+            there = sorted(path.rglob("*.duckdb"))
+        elif path.exists():
+            there = [path]
+        else:
+            there = sorted(Path(each) for each in glob(text, recursive=True))
+        if not there:
+            raise UsageError(
+                f"{text}: no such database, and no folder with some",
+                hint="name databases that `rankscope ingest --db FILE` made, or their folder",
+            )
+        found |= dict.fromkeys(there)
+    return [*found]
+
+
+def collect(paths: Sequence[Path]) -> Collected:
+    """The evidence of databases; what cannot be read is left out with a warning.
+
+    Raises:
+        DatabaseError, ReportError: none can be read.
+    """
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = [*pool.map(_tried, paths)]
+    failed = [(path, each) for path, each in results if isinstance(each, RankscopeError)]
+    found = [each for _, each in results if isinstance(each, RunEvidence)]
+    if failed and not found:
+        raise failed[0][1]
+    problems = [] if not failed else [_left_out(failed)]
+    runs = pl.concat([RUNS.to_frame(), *(each.run for each in found)])
+    ranks = pl.concat([EVIDENCE.to_frame(), *(each.ranks for each in found)])
+    return merged(runs, ranks, problems)
+
+
+def merged(
+    runs: pl.DataFrame, ranks: pl.DataFrame, problems: Iterable[RunWarning] = ()
+) -> Collected:
+    """Runs in the order of their starts, each once.
+
+    Args:
+        runs: RUNS; several rows may be of one run.
+        ranks: EVIDENCE of them; where a run is there twice, so are its rows.
+        problems: what is known of them.
+    """
+    own = [*problems]
+    several = runs.height - runs["run"].n_unique()
+    if several:
+        own.append(
+            RunWarning(
+                "same-run",
+                f"{counted(several, 'database')} {agreeing(several, 'holds', 'hold')} runs that "
+                "others hold as well: left out",
+            )
+        )
+    runs = runs.unique("run", keep="first", maintain_order=True)
+    ranks = ranks.unique(["run", "rank"], keep="first", maintain_order=True)
+    unknown = runs.filter(pl.col("start_ns").is_null()).height
+    if unknown:
+        own.append(
+            RunWarning(
+                "start-unknown",
+                f"{counted(unknown, 'run')} {agreeing(unknown, 'does', 'do')} not say when "
+                f"{agreeing(unknown, 'it', 'they')} began: no trend",
+            )
+        )
+    # The same order whatever came first: sums of the same numbers in another order differ.
+    in_time = runs.sort("start_ns", "run", nulls_last=True)
+    return Collected(in_time, ranks.sort("run", "rank"), tuple(own))
+
+
+def evidence_of(path: Path) -> RunEvidence:
+    """The evidence of one database: its cached verdict, or the ranks are compared.
+
+    Raises:
+        DatabaseError: missing, locked, damaged, or of another version.
+        ReportError: no iterations can be compared.
+    """
+    state = Database.state(path)
+    with Database.open(path) as database:
+        read = {name: database.table(name) for name in ("reports", "ranks")}
+        answers = database.comparison_table("answers")
+    reports, ranks = read["reports"], read["ranks"]
+    if ranks.is_empty():
+        raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
+    tables = RunTables(path.stem, DatabaseReader(path, state, read))
+    found = cached_answers(tables, answers)
+    db = str(path)
+    if found is not None:
+        numbers, blind = found.scope.selection.numbers, found.scope.blind_ranks
+        return evidence(db, reports, ranks, found.verdict, found.roles, len(numbers), blind)
+    log.info("%s: its ranks are compared: ingest caches the answer", path)
+    made = compare(tables, Options(), until=Stage.VERDICT)
+    numbers, blind = made.selection.numbers, made.scope.blind_ranks
+    return evidence(db, reports, ranks, made.verdict, made.roles.of, len(numbers), blind)
+
+
+def _tried(path: Path) -> tuple[Path, RunEvidence | RankscopeError]:
+    try:
+        return path, evidence_of(path)
+    except RankscopeError as error:
+        return path, error
+
+
+def _left_out(failed: list[tuple[Path, RankscopeError]]) -> RunWarning:
+    named = "; ".join(error.message for _, error in failed[:NAMED])
+    more = f"; and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
+    return RunWarning(
+        "left-out",
+        f"{counted(len(failed), 'database')} {agreeing(len(failed), 'is', 'are')} left out: "
+        f"{named}{more}",
+    )

@@ -1,0 +1,199 @@
+"""The answer of a fleet: its hardware, its suspects, and what to check first.
+
+See METHOD.md#fleet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rankscope.history.fleet.collect import Collected
+from rankscope.history.fleet.pieces import appearances
+from rankscope.history.fleet.rates import shrunken
+from rankscope.history.fleet.sentences import Suspect, next_step, sentence
+from rankscope.history.fleet.suspects import LEAST_GUILTY, judged
+from rankscope.history.fleet.trend import follows, since, trend
+from rankscope.model.reports import RunWarning
+from rankscope.util.wording import agreeing, counted
+
+HARDWARE = pl.Schema(
+    {
+        "kind": pl.String,  # host | gpu | nic
+        "id": pl.String,
+        "host": pl.String,  # that it was in last
+        "slot": pl.String,  # of a GPU
+        "name": pl.String,  # model
+        "runs": pl.Int64,  # in which it was compared
+        "guilty": pl.Int64,
+        "rate": pl.Float64,  # of guilty iterations, shrunken
+        "low": pl.Float64,
+        "high": pl.Float64,
+        "p": pl.Float64,  # corrected
+        "cost_ns": pl.Int64,  # time of all ranks together
+        "suspect": pl.Boolean,
+        "trend": pl.String,  # worse | better | steady; null where unknown
+        "since_ns": pl.Int64,  # start of the first guilty run, where earlier ones were innocent
+        "follows": pl.String,  # card | slot; null where nothing moved
+        "cause": pl.String,  # phase that costs most
+    }
+)
+"""A row per piece of hardware, suspects first, then the most guilty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What many runs say about hardware.
+
+    `runs`: RUNS. `hardware`: HARDWARE. `rows`: APPEARANCES. `suspects`: the one to check first
+    comes first.
+    """
+
+    runs: pl.DataFrame
+    hardware: pl.DataFrame
+    rows: pl.DataFrame
+    suspects: tuple[Suspect, ...]
+    sentence: str
+    next: str
+    problems: tuple[RunWarning, ...]
+
+
+def fleet_of(collected: Collected) -> Fleet:
+    """What many runs say about the hardware that they ran on.
+
+    Args:
+        collected: their evidence.
+    """
+    runs = collected.runs
+    rows = appearances(runs, collected.evidence)
+    found = judged(rows)
+    table = _hardware(runs, rows, found.pieces, found.suspects)
+    suspects = tuple(
+        Suspect(**{name: row[name] for name in Suspect.__slots__})
+        for row in table.filter("suspect").iter_rows(named=True)
+    )
+    compared = rows["run"].n_unique()
+    problems = list(collected.problems)
+    unknown = collected.evidence.filter(pl.col("gpu").is_null())["run"].n_unique()
+    if unknown:
+        problems.append(
+            RunWarning(
+                "gpu-unknown",
+                f"{unknown} of {counted(runs.height, 'run')} {agreeing(unknown, 'does', 'do')} not "
+                "say which GPU each rank used: there a "
+                "slow GPU can only be told as its host; trace CUDA with a newer nsys, or ingest "
+                "the reports again with --rebuild if an older rankscope read them",
+            )
+        )
+    pieces = table["kind"].value_counts()
+    return Fleet(
+        runs=runs,
+        hardware=table,
+        rows=rows,
+        suspects=suspects,
+        sentence=sentence(suspects, compared, dict(pieces.iter_rows())),
+        next=next_step(suspects, compared, _confined(rows, suspects)),
+        problems=tuple(problems),
+    )
+
+
+def _hardware(
+    runs: pl.DataFrame,
+    rows: pl.DataFrame,
+    odds: pl.DataFrame,
+    suspects: tuple[tuple[str, str], ...],
+) -> pl.DataFrame:
+    """HARDWARE of all pieces."""
+    slots = {
+        id_.rsplit(" ", 1)[0]: id_.rsplit(" ", 1)[1] for kind, id_ in suspects if kind == "slot"
+    }
+    named = {("host", host) for host in slots} | {each for each in suspects if each[0] != "slot"}
+    real = rows.filter(pl.col("kind").is_in(["host", "gpu", "nic"])).sort(
+        "order", maintain_order=True
+    )
+    pieces = real.group_by("kind", "id", maintain_order=True).agg(
+        pl.col("host").last(),
+        pl.col("slot").last(),
+        pl.col("name").drop_nulls().last(),
+        pl.len().cast(pl.Int64).alias("runs"),
+        pl.col("guilty").sum().cast(pl.Int64),
+        # Whole numbers: sums of others differ in their last digits from one computer to the next.
+        (pl.col("guilt") * PARTS).round().cast(pl.Int64).sum() / PARTS,
+        pl.col("cost_ns").sum(),
+        pl.col("cause").sort_by("cost_ns", descending=True).first(),
+    )
+    parts = [pl.DataFrame(schema=[*pieces.schema.items(), *RATES.items()])]
+    for part in pieces.partition_by("kind", maintain_order=True):
+        columns = shrunken(part["guilt"].to_numpy(), part["runs"].to_numpy().astype(np.float64))
+        parts.append(
+            part.with_columns(
+                pl.Series(name, column) for name, column in zip(RATES, columns, strict=True)
+            )
+        )
+    keys = pl.struct("kind", "id")
+    listed = [{"kind": kind, "id": id_} for kind, id_ in sorted(named)]
+    table = (
+        pl.concat(parts)
+        .join(odds.select("kind", "id", "p"), on=["kind", "id"], how="left")
+        .with_columns(
+            suspect=keys.is_in(pl.Series(listed, dtype=pl.Struct(KEY)).implode()),
+            slot=pl.when(pl.col("kind") == "host")
+            .then(pl.col("id").replace_strict(slots, default=None, return_dtype=pl.String))
+            .otherwise("slot"),
+        )
+    )
+    told = [row for row in table.filter("suspect").select("kind", "id").iter_rows()]
+    starts = dict(runs.select("run", "start_ns").iter_rows())
+    extra: list[dict[str, object]] = []
+    for kind, id_ in told:
+        own = real.filter(kind=kind, id=id_)
+        in_time = own["run"].replace_strict(starts, return_dtype=pl.Int64).is_not_null().all()
+        place = slots.get(id_) if kind == "host" else None
+        extra.append(
+            {
+                "kind": kind,
+                "id": id_,
+                "trend": trend(own) if in_time else None,
+                "since_ns": since(own, starts) if in_time else None,
+                "follows": "slot" if place else follows(own, real),
+            }
+        )
+    more = pl.DataFrame(extra, schema={name: HARDWARE[name] for name in (*KEY, *TOLD)})
+    return (
+        table.join(more, on=["kind", "id"], how="left")
+        .sort(
+            ["suspect", "cost_ns", "guilty", "kind", "id"],
+            descending=[True, True, True, False, False],
+        )
+        .select(HARDWARE.names())
+        .cast(HARDWARE)
+    )
+
+
+PARTS = 2**30
+"""Parts in which shares of iterations are summed."""
+
+RATES = pl.Schema({"rate": pl.Float64(), "low": pl.Float64(), "high": pl.Float64()})
+KEY = pl.Schema({"kind": pl.String(), "id": pl.String()})
+TOLD = ("trend", "since_ns", "follows")
+"""Columns that only suspects have."""
+
+
+def _confined(rows: pl.DataFrame, suspects: tuple[Suspect, ...]) -> int | None:
+    """The rank that the first suspect always was, where no other hardware ever was it."""
+    if not suspects:
+        return None
+    first = suspects[0]
+    hosts = rows.filter(kind=first.kind, id=first.id)
+    ranks = rows.filter(pl.col("kind") == "rank", "guilty").join(
+        hosts.select("run", "host"), on=["run", "host"], how="semi"
+    )
+    numbers = ranks["rank"].unique()
+    if len(numbers) != 1:
+        return None
+    elsewhere = rows.filter(kind="rank", rank=numbers[0]).join(
+        hosts.select("run", "host"), on=["run", "host"], how="anti"
+    )
+    return None if elsewhere.height >= LEAST_GUILTY else int(numbers[0])

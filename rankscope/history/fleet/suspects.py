@@ -1,0 +1,215 @@
+"""Which pieces of hardware are suspect, and what their guilt follows. See METHOD.md#fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rankscope.history.fleet.chance import corrected, tails
+
+LEAST_GUILTY = 3
+"""Runs in which a piece must be guilty before it is suspect."""
+
+LARGEST_CHANCE = 0.01
+"""Corrected probability up to which guilt is no chance."""
+
+OWN_CHANCE = 0.05
+"""Probability up to which a GPU is guilty beyond the other GPUs of its host."""
+
+SLOT = pl.col("host") + " " + pl.col("slot")
+"""The id of the slot that a GPU is in."""
+
+LEAST_OTHERS = 3
+"""Runs on other hardware that say how often a rank is guilty wherever it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Pieces with their odds.
+
+    Attributes:
+        pieces: kind, id, runs, guilty, p (corrected).
+        suspects: (kind, id) of the suspects.
+    """
+
+    pieces: pl.DataFrame
+    suspects: tuple[tuple[str, str], ...]
+
+
+def judged(appearances: pl.DataFrame) -> Judged:
+    """The pieces of a fleet, and which of them are suspect.
+
+    Args:
+        appearances: APPEARANCES.
+    """
+    hardware = _without_work_of_ranks(appearances)
+    kinds = pl.col("kind")
+    # A slot that always held one GPU is that GPU.
+    changed = pl.col("id").is_in(_changed_slots(appearances).implode())
+    tested = hardware.filter((kinds != "rank") & ((kinds != "slot") | changed))
+    odds = _odds(tested)
+    likely = _beyond_chance(odds)
+    slots = [
+        each
+        for each in likely.filter(kind="slot")["id"]
+        if _slot_beyond_gpus(each, appearances, odds)
+    ]
+    gpus = [
+        each
+        for each in _beyond_chance(_odds(_without_slots(tested, slots))).filter(kind="gpu")["id"]
+        if _beyond_host(each, appearances)
+    ]
+    adapters = [
+        each for each in likely.filter(kind="nic")["id"] if _beyond_hosts(each, appearances)
+    ]
+    explained = _explained(hardware, gpus, slots, adapters)
+    hosts = _beyond_chance(_odds(explained)).filter(kind="host")["id"].to_list()
+    found = [("gpu", each) for each in gpus] + [("nic", each) for each in adapters]
+    found += [("slot", each) for each in slots] + [("host", each) for each in hosts]
+    return Judged(odds, tuple(found))
+
+
+def _odds(rows: pl.DataFrame) -> pl.DataFrame:
+    """kind, id, runs, guilty, p: the odds of each piece, corrected over all of them."""
+    pieces = rows.group_by("kind", "id", maintain_order=True).agg(
+        pl.len().alias("runs"), pl.col("guilty").sum()
+    )
+    if pieces.is_empty():
+        return pieces.with_columns(p=pl.lit(None, pl.Float64))
+    number = rows.select("kind", "id").join(
+        pieces.select("kind", "id").with_row_index("piece"),
+        on=["kind", "id"],
+        maintain_order="left",
+    )["piece"]
+    guilty = pieces["guilty"].to_numpy().astype(np.intp)
+    tail = tails(
+        number.to_numpy().astype(np.intp),
+        rows["chance"].to_numpy(),
+        pieces.height,
+        int(guilty.max()),
+    )
+    return pieces.with_columns(p=pl.Series(corrected(tail, guilty)))
+
+
+def _beyond_chance(odds: pl.DataFrame) -> pl.DataFrame:
+    """The pieces that are guilty often enough, and more often than chance makes anybody."""
+    return odds.filter((pl.col("guilty") >= LEAST_GUILTY) & (pl.col("p") <= LARGEST_CHANCE))
+
+
+def _without_work_of_ranks(rows: pl.DataFrame) -> pl.DataFrame:
+    """The chance of hardware at least as large as that of its rank on other hardware.
+
+    Rank 0 often has more to do than the others. If a rank is guilty beyond chance wherever it runs,
+    its guilt says nothing about the hardware it runs on.
+    """
+    ranks = rows.filter(kind="rank")
+    odds = _beyond_chance(_odds(ranks))
+    if odds.is_empty():
+        return rows
+    busy = ranks.filter(pl.col("id").is_in(odds["id"].implode()))
+    per_host = busy.group_by("rank", "host").agg(pl.len().alias("runs"), pl.col("guilty").sum())
+    every = pl.col("runs", "guilty").sum().over("rank") - pl.col("runs", "guilty")
+    usual = (
+        per_host.with_columns(every.name.prefix("other_"))
+        .filter(pl.col("other_runs") >= LEAST_OTHERS)
+        .select("rank", "host", usual=pl.col("other_guilty") / pl.col("other_runs"))
+        .join(busy.select("run", "rank", "host"), on=["rank", "host"])
+    )
+    of_hosts = usual.group_by("run", "host").agg(of_host=pl.col("usual").max())
+    return (
+        rows.join(usual.drop("host"), on=["run", "rank"], how="left", maintain_order="left")
+        .join(of_hosts, on=["run", "host"], how="left", maintain_order="left")
+        .with_columns(usual=pl.when(pl.col("rank").is_null()).then("of_host").otherwise("usual"))
+        .with_columns(chance=pl.max_horizontal("chance", "usual"))
+        .drop("usual", "of_host")
+    )
+
+
+def _changed_slots(rows: pl.DataFrame) -> pl.Series:
+    """The slots that held several GPUs, of which more than one was guilty."""
+    return (
+        rows.filter(pl.col("kind") == "gpu", pl.col("slot").is_not_null(), "guilty")
+        .group_by(SLOT)
+        .agg(pl.col("id").n_unique().alias("gpus"))
+        .filter(pl.col("gpus") > 1)["host"]
+    )
+
+
+def _slot_beyond_gpus(slot: str, rows: pl.DataFrame, odds: pl.DataFrame) -> bool:
+    """Whether guilt stayed in a slot, rather than with one of the GPUs that were in it."""
+    [own] = odds.filter(kind="slot", id=slot)["p"]
+    there = rows.filter(kind="gpu").filter(slot == SLOT)
+    rivals = odds.filter(kind="gpu").filter(pl.col("id").is_in(there["id"].implode()))
+    return bool(own < (rivals["p"].min() or 0.0)) if rivals.height else True
+
+
+def _without_slots(rows: pl.DataFrame, slots: Collection[str]) -> pl.DataFrame:
+    """The rows in which GPUs are not guilty of what their slots explain."""
+    inside = (pl.col("kind") == "gpu") & SLOT.is_in([*slots]).fill_null(False)
+    return rows.with_columns(guilty=pl.col("guilty") & ~inside)
+
+
+def _beyond_host(gpu: str, rows: pl.DataFrame) -> bool:
+    """Whether a GPU is guilty more often than the other GPUs that its hosts had in the same runs.
+
+    True as well where a run never had another GPU of its host: then nothing contradicts.
+    """
+    own = rows.filter(kind="gpu", id=gpu).select("run", "host", "guilty")
+    beside = (
+        rows.filter(kind="rank")
+        .join(own.select("run", "host"), on=["run", "host"])
+        .group_by("run", "host")
+        .agg(pl.len().alias("ranks"), pl.col("guilty").mean().alias("chance"))
+    )
+    known = own.join(beside, on=["run", "host"]).filter(
+        (pl.col("ranks") > 1) & (pl.col("chance") > 0)
+    )
+    if known.is_empty():
+        return True
+    count = int(known["guilty"].sum())
+    tail = tails(np.zeros(known.height, dtype=np.intp), known["chance"].to_numpy(), 1, known.height)
+    return bool(tail[0, count] <= OWN_CHANCE)
+
+
+def _beyond_hosts(adapter: str, rows: pl.DataFrame) -> bool:
+    """Whether the hosts of a network adapter are guilty with it more often than without it."""
+    own = rows.filter(kind="nic", id=adapter).select("run", "host", "guilty")
+    without = (
+        rows.filter(kind="host")
+        .filter(pl.col("id").is_in(own["host"].implode()))
+        .join(own, on=["run", "host"], how="anti")
+    )
+    if own.filter("guilty")["host"].n_unique() < 2:
+        return False
+    usual = without["guilty"].mean() if without.height else 0.0
+    assert isinstance(usual, float)
+    tail = tails(np.zeros(own.height, dtype=np.intp), np.full(own.height, usual), 1, own.height)
+    return bool(tail[0, int(own["guilty"].sum())] <= OWN_CHANCE)
+
+
+def _explained(
+    rows: pl.DataFrame, gpus: Collection[str], slots: Collection[str], adapters: Collection[str]
+) -> pl.DataFrame:
+    """Appearances of hardware in which hosts are not guilty of what other suspects explain."""
+    slot = SLOT.is_in([*slots]).fill_null(False)
+    culprits = rows.filter(pl.col("kind") == "gpu", "guilty").filter(
+        pl.col("id").is_in([*gpus]) | slot
+    )
+    explained = culprits.group_by("run", "host").agg(pl.len().alias("known"))
+    accused = (
+        rows.filter(pl.col("kind") == "rank", "guilty")
+        .group_by("run", "host")
+        .agg(pl.len().alias("all"))
+    )
+    fully = accused.join(explained, on=["run", "host"]).filter(pl.col("known") >= pl.col("all"))
+    plugged = rows.filter(pl.col("kind") == "nic", pl.col("id").is_in([*adapters]), "guilty")
+    cleared = pl.concat([fully.select("run", "host"), plugged.select("run", "host")]).unique()
+    hosts = rows.filter(kind="host")
+    others = rows.filter(pl.col("kind").is_in(["gpu", "nic"]))
+    freed = hosts.join(
+        cleared.with_columns(free=pl.lit(True)), on=["run", "host"], how="left"
+    ).with_columns(guilty=pl.col("guilty") & pl.col("free").is_null())
+    return pl.concat([freed.select(rows.columns), others])

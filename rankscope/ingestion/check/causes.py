@@ -1,0 +1,43 @@
+"""One report → which causes it can tell, and how to capture what the others need."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.judge.causes.detector import Detector
+from rankscope.judge.causes.registry import DETECTORS
+from rankscope.model.kinds import CauseKind
+from rankscope.model.reports import CauseAbility, RankRows, ReportRows
+from rankscope.sources.recorders import advice, recorder_of
+
+
+def causes(rows: ReportRows) -> tuple[CauseAbility, ...]:
+    """Every cause in the order of `CauseKind`: whether all ranks of the report can tell it."""
+    detectors = {each.kind: each for each in DETECTORS}
+    recorder = recorder_of([rows.file.kind])
+    return tuple(
+        CauseAbility(
+            str(kind),
+            all(_tells(detectors[kind], part) for part in rows.ranks),
+            advice(detectors[kind].capture, recorder),
+        )
+        for kind in CauseKind
+        if kind != CauseKind.UNEXPLAINED
+    )
+
+
+def _tells(detector: Detector, part: RankRows) -> bool:
+    """Whether a rank has the tables of a detector, and knows the states that it looks at."""
+    tables = {"activities": part.activities, "host_states": part.host_states}
+
+    def has(name: str) -> bool:
+        return name in tables and not tables[name].is_empty()
+
+    known = all(map(has, detector.tables)) or any(map(has, detector.alternatives))
+    if known and detector.kinds:
+        kinds = [str(kind) for kind in detector.kinds]
+        known = not part.activities.filter(pl.col("kind").is_in(kinds)).is_empty()
+    if known and detector.states:
+        states = [str(state) for state in detector.states]
+        known = not part.host_states.filter(pl.col("state").is_in(states)).is_empty()
+    return known

@@ -1,0 +1,213 @@
+"""The reports of a run compared → warnings that need more than one report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.errors import ReportError
+from rankscope.ingestion.check.remedies import recorder, with_remedy
+from rankscope.ingestion.check.single_report import Examined
+from rankscope.match.iteration_matching import pair_iterations
+from rankscope.match.warnings import missing_ranks
+from rankscope.model.reports import CheckWarning, RankRows
+from rankscope.output.quantities import span
+
+Placed = tuple[Path, CheckWarning]
+
+
+def together(
+    every: list[Examined], runs: dict[Path, int], given: str = "PATH..."
+) -> Iterator[Placed]:
+    """Yield reports with the warnings that come from comparing them with others of their run.
+
+    Args:
+        every: the reports.
+        runs: report → the number of its run, as `ingest` counts them.
+        given: the paths of the reports, for a command.
+    """
+    of: dict[int, list[Examined]] = {}
+    for examined in every:
+        of.setdefault(runs.get(_path(examined), 1), []).append(examined)
+    for number, own in sorted(of.items()):
+        if len(of) > 1:
+            for examined in own:
+                yield _path(examined), _of_several(examined, number, len(of), given)
+        yield from _twice(own)
+        yield from _missing(own)
+        yield from _unlike(own)
+        yield from _versions(own)
+        yield from _windows([examined for examined in own if examined.unmarked is None])
+
+
+def _of_several(examined: Examined, number: int, count: int, given: str) -> CheckWarning:
+    """The warning that reports are of several runs, with the commands for this one."""
+    return with_remedy(
+        "another-run",
+        f"is of run {number} of {count}",
+        _launcher(examined),
+        hint=f"read it: rankscope ingest {given} --run {number}, or all with --all-runs; examine "
+        f"it alone: rankscope check {given} --run {number}",
+    )
+
+
+def _twice(every: list[Examined]) -> Iterator[Placed]:
+    """Reports that claim one rank."""
+    claims: dict[int, list[Examined]] = {}
+    for examined in every:
+        for part in examined.rows.ranks:
+            claims.setdefault(part.rank.identity.rank, []).append(examined)
+    for rank, claimants in claims.items():
+        for examined in claimants if len(claimants) > 1 else ():
+            others = [_path(other).name for other in claimants if other is not examined]
+            yield (
+                _path(examined),
+                with_remedy(
+                    "rank-twice",
+                    f"is of rank {rank}, like {_listed(others)}",
+                    _launcher(examined),
+                    fatal=True,
+                ),
+            )
+
+
+def _missing(every: list[Examined]) -> Iterator[Placed]:
+    """Ranks of the world without a report; the warning goes to every report that waits for them."""
+    present = {part.rank.identity.rank for part in _parts(every)}
+    if not present:
+        return
+    world = max((size for size in map(_world, every) if size is not None), default=None)
+    missing = tuple(sorted({*range(world or max(present) + 1)} - present))
+    if missing:
+        message = missing_ranks(missing, world, len(present)).message
+        for examined in every:
+            yield _path(examined), with_remedy("missing-ranks", message, _launcher(examined))
+
+
+def _unlike(every: list[Examined]) -> Iterator[Placed]:
+    """Reports that lack something that others have."""
+    ranks = len(list(_parts(every)))
+    if max([ranks, *filter(None, map(_world, every))]) > 1:
+        for examined, others in _lacking(every, lambda part: not part.collectives.is_empty()):
+            have = ", though others have them" if others else ""
+            message = f"holds no collectives{have}: work cannot be separated from waiting"
+            yield (
+                _path(examined),
+                with_remedy("collectives-missing", message, _launcher(examined)),
+            )
+    unmarked = [examined for examined in every if examined.unmarked is not None]
+    if 0 < len(unmarked) < len(every):
+        for examined in unmarked:
+            message = "holds no iterations, though others do"
+            yield _path(examined), with_remedy("markers-missing", message, _launcher(examined))
+    marked = [examined for examined in every if examined.unmarked is None]
+    for examined, others in _lacking(marked, _has_phases):
+        if others:
+            message = "holds no ranges named like phases, though others do"
+            yield _path(examined), with_remedy("markers-missing", message, _launcher(examined))
+
+
+def _lacking(
+    every: list[Examined], has: Callable[[RankRows], bool]
+) -> Iterator[tuple[Examined, bool]]:
+    """Reports with a rank that lacks something, and whether others have it."""
+    lacking = [each for each in every if not all(map(has, each.rows.ranks))]
+    return ((each, len(lacking) < len(every)) for each in lacking)
+
+
+def _has_phases(part: RankRows) -> bool:
+    return all(problem.code != "no-phases" for problem in part.problems)
+
+
+def _versions(every: list[Examined]) -> Iterator[Placed]:
+    """Reports written by another version of nsys than most."""
+    versions = [
+        (examined, examined.rows.facts.exporter.partition("-")[0])
+        for examined in every
+        if examined.rows.facts.exporter
+    ]
+    [(usual, _)] = Counter(version for _, version in versions).most_common(1) or [("", 0)]
+    for examined, version in versions:
+        if version != usual:
+            message = f"was written by nsys {version}; most were written by {usual}"
+            yield _path(examined), with_remedy("versions-differ", message, _launcher(examined))
+
+
+def _windows(every: list[Examined]) -> Iterator[Placed]:
+    """Captures whose iterations differ from those of the others."""
+    parts = {part.rank.identity.rank: part for part in _parts(every)}
+    if len(parts) < 2:
+        return
+    owner = {part.rank.identity.rank: each for each in every for part in each.rows.ranks}
+    iterations = pl.concat(part.iterations for part in parts.values())
+    collectives = pl.concat(part.collectives for part in parts.values())
+    starts = {rank: each.rows.facts.utc_start_ns for rank, each in owner.items()}
+    counted = [rank for rank, part in parts.items() if not part.rank.numbered]
+    try:
+        shifts, problems = pair_iterations(iterations, collectives, starts, counted)
+    except ReportError as error:
+        for rank in counted:
+            yield (
+                _path(owner[rank]),
+                with_remedy(
+                    "cannot-be-paired",
+                    f"{error.message}; ingest takes each capture as one iteration",
+                    _launcher(owner[rank]),
+                ),
+            )
+        return
+    for problem in problems:
+        for rank in problem.ranks or counted:
+            yield (
+                _path(owner[rank]),
+                with_remedy(problem.code, problem.message, _launcher(owner[rank])),
+            )
+    held = _held(iterations, shifts)
+    common = set.intersection(*map(set, held.values()))
+    everything = set.union(*map(set, held.values()))
+    if common == everything:
+        return
+    for rank, numbers in held.items():
+        lacking = sorted(everything - set(numbers))
+        if lacking:
+            message = f"lacks iterations {span(lacking)} that others have; {len(common)} are common"
+            yield (
+                _path(owner[rank]),
+                with_remedy(
+                    "iterations-missing", message, _launcher(owner[rank]), fatal=not common
+                ),
+            )
+
+
+def _held(iterations: pl.DataFrame, shifts: dict[int, int]) -> dict[int, list[int]]:
+    """rank → numbers of its iterations, including cut ones, shifted by their pairing."""
+    held = iterations.group_by("rank").agg("iteration").sort("rank")
+    return {
+        rank: [number + shifts.get(rank, 0) for number in numbers]
+        for rank, numbers in held.iter_rows()
+    }
+
+
+def _parts(every: Iterable[Examined]) -> Iterator[RankRows]:
+    return (part for examined in every for part in examined.rows.ranks)
+
+
+def _world(examined: Examined) -> int | None:
+    return next((part.rank.identity.world_size for part in examined.rows.ranks), None)
+
+
+def _path(examined: Examined) -> Path:
+    return examined.rows.file.path
+
+
+def _launcher(examined: Examined) -> str:
+    return recorder(examined.rows.file, examined.rows.facts)
+
+
+def _listed(names: list[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,155 @@
+"""Reports → what each can answer, and the warnings about each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.errors import NoIterations, RankscopeError, ReportError, UsageError
+from rankscope.ingestion import kept_rows
+from rankscope.ingestion.check.cross_report import together
+from rankscope.ingestion.check.single_report import Examined, checked, unreadable
+from rankscope.ingestion.iteration_defaults import Read, read_alike
+from rankscope.ingestion.preflight import check_one_rank, found_runs, select_run
+from rankscope.ingestion.runs import given
+from rankscope.ingestion.workers import map_reports
+from rankscope.match.clock_choice import auto_clock
+from rankscope.model.options import WHOLE, ShapingOptions
+from rankscope.model.reports import CheckedReport, CheckWarning, RankRows, ReportFile, ReportRows
+from rankscope.sources.conventions import vocabulary
+from rankscope.sources.discover import discover, with_windows
+from rankscope.sources.identify import pattern
+
+
+def check(
+    paths: Iterable[str | Path],
+    options: ShapingOptions | None = None,
+    jobs: int | None = None,
+    run: int | None = None,
+    started: Callable[[list[ReportFile]], None] = lambda _: None,
+    progress: Callable[[ReportFile, int], None] = lambda *_: None,
+) -> tuple[CheckedReport, ...]:
+    """Every report under `paths`, sorted by path: what it can answer, and its warnings.
+
+    A bad report does not stop the others. Rows are kept in the cache for `ingest`.
+
+    Args:
+        paths: files, folders (searched recursively), globs.
+        options: how iterations, phases and ranks are named.
+        jobs: worker processes; None for the cores this process may use.
+        run: only the reports of this run, as `ingest` counts them.
+        started: called with the reports.
+        progress: called after each report, with the report and the number of events read.
+
+    Raises:
+        UsageError: a path does not exist, there are no reports, a pattern is not valid, or there
+            are fewer runs.
+    """
+    options = options or ShapingOptions()
+    own = pattern(options.rank_pattern)
+    vocabulary(options)
+    unread: list[CheckedReport] = []
+
+    def leave_out(path: Path, error: ReportError) -> None:
+        unread.append(unreadable(ReportFile(path, "unknown", 0, 0), error))
+
+    paths = list(paths)
+    files = with_windows(discover(paths, leave_out))
+    check_one_rank(options, files)
+    runs = found_runs(files, own)
+    if run is not None:
+        files = select_run(files, run, own)
+        runs = runs[run - 1 : run]
+    number_of = {each.path: number for number, of in enumerate(runs, 1) for each in of}
+    options = replace(options, alone=len(files) == 1)
+    started(files)
+    read = partial(map_reports, kept_rows.keeping(len(files)), jobs=jobs)
+    found: dict[Path, tuple[ReportFile, ReportRows | RankscopeError]] = {}
+    with closing(read_alike(read, files, options)) as results:
+        for file, result in results:
+            found[file.path] = file, result
+            progress(file, 0 if isinstance(result, RankscopeError) else result.events)
+    every, failed = _with_captures(read, found.values(), options)
+    unread += [unreadable(file, error) for file, error in failed]
+    usage = [error for _, error in failed if isinstance(error, UsageError)]
+    if len(usage) == len(files):  # not caused by a report
+        raise usage[0]
+    every.sort(key=lambda examined: examined.rows.file.path)
+    more: dict[Path, list[CheckWarning]] = {}
+    for path, problem in together(every, number_of, given(paths)):
+        more.setdefault(path, []).append(problem)
+    clocks = _clocks(every, number_of)
+    reports = [*map(checked, every), *unread]
+    return tuple(
+        replace(
+            report,
+            problems=tuple(
+                problem
+                for problem in (*report.problems, *more.get(report.path, ()))
+                if problem.code != "gpu-sparse" or clocks.get(report.path) != "gpu"
+            ),
+            clock=clocks.get(report.path),
+            run=number_of.get(report.path, 1),
+        )
+        for report in sorted(reports, key=lambda report: report.path)
+    )
+
+
+def _clocks(every: list[Examined], number_of: dict[Path, int]) -> dict[Path, str]:
+    """Report → the clock that its run is compared on, as `imbalance` chooses it."""
+    of_run: dict[int, list[Examined]] = {}
+    for examined in every:
+        of_run.setdefault(number_of.get(examined.rows.file.path, 1), []).append(examined)
+    found: dict[Path, str] = {}
+    for members in of_run.values():
+        parts = [part for examined in members for part in examined.rows.ranks]
+        ranks = pl.DataFrame(
+            {
+                "rank": [part.rank.identity.rank for part in parts],
+                "has_device": [part.rank.has_device for part in parts],
+                "clock_gpu": [part.rank.clock_gpu for part in parts],
+            }
+        )
+
+        clock, _ = auto_clock(ranks, partial(_measured, parts))
+        found |= {examined.rows.file.path: clock for examined in members}
+    return found
+
+
+def _measured(parts: list[RankRows], ranks: list[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """MEASURES and RANK_ITERATIONS of some ranks."""
+    some = [part for part in parts if part.rank.identity.rank in ranks]
+    return (
+        pl.concat(part.measures for part in some),
+        pl.concat(part.iterations for part in some),
+    )
+
+
+def _with_captures(
+    read: Read,
+    found: Iterable[tuple[ReportFile, ReportRows | RankscopeError]],
+    options: ShapingOptions,
+) -> tuple[list[Examined], list[tuple[ReportFile, RankscopeError]]]:
+    """Reports with rows, and those with errors; of reports without iterations, the capture."""
+    every: list[Examined] = []
+    failed: list[tuple[ReportFile, RankscopeError]] = []
+    bare: dict[ReportFile, NoIterations] = {}
+    for file, result in found:
+        if isinstance(result, ReportRows):
+            every.append(Examined(result, None))
+        elif isinstance(result, NoIterations):
+            bare[file] = result
+        else:
+            failed.append((file, result))
+    with closing(read([*bare], replace(options, iteration=WHOLE))) as results:
+        for file, result in results:
+            if isinstance(result, ReportRows):
+                every.append(Examined(result, bare[file]))
+            else:
+                failed.append((file, bare[file]))
+    return every, failed

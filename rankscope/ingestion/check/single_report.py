@@ -1,0 +1,133 @@
+"""One report → what it can answer, and the warnings that need no other report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rankscope import errors
+from rankscope.errors import NoIterations, RankscopeError
+from rankscope.ingestion.check.causes import causes
+from rankscope.ingestion.check.remedies import recorder, with_remedy
+from rankscope.model.options import WHOLE
+from rankscope.model.reports import Abilities, CheckedReport, CheckWarning, ReportFile, ReportRows
+
+CODES = {
+    errors.NoIterations: "no-iterations",
+    errors.UnlikeOthers: "no-iterations",
+    errors.UnknownRank: "rank-unknown",
+    errors.RankConflict: "rank-conflict",
+    errors.UsageError: "rank-unknown",  # of --rank-pattern, the only one that a report can cause
+    errors.ToolError: "nsys-failed",
+}
+"""Errors that leave a report without rows → warning codes."""
+
+FEW_ITERATIONS = 5
+"""Fewer complete iterations than this rarely show who is slow beyond chance."""
+
+OWN_HINTS = ("unreadable", "nsys-failed")
+"""Codes whose remedy is the error's hint, not another capture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The rows of a report; without iterations, the error and the rows of the whole capture."""
+
+    rows: ReportRows
+    unmarked: NoIterations | None
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether it has iterations, and not only the whole capture as one."""
+        return self.unmarked is None and all(
+            part.rank.convention != WHOLE for part in self.rows.ranks
+        )
+
+
+def unreadable(file: ReportFile, error: RankscopeError) -> CheckedReport:
+    """A report that cannot be read, with the reason."""
+    code = CODES.get(type(error), "unreadable")
+    hint = error.hint if code in OWN_HINTS else None
+    problem = with_remedy(code, _without_path(error, file), hint=hint, fatal=True)
+    return CheckedReport(file.path, file.kind, (), 0, Abilities(), (problem,))
+
+
+def checked(examined: Examined) -> CheckedReport:
+    """What one report can answer, and the warnings about it alone."""
+    rows, marked = examined.rows, examined.unmarked is None
+    has_collectives = all(not part.collectives.is_empty() for part in rows.ranks)
+    return CheckedReport(
+        path=rows.file.path,
+        kind=rows.file.kind,
+        ranks=tuple(sorted(part.rank.identity.rank for part in rows.ranks)),
+        iterations=_complete(rows) if marked else 0,
+        can=Abilities(
+            iterations=examined.has_steps,
+            phases=marked and all(code != "no-phases" for code, _ in _noted(rows)),
+            gpu=all(part.rank.has_device for part in rows.ranks),
+            collectives=has_collectives,
+            clocks=has_collectives and rows.facts.utc_start_ns is not None,
+        ),
+        problems=tuple(_problems(examined)),
+        causes=causes(rows),
+        work_known=all(part.rank.work_known for part in rows.ranks),
+    )
+
+
+def _problems(examined: Examined) -> Iterator[CheckWarning]:
+    rows, unmarked = examined.rows, examined.unmarked
+    scheduler = recorder(rows.file, rows.facts)
+    if unmarked is not None:
+        message = _without_path(unmarked, rows.file)
+        yield with_remedy("no-iterations", message, scheduler, fatal=True)
+    noted = [each for each in _noted(rows) if unmarked is None or each[0] != "no-phases"]
+    for code, message in noted:
+        yield with_remedy(code, message, scheduler)
+    if lost := _lost(rows):
+        yield with_remedy("events-lost", f"nsys says: {' '.join(lost)}", scheduler)
+    yield from _device_problems(rows, unmarked is None, scheduler)
+    if examined.has_steps and _complete(rows) < FEW_ITERATIONS:
+        yield with_remedy(
+            "few-iterations",
+            f"holds {_complete(rows)} complete iterations: too few to show a pattern",
+            scheduler,
+        )
+    if rows.facts.utc_start_ns is None:
+        yield with_remedy("no-utc", "does not contain its start time in UTC", scheduler)
+
+
+def _device_problems(rows: ReportRows, marked: bool, scheduler: str) -> Iterator[CheckWarning]:
+    if all(part.rank.has_device for part in rows.ranks):
+        if marked and not all(part.rank.clock_gpu for part in rows.ranks):
+            yield with_remedy(
+                "gpu-sparse",
+                "in more than 10 % of the iterations no GPU work belongs to a phase; phases are "
+                "timed on the host clock",
+                scheduler,
+            )
+    elif all(code != "waits-hidden" for code, _ in _noted(rows)):
+        yield with_remedy(
+            "gpu-missing", "contains no GPU work; phases are timed on the host clock", scheduler
+        )
+
+
+def _noted(rows: ReportRows) -> list[tuple[str, str]]:
+    """Codes and messages of the stages' warnings, each once."""
+    every = [*rows.problems, *(problem for part in rows.ranks for problem in part.problems)]
+    return list(dict.fromkeys((problem.code, problem.message) for problem in every))
+
+
+def _lost(rows: ReportRows) -> list[str]:
+    """Messages of nsys about events lost in a rank's process; helper processes do not count."""
+    pids = {None, *(part.rank.identity.pid for part in rows.ranks)}
+    return sorted({loss.text for loss in rows.facts.losses if loss.pid in pids})
+
+
+def _complete(rows: ReportRows) -> int:
+    """The number of complete iterations, of the rank with the fewest."""
+    return min(int(part.iterations["complete"].sum()) for part in rows.ranks)
+
+
+def _without_path(error: RankscopeError, file: ReportFile) -> str:
+    """The message without the path, which the table shows."""
+    return error.message.removeprefix(f"{file.path}: ")

@@ -1,0 +1,175 @@
+"""What a detector may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import polars as pl
+
+from rankscope.judge.causes.excess import (
+    ACTIVITY_EXCESS,
+    HostExcess,
+    activity_excess,
+    host_excess,
+)
+from rankscope.judge.causes.launches import SLOWDOWN, same_overlap
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+
+LEAST_SHARE = 0.15
+"""Share of the excess that a finding must explain to be reported."""
+
+ENOUGH = 50
+"""Iterations that are looked into."""
+
+HOST_EXCESS = pl.Schema(
+    {
+        "state": pl.String,  # a HostState
+        "name": pl.String,
+        "excess_total_ns": pl.Float64,
+        "excess_count": pl.Float64,
+        "usual_count": pl.Float64,
+        "usual_ns": pl.Float64,
+    }
+)
+"""What `CauseContext.host` gives; amounts over all flagged iterations of the slow ranks."""
+
+Tables = Callable[[str, Collection[int]], pl.DataFrame | None]
+"""Table and iterations → the rows of all ranks in them; None where the run has no such table."""
+
+
+def sampled(iterations: Sequence[int]) -> list[int]:
+    """Of many iterations, in order, an even sample of ENOUGH to 2 ENOUGH."""
+    return [*iterations[:: max(1, len(iterations) // ENOUGH)]]
+
+
+@dataclass(frozen=True)
+class CauseContext:
+    """The slow ranks' flagged iterations, and the tables of the run in them."""
+
+    read: Callable[[str], pl.DataFrame | None]
+    """A table of the run: the rows of all ranks in the flagged iterations; None without it."""
+    roles: dict[int, str]
+    flagged: pl.DataFrame  # rank, iteration, excess_ns of the slow ranks
+    phase: str | None  # the phase with most of the excess; None: look at all phases
+    _tables: dict[str, pl.DataFrame | None] = field(default_factory=dict, repr=False)
+
+    def table(self, name: str) -> pl.DataFrame | None:
+        """A table by its name in the database, read once; None where it has no rows here."""
+        if name not in self._tables:
+            rows = self.read(name)
+            self._tables[name] = None if rows is None or rows.is_empty() else rows
+        return self._tables[name]
+
+    @cached_property
+    def total_ns(self) -> int:
+        """The slow ranks' excess in all flagged iterations."""
+        return int(self.flagged["excess_ns"].sum() or 0)
+
+    @cached_property
+    def activities(self) -> pl.DataFrame:
+        """`activity_excess` of the phase; no rows where the run has no activities in it."""
+        rows = self.table("activities")
+        if rows is not None and self.phase is not None:
+            rows = rows.filter(pl.col("phase") == self.phase)
+        if rows is None or rows.is_empty():
+            return pl.DataFrame(schema=ACTIVITY_EXCESS)
+        return activity_excess(rows, self.roles, self.flagged.select("rank", "iteration"))
+
+    def matters(self, excess_total_ns: float) -> bool:
+        """Whether so much, over all flagged iterations, explains enough to be reported."""
+        return excess_total_ns >= LEAST_SHARE * self.total_ns
+
+    def large(self, kinds: tuple[str, ...]) -> pl.DataFrame:
+        """Rows of `activities` of some kinds whose excess is large enough to be reported."""
+        large = pl.col("excess_total_ns") >= LEAST_SHARE * self.total_ns
+        return self.activities.filter(pl.col("kind").is_in(kinds) & large)
+
+    @cached_property
+    def host_rows(self) -> pl.DataFrame | None:
+        """HOST_STATES of the phase; None where no report tells."""
+        rows = self.table("host_states")
+        if rows is not None and self.phase is not None:
+            rows = rows.filter(pl.col("phase") == self.phase)
+        return None if rows is None or rows.is_empty() else rows
+
+    def host_excess(self, chosen: pl.Expr) -> HostExcess:
+        """How much longer the slow ranks' threads did what an expression chooses.
+
+        Args:
+            chosen: of the columns `state` and `name` of HOST_STATES.
+        """
+        rows = self.host_rows
+        if rows is None:
+            return HostExcess(0, 0)
+        slow = self.flagged.select("rank", "iteration")
+        return host_excess(rows, chosen, self.roles, slow)
+
+    @cached_property
+    def host(self) -> pl.DataFrame:
+        """HOST_EXCESS of the phase: what the slow ranks' threads did longer; no rows if unknown."""
+        rows = self.host_rows
+        if rows is None:
+            return pl.DataFrame(schema=HOST_EXCESS)
+        zero = pl.lit(0, pl.Int64)
+        alike = rows.with_columns(kind="state", size=zero, clear_size=zero)
+        found = activity_excess(alike, self.roles, self.flagged.select("rank", "iteration"))
+        return found.rename({"kind": "state"}).select(HOST_EXCESS.names())
+
+    @cached_property
+    def most_by_host_ns(self) -> float:
+        """What the host can explain at most, over all flagged iterations.
+
+        Where the device works in the phase, that is what it starved longer: what the host does
+        while the device is busy delays nothing. Else it is the excess. See METHOD.md#causes.
+        """
+        rows = self.activities
+        if rows.filter(pl.col("kind").is_in(["kernel", "graph", "copy"])).is_empty():
+            return self.total_ns
+        idle = float(rows.filter(pl.col("kind") == "idle")["excess_total_ns"].sum())
+        return min(max(0.0, idle), self.total_ns)
+
+    @cached_property
+    def slowdowns(self) -> pl.DataFrame:
+        """`same_overlap` of the slow ranks; no rows without activities."""
+        rows = self.table("activities")
+        if rows is None:
+            return pl.DataFrame(schema=SLOWDOWN)
+        slow = self.flagged.select("rank", "iteration")
+        return same_overlap(rows, self.roles, slow, self.phase)
+
+    def finding(
+        self,
+        cause: CauseKind,
+        activity: str,
+        name: str,
+        excess_total_ns: float,
+        usual_total_ns: float | None = None,
+        *,
+        evidence: tuple[str, ...] = ("activities",),
+        count: int = 1,
+    ) -> Finding:
+        """A finding: so much of the excess of all flagged iterations lies in one activity."""
+        return Finding(
+            kind=cause,
+            name=name,
+            excess_ns=round(excess_total_ns / self.flagged.height),
+            share=min(1.0, excess_total_ns / self.total_ns),
+            suspect=cause,
+            activity=activity,
+            phase=self.phase,
+            evidence=evidence,
+            usual_ns=None
+            if usual_total_ns is None
+            else round(usual_total_ns / self.flagged.height),
+            count=count,
+        )
+
+    def findings(self, cause: CauseKind, rows: pl.DataFrame) -> list[Finding]:
+        """A finding for each row of `activities`."""
+        return [
+            self.finding(cause, *row)
+            for row in rows.select("kind", "name", "excess_total_ns", "usual_ns").iter_rows()
+        ]

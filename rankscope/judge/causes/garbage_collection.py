@@ -1,0 +1,57 @@
+"""Cause: Python collects garbage, as a range around the collection or samples of the CPU show."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.judge.causes.context import CauseContext
+from rankscope.judge.causes.detector import Detector, Precedence
+from rankscope.judge.causes.host import (
+    COLLECTING,
+    TABLE,
+    explained,
+    host_finding,
+)
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
+from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import ms
+
+RANGE = r"(?i)\bgc\b|gc\.collect|garbage"
+"""Names of ranges around a garbage collection."""
+
+
+def is_garbage_collection() -> pl.Expr:
+    """Whether a row of activities is a range around a garbage collection."""
+    return (pl.col("kind") == "range") & pl.col("name").str.contains(RANGE)
+
+
+def _findings(context: CauseContext) -> list[Finding]:
+    rows = context.large(("range",)).filter(is_garbage_collection())
+    found = context.findings(CauseKind.GARBAGE_COLLECTION, rows)
+    return found or _sampled(context)
+
+
+def _sampled(context: CauseContext) -> list[Finding]:
+    """The collector in the samples of the CPU, where no range tells."""
+    excess = explained(context, pl.col("name") == COLLECTING)
+    if excess is None:
+        return []
+    return [host_finding(context, CauseKind.GARBAGE_COLLECTION, "samples", excess)]
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{ms(finding.excess_ns)} of garbage collection ({sanitized(finding.name)})"
+
+
+DETECTOR = Detector(
+    kind=CauseKind.GARBAGE_COLLECTION,
+    findings=_findings,
+    sentence=_sentence,
+    alternatives=(TABLE,),
+    remedy="collect garbage at the same iteration on all ranks: gc.disable(), and gc.collect() "
+    "every few hundred iterations",
+    capture=Record.GARBAGE,
+    precedence=Precedence.EXPLANATION,
+)

@@ -1,0 +1,77 @@
+"""Kernels that take longer: because of the device, of more work, or of contention."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.judge.causes.context import LEAST_SHARE, CauseContext
+from rankscope.judge.causes.launches import SLOWDOWN
+from rankscope.judge.causes.more_work import SAME
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+from rankscope.util.sanitize import sanitized
+from rankscope.util.wording import ms, percent
+
+GIVEN = 0.33
+"""More work is the cause where it explains this share of a kernel's excess if time is proportional
+to work. A third, because the time of attention grows with the square of the length."""
+
+NOTABLE = 0.05
+"""Kernels count if their excess is at least this share of the largest of the cause."""
+
+LARGER_HALF = 0.5
+"""A kernel that is slower at the same overlap by this share of its excess is not in contention."""
+
+
+def kernels(context: CauseContext) -> pl.DataFrame:
+    """ACTIVITY_EXCESS of the kernels with `cause`, a CauseKind.
+
+    `more_work`: more launches or blocks than usual explain a third of the excess.
+    `contention`: else, more of it than usual overlaps collectives, and the same launches at the
+    same overlap do not explain the larger half. `device_slower`: else. See METHOD.md#causes.
+    """
+    rows = context.activities.filter(pl.col("kind") == "kernel")
+    overlapped = (rows["more_overlap"] > SAME).any()
+    slowdowns = context.slowdowns if overlapped else pl.DataFrame(schema=SLOWDOWN)
+    excess, usual = pl.col("excess_total_ns"), pl.col("usual_ns")
+    more = pl.max_horizontal(
+        pl.when(pl.col(f"usual_{amount}") > 0).then(
+            pl.col(f"excess_{amount}") / pl.col(f"usual_{amount}")
+        )
+        for amount in ("count", "size")
+    )
+    slower = pl.col("total_ns") * (1 - 1 / (1 + pl.col("slowdown")))
+    contended = (pl.col("more_overlap") > SAME) & (slower < LARGER_HALF * excess)
+    return rows.join(slowdowns, on="name", how="left").with_columns(
+        cause=pl.when((usual == 0) | ((more > SAME) & (more * usual >= GIVEN * excess)))
+        .then(pl.lit(str(CauseKind.MORE_WORK)))
+        .when(contended)
+        .then(pl.lit(str(CauseKind.CONTENTION)))
+        .otherwise(pl.lit(str(CauseKind.DEVICE_SLOWER)))
+    )
+
+
+def kernel_findings(context: CauseContext, cause: CauseKind) -> list[Finding]:
+    """Findings about the kernels of a cause that take notably longer.
+
+    Each is one where some are large; where none is, many small ones together are one.
+    """
+    rows = kernels(context).filter(cause=str(cause))
+    excess = pl.col("excess_total_ns")
+    notable = rows.filter((excess > 0) & (excess >= NOTABLE * excess.max()))
+    if not notable.filter(excess >= LEAST_SHARE * context.total_ns).is_empty():
+        return context.findings(cause, notable)
+    together = float(notable["excess_total_ns"].sum())
+    if notable.height < 2 or not context.matters(together):
+        return []
+    name, usual = f"{notable.height} smaller kernels", float(notable["usual_ns"].sum())
+    count = notable.height
+    return [context.finding(cause, "kernels", name, together, usual, count=count)]
+
+
+def taking_longer(finding: Finding) -> str:
+    """`kernel gemm takes 6.0 ms or 40 % longer`, `12 smaller kernels take 6.0 ms longer`."""
+    name = sanitized(finding.name)
+    subject = f"{name} take" if finding.activity == "kernels" else f"kernel {name} takes"
+    part = f" or {percent(finding.excess_ns / finding.usual_ns)}" if finding.usual_ns else ""
+    return f"{subject} {ms(finding.excess_ns)}{part} longer"

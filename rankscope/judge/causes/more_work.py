@@ -1,0 +1,128 @@
+"""Whether a rank has more to do than its role: launches, grids and bytes, not their durations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import polars as pl
+
+from rankscope.judge.causes.context import Tables, sampled
+
+SAME = 0.02
+"""Amounts of work that differ by less than this share are the same work."""
+
+MORE_WORK = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "more": pl.Boolean,  # ratio > 1 + SAME
+        "ratio": pl.Float64,  # its work at the usual speed / the lower median of its role
+        "extra_ns": pl.Float64,  # what it has beyond that median, at the usual speed
+        "launches": pl.Float64,  # ratio of the launches of its kernels
+        "blocks": pl.Float64,  # of the blocks of its kernels
+        "bytes": pl.Float64,  # of the bytes of its copies and sets
+    }
+)
+"""What `more_work` gives: a row per rank. Ratios are of means per iteration; null is unknown."""
+
+
+def more_work(
+    tables: Tables, roles: dict[int, str], iterations: Collection[int], phase: str | None = None
+) -> pl.DataFrame:
+    """Of each rank whether it has more to do than the median rank of its role, and how much.
+
+    The amount of a kernel is its blocks (its launches where blocks are unknown), that of a copy or
+    set its bytes. Each name's amount counts with the price that is usual in the role, the lower
+    median of time per amount. So a rank with more tokens has a ratio above 1, and a slow device
+    does not. See METHOD.md#causes.
+
+    Args:
+        tables: of the run (`registry.tables_of`, or `VerdictInputs.tables`).
+        roles: rank → role.
+        iterations: the selected or flagged ones; of many, an even sample.
+        phase: only what was launched in it; None: in all phases.
+
+    Returns:
+        MORE_WORK in rank order, a row for every rank of `roles`. All but `rank` is null for a rank
+        without kernels or copies there, and for the only rank of a role that has some.
+    """
+    rows = tables("activities", sampled(sorted(iterations)))
+    told = pl.DataFrame({"rank": sorted(roles)}, schema_overrides={"rank": pl.Int64})
+    if rows is None:
+        rows = pl.DataFrame(schema=_NEEDED)
+    if phase is not None:
+        rows = rows.filter(pl.col("phase") == phase)
+    role = pl.col("rank").replace_strict(roles, default=None, return_dtype=pl.String)
+    length = pl.col("iteration").n_unique().over("rank")
+    sums = (
+        rows.select(*_NEEDED)
+        .filter(pl.col("kind").is_in(["kernel", "graph", "copy", "set"]))
+        .cast({"rank": pl.Int64})
+        .with_columns(length=length)
+        .group_by("rank", "kind", "name", "length")
+        .agg(pl.col("total_ns", "count", "size").sum())
+        .with_columns(pl.col("total_ns", "count", "size") / pl.col("length"), role=role)
+        .filter(pl.col("role").is_not_null() & _comparable())
+    )
+    return told.join(_ratios(sums), on="rank", how="left").select(*MORE_WORK).cast(MORE_WORK)
+
+
+_NEEDED = pl.Schema(
+    {
+        "rank": pl.Int64,
+        "iteration": pl.Int64,
+        "kind": pl.String,
+        "name": pl.String,
+        "total_ns": pl.Int64,
+        "count": pl.Int64,
+        "size": pl.Int64,
+    }
+)
+
+
+def _comparable() -> pl.Expr:
+    """Whether a kernel is known by name on every rank of the role that has it.
+
+    Minor kernels share a row without a name. Where a role has such rows, a name that some rank
+    lacks may be in them.
+    """
+    kernel = pl.col("kind") == "kernel"
+    minor = kernel & (pl.col("name") == "")
+    everywhere = pl.len().over("role", "kind", "name") == pl.col("rank").n_unique().over("role")
+    return ~minor & (~kernel | everywhere | ~minor.any().over("role"))
+
+
+def _ratios(sums: pl.DataFrame) -> pl.DataFrame:
+    """MORE_WORK of the ranks that have something.
+
+    Args:
+        sums: rank, role, kind, name, total_ns, count, size: means per iteration.
+    """
+    name = ["role", "kind", "name"]
+    time, on_device = pl.col("total_ns"), pl.col("kind").is_in(["kernel", "graph"])
+    sized = (pl.col("size") > 0).all().over(name)
+
+    def priced(amount: pl.Expr) -> pl.Expr:
+        """Its amount at the role's price."""
+        return amount * (time / amount).quantile(0.5, "lower").over(name)
+
+    usual = pl.when(sized).then(priced(pl.col("size"))).otherwise(priced(pl.col("count")))
+    works = sums.with_columns(
+        work=usual,
+        launches=pl.when(on_device).then(priced(pl.col("count"))),
+        blocks=pl.when(on_device & sized).then(priced(pl.col("size"))),
+        bytes=pl.when(~on_device & sized).then(priced(pl.col("size"))),
+    )
+    parts = ["work", "launches", "blocks", "bytes"]
+    per_rank = works.group_by("rank", "role").agg(
+        pl.when(pl.col(part).is_not_null().any()).then(pl.col(part).sum()).alias(part)
+        for part in parts
+    )
+    median = pl.col(*parts).quantile(0.5, "lower").over("role")
+    extra = pl.col("work") - pl.col("work").quantile(0.5, "lower").over("role")
+    return (
+        per_rank.filter(pl.len().over("role") > 1)
+        .with_columns(pl.col(*parts) / median, extra_ns=extra)
+        .with_columns(pl.when(pl.col(*parts).is_finite()).then(pl.col(*parts)).name.keep())
+        .rename({"work": "ratio"})
+        .with_columns(more=pl.col("ratio") > 1 + SAME)
+    )

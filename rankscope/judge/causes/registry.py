@@ -1,0 +1,171 @@
+"""All causes that can be found, and what they find in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+
+import polars as pl
+
+from rankscope.judge.causes import (
+    allocator,
+    blocked,
+    contention,
+    copies,
+    cuda_call,
+    data,
+    device,
+    garbage_collection,
+    loader,
+    on_cpu,
+    preempted,
+    profiler,
+    ranges,
+    starving,
+    unexplained,
+)
+from rankscope.judge.causes.context import CauseContext, Tables, sampled
+from rankscope.judge.causes.counters import TABLE as COUNTERS_TABLE
+from rankscope.judge.causes.counters import by_rank
+from rankscope.judge.causes.detector import Detector, Precedence
+from rankscope.model.kinds import CauseKind
+from rankscope.model.results import Finding
+from rankscope.store.tables import RunTables
+from rankscope.store.writer import PER_RANK
+
+DETECTORS: tuple[Detector, ...] = (
+    garbage_collection.DETECTOR,
+    device.DETECTOR,
+    data.DETECTOR,
+    contention.DETECTOR,
+    starving.DETECTOR,
+    loader.DETECTOR,
+    copies.DETECTOR,
+    ranges.DETECTOR,
+    blocked.DETECTOR,
+    preempted.DETECTOR,
+    on_cpu.DETECTOR,
+    allocator.DETECTOR,
+    cuda_call.DETECTOR,
+    profiler.DETECTOR,
+    unexplained.DETECTOR,
+)
+"""One per cause. The order does not matter: findings are sorted."""
+
+MOST_CLAUSES = 3
+"""Clauses of a sentence: the findings of one cause in work that adds up are one."""
+
+ADDED_UP = {"kernel": "kernels", "kernels": "kernels", "copy": "copies", "set": "copies"}
+"""`Finding.activity` of work that adds up → what several are called. A range may contain others."""
+
+MOSTLY_EXPLAINED = 0.7
+"""Findings that explain this share of the excess leave nothing to be called unexplained."""
+
+
+def tables_of(run: RunTables) -> Tables:
+    """The tables of a stored run that have rows per rank and iteration.
+
+    Counters are those of the devices that the rank uses, wherever they were recorded.
+    """
+
+    @cache  # the rules of a verdict ask for the same iterations
+    def table(name: str, iterations: tuple[int, ...]) -> pl.DataFrame | None:
+        if name not in PER_RANK:
+            return None
+        rows = run.read(name, iterations=iterations)
+        return by_rank(rows, run.ranks) if name == COUNTERS_TABLE else rows
+
+    return lambda name, iterations: table(name, (*iterations,))
+
+
+def context_of(
+    tables: Tables, roles: dict[int, str], flagged: pl.DataFrame, phase: str | None
+) -> CauseContext:
+    """What detectors look at: of many flagged iterations an even sample.
+
+    Args:
+        tables: of the run.
+        roles: rank → role.
+        flagged: rank, iteration, excess_ns of the slow ranks.
+        phase: the phase with most of the excess; None looks at all phases.
+    """
+    sample = sampled(flagged["iteration"].unique().sort().to_list())
+    return CauseContext(
+        read=lambda name: tables(name, sample),
+        roles=roles,
+        flagged=flagged.filter(pl.col("iteration").is_in(sample)),
+        phase=phase,
+    )
+
+
+def findings(context: CauseContext) -> tuple[Finding, ...]:
+    """What explains most of the slow ranks' excess, the largest first.
+
+    Each activity's time is compared with the role's median in the same iteration. See
+    METHOD.md#verdict.
+    """
+    if context.total_ns <= 0:
+        return ()
+    found = [
+        (detector.precedence, -each.excess_ns, each.name, each)
+        for detector in DETECTORS
+        if not _missing(detector, context)
+        for each in detector.findings(context)
+    ]
+    told = sum(each.share for at, *_, each in found if at < Precedence.REST)
+    if told >= MOSTLY_EXPLAINED:
+        found = [row for row in found if row[0] < Precedence.REST]
+    ordered = [each for *_, each in sorted(found, key=lambda row: row[:3])]
+    first = [*dict.fromkeys(map(_clause, ordered))][:MOST_CLAUSES]
+    return tuple(each for each in ordered if _clause(each) in first)
+
+
+def _missing(detector: Detector, context: CauseContext) -> bool:
+    lacks = any(context.table(name) is None for name in detector.tables)
+    return lacks and all(context.table(name) is None for name in detector.alternatives)
+
+
+def detector_of(cause: CauseKind) -> Detector:
+    """The detector of a cause."""
+    for detector in DETECTORS:
+        if detector.kind == cause:
+            return detector
+    raise LookupError(f"no detector for the cause {cause!r}: add it to DETECTORS in {__name__}")
+
+
+def findings_sentence(found: Iterable[Finding]) -> str:
+    """Findings in words, a clause for each; those of one cause in work that adds up are one.
+
+    `3 kernels take 6.0 ms or 40 % longer for the same work: the device is slow`.
+    """
+    alike: dict[tuple[str, ...], list[Finding]] = {}
+    for each in found:
+        alike.setdefault(_clause(each), []).append(each)
+    together = map(_together, alike.values())
+    return "; ".join(detector_of(each.kind).sentence(each) for each in together)
+
+
+def _clause(finding: Finding) -> tuple[str, ...]:
+    """What findings of one clause have in common."""
+    alike = ADDED_UP.get(finding.activity) or f"{finding.activity} {finding.name}"
+    return finding.kind, finding.detail, alike
+
+
+def _together(alike: list[Finding]) -> Finding:
+    """The findings of one clause as one finding."""
+    first, *more = alike
+    if not more:
+        return first
+    count = sum(each.count for each in alike)
+    usual = [each.usual_ns for each in alike if each.usual_ns is not None]
+    called = ADDED_UP[first.activity]
+    return replace(
+        first,
+        name=f"{count} {called}",
+        excess_ns=sum(each.excess_ns for each in alike),
+        share=min(1.0, sum(each.share for each in alike)),
+        activity=called,
+        usual_ns=sum(usual) if len(usual) == len(alike) else None,
+        count=count,
+    )

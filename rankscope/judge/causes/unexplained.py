@@ -1,0 +1,59 @@
+"""No cause: what no table of the reports tells, and what to record for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from rankscope.judge.causes.blocked import in_calls, woken_late
+from rankscope.judge.causes.context import CauseContext
+from rankscope.judge.causes.detector import Detector, Precedence
+from rankscope.judge.causes.host import (
+    TABLE,
+    explained,
+    host_finding,
+    of,
+    state_is,
+)
+from rankscope.model.kinds import CauseKind, HostState
+from rankscope.model.results import Finding
+from rankscope.sources.recorders import Record
+
+OFF_CPU = "off_cpu"
+"""Name of unknown time in which the thread was off the CPU, and no call was recorded."""
+
+
+def _findings(context: CauseContext) -> Iterator[Finding]:
+    unknown = state_is(HostState.UNKNOWN)
+    excess = explained(context, unknown)
+    if excess is not None:
+        off = context.host_excess(unknown & (pl.col("name") == OFF_CPU)).slow
+        detail = (
+            "the thread was off the CPU, but its calls were not recorded: --trace=osrt"
+            if off * 2 > excess
+            else "what the thread did was not recorded: --cpuctxsw=process-tree "
+            "--sample=process-tree --trace=osrt"
+        )
+        yield host_finding(context, CauseKind.UNEXPLAINED, "unknown", excess, detail)
+    late = in_calls(context).filter(woken_late())["name"].to_list()
+    excess = explained(context, state_is(HostState.BLOCKED) & pl.col("name").is_in(late))
+    if excess is not None:
+        detail = "the thread waits in calls as its peers do, and may get a CPU later: record "
+        detail += "all processes with --cpuctxsw=system-wide"
+        yield host_finding(context, CauseKind.UNEXPLAINED, "woken late", excess, detail)
+
+
+def _sentence(finding: Finding) -> str:
+    return f"{of(finding)} unexplained, {finding.detail}"
+
+
+DETECTOR = Detector(
+    kind=CauseKind.UNEXPLAINED,
+    findings=_findings,
+    sentence=_sentence,
+    remedy="record what the host does on this rank, a median one and a fast one",
+    tables=(TABLE,),
+    capture=Record.HOST,
+    precedence=Precedence.REST,
+)

@@ -1,0 +1,153 @@
+"""Could chance have made these ranks slow? Ranks are exchanged within an iteration.
+
+See METHOD.md#verdict.
+"""
+
+from __future__ import annotations
+
+from math import comb
+from statistics import NormalDist
+
+import numpy as np
+
+from rankscope.judge.excess import Index
+from rankscope.judge.levels import MOST_SHUFFLED, SHUFFLES, TAIL
+from rankscope.util.robust import Floats
+
+
+def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
+    """How likely the most extreme sums over iterations are if no rank in particular is slow.
+
+    In every iteration by itself, the ranks of a role are exchanged at random. The tails of the
+    shuffled sums are those of the data, so that single large values need no rule of their own.
+    This is a permutation test. Its statistic is the largest of the standardised sums of the k
+    largest ranks, over all sizes k that are tried, so that trying many makes nobody slow (Westfall
+    and Young, Resampling-Based Multiple Testing, 1993, single step).
+
+    Args:
+        cells: rank by iteration.
+        roles: the role of each rank; ranks are exchanged within it.
+        sizes: of the sets, ascending.
+
+    Returns:
+        For each size the probability that shuffled ranks reach what the largest have.
+    """
+    order = np.lexsort((cells.sum(axis=1), roles))  # the order of ranks changes nothing
+    cells, roles = cells[order], roles[order]
+    draw = np.random.default_rng(1)
+    exact = cells.size * SHUFFLES <= MOST_SHUFFLED
+    mean, spread = _moments(cells, roles)
+    groups = [np.flatnonzero(roles == role) for role in np.unique(roles)]
+    where = np.nonzero(cells)
+    values, ranks = cells[where], np.argsort(roles, kind="stable")
+    many = np.bincount(roles)
+    starts, sizes_of = (np.cumsum(many) - many)[roles[where[0]]], many[roles[where[0]]]
+    # few values: each is put anywhere in its role; two of an iteration seldom meet
+    sparse = len(values) * SHUFFLES <= MOST_SHUFFLED
+    shuffled = np.empty((SHUFFLES, len(sizes)))
+    for each in range(SHUFFLES):
+        if exact:
+            sums = np.empty(len(cells))
+            for some in groups:
+                order = draw.random((len(some), cells.shape[1])).argsort(axis=0)
+                sums[some] = np.take_along_axis(cells[some], order, axis=0).sum(axis=1)
+        elif sparse:
+            places = (draw.random(len(values)) * sizes_of).astype(np.int64)
+            at = ranks[starts + places]
+            sums = np.bincount(at, weights=values, minlength=len(cells)).astype(np.float64)
+        else:
+            sums = mean + spread * draw.standard_normal(len(cells))
+        shuffled[each] = _largest(sums, sizes)
+    middle = shuffled.mean(axis=0)
+    wide = np.maximum(shuffled.std(axis=0), 1e-9 * np.abs(middle) + 1e-300)
+    found = (_largest(cells.sum(axis=1), sizes) - middle) / wide
+    most = ((shuffled - middle) / wide).max(axis=1)
+    reached = (most[:, None] >= found - 1e-6).sum(axis=0)  # sums differ in their last digits
+    return np.asarray((1 + reached) / (1 + SHUFFLES))
+
+
+def chance_of_period(fitting: int, hits: int, count: int, share: float) -> float:
+    """How likely it is that so many of some iterations drawn at random fit some period.
+
+    Args:
+        fitting: of the hits, those at the places of the period.
+        hits: all of them.
+        count: iterations of the run.
+        share: of the hits and of the places that must fit for a period to be claimed.
+    """
+    found = 0.0
+    for period in range(2, count):
+        for places in {count // period, -(-count // period)}:
+            if places >= 1 and fitting >= share * max(places, hits):
+                found += period * _all_of(fitting, count, places, hits)
+    return min(found or 1.0, 1.0)  # no period fits: they show none
+
+
+def chance_of_largest(amounts: Floats, others: Floats) -> float:
+    """How likely it is that the largest values exceed all others as far as they do.
+
+    The tail is taken as a power law of unknown index. The logarithms of the ratios of its values to
+    a smaller one are then independent and exponential (Rényi; Hill's estimator), so the sum over
+    the n largest and that over m others have gamma distributions of shapes n and m, whose ratio
+    does not depend on the index.
+
+    Args:
+        amounts: the values in question.
+        others: all others.
+    """
+    tail = np.sort(others, axis=None)[-TAIL:]
+    tail = tail[tail > 0]
+    if not len(tail):
+        return 0.0
+    if not len(amounts) or amounts.min() <= tail[-1]:
+        return 1.0
+    count, degrees = len(amounts), max(len(tail) - 1, 1)
+    usual = float(np.log(tail / tail[0]).sum())
+    far = float(np.log(amounts / tail[-1]).sum())
+    near = usual / (far + usual)
+    terms = (comb(degrees + j - 1, j) * (1 - near) ** j for j in range(count))
+    return min(1.0, near**degrees * sum(terms))
+
+
+def iterations_to_settle(chance: float, level: float, count: int) -> int:
+    """About how many iterations would bring a probability down to a level, if all stays alike.
+
+    The distance from the mean, in standard deviations, grows with the square root of their number.
+
+    Args:
+        chance: of `count` iterations.
+        level: a smaller probability.
+        count: of iterations.
+    """
+    normal = NormalDist()
+    now, wanted = (normal.inv_cdf(1 - min(max(each, 1e-9), 0.5)) for each in (chance, level))
+    if now <= 0.1:  # noise alone: no number would do
+        return 0
+    return max(count + 1, int(np.ceil(count * (wanted / now) ** 2)))
+
+
+def _all_of(least: int, count: int, places: int, hits: int) -> float:
+    """Probability that at least `least` of `hits` iterations are at `places` of `count`.
+
+    Of the hypergeometric distribution.
+    """
+    ways = sum(
+        comb(places, there) * comb(count - places, hits - there)
+        for there in range(least, min(places, hits) + 1)
+    )
+    return ways / comb(count, hits)
+
+
+def _largest(sums: Floats, sizes: list[int]) -> Floats:
+    """Of each size the sum of that many largest."""
+    return np.asarray(np.sort(sums)[::-1].cumsum()[np.asarray(sizes) - 1])
+
+
+def _moments(cells: Floats, roles: Index) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each rank's sum of shuffled cells."""
+    mean, spread = np.zeros(len(cells)), np.zeros(len(cells))
+    for role in np.unique(roles):
+        some = roles == role
+        mean[some] = cells[some].mean(axis=0).sum()
+        spread[some] = np.sqrt(cells[some].var(axis=0).sum())
+    return mean, spread

@@ -1,0 +1,150 @@
+"""The excess of every rank, iteration and phase over the median of the rank's role.
+
+See METHOD.md#verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.match.rank_axis import RANKS_AT_ONCE
+from rankscope.model.metrics import PHASE_METRICS, column_of
+from rankscope.util.robust import Floats, lower_medians
+
+Index = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Excess:
+    """Matrices of rank by iteration in ns; NaN is unknown.
+
+    `total`: the judged metric over the lower median of the role in the iteration. `by_phase`: the
+    same of each phase (rank by iteration by phase). `value`: the judged metric. `spent`: the time
+    in each phase. `length`: the role's median iteration. `unit`: the length that the iteration has
+    by the work of the role's median rank, without waits for slow ranks.
+    """
+
+    metric: str
+    ranks: Index
+    numbers: Index
+    roles: Index
+    role_names: tuple[str, ...]
+    phases: tuple[str, ...]
+    total: Floats
+    by_phase: Floats
+    value: Floats
+    spent: Floats
+    length: Floats
+    unit: Floats
+
+    @property
+    def lengths(self) -> Floats:
+        """The time of each iteration: the longest of the roles' medians."""
+        return np.asarray(np.fmax.reduce(self.length, axis=0))
+
+    @property
+    def total_ns(self) -> int:
+        """The time of all iterations."""
+        return int(np.nansum(self.lengths))
+
+    @property
+    def share(self) -> Floats:
+        """`total` as a share of `unit`."""
+        return np.asarray(self.total / self.unit)
+
+    def saved(self, amount: Floats, weights: Floats) -> Floats:
+        """`amount` ns (rank by iteration) spread over the phases.
+
+        Args:
+            amount: what is taken out; NaN is nothing.
+            weights: how it is spread: rank by iteration by phase, negative ones count as 0.
+
+        Returns:
+            rank by iteration by phase, never more than the phase's time.
+        """
+        found = by_phase_in_memory(np.zeros((len(self.phases), *amount.shape)))
+        some = np.flatnonzero((amount > 0).any(axis=1))
+        for at in range(0, len(some), RANKS_AT_ONCE):
+            ranks = some[at : at + RANKS_AT_ONCE]
+            spent, parts = np.fmax(self.spent[ranks], 0.0), np.fmax(weights[ranks], 0.0)
+            sums = parts.sum(axis=2)
+            even = ~(sums > 0)
+            parts[even] = spent[even] + 1e-9
+            sums[even] = parts[even].sum(axis=1)
+            parts /= sums[:, :, None]
+            parts *= np.fmax(amount[ranks], 0.0)[:, :, None]
+            found[ranks] = np.fmin(parts, spent, out=parts)
+        return found
+
+
+def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
+    """The excess of all ranks over their roles.
+
+    Args:
+        wide: rank, role, iteration, `<metric>_ns`, iteration_ns and `<phase>_ns`.
+        metric: `work`, or a phase where work is unknown.
+    """
+    phases = tuple(PHASE_METRICS) if metric == "work" else (metric,)
+    role_of = dict(wide.select("rank", "role").unique().iter_rows())
+    ranks = np.array(sorted(role_of), dtype=np.int64)
+    names = tuple(sorted({*role_of.values()}))
+    roles = np.array([names.index(role_of[rank]) for rank in ranks.tolist()], dtype=np.int64)
+    numbers = wide["iteration"].unique().sort().to_numpy().astype(np.int64)
+    row = np.searchsorted(ranks, wide["rank"].to_numpy())
+    column = np.searchsorted(numbers, wide["iteration"].to_numpy())
+
+    def matrix(name: str) -> Floats:
+        values = np.full((len(ranks), len(numbers)), np.nan)
+        if name in wide.columns:
+            values[row, column] = wide[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        return values
+
+    value = matrix(column_of(metric))
+    spent = by_phase_in_memory(np.stack([matrix(column_of(phase)) for phase in phases]))
+    iteration = matrix("iteration_ns")
+    length, unit = np.empty_like(iteration), np.empty_like(iteration)
+    usual, typical = np.empty_like(value), np.empty_like(spent)
+    for role in range(len(names)):
+        some = roles == role
+        length[some] = lower_medians(iteration[some], 0)
+        usual[some] = lower_medians(value[some], 0)
+        typical[some] = lower_medians(spent[some], 0)
+        unit[some] = _unit(usual[some], length[some])
+    return Excess(
+        metric=metric,
+        ranks=ranks,
+        numbers=numbers,
+        roles=roles,
+        role_names=names,
+        phases=phases,
+        total=value - usual,
+        by_phase=spent - typical,
+        value=value,
+        spent=spent,
+        length=np.where(length > 0, length, np.nan),
+        unit=np.where(unit > 0, unit, np.nan),
+    )
+
+
+def by_phase_in_memory(values: Floats) -> Floats:
+    """Phase by rank by iteration as rank by iteration by phase, where sums over phases are quick.
+
+    What numpy computes from it lies in memory in the same way.
+    """
+    return np.moveaxis(values, 0, 2)
+
+
+def _unit(usual: Floats, length: Floats) -> Floats:
+    """The median length, in proportion to the median rank's value in each iteration."""
+    if np.isnan(length).all():
+        return length
+    middle = np.nanmedian(length)
+    typical = 0.0 if np.isnan(usual).all() else np.nanmedian(usual)
+    if not typical > 0:
+        return np.full_like(length, middle)
+    return np.asarray(np.where(usual > 0, usual / typical, 1.0) * middle)

@@ -1,0 +1,239 @@
+"""Rules that name no rank: a role with more work, a slow link, changing ranks, or nobody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankscope.judge.chance import iterations_to_settle
+from rankscope.judge.decision import Component, holders
+from rankscope.judge.levels import ALPHA, LARGE_TRANSFER, LEAST_GAIN, MUCH, RARE
+from rankscope.judge.phrases import who
+from rankscope.judge.preconditions import inconclusive
+from rankscope.judge.roles_and_hosts import whole_hosts
+from rankscope.judge.story import Slow
+from rankscope.judge.stragglers import largest_phase
+from rankscope.match.warnings import listed
+from rankscope.model.kinds import VerdictKind
+from rankscope.model.results import Leading, Verdict
+from rankscope.sources.recorders import Record, advice
+from rankscope.util.wording import agreeing, counted, ms, percent
+
+if TYPE_CHECKING:
+    from rankscope.judge.inputs import VerdictInputs
+
+
+def heavy_role(inputs: VerdictInputs) -> Verdict | None:
+    """The role that is given most work, where balancing the roles would save most."""
+    if inputs.decision.main is not Component.ROLE or inputs.components.role is None:
+        return None
+    excess, healed = inputs.excess, inputs.components.role
+    cost = np.array([healed[excess.roles == role].sum() for role in range(len(excess.role_names))])
+    heaviest = int(cost.argmax())
+    members = np.flatnonzero(excess.roles == heaviest)
+    if len(members) == 1:
+        rank = int(excess.ranks[members[0]])
+        return inconclusive(
+            f"rank {rank} needs more {excess.metric} than the others, but it is the only one of "
+            "its role: it may be slow, or have more to do by design",
+            "profile several replicas of the job, or say with --roles which ranks do the same work",
+        )
+    per = healed[members[0]].sum(axis=1)
+    hit = per > LEAST_GAIN * np.nan_to_num(excess.length[members[0]])
+    mean = round(float(per[hit].mean())) if hit.any() else 0
+    typical = float(np.nanmedian(excess.length[members[0]]))
+    cause, share = largest_phase(inputs, healed[members])
+    gain = inputs.decision.gains[Component.ROLE]
+    return Verdict(
+        kind=VerdictKind.STRUCTURAL,
+        roles=(excess.role_names[heaviest],),
+        more_work_ranks=tuple(int(rank) for rank in excess.ranks[members]),
+        cause=cause,
+        cause_share=share,
+        excess_ns=mean,
+        excess=mean / typical if typical else None,
+        iterations=tuple(int(number) for number in excess.numbers[hit]),
+        iterations_share=float(hit.mean()),
+        gain_ns=gain,
+        gain=gain / inputs.total_ns,
+        next="balance the work of the roles: layers per stage, embedding and loss",
+    )
+
+
+def whole_stage(inputs: VerdictInputs) -> Verdict | None:
+    """All ranks of a pipeline stage are slow: hardware, or more to do by design?"""
+    found = inputs.decision.straggler
+    if found is None or len(found.claim.ranks) < 2 or found.claim.ranks not in inputs.stages():
+        return None
+    ranks, share = found.claim.ranks, found.gain_ns / inputs.total_ns
+    verdict = inconclusive(
+        f"{who(ranks, inputs.hosts, ()).lower()} need more {inputs.excess.metric} than the others, "
+        f"{percent(share)} of the time, but they are all the ranks of one communicator of a "
+        "pipeline: they may be slow, or have more to do by design",
+        "say with --roles which ranks do the same work, or compare the layers of the stages",
+    )
+    return replace(verdict, leading=Leading(ranks, found.gain_ns, share, found.claim.chance))
+
+
+def network(inputs: VerdictInputs) -> Verdict | None:
+    """Nobody is late, and yet the ranks are held up by transfers for a large part of the time."""
+    exposed = inputs.exposed_transfer_ns
+    if exposed is None or exposed < LARGE_TRANSFER * inputs.total_ns:
+        return None
+    return Verdict(
+        kind=VerdictKind.COMMUNICATION,
+        cause="exposed_communication",
+        cause_share=1.0,
+        gain_ns=exposed,
+        gain=exposed / inputs.total_ns,
+        gain_is_bound=True,
+        iterations=tuple(inputs.numbers),
+        iterations_share=1.0,
+        next="compare the bandwidth with what the links can do: rankscope imbalance --by "
+        "collective",
+    )
+
+
+def slow_link(inputs: VerdictInputs) -> Verdict | None:
+    """Collectives that take longer than usual once all ranks have arrived."""
+    slow = inputs.transfers()
+    if inputs.decision.main is not Component.TRANSFER or slow is None:
+        return None
+    first = slow.slow.row(0, named=True)
+    ranks, hosts = slow.pointed_at(inputs.hosts)
+    gain = inputs.decision.gains[Component.TRANSFER]
+    excess_ns = first["transfer_ns"] - first["usual_ns"]
+    typical = float(np.nanmedian(inputs.excess.lengths))
+    return Verdict(
+        kind=VerdictKind.COMMUNICATION,
+        ranks=ranks,
+        hosts=hosts,
+        cause="exposed_communication",
+        cause_share=1.0,
+        excess_ns=excess_ns,
+        excess=excess_ns / typical if typical else None,
+        iterations=tuple(first["iterations"]),
+        iterations_share=len(first["iterations"]) / len(inputs.numbers),
+        gain_ns=gain,
+        gain=gain / inputs.total_ns,
+        next="compare the links of the members: rankscope imbalance --by collective, and "
+        + advice(Record.NETWORK, inputs.run.recorder),
+    )
+
+
+def most_may_be_slow(inputs: VerdictInputs) -> Verdict | None:
+    """Nearly half of the ranks are fast, so that most of them may be slow."""
+    excess, fast = inputs.excess, inputs.story.fast
+    if fast is None:
+        return None
+    members = np.flatnonzero(np.isin(excess.ranks, fast.ranks))
+    others = np.isin(excess.roles, excess.roles[members])
+    others[members] = False
+    best = np.nanmedian(excess.total[members], axis=0)
+    over = np.where(others[:, None], excess.total - best, 0.0)
+    (gain,) = inputs.prices.of([excess.saved(over, excess.spent)])
+    if gain < LEAST_GAIN * inputs.total_ns:
+        return None
+    share, bound = gain / inputs.total_ns, "at most " if inputs.prices.is_bound else ""
+    ranks = tuple(int(rank) for rank in excess.ranks[others])
+    hosts = whole_hosts(fast.ranks, inputs.hosts)
+    quick = who(fast.ranks, inputs.hosts, hosts)
+    verdict = inconclusive(
+        f"{quick[0].lower()}{quick[1:]} {agreeing(len(hosts or fast.ranks), 'needs', 'need')} "
+        f"{ms(round(float(np.nanmean(over[others]))))} less {excess.metric} than "
+        f"{agreeing(len(ranks), 'rank')} {listed(ranks)} in {counted(over.shape[1], 'iteration')}: "
+        "either the latter are slow, although they are the majority, or the former are unusually "
+        "fast. If all were as fast, "
+        f"the run would save {bound}{ms(gain)}, {percent(share)} of the time",
+        "compare the devices and hosts of both groups: models, clocks, power limits, versions",
+    )
+    return replace(verdict, leading=Leading(ranks, gain, share, fast.chance))
+
+
+def rotating(inputs: VerdictInputs) -> Verdict | None:
+    """Imbalance that is much, on changing ranks: chance explains who is slowest."""
+    decision, lead = inputs.decision, inputs.story.lead
+    if decision.everything_ns < MUCH * inputs.total_ns:
+        return None
+    if _chance(lead) <= RARE or len(holders(inputs)) < 2:
+        return None
+    excess = inputs.excess
+    everything = inputs.components.everything
+    slowest = np.nan_to_num(everything.sum(axis=2)).max(axis=0)
+    hit = slowest > inputs.story.event * excess.lengths
+    cause, share = largest_phase(inputs, everything)
+    return Verdict(
+        kind=VerdictKind.ROTATING,
+        cause=cause,
+        cause_share=share,
+        excess_ns=round(float(slowest[hit].mean())) if hit.any() else None,
+        iterations=tuple(int(number) for number in excess.numbers[hit]),
+        iterations_share=float(hit.mean()),
+        gain_ns=decision.everything_ns,
+        gain=decision.everything_ns / inputs.total_ns,
+        next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
+        "storage, other load",
+    )
+
+
+def undecided(inputs: VerdictInputs) -> Verdict | None:
+    """Some ranks lead, by much or by what is worth a name, but chance is not unlikely enough.
+
+    A small lead is reported if no test could have confirmed it: with few ranks and iterations, even
+    a rank that leads every time may do so by chance.
+    """
+    decision, lead, total = inputs.decision, inputs.story.lead, inputs.total_ns
+    ranks = (holders(inputs)[0],) if lead is None else lead.ranks
+    excess, chance = inputs.excess, _chance(lead)
+    healing = np.where(np.isin(excess.ranks, ranks)[:, None, None], inputs.components.everything, 0)
+    (gain,) = inputs.prices.of([healing])
+    untested = lead is not None and _least_chance(inputs) > ALPHA and gain >= LEAST_GAIN * total
+    if decision.everything_ns < MUCH * total and not untested:
+        return None
+    count = len(inputs.numbers)
+    settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
+    name = who(ranks, inputs.hosts, whole_hosts(ranks, inputs.hosts))
+    bound = "at most " if inputs.prices.is_bound else ""
+    often = "" if lead is None else f", but chance alone {_does_that(chance)}"
+    more = f"about {settles} iterations would settle it" if settles else "capture more iterations"
+    return Verdict(
+        kind=VerdictKind.INCONCLUSIVE,
+        leading=Leading(ranks, gain, gain / total, None if lead is None else chance),
+        gain_all_ns=decision.everything_ns,
+        gain_all=decision.everything_ns / total,
+        gain_is_bound=inputs.prices.is_bound,
+        settles=settles or None,
+        sentence=f"Inconclusive: imbalance costs {bound}"
+        f"{percent(decision.everything_ns / total)} of the time over "
+        f"{counted(count, 'iteration')}. {name} {agreeing(len(ranks), 'leads', 'lead')}: fixing "
+        f"{agreeing(len(ranks), 'it', 'them')} would save {bound}{ms(gain)}, "
+        f"{percent(gain / total)} of the time{often}.",
+        next=f"capture more iterations: {more}" if settles else more,
+    )
+
+
+def _least_chance(inputs: VerdictInputs) -> float:
+    """The smallest probability that a test of the run can give: one rank leads every time."""
+    spans = inputs.spans()
+    units = inputs.story.count if spans is None else spans.shape[1]
+    return 2 * float(np.bincount(inputs.excess.roles).max()) ** (1 - units)
+
+
+def _does_that(chance: float) -> str:
+    """How often chance makes some ranks as slow as those that lead."""
+    return f"does that in {percent(chance)} of such runs" if chance < 1 else "may explain it"
+
+
+def _chance(lead: Slow | None) -> float:
+    return 1.0 if lead is None or lead.chance is None else lead.chance
+
+
+def balanced(inputs: VerdictInputs) -> Verdict:
+    """No other rule has found anything."""
+    del inputs
+    return Verdict(
+        kind=VerdictKind.BALANCED,
+        next="look for time that all ranks lose in the same way: rankscope imbalance --by phase",
+    )

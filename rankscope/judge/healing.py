@@ -1,0 +1,151 @@
+"""What can be taken out of a run, and what that would save. See METHOD.md#verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankscope.judge.excess import Excess, Flags
+from rankscope.judge.replay import Healing, Replay
+from rankscope.util.robust import Floats, lower_medians
+
+LEAST_PLAYED, BLOCK = 60, 10
+"""Iterations of a large run that are played at least, and those that follow each other in it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Components:
+    """The parts of the excess, as the time that healing each takes out.
+
+    All but `transfer` are rank by iteration by phase, in ns. `everything`: every rank at its role's
+    median, and every role at the median role. `role`: every role at the median role; None where all
+    ranks have one role. `transfer`: of each collective, what it takes beyond the usual; None where
+    nothing does.
+    """
+
+    everything: Floats
+    role: Floats | None
+    transfer: Floats | None
+
+
+def components_of(excess: Excess, transfer: Floats | None) -> Components:
+    """The parts of the excess of a run.
+
+    Args:
+        excess: of all ranks.
+        transfer: as in `Components`.
+    """
+    role = role_excess(excess) if len(excess.role_names) > 1 else None
+    own = excess.saved(excess.total, excess.by_phase)
+    return Components(
+        everything=own if role is None else np.fmin(own + role, np.fmax(excess.spent, 0.0)),
+        role=role,
+        transfer=transfer,
+    )
+
+
+def role_excess(excess: Excess) -> Floats:
+    """What each phase of a role's median rank usually takes beyond the median role's."""
+    medians = np.stack(
+        [
+            lower_medians(excess.spent[excess.roles == role], 0)[0]
+            for role in range(len(excess.role_names))
+        ]
+    )
+    over = medians - lower_medians(medians, 0)
+    # iterations differ in length, where some accumulate or evaluate: the usual share counts
+    unit = np.nanmedian(excess.unit, axis=0)[None, :, None]
+    over = lower_medians(over / unit, 1) * unit
+    whole = np.nansum(over, axis=2)
+    return excess.saved(whole[excess.roles], over[excess.roles])
+
+
+class Prices:
+    """What healing saves, in ns.
+
+    By replay where the run can be replayed; of a sample of iterations, the gain is scaled by what
+    the slowest rank of each iteration would be faster, in all iterations and in those. Without a
+    replay, the gain is at most that: `is_bound` is true then.
+
+    Args:
+        excess: of all ranks.
+        replayed: plays the run; gives None where that cannot be done.
+    """
+
+    def __init__(self, excess: Excess, replayed: Callable[[], Replay | None]) -> None:
+        self._excess = excess
+        self._replayed = replayed
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the run cannot be replayed, so that a gain is at most what is given."""
+        return self._replayed() is None
+
+    @property
+    def played(self) -> int:
+        """In how many of the iterations the replay is played; 0 where there is none."""
+        replay = self._replayed()
+        return 0 if replay is None else int(np.isin(self._excess.numbers, replay.iterations).sum())
+
+    def of(self, healed: Iterable[Floats], transfer: Floats | None = None) -> list[int]:
+        """The gain of each healing.
+
+        Args:
+            healed: rank by iteration by phase in ns; each is needed only until the next is taken.
+            transfer: of each collective; healed in addition, in all of them.
+        """
+        replay, excess = self._replayed(), self._excess
+        if replay is None:
+            return [self._bound(each) for each in healed]
+        played = np.isin(excess.numbers, replay.iterations)
+        changes, scales = [], []
+        for each in healed:
+            placed = replay.placed(excess.ranks, excess.numbers, excess.phases, each)
+            changes.append(Healing(placed, transfer))
+            scales.append(1.0 if played.all() else self._scale(each, played))
+        gains = replay.gains_ns(changes, excess.numbers[played].tolist())
+        return [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
+
+    def _bound(self, healed: Floats) -> int:
+        return int(self._faster(healed).sum())
+
+    def _faster(self, healed: Floats) -> Floats:
+        """What the slowest rank of each iteration would be faster."""
+        value = np.nan_to_num(self._excess.value)
+        after = value - healed.sum(axis=2)
+        return np.asarray(value.max(axis=0) - after.max(axis=0))
+
+    def _scale(self, healed: Floats, played: Flags) -> float:
+        """Gain in all iterations / gain in those that were played."""
+        faster = self._faster(healed)
+        here = float(faster[played].sum())
+        return float(faster.sum()) / here if here > 0 else len(played) / float(played.sum())
+
+
+def sampled(excess: Excess, most: int) -> list[int]:
+    """At most about `most` iterations to play: blocks spread evenly, and those with most excess.
+
+    Args:
+        excess: of all ranks.
+        most: how many; at least `LEAST_PLAYED`.
+    """
+    count = len(excess.numbers)
+    most = max(most, LEAST_PLAYED)
+    if count <= most:
+        return list(map(int, excess.numbers))
+    blocks = max(most // (2 * BLOCK), 1)
+    starts = np.linspace(0, count - BLOCK, blocks).astype(np.int64)
+    chosen = np.zeros(count, dtype=np.bool_)
+    for start in starts:
+        chosen[start : start + BLOCK] = True
+    worst = np.nan_to_num(excess.share).max(axis=0)
+    chosen[np.argsort(-worst, kind="stable")[: most // 2]] = True
+    return list(map(int, excess.numbers[chosen]))
+
+
+def only(healed: Floats, ranks: Flags, where: Flags | None = None) -> Floats:
+    """A healing of some ranks, in all iterations or where a matrix of rank by iteration says."""
+    some = ranks[:, None] if where is None else ranks[:, None] & where
+    return np.where(some[:, :, None], healed, 0.0)

@@ -1,0 +1,124 @@
+"""What a verdict is found from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import polars as pl
+
+from rankscope.judge import flags
+from rankscope.judge.cells import amounts
+from rankscope.judge.claims import Claim, claims_of
+from rankscope.judge.decision import Decision, decide
+from rankscope.judge.excess import Excess, excess_of
+from rankscope.judge.healing import Components, Prices, components_of
+from rankscope.judge.replay import Replay
+from rankscope.judge.story import Story, story_of
+from rankscope.judge.transfers import SlowTransfers
+from rankscope.sources.recorders import Recorder
+from rankscope.util.robust import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What is known of a run before its ranks are judged."""
+
+    ranks: int
+    iterations: int
+    missing_ranks: tuple[int, ...]
+    blind_ranks: tuple[int, ...]  # without the collectives that the others have
+    metric: str | None  # what can be judged: work, load, or nothing
+    recorder: Recorder = Recorder.NSYS  # for advice
+
+
+@dataclass(frozen=True, eq=False)
+class VerdictInputs:
+    """All that the rules may look at. What several rules need is computed once, at first use."""
+
+    run: RunSummary
+    wide: Callable[[], pl.DataFrame]
+    """Gives rank, role, iteration, `<metric>_ns` of the selected iterations; asked once."""
+    selected: tuple[int, ...]
+    """The selected iterations."""
+    spent_ns: int
+    """Their time, the mean over ranks."""
+    role_of: dict[int, str]
+    """rank → role."""
+    hosts: dict[int, str | None]
+    tables: Callable[[str, Collection[int]], pl.DataFrame | None]
+    """Table and iterations → its rows of all ranks; None where the run has no such table."""
+    replayed: Callable[[], Replay | None]
+    """The run, to be played again; None where that cannot be done."""
+    transfers: Callable[[], SlowTransfers | None] = field(default=lambda: None)
+    """Collectives that take longer than usual; None where there are none or that is unknown."""
+    stages: Callable[[], frozenset[tuple[int, ...]]] = field(default=frozenset)
+    """Ranks of a pipeline that may hold a part of the model each, where roles are not given."""
+    exposed_transfer_ns: int | None = None
+    """What transfers hold up the median rank, in all selected iterations; None where unknown."""
+    spans: Callable[[], Floats | None] = field(default=lambda: None)
+    """What each rank needs between collectives, `waits.own_spans`, where iterations are few."""
+    collectives: Callable[[], pl.DataFrame | None] = field(default=lambda: None)
+    """The rows of `breakdowns.by_collective` of the selected iterations."""
+    whole: Story | None = None
+    """The story of the whole run, where a part of it is selected."""
+
+    @cached_property
+    def excess(self) -> Excess:
+        """The excess of every rank over its role."""
+        assert self.run.metric is not None, "the preconditions come first"
+        return excess_of(self.wide(), self.run.metric)
+
+    @cached_property
+    def story(self) -> Story:
+        """What is true of the whole run."""
+        return self.whole or story_of(self.excess, self.hosts, self.spans())
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        """Who is slow in the selected iterations, and when."""
+        return claims_of(self.excess, self.story, self.hosts)
+
+    def healed(self, claim: Claim) -> Floats:
+        """What healing a claim takes out: rank by iteration by phase, ns."""
+        amount = amounts(self.excess, self.story.noise, claim.where)
+        return self.excess.saved(amount, self.excess.by_phase)
+
+    @cached_property
+    def components(self) -> Components:
+        """The parts of the excess."""
+        slow = self.transfers()
+        return components_of(self.excess, None if slow is None else slow.saved)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """What healing saves."""
+        return Prices(self.excess, self.replayed)
+
+    @cached_property
+    def flags(self) -> pl.DataFrame:
+        """The columns of `flags.flagged`."""
+        return flags.flagged(self.excess, self.story)
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """The selected iterations, ascending."""
+        return [int(number) for number in self.excess.numbers]
+
+    @property
+    def total_ns(self) -> int:
+        """The time of the selected iterations: the sum of the longest role's median iterations."""
+        return self.excess.total_ns
+
+    @cached_property
+    def decision(self) -> Decision:
+        """What costs most, and who is named for it."""
+        return decide(self)
+
+    def rows_of(self, claim: Claim) -> pl.DataFrame:
+        """The rows of `flags` of a claim: its ranks in the iterations in which they are slow."""
+        wanted = pl.DataFrame({"rank": claim.ranks}).join(
+            pl.DataFrame({"iteration": claim.pattern.iterations}), how="cross"
+        )
+        return self.flags.join(wanted, on=["rank", "iteration"], how="semi")

@@ -1,0 +1,70 @@
+"""Short phrases that sentences are made of: amounts, ordinals, and who is meant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rankscope.match.warnings import listed
+from rankscope.model.kinds import VerdictKind
+from rankscope.model.metrics import Unit
+from rankscope.model.results import Also
+from rankscope.util.wording import agreeing, ms, percent
+
+
+def who(ranks: tuple[int, ...], hosts: dict[int, str | None], slow_hosts: tuple[str, ...]) -> str:
+    """`Rank 1 (node0)`, `Ranks 1, 2`, `Host node1 (ranks 4, 5, 6, 7)`."""
+    if slow_hosts:
+        word = agreeing(len(slow_hosts), "Host")
+        return f"{word} {', '.join(slow_hosts)} ({agreeing(len(ranks), 'rank')} {listed(ranks)})"
+    if len(ranks) > 1:
+        return f"Ranks {listed(ranks)}"
+    host = hosts.get(ranks[0])
+    return f"Rank {ranks[0]}" + ("" if host is None else f" ({host})")
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `7th`."""
+    ending = (
+        "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number}{ending}"
+
+
+def amount(value: float, unit: Unit) -> str:
+    """A metric's value as a sentence has it: `12.3 ms` of ns, `1,234` of a count, `5 bytes`."""
+    if unit is Unit.NS:
+        return ms(round(value))
+    number = f"{round(value):,}" if float(value).is_integer() else f"{value:,.3g}"
+    return number if unit in (Unit.COUNT, Unit.RATIO) else f"{number} {unit}"
+
+
+def also_sentence(found: Also, hosts: dict[int, str | None], count: int, total_ns: int) -> Also:
+    """The finding with its sentence.
+
+    Args:
+        found: without a sentence.
+        hosts: rank → host.
+        count: how many iterations are compared.
+        total_ns: the time of all of them.
+    """
+    name = who(found.ranks, hosts, found.hosts)
+    name = name[0].lower() + name[1:]
+    hits = found.iterations
+    if found.period:
+        when = f"in every {ordinal(found.period)} iteration ({listed(hits)})"
+    elif found.since is not None:
+        when = f"since iteration {found.since}"
+    elif len(hits) == count:
+        when = "in every iteration"
+    else:
+        when = f"in {agreeing(len(hits), 'iteration')} {listed(hits)}"
+    more = "more to do" if found.kind is VerdictKind.STRUCTURAL else "more"
+    phase = "" if found.cause is None else f", mostly in {found.cause}"
+    cost = (
+        ""
+        if found.gain_ns is None or not total_ns
+        else f", {percent(found.gain_ns / total_ns)} of the time"
+    )
+    return replace(
+        found, sentence=f"Also {name} {when}: {ms(found.excess_ns)} {more}{phase}{cost}."
+    )

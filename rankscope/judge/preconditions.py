@@ -1,0 +1,111 @@
+"""Rules that find nothing conclusive in a run, each with what would settle it.
+
+Those before the judgement find that nothing can be said; those after it, that ranks which look
+alike may not be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rankscope.model.kinds import VerdictKind
+from rankscope.model.results import Verdict
+from rankscope.sources.recorders import Record, advice
+from rankscope.util.wording import agreeing, counted
+
+if TYPE_CHECKING:
+    from rankscope.judge.inputs import VerdictInputs
+
+
+def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdict:
+    """No verdict: why, and what would settle it."""
+    return Verdict(
+        kind=VerdictKind.INCONCLUSIVE,
+        hosts=hosts,
+        sentence=f"Inconclusive: {reason}.",
+        next=settle,
+    )
+
+
+def single_rank(inputs: VerdictInputs) -> Verdict | None:
+    """There is no second rank."""
+    if inputs.run.ranks >= 2:
+        return None
+    return inconclusive(
+        "there is only one rank, so there is nothing to compare it with",
+        "profile at least two ranks of the job and ingest their reports together",
+    )
+
+
+def no_communication(inputs: VerdictInputs) -> Verdict | None:
+    """Fewer than two ranks have collectives in their reports."""
+    if inputs.run.ranks - len(inputs.run.blind_ranks) >= 2:
+        return None
+    return inconclusive(
+        "no communication is visible, so waiting cannot be distinguished from working",
+        advice(Record.COMMUNICATION, inputs.run.recorder),
+    )
+
+
+def work_unknown(inputs: VerdictInputs) -> Verdict | None:
+    """No metric shows what a rank needed without its waits."""
+    if inputs.run.metric is not None:
+        return None
+    return inconclusive(
+        "the work of the ranks is unknown, because their times include waits",
+        advice(Record.DEVICE, inputs.run.recorder),
+    )
+
+
+def no_time(inputs: VerdictInputs) -> Verdict | None:
+    """The selected iterations have no length."""
+    if inputs.total_ns > 0:
+        return None
+    return inconclusive(
+        "the length of the iterations is unknown or 0",
+        "select other iterations with --iter-range, or ingest with another --iteration",
+    )
+
+
+def only_loading_known(inputs: VerdictInputs) -> Verdict | None:
+    """Only the load phase could be judged."""
+    if inputs.run.metric == "work":
+        return None
+    return inconclusive(
+        "loading is balanced, but the later phases are unknown, because their times include waits",
+        f"{advice(Record.DEVICE, inputs.run.recorder)}; or annotate the all-reduce",
+    )
+
+
+def no_peers(inputs: VerdictInputs) -> Verdict | None:
+    """Every rank has a role of its own."""
+    if len(inputs.excess.role_names) < len(inputs.excess.ranks):
+        return None
+    return inconclusive(
+        "every rank has a role of its own, so no two ranks can be compared",
+        "profile several replicas of the job, or say with --roles which ranks do the same work",
+    )
+
+
+def ranks_missing(inputs: VerdictInputs) -> Verdict | None:
+    """Ranks of the job have no report."""
+    if not inputs.run.missing_ranks:
+        return None
+    return inconclusive(
+        f"none of the {counted(inputs.run.ranks, 'rank')} with a report is slow beyond chance, but "
+        f"{counted(len(inputs.run.missing_ranks), 'rank')} of the job "
+        f"{agreeing(len(inputs.run.missing_ranks), 'has', 'have')} none",
+        "ingest the reports of the missing ranks",
+    )
+
+
+def ranks_blind(inputs: VerdictInputs) -> Verdict | None:
+    """Ranks have no collectives in their reports."""
+    if not inputs.run.blind_ranks:
+        return None
+    return inconclusive(
+        "none of the other ranks is slow beyond chance, but there are no collectives in the "
+        "reports of "
+        f"{counted(len(inputs.run.blind_ranks), 'rank')}",
+        "record the same on every rank, and export those reports again",
+    )

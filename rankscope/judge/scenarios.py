@@ -1,0 +1,107 @@
+"""The run's time if one thing were at its role's median, by replay. See METHOD.md#what-if."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from rankscope.judge.healing import only
+from rankscope.match.warnings import listed
+from rankscope.model.results import Verdict
+from rankscope.util.robust import Floats
+from rankscope.util.wording import agreeing
+
+if TYPE_CHECKING:
+    from rankscope.judge.inputs import VerdictInputs
+
+RANKS = 3
+"""Ranks with most excess, each of which is a scenario."""
+
+SCENARIOS = pl.Schema(
+    {
+        "kind": pl.String,
+        "name": pl.String,
+        "time_ns": pl.Int64,
+        "gain_ns": pl.Int64,
+        "gain": pl.Float64,
+    }
+)
+"""Columns of `scenarios`."""
+
+
+def scenarios(inputs: VerdictInputs, verdict: Verdict) -> pl.DataFrame | None:
+    """The time that putting one thing at its role's median would save, most first.
+
+    Args:
+        inputs: what the verdict was found from.
+        verdict: whom it names, and in which iterations, is one of the scenarios.
+
+    Returns:
+        SCENARIOS: kind (verdict | rank | role | phase | iterations | all), name, time_ns (the
+        median rank's, with the gain taken off), gain_ns, gain (share of the time as it was); `all`
+        gives the ideal time. None where the run cannot be replayed.
+    """
+    if inputs.run.metric != "work":
+        return None
+    if inputs.replayed() is None:
+        return None
+    everything = inputs.components.everything
+    rows = [("all", "every rank", inputs.decision.everything_ns)]
+    names = verdict.ranks or verdict.more_work_ranks
+    if verdict.gain_ns is not None and (names or verdict.roles):
+        rows.append(
+            (
+                "verdict",
+                f"{agreeing(len(names), 'rank')} {listed(names)} in {_listed(verdict.iterations)}",
+                verdict.gain_ns,
+            )
+        )
+    names_of: list[tuple[str, str]] = []
+
+    def healings() -> Iterator[Floats]:
+        for kind, name, healed in _played(inputs, everything, verdict):
+            names_of.append((kind, name))
+            yield healed
+
+    gains = inputs.prices.of(healings())
+    rows += [(kind, name, gain) for (kind, name), gain in zip(names_of, gains, strict=True)]
+    took = int(inputs.total_ns)
+    table = [
+        (kind, name, took - min(gain, took), min(gain, took), min(gain, took) / took if took else 0)
+        for kind, name, gain in rows
+    ]
+    frame = pl.DataFrame(table, schema=SCENARIOS, orient="row")
+    return frame.sort("gain_ns", descending=True, maintain_order=True)
+
+
+def _listed(iterations: tuple[int, ...]) -> str:
+    """`iteration 18`, `iterations 2, 7, 12`."""
+    return f"{agreeing(len(iterations), 'iteration')} {listed(iterations)}"
+
+
+def _played(
+    inputs: VerdictInputs, everything: Floats, verdict: Verdict
+) -> Iterator[tuple[str, str, Floats]]:
+    """kind, name and healing of the scenarios that are not priced yet."""
+    excess = inputs.excess
+    for place, phase in enumerate(excess.phases):
+        if np.isnan(excess.spent[:, :, place]).all():
+            continue
+        healed = np.zeros_like(everything)
+        healed[:, :, place] = everything[:, :, place]
+        yield "phase", phase, healed
+    cost = everything.sum(axis=(1, 2))
+    for rank in np.argsort(-cost, kind="stable")[:RANKS]:
+        some = np.arange(len(cost)) == rank
+        yield "rank", f"rank {excess.ranks[rank]}", only(everything, some)
+    if inputs.components.role is not None:
+        for role, name in enumerate(excess.role_names):
+            healed = only(inputs.components.role, excess.roles == role)
+            yield "role", name, healed
+    if verdict.iterations and len(verdict.iterations) < len(inputs.numbers):
+        where = np.isin(excess.numbers, verdict.iterations)
+        name = _listed(verdict.iterations)
+        yield "iterations", name, np.where(where[None, :, None], everything, 0.0)

@@ -1,0 +1,276 @@
+"""The two sentences of a verdict, by its class.
+
+The first one says who or what is slow, when, by how much, in which phase, and why; the second one
+what fixing it would save, what else there is, and what limits the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import polars as pl
+
+from rankscope.judge.causes.counters import network_words
+from rankscope.judge.causes.registry import findings_sentence
+from rankscope.judge.decision import Component, holders
+from rankscope.judge.inputs import VerdictInputs
+from rankscope.judge.levels import LARGE_TRANSFER, LEAST_GAIN, MOST, MUCH
+from rankscope.judge.phrases import ordinal, who
+from rankscope.match.warnings import listed
+from rankscope.model.kinds import VerdictKind
+from rankscope.model.results import Verdict
+from rankscope.util.wording import agreeing, counted, duration, ms, percent
+
+Sentence = Callable[[Verdict, VerdictInputs], str]
+"""A verdict without its sentence, and what it was found from → the sentence."""
+
+
+def sentence(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """The sentence of a verdict.
+
+    Raises:
+        LookupError: its class has no entry in SENTENCES.
+    """
+    if verdict.kind not in SENTENCES:
+        raise LookupError(f"verdict class {verdict.kind!r}: no entry in {__name__}.SENTENCES")
+    return SENTENCES[verdict.kind](verdict, inputs)
+
+
+def when(verdict: Verdict, count: int) -> str:
+    """When the ranks of a verdict are slow, as a title has room for.
+
+    Args:
+        verdict: of a run.
+        count: how many iterations it is about.
+    """
+    hits = verdict.iterations
+    if verdict.since is not None:
+        return f"from iteration {verdict.since} on"
+    if verdict.period:
+        return f"in every {ordinal(verdict.period)} iteration"
+    if len(hits) == count:
+        return "in this step" if count == 1 else f"in all {counted(count, 'iteration')}"
+    if len(hits) == 1:
+        return f"in iteration {hits[0]}"
+    if len(verdict.spells) == 1:
+        return f"from iteration {verdict.spells[0][0]} to {verdict.spells[0][1]}"
+    return f"in {len(hits):,} of {counted(count, 'iteration')}"
+
+
+def _when_exactly(verdict: Verdict, count: int) -> str:
+    hits, short = verdict.iterations, when(verdict, count)
+    if verdict.period:
+        return f"{short} ({listed(hits)})"
+    if len(verdict.spells) > 1:
+        spells = ", ".join(f"{first} to {last}" for first, last in verdict.spells[:4])
+        return f"{short} ({spells}{', …' if len(verdict.spells) > 4 else ''})"
+    if verdict.kind is VerdictKind.TRANSIENT and 1 < len(hits) < count:
+        return f"{short} ({listed(hits)})"
+    return short
+
+
+def _straggler(verdict: Verdict, inputs: VerdictInputs) -> str:
+    one = len(verdict.hosts or verdict.ranks) == 1
+    name = of_those_present(who(verdict.ranks, inputs.hosts, verdict.hosts), inputs)
+    them = "it" if one else "them"
+    return (
+        f"{name} {'is' if one else 'are'} slow {_when_exactly(verdict, len(inputs.numbers))}: "
+        f"{'it needs' if one else 'they need'} {_excess(verdict, inputs)}{_why(verdict)}. "
+        f"Fixing {them} would save {_gain(verdict, inputs)}{_rest(verdict, inputs)}."
+    )
+
+
+def of_those_present(name: str, inputs: VerdictInputs) -> str:
+    """`Rank 1`, or `Of the 16 ranks with a report, rank 1` where others have none."""
+    if not inputs.run.missing_ranks:
+        return name
+    there = counted(inputs.run.ranks, "rank")
+    return f"Of the {there} with a report, {name[0].lower()}{name[1:]}"
+
+
+def _gain(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """`at most 120.0 ms, 2.9 % of the time (4.1 s)`."""
+    bound = "at most " if verdict.gain_is_bound else ""
+    return (
+        f"{bound}{ms(verdict.gain_ns or 0)}, {percent(verdict.gain or 0)} of the time "
+        f"({duration(inputs.total_ns)})"
+    )
+
+
+def _excess(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """How much longer the ranks take than the median rank, and in which phase."""
+    some = len(verdict.iterations) < len(inputs.numbers)
+    amount = ms(verdict.excess_ns or 0)
+    phase = (
+        ""
+        if verdict.cause is None
+        else f", {percent(verdict.cause_share)} of it in {verdict.cause}"
+    )
+    return f"{amount} more {inputs.excess.metric} than the median rank{' then' * some}{phase}"
+
+
+def _why(verdict: Verdict) -> str:
+    inside = findings_sentence(verdict.findings)
+    return f" ({inside})" if inside else ""
+
+
+def _rest(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """What else there is, what all imbalance costs, and what weakens the verdict."""
+    clauses = also_clauses(verdict)
+    bound, decision = "at most " if verdict.gain_is_bound else "", inputs.decision
+    clauses.append(f"all imbalance together costs {bound}{percent(verdict.gain_all or 0)}")
+    if decision.left_ns >= max((1 - MOST) * decision.everything_ns, LEAST_GAIN * inputs.total_ns):
+        left = percent(decision.left_ns / inputs.total_ns)
+        clauses.append(f"after these fixes it still costs {left}")
+    clauses += _reservations(verdict, inputs)
+    return "".join(f"; {each}" for each in clauses)
+
+
+def _reservations(verdict: Verdict, inputs: VerdictInputs) -> Iterator[str]:
+    """What a reader must know beside the verdict."""
+    missing, roles = len(inputs.run.missing_ranks), [*inputs.role_of.values()]
+    named = [inputs.role_of[rank] for rank in verdict.ranks]
+    if len(named) > 1 and any(2 * named.count(role) == roles.count(role) for role in {*named}):
+        yield "they are half of the ranks of their role: the others may as well be unusually fast"
+    exposed = inputs.exposed_transfer_ns
+    if exposed is not None and exposed >= LARGE_TRANSFER * inputs.total_ns:
+        yield f"exposed transfers take {percent(exposed / inputs.total_ns)} of the time"
+    played, count = inputs.prices.played, len(inputs.numbers)
+    if missing:
+        yield (
+            f"{counted(missing, 'rank')} of the job {agreeing(missing, 'has', 'have')} no report, "
+            "and may be slower"
+        )
+    elif verdict.gain_is_bound:
+        yield "the run cannot be replayed, so gains are upper bounds"
+    elif played < count:
+        yield f"gains are estimated from {played} of the iterations"
+
+
+def _structural(verdict: Verdict, inputs: VerdictInputs) -> str:
+    ranks, count = verdict.more_work_ranks, len(inputs.numbers)
+    name = f"{agreeing(len(ranks), 'Rank')} {listed(ranks)}"
+    which = f" (role {verdict.roles[0]!r})" if verdict.roles else ""
+    compared = "the median role" if verdict.roles else "the others"
+    phase = (
+        ""
+        if verdict.cause is None
+        else f", {percent(verdict.cause_share)} of it in {verdict.cause}"
+    )
+    return (
+        f"{name}{which} {agreeing(len(ranks), 'is', 'are')} given more work than {compared} "
+        f"{when(verdict, count)}: it takes {ms(verdict.excess_ns or 0)}{phase}{_why(verdict)}; no "
+        f"rank is to blame. Giving all ranks the same would save {_gain(verdict, inputs)}"
+        f"{_rest(verdict, inputs)}."
+    )
+
+
+def _network(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """Transfers take long, though none takes longer than usual."""
+    count = len(inputs.numbers)
+    return (
+        f"No rank is late, and yet the network holds all ranks up: exposed transfers take "
+        f"{percent(verdict.gain or 0)} of the time, {ms((verdict.gain_ns or 0) / count)} an "
+        f"iteration{_bandwidth(inputs)}. Without them the run would save "
+        f"{_gain(verdict, inputs)}."
+    )
+
+
+def _bandwidth(inputs: VerdictInputs) -> str:
+    """The collective that takes most time, and its bus bandwidth where sizes are known."""
+    rows = inputs.collectives()
+    if rows is None or rows.is_empty():
+        return ""
+    key = ["communicator", "operation"]
+    time = pl.col("transfer_ns") * pl.col("count")
+    most = (
+        rows.group_by(key)
+        .agg(time=time.sum(), bandwidth=(pl.col("bus_bandwidth") * time).sum() / time.sum())
+        .sort("time", *key, descending=[True, False, False])
+        .row(0, named=True)
+    )
+    speed = f" at {most['bandwidth'] / 1e9:.3g} GB/s bus bandwidth" if most["bandwidth"] else ""
+    return f", most in {most['operation']} on {most['communicator']}{speed}"
+
+
+def _communication(verdict: Verdict, inputs: VerdictInputs) -> str:
+    slow = inputs.transfers()
+    if slow is None or inputs.decision.main is not Component.TRANSFER:
+        return _network(verdict, inputs)
+    first = slow.slow.row(0, named=True)
+    more = "" if slow.slow.height == 1 else f", one of {slow.slow.height} slow ones,"
+    where = (
+        f"; all slow ones and no others have ranks on {', '.join(verdict.hosts)}"
+        if verdict.hosts
+        else f"; all slow ones and no others include rank {verdict.ranks[0]}"
+        if verdict.ranks
+        else ""
+    )
+    seen = network_words(
+        inputs.tables, {*first["members"]}, {*first["iterations"]}, inputs.numbers, inputs.hosts
+    )
+    adapters = f"; the network adapters of its hosts {seen}" if seen else ""
+    return (
+        f"The transfer is slow: {first['operation']} on {first['label']} "
+        f"({counted(len(first['members']), 'member')}){more} takes {ms(first['transfer_ns'])} once "
+        f"all ranks have arrived, usually {ms(first['usual_ns'])}, "
+        f"{when(verdict, len(inputs.numbers))}{where}{adapters}. At the usual speed the run would "
+        f"save {_gain(verdict, inputs)}{_rest(verdict, inputs)}."
+    )
+
+
+def _rotating(verdict: Verdict, inputs: VerdictInputs) -> str:
+    phase = "" if verdict.cause is None else f", mostly in {verdict.cause}"
+    return (
+        f"No rank in particular is slow: {counted(len(holders(inputs)), 'rank')} hold most of what "
+        f"imbalance costs, each in other iterations{phase}. Without imbalance the run would save "
+        f"{_gain(verdict, inputs)}{_others(verdict, inputs)}."
+    )
+
+
+def _others(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """What else there is, and what weakens the verdict."""
+    clauses = (*also_clauses(verdict), *_reservations(verdict, inputs))
+    return "".join(f"; {each}" for each in clauses)
+
+
+def also_clauses(verdict: Verdict) -> list[str]:
+    """What else is slow, as clauses."""
+    found = [each.sentence.rstrip(".") for each in verdict.also]
+    return [each[0].lower() + each[1:] for each in found]
+
+
+def _balanced(verdict: Verdict, inputs: VerdictInputs) -> str:
+    over = counted(len(inputs.numbers), "iteration")
+    ranks = counted(len(inputs.excess.ranks), "rank")
+    bound = "at most " if verdict.gain_is_bound else ""
+    cost = f"{bound}{percent(verdict.gain_all or 0)}"
+    beyond = "" if (verdict.gain_all or 0) < LEAST_GAIN else "no rank is slow beyond chance; "
+    exposed = inputs.exposed_transfer_ns
+    network = ""
+    if exposed is not None and exposed >= MUCH * inputs.total_ns:
+        network = f"; exposed transfers take {percent(exposed / inputs.total_ns)}"
+    return (
+        f"Balanced: over {over} of {ranks}, {beyond}all imbalance together costs {cost} of the "
+        f"time{network}."
+    )
+
+
+def _inconclusive(verdict: Verdict, inputs: VerdictInputs) -> str:
+    """Each rule without a conclusion has a reason of its own: `preconditions.inconclusive`."""
+    raise LookupError(f"an inconclusive verdict of {inputs.run} needs a reason: {verdict.next}")
+
+
+SENTENCES: Mapping[VerdictKind, Sentence] = {
+    VerdictKind.BALANCED: _balanced,
+    VerdictKind.PERSISTENT: _straggler,
+    VerdictKind.TRANSIENT: _straggler,
+    VerdictKind.PERIODIC: _straggler,
+    VerdictKind.ROTATING: _rotating,
+    VerdictKind.STRUCTURAL: _structural,
+    VerdictKind.COMMUNICATION: _communication,
+    VerdictKind.INCONCLUSIVE: _inconclusive,
+}
+
+if missing := {*VerdictKind} - {*SENTENCES}:
+    raise LookupError(f"verdict classes without a sentence: {', '.join(sorted(missing))}")

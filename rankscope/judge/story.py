@@ -1,0 +1,340 @@
+"""What is true of a whole run, whatever range is asked about: its noise, and who is slow in it.
+
+See METHOD.md#verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rankscope.judge.cells import amounts, event_of, noise_of, places_of, where_of
+from rankscope.judge.chance import chance_of_largest, chance_of_period, chance_of_sets
+from rankscope.judge.excess import Excess, Index
+from rankscope.judge.levels import ALPHA, FEW, HALF, LEAST_GAIN, MOST, NOISE, RARE
+from rankscope.judge.roles_and_hosts import ranks_by_host
+from rankscope.judge.timing import Pattern, pattern_of, usual_of
+from rankscope.model.kinds import VerdictKind
+from rankscope.util.robust import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """Ranks that are slow, and when.
+
+    `chance`: the probability that a run without slow ranks looks like this. None of facts: that
+    something happened needs no test, but it says nothing of other iterations.
+    """
+
+    ranks: tuple[int, ...]
+    pattern: Pattern
+    chance: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What holds for every range of a run.
+
+    `noise`: a robust deviation of a rank around its own median, as a share of the iteration.
+    `slow`: the ranks that are slow beyond chance, then those with facts.
+    `lead`: of the other ranks those that are slowest, and the probability that chance makes some
+    ranks that slow: it is no small one. None where no excess is positive. `count`: iterations.
+    `fast`: ranks that are fast beyond chance, if no rank is slow beyond it and they are more than a
+    third of their role: the others may then be the slow ones.
+    """
+
+    noise: float
+    slow: tuple[Slow, ...]
+    lead: Slow | None
+    count: int
+    fast: Slow | None = None
+
+    @property
+    def event(self) -> float:
+        """The share of an iteration from which on an excess is an event."""
+        return event_of(self.noise)
+
+
+def story_of(excess: Excess, hosts: dict[int, str | None], spans: Floats | None = None) -> Story:
+    """The story of a run.
+
+    Args:
+        excess: of all iterations.
+        hosts: rank → host.
+        spans: of few iterations, what each rank needs between collectives: rank by span, ns. Ranks
+            are then exchanged within a span in place of an iteration.
+    """
+    if spans is not None:
+        spans = spans - np.median(spans, axis=0)
+    share = np.nan_to_num(excess.share)
+    noise = noise_of(share, excess.roles)
+    found: list[Slow] = []
+    shares, left = share.copy(), np.nan_to_num(excess.total)
+    lead: Slow | None = None
+    while len(found) < FEW:
+        trait = _slowest(excess, shares, left, noise, spans)
+        if trait is None or trait.chance is None or trait.chance > ALPHA:
+            lead = trait
+            break
+        found.append(trait)
+        members = np.flatnonzero(np.isin(excess.ranks, trait.ranks))
+        shares[members] = 0.0
+        left = left - amounts(excess, noise, where_of(excess, members, trait.pattern.iterations))
+    found += _periodic(excess, noise, found)
+    found += facts_of(excess, noise, found, hosts)
+    if lead is not None and any({*lead.ranks} <= {*each.ranks} for each in found):
+        lead = None  # it is described already
+    slow = any(each.chance is not None for each in found)
+    fast = None if slow else _fast(excess, noise, spans)
+    return Story(noise, tuple(found), lead, len(excess.numbers), fast)
+
+
+def _fast(excess: Excess, noise: float, spans: Floats | None) -> Slow | None:
+    """The ranks of `Story.fast`, found as slow ranks are, but from the negative excess."""
+    turned = replace(excess, total=-excess.total, by_phase=-excess.by_phase)
+    share, left = np.nan_to_num(turned.share), np.nan_to_num(turned.total)
+    found = _slowest(turned, share, left, noise, None if spans is None else -spans)
+    if found is None or found.chance is None or found.chance > ALPHA:
+        return None
+    members = places_of(excess, found.ranks)
+    counts = np.bincount(excess.roles[members], minlength=excess.roles.max() + 1)
+    many = (3 * counts > np.bincount(excess.roles))[excess.roles[members]]  # of each role
+    return found if many.all() else None
+
+
+def _periodic(excess: Excess, noise: float, known: Sequence[Slow]) -> list[Slow]:
+    """Ranks whose events come at a period that chance does not give."""
+    share = _not_described(excess, known)
+    found, count = [], len(excess.numbers)
+    for place in np.flatnonzero((share > event_of(noise)).sum(axis=1) >= FEW):
+        events = np.where(share[place] > event_of(noise), share[place], 0.0)
+        pattern = pattern_of(events, 0.0, excess.numbers)
+        if pattern.period is not None:
+            large = excess.numbers[events > usual_of(events) / 2]
+            hits = int(np.isin(large, pattern.iterations).sum())
+            chance = chance_of_period(hits, len(large), count, MOST)
+            if len(share) * chance <= ALPHA:
+                expected = excess.numbers % pattern.period == pattern.iterations[0] % pattern.period
+                slow = excess.numbers[expected & (share[place] > usual_of(events) / 2)]
+                pattern = replace(pattern, iterations=tuple(slow.tolist()))
+                ranks = (int(excess.ranks[place]),)
+                found.append(Slow(ranks, pattern, min(len(share) * chance, 1.0)))
+    return found
+
+
+def _not_described(excess: Excess, known: Sequence[Slow]) -> Floats:
+    """Excess as shares, 0 where it is described already."""
+    share = np.nan_to_num(excess.share)
+    for each in known:
+        share[where_of(excess, places_of(excess, each.ranks), each.pattern.iterations)] = 0.0
+    return share
+
+
+def _slowest(
+    excess: Excess, share: Floats, left: Floats, noise: float, spans: Floats | None
+) -> Slow | None:
+    """The smallest set of ranks that holds most of what slow ranks cost, and how likely it is.
+
+    Args:
+        excess: of all ranks.
+        share: their excess, 0 of ranks that are known to be slow.
+        left: excess without that of these, ns.
+        noise: as in `Story`.
+        spans: excess of each rank between collectives, where these are exchanged.
+    """
+    limit = NOISE * noise
+    largest = np.where(share > limit, share, 0.0)
+    usual = float(np.median(largest.max(axis=0)))
+    # a trait is made of many cells: a single one counts at most a few times what is usual
+    often = np.minimum(largest, NOISE * max(usual, limit))
+    level = np.clip(share, -limit, limit)
+    tried: list[_Set] = []
+    steady = np.clip(share, -limit, NOISE * limit)  # of a level, events are no part
+    for cells, seen, is_level in ((often, largest, False), (level, steady, True)):
+        sums = cells.sum(axis=1)
+        order = np.argsort(-sums, kind="stable")
+        sizes = [size for size in _knees(sums[order], _most(excess.roles))]
+        if not sizes:
+            continue
+        if spans is None:
+            chances = chance_of_sets(cells, excess.roles, sizes)
+        else:
+            chances = _chance_of_spans(spans, excess.roles, order, sizes)
+        chance = np.minimum(2 * chances, 1.0)
+        for size, probability in zip(sizes, chance.tolist(), strict=True):
+            members = order[:size]
+            found = _set_of(excess, seen, noise, left, is_level, members, probability)
+            if found is not None:
+                tried.append(found)
+    tried = [each for each in tried if each.share >= LEAST_GAIN]
+    sure = [each for each in tried if each.chance <= ALPHA]
+    if sure:
+        most = max(each.gain_ns for each in sure)
+        enough = [each for each in sure if each.gain_ns >= MOST * most]
+        best = min(enough, key=lambda each: (len(each.members), each.chance))
+    elif tried:
+        best = max(tried, key=lambda each: each.gain_ns * (1 - each.chance))
+    else:
+        return None
+    return Slow(tuple(sorted(excess.ranks[best.members].tolist())), best.pattern, best.chance)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Set:
+    """Ranks that may be slow together."""
+
+    members: Index
+    pattern: Pattern
+    chance: float
+    gain_ns: float
+    share: float  # of the time in which they are slow
+
+
+def _set_of(
+    excess: Excess,
+    seen: Floats,
+    noise: float,
+    left: Floats,
+    is_level: bool,
+    members: Index,
+    chance: float,
+) -> _Set | None:
+    """The set of some ranks; None where they are not alike: slow by as much, at the same times.
+
+    Args:
+        excess: of all ranks.
+        seen: what tells when they are slow, rank by iteration, as shares.
+        noise: as in `Story`.
+        left: excess without that of ranks that are known to be slow, ns.
+        is_level: whether a level was tested: it lasts, and events are no part of it.
+        members: their places.
+        chance: of the set.
+    """
+    if not _is_minority(members, excess.roles):
+        return None
+    share = np.nan_to_num(excess.share)
+    pattern = pattern_of(seen[members].mean(axis=0), NOISE * noise, excess.numbers)
+    numbers = tuple(excess.numbers.tolist())
+    if is_level and pattern.kind is not VerdictKind.PERIODIC and not pattern.lasting:
+        pattern = Pattern(VerdictKind.PERSISTENT, numbers, always=True)
+    here = np.isin(excess.numbers, pattern.iterations)
+    each = np.median(share[np.ix_(members, here)], axis=1)
+    if len(members) > 1 and each.min() < HALF * each.max():
+        return None
+    around = np.inf if is_level else noise
+    after = left - amounts(excess, around, where_of(excess, members, pattern.iterations))
+    time = float(np.nansum(excess.lengths[here]))
+    gain = float((left.max(axis=0) - np.maximum(after.max(axis=0), 0.0))[here].sum())
+    return _Set(members, pattern, chance, gain, gain / time if time > 0 else 0.0)
+
+
+def _chance_of_spans(spans: Floats, roles: Index, order: Index, sizes: list[int]) -> Floats:
+    """`chance_of_sets` of the ranks that lead in whole iterations; 1 where others lead in spans."""
+    chances = chance_of_sets(spans, roles, sizes)
+    leading = np.argsort(-spans.sum(axis=1), kind="stable")
+    same = [{*order[:size].tolist()} == {*leading[:size].tolist()} for size in sizes]
+    return np.where(same, chances, 1.0)
+
+
+def _most(roles: Index) -> int:
+    """The most ranks that a set may have: half of each role, for who is slow if most are?"""
+    return max(int(sum(np.bincount(roles) // 2)), 1)
+
+
+def _is_minority(members: Index, roles: Index) -> bool:
+    counts, whole = np.bincount(roles[members], minlength=roles.max() + 1), np.bincount(roles)
+    return bool((2 * counts <= whole).all())
+
+
+def _knees(sums: Floats, most: int) -> Iterator[int]:
+    """Sizes of sets after which the next rank costs clearly less, ascending.
+
+    Args:
+        sums: of the ranks, the highest first.
+        most: the largest size.
+    """
+    before, after = sums[:most], np.append(sums[1:], 0.0)[:most]
+    sizes = np.flatnonzero((before > 0) & (after < MOST * before))
+    largest = np.argsort((after - before)[sizes], kind="stable")[:FEW]
+    yield from sorted((sizes[largest] + 1).tolist())
+
+
+def facts_of(
+    excess: Excess, noise: float, known: Sequence[Slow], hosts: dict[int, str | None]
+) -> list[Slow]:
+    """The few ranks or sets of ranks whose events lie apart from all that others do.
+
+    Args:
+        excess: of some iterations.
+        noise: as in `Story`, of the whole run.
+        known: what is described already.
+        hosts: rank → host.
+    """
+    share = _not_described(excess, known)
+    found: list[Slow] = []
+    amounts_of: list[Floats] = []
+    named: list[int] = []
+    apart = 0
+    for count in range(1, FEW + 1):
+        events = np.where(share > event_of(noise), share, 0.0)
+        if not events.any():
+            break
+        groups = [[place] for place in range(len(share))] + _together(events, excess, hosts)
+        worth = _worth(groups, events, share, excess)
+        best = int(worth.sum(axis=1).argmax())
+        members = np.asarray(groups[best])
+        amount = np.where(worth[best] > 0, share[members].mean(axis=0), 0.0)
+        pattern = pattern_of(amount, 0.0, excess.numbers)
+        here = np.isin(excess.numbers, pattern.iterations)
+        found.append(Slow(tuple(excess.ranks[members].tolist()), pattern, None))
+        amounts_of.append(amount[here & (amount > 0)])
+        share[np.ix_(members, here)] = 0.0
+        named += groups[best]
+        if 2 * len({*named}) > len(share):
+            break
+        lone = np.concatenate(amounts_of)
+        rare = count == 1 or len(lone) <= max(RARE * len(excess.numbers), 1)
+        others = np.maximum(np.delete(share, named, 0), NOISE * noise)
+        if rare and len(lone) and chance_of_largest(lone, others) <= RARE:
+            apart = count
+    return found[:apart]
+
+
+def _together(events: Floats, excess: Excess, hosts: dict[int, str | None]) -> list[list[int]]:
+    """Sets of ranks with events in the same iteration: all of them, or those of a whole host."""
+    found: dict[tuple[int, ...], None] = {}
+    on_hosts = [each for each in ranks_by_host(excess.ranks.tolist(), hosts) if len(each) > 1]
+    for column in (events > 0).T:
+        places = tuple(np.flatnonzero(column).tolist())
+        if 1 < len(places) <= len(events) // 2:
+            found[places] = None
+    for host in on_hosts if len(on_hosts) > 1 else ():
+        if ((events[host] > 0).mean(axis=0) >= MOST).any():
+            found[tuple(host)] = None  # a host that stalls is one reason, not many
+    return [[*places] for places in found]
+
+
+def _worth(groups: list[list[int]], events: Floats, share: Floats, excess: Excess) -> Floats:
+    """About what healing each group's events would save: what it exceeds the other ranks by, ns.
+
+    Args:
+        groups: places of ranks.
+        events: rank by iteration, as shares.
+        share: the same of all excess.
+        excess: of all ranks.
+    """
+    unit = np.nan_to_num(np.nanmax(excess.unit, axis=0))
+    found = np.zeros((len(groups), events.shape[1]))
+    high = np.partition(share, -2, axis=0)[-2:] if len(share) > 1 else np.vstack([0 * share, share])
+    for place, members in enumerate(groups):
+        here = np.flatnonzero((events[members] > 0).mean(axis=0) >= MOST)
+        if len(members) == 1:
+            own = share[members[0], here]
+            next_one = np.where(own >= high[1, here], high[0, here], high[1, here])
+        else:
+            own = np.median(share[np.ix_(np.asarray(members), here)], axis=0)
+            next_one = np.delete(share[:, here], members, 0).max(axis=0, initial=0.0)
+        found[place, here] = np.maximum(own - np.maximum(next_one, 0.0), 0.0) * unit[here]
+    return found

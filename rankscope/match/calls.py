@@ -1,0 +1,375 @@
+"""All calls of a run's collectives, gathered some ranks at a time, and laid out by instance.
+
+Ranks of one communicator make the same calls, which differ in their times only. Operation,
+iteration and ordinal are therefore kept once for all streams that share them, and calls are never
+sorted across ranks: those of a communicator are a matrix with a row per rank.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM
+from rankscope.match.patterns import UNMATCHED, Numbers, Pattern, Selected, Stream, common
+from rankscope.match.point_to_point import OPERATION, pair_peers
+from rankscope.store.tables import LONG, SHORT, narrowed
+from rankscope.util.threads import threaded
+
+INSTANCE = ["group", "operation", "iteration", "ordinal"]
+"""Columns that all calls of an instance share."""
+
+OWN = ["rank", "gradient", "arrival_ns", "end_ns", "bytes"]
+"""Columns that differ between the calls of an instance."""
+
+COLUMNS = [*STREAM, "operation", "iteration", "ordinal", *OWN[1:], "start_ns"]
+"""Columns of COLLECTIVES that are needed."""
+
+REASONS = ("no partner", "some members lack it", "message sizes differ")
+"""Reasons why a call belongs to no instance."""
+
+STREAMS = pl.Schema(
+    {
+        "rank": pl.Int32(),
+        "place": SHORT,
+        "communicator": LONG,
+        "first": pl.Int64(),  # the start of its first call
+        "stream": pl.Int64(),
+        "pattern": pl.Int64(),
+    }
+)
+"""Columns of a part's streams."""
+
+UNKNOWN_BYTES = int(np.iinfo(np.int64).min)
+"""In place of a size that is unknown."""
+
+FAR_APART = 2**20
+"""Widest span of a column that is packed as it is; wider columns are numbered, so that all
+columns together fit into 63 bits."""
+
+
+SPARSE = 4
+"""Combinations of values are counted in a table if they are at most this multiple of the rows."""
+
+
+class Layout(NamedTuple):
+    """The matched calls and their instances, as in `Matched`; of the other calls UNMATCHED."""
+
+    rows: pl.DataFrame
+    shared: pl.DataFrame
+    unmatched: pl.DataFrame
+
+
+class Arranged(NamedTuple):
+    """The calls of a rank by stream: the order of its rows, where streams begin, their patterns."""
+
+    order: Numbers
+    edges: list[int]
+    patterns: list[int]
+
+
+class Calls:
+    """Collects COLLECTIVES, some ranks at a time, and keeps the columns that matching needs."""
+
+    def __init__(self, links: list[tuple[int, int]]) -> None:
+        """`links`: pairs of ranks that send to each other."""
+        self._links = links
+        self._sent: list[pl.DataFrame] = []
+        self._lasted: list[pl.DataFrame] = []
+        self._unrooted = self._split = 0
+        self._own = [STREAMS.to_frame()]
+        self._streams: list[Stream] = []
+        self._columns: dict[str, list[NDArray[Any] | None]] = {name: [] for name in OWN[1:]}
+        self._patterns: list[Pattern] = []
+        self._alike: dict[tuple[int, ...], list[int]] = {}  # sums of a pattern → its numbers
+
+    def add(self, part: pl.DataFrame) -> None:
+        """Add all rows of some ranks."""
+        operation = part["operation"]
+        split = operation.is_in(SPLITTABLE)
+        self._split += int(split.sum())
+        self._unrooted += int((~operation.is_in(["rooted"])).sum())
+        sent = part.filter(operation.is_in([OPERATION]))
+        lasted = pl.col("end_ns") - pl.col("arrival_ns")
+        self._lasted.append(part.group_by("iteration").agg(lasted_ns=lasted.sum()))
+        if self._links:
+            self._sent.append(sent)
+        rows = narrowed(part if split.all() else part.filter(split))
+        if rows.is_empty():
+            return
+        ranks = rows["rank"].to_numpy()
+        if (np.diff(ranks) < 0).any():
+            rows = rows.sort("rank", maintain_order=True)
+            ranks = rows["rank"].to_numpy()
+        calls = [
+            *(_codes(rows[name]) for name in (*STREAM[1:], "operation")),
+            *(rows[name].to_numpy() for name in ("iteration", "ordinal")),
+        ]
+        known = {name: rows[name] for name in OWN[1:] if rows[name].null_count() < rows.height}
+        values = {
+            name: (each.fill_null(UNKNOWN_BYTES) if each.null_count() else each).to_numpy()
+            for name, each in known.items()
+        }
+        ordered = {name: np.empty_like(each) for name, each in values.items()}
+        starts = rows["start_ns"].to_numpy()
+        kind_of = _places(rows["operation"], SPLITTABLE)
+        place, first = len(self._own) - 1, len(self._streams)
+        alike, arranged = calls, None
+        heads, begins = [], []
+        for low, high in pairwise([*np.flatnonzero(np.diff(ranks, prepend=-1)), len(ranks)]):
+            mine = [each[low:high] for each in calls]
+            if arranged is None or not all(map(np.array_equal, mine, alike)):
+                alike, arranged = mine, self._arranged(mine, kind_of)
+            for name, each in values.items():
+                each[low:high].take(arranged.order, out=ordered[name][low:high], mode="clip")
+            edges = arranged.edges[:-1]
+            heads.append(arranged.order[edges] + low)
+            begins.append(np.minimum.reduceat(starts[low:high][arranged.order], edges))
+            self._streams += [
+                Stream(int(ranks[low]), place, int(low) + begin, int(low) + end, pattern)
+                for pattern, (begin, end) in zip(
+                    arranged.patterns, pairwise(arranged.edges), strict=True
+                )
+            ]
+        for name, parts in self._columns.items():
+            parts.append(ordered.get(name))
+        own = rows[np.concatenate(heads)].select(
+            *STREAM,
+            first=np.concatenate(begins),
+            stream=np.arange(first, len(self._streams)),
+            pattern=np.array([each.pattern for each in self._streams[first:]]),
+        )
+        self._own.append(own)
+
+    def _arranged(self, calls: list[NDArray[Any]], kind_of: Numbers) -> Arranged:
+        """The order of a rank's calls.
+
+        Args:
+            calls: STREAM without the rank, and CALL; of names the codes.
+            kind_of: `_places` of the operations.
+        """
+        *stream, operation, iteration, ordinal = calls
+        kinds = kind_of[operation]
+        number = _numbered(stream)
+        order = _order(number * len(SPLITTABLE) + kinds, [iteration, ordinal])
+        edges = np.append(0, np.cumsum(np.bincount(number))).tolist()
+        ordered = [each[order].astype(np.int64) for each in (kinds, iteration, ordinal)]
+        patterns = [
+            self._pattern([each[low:high] for each in ordered]) for low, high in pairwise(edges)
+        ]
+        return Arranged(order, edges, patterns)
+
+    def _pattern(self, call: list[Numbers]) -> int:
+        """The number of the pattern of some calls, which are in order."""
+        key = (len(call[0]), *(int(column.sum()) for column in call))
+        alike = self._alike.setdefault(key, [])
+        for number in alike:
+            if all(map(np.array_equal, self._patterns[number], call)):
+                return number
+        alike.append(len(self._patterns))
+        self._patterns.append(Pattern(*(column.copy() for column in call)))
+        return alike[-1]
+
+    @property
+    def pipelined(self) -> bool:
+        """Whether ranks also send to and receive from each other."""
+        return self._split < self._unrooted
+
+    def peers(self) -> pl.DataFrame | None:
+        """The result of `pair_peers`; None where no transfer was paired."""
+        paired = pair_peers(pl.concat(self._sent), self._links) if self._sent else None
+        return None if paired is None or paired.is_empty() else paired
+
+    def lasted(self) -> pl.DataFrame:
+        """iteration and lasted_ns: how long all calls of all ranks lasted, from their arrivals."""
+        return pl.concat(self._lasted).group_by("iteration").agg(pl.col("lasted_ns").sum())
+
+    def streams(self) -> pl.DataFrame:
+        """The columns of STREAMS, and habit: its operations, and how many an iteration has."""
+        nothing = Pattern(*[np.empty(0, dtype=np.int64)] * 3)
+        habits = (
+            pl.concat(
+                each.frame().with_columns(pattern=pl.lit(number, pl.Int64))
+                for number, each in enumerate([*self._patterns, nothing])
+            )
+            .group_by("pattern", "operation", "iteration")
+            .agg(count=pl.len())
+            .group_by("pattern", "operation")
+            .agg(count=pl.col("count").median().round().cast(pl.Int64))
+            .sort("operation")
+            .with_columns(name=pl.col("operation").replace_strict(dict(enumerate(SPLITTABLE))))
+            .group_by("pattern", maintain_order=True)
+            .agg(habit=pl.format("{}*{}", "name", "count").str.join(" "))
+        )
+        return pl.concat(self._own).join(habits, on="pattern")
+
+    def middle(self, streams: list[int], samples: int) -> pl.DataFrame:
+        """The calls of some streams in the iterations around the middle of the run.
+
+        Args:
+            streams: one of each rank.
+            samples: least number of instances in these iterations, unless the run has fewer.
+
+        Returns:
+            rank, operation, iteration, ordinal, arrival_ns, end_ns, and bytes where any are known.
+        """
+        some = [self._streams[number] for number in streams]
+        patterns = {each.pattern: self._patterns[each.pattern] for each in some}
+        numbers = np.unique(np.concatenate([each.iteration for each in patterns.values()]))
+        per_iteration = sum(each.high - each.low for each in some) / (len(some) * len(numbers))
+        needed = min(int(samples / max(per_iteration, 0.1)) + 2, len(numbers))
+        first = (len(numbers) - needed) // 2
+        chosen = numbers[first : first + needed]
+        places = {
+            number: np.flatnonzero(np.isin(each.iteration, chosen))
+            for number, each in patterns.items()
+        }
+        calls = [Selected(each, places[each.pattern]) for each in some]
+        shared = {number: each.at(places[number]).frame() for number, each in patterns.items()}
+        own = {name: self._taken(name, calls) for name in OWN[2:]}
+        return pl.concat(shared[each.pattern] for each in some).with_columns(
+            rank=np.repeat([each.rank for each in some], [len(each.places) for each in calls]),
+            **{name: values for name, values in own.items() if values is not None},
+        )
+
+    def laid_out(self, groups: list[tuple[int, int, list[int]]]) -> Layout:
+        """The calls by group, rank and instance; taken away, for memory holds no second copy.
+
+        Args:
+            groups: number, number of members and streams (by rank) of each group, ascending.
+        """
+        calls: list[Selected] = []
+        found = [Pattern(*[np.empty(0, dtype=np.int64)] * 3)]
+        of_call = [np.empty(0, dtype=np.int32)]
+        unmatched = [UNMATCHED.to_frame()]
+        count = 0
+        for group, members, streams in groups:
+            some = [self._streams[number] for number in streams]
+            instances, matched, others = self._instances(group, members, some)
+            number = np.arange(count, count := count + len(instances.iteration), dtype=np.int32)
+            found.append(instances)
+            calls += matched
+            of_call += [number] * len(matched)
+            unmatched += others
+
+        def taken_away(name: str) -> NDArray[Any] | None:
+            values = self._taken(name, calls)
+            self._columns[name].clear()
+            return values
+
+        lengths = [len(each.places) for each in calls]
+        ranks = np.array([each.stream.rank for each in calls], dtype=np.int32)
+        rows = [pl.Series("rank", np.repeat(ranks, lengths))]
+        for name, values in zip(OWN[1:], threaded(taken_away, OWN[1:]), strict=True):
+            if values is not None:
+                rows.append(pl.Series(name, values))
+        rows.append(pl.Series("instance", np.concatenate(of_call)))
+        instances = Pattern(*map(np.concatenate, zip(*found, strict=True)))
+        shared = pl.DataFrame(
+            {
+                "group": np.repeat(
+                    np.array([group for group, *_ in groups], dtype=np.int32),
+                    [len(each.iteration) for each in found[1:]],
+                ),
+                "operation": pl.Series(SPLITTABLE, dtype=SHORT).gather(instances.operation),
+                "iteration": instances.iteration,
+                "ordinal": instances.ordinal.astype(np.int32),
+            }
+        )
+        unknown = pl.when(pl.col("bytes") != UNKNOWN_BYTES).then("bytes")
+        frame = pl.DataFrame(rows)
+        frame = frame.with_columns(bytes=unknown) if "bytes" in frame.columns else frame
+        return Layout(frame, shared, pl.concat(unmatched))
+
+    def _instances(
+        self, group: int, members: int, streams: list[Stream]
+    ) -> tuple[Pattern, list[Selected], list[pl.DataFrame]]:
+        """The instances of a group, their calls by rank, and UNMATCHED."""
+        patterns = {each.pattern: self._patterns[each.pattern] for each in streams}
+        places = {number: np.arange(len(each.iteration)) for number, each in patterns.items()}
+        instances = next(iter(patterns.values()))
+        unmatched = []
+        if members < 2 or len(streams) < members or len(patterns) > 1 or instances.repeats:
+            instances, places = common(patterns, [each.pattern for each in streams], members)
+            left = {number: each.without(places[number]) for number, each in patterns.items()}
+            reason = REASONS[0 if members < 2 else 1]
+            unmatched += [left[each.pattern].counted(each.rank, group, reason) for each in streams]
+        calls = [Selected(each, places[each.pattern]) for each in streams]
+        sizes = self._taken("bytes", calls)
+        if sizes is not None and len(instances.iteration):
+            sizes = sizes.reshape(len(calls), -1)
+            least = np.where(sizes == UNKNOWN_BYTES, np.iinfo(np.int64).max, sizes).min(axis=0)
+            equal = np.isin(instances.operation, [SPLITTABLE.index(each) for each in EQUAL_SIZES])
+            differ = np.flatnonzero(equal & (sizes.max(axis=0) > least))
+            if len(differ):
+                odd = instances.at(differ)
+                unmatched += [odd.counted(each.rank, group, REASONS[2]) for each in streams]
+                instances = instances.without(differ)
+                calls = [Selected(each, np.delete(some, differ)) for each, some in calls]
+        return instances, calls if len(instances.iteration) else [], unmatched
+
+    def _taken(self, name: str, calls: list[Selected]) -> NDArray[Any] | None:
+        """A column of some calls; None if no value is known."""
+        parts = self._columns[name]
+        if name == "bytes" and all(part is None for part in parts):
+            return None
+        nothing: NDArray[Any] = np.empty(0, dtype=np.bool_ if name == "gradient" else np.int64)
+        taken = [nothing]
+        for (_, part, low, high, _), places in calls:
+            column = parts[part]
+            if column is None:
+                taken.append(np.full(len(places), UNKNOWN_BYTES))
+            else:
+                every = len(places) == high - low
+                taken.append(column[low:high] if every else column[low:high][places])
+        return np.concatenate(taken)
+
+
+def _codes(values: pl.Series) -> NDArray[Any]:
+    """The integers behind the values."""
+    return values.to_physical().to_numpy()
+
+
+def _places(values: pl.Series, names: tuple[str, ...]) -> Numbers:
+    """By the code of a value its place among the names."""
+    there = values.unique()
+    codes = _codes(there)
+    table = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int64)
+    table[codes] = [names.index(name) for name in there.cast(pl.String)]
+    return table
+
+
+def _numbered(columns: list[NDArray[Any]]) -> Numbers:
+    """The number of each row's combination of values, counted from 0 without gaps, ascending."""
+    number = _packed(columns)
+    if number.max(initial=0) > SPARSE * len(number):
+        return np.unique(number, return_inverse=True)[1]
+    there = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.bool_)
+    there[number] = True
+    return (np.cumsum(there) - 1)[number]
+
+
+def _packed(columns: list[NDArray[Any]]) -> Numbers:
+    """One integer for the values of each row, in their order."""
+    number = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, low = column, int(column.min(initial=0))
+        span = int(column.max(initial=0)) - low + 1
+        if span > FAR_APART:
+            distinct, values = np.unique(column, return_inverse=True)
+            span, low = len(distinct), 0
+        number = number * span + values - low
+    return number
+
+
+def _order(kinds: Numbers, call: list[NDArray[Any]]) -> Numbers:
+    """The order of calls by kind, iteration and ordinal; a quick one if they come by time."""
+    order = np.argsort(kinds.astype(np.min_scalar_type(int(kinds.max()))), kind="stable")
+    number = _packed([kinds, *call])
+    if (np.diff(number[order]) < 0).any():
+        return np.argsort(number, kind="stable")
+    return order

@@ -1,0 +1,285 @@
+"""Collectives matched across ranks: the calls of each instance. See METHOD.md#waits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.match.calls import INSTANCE, OWN, Calls
+from rankscope.match.clocks import LEAST_INSTANCES, ClockFit, Clocks, Group, solve_clocks
+from rankscope.match.communicators import STREAM, communicators, labelled
+from rankscope.store.tables import narrowed
+from rankscope.util.threads import threaded
+
+REDUCING = pl.Schema(
+    {
+        "group": pl.Int64,
+        "rank": pl.Int64,
+        "bytes": pl.Int64,  # of all its calls; null where unknown
+        "largest_bytes": pl.Int64,  # of one call
+        "transfer_ns": pl.Int64,  # shortest durations, summed
+    }
+)
+"""Columns of `Matched.reducing`: what a communicator does to reduce gradients."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchSummary:
+    """The number of matched calls and of their iterations, with two fields of `Matched`."""
+
+    calls: int
+    iterations: int
+    unmatched: pl.DataFrame
+    solved: Clocks
+
+
+@dataclass(frozen=True, slots=True)
+class ReusedMatching:
+    """The matching of all iterations of a run, reused to match some of them in the same way.
+
+    `streams` as in `Matched`, `groups` as in `WaitedCollectives`.
+    """
+
+    streams: pl.DataFrame
+    groups: pl.DataFrame
+    solved: Clocks
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The matched collectives of a run; columns that calls share are stored once per instance.
+
+    `rows`: rank, gradient, arrival_ns, end_ns, bytes (where any are known) and instance (counted
+    from 0), sorted by group, rank and instance: a matrix of each group. `shared`: a row per
+    instance, sorted: group (the communicator's set of members), operation, iteration, ordinal.
+    `streams`: rank, place, communicator, label and group. `groups`: group, label and members (a
+    count). `unmatched`: rank, label, operation, count and reason of calls that belong to no
+    instance. `lasted`: iteration and lasted_ns, from arrival to end of all calls of all ranks.
+    """
+
+    rows: pl.DataFrame
+    shared: pl.DataFrame
+    streams: pl.DataFrame
+    groups: pl.DataFrame
+    unmatched: pl.DataFrame
+    lasted: pl.DataFrame
+    solved: Clocks
+
+    @property
+    def instances(self) -> pl.DataFrame:
+        """Every call with all its columns."""
+        return joined(self.rows, self.shared, self.streams)
+
+    @property
+    def met(self) -> MatchSummary:
+        """The summary, without the calls."""
+        return MatchSummary(
+            self.rows.height, self.shared["iteration"].n_unique(), self.unmatched, self.solved
+        )
+
+    @property
+    def clocks(self) -> dict[int, ClockFit]:
+        """rank → its clock relative to the lowest rank's, for tied ranks."""
+        return self.solved.fits
+
+    @property
+    def reducing(self) -> pl.DataFrame:
+        """The gradient reductions with the columns of REDUCING."""
+        parts = [REDUCING.to_frame()]
+        gradients, lasted = self.rows["gradient"], self.rows["end_ns"] - self.rows["arrival_ns"]
+        for group, members, _, rows in self.blocks():
+            gradient = gradients[rows].to_numpy().reshape(members, -1)
+            if not gradient.any():
+                continue
+            shortest = lasted[rows].to_numpy().reshape(members, -1).min(axis=0)
+            part = self.rows[rows].lazy().filter("gradient")
+            sizes = pl.lit(None) if "bytes" not in self.rows.columns else pl.col("bytes")
+            known = part.group_by("rank").agg(
+                bytes=pl.when(sizes.is_not_null().all()).then(sizes.sum()),
+                largest_bytes=sizes.max(),
+            )
+            sums = pl.LazyFrame(
+                {
+                    "group": group,
+                    "rank": self.ranks(rows, members),
+                    "transfer_ns": np.where(gradient, shortest, 0).sum(axis=1),
+                },
+                schema_overrides={"rank": pl.Int32},
+            )
+            found = sums.join(known, on="rank").select(REDUCING.names()).collect()
+            parts.append(found.cast(dict(REDUCING)))  # type: ignore[arg-type]
+        return pl.concat(parts)
+
+    def ranks(self, rows: slice, members: int) -> list[int]:
+        """The members of a group, from the slice of its rows."""
+        return self.rows["rank"][rows].gather_every((rows.stop - rows.start) // members).to_list()
+
+    def blocks(self) -> Iterator[tuple[int, int, slice, slice]]:
+        """Yield each group, its number of members, the slices of its instances and of its rows.
+
+        A column of the rows has shape (members, instances).
+        """
+        return blocks_of(self.shared, self.groups)
+
+
+def match(
+    collectives: pl.DataFrame | Iterable[pl.DataFrame],
+    utc_starts: dict[int, int | None],
+    links: list[tuple[int, int]] | None = None,
+    known: ReusedMatching | None = None,
+    spans: dict[int, tuple[int, int]] | None = None,
+) -> Matched:
+    """Match instances by communicator, operation, iteration and ordinal.
+
+    Args:
+        collectives: COLLECTIVES of the selected iterations, some ranks at a time.
+        utc_starts: rank → UTC of its report's time 0, None where unknown.
+        links: pairs of ranks that send to each other, if given.
+        known: the matching of all iterations, if these are some of them.
+        spans: rank → first and last moment of its iterations on its own UTC, ns, if known.
+    """
+    found = Calls(links or [])
+    parts = [collectives] if isinstance(collectives, pl.DataFrame) else collectives
+    for _ in threaded(found.add, parts, threads=1):  # the next one is read meanwhile
+        pass
+    peers, own, lasted = found.peers(), labelled(found.streams()), found.lasted()
+    if known is None:
+        own = communicators(own, found.middle, found.pipelined)
+        streams = own
+    else:
+        streams = known.streams
+        own = own.drop("label").join(streams, on=STREAM)
+    groups = (
+        streams.group_by("group")
+        .agg(pl.col("label").first(), members=pl.col("rank").n_unique().cast(pl.Int64))
+        .sort("group")
+    )
+    doubtful = {*streams.filter(~pl.col("sure"))["group"]} if known is None else set()
+    there = own.group_by("group").agg(pl.col("stream").sort_by("rank"))
+    rows, shared, unmatched = found.laid_out(
+        there.join(groups, on="group").sort("group").select("group", "members", "stream").rows()
+    )
+    labels = groups.select("group", "label")
+    streams = streams.select(*STREAM, "label", "group")
+    if peers is not None:
+        rows, shared, streams, groups = _with_peers(rows, shared, streams, groups, peers)
+    matched = Matched(
+        rows,
+        shared,
+        streams,
+        groups,
+        unmatched.join(labels, on="group")
+        .group_by("rank", "label", "operation", "reason")
+        .agg(pl.col("count").sum())
+        .sort("rank", "label", "operation", "reason"),
+        lasted,
+        Clocks({}, 0, "none") if known is None else known.solved,
+    )
+    if known is not None:
+        return matched
+    ends = _ends(matched, utc_starts, doubtful)
+    solved = solve_clocks(ends, min(utc_starts, default=0), spans)
+    return replace(matched, solved=solved)
+
+
+def joined(
+    rows: pl.DataFrame,
+    shared: pl.DataFrame,
+    streams: pl.DataFrame,
+    iterations: Collection[int] | None = None,
+) -> pl.DataFrame:
+    """Calls with their shared columns, place and communicator: COLLECTIVES in narrow columns.
+
+    Args:
+        rows: `Matched.rows`, or a superset.
+        shared: `Matched.shared`, or a superset.
+        streams: `Matched.streams`.
+        iterations: only calls in these.
+    """
+    if iterations is not None:
+        wanted = shared["iteration"].is_in(list(iterations))
+        rows = rows.filter(wanted.gather(rows["instance"]))
+    if "bytes" not in rows.columns:
+        rows = rows.with_columns(bytes=pl.lit(None, pl.Int64))
+    named = narrowed(streams).select(
+        "rank", pl.col("group").cast(pl.Int32), "place", "communicator"
+    )
+    return pl.concat([rows, shared[rows["instance"]]], how="horizontal").join(
+        named, on=["rank", "group"], how="left", maintain_order="left"
+    )
+
+
+def blocks_of(
+    shared: pl.DataFrame, groups: pl.DataFrame
+) -> Iterator[tuple[int, int, slice, slice]]:
+    """`Matched.blocks` of these instances and groups."""
+    members = dict(groups.select("group", "members").iter_rows())
+    after = 0
+    for group, where in slices(shared["group"].to_numpy()):
+        before, after = after, after + members[group] * (where.stop - where.start)
+        yield group, members[group], where, slice(before, after)
+
+
+def slices(groups: NDArray[np.int32]) -> list[tuple[int, slice]]:
+    """Each group with the slice of its rows, which are adjacent."""
+    edges = [0, *(np.flatnonzero(np.diff(groups)) + 1), len(groups)]
+    return [
+        (int(groups[low]), slice(int(low), int(high)))
+        for low, high in pairwise(edges)
+        if high > low
+    ]
+
+
+def _with_peers(
+    rows: pl.DataFrame,
+    shared: pl.DataFrame,
+    streams: pl.DataFrame,
+    groups: pl.DataFrame,
+    peers: pl.DataFrame,
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The instances plus the paired transfers, which become groups and instances of their own."""
+    after = int(shared["group"].max()) + 1 if shared.height else 0  # type: ignore[arg-type]
+    peers = peers.with_columns(pl.col("group") + after)
+    labels = peers.group_by("group").agg(pl.col("label", "members").first()).sort("group")
+    narrow = narrowed(peers).with_columns(pl.col("group").cast(pl.Int32))
+    instances = narrow.select(INSTANCE).unique().sort(INSTANCE)
+    more = narrow.join(
+        instances.with_columns(
+            instance=pl.int_range(shared.height, shared.height + pl.len(), dtype=pl.Int32)
+        ),
+        on=INSTANCE,
+    ).sort("group", "rank", "instance")
+    pairs = peers.select(streams.columns).unique().cast(dict(streams.schema))  # type: ignore[arg-type]
+    # groups without a complete instance may have higher numbers than the others
+    known = pl.col("group") < after
+    return (
+        pl.concat([rows, more.select(*OWN, "instance")], how="diagonal"),
+        pl.concat([shared, instances]),
+        pl.concat([streams.filter(known), pairs]),
+        pl.concat([groups.filter(known), labels]),
+    )
+
+
+def _ends(matched: Matched, utc_starts: dict[int, int | None], doubtful: set[int]) -> list[Group]:
+    """The ends of each group's instances.
+
+    Of groups whose members are `doubtful`, a few instances would not show that they are no
+    members: those are left out.
+    """
+    end = matched.rows["end_ns"].to_numpy()
+    found = []
+    for group, members, where, rows in matched.blocks():
+        if group in doubtful and where.stop - where.start < LEAST_INSTANCES:
+            continue
+        ranks = tuple(matched.ranks(rows, members))
+        ends = end[rows].reshape(members, -1)
+        if (np.diff(ends[0]) < 0).any():
+            ends = ends[:, ends[0].argsort(kind="stable")]
+        starts = tuple(utc_starts.get(each) or 0 for each in ranks)
+        found.append(Group(ranks, ends.T, starts))
+    return found

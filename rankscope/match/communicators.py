@@ -1,0 +1,230 @@
+"""The communicators of a run: by name in the metadata, else inferred from the ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.match.clocks import Floats, medians
+from rankscope.measure.collectives import NAMED
+from rankscope.util.numbers import ROBUST
+
+STREAM = ["rank", "place", "communicator"]
+"""Columns that identify a stream of a run."""
+
+SHARPEST_NS, LARGEST_NS = 2_000, 100_000
+"""Bounds, ns, on the agreement of ends within one communicator."""
+
+NEIGHBOURS = 3
+"""Members' ends agree within this many times the spread between a rank and its nearest partner."""
+
+LATENESS_SHARE = 0.2
+"""Ends of members that agree less well still agree this many times better than their arrivals."""
+
+LEAST_SAMPLES = 5
+"""Fewer instances do not tell how well ends agree."""
+
+SPLITTABLE = ("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter")
+"""Operations that no rank can leave before all ranks have arrived, ascending."""
+
+EQUAL_SIZES = ("all_reduce", "all_gather", "reduce_scatter")
+"""Operations whose message has the same size on all participants."""
+
+SAMPLES = 64
+"""Number of pairs of instances compared between two ranks."""
+
+Middle = Callable[[list[int], int], pl.DataFrame]
+"""`Calls.middle`; operations are places in SPLITTABLE."""
+
+
+def labelled(streams: pl.DataFrame) -> pl.DataFrame:
+    """stream, rank, place, communicator, label (text, the same on every rank).
+
+    Args:
+        streams: the result of `Calls.streams`. A stream is a rank's calls with the same `place`
+            and `communicator` of COLLECTIVES.
+    """
+    named = pl.col("communicator").str.starts_with(f"{NAMED} ")
+    host = pl.col("place") == "host"
+    return (
+        streams.with_columns(
+            pl.col("rank").cast(pl.Int64), pl.col("place", "communicator").cast(pl.String)
+        )
+        .sort("rank", "place", "first", "communicator")
+        .with_columns(nth=pl.int_range(pl.len()).over("rank", "place", "habit"))
+        .select(
+            "stream",
+            *STREAM,
+            label=pl.when(named | host)
+            .then("communicator")
+            .otherwise(pl.format("{} {} {}", "place", "habit", "nth")),
+        )
+    )
+
+
+def communicators(streams: pl.DataFrame, calls: Middle, pipelined: bool) -> pl.DataFrame:
+    """The communicator of each rank's stream (or kind of host call).
+
+    A stream number is private to a rank. Streams that carry the same operations equally often
+    per iteration are candidates for one communicator, the n-th such stream of a rank for the
+    n-th; within the candidates, members of one communicator leave its collectives together.
+
+    Args:
+        streams: the result of `labelled`.
+        calls: `Calls.middle`.
+        pipelined: whether ranks also send to and receive from each other.
+
+    Returns:
+        `streams` with `group` (a number, unique per label and set of members) and `sure` (whether
+        more than the sequence of calls tells who its members are).
+    """
+    labels = streams.filter(pl.col("place") == "device")["label"].n_unique()
+    spanning = labels == 1 and not pipelined
+    parts = []
+    for (label, place), part in sorted(
+        streams.partition_by("label", "place", as_dict=True).items()
+    ):
+        group, sure = pl.lit(0, pl.Int64), True
+        # All ranks of a job are linked, so a single candidate must be the communicator that links
+        # them. Ends of host calls depend on the scheduler and prove nothing.
+        if place == "device" and not spanning and not str(label).startswith(NAMED):
+            group_of = _groups(calls, part.select("stream", "rank"))
+            sure = group_of is not None
+            if group_of is not None:
+                group = pl.col("rank").replace_strict(group_of, return_dtype=pl.Int64)
+        parts.append(part.with_columns(group=group, sure=pl.lit(sure)))
+    if not parts:
+        return streams.with_columns(group=pl.lit(None, pl.Int64), sure=pl.lit(True))
+    return pl.concat(parts).with_columns(
+        group=pl.struct("place", "label", "group").rank("dense").cast(pl.Int64) - 1
+    )
+
+
+def _groups(calls: Middle, streams: pl.DataFrame) -> dict[int, int] | None:
+    """rank → number of its group, by the agreement of ends; None with too few to measure it.
+
+    The time between two consecutive ends is the same for all members, whatever the offsets of
+    their clocks; drift is negligible over such a short time. Ends of other communicators may
+    coincide as well. Only ranks whose ends agree closely are therefore taken for members at once.
+    Ends that agree less closely count only where a rank waits for somebody outside its group.
+
+    Args:
+        calls: `Calls.middle`.
+        streams: stream and rank of the candidates, one stream per rank.
+    """
+    ranks = streams["rank"].sort().to_list()
+    common = (
+        calls(streams["stream"].to_list(), SAMPLES)
+        .with_columns(present=pl.len().over("operation", "iteration", "ordinal"))
+        .filter(pl.col("present") == len(ranks))
+        .sort("rank", "iteration", "operation", "ordinal")
+    )
+    count = common.height // max(len(ranks), 1)
+    if count < LEAST_SAMPLES:
+        return None
+    shape = (len(ranks), count)
+    ends, arrivals = (
+        common[name].to_numpy().reshape(shape)[:, : SAMPLES + 1].astype(np.float64)
+        for name in ("end_ns", "arrival_ns")
+    )
+    apart = _distances(np.diff(ends))
+    if "bytes" in common.columns:
+        apart[_other_sizes(common, shape)] = np.inf
+    strangers = apart.copy()
+    np.fill_diagonal(strangers, np.inf)
+    nearest = float(np.median(strangers.min(axis=1)))
+    del strangers
+    close = float(np.clip(NEIGHBOURS * nearest, SHARPEST_NS, LARGEST_NS))
+    group = _linked(apart <= close)
+    kinds = common.select(kind=pl.struct("operation", "ordinal").rank("dense"))["kind"]
+    alike = kinds.head(ends.shape[1]).to_numpy()
+    if np.unique(alike, return_counts=True)[1].max() < LEAST_SAMPLES:
+        alike = np.zeros_like(alike)  # too few of a kind to know how long they take
+    group = _completed(group, apart, arrivals, ends - arrivals, alike)
+    return {rank: ranks[first] for rank, first in zip(ranks, group.tolist(), strict=True)}
+
+
+def _other_sizes(common: pl.DataFrame, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Whether most messages of two ranks differ in size, where they cannot; shape (ranks, ranks).
+
+    Args:
+        common: operation and bytes (negative: unknown), instance by instance for each rank.
+        shape: number of ranks and of instances.
+    """
+    operations = [SPLITTABLE.index(operation) for operation in EQUAL_SIZES]
+    equal = common["operation"].head(shape[1]).is_in(operations).to_numpy()
+    size = common["bytes"].to_numpy().reshape(shape)[:, equal][:, :SAMPLES]
+    most = max(size.shape[1], 1) / 2
+    return np.stack([((size != row) & (size >= 0) & (row >= 0)).sum(axis=1) > most for row in size])
+
+
+def _linked(near: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The first rank of each rank's group; ranks that are near each other share one.
+
+    Args:
+        near: whether two ranks are near, symmetric; shape (ranks, ranks).
+    """
+    group = np.full(len(near), -1)
+    for first in range(len(near)):
+        fresh = np.zeros(len(near), dtype=bool)
+        fresh[first] = group[first] < 0
+        while fresh.any():
+            group[fresh] = first
+            fresh = near[fresh].any(axis=0) & (group < 0)
+    return group
+
+
+def _completed(
+    group: NDArray[np.int64],
+    apart: Floats,
+    arrivals: Floats,
+    durations: Floats,
+    kinds: NDArray[np.uint32],
+) -> NDArray[np.int64]:
+    """The groups, each joined by its nearest ones until it is complete.
+
+    In a complete group the last member waits for nobody, so that its call, the shortest, always
+    takes about as long.
+
+    Args:
+        group: the first rank of each rank's group.
+        apart: how far the ends of two ranks vary, ns.
+        arrivals: in ns; shape (ranks, instances).
+        durations: of the calls from arrival to end, ns; shape (ranks, instances).
+        kinds: instances of one kind take equally long, if nobody is waited for.
+    """
+    limit: Floats | None = None
+    while True:
+        firsts = np.unique(group)
+        shortest = np.stack([durations[group == first].min(axis=0) for first in firsts])
+        for kind in np.unique(kinds):
+            shortest[:, kinds == kind] -= np.median(shortest[:, kinds == kind], axis=1)[:, None]
+        # A group that holds the last rank half of the time waits in the other half.
+        low, high = np.quantile(shortest, (0.25, 0.75), axis=1)
+        varies = ROBUST / 2 * (high - low)
+        if not ((apart < varies.max()) & (group[:, None] != group)).any():
+            return group  # whatever the limits: who waits varies by more than the ends do
+        if limit is None:  # as costly as `apart`
+            limit = LATENESS_SHARE * _distances(np.diff(arrivals))
+        waiting = varies[np.searchsorted(firsts, group)][:, None] > limit
+        possible = (apart <= limit) & (group[:, None] != group)
+        distance = np.where(possible & (waiting | waiting.T), apart, np.inf)
+        joined = np.zeros(distance.shape, dtype=bool)
+        for first in firsts:
+            rows = distance[group == first]
+            if np.isfinite(rows).any():
+                joined[first, int(rows.argmin()) % len(group)] = True
+        if not joined.any():
+            return group
+        group = _linked(joined | joined.T | (group[:, None] == group))
+
+
+def _distances(values: Floats) -> Floats:
+    """Robust spread of the difference between any two rows; shape (n, n) of (n, m)."""
+    found = np.zeros((len(values), len(values)))
+    for place, row in enumerate(values):
+        found[place, place:] = ROBUST * medians(np.abs(values[place:] - row))
+    return np.maximum(found, found.T)

@@ -1,0 +1,311 @@
+"""Matching of iterations without numbers across ranks. See METHOD.md#iterations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.errors import Unpaired
+from rankscope.match.calls import Calls
+from rankscope.match.clocks import Clocks, fit_clock
+from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM, labelled
+from rankscope.model.intervals import Times
+from rankscope.model.reports import RunWarning
+from rankscope.store.tables import RunTables, TableReader, TableRequest, narrowed, requested
+
+FURTHEST = 50
+"""Largest shift between two captures that is searched, in steps."""
+
+LEAST_OVERLAP = 4
+"""Fewest steps that two captures must share."""
+
+LEAST_PART = 0.25
+"""They also share this part of the shorter capture; a few steps agree by chance."""
+
+ODD_SHARE = 0.05
+"""Share of the steps whose collectives may differ between two ranks."""
+
+CUT = -1
+"""In place of the collectives of a step that may be cut."""
+
+NUMBERED = ("iterations", "measures", "collectives", "exposed", "activities")
+"""Tables that hold iteration numbers as given by their reports."""
+
+FAR, FEWEST_FAR = 1.5, 2
+"""Iterations that are further apart than this many usual lengths are not the same step; so many of
+them contradict a pairing by counting."""
+
+SHARPER = 4
+"""A shift is accepted if its ends agree this many times better than those of any other."""
+
+
+def pair_iterations(
+    iterations: pl.DataFrame,
+    collectives: pl.DataFrame,
+    utc_starts: dict[int, int | None],
+    counted: list[int],
+) -> tuple[dict[int, int], list[RunWarning]]:
+    """The shift of each rank's counted iterations after which equal numbers mean equal steps.
+
+    Two kinds of evidence are used: the sequence of collectives, where iterations differ; and the
+    ends of the last collectives of iterations, whose differences between two ranks vary little
+    only if the same steps are compared. Only collectives in which both ranks take part count:
+    ranks at the ends of a chain have fewer communicators than those in the middle. Where nothing
+    contradicts, iterations are paired by counting.
+
+    Args:
+        iterations: RANK_ITERATIONS.
+        collectives: COLLECTIVES.
+        utc_starts: rank → UTC of its report's time 0.
+        counted: ranks whose iterations carry no numbers.
+
+    Returns:
+        rank → shift (0 is left out), and the warnings.
+
+    Raises:
+        Unpaired: the sequences of two ranks match at no shift.
+    """
+    if not counted or iterations["rank"].n_unique() < 2:
+        return {}, []
+    complete = iterations.filter("complete")
+    if complete.height == complete["rank"].n_unique():  # captures, each taken as one iteration
+        return {}, _problems({}, [])
+    steps = _Steps(complete, collectives, utc_starts)
+    reference = max(steps.counts, key=lambda rank: (steps.counts[rank], -rank))
+    found: dict[int, int] = {}
+    unsure: list[int] = []
+    for rank in steps.counts:
+        if rank == reference:
+            found[rank] = 0
+            continue
+        own, other = steps.of_both(rank, reference)
+        fits = _fits(own.sequence, other.sequence)
+        if not fits:
+            raise Unpaired(
+                f"iterations have no numbers, and the collectives of rank {rank} and rank "
+                f"{reference} match at no shift: their iterations cannot be paired",
+                hint="number the ranges (f'step {i}'), or capture the same steps on every rank",
+            )
+        sharpest = _sharpest(own.ends, other.ends, fits)
+        if sharpest is None:
+            unsure.append(rank)
+        found[rank] = fits[0] if sharpest is None else sharpest
+    lowest = min(found.values())
+    shifts = {rank: shift - lowest for rank, shift in found.items() if shift != lowest}
+    return shifts, _problems(shifts, unsure)
+
+
+def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int | None]) -> None:
+    """Raises `Unpaired` if paired iterations lie far apart on the aligned clocks.
+
+    Ranks that train together are never several iterations apart.
+
+    Args:
+        iterations: RANK_ITERATIONS, paired by counting.
+        clocks: of the ranks.
+        utc: rank → UTC of its report's time 0.
+    """
+    tied = iterations.filter("complete", pl.col("rank").is_in([*clocks.fits])).select(
+        pl.col("rank", "iteration").cast(pl.Int64),
+        start=clocks.aligned("end_ns", utc),
+    )
+    if tied["rank"].n_unique() < 2:
+        return
+    # Not the length of the ranges: some only mark the ends of iterations.
+    by_rank = tied.sort("rank", "iteration").select(pl.col("start").diff().over("rank"))
+    usual = by_rank["start"].median()
+    apart = (pl.col("start") - pl.col("start").median().over("iteration")).abs()
+    far = tied.with_columns(apart=apart).filter(pl.col("apart") > FAR * pl.lit(usual))
+    if far["iteration"].n_unique() < FEWEST_FAR:
+        return
+    rank, number, _, by = far.row(0)
+    raise Unpaired(
+        f"iterations have no numbers, and iteration {number} of rank {rank} lies {by / 1e6:.0f} ms "
+        "away from that of the others: they cannot be paired by counting",
+        hint="number the ranges (f'step {i}'), or --iteration whole",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ShiftedTables:
+    """A `TableReader` that shifts the iteration numbers of some ranks."""
+
+    reader: TableReader
+    shifts: dict[int, int]
+
+    def read(self, request: TableRequest) -> pl.DataFrame:
+        """The requested columns and rows; iterations are those after the shift."""
+        if request.table not in NUMBERED:
+            return self.reader.read(request)
+        frame = self.reader.read(replace(request, columns=None, iterations=None))
+        by = pl.col("rank").replace_strict(self.shifts, default=0, return_dtype=pl.Int64)
+        moved = frame.with_columns(
+            iteration=(pl.col("iteration") + by).cast(frame.schema["iteration"])
+        )
+        return requested(moved, replace(request, ranks=None, narrow=False))
+
+
+def renumbered(tables: RunTables, shifts: dict[int, int]) -> RunTables:
+    """The tables with the iteration numbers of some ranks shifted.
+
+    Args:
+        tables: the run.
+        shifts: rank → how far its iterations are shifted.
+    """
+    if not shifts:
+        return tables
+    return RunTables(tables.name, _ShiftedTables(tables.reader, shifts))
+
+
+def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
+    doubt = "; their collectives neither prove nor contradict this" if unsure else ""
+    problems = [
+        RunWarning(
+            "matched-by-ordinal",
+            "iterations have no numbers and are matched by counting" + doubt,
+            tuple(unsure),
+        )
+    ]
+    if shifts:
+        moved = ", ".join(f"rank {rank} by {shift}" for rank, shift in sorted(shifts.items()))
+        problems.append(
+            RunWarning(
+                "windows-shifted",
+                f"captures start at different steps; shifted by their collectives: {moved}",
+                tuple(sorted(shifts)),
+            )
+        )
+    return problems
+
+
+class _Sequence(NamedTuple):
+    """The iterations of a rank: what collectives each has (a number), and the UTC of its last end.
+
+    An iteration without collectives ends at -1. The collectives of the first and the last one are
+    `CUT`, because their windows may begin or end elsewhere than on other ranks.
+    """
+
+    sequence: NDArray[np.int64]
+    ends: Times
+
+
+class _Steps:
+    """The iterations of all ranks, with their collectives.
+
+    Args:
+        iterations: RANK_ITERATIONS, complete ones.
+        collectives: COLLECTIVES.
+        utc_starts: rank → UTC of its report's time 0.
+    """
+
+    def __init__(
+        self,
+        iterations: pl.DataFrame,
+        collectives: pl.DataFrame,
+        utc_starts: dict[int, int | None],
+    ) -> None:
+        self._iterations = iterations.select("rank", "iteration").sort("rank", "iteration")
+        self.counts = dict(self._iterations.group_by("rank").len().sort("rank").iter_rows())
+        self._utc_starts = utc_starts
+        calls = narrowed(collectives.filter(pl.col("operation").is_in(SPLITTABLE)))
+        gathered = Calls([])
+        gathered.add(calls)
+        labels = narrowed(labelled(gathered.streams()))
+        operation = pl.col("operation").cast(pl.String)
+        sized = operation.is_in(EQUAL_SIZES) if calls["bytes"].null_count() == 0 else pl.lit(False)
+        kind = pl.struct("place", "label", "operation")
+        self._calls = (
+            calls.select(*STREAM, "iteration", operation, "end_ns", "bytes", sized=sized)
+            .group_by(*STREAM, "iteration", "operation")
+            .agg(
+                count=pl.len(),
+                bytes=pl.when("sized").then("bytes").otherwise(0).cast(pl.Int64).sum(),
+                end_ns=pl.col("end_ns").max(),
+            )
+            .join(labels, on=STREAM)
+            .with_columns(pl.col("place").cast(pl.String))
+            .with_columns(kind=kind.rank("dense"))
+        )
+        self._kinds = {
+            rank: frozenset(kinds)
+            for rank, kinds in self._calls.group_by("rank").agg(pl.col("kind").unique()).iter_rows()
+        }
+        self._sequences: dict[frozenset[int], dict[int, _Sequence]] = {}
+
+    def of_both(self, rank: int, other: int) -> tuple[_Sequence, _Sequence]:
+        """The iterations of two ranks, with the collectives in which both take part."""
+        nothing: frozenset[int] = frozenset()
+        kinds = self._kinds.get(rank, nothing) & self._kinds.get(other, nothing)
+        if kinds not in self._sequences:
+            self._sequences[kinds] = self._of_kinds(kinds)
+        return self._sequences[kinds][rank], self._sequences[kinds][other]
+
+    def _of_kinds(self, kinds: frozenset[int]) -> dict[int, _Sequence]:
+        """rank → its iterations, with the collectives of some kinds."""
+        spelled = (
+            self._calls.filter(pl.col("kind").is_in(kinds))
+            .sort("kind")
+            .group_by("rank", "iteration", maintain_order=True)
+            .agg(
+                text=pl.format("{}*{}:{}", "kind", "count", "bytes").str.join(" "),
+                end=pl.col("end_ns").max(),
+            )
+            .with_columns(pl.col("rank", "iteration").cast(pl.Int64))
+        )
+        rows = self._iterations.join(
+            spelled, on=["rank", "iteration"], how="left", maintain_order="left"
+        ).with_columns(number=pl.col("text").fill_null("").rank("dense").cast(pl.Int64))
+        found = {}
+        for (rank,), frame in rows.partition_by("rank", as_dict=True).items():
+            ends = (frame["end"] + (self._utc_starts.get(rank) or 0)).fill_null(-1)
+            sequence = frame["number"].to_numpy().copy()
+            if len(sequence) > LEAST_OVERLAP + 2:
+                sequence[[0, -1]] = CUT
+            found[rank] = _Sequence(sequence, ends.to_numpy())
+        return found
+
+
+def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
+    """Shifts at which at most `ODD_SHARE` of the steps differ; those that agree best come first.
+
+    A step that differs counts as much as `1 / ODD_SHARE` steps that agree.
+    """
+    shorter = min(len(own), len(reference))
+    least = min(shorter, max(LEAST_OVERLAP, round(LEAST_PART * shorter)))
+    low = max(least - len(own), -FURTHEST)
+    high = min(len(reference) - least, FURTHEST)
+    scores = {}
+    for shift in range(low, high + 1):
+        first, last = max(0, -shift), min(len(own), len(reference) - shift)
+        mine, theirs = own[first:last], reference[first + shift : last + shift]
+        compared = (mine != CUT) & (theirs != CUT)
+        count = np.count_nonzero(compared)
+        odd = np.count_nonzero(compared & (mine != theirs))
+        if count >= least and odd <= ODD_SHARE * count:
+            scores[shift] = count - odd - odd / ODD_SHARE
+    return sorted(scores, key=lambda shift: (-scores[shift], abs(shift)))
+
+
+def _sharpest(own: Times, reference: Times, fits: list[int]) -> int | None:
+    """The shift at which the ends clearly agree best; None where no shift stands out."""
+    spreads: dict[int, int] = {}
+    for shift in fits:
+        first, last = max(0, -shift), min(len(own), len(reference) - shift)
+        mine, theirs = own[first:last], reference[first + shift : last + shift]
+        both = (mine >= 0) & (theirs >= 0)
+        if np.count_nonzero(both) >= LEAST_OVERLAP:
+            # Few steps can agree by chance: the fewer overlap, the better they must agree.
+            few = min(len(own), len(reference)) / np.count_nonzero(both)
+            spreads[shift] = round(few * fit_clock(theirs[both], mine[both]).spread_ns)
+    order = sorted(spreads, key=lambda shift: spreads[shift])
+    if not order:
+        return None
+    if len(order) == 1 and len(fits) == 1:
+        return order[0]
+    if len(order) > 1 and SHARPER * spreads[order[0]] <= spreads[order[1]]:
+        return order[0]
+    return None

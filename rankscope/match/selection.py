@@ -1,0 +1,394 @@
+"""Which iterations count: complete on every rank, in range, past the warm-up.
+
+See METHOD.md#iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rankscope.errors import ReportError, UsageError
+from rankscope.match.clock_choice import choose_clock
+from rankscope.match.iteration_matching import pair_iterations, renumbered
+from rankscope.match.warnings import listed
+from rankscope.model.options import Options
+from rankscope.model.reports import RunWarning
+from rankscope.store.tables import RunTables, measured
+from rankscope.util.robust import MAD_FLOOR
+from rankscope.util.wording import agreeing, counted
+
+ROLLING = 5
+SETTLED_MADS = 5.0
+WARMUP_SHARE = 0.1
+WARMUP_LEAST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The selected iterations."""
+
+    numbers: tuple[int, ...]
+    warmup: tuple[int, ...]  # left out, unless include_warmup or iter_range is set
+    problems: tuple[RunWarning, ...]
+    settling: tuple[int, ...] = ()  # all warm-up of the run, selected or not
+
+
+@dataclass(frozen=True, slots=True)
+class ReusedScope:
+    """What the scope of other options takes from that of the default options.
+
+    `shifts`: rank → how far its iterations were renumbered. `blind_ranks` as in `Scope`.
+    """
+
+    clock: str
+    shifts: dict[int, int]
+    shift_warnings: tuple[RunWarning, ...]
+    blind_ranks: tuple[int, ...]
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """What a comparison covers: its ranks, its clock and its iterations.
+
+    `tables`: the run, its iterations renumbered so that a number is the same step on every rank.
+    `utc_starts`: rank → UTC of its report's time 0, ns; None where unknown.
+    `shifts`: rank → how far its iterations were renumbered.
+    `choice`: the selected iterations, or why none can be compared.
+    """
+
+    tables: RunTables
+    options: Options
+    utc_starts: dict[int, int | None]
+    shifts: dict[int, int]
+    shift_warnings: tuple[RunWarning, ...]
+    matched_by: str  # number | ordinal
+    clock: str  # gpu | host
+    clock_reason: str
+    world_size: int | None  # ranks of the job, as its environment says
+    missing_ranks: tuple[int, ...]  # of the job, without a report
+    blind_ranks: tuple[int, ...]  # without collectives: their work is unknown
+    choice: Selection | UsageError | ReportError
+
+    @property
+    def selection(self) -> Selection:
+        """The selected iterations.
+
+        Raises:
+            UsageError, ReportError: none can be compared.
+        """
+        if isinstance(self.choice, Selection):
+            return self.choice
+        raise self.choice
+
+    @property
+    def in_range(self) -> tuple[int, ...] | None:
+        """The selected iterations if `iter_range` limits them; None if they are all there are."""
+        return None if self.options.iter_range is None else self.selection.numbers
+
+    def reused(self) -> ReusedScope:
+        """What the scopes of other options take from this one.
+
+        Raises:
+            UsageError, ReportError: no iterations can be compared.
+        """
+        return ReusedScope(
+            self.clock, self.shifts, self.shift_warnings, self.blind_ranks, self.selection
+        )
+
+
+def scope_of(tables: RunTables, options: Options, reuse: ReusedScope | None = None) -> Scope:
+    """The ranks, the clock and the iterations that `options` select.
+
+    Args:
+        tables: the run as its reports number it.
+        options: how to compare.
+        reuse: what is known from comparing with the default options.
+
+    Raises:
+        UsageError: an unknown clock, or one without times.
+        ReportError: iterations without numbers fit nowhere.
+    """
+    starts = tables.ranks.join(tables.reports, on="path", how="left")
+    utc_starts = dict(starts.select("rank", "utc_start_ns").iter_rows())
+    counted = tables.ranks.filter(~pl.col("numbered"))["rank"].to_list()
+    if reuse is not None:
+        shifts, warnings = reuse.shifts, reuse.shift_warnings
+    elif counted:
+        shifts, found = pair_iterations(tables.iterations, tables.collectives, utc_starts, counted)
+        warnings = tuple(found)
+    else:
+        shifts, warnings = {}, ()
+    tables = renumbered(tables, shifts)
+    clock, reason = choose_clock(tables, options.clock)
+    size = tables.ranks["world_size"].max()
+    world_size = size if isinstance(size, int) else None
+    present = {*tables.ranks["rank"]}
+    return Scope(
+        tables=tables,
+        options=options,
+        utc_starts=utc_starts,
+        shifts=shifts,
+        shift_warnings=warnings,
+        matched_by="ordinal" if counted else "number",
+        clock=clock,
+        clock_reason=reason,
+        world_size=world_size,
+        missing_ranks=tuple(sorted({*range(world_size or max(present) + 1)} - present)),
+        blind_ranks=_blind_ranks(tables, world_size) if reuse is None else reuse.blind_ranks,
+        choice=_choice(tables, options, clock, reuse),
+    )
+
+
+def _blind_ranks(tables: RunTables, world_size: int | None) -> tuple[int, ...]:
+    """Ranks without collectives in their reports, if the job has several ranks."""
+    if max(world_size or 1, tables.ranks.height) < 2:
+        return ()
+    seen = tables.read("collectives", ["rank"], distinct=True)["rank"]
+    return tuple(sorted({*tables.ranks["rank"]} - {*seen}))
+
+
+def _choice(
+    tables: RunTables, options: Options, clock: str, reuse: ReusedScope | None
+) -> Selection | UsageError | ReportError:
+    try:
+        if reuse is not None and reuse.clock == clock:
+            default = reuse.selection
+            common = sorted({*default.numbers, *default.warmup})
+            return within(
+                common,
+                default.settling,
+                default.problems,
+                options.iter_range,
+                options.include_warmup,
+            )
+        lengths = measured(tables, clock, ["rank", "iteration", "iteration_ns"])
+        return select(tables.iterations, lengths, options.iter_range, options.include_warmup)
+    except (UsageError, ReportError) as error:
+        return error.with_traceback(None)
+
+
+IterRange = slice | str | tuple[int | None, int | None] | None
+"""A range of iteration numbers as Python callers write it: `slice(10, 50)`, `"10:50"`, `(10, 50)`.
+"""
+
+
+def as_range(given: IterRange) -> slice | None:
+    """A range of iteration numbers as a slice.
+
+    Raises:
+        UsageError: it is not a range of iterations, or it has a step.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return parse_range(given)
+    parts = (given.start, given.stop, given.step) if isinstance(given, slice) else (*given, None)
+    whole = all(isinstance(each, int | None) for each in parts)
+    if len(parts) != 3 or not whole or parts[2] not in (None, 1):
+        raise UsageError(
+            f"iter_range={given!r} is no range of iteration numbers",
+            hint="slice(10, 50), (10, 50) or '10:50': iterations 10 to 49",
+        )
+    return slice(*parts[:2])
+
+
+def parse_range(text: str) -> slice:
+    """`10:50` as a slice of iteration numbers.
+
+    Raises:
+        UsageError: not `A:B`.
+    """
+    parts = text.split(":")
+    try:
+        if len(parts) != 2:
+            raise ValueError(text)
+        begin, end = (int(part) if part.strip() else None for part in parts)
+    except ValueError as error:
+        raise UsageError(
+            f"--iter-range {text!r} is not A:B",
+            hint="like a Python slice of iteration numbers: 10:50, 10:, :50, -20:",
+        ) from error
+    return slice(begin, end)
+
+
+def select(
+    iterations: pl.DataFrame,
+    lengths: pl.DataFrame,
+    iter_range: slice | None,
+    include_warmup: bool,
+) -> Selection:
+    """The iterations to compare.
+
+    Args:
+        iterations: RANK_ITERATIONS of all ranks.
+        lengths: iteration, rank, iteration_ns on the selected clock.
+        iter_range: slice of numbers; negative ones count complete iterations from the end.
+        include_warmup: select the warm-up as well.
+
+    Raises:
+        UsageError: nothing is left.
+        ReportError: no iteration is complete on every rank.
+    """
+    problems: list[RunWarning] = []
+    complete = iterations.filter("complete")
+    common = common_iterations(iterations)
+    total = complete["iteration"].n_unique()
+    if len(common) < total:
+        problems.append(_uneven(complete, common, total))
+    if not common:
+        raise ReportError(
+            "no iteration is complete on every rank: the reports share no step",
+            hint="do the reports belong to one run, and do their captures overlap?",
+        )
+    unknown = _unknown(common, lengths)
+    left = sorted({*common} - {*unknown["iteration"]})
+    if left and len(left) < len(common):
+        common = left
+        problems.append(_without_work(unknown))
+    warmup, settled = _warmup(common, lengths)
+    if not settled:
+        problems.append(
+            RunWarning(
+                "warmup-unsettled",
+                "iteration times had not settled within the first tenth of the run; only "
+                "iteration 0 is left out as warm-up",
+            )
+        )
+    return within(common, warmup, tuple(problems), iter_range, include_warmup)
+
+
+def within(
+    common: list[int],
+    warmup: Collection[int],
+    problems: tuple[RunWarning, ...],
+    iter_range: slice | None,
+    include_warmup: bool,
+) -> Selection:
+    """The selected ones of the iterations that are complete on every rank.
+
+    Args:
+        common: all of them, ascending.
+        warmup: which of them are warm-up.
+        problems: warnings about them.
+        iter_range: as in `select`.
+        include_warmup: as in `select`.
+
+    Raises:
+        UsageError: nothing is left.
+    """
+    ranged = _in_range(common, iter_range)
+    if not ranged:
+        raise UsageError(
+            f"--iter-range {_shown(iter_range)} selects nothing",
+            hint=f"iterations {common[0]} to {common[-1]} are complete on every rank",
+        )
+    keep = include_warmup or iter_range is not None
+    numbers = ranged if keep else [each for each in ranged if each not in warmup]
+    if not numbers:
+        raise UsageError("all iterations are warm-up", hint="add --include-warmup")
+    left_out = () if keep else tuple(each for each in warmup if each in ranged)
+    return Selection(tuple(numbers), left_out, problems, tuple(sorted(warmup)))
+
+
+def common_iterations(iterations: pl.DataFrame) -> list[int]:
+    """Numbers of the iterations that are complete on every rank, ascending.
+
+    Args:
+        iterations: RANK_ITERATIONS of all ranks.
+    """
+    ranks = iterations["rank"].n_unique()
+    counts = (
+        iterations.filter("complete")
+        .group_by("iteration")
+        .agg(ranks=pl.col("rank").n_unique())
+        .sort("iteration")
+    )
+    return counts.filter(pl.col("ranks") == ranks)["iteration"].to_list()
+
+
+def _in_range(common: list[int], limits: slice | None) -> list[int]:
+    if limits is None:
+        return common
+
+    def bound(value: int | None, default: float) -> float:
+        if value is None:
+            return default
+        if value >= 0:
+            return value
+        index = len(common) + value
+        return common[index] if index >= 0 else float("-inf")
+
+    low, high = bound(limits.start, float("-inf")), bound(limits.stop, float("inf"))
+    return [number for number in common if low <= number < high]
+
+
+def _warmup(common: list[int], lengths: pl.DataFrame) -> tuple[frozenset[int], bool]:
+    """Iterations that are warm-up, and whether the run's iteration time then settled.
+
+    Iteration 0 always; then up to the first whose rolling median (5) lies within 5 MADs of the
+    second half's median, if that is within the first tenth of the run.
+    """
+    times = (
+        lengths.filter(pl.col("iteration").is_in(common))
+        .group_by("iteration")
+        .agg(pl.col("iteration_ns").median())
+        .sort("iteration")
+        .drop_nulls()
+    )
+    if len(common) == 1:  # a capture taken as a whole, say: there is nothing else to keep
+        return frozenset(), True
+    always = frozenset(common[:1]) & {0}
+    values = times["iteration_ns"].to_numpy()
+    half = values[len(values) // 2 :]
+    if not len(half):
+        return always, True
+    level = float(np.median(half))
+    mad = max(float(np.median(np.abs(half - level))), MAD_FLOOR * level)
+    limit = max(WARMUP_LEAST, int(WARMUP_SHARE * len(values)))
+    numbers = times["iteration"].to_list()
+    for first in range(len(always), min(limit, len(values) - 1) + 1):
+        if abs(float(np.median(values[first : first + ROLLING])) - level) <= SETTLED_MADS * mad:
+            return always | {*numbers[:first]}, True
+    return always, False
+
+
+def _unknown(common: list[int], lengths: pl.DataFrame) -> pl.DataFrame:
+    """rank and iteration: the windows that are unknown on the clock, for lack of device work."""
+    unknown = lengths.filter(pl.col("iteration_ns").is_null() & pl.col("iteration").is_in(common))
+    return unknown.select("rank", "iteration").sort("iteration", "rank")
+
+
+def _without_work(unknown: pl.DataFrame) -> RunWarning:
+    numbers = unknown["iteration"].unique().sort().to_list()
+    who = tuple(unknown["rank"].unique().sort())
+    return RunWarning(
+        "iterations-without-work",
+        f"no device work, or not all of it, in {agreeing(len(numbers), 'iteration')} "
+        f"{listed(numbers)}: left out on all ranks",
+        who,
+    )
+
+
+def _uneven(complete: pl.DataFrame, common: list[int], total: int) -> RunWarning:
+    spans = complete.group_by("rank").agg(pl.len().alias("count")).sort("rank")
+    short = spans.filter(pl.col("count") < spans["count"].max())["rank"].to_list()
+    fewest = f"; fewest on rank {short[0]}" if short else ""
+    return RunWarning(
+        "iterations-uneven",
+        f"only {len(common)} of {counted(total, 'iteration')} are complete on every rank; "
+        f"the others are left out{fewest}",
+        tuple(short),
+    )
+
+
+def _shown(wanted: slice | None) -> str:
+    if wanted is None:
+        return ":"
+    return f"{'' if wanted.start is None else wanted.start}:" + (
+        "" if wanted.stop is None else str(wanted.stop)
+    )

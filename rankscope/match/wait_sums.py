@@ -1,0 +1,378 @@
+"""Waits of matched instances, summed by rank and iteration, and by who was waited for.
+
+See METHOD.md#waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.match.collectives import blocks_of
+from rankscope.match.rank_axis import RankAxis
+from rankscope.match.waits import NOBODY, WaitedCollectives
+from rankscope.model.intervals import Flags, Times, length_before
+from rankscope.store.tables import ROWS_AT_ONCE
+from rankscope.util.threads import threaded
+
+Exposed = Callable[[list[int]], pl.DataFrame]
+"""EXPOSED of some ranks on one clock."""
+
+UNWAITED = np.iinfo(np.int64).max
+"""The least that each rank waited, where none did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The split of communication into waiting and transfer.
+
+    `by_iteration`: rank, iteration, wait_ns (exposed waiting), collective_wait_ns,
+    collective_transfer_ns, of all iterations.
+
+    `by_rank`, of those that are asked for: rank, last_arriver_share (of its collectives), cost_ns
+    (the others' exposed waiting for it), gain_ns (of that, what fixing it alone would have saved:
+    in each iteration the waiting of the rank that waited least, for that one comes last then).
+    `by_rank_of_all`: the same of all iterations.
+    """
+
+    by_iteration: pl.DataFrame
+    by_rank: pl.DataFrame
+    by_rank_of_all: pl.DataFrame
+
+
+def split(
+    timed: WaitedCollectives,
+    exposed: Exposed,
+    places: tuple[str, ...],
+    numbers: Collection[int] | None = None,
+) -> Waits:
+    """Waits of matched instances, summed.
+
+    Waits that overlap (queued collectives) count once, for the collective that the rank arrived
+    at first.
+
+    Args:
+        timed: the instances.
+        exposed: gives the exposed communication, on one clock.
+        places: instances whose waits can expose communication on that clock.
+        numbers: the iterations that `by_rank` is about; None: all.
+    """
+    here = timed.streams.filter(pl.col("place").is_in(places))["group"].unique()
+    iterations, last = timed.shared["iteration"], timed.shared["last"].fill_null(NOBODY)
+    blocks, numbered = _blocks(timed), iterations.unique().sort().to_numpy()
+    ranks = blocks["rank"].unique().sort().to_numpy()
+    chosen = numbered if numbers is None else np.array([*numbers], dtype=np.int64)
+    selected = np.isin(numbered, chosen)
+    at = np.searchsorted(numbered, iterations.to_numpy())
+    instances = [
+        timed.shared["transfer"].to_numpy(),
+        last.to_numpy(),
+        np.searchsorted(ranks, last.to_numpy()) * len(numbered) + at,
+        at,
+        timed.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
+    ]
+    calls = [timed.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
+
+    def chunks() -> Iterator[tuple[_Calls, _Exposed]]:
+        for some in rank_chunks(blocks["rank"], blocks, ROWS_AT_ONCE // 2) or [[]]:
+            mine = blocks.filter(pl.col("rank").is_in(some)).select("low", "first", "count").rows()
+            mine = mine or [(0, 0, 0)]
+            parts = [np.concatenate([each[low : low + count] for low, _, count in mine])
+                     for each in calls]  # fmt: skip
+            parts += [np.concatenate([each[first : first + count] for _, first, count in mine])
+                      for each in instances]  # fmt: skip
+            frame = exposed(some)
+            rank, iteration, start, end = (
+                frame[name].to_numpy() for name in ("rank", "iteration", "start_ns", "end_ns")
+            )
+            yield _Calls(*parts), _Exposed(rank, start, end, np.isin(iteration, chosen))
+
+    sums: list[pl.DataFrame] = []
+    shares: tuple[list[pl.DataFrame], ...] = [], []
+    of_all, of_chosen = _Costs(len(ranks), len(numbered)), None
+    every = np.ones_like(selected)
+    for each in threaded(lambda chunk: _chunk_waits(*chunk, numbered, selected), chunks()):
+        sums.append(each.by_iteration)
+        for so_far, share in zip(shares, each.shares, strict=True):
+            so_far.append(share)
+        if each.waited_alone is not None and of_chosen is None:
+            of_chosen = deepcopy(of_all)  # they are others from here on
+        of_all.add(each.waited)
+        if of_chosen is not None:
+            of_chosen.add(each.waited if each.waited_alone is None else each.waited_alone)
+    costs = (of_chosen or of_all).by_rank(ranks, selected), of_all.by_rank(ranks, every)
+    return Waits(
+        pl.concat(sums),
+        *(
+            pl.concat(some).join(cost, on="rank", how="left").sort("rank")
+            for some, cost in zip(shares, costs, strict=True)
+        ),
+    )
+
+
+def _blocks(timed: WaitedCollectives) -> pl.DataFrame:
+    """rank, low, first, count: rows of a rank and a group, and their first instance, by rank.
+
+    So what calls share is copied in blocks, not gathered call by call.
+    """
+    found = []
+    for _, _, where, rows in blocks_of(timed.shared, timed.groups):
+        count = where.stop - where.start
+        lows = range(rows.start, rows.stop, count)
+        found += [(timed.rows["rank"][low], low, where.start, count) for low in lows]
+    schema = dict.fromkeys(("rank", "low", "first", "count"), pl.Int64)
+    return pl.DataFrame(found, schema, orient="row").sort("rank", maintain_order=True)
+
+
+def rank_chunks(
+    ranks: pl.Series, counts: pl.DataFrame, most: int = ROWS_AT_ONCE
+) -> list[list[int]]:
+    """`ranks` ascending, in chunks that have about `most` rows each.
+
+    Args:
+        ranks: all that there are.
+        counts: rank and count: numbers of rows, to be added up.
+        most: bounds memory.
+    """
+    chunks = (
+        pl.DataFrame({"rank": ranks.unique().cast(pl.Int64)})
+        .join(
+            counts.select(pl.col("rank", "count").cast(pl.Int64)).group_by("rank").sum(),
+            on="rank",
+            how="left",
+        )
+        .sort("rank")
+        .with_columns(chunk=pl.col("count").fill_null(0).cum_sum() // most)
+    )
+    return chunks.group_by("chunk", maintain_order=True).agg("rank")["rank"].to_list()
+
+
+class _Calls(NamedTuple):
+    """Calls of some ranks, one rank after the other; the second half is that of their instances."""
+
+    rank: NDArray[np.int32]
+    wait: Times
+    arrival: Times
+    end: Times
+    transfer: Times
+    last: NDArray[np.int32]  # or NOBODY
+    late: Times  # last and iteration, counted, as one number
+    at: Times  # the iteration, counted
+    exposing: Flags  # whether waits for it can expose communication
+
+
+class _Exposed(NamedTuple):
+    """EXPOSED of some ranks."""
+
+    rank: NDArray[np.int32]
+    start: Times
+    end: Times
+    chosen: Flags  # whether it is in a selected iteration
+
+    def where(self, some: Flags) -> _Exposed:
+        """Some of the intervals."""
+        rank, start, end, chosen = self
+        return _Exposed(rank[some], start[some], end[some], chosen[some])
+
+
+class _Waited(NamedTuple):
+    """What some ranks waited for others, call by call, one rank after the other."""
+
+    rank: NDArray[np.int32]
+    late: Times  # as in `_Calls`
+    wait: Times
+
+
+class _ChunkWaits(NamedTuple):
+    """Waits of some ranks: `Waits.by_iteration`, and what `by_rank` is made of.
+
+    `shares`: of the selected and of all iterations. `waited_alone`: what others waited in the
+    selected iterations, where those next to them change it.
+    """
+
+    by_iteration: pl.DataFrame
+    shares: tuple[pl.DataFrame, pl.DataFrame]
+    waited: _Waited
+    waited_alone: _Waited | None
+
+
+class _Costs:
+    """What ranks cost the others in each iteration, added up."""
+
+    def __init__(self, ranks: int, iterations: int) -> None:
+        """Both are counted."""
+        self._shape = ranks, iterations
+        self._cost = np.zeros(ranks * iterations, dtype=np.int64)
+        self._least = np.full_like(self._cost, UNWAITED)
+        self._own = np.zeros_like(self._cost)  # of a rank, until the next one is added
+
+    def add(self, waited: _Waited) -> None:
+        """Add what some ranks waited."""
+        np.add.at(self._cost, waited.late, waited.wait)
+        edges = [*np.flatnonzero(np.diff(waited.rank, prepend=-1)).tolist(), len(waited.rank)]
+        for low, high in pairwise(edges):
+            late = waited.late[low:high]
+            np.add.at(self._own, late, waited.wait[low:high])
+            # the same value where an index comes twice
+            self._least[late] = np.minimum(self._least[late], self._own[late])
+            self._own[late] = 0
+
+    def by_rank(self, ranks: Times, some: Flags) -> pl.DataFrame:
+        """rank, cost_ns, gain_ns.
+
+        Args:
+            ranks: all, ascending.
+            some: which iterations count.
+        """
+        gain = np.where(self._least == UNWAITED, 0, self._least)
+        cost, gain = (each.reshape(self._shape)[:, some].sum(axis=1) for each in (self._cost, gain))
+        return pl.DataFrame({"rank": ranks, "cost_ns": cost, "gain_ns": gain})
+
+
+def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Flags) -> _ChunkWaits:
+    """The waits of some ranks.
+
+    Args:
+        calls: of these ranks.
+        exposed: of these ranks.
+        numbered: all iterations, ascending.
+        selected: which of them are.
+    """
+    rank, exposing = calls.rank, calls.exposing
+    axis = RankAxis((rank, calls.arrival, calls.end), exposed[:3])
+    begin = axis.shift(rank, calls.arrival)
+    order = _order(begin, calls.end)
+    order = order if exposing.all() else order[exposing[order]]
+    spans = _spans(begin, calls.wait, order)
+    claimed = _claimed(len(begin), spans, order, axis.union(*exposed[:3]))
+    sums = _summed(calls, claimed, numbered)
+    waited = _waited(calls, exposing, claimed)
+    share = _shares(rank, calls.last)
+    if selected.all():
+        return _ChunkWaits(sums, (share, share), waited, None)
+    chosen, alone = selected[calls.at], None
+    # what overlaps with other iterations' counts in these alone
+    if not _apart(spans, chosen[order], axis.union(*exposed.where(~exposed.chosen)[:3])):
+        some = order[chosen[order]]
+        own = _spans(begin, calls.wait, some)
+        claimed = _claimed(len(begin), own, some, axis.union(*exposed.where(exposed.chosen)[:3]))
+        alone = _waited(calls, exposing & chosen, claimed)
+    return _ChunkWaits(sums, (_shares(rank[chosen], calls.last[chosen]), share), waited, alone)
+
+
+def _shares(rank: NDArray[np.int32], last: NDArray[np.int32]) -> pl.DataFrame:
+    """How often each rank came last to its calls: rank, last_arriver_share."""
+    calls = np.bincount(rank)
+    ranks = np.flatnonzero(calls)
+    often = np.bincount(rank[last == rank], minlength=len(calls))[ranks]
+    return pl.DataFrame({"rank": ranks, "last_arriver_share": often / calls[ranks]})
+
+
+def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
+    """`Waits.by_iteration` of some ranks, in order.
+
+    Args:
+        calls: of these ranks.
+        claimed: the exposed waiting of each.
+        numbered: all iterations, ascending.
+    """
+    first = np.flatnonzero(np.diff(calls.rank, prepend=-1))
+    lengths = np.diff(first, append=len(calls.rank))
+    cell = np.repeat(np.arange(len(first)) * len(numbered), lengths) + calls.at
+    size = len(first) * len(numbered)
+    there = np.flatnonzero(np.bincount(cell, minlength=size))
+    sums = []
+    for values in (claimed, calls.wait, calls.transfer):
+        found = np.zeros(size, dtype=np.int64)
+        np.add.at(found, cell, values)
+        sums.append(found[there])
+    place, at = np.divmod(there, max(len(numbered), 1))
+    waits = pl.Series(sums[0])
+    if not calls.exposing.all():
+        exposing = np.bincount(cell[calls.exposing], minlength=size)[there] > 0
+        waits = waits.set(pl.Series(~exposing), None)
+    return pl.DataFrame(
+        {
+            "rank": calls.rank[first][place].astype(np.int64),
+            "iteration": numbered[at],
+            "collective_wait_ns": sums[1],
+            "collective_transfer_ns": sums[2],
+            "wait_ns": waits,
+        }
+    )
+
+
+def _waited(calls: _Calls, some: Flags, waits: Times) -> _Waited:
+    """What others waited for ranks that came last.
+
+    Args:
+        calls: of some ranks.
+        some: which of them count.
+        waits: how much each waits.
+    """
+    others = np.flatnonzero((calls.last != calls.rank) & (calls.last != NOBODY) & some)
+    return _Waited(calls.rank[others], calls.late[others], waits[others])
+
+
+def _order(begin: Times, end: Times) -> NDArray[np.int64]:
+    """The order of calls by their begin on one axis; those that begin together by their ends."""
+    order = np.argsort(begin, kind="stable")  # quick: few runs are merged
+    later = begin[order]
+    if (later[1:] == later[:-1]).any():
+        order = np.lexsort((end, begin))
+    return order
+
+
+def _spans(begin: Times, wait: Times, order: NDArray[np.int64]) -> Times:
+    """Start and end in turn of what each call waits after the waits before it, ascending.
+
+    Args:
+        begin: of the calls, on one axis.
+        wait: how long each waits.
+        order: `_order` of those that count.
+    """
+    first = begin[order]
+    until = np.maximum.accumulate(first + wait[order])
+    first[1:] = np.maximum(first[1:], until[:-1])
+    return np.stack((first, until), axis=1).ravel()
+
+
+def _claimed(
+    count: int, spans: Times, order: NDArray[np.int64], exposed: tuple[Times, Times]
+) -> Times:
+    """Exposed communication in each call's wait that no earlier wait claims.
+
+    Args:
+        count: of all calls.
+        spans: `_spans` of the calls that claim time; the others have 0.
+        order: of these.
+        exposed: disjoint intervals on their axis.
+    """
+    claimed = np.zeros(count, dtype=np.int64)
+    before = length_before(*exposed, spans, in_order=True)
+    claimed[order] = before[1::2] - before[::2]
+    return claimed
+
+
+def _apart(spans: Times, chosen: Flags, others: tuple[Times, Times]) -> bool:
+    """Whether calls claim what they would claim without those of other iterations.
+
+    Args:
+        spans: `_spans` of all calls.
+        chosen: which of the calls stay, in that order.
+        others: exposed communication of the other iterations.
+    """
+    first, until = spans[::2], spans[1::2]
+    follows = np.flatnonzero(chosen[1:] & ~chosen[:-1])
+    if (first[follows + 1] <= until[follows]).any():
+        return False
+    start, end = others
+    first, until = first[chosen], np.append(until[chosen], np.iinfo(np.int64).min)
+    return bool((until[np.searchsorted(first, end) - 1] <= start).all())

@@ -1,0 +1,225 @@
+"""Who waits for whom, by duration and by arrival. See METHOD.md#waits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from rankscope.match.clocks import Aligner, medians
+from rankscope.match.collectives import Matched, blocks_of, joined
+from rankscope.match.point_to_point import OPERATION
+from rankscope.model.intervals import Times
+from rankscope.util.numbers import ROBUST
+from rankscope.util.threads import threaded
+
+Floats = NDArray[np.float64]
+
+NOBODY = -1
+"""In place of the rank that came last, where none clearly did."""
+
+GROUPS = pl.Schema(
+    {
+        "group": pl.Int64,
+        "label": pl.String,
+        "members": pl.Int64,
+        "ends_error_ns": pl.Int64,
+        "clock_error_ns": pl.Int64,
+        "apart_ns": pl.Int64,
+        "shown": pl.String,
+    }
+)
+"""Columns of `WaitedCollectives.groups`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitedCollectives:
+    """Matched instances with how long each rank waited.
+
+    `rows`: those of `Matched` with wait. `shared`: that of `Matched` with transfer (of the split
+    that is shown for the group) and last (the rank that came last; null where the two last came
+    closer than the split's error). `streams`: that of `Matched`.
+
+    `groups`: group, label, members, ends_error_ns (how far the ends of its members scatter, which
+    is the error of waits by duration), clock_error_ns (the largest residual of its members, that
+    of waits by arrival; null where one is not tied), apart_ns (median difference of both), shown
+    (`duration` or `arrival`, whichever errs less).
+    """
+
+    rows: pl.DataFrame
+    shared: pl.DataFrame
+    streams: pl.DataFrame
+    groups: pl.DataFrame
+
+    @property
+    def instances(self) -> pl.DataFrame:
+        """Every call with all that is known of it; `part` gives some."""
+        return joined(self.rows, self.shared, self.streams)
+
+    def part(self, iterations: Collection[int]) -> pl.DataFrame:
+        """`instances` of some iterations."""
+        return joined(self.rows, self.shared, self.streams, iterations)
+
+
+def shown_error(groups: pl.DataFrame) -> int | None:
+    """The largest error of the waits that are shown, over all `WaitedCollectives.groups`."""
+    arrival = pl.col("shown") == "arrival"
+    errors = groups.select(
+        pl.when(arrival).then("clock_error_ns").otherwise("ends_error_ns")
+    ).to_series()
+    largest = errors.max()
+    return largest if isinstance(largest, int) else None
+
+
+def timed(
+    matched: Matched, utc_starts: dict[int, int | None], known: pl.DataFrame | None = None
+) -> WaitedCollectives:
+    """The instances with the split that errs less.
+
+    With a the arrival, e the end and D = e - a: by duration a rank waits D less the shortest D
+    of the instance, which is the transfer; by arrival, on aligned clocks, it waits until the
+    last a, and the transfer lasts from there to the last e.
+
+    Args:
+        matched: the instances.
+        utc_starts: rank → UTC of its report's time 0.
+        known: `WaitedCollectives.groups` of all iterations, if these are some of them.
+    """
+    wait = np.empty(matched.rows.height, dtype=np.int64)
+    transfer = np.empty(matched.shared.height, dtype=np.int64)
+    last = np.empty(matched.shared.height, dtype=np.int32)
+    labels = dict(matched.groups.select("group", "label").iter_rows())
+    fixed = {} if known is None else {each[0]: each for each in known.iter_rows()}
+
+    def put(block: tuple[int, int, slice, slice]) -> tuple[object, ...]:
+        group, members, where, rows = block
+        both = matched.rows[rows].select("rank", "arrival_ns", "end_ns")
+        ranks = np.array(matched.ranks(rows, members), dtype=np.int32)
+        waits, shortest = by_duration(both, members)
+        if group in fixed:
+            *_, ends_error, clock_error, apart, shown = fixed[group]
+        else:
+            ends_error, clock_error = _errors(matched, both, ranks, utc_starts)
+            sure = clock_error is not None and ends_error is not None and clock_error < ends_error
+            shown, apart = "arrival" if sure else "duration", None
+        if shown == "arrival" or (clock_error is not None and group not in fixed):
+            late = by_arrival(matched, both, members, utc_starts)
+            if group not in fixed:
+                apart = round(float(medians(np.abs(waits - late).reshape(1, -1))[0]))
+            waits = late if shown == "arrival" else waits
+            del late
+        wait[rows] = waits.ravel()
+        transfer[where] = (
+            _lasting(matched, both, members, utc_starts) if shown == "arrival" else shortest
+        )
+        error = (clock_error if shown == "arrival" else ends_error) or 0
+        # who is late to a transfer of a pipeline may be so for having waited for the stage before
+        chained = str(matched.shared["operation"][where.start]) == OPERATION
+        last[where] = NOBODY if chained else _last(waits, ranks, error)
+        return group, labels[group], members, ends_error, clock_error, apart, shown
+
+    groups = [*threaded(put, matched.blocks())]
+    names = pl.Series(last, dtype=pl.Int32)
+    return WaitedCollectives(
+        matched.rows.with_columns(wait=pl.Series(wait, dtype=pl.Int64)),
+        matched.shared.with_columns(
+            transfer=pl.Series(transfer, dtype=pl.Int64), last=names.set(names == NOBODY, None)
+        ),
+        matched.streams,
+        pl.DataFrame(groups, schema=GROUPS, orient="row"),
+    )
+
+
+def _errors(
+    matched: Matched,
+    rows: pl.DataFrame,
+    ranks: NDArray[np.int32],
+    utc_starts: dict[int, int | None],
+) -> tuple[int | None, int | None]:
+    """The errors of both splits; None where a member's clock is not tied to the others'."""
+    spreads = [matched.clocks[rank].spread_ns for rank in ranks if rank in matched.clocks]
+    if len(spreads) < len(ranks):
+        return None, None
+    ended = _moments(matched, rows, "end_ns", len(ranks), utc_starts)
+    scatter = np.abs(ended - medians(np.ascontiguousarray(ended.T)))
+    return round(ROBUST * float(medians(scatter.reshape(1, -1))[0])), max(spreads)
+
+
+def _lasting(
+    matched: Matched, rows: pl.DataFrame, members: int, utc_starts: dict[int, int | None]
+) -> Times:
+    """From the last arrival to the last end of each instance."""
+    ended = _moments(matched, rows, "end_ns", members, utc_starts).max(axis=0)
+    arrived = _moments(matched, rows, "arrival_ns", members, utc_starts).max(axis=0)
+    return np.asarray(np.maximum(ended - arrived, 0), dtype=np.int64)
+
+
+def _moments(
+    matched: Matched,
+    rows: pl.DataFrame,
+    column: str,
+    members: int,
+    utc_starts: dict[int, int | None],
+) -> Times:
+    """Aligned times; shape (members, instances)."""
+    ranks = rows["rank"].gather_every(max(rows.height // members, 1)).to_list()
+    times = rows[column].to_numpy().reshape(members, -1)
+    return Aligner(matched.solved, utc_starts).many(ranks, times)
+
+
+def by_duration(rows: pl.DataFrame, members: int) -> tuple[Times, Times]:
+    """How much longer than the shortest each one's was, and the shortest."""
+    duration = (rows["end_ns"] - rows["arrival_ns"]).to_numpy().reshape(members, -1)
+    shortest = duration.min(axis=0)
+    return duration - shortest, shortest
+
+
+def by_arrival(
+    matched: Matched, rows: pl.DataFrame, members: int, utc_starts: dict[int, int | None]
+) -> Times:
+    """How long before the last one each one arrived."""
+    arrived = _moments(matched, rows, "arrival_ns", members, utc_starts)
+    return np.asarray(arrived.max(axis=0) - arrived, dtype=np.int64)
+
+
+def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32]:
+    """Who came last to each instance; NOBODY where the two last came too close to tell."""
+    least, second = wait[0], np.full(wait.shape[1], np.iinfo(np.int64).max)
+    last = np.zeros(wait.shape[1], dtype=np.int64)
+    for member in range(1, len(wait)):
+        second = np.minimum(second, np.maximum(least, wait[member]))
+        last[wait[member] < least] = member
+        least = np.minimum(least, wait[member])
+    return np.where(second - least > error, ranks[last], NOBODY).astype(np.int32)
+
+
+def own_spans(timed: WaitedCollectives, ranks: list[int]) -> Floats | None:
+    """What each rank needs from the end of one collective to its arrival at the next, ns.
+
+    On each rank's own clock, so that clocks need not be aligned. Of the communicator of all ranks
+    with most calls; the time before its first call in an iteration is left out.
+
+    Args:
+        timed: the instances.
+        ranks: all ranks, ascending.
+
+    Returns:
+        rank by span; None where no communicator holds all ranks, or it has no two calls.
+    """
+    best: Floats | None = None
+    for _, members, where, rows in blocks_of(timed.shared, timed.groups):
+        if members != len(ranks):
+            continue
+        some = timed.rows[rows].select("rank", "arrival_ns", "end_ns")
+        shape = (members, where.stop - where.start)
+        rank, arrival, end = (some[name].to_numpy().reshape(shape) for name in some.columns)
+        first = np.argsort(arrival[0], kind="stable")  # all ranks call in the same order
+        arrival, end = arrival[:, first], end[:, first]
+        same = np.diff(timed.shared["iteration"][where].to_numpy()[first]) == 0
+        spans = np.maximum(arrival[:, 1:] - end[:, :-1], 0)[:, same].astype(np.float64)
+        if spans.size and (best is None or spans.shape[1] > best.shape[1]):
+            best = spans[np.argsort(rank[:, 0])]
+    return best

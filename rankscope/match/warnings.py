@@ -1,0 +1,133 @@
+"""Warnings about the numbers; each is given once for all ranks that it holds for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from rankscope.match.collectives import MatchSummary
+from rankscope.model.reports import RunWarning
+from rankscope.util.wording import agreeing, counted
+
+
+def grouped(problems: Iterable[RunWarning]) -> list[RunWarning]:
+    """The warnings, those of several ranks with the same code and message as one."""
+    ranks: dict[tuple[str, str], list[int]] = {}
+    for problem in problems:
+        ranks.setdefault((problem.code, problem.message), []).extend(problem.ranks)
+    return [
+        RunWarning(code, f"{_named(sorted(set(who)))}{message}", tuple(sorted(set(who))))
+        for (code, message), who in ranks.items()
+    ]
+
+
+def missing_ranks(missing: tuple[int, ...], world_size: int | None, present: int) -> RunWarning:
+    """Ranks of the job without a report."""
+    world = world_size or present + len(missing)
+    have = agreeing(len(missing), "has", "have")
+    least = "" if world_size else "at least "
+    unknown = (
+        "there is no other rank to compare this one with, and waits are unknown"
+        if present == 1
+        else "waits are unknown, and the slowest may be among them"
+    )
+    return RunWarning(
+        "missing-ranks",
+        f"{len(missing)} of {least}{world} {agreeing(world, 'rank')} {have} no "
+        f"report ({listed(missing)}): {unknown}",
+        missing,
+    )
+
+
+def blind_ranks(blind: tuple[int, ...], ranks: int) -> RunWarning:
+    """Ranks whose reports hold no collectives."""
+    others = ", though the others have them" if len(blind) < ranks else ""
+    return RunWarning(
+        "collectives-missing",
+        f"{_named(list(blind))}no collectives in the report{others}; what is work and what is "
+        "waiting is unknown there",
+        blind,
+    )
+
+
+def inferred(of: dict[int, str]) -> RunWarning:
+    """Roles that were inferred."""
+    groups: dict[str, list[int]] = {}
+    for rank, role in of.items():
+        groups.setdefault(role, []).append(rank)
+    listing = "; ".join(f"{role!r}: {listed(ranks)}" for role, ranks in list(groups.items())[:8])
+    return RunWarning(
+        "roles-inferred",
+        f"ranks do different work, as their gradient reductions show ({listing}); each is "
+        "compared with its like. --roles says it surely",
+    )
+
+
+def communication_warnings(
+    met: MatchSummary, groups: pl.DataFrame, ranks: list[int]
+) -> list[RunWarning]:
+    """The warnings about waits and clocks.
+
+    Args:
+        met: what became of the collectives.
+        groups: the communicators, with the columns of `waits.GROUPS`.
+        ranks: all that have a report.
+    """
+    found = []
+    reasons = met.unmatched.group_by("reason").agg(
+        pl.col("count").sum(), pl.col("rank").unique().sort()
+    )
+    for reason, count, who in reasons.sort("reason").iter_rows():
+        found.append(
+            RunWarning(
+                "unmatched-collectives",
+                f"{counted(count, 'call')} of collectives on {counted(len(who), 'rank')} "
+                f"{agreeing(count, 'is', 'are')} left out of the waits: "
+                f"{reason}",
+                tuple(who),
+            )
+        )
+    if not met.calls and len(ranks) > 1:
+        found.append(
+            RunWarning(
+                "waits-unknown",
+                "no collective found its counterparts on the other ranks (sends and receives need "
+                "--roles to tell who the peers are): waits, last arrivals and costs are unknown",
+            )
+        )
+    untied = [rank for rank in ranks if rank not in met.solved.fits]
+    if untied and len(ranks) > 1:
+        found.append(
+            RunWarning(
+                "clocks-unaligned",
+                f"{_named(untied)}no shared collectives tie the clock to rank {min(ranks)}'s; "
+                "times are not compared with others'",
+                tuple(untied),
+            )
+        )
+    apart = groups.filter(
+        pl.col("apart_ns") > pl.max_horizontal("clock_error_ns", "ends_error_ns") * 2
+    )
+    for row in apart.iter_rows(named=True):
+        found.append(
+            RunWarning(
+                "waits-disagree",
+                f"waits by duration and by arrival differ by {row['apart_ns'] / 1e6:.2f} ms on "
+                f"communicator {row['label']}, more than the clocks' "
+                f"{(row['clock_error_ns'] or 0) / 1e6:.2f} ms; shown is that by {row['shown']}",
+            )
+        )
+    return found
+
+
+def listed(numbers: Iterable[int], most: int = 8) -> str:
+    """`1, 2, 3, …`."""
+    numbers = list(numbers)
+    return ", ".join(map(str, numbers[:most])) + (", …" if len(numbers) > most else "")
+
+
+def _named(ranks: list[int]) -> str:
+    if not ranks:
+        return ""
+    return f"{agreeing(len(ranks), 'rank')} {listed(ranks)}: "

@@ -1,0 +1,28 @@
+"""Ranges → iterations and phase ranges of one rank, on the host clock."""
+
+from rankscope.measure.segment.choice import Chosen, choose_iterations
+from rankscope.measure.segment.iterations import (
+    UNNAMED,
+    IterationRanges,
+    find_iterations,
+    whole_capture,
+)
+from rankscope.measure.segment.labelled_ranges import LabelledRanges, with_meanings
+from rankscope.measure.segment.phase_ranges import PhaseRanges, find_marks
+from rankscope.measure.segment.step_detection import SURE, DetectedSteps, find_steps
+
+__all__ = [
+    "SURE",
+    "UNNAMED",
+    "Chosen",
+    "DetectedSteps",
+    "IterationRanges",
+    "LabelledRanges",
+    "PhaseRanges",
+    "choose_iterations",
+    "find_iterations",
+    "find_marks",
+    "find_steps",
+    "whole_capture",
+    "with_meanings",
+]

@@ -1,0 +1,222 @@
+"""The iterations of a report: those that `--iteration` asks for, or the best ones there are.
+
+See METHOD.md#iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from rankscope.errors import NoIterations
+from rankscope.measure.segment.iterations import (
+    IterationRanges,
+    find_iterations,
+    whole_capture,
+    with_pauses,
+    with_trailing,
+)
+from rankscope.measure.segment.labelled_ranges import LabelledRanges, with_meanings
+from rankscope.measure.segment.step_detection import (
+    RANGE_COLUMNS,
+    WORK_COLUMNS,
+    DetectedSteps,
+    find_steps,
+)
+from rankscope.model.options import AUTO, WHOLE, ShapingOptions
+from rankscope.model.reports import Trace
+from rankscope.model.schema import OPERATORS
+from rankscope.sources.conventions import Vocabulary, vocabulary
+from rankscope.sources.report_format import IterationHints
+
+LAUNCHING = ("process", "launch_thread")
+
+SHOWN_NAMES = 8
+"""The number of range names that an error lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The iterations of the processes of one report."""
+
+    named: LabelledRanges
+    words: Vocabulary
+    found: dict[int, IterationRanges]  # process → its iterations
+    steps: dict[int, DetectedSteps]  # process → how its steps were detected, if they were
+    taken: str | None  # the `--iteration` that gives the same; None: names that are conventions
+
+    def paused(self, pauses: Iterable[tuple[int, int]]) -> Chosen:
+        """The same, without times (start and end, ns) that were not recorded."""
+        found = {process: with_pauses(each, pauses) for process, each in self.found.items()}
+        return replace(self, found=found)
+
+    def until(self, cut_ns: int) -> Chosen:
+        """The same, with the iterations that end after a moment (ns) incomplete."""
+        whole = pl.col("complete") & (pl.col("window_end") <= cut_ns)
+        found = {
+            process: replace(each, frame=each.frame.with_columns(complete=whole))
+            for process, each in self.found.items()
+        }
+        return replace(self, found=found)
+
+
+def choose_iterations(
+    path: Path, trace: Trace, words: Vocabulary, options: ShapingOptions, hints: IterationHints
+) -> Chosen:
+    """The iterations of each process that has some.
+
+    Without `--iteration` these are the ranges named like iterations; else those that the format
+    suggests; else the detected steps, if they are sure on every training process; else each
+    capture as one iteration. With `auto` names do not count.
+
+    Args:
+        path: the report.
+        trace: its contents.
+        words: the vocabulary of `options`.
+        options: the user's options.
+        hints: the format's advice.
+
+    Raises:
+        NoIterations: the report has nothing of what is asked for.
+    """
+    named = with_meanings(trace.ranges, words)
+    if options.iteration == WHOLE:
+        return _whole(path, trace, named, words, hints)
+    if options.iteration == AUTO:
+        steps = _steps(trace, named)
+        sure = {process: each for process, each in steps.items() if each.sure}
+        return _detected(named, words, sure) if sure else _whole(path, trace, named, words, hints)
+    found = _by_name(trace, named)
+    if found:
+        return Chosen(named, words, found, {}, options.iteration)
+    if options.iteration is not None:
+        raise _no_names(path, named.every.whole, hints)
+    if hints.pattern is not None:
+        own = vocabulary(replace(options, iteration=hints.pattern))
+        if found := _by_name(trace, with_meanings(trace.ranges, own)):
+            ranges = named.every.map(lambda part: part.select(RANGE_COLUMNS)).whole
+            ended = {
+                process: with_trailing(each, _of(process, ranges))
+                for process, each in found.items()
+            }
+            # The ranges that end iterations are phases (the optimizer) as well.
+            return Chosen(named, own, ended, {}, hints.pattern)
+    training = _training(trace, named)
+    steps = _steps(trace, named, training)
+    if steps and all(each.sure for each in steps.values()):
+        return _detected(named, words, steps)
+    return _whole(path, trace, named, words, hints)
+
+
+def _by_name(trace: Trace, named: LabelledRanges) -> dict[int, IterationRanges]:
+    called = named.telling.filter(means="iteration")
+    candidates = {
+        process: find_iterations(_of(process, called), trace.facts.duration_ns)
+        for process in _processes(called)
+    }
+    return {process: each for process, each in candidates.items() if each}
+
+
+def _steps(
+    trace: Trace, named: LabelledRanges, only: list[int] | None = None
+) -> dict[int, DetectedSteps]:
+    """Process → its steps, sure or not."""
+    ranges = named.every.map(lambda part: part.select(RANGE_COLUMNS)).whole
+    work = pl.concat(part.select(WORK_COLUMNS) for part in trace.device_work.first_look())
+    processes = dict.fromkeys(_processes(ranges) + _processes(work))
+    return {
+        process: find_steps(
+            _of(process, ranges),
+            _of(process, work),
+            trace.facts.duration_ns,
+            trace.process_of(process).main_thread,
+        )
+        for process in processes
+        if only is None or process in only
+    }
+
+
+def _detected(named: LabelledRanges, words: Vocabulary, steps: dict[int, DetectedSteps]) -> Chosen:
+    found = {process: each.found for process, each in steps.items() if each.found}
+    return Chosen(named, words, found, steps, AUTO)
+
+
+def _training(trace: Trace, named: LabelledRanges) -> list[int]:
+    """The processes that train: those with device work, else with known names, else with ranges."""
+    return (
+        _processes(trace.device_work.kinds)
+        or _processes(named.telling)
+        or _processes(named.every.whole)
+        or [*trace.busiest]
+    )
+
+
+def _whole(
+    path: Path, trace: Trace, named: LabelledRanges, words: Vocabulary, hints: IterationHints
+) -> Chosen:
+    """The capture of each training process as one iteration."""
+    ranges = named.every.whole
+    work, launching = _extents(trace)
+    found = {
+        process: whole_capture(
+            _of(process, ranges),
+            work.get(process, trace.busiest.get(process)),
+            launching.filter(launching["process"] == process)["launch_thread"],
+            trace.process_of(process).main_thread,
+        )
+        for process in _training(trace, named)
+    }
+    found = {process: each for process, each in found.items() if each}
+    if not found:
+        raise NoIterations(f"{path}: holds no events of a process", hint=hints.no_ranges)
+    return Chosen(named, words, {p: each for p, each in found.items() if each}, {}, WHOLE)
+
+
+def _extents(trace: Trace) -> tuple[dict[int, tuple[int, int]], pl.DataFrame]:
+    """Of device work by process: the first launch (or start) and the last end; who computes.
+
+    The second is process and launch_thread of computation.
+    """
+    begin = pl.coalesce("launch", "start")
+    spans, threads = [], [pl.DataFrame(schema=dict.fromkeys(LAUNCHING, pl.Int64))]
+    for part in trace.device_work.parts():
+        spans.append(part.group_by("process").agg(begin.min().alias("begin"), pl.col("end").max()))
+        computing = part.filter(pl.col("operation").is_null(), pl.col("kind") != "copy")
+        threads.append(computing.select(LAUNCHING).drop_nulls().unique())
+    launching = pl.concat(threads).unique()
+    if not spans:
+        return {}, launching
+    rows = pl.concat(spans).group_by("process").agg(pl.col("begin").min(), pl.col("end").max())
+    return {process: (begin, end) for process, begin, end in rows.iter_rows()}, launching
+
+
+def _processes(frame: pl.DataFrame) -> list[int]:
+    return frame["process"].unique(maintain_order=True).to_list()
+
+
+def _of(process: int, frame: pl.DataFrame) -> pl.DataFrame:
+    own = frame["process"] == process
+    return frame if own.all() else frame.filter(own)
+
+
+def _no_names(path: Path, ranges: pl.DataFrame, hints: IterationHints) -> NoIterations:
+    """The error that shows which names there are."""
+    if ranges.is_empty():
+        return NoIterations(
+            f"{path}: holds no {hints.ranges} ranges, so none fits --iteration",
+            hint=f"leave out --iteration: then steps are detected; or {hints.no_ranges}",
+        )
+    annotations = ranges.filter(pl.col("domain") != OPERATORS)
+    stems = (ranges if annotations.is_empty() else annotations).select(
+        pl.col("name").str.replace_all(r"\d+", "N").str.slice(0, 60)
+    )
+    common = stems["name"].value_counts().sort("count", "name", descending=[True, False])
+    names = ", ".join(f"{name!r} ({count})" for name, count in common.head(SHOWN_NAMES).iter_rows())
+    return NoIterations(
+        f"{path}: has no ranges that fit --iteration; its most frequent ranges are {names}",
+        hint="correct the pattern, or leave out --iteration: then the names that are conventions "
+        "count, else steps are detected",
+    )

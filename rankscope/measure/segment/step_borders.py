@@ -1,0 +1,219 @@
+"""The borders between steps: several ways to find where a step begins, in order of preference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rankscope.measure.segment.iterations import READS
+from rankscope.model.intervals import Times, cells
+from rankscope.util.numbers import NEVER
+
+LEAST_STEPS = 3
+
+REGULAR = 0.8
+"""A border is accepted if the same event follows it in this share of the steps."""
+
+LEAST_GAP = 0.02
+"""A pause that ends a step lasts at least this share of the step."""
+
+CLEARS = r"\bzero_grad\b"
+"""Names of ranges that clear gradients: they belong to the optimizer, but occur anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvents:
+    """The events of one process that steps are detected from."""
+
+    thread: int  # the training thread
+    ranges: pl.DataFrame  # of that thread: start, end, name, means
+    work: pl.DataFrame  # by `host` (launch), of the training threads: start, end, name, collective,
+    # and `main`: whether it is on the busiest stream
+    collectives: pl.DataFrame  # of the work, by `host`: start, end, kind (name, stream, size)
+
+
+def step_begins(events: StepEvents, anchors: Times) -> Times:
+    """Host times at which steps begin, one per repeat: the first of BORDERS that gives them."""
+    candidates = (find(events, anchors) for find in BORDERS)
+    return next(begins for begins in candidates if _one_each(begins, anchors))
+
+
+def _one_each(begins: Times, anchors: Times) -> bool:
+    """Whether there is one begin per repeat, apart from the capture's edges and a few others."""
+    return len(begins) > 1 and abs(len(begins) - len(anchors)) <= 1 + 0.05 * len(anchors)
+
+
+def _after_the_optimizer(events: StepEvents, anchors: Times) -> Times:
+    """The first event after each optimizer (else backward) and the ranges that trail it.
+
+    Loading or forward ranges begin the next step. If operators precede them (an unnamed fetch), or
+    no range names them, the step begins with the first range after the optimizer, the
+    collectives and the operators that read results. If a long pause and a launch precede that
+    range (an unnamed fetch and its copy), the step begins with the launch.
+    """
+    ranges, means = events.ranges, pl.col("means")
+    clears = fitting(ranges["name"], CLEARS)
+    if clears.any():
+        ranges = ranges.filter(~clears)
+    phases = ranges.filter(means.is_in(["load", "forward", "backward", "optimizer"]))
+    present = {*phases["means"]}
+    last = "optimizer" if "optimizer" in present else "backward"
+    closers = phases.filter(means == last)
+    if closers.is_empty():
+        return np.zeros(0, dtype=np.int64)
+    following = phases.with_columns(
+        closed=(means == last).cum_sum(),
+        # validation has a forward, but no backward
+        backward=(means == ("backward" if "backward" in present else last)).cum_sum(),
+        until=pl.when(means == last).then("end").forward_fill(),
+    ).filter(pl.col("closed") > 0, pl.col("backward") > 0)
+    if present & {"load", "forward"}:
+        following = following.filter(means.is_in(["load", "forward"]))
+        following = following.unique("closed", keep="first", maintain_order=True)
+        following = following.unique("backward", keep="first", maintain_order=True)
+        begins, closed = following["start"].to_numpy(), following["until"].to_numpy()
+    else:
+        begins, closed = closers["start"].to_numpy()[1:], closers["end"].to_numpy()[:-1]
+    if not _one_each(begins, anchors):
+        return begins
+    begins = _after_what_trails(ranges, closed, begins)
+    if events.work.is_empty():
+        final = int(closers["end"].to_numpy().max())
+        if final > begins[-1]:
+            begins = np.append(begins, _after_as_much(ranges, np.append(closed, final), begins))
+        return begins
+    hosts = cells(events.work["host"].to_numpy())
+    step = float(np.median(np.diff(begins)))
+    gap = LEAST_GAP * step
+    paused = hosts[np.append(True, np.diff(hosts) >= gap)]  # since the launch before
+    paused = paused[paused - last_before(events, paused) >= gap]
+    earlier = np.searchsorted(paused, closed)
+    return np.asarray(np.minimum(begins, np.append(paused, NEVER)[earlier]))
+
+
+def fitting(names: pl.Series, pattern: str) -> pl.Series:
+    """Whether each name fits a pattern, which is tried on distinct names."""
+    distinct = names.unique()
+    return names.is_in(distinct.filter(distinct.str.contains(pattern)).implode())
+
+
+def _after_what_trails(ranges: pl.DataFrame, closed: Times, begins: Times) -> Times:
+    """Start of the first range of the next step, each in [closed, begins]."""
+    trails = (pl.col("means") == "collective") | fitting(ranges["name"], READS)
+    ends = np.sort(ranges.filter(trails)["end"].to_numpy())
+    until = np.maximum(closed, _latest(ends, begins))
+    starts = np.append(ranges["start"].to_numpy(), NEVER)
+    return np.asarray(np.minimum(begins, starts[np.searchsorted(starts, until)]))
+
+
+def _after_as_much(ranges: pl.DataFrame, closed: Times, begins: Times) -> int:
+    """The end of the last step: after as many ranges as usually follow a time in `closed`."""
+    outer = _outermost(ranges)
+    starts, ends = outer["start"].to_numpy(), outer["end"].to_numpy()
+    after = np.searchsorted(starts, closed)
+    usual = int(np.median(np.searchsorted(starts, begins) - after[:-1]))
+    return int(max([closed[-1], *ends[after[-1] : after[-1] + usual]]))
+
+
+def _before_the_next_device_work(events: StepEvents, anchors: Times) -> Times:
+    """The operation after each repeat's longest pause of the device."""
+    return _after_the_pause(events.work, anchors)
+
+
+def _before_the_next_range(events: StepEvents, anchors: Times) -> Times:
+    """The outermost range after each repeat's longest pause of the host."""
+    return _after_the_pause(_outermost(events.ranges), anchors)
+
+
+def _before_the_next_launch(events: StepEvents, anchors: Times) -> Times:
+    """The launch after each repeat's longest pause between launches."""
+    return _after_the_pause(events.work.with_columns(start="host", end="host"), anchors)
+
+
+def _at_the_anchors(events: StepEvents, anchors: Times) -> Times:
+    """The anchors themselves: correct up to a shift that is the same on every rank."""
+    return anchors
+
+
+def _after_the_last_collective(events: StepEvents, anchors: Times) -> Times:
+    """The launch that follows the collective with the longest gap behind it."""
+    launched = events.work.with_columns(then=pl.col("host").shift(-1)).filter("collective")
+    cycle = np.searchsorted(anchors, launched["host"].to_numpy(), side="right") - 1
+    quiet = launched.with_columns(
+        cycle=pl.Series(cycle, dtype=pl.Int64), gap=pl.col("host").shift(-1) - pl.col("host")
+    ).drop_nulls(["gap", "then"])
+    return _longest(quiet)["then"].sort().to_numpy()
+
+
+def _outermost(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Ranges that lie inside no other range, as events."""
+    before = pl.col("end").cum_max().shift(1, fill_value=-1)
+    return ranges.filter(pl.col("start") >= before).select("start", "end", "name", host="start")
+
+
+def _after_the_pause(events: pl.DataFrame, anchors: Times) -> Times:
+    """Host time of the event after each repeat's longest pause, if it is the same event."""
+    nothing = np.zeros(0, dtype=np.int64)
+    cycle = np.searchsorted(anchors, events["host"].to_numpy(), side="right") - 1
+    paused = (
+        events.with_columns(cycle=pl.Series(cycle, dtype=pl.Int64))
+        .sort("start")
+        .with_columns(gap=pl.col("start") - pl.col("end").cum_max().shift(1))
+        .drop_nulls("gap")
+    )
+    whole = pl.col("cycle").is_between(0, len(anchors) - 2)
+    longest = _longest(paused.filter(whole))
+    if longest.height < LEAST_STEPS:
+        return nothing
+    name, same = longest["name"].value_counts().sort("count", "name").row(-1)
+    least = LEAST_GAP * float(np.median(np.diff(anchors)))
+    if same < REGULAR * longest.height or (longest["gap"].quantile(0.5) or 0) < least:
+        return nothing
+    # The first and the last repeat are incomplete and may have no border.
+    borders = _longest(paused.filter(pl.col("name") == name))
+    return borders.filter(whole | (pl.col("gap") >= least))["host"].sort().to_numpy()
+
+
+def _longest(events: pl.DataFrame) -> pl.DataFrame:
+    """The event with the longest gap in each repeat."""
+    return events.sort("cycle", "gap").unique("cycle", keep="last", maintain_order=True)
+
+
+def last_before(events: StepEvents, moments: Times, waiting: bool = True) -> Times:
+    """The time at which the host had finished everything that it began before each moment.
+
+    This is the end of its last range or launch; or, if it then waited for the device (which
+    finished before the moment), the end of the device's last work.
+    """
+    ends = np.sort(events.ranges["end"].to_numpy(), kind="stable")  # as most are
+    launches = events.work["host"].to_numpy()
+    host = np.maximum(_latest(ends, moments), _latest(launches, moments, strictly=True))
+    if not len(launches) or not waiting:
+        return np.where(host < 0, moments, host)
+    done = np.maximum.accumulate(events.work["end"].to_numpy())
+    launched = np.searchsorted(launches, moments, side="left") - 1
+    device = np.where(launched >= 0, done[launched], host)
+    waited = (device > host) & (device <= moments)
+    return np.where(waited, device, np.where(host < 0, moments, host))
+
+
+def _latest(moments: Times, before: Times, strictly: bool = False) -> Times:
+    """The latest of the sorted `moments` before (or at) each; -1 where no such moment exists."""
+    index = np.searchsorted(moments, before, side="left" if strictly else "right") - 1
+    if not len(moments):
+        return np.full(len(before), -1, dtype=np.int64)
+    return np.where(index >= 0, moments[np.maximum(index, 0)], -1)
+
+
+BORDERS: tuple[Callable[[StepEvents, Times], Times], ...] = (
+    _after_the_optimizer,  # ranges name the optimizer or backward
+    _before_the_next_device_work,  # the device pauses between steps
+    _before_the_next_range,  # the host pauses between steps
+    _before_the_next_launch,  # launches pause, while the device is still busy
+    _after_the_last_collective,  # no pause stands out: the longest time without a collective
+    _at_the_anchors,  # always
+)
+"""Ways to find where steps begin, in order of preference, each with the case that it covers."""

@@ -1,0 +1,1 @@
+"""A person looks: the page, served, and the GUI of Nsight Systems."""

@@ -1,0 +1,377 @@
+"""The page of a run, served to browsers on this machine, with answers that a file cannot hold.
+
+The server listens on the loopback address only. Other users of the machine can connect, too, so
+every address begins with a random token; other addresses do not exist. Names of other machines in
+the header `Host` are refused, so that no page of another site can reach the server by its name.
+Connections are limited in number and time: one that asks nothing ends after seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+import socket
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+from tornado.http1connection import HTTP1Connection
+from tornado.httputil import HTTPServerRequest
+from tornado.web import Application, RequestHandler
+
+from rankscope.api import Run, open_run
+from rankscope.compare.comparison import Comparison
+from rankscope.compare.picks import openable_report
+from rankscope.compare.timeline import timeline, with_last_to_arrive
+from rankscope.errors import RankscopeError, ReportError, ToolError, UsageError
+from rankscope.match.selection import parse_range
+from rankscope.model.options import Options
+from rankscope.output.chosen import check_ranks, picks_of
+from rankscope.output.documents.common import Document, dumps
+from rankscope.output.html.lanes import ShownTimeline, timeline_section
+from rankscope.output.html.page import safe
+from rankscope.output.html.states import cell_states
+from rankscope.output.html.whole import make_page
+from rankscope.sources.moved import located
+from rankscope.store import Database
+from rankscope.util import bug_log
+from rankscope.util.few_at_once import FewAtOnce
+from rankscope.util.rank_list import parse_ranks
+from rankscope.util.wording import counted
+from rankscope.view import gui
+
+LOG = logging.getLogger("rankscope.view")
+
+LOOPBACK = "127.0.0.1"
+
+TOKEN_BYTES = 16
+"""Length of the random part of the address."""
+
+MOST_PORT = 65535
+
+MOST_RANKS = 16
+"""Most ranks of a timeline: their reports are read again for it."""
+
+SAME = "same-origin"
+
+QUESTIONS = ("page", "range", "timeline", "states", "open")
+"""What is asked, by the last part of the address."""
+
+KEPT = 4
+"""Comparisons that are kept, each of another range of iterations."""
+
+MOST_CONNECTIONS = 16
+"""Connections at once; further ones wait for the end of one. A browser opens at most six."""
+
+ASKING_S = 5.0
+"""Time (s) in which a request must arrive; its connection ends with the answer."""
+
+FETCHING_S = 60.0
+"""Time (s) in which an answer must be fetched."""
+
+
+class RunAnswers:
+    """What a page may ask about a run; not safe for several threads."""
+
+    def __init__(self, db: Path, options: Options, metric: str | None = None) -> None:
+        """Open the run; it is compared when that is asked for.
+
+        Args:
+            db: the database; it is opened again after it has changed.
+            options: how to compare; a page may ask for another range of iterations.
+            metric: the metric to pick reports by.
+        """
+        self._db = db
+        self._options = options
+        self._metric = metric
+        self._state: tuple[int, ...] | None = None
+        self.run: Run
+        self._comparisons: OrderedDict[str, Comparison] = OrderedDict()
+        self._open()
+
+    def comparison(self, iter_range: str) -> Comparison:
+        """The comparison of a range of iterations, `A:B`; empty: that of the options.
+
+        Raises:
+            UsageError: the text is no range, or selects no iteration.
+            DatabaseError: the database is gone or cannot be used any more.
+        """
+        self._open()
+        if iter_range not in self._comparisons:
+            options = self._options
+            if iter_range:
+                options = replace(options, iter_range=parse_range(iter_range))
+            self._comparisons[iter_range] = self.run.compare(options)
+            if len(self._comparisons) > KEPT:
+                self._comparisons.popitem(last=False)
+        self._comparisons.move_to_end(iter_range)
+        return self._comparisons[iter_range]
+
+    def _open(self) -> None:
+        """Open the database, again if it has changed."""
+        state = Database.state(self._db)
+        if state != self._state:
+            self.run, self._state = open_run(self._db), state
+            self._comparisons.clear()
+
+    def page(self, iter_range: str) -> bytes:
+        """The page, as HTML."""
+        comparison = self.comparison(iter_range)
+        picks = picks_of(comparison, self._metric)
+        return make_page(comparison, picks, self._db, Path("report.html"), is_served=True).content
+
+    def timeline(self, iter_range: str, ranks: str, iteration: str) -> Document:
+        """Ranks in an iteration, and those that arrive last there: `chart` and `tables`.
+
+        Raises:
+            UsageError: the run has not these ranks or this iteration, or they are too many.
+            ReportError: a report is gone, or has changed since it was ingested.
+        """
+        comparison = self.comparison(iter_range)
+        number = _whole(iteration, "iteration")
+        chosen = self._ranks(comparison, ranks)
+        labels = {each.rank: each.title for each in picks_of(comparison, self._metric).picks}
+        shown = timeline(comparison, with_last_to_arrive(comparison, chosen, [number]), [number])
+        section = timeline_section(
+            ShownTimeline(shown, is_of_picks=False),
+            {rank: labels.get(rank, "") for rank in chosen},
+        )
+        return safe({"chart": section.chart, "tables": [*section.tables]})
+
+    def states(self, iter_range: str, rank: str, iteration: str) -> Document:
+        """What the training thread did in a cell: `states`, null if nothing is recorded."""
+        cell = {"rank": [_whole(rank, "rank")], "iteration": [_whole(iteration, "iteration")]}
+        found = cell_states(self.comparison(iter_range), pl.DataFrame(cell))
+        return safe({"states": next(iter(found.values()), None)})
+
+    def opened(self, iter_range: str, ranks: str) -> Document:
+        """Open the reports of ranks in the GUI on this machine: `opened`, a clause.
+
+        Raises:
+            ReportError: a report has no form that the GUI opens.
+            ToolError: there is no GUI or no display.
+        """
+        comparison = self.comparison(iter_range)
+        paths = dict(comparison.tables.ranks.select("rank", "path").iter_rows())
+        reports = [located(Path(paths[rank]), self._db) for rank in self._ranks(comparison, ranks)]
+        files: dict[Path, None] = {}
+        for report in reports:
+            file = openable_report(report)
+            if file is None:
+                raise ReportError(
+                    f"{report.name}: the Nsight Systems GUI opens only .nsys-rep files",
+                    hint="put them beside their exports, or ingest them instead",
+                )
+            files[file] = None
+        return {"opened": gui.open_gui([*files])}
+
+    def _ranks(self, comparison: Comparison, ranks: str) -> list[int]:
+        """The ranks that a text names, if the run has them.
+
+        Raises:
+            UsageError: it has not all of them, or they are more than MOST_RANKS.
+        """
+        chosen = parse_ranks(ranks, "ranks")
+        if len(chosen) > MOST_RANKS:
+            raise UsageError(
+                f"{counted(len(chosen), 'rank')} are too many for a timeline",
+                hint=f"name at most {MOST_RANKS}",
+            )
+        check_ranks(comparison, chosen)
+        return chosen
+
+
+class PageServer:
+    """Serves the page of a run on this machine."""
+
+    def __init__(self, answers: RunAnswers, port: int = 0) -> None:
+        """Listen, but answer nothing yet.
+
+        Args:
+            answers: of the run.
+            port: 0 takes a free one.
+
+        Raises:
+            UsageError: there is no such port.
+            ToolError: the port is taken or not allowed.
+        """
+        if not 0 <= port <= MOST_PORT:
+            raise UsageError(f"--port {port}: not a port", hint=f"give 0 to {MOST_PORT}")
+        self._token = secrets.token_urlsafe(TOKEN_BYTES)
+        for name in ("general", "access", "application"):
+            logging.getLogger(f"tornado.{name}").addFilter(self._without_token)
+        try:
+            self._socket = socket.create_server((LOOPBACK, port))
+        except OSError as error:
+            raise ToolError(
+                f"--port {port}: cannot listen on it ({error.strerror})",
+                hint="leave --port out to take a free one",
+            ) from error
+        self.port: int = self._socket.getsockname()[1]
+        pool = ThreadPoolExecutor(1, "rankscope-view")  # one at a time: see RunAnswers
+        common = {"token": self._token, "answers": answers, "pool": pool}
+        self._application = Application(
+            [(r"/([^/]*)/(\w*)", _Handler, common), (r".*", _Nothing)], log_function=_log
+        )
+
+    @property
+    def address(self) -> str:
+        """The address of the page, with the token."""
+        return f"http://{LOOPBACK}:{self.port}/{self._token}/"
+
+    def _without_token(self, record: logging.LogRecord) -> bool:
+        """Take the token out of what tornado logs; it is logged in any case."""
+        record.msg, record.args = record.getMessage().replace(self._token, "TOKEN"), ()
+        return True
+
+    def serve(self) -> None:
+        """Answer until the process is interrupted."""
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        server = FewAtOnce(
+            self._application,
+            max_body_size=0,
+            no_keep_alive=True,
+            idle_connection_timeout=ASKING_S,
+            body_timeout=ASKING_S,
+        )
+        self._socket.setblocking(False)
+        try:
+            await server.accept(self._socket, MOST_CONNECTIONS)
+        finally:
+            self._socket.close()
+
+
+class _Handler(RequestHandler):
+    """Answers what begins with the token."""
+
+    def initialize(self, token: str, answers: RunAnswers, pool: ThreadPoolExecutor) -> None:
+        self._token = token
+        self._answers, self._pool = answers, pool
+        self._awaited: asyncio.Future[Any] | None = None  # the answer, then that it was fetched
+
+    def on_connection_close(self) -> None:
+        """Nobody wants the answer any more: unless it is being computed already, it never is."""
+        if self._awaited is not None:
+            self._awaited.cancel()
+
+    def set_default_headers(self) -> None:
+        self.clear_header("Server")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("X-Frame-Options", "DENY")
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.set_header("Cross-Origin-Resource-Policy", "same-origin")
+
+    def prepare(self) -> None:
+        """Refuse foreign names of this machine and addresses without the token."""
+        host = self.request.host_name
+        given = str(self.path_args[0]) if self.path_args else ""
+        named = "Host" in self.request.headers and host in (LOOPBACK, "localhost")
+        if not named or not hmac.compare_digest(given.encode(), self._token.encode()):
+            self.set_status(404)
+            self.finish()
+        elif self.request.method == "POST" and self._is_foreign():
+            self.set_status(403)
+            self.finish()
+
+    def _is_foreign(self) -> bool:
+        """Whether a browser says that a page of another site asks."""
+        headers = self.request.headers
+        origin = headers.get("Origin")
+        is_ours = origin is None or origin == f"http://{self.request.host}"
+        return headers.get("Sec-Fetch-Site", SAME) not in (SAME, "none") or not is_ours
+
+    async def get(self, _token: str, what: str) -> None:
+        ask = self._answers
+        given = {
+            name: self.get_query_argument(name, "")
+            for name in ("iter-range", "ranks", "rank", "iteration")
+        }
+        chosen = given["iter-range"]
+        questions: dict[str, Callable[[], Document | bytes]] = {
+            "": lambda: ask.page(chosen),
+            "range": lambda: {"count": len(ask.comparison(chosen).selection.numbers)},
+            "timeline": lambda: ask.timeline(chosen, given["ranks"], given["iteration"]),
+            "states": lambda: ask.states(chosen, given["rank"], given["iteration"]),
+        }
+        await self._answer(questions.get(what))
+
+    async def post(self, _token: str, what: str) -> None:
+        chosen = self.get_query_argument("iter-range", "")
+        ranks = self.get_query_argument("ranks", "")
+        known = what == "open"
+        await self._answer((lambda: self._answers.opened(chosen, ranks)) if known else None)
+
+    async def _answer(self, question: Callable[[], Document | bytes] | None) -> None:
+        if question is None:
+            self.set_status(404)
+            return
+        try:
+            asked = asyncio.get_running_loop().run_in_executor(self._pool, question)
+            self._awaited = asked
+            answer = await asked
+        except asyncio.CancelledError:
+            if not asked.cancelled():
+                raise
+            self._auto_finish = False
+            return
+        except RankscopeError as error:
+            self.set_status(400)
+            answer = {"error": {"message": error.message, "hint": error.hint}}
+        except Exception:
+            self.set_status(500)
+            answer = {"error": _bug(traceback.format_exc())}
+        kind = "text/html" if isinstance(answer, bytes) else "application/json"
+        self.set_header("Content-Type", f"{kind}; charset=utf-8")
+        self._awaited = self.finish(answer if isinstance(answer, bytes) else dumps(answer))
+        _, late = await asyncio.wait([self._awaited], timeout=FETCHING_S)
+        if late:
+            cast(HTTP1Connection, self.request.connection).close()
+
+
+class _Nothing(RequestHandler):
+    """All addresses of other forms."""
+
+    def prepare(self) -> None:
+        self.set_status(404)
+        self.finish()
+
+
+def _bug(details: str) -> Document:
+    """The answer where rankscope itself failed; the traceback is logged and kept in a file."""
+    LOG.error("%s", details)
+    path = bug_log.kept(details)
+    where = "what --verbose says" if path is None else f"the last traceback in {path}"
+    return {
+        "message": "rankscope failed on this question",
+        "hint": f"please report the bug, with {where}",
+    }
+
+
+def _log(handler: RequestHandler) -> None:
+    """Log a request without the token."""
+    request: HTTPServerRequest = handler.request
+    what = request.path.rpartition("/")[2] or "page"
+    known = what if what in QUESTIONS else "another address"  # which could be the token itself
+    LOG.info("%s %s %s", handler.get_status(), request.method, known)
+
+
+def _whole(text: str, name: str) -> int:
+    """A number out of a question.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        return int(text)
+    except ValueError as error:
+        raise UsageError(f"{name} {text!r} is no number", hint="give one") from error

@@ -1,0 +1,157 @@
+"""A ledger: the answers of the runs without the runs, and no writer loses anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from rankscope.errors import DatabaseError
+from rankscope.history.fleet import ledger
+from rankscope.history.fleet.collect import Collected, merged
+from rankscope.history.fleet.fleet import fleet_of
+from rankscope.store.ledger import Ledger
+from tests.history.fleet.fleets import Plan, fleet
+
+WRITER = """
+import sys
+from pathlib import Path
+from rankscope.history.fleet import ledger
+from tests.history.fleet.fleets import Plan, fleet
+from tests.history.fleet.test_ledger import one_by_one
+target, part = Path(sys.argv[1]), int(sys.argv[2])
+for place, run in enumerate(one_by_one(fleet(Plan("card", 1, jobs=12))[0])):
+    if place % 2 == part:
+        ledger.add(target, run)
+"""
+
+
+def one_by_one(collected: Collected) -> list[Collected]:
+    """The evidence of each run."""
+    return [
+        merged(
+            collected.runs.filter(run=run),
+            collected.evidence.filter(run=run),
+        )
+        for run in collected.runs["run"]
+    ]
+
+
+@pytest.fixture
+def collected() -> Collected:
+    made = fleet(Plan("card", 1))[0]
+    return merged(made.runs, made.evidence)
+
+
+@pytest.mark.slow
+def test_it_gives_the_answer_of_the_runs(tmp_path: Path, collected: Collected) -> None:
+    path = tmp_path / "fleet.duckdb"
+    for run in reversed(one_by_one(collected)):
+        ledger.add(path, run)
+    ours, theirs = fleet_of(ledger.recorded(path)), fleet_of(collected)
+    assert ours.suspects == theirs.suspects
+    assert ours.suspects
+    assert ours.sentence == theirs.sentence
+    assert ours.hardware.equals(theirs.hardware)
+    assert ours.runs.equals(theirs.runs)
+
+
+def test_a_run_that_comes_again_replaces_itself(tmp_path: Path, collected: Collected) -> None:
+    path = tmp_path / "fleet.duckdb"
+    ledger.add(path, collected)
+    again = one_by_one(collected)[0]
+    moved = merged(again.runs.with_columns(db=pl.lit("elsewhere.duckdb")), again.evidence)
+    ledger.add(path, moved)
+    found = ledger.recorded(path)
+    assert found.runs.height == collected.runs.height
+    assert found.evidence.height == collected.evidence.height
+    assert "elsewhere.duckdb" in found.runs["db"]
+
+
+@pytest.mark.slow
+def test_a_ledger_and_more_runs(tmp_path: Path, collected: Collected) -> None:
+    path = tmp_path / "fleet.duckdb"
+    runs = one_by_one(collected)
+    for run in runs[:20]:
+        ledger.add(path, run)
+    rest = merged(
+        pl.concat([each.runs for each in runs[15:]]),
+        pl.concat([each.evidence for each in runs[15:]]),
+    )
+    both = ledger.recorded(path, rest)
+    assert both.runs.equals(collected.runs)
+    assert fleet_of(both).suspects == fleet_of(collected).suspects
+    assert not both.problems
+
+
+@pytest.mark.slow
+def test_two_writers_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.duckdb"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(part)]) for part in (0, 1)
+    ]
+    assert [writer.wait(120) for writer in writers] == [0, 0]
+    collected = fleet(Plan("card", 1, jobs=12))[0]
+    found = ledger.recorded(path)
+    assert found.runs.equals(collected.runs)
+    order = ["run", "rank"]
+    assert found.evidence.sort(order).equals(collected.evidence.sort(order))
+
+
+def test_an_older_ledger_takes_new_columns(tmp_path: Path, collected: Collected) -> None:
+    path = tmp_path / "fleet.duckdb"
+    ledger.add(path, collected)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("alter table fleet_runs drop column software")
+    assert ledger.recorded(path).runs["software"].null_count() == collected.runs.height
+    again = one_by_one(collected)[0]
+    named = merged(again.runs.with_columns(software=pl.lit("CUDA 12.4")), again.evidence)
+    ledger.add(path, named)
+    assert ledger.recorded(path).runs["software"].drop_nulls().to_list() == ["CUDA 12.4"]
+
+
+def test_other_files_are_refused_and_left_alone(tmp_path: Path, collected: Collected) -> None:
+    with pytest.raises(DatabaseError, match="no such ledger"):
+        ledger.recorded(tmp_path / "none.duckdb")
+    other = tmp_path / "other.duckdb"
+    with duckdb.connect(str(other)) as connection:
+        connection.execute("create table mine as select 1 as x")
+    with pytest.raises(DatabaseError, match="is no ledger"):
+        ledger.add(other, collected)
+    with duckdb.connect(str(other)) as connection:
+        assert connection.sql("select table_name from duckdb_tables()").fetchall() == [("mine",)]
+    text = tmp_path / "text.duckdb"
+    text.write_text("hello " * 2000)
+    with pytest.raises(DatabaseError, match=r"text\.duckdb"):
+        ledger.add(text, collected)
+
+
+@pytest.mark.slow
+def test_who_waits_too_long_is_told(tmp_path: Path, collected: Collected) -> None:
+    path = tmp_path / "fleet.duckdb"
+    ledger.add(path, collected)
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import duckdb, sys, time\n"
+            f"connection = duckdb.connect({str(path)!r})\n"
+            "print('held', flush=True)\n"
+            "time.sleep(60)",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(DatabaseError, match="in use"):
+            Ledger(path, ledger.TABLES, wait_s=0.2).read()
+    finally:
+        holder.kill()
+        holder.wait()
+        if holder.stdout is not None:
+            holder.stdout.close()

@@ -1,0 +1,294 @@
+"""Counters of one rank's report speak for all ranks of its host; files name what a call waited for.
+
+The rows are made from the documented schema: no real export with these tables was seen.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.api import picks_of
+from rankscope.compare.next_capture import next_capture
+from rankscope.judge.causes.counters import by_rank, compared, device_words, network_words
+from rankscope.judge.causes.registry import context_of
+from rankscope.model.kinds import Counter
+from rankscope.model.schema import COUNTERS
+from tests.frames import filled
+from tests.jobs import SCENES, play, write
+from tests.support import MS, Forged, copied, edit, mostly_nightly, mostly_slow
+
+RANKS = pl.DataFrame(
+    [
+        (0, "/r0", "a", "GPU-a0", "0000:1b:00.0"),
+        (1, "/r1", "a", None, "0000:3b:00.0"),
+        (2, "/r2", "b", "GPU-b0", "0000:1b:00.0"),
+        (3, "/r3", None, "GPU-c0", None),
+    ],
+    schema=["rank", "path", "host", "gpu_uuid", "gpu_bus"],
+    orient="row",
+)
+
+
+def counter(rank: int, source: str, device: str, metric: str, value: float) -> pl.DataFrame:
+    columns = {"rank": rank, "iteration": 4, "source": source, "device": device, "metric": metric,
+               "value": value}  # fmt: skip
+    return filled(pl.DataFrame([columns]), COUNTERS)
+
+
+def test_counters_belong_to_the_ranks_that_use_the_device() -> None:
+    told = by_rank(
+        pl.concat(
+            [
+                counter(0, "gpu", "GPU-a0", "clock", 1_980),
+                counter(0, "gpu", "0000:3b:00.0", "clock", 1_200),
+                counter(0, "gpu", "", "clock", 5),  # whose is not known
+                counter(2, "gpu", "0000:1b:00.0", "clock", 1_500),  # the slot of rank 2's host
+                counter(3, "gpu", "GPU-c0", "clock", 1_700),
+                counter(0, "nic", "0x1", "sent", 10),
+                counter(0, "nic", "0x2", "sent", 30),
+                counter(2, "process", "", "gpu_page_faults", 3),
+            ]
+        ),
+        RANKS,
+    )
+    assert {*told.rows()} == {
+        (0, 4, "clock", 1_980.0),
+        (1, 4, "clock", 1_200.0),
+        (2, 4, "clock", 1_500.0),
+        (3, 4, "clock", 1_700.0),
+        (0, 4, "sent", 40.0),
+        (1, 4, "sent", 40.0),
+        (2, 4, "gpu_page_faults", 3.0),
+    }
+
+
+def test_a_device_that_several_reports_count_is_counted_once() -> None:
+    both = [counter(rank, "nic", "0x1", "sent", 10 + 2 * rank) for rank in (0, 1)]
+    told = by_rank(pl.concat(both), RANKS)
+    assert {*told["value"]} == {11.0}
+
+
+def test_a_run_without_counters_has_none() -> None:
+    assert by_rank(pl.DataFrame(schema=COUNTERS), RANKS).is_empty()
+    nowhere = RANKS.with_columns(pl.lit(None, pl.String).alias(name) for name in ("gpu_uuid",
+        "gpu_bus", "host"))  # fmt: skip
+    assert by_rank(counter(0, "gpu", "GPU-a0", "clock", 1.0), nowhere).is_empty()
+
+
+def words(metric: Counter, values: dict[int, float]) -> str:
+    rows = pl.DataFrame(
+        [(rank, number, str(metric), value) for rank, value in values.items() for number in (2, 5)],
+        schema=["rank", "iteration", "metric", "value"],
+        orient="row",
+    )
+    flagged = pl.DataFrame({"rank": [3, 3], "iteration": [2, 5], "excess_ns": [MS, MS]})
+    roles = dict.fromkeys(range(4), "all")
+    tables = {"counters": rows}
+    context = context_of(lambda name, _: tables.get(name), roles, flagged, "backward")
+    found = compared(context, metric)
+    assert found is None or found.slow == values[3]
+    return device_words(context)
+
+
+def test_a_lower_clock_is_named() -> None:
+    usual = {0: 1_980.0, 1: 1_965.0, 2: 1_995.0}
+    told = words(Counter.CLOCK, usual | {3: 1_200.0})
+    assert told == "clock 1,200 MHz where peers have 1,980"
+    assert words(Counter.CLOCK, usual | {3: 1_900.0}) == ""
+    assert words(Counter.CLOCK, {3: 1_200.0}) == "", "that of the peers is unknown"
+    assert words(Counter.CLOCK, {0: 1_980.0}) == "", "that of the slow rank is unknown"
+
+
+def test_more_page_faults_are_named() -> None:
+    told = words(Counter.GPU_PAGE_FAULTS, {0: 3.0, 1: 3.0, 2: 0.0, 3: 1_250.0})
+    assert told == "1,250 page faults of unified memory per iteration where peers have 3"
+    assert words(Counter.GPU_PAGE_FAULTS, dict.fromkeys(range(4), 1_250.0)) == ""
+
+
+def network(*waits: tuple[int, int, float]) -> str:
+    """Of rank, iteration and value. Ranks 0 and 1 are on host a, 2 on b, 3 on an unknown one.
+
+    Rank 0 is slow in iterations 2 and 5.
+    """
+    rows = [(rank, number, "send_waits", value) for rank, number, value in waits]
+    schema = {"rank": pl.Int64, "iteration": pl.Int64, "metric": pl.String, "value": pl.Float64}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    hosts = {0: "a", 1: "a", 2: "b", 3: None}
+    return network_words(lambda *_: frame, {0}, {2, 5}, range(9), hosts)
+
+
+def test_adapters_that_wait_to_send_are_named() -> None:
+    usual = [(2, 2, 10.0), (3, 2, 500.0), (2, 4, 500.0)]
+    said = "wait 12.0 times as long to send as those of other hosts"
+    assert network((0, 2, 120.0), (0, 5, 120.0), (1, 2, 120.0), *usual) == said
+    assert network((0, 2, 120.0), (2, 2, 0.0)) == "wait to send, unlike those of other hosts"
+    assert network((0, 2, 20.0), *usual) == ""
+    assert network((0, 2, 120.0), (1, 2, 10.0)) == "", "its own host is no other one"
+    assert network((2, 2, 10.0)) == "", "that of the slow host is unknown"
+    assert network() == ""
+
+
+def test_without_other_hosts_the_other_iterations_are_usual() -> None:
+    said = "wait 3.0 times as long to send as in other iterations"
+    assert network((0, 2, 120.0), (0, 3, 40.0), (1, 4, 900.0)) == said
+    assert network((0, 2, 120.0), (0, 3, 90.0)) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "usual"),
+    mostly_slow(
+        [
+            ("slow_link_of_a_host", "those of other hosts"),
+            ("congested_spell", "in other iterations"),
+        ]
+    ),
+)
+def test_a_slow_transfer_says_that_adapters_wait(name: str, usual: str, tmp_path: Path) -> None:
+    job = SCENES[name].make(8, 1).job
+    [link] = job.plants
+    for rank, report in enumerate(write(job, play(job), tmp_path)):
+        with_waits(report, slow=rank in link.ranks, iterations=link.iterations)
+    verdict = rankscope.ingest([tmp_path], tmp_path / "db").compare(rankscope.Options()).verdict
+    assert verdict.kind == "communication"
+    said = re.search(r"the network adapters of its hosts wait ([0-9.]+) times", verdict.sentence)
+    assert said is not None, verdict.sentence
+    assert 3 < float(said[1]) <= 8
+    assert f"to send as {usual}." in verdict.sentence
+
+
+GPUS = [(rank, f"GPU-{rank}", f"0000:{rank}b:00.0", "H200") for rank in range(4)]
+TYPE = 0x0100_0000_0000_0200
+
+
+def with_gpus(report: Path) -> None:
+    with closing(sqlite3.connect(report)) as file, file:
+        file.execute("DROP TABLE IF EXISTS TARGET_INFO_GPU")
+        file.execute("CREATE TABLE TARGET_INFO_GPU (id INTEGER, uuid TEXT, busLocation TEXT, "
+                     "name TEXT)")  # fmt: skip
+        file.executemany("INSERT INTO TARGET_INFO_GPU VALUES (?,?,?,?)", GPUS)
+
+
+def with_clocks(report: Path, slow: int) -> None:
+    """Clocks of all GPUs of the host, once per ms, in the report of one rank."""
+    with closing(sqlite3.connect(report)) as file, file:
+        [(end,)] = file.execute("SELECT max(end) FROM NVTX_EVENTS")
+        file.execute("CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INTEGER, sourceId INTEGER, "
+                     "typeName TEXT, metricId INTEGER, metricName TEXT)")  # fmt: skip
+        file.executemany(
+            "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?,1,'',9,'GPC Clock Frequency [MHz]')",
+            [(TYPE + gpu,) for gpu in range(4)],
+        )
+        file.execute("CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, "
+                     "metricId INTEGER, value INTEGER)")  # fmt: skip
+        file.executemany(
+            "INSERT INTO GPU_METRICS VALUES (?,?,9,?)",
+            [
+                (at, TYPE + gpu, (1_200 if gpu == slow else 1_980) * 10**6)
+                for at in range(0, end, MS)
+                for gpu in range(4)
+            ],
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recorder", mostly_nightly([3, 0]))
+def test_the_verdict_says_that_the_clock_is_low(
+    forged: Callable[..., Forged], tmp_path: Path, recorder: int
+) -> None:
+    reports = copied(forged("planted", where="device", factor=1.25).reports, tmp_path / "reports")
+    for report in reports:
+        with_gpus(report)
+    with_clocks(reports[recorder], slow=3)
+    run = rankscope.ingest([tmp_path / "reports"], tmp_path / "db")
+    comparison = run.compare(rankscope.Options())
+    verdict = comparison.verdict
+    assert verdict.ranks == (3,)
+    assert "the device is slow (clock 1,200 MHz where peers have 1,980)" in verdict.sentence
+    assert verdict.findings[0].evidence == ("activities", "counters")
+    assert "cause is known" in next_capture(comparison, picks_of(comparison, None).picks).sentence
+
+
+def test_the_file_of_a_blocking_call_is_named_without_its_folder(
+    forged: Callable[..., Forged], tmp_path: Path
+) -> None:
+    """The slow rank writes in the gap that its peers do not have."""
+    reports = copied(forged("planted", where="load").reports, tmp_path / "reports")
+    for rank, report in enumerate(reports):
+        with_writes(report, slow=rank == 3)
+    run = rankscope.ingest([tmp_path / "reports"], tmp_path / "db")
+    comparison = run.compare(rankscope.Options(clock="host"))
+    [found] = [each for each in comparison.verdict.findings if each.kind == "blocked"]
+    assert found.detail == "write (model.pt, 64.0 MB per iteration)"
+    assert "blocked in write (model.pt, 64.0 MB per iteration)" in comparison.verdict.sentence
+    assert found.evidence == ("host_states", "file_accesses")
+    assert "cause is known" in next_capture(comparison, picks_of(comparison, None).picks).sentence
+    stored = comparison.tables.table("file_accesses")
+    assert {*stored["file"]} == {"model.pt"}
+    assert b"someone" not in (tmp_path / "db").read_bytes()
+
+
+def with_writes(report: Path, slow: bool) -> None:
+    """A write in each range of loading: all of it on the slow rank, 1 ms on others."""
+    edit(report, "INSERT INTO StringIds VALUES (990001, 'write')")
+    with closing(sqlite3.connect(report)) as file, file:
+        loads = file.execute(
+            "SELECT start, end, globalTid FROM NVTX_EVENTS WHERE text = 'load' OR textId = "
+            "(SELECT id FROM StringIds WHERE value = 'load')"
+        ).fetchall()
+        assert loads
+        rows = [
+            (start, end if slow else min(end, start + MS), thread) for start, end, thread in loads
+        ]
+        file.execute("CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, "
+                     "nameId INTEGER)")  # fmt: skip
+        file.executemany("INSERT INTO OSRT_API VALUES (?,?,?,990001)", rows)
+        file.execute("CREATE TABLE OSRT_FILE_ACCESS_DESCRIPTORS (fileAccessId INTEGER, "
+                     "filePath TEXT)")  # fmt: skip
+        file.execute(
+            "INSERT INTO OSRT_FILE_ACCESS_DESCRIPTORS VALUES (1, '/home/someone/run/model.pt')"
+        )
+        file.execute("CREATE TABLE OSRT_FILE_ACCESS_EVENTS (fileAccessId INTEGER, "
+                     "threadId INTEGER, startedAt INTEGER, endedAt INTEGER, apiCallId INTEGER, "
+                     "bytesProcessed INTEGER)")  # fmt: skip
+        file.executemany(
+            "INSERT INTO OSRT_FILE_ACCESS_EVENTS VALUES (1,?,?,?,990001,64000000)",
+            [(thread % 2**24, start, end) for start, end, thread in rows],
+        )
+
+
+def with_waits(report: Path, slow: bool, iterations: frozenset[int] | None) -> None:
+    """An adapter that waits 1,000 ticks per ms, 8 times as long where the link is slow."""
+    with closing(sqlite3.connect(report)) as file, file:
+        [(end,)] = file.execute("SELECT max(end) FROM NVTX_EVENTS")
+        steps = file.execute(
+            "SELECT start, end FROM NVTX_EVENTS WHERE text LIKE 'step %' "
+            "OR text LIKE 'iteration %' ORDER BY start"
+        ).fetchall()
+        assert steps
+        hit = [
+            step
+            for number, step in enumerate(steps)
+            if slow and (iterations is None or number in iterations)
+        ]
+        file.execute("CREATE TABLE TARGET_INFO_NETWORK_METRICS (metricsListId INTEGER, "
+                     "metricsIdx INTEGER, name TEXT, unit TEXT)")  # fmt: skip
+        file.execute("INSERT INTO TARGET_INFO_NETWORK_METRICS VALUES (1,0,'IB: Send waits',"
+                     "'ticks/ms')")  # fmt: skip
+        file.execute("CREATE TABLE NET_NIC_METRIC (start INTEGER, end INTEGER, globalId INTEGER, "
+                     "metricsListId INTEGER, metricsIdx INTEGER, value INTEGER)")  # fmt: skip
+        file.executemany(
+            "INSERT INTO NET_NIC_METRIC VALUES (?,?,5,1,0,?)",
+            [
+                (at, at + MS, 8_000 if any(a <= at < b for a, b in hit) else 1_000)
+                for at in range(0, end, MS)
+            ],
+        )

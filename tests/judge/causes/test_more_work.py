@@ -1,0 +1,136 @@
+"""Who has more to do is told from launches, grids and bytes; who is slow has the same of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import polars as pl
+import pytest
+
+from rankscope.judge.causes.more_work import MORE_WORK, more_work
+from rankscope.judge.causes.registry import tables_of
+from rankscope.model.schema import ACTIVITIES
+from tests.frames import filled
+from tests.support import MS, Stored, mostly_slow
+
+NUMBERS = range(10)
+
+
+def row(
+    rank: int, name: str, *, ms: float = 10, count: int = 10, size: int = 1_000, **more: object
+) -> pl.DataFrame:
+    """One activity of a rank, the same in all iterations."""
+    columns = {
+        "rank": rank, "phase": "backward", "kind": "kernel", "name": name, "count": count,
+        "total_ns": round(ms * MS), "size": size, **more,
+    }  # fmt: skip
+    frame = pl.DataFrame({"iteration": NUMBERS})
+    return filled(frame.with_columns(**{k: pl.lit(v) for k, v in columns.items()}), ACTIVITIES)
+
+
+def told(
+    rows: list[pl.DataFrame], roles: dict[int, str] | None = None, phase: str | None = None
+) -> pl.DataFrame:
+    every = pl.concat(rows)
+    roles = roles or dict.fromkeys(every["rank"].unique(), "all")
+
+    def table(_: str, numbers: Collection[int]) -> pl.DataFrame:
+        return every.filter(pl.col("iteration").is_in(numbers))
+
+    frame = more_work(table, roles, NUMBERS, phase)
+    assert frame.schema == MORE_WORK
+    assert frame["rank"].to_list() == sorted(roles)
+    return frame
+
+
+def alike(ranks: Collection[int] = range(3), **how: object) -> list[pl.DataFrame]:
+    return [row(rank, name, **how) for rank in ranks for name in ("gemm", "norm")]
+
+
+def of(frame: pl.DataFrame, rank: int) -> dict[str, object]:
+    return frame.row(by_predicate=pl.col("rank") == rank, named=True)
+
+
+def test_larger_grids_are_more_work() -> None:
+    frame = told([*alike(), *alike([3], size=1_310, ms=13.1)])
+    assert frame["more"].to_list() == [False, False, False, True]
+    last = of(frame, 3)
+    assert last["ratio"] == pytest.approx(1.31)
+    assert last["blocks"] == pytest.approx(1.31)
+    assert last["launches"] == pytest.approx(1)
+    assert last["extra_ns"] == pytest.approx(6.2 * MS)
+    assert last["bytes"] is None
+
+
+def test_more_launches_are_more_work_whether_grids_are_known_or_not() -> None:
+    for size in (0, 1_310):
+        rows = alike(size=1_000 if size else 0)
+        last = of(told([*rows, *alike([3], count=13, size=size, ms=13)]), 3)
+        assert last["more"], size
+        assert last["launches"] == pytest.approx(1.3)
+
+
+def test_the_same_launches_slower_are_the_same_work() -> None:
+    frame = told([*alike(), *alike([3], ms=14)])
+    assert frame["more"].to_list() == [False] * 4
+    assert of(frame, 3)["ratio"] == pytest.approx(1)
+    assert of(frame, 3)["extra_ns"] == pytest.approx(0)
+
+
+def test_a_slow_device_with_little_more_to_do_has_little_extra() -> None:
+    last = of(told([*alike(), *alike([3], size=1_030, ms=12.4)]), 3)
+    assert last["more"]
+    assert last["extra_ns"] == pytest.approx(0.6 * MS), "of an excess of 4.8 ms"
+
+
+def test_two_of_four_that_have_more_are_both_told() -> None:
+    frame = told([*alike(range(2)), *alike((2, 3), size=1_310)])
+    assert frame["more"].to_list() == [False, False, True, True]
+
+
+def test_kernels_that_only_one_rank_has_are_more_work() -> None:
+    assert of(told([*alike(), *alike([3]), row(3, "evaluate")]), 3)["ratio"] == pytest.approx(1.5)
+
+
+def test_names_that_may_be_among_the_minor_ones_are_left_out() -> None:
+    minor = [row(rank, "", ms=5) for rank in range(4)]
+    assert not of(told([*alike(), *alike([3]), row(3, "reduce", ms=2), *minor]), 3)["more"]
+
+
+def test_copied_bytes_count_in_the_phase_they_are_copied_in() -> None:
+    copies = [
+        row(rank, "", kind="copy", phase="load", size=1_310 if rank == 3 else 1_000)
+        for rank in range(4)
+    ]
+    frame = told([*alike(range(4)), *copies], phase="load")
+    assert frame["more"].to_list() == [False, False, False, True]
+    assert of(frame, 3)["bytes"] == pytest.approx(1.31)
+    assert of(frame, 3)["blocks"] is None
+    assert not told([*alike(range(4)), *copies], phase="backward")["more"].any()
+
+
+def test_roles_are_compared_within_themselves() -> None:
+    roles = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c"}
+    frame = told([*alike(range(2)), *alike((2, 3), size=4_000), *alike([4])], roles)
+    assert frame["more"].to_list() == [False, False, False, False, None]
+
+
+def test_without_device_work_nothing_is_known() -> None:
+    idle = [row(rank, "", kind="idle") for rank in range(2)]
+    assert told(idle)["more"].to_list() == [None, None]
+    nothing = more_work(lambda *_: None, {0: "all", 1: "all"}, NUMBERS)
+    assert nothing["ratio"].to_list() == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("where", "more"), mostly_slow([("data", True), ("device", False), ("kernel", False)])
+)
+@pytest.mark.slow
+def test_simulated_jobs(stored: Callable[..., Stored], where: str, more: bool) -> None:
+    job = stored("planted", where=where, factor=1.31)
+    comparison = job.analysis()
+    frame = more_work(
+        tables_of(comparison.tables), comparison.roles.of, range(3, 30), phase="backward"
+    )
+    assert frame["more"].to_list() == [False] * 3 + [more]
+    assert of(frame, 3)["ratio"] == pytest.approx(1.31 if more else 1, abs=0.01)

@@ -1,0 +1,208 @@
+"""The order of the rules, on runs made by hand: each case has what one rule looks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from rankscope.judge.inputs import RunSummary, VerdictInputs
+from rankscope.judge.rules import judge
+from rankscope.model.kinds import CauseKind, VerdictKind
+from rankscope.model.schema import ACTIVITIES, conform
+from rankscope.output.text_tables import costless_lines
+from tests.support import MS, inputs_of
+
+RANKS, COUNT = 8, 20
+SUMMARY = RunSummary(RANKS, COUNT, (), (), "work")
+
+
+def kernel(rank: int, iteration: int, total_ms: float, **more: float) -> dict[str, object]:
+    return {
+        "rank": rank, "iteration": iteration, "phase": "backward", "kind": "kernel", "name": "gemm",
+        "count": 10, "size": 1_000, "clear_size": 500, "total_ns": round(total_ms * MS),
+        "clear_ns": round(total_ms * MS / 2),
+    } | more  # fmt: skip
+
+
+def wide_of(rows: list[tuple[int, int, float]]) -> pl.DataFrame:
+    """The metric table of iterations of 100 ms, of rank, iteration and ms beyond 50 in backward."""
+    return pl.DataFrame(
+        {
+            "rank": [rank for rank, _, _ in rows],
+            "iteration": [i for _, i, _ in rows],
+            "backward_ns": [round((50 + more) * MS) for _, _, more in rows],
+        }
+    ).with_columns(
+        role=pl.lit("all"), work_ns="backward_ns", iteration_ns=100 * MS,
+        **{f"{name}_ns": pl.lit(0) for name in ("load", "forward", "optimizer", "other")},
+    )  # fmt: skip
+
+
+def inputs(slow_ms: float = 0.0, **activity: float) -> VerdictInputs:
+    """Eight ranks of 100 ms an iteration; rank 3 needs more in backward, all in one kernel."""
+    rows = [(rank, i, slow_ms if rank == 3 else 0.0) for rank in range(RANKS) for i in range(COUNT)]
+    wide = wide_of(rows)
+    kernels = [kernel(rank, i, 40 + more, **activity if more else {}) for rank, i, more in rows]
+    table = conform(pl.DataFrame(kernels), ACTIVITIES, optional=("launches",))
+    return inputs_of(
+        wide,
+        run=SUMMARY,
+        tables=lambda name, numbers: (
+            table.filter(pl.col("iteration").is_in(numbers)) if name == "activities" else None
+        ),
+    )
+
+
+def test_a_slow_device() -> None:
+    verdict = judge(inputs(20))
+    assert (verdict.kind, verdict.ranks, verdict.cause) == (
+        VerdictKind.PERSISTENT, (3,), "backward",
+    )  # fmt: skip
+    assert verdict.excess_ns == 20 * MS
+    assert verdict.gain_ns == 20 * MS * COUNT
+    assert [each.suspect for each in verdict.findings] == [CauseKind.DEVICE_SLOWER]
+    assert verdict.sentence == (
+        "Rank 3 (node0) is slow in all 20 iterations: it needs 20.0 ms more work than the median "
+        "rank, 100 % of it in backward (kernel gemm takes 20.0 ms or 50 % longer for the same "
+        "work: the device is slow). Fixing it would save at most 400.0 ms, 20 % of the time (2.0 "
+        "s); all imbalance together costs at most 20 %; the run cannot be replayed, so gains are "
+        "upper bounds."
+    )
+
+
+def test_contention_cancels_no_accusation() -> None:
+    verdict = judge(inputs(20, clear_ns=20 * MS))
+    assert (verdict.kind, verdict.ranks) == (VerdictKind.PERSISTENT, (3,))
+
+
+def test_more_work_is_nobodys_fault() -> None:
+    verdict = judge(inputs(20, count=15, size=1_500))
+    assert (verdict.kind, verdict.ranks) == (VerdictKind.STRUCTURAL, ())
+    assert verdict.more_work_ranks == (3,)
+    assert [each.suspect for each in verdict.findings] == [CauseKind.MORE_WORK]
+    assert "no rank is to blame" in verdict.sentence
+
+
+def test_a_slow_rank_that_nobody_waits_for_is_listed_and_not_accused() -> None:
+    """Rank 1 of a light role is 10 ms slower; the other role needs 40 ms more than that."""
+    work = [10, 20, 10, 10, 60, 60, 60, 60]
+    rows = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
+    wide = pl.DataFrame(
+        {
+            "rank": [rank for rank, _ in rows],
+            "iteration": [i for _, i in rows],
+            "role": ["light" if rank < 4 else "heavy" for rank, _ in rows],
+            "backward_ns": [work[rank] * MS for rank, _ in rows],
+        }
+    ).with_columns(
+        work_ns="backward_ns", iteration_ns=100 * MS,
+        **{f"{name}_ns": pl.lit(0) for name in ("load", "forward", "optimizer", "other")},
+    )  # fmt: skip
+    verdict = judge(inputs_of(wide, run=SUMMARY))
+    assert (verdict.ranks, verdict.also) == ((), ())
+    assert verdict.costless_ranks == (1,)
+    assert costless_lines(verdict) == [
+        "Slow, at no cost: rank 1. A repair would save less than 1.0 % of the time."
+    ]
+
+
+def test_nothing_is_balanced() -> None:
+    verdict = judge(inputs())
+    assert (verdict.kind, verdict.ranks, verdict.findings) == (VerdictKind.BALANCED, (), ())
+    assert verdict.sentence == (
+        "Balanced: over 20 iterations of 8 ranks, all imbalance together costs at most 0.0 % of "
+        "the time."
+    )
+
+
+BEFORE = [
+    ({"ranks": 1}, "only one rank", "two ranks"),
+    ({"blind_ranks": tuple(range(1, 8))}, "no communication is visible", "all-reduce"),
+    ({"metric": None}, "include waits", "--trace=cuda,nvtx"),
+]
+AFTER = [
+    ({"metric": "load"}, "loading is balanced", "--trace=cuda,nvtx"),
+    ({"missing_ranks": (8,)}, "1 rank of the job has none", "missing ranks"),
+    ({"missing_ranks": (8, 9)}, "2 ranks of the job have none", "missing ranks"),
+    ({"blind_ranks": (1, 2)}, "the reports of 2 ranks", "the same on every rank"),
+]
+
+
+@pytest.mark.parametrize(("summary", "reason", "settle"), [*BEFORE, *AFTER])
+def test_missing_evidence_about_ranks_that_look_alike(
+    summary: dict[str, object], reason: str, settle: str
+) -> None:
+    verdict = judge(replace(inputs(), run=replace(SUMMARY, **summary)))
+    assert (verdict.kind, verdict.ranks) == (VerdictKind.INCONCLUSIVE, ())
+    assert reason in verdict.sentence
+    assert settle in verdict.next
+
+
+@pytest.mark.parametrize(("summary", "reason", "settle"), BEFORE)
+def test_preconditions_come_before_the_judgement(
+    summary: dict[str, object], reason: str, settle: str
+) -> None:
+    given = replace(inputs(20), run=replace(SUMMARY, **summary))
+    verdict = judge(given)
+    assert reason in verdict.sentence
+    assert settle in verdict.next
+
+
+@pytest.mark.parametrize("missing", [(), (8,), tuple(range(8, 64))])
+def test_a_straggler_is_named_whatever_is_missing(missing: tuple[int, ...]) -> None:
+    verdict = judge(replace(inputs(20), run=replace(SUMMARY, missing_ranks=missing)))
+    assert (verdict.kind, verdict.ranks) == (VerdictKind.PERSISTENT, (3,))
+    if missing:
+        assert verdict.gain_is_bound
+        assert verdict.sentence.startswith("Of the 8 ranks with a report, rank 3 (node0) is slow")
+        assert "no report" in verdict.sentence
+
+
+def test_a_whole_stage_of_a_pipeline_may_have_more_to_do() -> None:
+    """Where every rank of it is as slow, hardware and design look alike."""
+    rows = [(rank, i, 20.0 * (rank >= 6)) for rank in range(RANKS) for i in range(COUNT)]
+    given = replace(inputs_of(wide_of(rows), run=SUMMARY), stages=lambda: frozenset({(6, 7)}))
+    verdict = judge(given)
+    assert (verdict.kind, verdict.ranks) == (VerdictKind.INCONCLUSIVE, ())
+    assert verdict.leading is not None
+    assert verdict.leading.ranks == (6, 7)
+    assert verdict.leading.gain == pytest.approx(0.2)
+    assert judge(replace(given, stages=frozenset)).ranks == (6, 7)
+
+
+def test_most_ranks_may_be_slow() -> None:
+    rows = [(rank, i, 20.0 if rank < 4 else 0.0) for rank in range(7) for i in range(COUNT)]
+    run = RunSummary(7, COUNT, (7,), (), "work")
+    verdict = judge(inputs_of(wide_of(rows), run=run))
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert verdict.leading is not None
+    assert verdict.leading.ranks == (0, 1, 2, 3)
+    assert "host node1 (ranks 4, 5, 6) needs 20.0 ms less work" in verdict.sentence
+
+
+def test_the_network_is_said_where_nobody_is_late() -> None:
+    verdict = judge(replace(inputs(), exposed_transfer_ns=40 * MS * COUNT))
+    assert (verdict.kind, verdict.ranks) == (VerdictKind.COMMUNICATION, ())
+    assert "exposed transfers take 40 % of the time, 40.0 ms an iteration" in verdict.sentence
+    assert verdict.gain_is_bound
+    slow = judge(replace(inputs(20), exposed_transfer_ns=40 * MS * COUNT))
+    assert slow.ranks == (3,)
+    assert "exposed transfers take 40 % of the time" in slow.sentence
+
+
+def test_who_leads_by_chance_is_said_and_not_accused() -> None:
+    """Rank 1 is slowest in six of seven iterations of three ranks, by what another has, too."""
+    late = [16, 16, 15, 17, 0, 14, 16]
+    rows = [(1, i, float(late[i])) for i in range(7)]
+    rows += [(rank, i, 15.0 * (rank == 0 and i == 4)) for rank in (0, 2) for i in range(7)]
+    verdict = judge(inputs_of(wide_of(rows), run=replace(SUMMARY, ranks=3, iterations=7)))
+    assert (verdict.kind, verdict.ranks) == (VerdictKind.INCONCLUSIVE, ())
+    assert verdict.leading is not None
+    assert verdict.leading.ranks == (1,)
+    assert verdict.leading.chance is not None
+    assert 0.005 < verdict.leading.chance <= 0.05
+    assert verdict.settles is not None
+    assert 7 < verdict.settles < 20
+    assert "Rank 1 (node0) leads" in verdict.sentence

@@ -1,0 +1,118 @@
+"""A new class of verdict is a kind, a rule and a sentence: nothing else has to know it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from rankscope.judge import rules, sentences
+from rankscope.judge.inputs import VerdictInputs
+from rankscope.model.kinds import VerdictKind
+from rankscope.model.results import Verdict
+from rankscope.output.plots import captions
+from tests.support import Result, Stored
+
+
+class Dummy(StrEnum):
+    DEGRADING = "degrading"
+
+
+DEGRADING = cast(VerdictKind, Dummy.DEGRADING)
+SENTENCE = "Rank 3 gets slower, work over 17 iterations."
+
+
+def degrading(inputs: VerdictInputs) -> Verdict | None:
+    """Finds rank 3 in every run that has it."""
+    if 3 not in inputs.hosts:
+        return None
+    numbers = tuple(inputs.numbers)
+    return Verdict(
+        kind=DEGRADING, ranks=(3,), excess_ns=8_000_000, iterations=numbers, next="cool it"
+    )
+
+
+def in_words(verdict: Verdict, inputs: VerdictInputs) -> str:
+    ranks = ", ".join(map(str, verdict.ranks))
+    metric, count = inputs.excess.metric, len(verdict.iterations)
+    return f"Rank {ranks} gets slower, {metric} over {count} iterations."
+
+
+def add_rule(patch: pytest.MonkeyPatch) -> None:
+    """Only after an ingest: it stores what the rules say."""
+    patch.setattr(rules, "RULES", (degrading, *rules.RULES))
+
+
+def add_class(patch: pytest.MonkeyPatch) -> None:
+    add_rule(patch)
+    patch.setattr(sentences, "SENTENCES", {**sentences.SENTENCES, DEGRADING: in_words})
+
+
+@pytest.mark.slow
+def test_a_new_class_is_seen_in_every_output(
+    stored: Callable[..., Stored], cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `--iter-range`, for which no answer is cached."""
+    db = stored("planted").db
+    add_class(monkeypatch)
+    look = ("--db", db, "--iter-range", "3:20")
+    verdict = cli("imbalance", *look, "--format", "json").document["verdict"]
+    assert (verdict["class"], verdict["ranks"], verdict["next"]) == ("degrading", [3], "cool it")
+    assert verdict["sentence"] == SENTENCE
+    table = cli("imbalance", *look)
+    assert SENTENCE in table.out
+    assert "Next: cool it." in table.out
+    section = cli("imbalance", *look, "--format", "markdown").out
+    assert section.startswith(f"### {SENTENCE.rstrip('.')}\n")
+    assert cli("imbalance", *look, "--fail-above", 0).code == 0, "it gave no excess in percent"
+    assert cli("report", *look, "-o", "page.html").code == 0
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert '"class":"degrading"' in page
+    assert SENTENCE in page
+    assert cli("plot", "heatmap", *look, "-o", "map.svg").code == 0
+    texts = " ".join(re.findall(">([^<]+)<", Path("map.svg").read_text(encoding="utf-8")))
+    assert SENTENCE.rstrip(".") in texts, "without a title of its own, the sentence is the title"
+
+
+def test_a_new_class_can_have_a_title(
+    stored: Callable[..., Stored], cli: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = stored("planted").db
+    add_class(monkeypatch)
+    titles = {**captions.TITLES, DEGRADING: lambda verdict, count: f"Slower over {count} of them"}
+    monkeypatch.setattr(captions, "TITLES", titles)
+    assert cli("plot", "heatmap", "--db", db, "--iter-range", "3:20", "-o", "map.svg").code == 0
+    assert "Slower over 17 of them" in Path("map.svg").read_text(encoding="utf-8")
+
+
+def test_a_class_without_a_sentence_is_an_error_that_says_where(
+    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = stored("planted").run
+    add_rule(monkeypatch)
+    with pytest.raises(LookupError, match=r"'degrading'.*rankscope\.compare.*\.SENTENCES"):
+        run.imbalance(iter_range=slice(3, 20))
+
+
+def test_every_class_has_a_sentence() -> None:
+    assert {*sentences.SENTENCES} == {*VerdictKind}
+
+
+def test_the_last_rule_always_decides(
+    stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the others every run is balanced."""
+    run = stored("planted").run
+    monkeypatch.setattr(rules, "RULES", rules.RULES[-1:])
+    verdict = run.imbalance(iter_range=slice(3, 20)).verdict
+    assert verdict.kind is VerdictKind.BALANCED
+
+
+def test_every_rule_says_what_it_finds() -> None:
+    names = [rule.__name__ for rule in rules.RULES]
+    assert len({*names}) == len(names)
+    assert all(rule.__doc__ for rule in rules.RULES)

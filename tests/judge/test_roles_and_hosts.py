@@ -1,0 +1,155 @@
+"""Groups before ranks: pipelines, hosts, batches of random length; victims are not stragglers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+
+from rankscope.judge.roles_and_hosts import whole_hosts
+from rankscope.judge.rules import judge
+from tests.forge import simulate, without_plants
+from tests.support import MS, Stored, inputs_of, mostly_nightly
+
+ROLES = "pp=4,dp=2"
+WORKERS = [
+    ("forward", "persistent", {}), ("device", "persistent", {}),
+    ("backward", "periodic", {}), ("forward", "transient", {"extra_ms": 16.0, "iterations": 30}),
+    ("optimizer", "persistent", {"rank": 0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "kind", "more"), mostly_nightly(WORKERS))
+@pytest.mark.slow
+def test_a_slow_worker_of_a_pipeline_and_none_of_its_victims(
+    stored: Callable[..., Stored], where: str, kind: str, more: dict[str, float]
+) -> None:
+    factor = {"factor": 1.5} if where == "device" else {}
+    size = {"ranks": 8, "iterations": 16}
+    job = stored("pipeline", **{**size, **factor, **more}, where=where, kind=kind)
+    assert job.truth is not None
+    (plant,) = job.truth.job.plants
+    verdict = job.analysis(roles=ROLES).verdict
+    assert (verdict.kind, verdict.ranks, verdict.roles) == (kind, plant.ranks, ())
+    assert verdict.cause == ("backward" if where == "device" else where)
+    assert verdict.period == (5 if kind == "periodic" else None)
+
+
+@pytest.mark.slow
+def test_a_slow_worker_that_nobody_waits_for_is_not_accused(stored: Callable[..., Stored]) -> None:
+    """The bubble hides its loading: without the plant the job takes as long."""
+    job = stored("pipeline", ranks=8, iterations=16, where="load", kind="persistent")
+    assert job.truth is not None
+    healthy = simulate(without_plants(job.truth.job)).truth
+    lengths = [
+        sum(
+            int(row["iteration_ns"] or 0)
+            for row in truth.iterations
+            if row["clock"] == "gpu" and row["iteration"] != 0
+        )
+        for truth in (job.truth, healthy)
+    ]
+    assert lengths[0] == pytest.approx(lengths[1], rel=1e-4)
+    verdict = job.analysis(roles=ROLES).verdict
+    assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("roles", [ROLES, None])
+def test_nobody_is_to_blame_for_the_bubble(
+    stored: Callable[..., Stored], roles: str | None
+) -> None:
+    job = stored("pipeline", ranks=8, iterations=16, slow="nobody")
+    verdict = job.analysis(roles=roles).verdict
+    assert (verdict.kind, verdict.ranks) == ("balanced", ()), verdict.sentence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("roles", "role"), [(ROLES, "pp=3"), (None, "like rank 3")])
+def test_a_long_last_stage_is_by_design(
+    stored: Callable[..., Stored], roles: str | None, role: str
+) -> None:
+    job = stored("pipeline", ranks=8, slow="stage", factor=1.5)
+    verdict = job.analysis(roles=roles).verdict
+    assert (verdict.kind, verdict.ranks, verdict.roles) == ("structural", (), (role,))
+    assert verdict.cause == "backward"
+    assert "no rank is to blame" in verdict.sentence
+    assert "3, 7" in verdict.sentence
+    assert verdict.more_work_ranks == (3, 7)
+    assert verdict.gain is not None
+    assert verdict.gain > 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", mostly_nightly([8, 16]))
+def test_a_slow_host_is_named_before_its_ranks(stored: Callable[..., Stored], ranks: int) -> None:
+    """Half of the ranks may be slow: nothing but more work makes it a design."""
+    verdict = stored("slow_host", ranks=ranks).analysis().verdict
+    assert (verdict.kind, verdict.cause) == ("persistent", "load")
+    assert (verdict.hosts, verdict.ranks) == (("node1",), (4, 5, 6, 7))
+    assert verdict.next.startswith("open their reports beside a normal one")
+    assert verdict.sentence.startswith("Host node1 (ranks 4, 5, 6, 7) is slow")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "seed"), mostly_nightly([(8, 0), (8, 1)]))
+def test_random_batch_lengths_rotate(stored: Callable[..., Stored], ranks: int, seed: int) -> None:
+    verdict = stored("sequence_lengths", ranks=ranks, seed=seed).analysis().verdict
+    assert (verdict.kind, verdict.ranks) == ("rotating", ()), verdict.sentence
+    assert verdict.cause in ("forward", "backward")
+    assert verdict.sentence.startswith("No rank in particular is slow")
+
+
+def test_hosts_by_hand() -> None:
+    hosts: dict[int, str | None] = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: None}
+    assert whole_hosts([2, 3], hosts) == ("b",)
+    assert whole_hosts([0, 1, 2, 3], hosts) == ("a", "b")
+    assert whole_hosts([2], hosts) == (), "one of two"
+    assert whole_hosts([1, 2, 3], hosts) == ()
+    assert whole_hosts([4], hosts) == (), "a host of one rank is that rank"
+    assert whole_hosts([5], hosts) == (), "unknown"
+    assert whole_hosts([0, 1], {0: "a", 1: "a"}) == (), "there is no other host"
+
+
+def wide(work: dict[str, float], hold: float = 1.0, count: int = 20) -> pl.DataFrame:
+    """Two ranks a role; each role needs its `work` (ms of 100) in a share of the iterations."""
+    usual = min(work.values())
+    rows = [
+        (2 * place + twin, role, i, round((ms if i < hold * count else usual) * MS), 100 * MS)
+        for place, (role, ms) in enumerate(work.items())
+        for twin in (0, 1)
+        for i in range(count)
+    ]
+    names = ["rank", "role", "iteration", "work_ns", "iteration_ns"]
+    frame = pl.DataFrame(rows, schema=names, orient="row").with_columns(backward_ns="work_ns")
+    return frame.with_columns(
+        pl.lit(0).alias(f"{name}_ns") for name in ("load", "forward", "optimizer", "other")
+    )
+
+
+def test_the_heavy_role_by_hand() -> None:
+    verdict = judge(inputs_of(wide({"a": 50, "b": 50, "c": 50, "d": 70})))
+    assert (verdict.kind, verdict.roles, verdict.ranks) == ("structural", ("d",), ())
+    assert verdict.more_work_ranks == (6, 7)
+    assert (verdict.excess_ns, verdict.cause) == (20 * MS, "backward")
+    assert verdict.gain_is_bound
+    assert "Ranks 6, 7 (role 'd') are given more work" in verdict.sentence
+    assert "would save at most 400.0 ms, 20 % of the time" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("work", "hold"),
+    [({"a": 50, "b": 50, "c": 50}, 1), ({"a": 50, "b": 50, "c": 50.5}, 1),
+     ({"a": 50, "b": 50, "c": 70}, 0.3), ({"all": 50}, 1)],
+    ids=["equal", "below 1 %", "not in most", "one role"],
+)  # fmt: skip
+def test_no_role_is_heavy(work: dict[str, float], hold: float) -> None:
+    assert judge(inputs_of(wide(work, hold))).roles == ()
+
+
+def test_the_only_rank_of_a_heavy_role_cannot_be_judged() -> None:
+    frame = wide({"a": 50, "b": 50, "c": 70}).filter(pl.col("rank") != 5)
+    verdict = judge(inputs_of(frame))
+    assert (verdict.kind, verdict.ranks, verdict.roles) == ("inconclusive", (), ())
+    assert "rank 4 needs more work than the others, but it is the only one" in verdict.sentence

@@ -1,0 +1,216 @@
+"""Who is slow beyond chance, and what is a fact: on matrices of excess with planted truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankscope.judge.chance import (
+    chance_of_largest,
+    chance_of_period,
+    chance_of_sets,
+    iterations_to_settle,
+)
+from rankscope.judge.excess import Excess, excess_of
+from rankscope.judge.levels import ALPHA
+from rankscope.judge.story import Story, story_of
+from rankscope.util.robust import Floats
+
+MS = 1_000_000
+
+
+def excess(late: Floats, length_ms: float = 100.0) -> Excess:
+    """Of ranks by iterations that need `late` ms more than 50 in an iteration of `length_ms`."""
+    rank, number = np.indices(late.shape)
+    wide = pl.DataFrame(
+        {
+            "rank": rank.ravel(), "iteration": number.ravel() + 1,
+            "backward_ns": ((50 + late.ravel()) * MS).round().astype(np.int64),
+        }
+    )  # fmt: skip
+    wide = wide.with_columns(
+        role=pl.lit("all"), work_ns="backward_ns", iteration_ns=round(length_ms * MS)
+    )
+    return excess_of(wide, "work")
+
+
+def story(late: Floats, per_host: int = 4) -> Story:
+    return story_of(excess(late), {rank: f"node{rank // per_host}" for rank in range(len(late))})
+
+
+def noise(ranks: int, count: int, ms: float = 0.3, seed: int = 0) -> Floats:
+    return np.random.default_rng(seed).normal(0, ms, (ranks, count))
+
+
+def ranks_of(found: Story) -> list[tuple[int, ...]]:
+    return [each.ranks for each in found.slow]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_is_slow_in_noise(seed: int) -> None:
+    assert ranks_of(story(noise(8, 20, 3.0, seed))) == []
+    tails = np.random.default_rng(seed).pareto(1.5, (8, 30)).clip(0, 20)
+    assert ranks_of(story(tails)) == []
+
+
+def test_a_rank_that_is_slower_than_noise_by_little() -> None:
+    late = noise(8, 40, 2.0)
+    late[3] += 3.0
+    (found,) = story(late).slow
+    assert found.ranks == (3,)
+    assert found.chance is not None
+    assert found.chance <= ALPHA
+
+
+def test_a_host_that_is_slow_together() -> None:
+    late = noise(16, 20)
+    late[4:8] += 10.0
+    assert ranks_of(story(late)) == [(4, 5, 6, 7)]
+
+
+def test_ranks_that_are_fast_and_nearly_half() -> None:
+    """Four of seven may be slow, or three be fast; of one fast rank in four nobody speaks."""
+    late = noise(7, 20)
+    late[[0, 3, 5, 6]] += 10.0
+    found = story(late)
+    assert found.slow == ()
+    assert found.fast is not None
+    assert found.fast.ranks == (1, 2, 4)
+    late = noise(4, 20)
+    late[:3] += 10.0
+    assert story(late).fast is None
+
+
+def test_a_host_that_stalls_once_is_one_fact() -> None:
+    late = noise(16, 30)
+    late[4:8, 11] += 40.0
+    (found,) = story(late).slow
+    assert (found.ranks, found.pattern.iterations, found.chance) == ((4, 5, 6, 7), (12,), None)
+
+
+def test_the_first_rank_of_each_host_waits_for_storage() -> None:
+    late = noise(16, 40)
+    late[np.ix_([0, 4, 8, 12], [3, 9, 10, 17, 22, 25, 31])] += 20.0
+    assert (0, 4, 8, 12) in ranks_of(story(late))
+
+
+def test_a_slower_rank_hides_another_one() -> None:
+    """Healing rank 6 saves nothing before rank 2 is healed."""
+    late = noise(8, 30)
+    late[2] += 20.0
+    late[6] += 8.0
+    assert ranks_of(story(late)) == [(2,), (6,)]
+
+
+def test_events_at_a_period_among_those_of_others() -> None:
+    late = noise(4, 40)
+    late[1, 2::7] += 25.0
+    late[0, [6, 14, 25]] += 12.0
+    first, *_ = story(late).slow
+    assert (first.ranks, first.pattern.period) == ((1,), 7)
+
+
+def test_a_single_event_is_a_fact_and_many_are_a_habit() -> None:
+    late = noise(8, 30)
+    late[5, 17] += 60.0
+    (found,) = story(late).slow
+    assert (found.ranks, found.pattern.iterations) == ((5,), (18,))
+    for rank in range(8):
+        late[rank, 3 * rank + 1] += 55.0 + rank
+    assert ranks_of(story(late)) == []
+
+
+@given(st.integers(0, 1_000), st.integers(0, 7))
+@settings(max_examples=6, deadline=None)
+def test_the_order_of_ranks_and_the_numbers_of_iterations_change_nothing(
+    seed: int, slow: int
+) -> None:
+    late = noise(8, 24, 0.5, seed)
+    late[slow, ::3] += 15.0
+    order = np.random.default_rng(seed).permutation(8)
+    moved = story(late[order], per_host=8)
+    (found,) = story(late, per_host=8).slow
+    (again,) = moved.slow
+    assert [int(order[rank]) for rank in again.ranks] == [*found.ranks] == [slow]
+    assert again.pattern == found.pattern
+
+
+@given(st.integers(0, 1_000), st.integers(2, 6))
+@settings(max_examples=6, deadline=None)
+def test_fewer_reports_of_others_tell_the_same(seed: int, kept: int) -> None:
+    late = noise(8, 30, 0.5, seed)
+    late[7] += 9.0
+    some = np.append(np.arange(kept), 7)
+    assert ranks_of(story(late)) == [(7,)]
+    assert ranks_of(story(late[some])) == [(kept,)]
+
+
+def test_within_one_step_the_collectives_are_exchanged() -> None:
+    """Two of eight ranks are last at 60 of 84 collectives; the whole step alone shows no chance."""
+    draw = np.random.default_rng(3)
+    spans = draw.normal(1.0, 0.05, (8, 84)) * MS
+    late = draw.random((8, 84)) < 0.05
+    late[[2, 5]] = draw.random((2, 84)) < 0.5
+    spans += late * 0.4 * MS
+    totals = spans.sum(axis=1)[:, None] / MS
+    hosts: dict[int, str | None] = dict.fromkeys(range(8))
+    found = story_of(excess(totals - totals.min(), 150.0), hosts, spans)
+    assert ranks_of(found)[0] == (2, 5)
+    assert found.slow[0].chance is not None
+
+
+@pytest.mark.parametrize(("ranks", "count"), [(8, 4), (2, 11)])
+def test_how_many_iterations_are_enough(ranks: int, count: int) -> None:
+    """A rank that is always the slowest: the exact probability is ranks ** (1 - count)."""
+    roles = np.zeros(ranks, dtype=np.int64)
+    cells = np.zeros((ranks, count))
+    cells[0] = 1.0
+    assert chance_of_sets(cells, roles, [1])[0] <= ALPHA
+    assert chance_of_sets(cells[:, : count // 2], roles, [1])[0] > ALPHA
+
+
+@pytest.mark.slow
+def test_false_alarms_are_as_rare_as_the_level_says() -> None:
+    """100 matrices of noise, several sizes tried in each: at a level of 5 %, 5 are expected."""
+    draw = np.random.default_rng(0)
+    roles = np.zeros(6, dtype=np.int64)
+    alarms = sum(
+        chance_of_sets(draw.pareto(2.0, (6, 12)), roles, [1, 2, 3]).min() <= 0.05
+        for _ in range(100)
+    )
+    assert 1 <= alarms <= 12
+
+
+def test_ranks_are_exchanged_within_their_roles() -> None:
+    cells = np.zeros((4, 20))
+    cells[2:] = 5.0
+    assert chance_of_sets(cells, np.array([0, 0, 1, 1]), [2])[0] > 0.5
+    assert chance_of_sets(cells, np.zeros(4, dtype=np.int64), [2])[0] <= ALPHA
+
+
+def test_the_chance_of_a_period() -> None:
+    """Six hits of 29 iterations at all six places of period 5: few such sets among 475,020."""
+    assert chance_of_period(6, 6, 29, 0.8) < 1e-3
+    assert chance_of_period(3, 3, 8, 0.8) > 0.05
+
+
+def test_the_chance_of_the_largest_value() -> None:
+    """Of a power law with index 1/2 the largest is twice the next with probability 1/4."""
+    draw = np.random.default_rng(0)
+    chances = []
+    for _ in range(400):
+        values = np.sort(draw.pareto(2.0, 200) + 1)
+        chances.append(chance_of_largest(values[-1:], values[:-1]))
+    assert 0.02 <= np.mean(np.array(chances) <= 0.05) <= 0.12
+    assert chance_of_largest(np.array([5.0]), np.array([0.0])) == 0.0
+    assert chance_of_largest(np.array([1.0]), np.array([2.0])) == 1.0
+
+
+def test_iterations_that_would_settle_it() -> None:
+    """The distance grows with the square root: half of it needs four times as many."""
+    assert iterations_to_settle(0.0992, 0.00499, 10) == 41
+    assert iterations_to_settle(0.6, 0.005, 10) == 0
+    assert iterations_to_settle(1.0, 0.005, 1) == 0

@@ -1,0 +1,135 @@
+"""When a rank is slow: made by hand, so that each rule stands alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from rankscope.judge.stragglers import interval
+from rankscope.judge.timing import Pattern
+from tests.support import MS, inputs_of
+
+LENGTH = 100 * MS
+NUMBERS = list(range(1, 41))
+
+
+def pattern_of(slow: dict[int, float], numbers: list[int] | None = None) -> Pattern:
+    """The pattern of one of eight ranks that needs more in `slow` (iteration → ms)."""
+    numbers = numbers or NUMBERS
+    noise = np.random.default_rng(0).normal(0, 0.2, (8, len(numbers)))
+    rows = [
+        (
+            rank,
+            "all",
+            i,
+            round((50 + slow.get(i, 0) * (rank == 3) + noise[rank, place]) * MS),
+            LENGTH,
+        )
+        for rank in range(8)
+        for place, i in enumerate(numbers)
+    ]
+    names = ["rank", "role", "iteration", "work_ns", "iteration_ns"]
+    wide = pl.DataFrame(rows, schema=names, orient="row").with_columns(load_ns="work_ns")
+    inputs = inputs_of(wide)
+    straggler = inputs.decision.straggler
+    assert straggler is not None
+    assert straggler.claim.ranks == (3,)
+    return straggler.claim.pattern
+
+
+def test_always() -> None:
+    found = pattern_of({i: 20 + i % 3 for i in NUMBERS})
+    assert (found.kind, found.since, found.period, found.spells) == ("persistent", None, None, ())
+    assert found.iterations == tuple(NUMBERS)
+
+
+def test_most_of_the_time() -> None:
+    slow = {i: 20 for i in NUMBERS if i % 10 not in (3, 4, 8)}
+    found = pattern_of(slow)
+    assert (found.kind, found.iterations) == ("persistent", tuple(slow))
+
+
+@pytest.mark.parametrize("every", [2, 3, 5, 7, 13])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_every_kth(every: int, offset: int) -> None:
+    slow = {i: 25 for i in NUMBERS if i % every == offset}
+    found = pattern_of(slow)
+    assert (found.kind, found.period, found.iterations) == ("periodic", every, tuple(slow))
+
+
+def test_every_kth_but_one() -> None:
+    slow = {i: 20 for i in NUMBERS if i % 5 == 2 and i != 17}
+    assert (pattern_of(slow).kind, pattern_of(slow).period) == ("periodic", 5)
+
+
+def test_a_period_starts_anywhere_and_in_any_window() -> None:
+    numbers = list(range(1_003, 1_043))
+    found = pattern_of({i: 20 for i in numbers if i % 6 == 5}, numbers)
+    assert (found.kind, found.period) == ("periodic", 6)
+
+
+@pytest.mark.parametrize("slow", [[5], [5, 23], [3, 4], [2, 9, 11, 30], [7, 8, 20, 21]])
+def test_now_and_then(slow: list[int]) -> None:
+    found = pattern_of(dict.fromkeys(slow, 50.0))
+    assert (found.kind, found.iterations) == ("transient", tuple(slow))
+    assert found.period is found.since is None
+
+
+def test_small_excess_beside_large_is_not_the_pattern() -> None:
+    small = {i: 6 for i in (3, 6, 14, 21, 28, 33)}
+    found = pattern_of(small | {i: 40 for i in NUMBERS if i % 8 == 0})
+    assert (found.kind, found.period) == ("periodic", 8)
+
+
+@pytest.mark.parametrize("begin", [7, 12, 20, 30, 35])
+def test_since_a_moment(begin: int) -> None:
+    """A rank that gets slow and stays so: the first slow iteration is named."""
+    found = pattern_of({i: 20 for i in NUMBERS if i >= begin})
+    assert (found.kind, found.since) == ("persistent", begin)
+    assert found.iterations == tuple(i for i in NUMBERS if i >= begin)
+
+
+def test_one_quiet_iteration_does_not_end_a_change() -> None:
+    found = pattern_of({i: 20 for i in NUMBERS if i >= 20 and i != 29})
+    assert found.since == 20
+
+
+def test_one_slow_iteration_before_a_change_does_not_move_it() -> None:
+    found = pattern_of({i: 20 for i in NUMBERS if i >= 25 or i == 9})
+    assert found.since == 25
+
+
+def test_the_last_few_are_no_change() -> None:
+    found = pattern_of({i: 50 for i in NUMBERS if i > 38})
+    assert (found.kind, found.since) == ("transient", None)
+
+
+def test_a_slow_spell() -> None:
+    """A dense spell is neither the usual speed nor a few events."""
+    found = pattern_of({i: 20 for i in NUMBERS if 10 <= i < 28})
+    assert (found.kind, found.since, found.spells) == ("persistent", None, ((10, 27),))
+    assert found.iterations == tuple(range(10, 28))
+
+
+def test_on_and_off() -> None:
+    slow = {i: 20 for i in NUMBERS if (i - 1) // 8 % 2}
+    found = pattern_of(slow)
+    assert found.iterations == tuple(slow)
+    assert found.spells == ((9, 16), (25, 32))
+
+
+def test_iterations_may_be_missing() -> None:
+    numbers = [i for i in NUMBERS if i not in (13, 14)]
+    found = pattern_of({i: 20 for i in numbers if i >= 18}, numbers)
+    assert (found.kind, found.since) == ("persistent", 18)
+
+
+def test_an_interval_holds_the_mean() -> None:
+    low, high = interval(pl.Series([0.1, 0.2, 0.3, 0.2, 0.1, 0.3])) or (0, 0)
+    assert low < 0.2 < high
+    assert low >= 0.1
+    assert high <= 0.3
+    assert interval(pl.Series([0.2] * 5)) == pytest.approx((0.2, 0.2))
+    assert interval(pl.Series([0.2])) is None, "one value has no spread"
+    assert interval(pl.Series([0.2, None], dtype=pl.Float64)) is None

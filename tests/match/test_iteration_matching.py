@@ -1,0 +1,206 @@
+"""Iterations without numbers: paired by what their collectives tell, else refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.errors import ReportError, Unpaired
+from rankscope.match.clocks import ClockFit, Clocks
+from rankscope.match.iteration_matching import check_pairing, pair_iterations
+from rankscope.model.schema import COLLECTIVES, RANK_ITERATIONS
+from tests.forge import Markers, forge, scene
+from tests.frames import filled
+from tests.support import Stored, mostly_nightly
+
+
+@pytest.mark.parametrize("late", mostly_nightly([2, 1, 5]))
+def test_captures_that_start_late_are_shifted(stored: Callable[..., Stored], late: int) -> None:
+    job = stored("late_capture", late=late)
+    analysis = job.analysis()
+    codes = {problem.code: problem for problem in analysis.warnings}
+    assert codes["windows-shifted"].ranks == (3,)
+    assert f"rank 3 by {late}" in codes["windows-shifted"].message
+    assert analysis.facts.matched_by == "ordinal"
+    verdict = analysis.verdict
+    assert (verdict.kind, verdict.ranks, verdict.period) == ("periodic", (0,), 7)
+    assert verdict.iterations == tuple(i for i in range(0, 30, 7) if i >= late and i)
+
+
+@pytest.mark.slow
+def test_numbers_need_no_pairing(stored: Callable[..., Stored]) -> None:
+    analysis = stored("late_capture", numbered=True).analysis()
+    assert analysis.facts.matched_by == "number"
+    assert {problem.code for problem in analysis.warnings} == {"iterations-uneven"}
+    assert analysis.selection.numbers + analysis.selection.warmup == tuple(range(2, 30))
+
+
+@pytest.mark.slow
+def test_counting_alone_is_told(stored: Callable[..., Stored]) -> None:
+    job = stored("planted", kind="balanced")
+    assert "matched-by-ordinal" not in {problem.code for problem in job.analysis().warnings}
+    analysis = stored("late_capture", late=0).analysis()
+    assert analysis.facts.matched_by == "ordinal"
+    assert "matched-by-ordinal" in {problem.code for problem in analysis.warnings}
+    assert "windows-shifted" not in {problem.code for problem in analysis.warnings}
+
+
+@pytest.mark.slow
+def test_sequences_that_fit_nowhere_leave_the_captures(tmp_path: Path) -> None:
+    job = scene("no_sync", ranks=4, iterations=24, every=4)
+    job = replace(job, markers=Markers(iteration="train_step"))
+    forge(job, tmp_path / "a")
+    forge(replace(job, reduce_every=3), tmp_path / "b")
+    reports = [tmp_path / folder / f"report_rank_{rank}.sqlite" for folder, rank in
+               (("a", 0), ("a", 1), ("b", 2), ("a", 3))]  # fmt: skip
+    compared = rankscope.ingest(reports, tmp_path / "run.duckdb").compare()
+    assert compared.facts.iterations == (0,)
+    [said] = [each for each in compared.warnings if each.code == "capture-whole"]
+    assert "the collectives of rank 2" in said.message
+
+
+@pytest.mark.slow
+def test_a_late_capture_where_only_the_sequence_tells(tmp_path: Path) -> None:
+    """Every fourth iteration reduces; with the clocks unknown the pattern alone fits."""
+    job = scene("no_sync", ranks=4, iterations=24, every=4)
+    export = replace(job.export, capture_from=(0, 0, 0, 3))
+    forge(replace(job, markers=Markers(iteration="train_step"), export=export), tmp_path)
+    run = rankscope.ingest([tmp_path], tmp_path / "run.duckdb")
+    starts = run.iterations().group_by("rank").agg(pl.col("iteration").min()).sort("rank")
+    assert starts["iteration"].to_list() == [0, 0, 0, 3]
+
+
+STEP_NS, SKEW_NS = 10_000_000, 20_000
+Call = tuple[str, str, str]  # place, communicator and operation
+Calls = dict[int, list[list[Call]]]  # rank → iteration → calls
+
+REDUCED: Call = ("host", "MPI_Allreduce", "all_reduce")
+EXCHANGED: Call = ("host", "MPI_Sendrecv", "point_to_point")
+GATHERED: Call = ("host", "MPI_Allgather", "all_gather")
+
+
+MS = 10**6
+
+
+def paired(
+    calls: Calls, offsets: dict[int, int] | None = None
+) -> tuple[dict[int, int], dict[str, tuple[int, ...]]]:
+    """Shifts, and the ranks of each warning, for calls that end every `STEP_NS`, or nearly."""
+    rng = np.random.default_rng(0)
+    steps = [(rank, i) for rank, each in calls.items() for i in range(len(each))]
+    rows = []
+    moments = np.cumsum(rng.uniform(0.9, 1.1, max(map(len, calls.values())) + 50) * STEP_NS)
+    for rank, each in calls.items():
+        for i, made in enumerate(each):
+            first = (offsets or {}).get(rank, 0)
+            for at, call in enumerate(made):
+                end = int(moments[i + first] + at * STEP_NS // 10 + rng.integers(SKEW_NS))
+                rows.append((rank, i, *call, at, end))
+    names = ["rank", "iteration", "place", "communicator", "operation", "ordinal", "end_ns"]
+    table = pl.DataFrame(rows, schema=names, orient="row").with_columns(
+        arrival_ns="end_ns", start_ns="end_ns"
+    )
+    iterations = pl.DataFrame(steps, schema=["rank", "iteration"], orient="row")
+    shifts, problems = pair_iterations(
+        filled(iterations.with_columns(complete=pl.lit(True)), RANK_ITERATIONS),
+        filled(table, COLLECTIVES),
+        dict.fromkeys(calls, 10**18),
+        [*calls],
+    )
+    return shifts, {problem.code: problem.ranks for problem in problems}
+
+
+@pytest.mark.parametrize("last", [0, 3])
+def test_a_halo_exchange_whose_captures_are_cut_differently(last: int) -> None:
+    """Ranks at the ends exchange with one neighbour; two ranks have no report.
+
+    The first window of some ranks holds set-up calls, and the last one of others lacks its
+    reduction.
+    """
+    calls: Calls = {}
+    for rank in (0, 1, 3, 4, 6, 7):
+        inner = [EXCHANGED] * (1 if rank in (0, 7) else 2)
+        calls[rank] = [[*inner, REDUCED] for _ in range(533)]
+    for rank in (1, 4):
+        calls[rank][0] = [GATHERED, REDUCED, REDUCED, *calls[rank][0]]
+    calls[6][-1] = calls[6][-1][:-1]
+    shifts, warned = paired(calls, {7: last})
+    assert shifts == ({7: last} if last else {})
+    assert warned["matched-by-ordinal"] == ()
+
+
+def test_a_chain_whose_ends_share_a_communicator() -> None:
+    """First and last stage reduce their embedding; all of a replica reduce their norm."""
+    norm: Call = ("device", "stream 20", "all_reduce")
+    calls: Calls = {
+        rank: [
+            [("device", "stream 7", "all_reduce")] * (2 if rank in (0, 3) else 0)
+            + ([("device", "stream 9", "reduce_scatter")] if rank == 1 else [])
+            + [norm]
+            for _ in range(40)
+        ]
+        for rank in range(4)
+    }
+    shifts, warned = paired(calls, {2: 1})
+    assert shifts == {2: 1}
+    assert warned["matched-by-ordinal"] == ()
+
+
+def test_ranks_without_common_collectives_are_paired_by_counting() -> None:
+    """Two replicas reduce twice, two five times as often: nothing tells, nothing contradicts."""
+    calls: Calls = {
+        rank: [[("device", "stream 7", "all_reduce")] * (2 if rank < 2 else 5)] * 30
+        for rank in range(4)
+    }
+    shifts, warned = paired(calls)
+    assert shifts == {}
+    assert warned == {"matched-by-ordinal": (2, 3)}
+
+
+def test_an_odd_step_in_a_hundred_contradicts_nothing() -> None:
+    calls: Calls = {rank: [[REDUCED]] * 100 for rank in range(2)}
+    calls[1] = [*calls[1][:50], [REDUCED, REDUCED], *calls[1][51:]]
+    assert paired(calls) == ({}, {"matched-by-ordinal": ()})
+
+
+@pytest.mark.parametrize("every", [3, 20])
+def test_a_pattern_shows_the_shift_exactly(every: int) -> None:
+    """Ends say nothing (each report has its own zero), but every few steps also gather."""
+    calls: Calls = {
+        rank: [[REDUCED, GATHERED] if (i + rank) % every == 0 else [REDUCED] for i in range(60)]
+        for rank in range(2)
+    }
+    shifts, _ = paired(calls, {0: 0, 1: 1})
+    assert shifts == {1: 1}
+
+
+def test_sequences_that_contradict_every_shift() -> None:
+    calls: Calls = {
+        rank: [[REDUCED, GATHERED] if i % (3 + rank) == 0 else [REDUCED] for i in range(60)]
+        for rank in range(2)
+    }
+    with pytest.raises(ReportError, match="match at no shift"):
+        paired(calls)
+
+
+@pytest.mark.parametrize(("late_from", "contradicted"), [(30, False), (20, True), (29, False)])
+def test_aligned_clocks_contradict_a_pairing(late_from: int, contradicted: bool) -> None:
+    """Ranges of 1 ms mark the ends of steps of 100 ms; a rank is 3 steps off from one on."""
+    rows = [
+        (rank, i, True, at, at + MS)
+        for rank in range(3)
+        for i in range(30)
+        for at in [(i + (3 if rank == 2 and i >= late_from else 0)) * 100 * MS + rank * 20 * MS]
+    ]
+    names = ["rank", "iteration", "complete", "start_ns", "end_ns"]
+    iterations = pl.DataFrame(rows, names, orient="row")
+    clocks = Clocks({rank: ClockFit(0, 0.0, 100) for rank in range(3)}, 0, "ends")
+    with pytest.raises(Unpaired, match="of rank 2") if contradicted else nullcontext():
+        check_pairing(iterations, clocks, dict.fromkeys(range(3), 0))

@@ -1,0 +1,182 @@
+"""Iteration ranges, warm-up, and what is complete on every rank."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import rankscope
+from rankscope.errors import ReportError, UsageError
+from rankscope.match.selection import common_iterations, parse_range, select
+from rankscope.model.schema import RANK_ITERATIONS
+from tests.forge import forge, scene
+from tests.frames import filled
+from tests.support import mostly_nightly
+
+MS = 1_000_000
+
+
+def iterations(*spans: range, missing: tuple[tuple[int, int], ...] = ()) -> pl.DataFrame:
+    """RANK_ITERATIONS, a span of numbers per rank; `missing` are incomplete."""
+    rows = [(rank, i) for rank, span in enumerate(spans) for i in span]
+    frame = pl.DataFrame(rows, schema=["rank", "iteration"], orient="row")
+    complete = [row not in missing for row in rows]
+    return filled(frame.with_columns(complete=pl.Series(complete)), RANK_ITERATIONS)
+
+
+def lengths(frame: pl.DataFrame, slow: dict[int, int] | None = None) -> pl.DataFrame:
+    times = [(slow or {}).get(i, 30 * MS + (i * 7919 % 11) * 10_000) for i in frame["iteration"]]
+    return frame.select("rank", "iteration").with_columns(iteration_ns=pl.Series(times))
+
+
+def chosen(text: str | None, count: int = 100, warmup: bool = True) -> tuple[int, ...]:
+    frame = iterations(range(count), range(count))
+    wanted = None if text is None else parse_range(text)
+    return select(frame, lengths(frame), wanted, include_warmup=warmup).numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, range(100)),
+        ("10:50", range(10, 50)),
+        ("10:", range(10, 100)),
+        (":50", range(50)),
+        (":", range(100)),
+        ("-20:", range(80, 100)),
+        (":-20", range(80)),
+        ("-20:-10", range(80, 90)),
+        ("-1000:5", range(5)),
+        ("90:1000", range(90, 100)),
+        ("0:1", range(1)),
+        (" 10 : 12 ", range(10, 12)),
+    ],
+)
+def test_ranges_are_slices_of_numbers(text: str | None, expected: range) -> None:
+    assert chosen(text) == tuple(expected)
+
+
+def test_a_range_selects_numbers_not_positions() -> None:
+    frame = iterations(range(40, 60), range(40, 60))
+    told = select(frame, lengths(frame), slice(45, 50), include_warmup=False)
+    assert told.numbers == (45, 46, 47, 48, 49)
+    told = select(frame, lengths(frame), slice(-3, None), include_warmup=False)
+    assert told.numbers == (57, 58, 59)
+
+
+@pytest.mark.parametrize("text", ["", "10", "a:b", "1:2:3", "1.5:3", "10-50", "::", "1:2:"])
+def test_what_is_no_range(text: str) -> None:
+    with pytest.raises(UsageError, match="--iter-range") as refused:
+        parse_range(text)
+    assert "10:50" in refused.value.hint
+
+
+@pytest.mark.parametrize("text", ["100:", "50:50", "50:10", ":0", "-5:-10"])
+def test_ranges_that_select_nothing(text: str) -> None:
+    with pytest.raises(UsageError, match="--iter-range") as refused:
+        chosen(text)
+    assert "0 to 99" in refused.value.hint
+
+
+def test_iteration_0_is_always_warm_up() -> None:
+    assert chosen(None, warmup=False) == tuple(range(1, 100))
+
+
+def test_a_range_is_not_cut_by_the_warm_up() -> None:
+    assert chosen("0:10", warmup=False) == tuple(range(10))
+    assert chosen("0:1", warmup=False) == (0,)
+
+
+def test_slow_starts_are_warm_up_up_to_a_tenth() -> None:
+    frame = iterations(range(100), range(100))
+    times = lengths(frame, {i: 200 * MS for i in range(6)})
+    told = select(frame, times, None, include_warmup=False)
+    assert told.warmup
+    assert {0, 1, 2, 3} <= {*told.warmup} <= {*range(11)}
+    assert told.numbers == tuple(i for i in range(100) if i not in told.warmup)
+    kept = select(frame, times, None, include_warmup=True)
+    assert kept.numbers == tuple(range(100))
+
+
+def test_a_run_that_never_settles_loses_nothing_and_says_so() -> None:
+    frame = iterations(range(100), range(100))
+    told = select(frame, lengths(frame, {i: 200 * MS for i in range(40)}), None, False)
+    assert told.warmup == (0,)
+    assert [problem.code for problem in told.problems] == ["warmup-unsettled"]
+
+
+def test_a_straggler_is_no_warm_up() -> None:
+    frame = iterations(range(40), range(40))
+    told = select(frame, lengths(frame, {1: 90 * MS, 8: 90 * MS, 20: 90 * MS}), None, False)
+    assert 8 in told.numbers
+    assert 20 in told.numbers
+
+
+def test_only_what_is_complete_on_every_rank() -> None:
+    frame = iterations(range(20), range(3, 20), range(18), missing=((1, 7),))
+    expected = [i for i in range(3, 18) if i != 7]
+    assert common_iterations(frame) == expected
+    told = select(frame, lengths(frame), None, include_warmup=True)
+    assert told.numbers == tuple(expected)
+    [problem] = told.problems
+    assert problem.code == "iterations-uneven"
+    assert "14 of 20" in problem.message
+
+
+def test_negatives_count_complete_iterations() -> None:
+    frame = iterations(range(20), range(20), missing=((0, 19), (1, 18)))
+    told = select(frame, lengths(frame), slice(-2, None), include_warmup=True)
+    assert told.numbers == (16, 17)
+
+
+def test_nothing_in_common() -> None:
+    frame = iterations(range(5), range(5, 9))
+    with pytest.raises(ReportError, match="complete on every rank"):
+        select(frame, lengths(frame), None, include_warmup=True)
+
+
+def without_work(report: Path, iterations: list[int]) -> None:
+    """A report whose rank launches nothing in some iterations."""
+    with closing(sqlite3.connect(report)) as connection, connection:
+        for i in iterations:
+            span = "select start, end from NVTX_EVENTS where text = ?"
+            step = connection.execute(span, (f"step {i}",)).fetchone()
+            for table in ("KERNEL", "MEMCPY"):
+                connection.execute(
+                    f"delete from CUPTI_ACTIVITY_KIND_{table} where correlationId in (select "
+                    "correlationId from CUPTI_ACTIVITY_KIND_RUNTIME where start between ? and ?)",
+                    step,
+                )
+            connection.execute(
+                "delete from CUPTI_ACTIVITY_KIND_RUNTIME where start between ? and ?", step
+            )
+
+
+@pytest.mark.parametrize("count", mostly_nightly([8, 30]))
+def test_one_iteration_without_device_work_leaves_the_gpu_clock(count: int, tmp_path: Path) -> None:
+    """The iteration is left out, and the slow rank is found in the others."""
+    job = scene("planted", ranks=4, iterations=count, kind="persistent", where="forward")
+    forge(job, tmp_path)
+    without_work(tmp_path / "report_rank_2.sqlite", [3])
+    compared = rankscope.ingest([tmp_path], tmp_path / "run.duckdb").compare()
+    facts = compared.facts
+    assert facts.clock == "gpu"
+    assert facts.iterations == tuple(i for i in range(1, count) if i != 3)
+    assert compared.verdict.ranks == (3,)
+    problems = {problem.code: problem for problem in compared.warnings}
+    assert problems["iterations-without-work"].ranks == (2,)
+    assert "iteration 3:" in problems["iterations-without-work"].message
+
+
+def test_many_iterations_without_device_work_are_read_on_the_host_clock(tmp_path: Path) -> None:
+    forge(scene("plain", ranks=2, iterations=12), tmp_path)
+    without_work(tmp_path / "report_rank_1.sqlite", [3, 7])
+    facts = rankscope.ingest([tmp_path], tmp_path / "run.duckdb").compare().facts
+    assert facts.clock == "host"
+    assert facts.clock_reason == (
+        "rank 1 has device work of a phase in 10 of 12 iterations, fewer than 90 %"
+    )

@@ -1,0 +1,145 @@
+"""Who waited for whom: by hand, on clocks that agree, disagree, or are unknown."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from rankscope.match.collectives import Matched, match
+from rankscope.match.wait_sums import Waits, split
+from rankscope.match.waits import timed
+from rankscope.match.warnings import communication_warnings
+from rankscope.model.schema import COLLECTIVES
+from tests.frames import filled
+from tests.match.worlds import all_exposed, both_ways, plain
+
+US, MS = 1_000, 1_000_000
+PERIOD = 50 * MS
+Call = tuple[int, int, list[int], int]
+"""Moment, ordinal, arrival of each rank after it, and transfer; ns."""
+
+
+def matched(
+    calls: list[Call], *, count: int = 20, offsets: tuple[int, ...] = (), skew: tuple[int, ...] = ()
+) -> tuple[Matched, dict[int, int | None]]:
+    """The calls in every iteration; `skew` is how much later than the others a rank ends."""
+    rows = []
+    for i in range(count):
+        for moment, ordinal, arrivals, transfer in calls:
+            done = max(arrivals) + transfer
+            for rank, arrival in enumerate(arrivals):
+                begin = i * PERIOD + moment
+                late = skew[rank] if skew else 0
+                rows.append((rank, i, ordinal, begin + arrival, begin + done + late))
+    names = ["rank", "iteration", "ordinal", "arrival_ns", "end_ns"]
+    frame = pl.DataFrame(rows, schema=names, orient="row").with_columns(
+        place=pl.lit("device"), communicator=pl.lit("named dp"), operation=pl.lit("all_reduce"),
+        gradient=True, start_ns=pl.col("arrival_ns"),
+    )  # fmt: skip
+    ranks = len(calls[0][2])
+    starts: dict[int, int | None] = {
+        rank: 10**18 + (offsets[rank] if offsets else 0) for rank in range(ranks)
+    }
+    return match(filled(frame, COLLECTIVES), starts), starts
+
+
+def waits(calls: list[Call], **how: object) -> tuple[pl.DataFrame, Waits]:
+    found, starts = matched(calls, **how)
+    waited = timed(found, starts)
+    either = both_ways(found, starts).select("by_duration", "by_arrival")
+    told = split(waited, all_exposed(waited.instances), ("device",))
+    return pl.concat([plain(waited.instances), either], how="horizontal"), told
+
+
+def test_a_call_by_hand() -> None:
+    instances, told = waits([(0, 0, [0, 4 * MS, 1 * MS, 2 * MS], 2 * MS)])
+    first = instances.filter(iteration=0).sort("rank")
+    assert first["wait"].to_list() == [4 * MS, 0, 3 * MS, 2 * MS]
+    assert first["by_arrival"].to_list() == [4 * MS, 0, 3 * MS, 2 * MS]
+    assert {*first["transfer"]} == {2 * MS}
+    assert {*first["last"]} == {1}
+    by_rank = told.by_rank.sort("rank")
+    assert by_rank["last_arriver_share"].to_list() == [0, 1, 0, 0]
+    assert by_rank["cost_ns"].to_list() == [0, 20 * 9 * MS, 0, 0]
+    assert by_rank["gain_ns"].to_list() == [0, 20 * 2 * MS, 0, 0], "then rank 3 would be last"
+
+
+def test_offsets_change_nothing() -> None:
+    calls: list[Call] = [(0, 0, [0, 4 * MS, 1 * MS, 2 * MS], 2 * MS)]
+    level, _ = waits(calls)
+    apart, _ = waits(calls, offsets=(0, 5_000_000_000, -5_000_000_000, 123_456))
+    for name in ("wait", "by_duration", "by_arrival", "transfer", "last"):
+        assert level[name].to_list() == apart[name].to_list(), name
+
+
+@pytest.mark.parametrize(("apart_us", "told"), [(40, False), (1_000, True)])
+def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, told: bool) -> None:
+    """Ends scatter by 100 µs: who of two that came 40 µs apart was last cannot be said."""
+    found, starts = matched([(0, 0, [0, 3 * MS, 3 * MS - apart_us * US, 1 * MS], 2 * MS)], count=60)
+    jitter = np.random.default_rng(0).normal(0, 100 * US, found.instances.height).astype(np.int64)
+    rows = found.instances.with_columns(
+        end_ns=pl.col("end_ns") + pl.Series(jitter), start_ns="arrival_ns"
+    )
+    either = timed(match(filled(rows, COLLECTIVES), starts), starts)
+    assert either.groups["ends_error_ns"][0] == pytest.approx(100 * US, rel=0.3)
+    last = either.instances.unique("instance")["last"]
+    if told:
+        assert (last == 1).fill_null(False).mean() > 0.95
+    else:
+        assert last.null_count() > 0.3 * len(last)
+
+
+def test_what_a_rank_always_does_is_its_clock() -> None:
+    calls: list[Call] = [(0, 0, [0, 4 * MS, 1 * MS, 2 * MS], 2 * MS)]
+    found, starts = matched(calls, skew=(0, 100 * US, -100 * US, 60 * US))
+    groups = timed(found, starts).groups
+    assert groups["ends_error_ns"][0] < US
+    assert groups["clock_error_ns"][0] < US
+
+
+def test_waits_that_overlap_count_once() -> None:
+    """Queued collectives: a rank that waits in both at once waited once."""
+    calls: list[Call] = [
+        (0, 0, [0, 6 * MS], 1 * MS),
+        (1 * MS, 1, [0, 6 * MS], 1 * MS),
+    ]
+    instances, told = waits(calls)
+    waited = told.by_iteration.filter(rank=0)
+    assert {*waited["collective_wait_ns"]} == {12 * MS}
+    assert {*waited["wait_ns"]} == {7 * MS}
+    assert instances["wait"].min() == 0
+
+
+def test_only_exposed_waiting_costs() -> None:
+    found, starts = matched([(0, 0, [0, 6 * MS], 1 * MS)])
+    waited = timed(found, starts)
+    told = split(waited, all_exposed(waited.instances, 3 * MS), ("device",))
+    assert {*told.by_iteration.filter(rank=0)["wait_ns"]} == {2 * MS}
+    assert {*told.by_iteration.filter(rank=0)["collective_wait_ns"]} == {6 * MS}
+    assert told.by_rank.filter(rank=1)["cost_ns"].to_list() == [20 * 2 * MS]
+
+
+def test_both_ways_are_kept_where_they_disagree() -> None:
+    """A rank that leaves late now and then waited no longer, but by duration it did."""
+    found, starts = matched([(0, 0, [0, 4 * MS, 1 * MS], 2 * MS)], count=40)
+    late = (pl.col("rank") == 2) & (pl.col("iteration") % 3 == 0)
+    rows = found.instances.with_columns(
+        end_ns=pl.col("end_ns") + pl.when(late).then(9 * MS).otherwise(0), start_ns="arrival_ns"
+    )
+    again = match(filled(rows, COLLECTIVES), starts)
+    groups = timed(again, starts).groups
+    assert groups["clock_error_ns"][0] == pytest.approx(0, abs=US)
+    own = both_ways(again, starts).filter(pl.col("iteration") % 3 == 0, rank=2)
+    assert {*own["by_duration"]} == {12 * MS}
+    assert {*own["by_arrival"]} == {3 * MS}
+    assert communication_warnings(again.met, groups, [0, 1, 2]) == [], "in most they agree"
+
+
+def test_no_collectives_are_no_crash() -> None:
+    nothing = match(pl.DataFrame(schema=COLLECTIVES), {0: None, 1: None})
+    waited = timed(nothing, {0: None, 1: None})
+    told = split(waited, all_exposed(waited.instances), ("device",))
+    assert told.by_rank.is_empty()
+    assert waited.groups.is_empty()
+    assert {*nothing.clocks} == {0}

@@ -1,0 +1,94 @@
+"""Marks: phases and blocking collectives of the training thread, each call once."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rankscope.measure.segment import IterationRanges, PhaseRanges, find_iterations, find_marks
+from tests.frames import LOADER, PROCESS, named, ranges
+
+
+def marks_of(frame: pl.DataFrame, device: bool = False, **options: object) -> PhaseRanges:
+    result = find_iterations(named(frame, **options).telling, None)
+    assert isinstance(result, IterationRanges)
+    return find_marks(PROCESS, named(frame, **options), result, lambda: device)
+
+
+STEP = (0, 100, "step 0")
+
+
+def labels(marks: PhaseRanges) -> list[tuple[str, int, int]]:
+    return marks.frame.select("label", "start", "end").sort("start").rows()
+
+
+def test_phases_and_annotated_collectives() -> None:
+    marks = marks_of(
+        ranges(STEP, (1, 9, "load"), (10, 30, "fwd"), (30, 90, "Backward"), (60, 80, "all_reduce"))
+    )
+    assert labels(marks) == [
+        ("load", 1, 9),
+        ("forward", 10, 30),
+        ("backward", 30, 90),
+        ("exposed_communication", 60, 80),
+    ]
+    assert marks.phases == {"load", "forward", "backward"}
+    assert marks.fetches
+
+
+def test_a_copy_to_the_device_fetches_nothing() -> None:
+    marks = marks_of(ranges(STEP, (1, 9, "Copy to device"), (10, 30, "fwd")))
+    assert ("load", 1, 9) in labels(marks)
+    assert not marks.fetches
+
+
+def test_other_threads_mark_nothing() -> None:
+    marks = marks_of(ranges(STEP, (1, 9, "load", LOADER), (20, 40, "all_reduce", LOADER)))
+    assert labels(marks) == []
+
+
+def test_an_annotation_merely_launches_where_the_device_communicates() -> None:
+    frame = ranges(STEP, (60, 80, "all_reduce"))
+    assert labels(marks_of(frame)) != []
+    assert labels(marks_of(frame, device=True)) == []
+
+
+def test_an_mpi_call_blocks_even_so() -> None:
+    frame = pl.concat([ranges(STEP), ranges((60, 80, "MPI_Allreduce"), domain="MPI")])
+    marks = marks_of(frame, device=True)
+    assert labels(marks) == [("exposed_communication", 60, 80)]
+    assert marks.frame["source"].to_list() == ["mpi"]
+
+
+def test_a_function_of_that_name_outside_mpi_is_nothing() -> None:
+    assert labels(marks_of(ranges(STEP, (60, 80, "MPI_Allreduce")))) == []
+
+
+def test_nested_annotations_of_one_call_count_once() -> None:
+    frame = pl.concat(
+        [ranges(STEP, (50, 85, "all_reduce")), ranges((60, 80, "MPI_Allreduce"), domain="MPI")]
+    )
+    assert labels(marks_of(frame)) == [("exposed_communication", 60, 80)]
+
+
+def test_calls_one_after_another_are_several() -> None:
+    marks = marks_of(ranges(STEP, (50, 60, "all_reduce"), (60, 80, "all_reduce")))
+    assert len(labels(marks)) == 2
+
+
+def test_unmapped_ranges_are_foreign() -> None:
+    marks = marks_of(ranges(STEP, (1, 9, "validation"), (10, 30, "fwd"), (2, 3, "aten::mm")))
+    assert marks.foreign.whole.select("start", "end").rows() == [(1, 9)]
+
+
+def test_nccl_launches_are_seen_but_mark_nothing() -> None:
+    frame = pl.concat([ranges(STEP), ranges((60, 61, "ncclAllReduce"), domain="NCCL")])
+    marks = marks_of(frame)
+    assert marks.launches_collectives
+    assert labels(marks) == []
+
+
+def test_the_users_phases() -> None:
+    options = {"phases": (("backward", "Compute"), ("load", "^mine$"))}
+    marks = marks_of(ranges(STEP, (1, 9, "mine"), (10, 50, "Compute")), **options)
+    assert labels(marks) == [("load", 1, 9), ("backward", 10, 50)]
+    assert marks.fetches

@@ -1,0 +1,42 @@
+"""What repeats is a step only if phases, lengths and ranges agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from rankscope.measure.segment.step_confirmation import are_steps
+
+Range = tuple[int, int, str | None]
+ENDS = np.arange(0, 1100, 100)
+
+
+def confirmed(ranges: list[Range], ends: np.ndarray = ENDS) -> bool:
+    schema = {"start": pl.Int64, "end": pl.Int64, "means": pl.String}
+    frame = pl.DataFrame(ranges, schema, orient="row").sort("start")
+    return are_steps(frame, ends)
+
+
+def phases(count: int, *offsets: int) -> list[Range]:
+    return [(i * 100 + at, i * 100 + at + 5, "forward") for i in range(count) for at in offsets]
+
+
+def test_each_step_has_each_phase() -> None:
+    assert confirmed(phases(10, 10))
+    assert confirmed(phases(10, 10, 40, 70))  # micro-batches
+    assert not confirmed([(0, 900, "forward")])  # its layers repeat
+    assert not confirmed([*phases(10, 10), (300, 700, "backward")])
+    assert not confirmed(phases(3, 10))
+
+
+def test_lengths_are_alike_where_no_phase_is_named() -> None:
+    assert confirmed([])
+    assert not confirmed([], np.array([0, 10, 20, 30, 40, 1000]))
+    assert not confirmed([], np.cumsum([0, 10, 50, 3, 40, 200, 7]))
+
+
+@pytest.mark.parametrize(("means", "steps"), [(None, False), ("operator", True)])
+def test_no_range_holds_several_steps(means: str | None, steps: bool) -> None:
+    assert confirmed([(-5, 1005, means)]) is steps
+    assert confirmed([(i * 100 + 1, i * 100 + 99, means) for i in range(10)])
