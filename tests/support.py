@@ -314,6 +314,12 @@ def without_ranks(db: Path, to: Path, ranks: Iterable[int]) -> Path:
     """A copy of a database as if there were no reports of some ranks."""
     shutil.copy(db, to)
     with duckdb.connect(str(to)) as connection:
+        connection.execute("delete from answers")  # of all ranks
+        connection.execute(
+            "delete from reports where path in "
+            "(select path from ranks where rank in (select unnest(?)))",
+            [[*ranks]],
+        )
         tables = connection.execute(
             "select table_name from duckdb_columns() where column_name = 'rank' and not internal"
         ).fetchall()

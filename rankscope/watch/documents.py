@@ -73,7 +73,7 @@ def document(announcement: Announcement) -> Watch:
     comparison, previous = announcement.comparison, announcement.previous
     return Watch(
         run=run_of(announcement.db, comparison.facts),
-        warnings=warnings_of(comparison.warnings),
+        warnings=warnings_of(announcement.warnings),
         time=str(moment(announcement.time_ns)),
         window=announcement.window,
         changed=announcement.changed,

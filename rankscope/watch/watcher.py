@@ -54,6 +54,7 @@ class Announcement:
 
     Attributes:
         time_ns: now, in UTC.
+        warnings: those of the comparison; the database may change before they are shown.
         previous: what was announced last for this window, else for the one before it.
     """
 
@@ -61,6 +62,7 @@ class Announcement:
     window: int
     db: Path
     comparison: Comparison
+    warnings: tuple[RunWarning, ...]
     previous: Essence | None
 
     @property
@@ -277,7 +279,7 @@ class Watcher:
         """The verdict of a window, if it is another one than was announced for it."""
         try:
             comparison = _comparison(window.db)
-            essence = Essence.of(comparison.verdict)
+            essence, warnings = Essence.of(comparison.verdict), comparison.warnings
         except (ReportError, UsageError) as error:  # no iterations to compare
             problems.append(RunWarning("no-verdict", error.message))
             return None
@@ -285,7 +287,8 @@ class Watcher:
             window.note(Announced(essence, window.reports))
             return None
         before = previous if window.announced is None else window.announced.essence
-        return Announcement(time.time_ns(), window.number, window.db, comparison, before)
+        now = time.time_ns()
+        return Announcement(now, window.number, window.db, comparison, warnings, before)
 
     def _is_due(self, window: Window, growing: bool) -> bool:
         """Whether all reports of a window are there, or none came for a long time."""

@@ -19,7 +19,9 @@ from tests.support import SAMPLE, Result, Stored, mostly_nightly
 pytestmark = pytest.mark.slow  # robustness: each starts processes or reads many odd inputs
 
 ABSENT = """
-import os, signal, sys
+import os, shutil, signal, sys
+usage = shutil.disk_usage(".")
+shutil.disk_usage = lambda path: usage  # Windows has it, by a call of its own
 for name in ("pread", "preadv", "pwrite", "geteuid", "getuid", "killpg", "setsid", "fork",
              "sched_getaffinity", "getpgid", "statvfs"):
     if hasattr(os, name):
