@@ -204,11 +204,9 @@ def _prices(
     parts: ReplayParts | None,
     instances: pl.DataFrame,
 ) -> Prices | None:
-    """What healing saves; None where nothing is judged."""
-    if inputs.run.metric is None:
-        return None
+    """What healing saves, by replay; None where the run cannot be replayed."""
     if parts is None:
-        return Prices(inputs.excess)
+        return None
     replay = Replay(*parts)
     groups, streams = comparison.matching.groups, comparison.matching.streams
     members = streams.group_by("group").agg(pl.col("rank").unique().sort())
@@ -226,7 +224,7 @@ def _judged(comparison: Comparison, inputs: VerdictInputs, prices: Prices | None
     """Who is slow, and what a fix would save."""
     verdict = judge(inputs, prices)
     comparison = replace(comparison, _verdict=verdict)
-    if comparison._summary is None or prices is None or inputs.run.ranks < 2:
+    if comparison._summary is None or prices is None:
         return comparison
     what_if = scenarios(inputs, prices, verdict)
     return replace(comparison, _summary=replace(comparison._summary, what_if=what_if))
