@@ -82,7 +82,7 @@ def trace(
 
 def found(*rows: Range, duration_ns: int | None = None, **options: object) -> IterationRanges:
     """The iterations among ranges."""
-    result = find_iterations(named(ranges(*rows), **options).telling, duration_ns)
+    result = find_iterations(named(ranges(*rows), **options).meaningful, duration_ns)
     assert result is not None
     return result
 

@@ -101,11 +101,11 @@ BUS_TRIPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all"
 nccl-tests define it (PERFORMANCE.md)."""
 
 
-def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.DataFrame:
+def by_collective(collectives: WaitedCollectives, numbers: Collection[int]) -> pl.DataFrame:
     """A row per communicator, operation and ordinal: how long, who waits, who comes last.
 
     Args:
-        timed: `waits.timed`.
+        collectives: `waits.with_waits`.
         numbers: the selected iterations.
 
     Returns:
@@ -114,16 +114,16 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
         null where unknown), algorithm_bandwidth and bus_bandwidth (bytes per second of transfer).
     """
     key = ["group", "operation", "ordinal"]
-    own = timed.rows
-    counts, waited, known, sizes = np.zeros((4, timed.shared.height), dtype=np.int64)
-    for _, members, where, rows in blocks_of(timed.shared, timed.groups):
+    own = collectives.rows
+    counts, waited, known, sizes = np.zeros((4, collectives.shared.height), dtype=np.int64)
+    for _, members, where, rows in blocks_of(collectives.shared, collectives.groups):
         counts[where] = members
         waited[where] = _over_members(own["wait"][rows], members)
         if "bytes" in own.columns:
             size = own["bytes"][rows]
             known[where] = _over_members(size.is_not_null(), members)
             sizes[where] = _over_members(size.fill_null(0), members)
-    calls = timed.shared.with_columns(calls=counts, waited=waited, known=known, bytes=sizes)
+    calls = collectives.shared.with_columns(calls=counts, waited=waited, known=known, bytes=sizes)
     calls = calls.filter(pl.col("iteration").is_in(list(numbers)))
     last = (
         calls.drop_nulls("last")
@@ -132,7 +132,7 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
         .sort("times", "last_rank", descending=[True, False])
         .unique(key, keep="first", maintain_order=True)
     )
-    ranks = timed.streams.group_by("group").agg(ranks=pl.col("rank").unique().sort())
+    ranks = collectives.streams.group_by("group").agg(ranks=pl.col("rank").unique().sort())
     trips = pl.col("operation").replace_strict(BUS_TRIPS, default=None, return_dtype=pl.Int64)
     factor = trips * (pl.col("members") - 1) / pl.col("members")
     every = pl.col("calls").sum()
@@ -153,7 +153,7 @@ def by_collective(timed: WaitedCollectives, numbers: Collection[int]) -> pl.Data
             pl.col("operation").cast(pl.String),
         )
         .join(ranks, on="group")
-        .join(timed.groups.select("group", "label", "members"), on="group")
+        .join(collectives.groups.select("group", "label", "members"), on="group")
         .with_columns(algorithm_bandwidth=pl.col("bytes") * 1e9 / pl.col("transfer_ns"))
         .sort(key)
         .select(

@@ -10,17 +10,18 @@ nothing is loaded. `RANKSCOPE_CACHE=0` in the environment loads nothing either.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import polars as pl
 
 from rankscope.compare.comparison import Comparison, Outliers, Summary
-from rankscope.compare.fingerprint import fingerprint
 from rankscope.errors import DatabaseError
 from rankscope.judge.story import Story
 from rankscope.match.clocks import ClockFit, Clocks
@@ -33,7 +34,14 @@ from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
 from rankscope.model.results import Efficiency, MetricSummary, Verdict
 from rankscope.store.connection import REBUILD_HINT
+from rankscope.store.migrations import SCHEMA_VERSION
 from rankscope.store.tables import RunTables
+from rankscope.util.source_digest import source_digest
+
+PACKAGE = Path(__file__).parents[1]
+
+SHAPING = ("compare", "judge", "match", "model", "store", "util")
+"""Packages whose source files shape the answers; those that read reports shape the tables."""
 
 VARIABLE = "RANKSCOPE_CACHE"
 """Environment variable that turns the cache off if it is 0."""
@@ -79,6 +87,19 @@ class Answers:
     metrics: dict[str, MetricSummary]
     efficiency: Efficiency | None
     replayed: bool
+
+
+def fingerprint(options: Options, reports: pl.DataFrame) -> str:
+    """Text that differs if the code, the options or the reports of cached answers differ.
+
+    Args:
+        options: how the ranks were compared.
+        reports: the table `reports`. A report that was moved is the same one.
+    """
+    state = "\n".join(sorted(map(repr, reports.drop("path").iter_rows())))
+    code = source_digest(PACKAGE, SHAPING)
+    parts = (code, pl.__version__, str(SCHEMA_VERSION), repr(options), state)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def to_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:

@@ -229,12 +229,12 @@ def _needed(verdict: Verdict, host_known: bool) -> tuple[tuple[Needed, ...], str
     slow = f"{who} slow in {sanitized(verdict.cause or 'the iteration')}"
     if verdict.kind == VerdictKind.COMMUNICATION:
         return (NIC_COUNTERS,), "communication is slow: is the network congested?"
-    told = [_of_finding(each, host_known) for each in verdict.findings]
-    if not told:
+    captures = [_of_finding(each, host_known) for each in verdict.findings]
+    if not captures:
         if host_known:
             return (HOST, PYTHON, SYSTEM_WIDE), f"{slow}, and no cause explains enough of it"
         return (HOST,), f"{slow}, and the reports do not tell what its host does"
-    options, words = told[0]
+    options, words = captures[0]
     return (HOST, *options) if HOST not in options else options, f"{slow}; {words}"
 
 

@@ -161,15 +161,8 @@ def pick(
     rows = rows_of(picked)
     seen = views_of(picked)
     files = files or {rank: ReportFiles((who[rank][1],), (0,)) for rank in picked}
-    slowest = (_slowest(rows, column, ranks, when) for ranks, when in slow)
-    anchor = next((each for each in slowest if each is not None), _moments(rows, column, ())[0])
     own = seen.filter(pl.col("rank") == picked[0])
-    held_in = {
-        iteration: files[picked[0]].at(start)
-        for iteration, start in own.select("iteration", "start_ns").iter_rows()
-    }
-    place_of = held_in[anchor]
-    rows = rows.filter([held_in.get(each) == place_of for each in rows["iteration"]])
+    rows, place_of = _in_one_file(rows, column, slow, own, files[picked[0]])
     when_slow = {number for _, when in slow for number in when}
     worst, typical = _moments(rows, column, when_slow)
     values = dict(ranked.select("rank", column).iter_rows())
@@ -188,15 +181,11 @@ def pick(
         )
         return Moment(title, ranks, when, windows)
 
-    looks = []
-    for ranks, when in slow:
-        iteration = _slowest(rows, column, ranks, when)
-        if iteration is not None:
-            others = [number for number in when if number != iteration]
-            also = f" (also {listed(others)})" if others else ""
-            verb = agreeing(len(ranks), "is", "are")
-            title = f"Where {ranks_text(ranks, 8)} {verb} slow: iteration {iteration}{also}"
-            looks.append(look(title, ranks, when, iteration))
+    looks = [
+        look(_slow_title(ranks, when, iteration), ranks, when, iteration)
+        for ranks, when in slow
+        if (iteration := _slowest(rows, column, ranks, when)) is not None
+    ]
     if not looks:
         looks.append(look(f"The worst iteration: {worst}", (), (worst,), worst))
     looks.append(look(f"A typical iteration: {typical}", (), (typical,), typical))
@@ -219,6 +208,42 @@ def pick(
         ),
         tuple(looks),
     )
+
+
+def _in_one_file(
+    rows: pl.DataFrame,
+    column: str,
+    slow: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+    views: pl.DataFrame,
+    files: ReportFiles,
+) -> tuple[pl.DataFrame, int]:
+    """The rows of the iterations that one file of each rank holds, and which of its files it is.
+
+    It is the file with the iteration in which those that cost most are slowest, else the worst.
+
+    Args:
+        rows: rank, iteration, `<metric>_ns` of the picked ranks.
+        column: the metric's name.
+        slow: as in `pick`.
+        views: RANK_ITERATIONS of one of these ranks.
+        files: of that rank.
+    """
+    slowest = (_slowest(rows, column, ranks, when) for ranks, when in slow)
+    anchor = next((each for each in slowest if each is not None), _moments(rows, column, ())[0])
+    held_in = {
+        iteration: files.at(start)
+        for iteration, start in views.select("iteration", "start_ns").iter_rows()
+    }
+    place = held_in[anchor]
+    return rows.filter([held_in.get(each) == place for each in rows["iteration"]]), place
+
+
+def _slow_title(ranks: tuple[int, ...], when: tuple[int, ...], iteration: int) -> str:
+    """What is seen in one of the iterations in which ranks are slow."""
+    others = [number for number in when if number != iteration]
+    also = f" (also {listed(others)})" if others else ""
+    verb = agreeing(len(ranks), "is", "are")
+    return f"Where {ranks_text(ranks, 8)} {verb} slow: iteration {iteration}{also}"
 
 
 def _slowest(

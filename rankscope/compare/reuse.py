@@ -19,33 +19,33 @@ from rankscope.match.wait_sums import Waits
 from rankscope.model.metrics import METRICS
 
 
-def selects_the_same(found: Comparison, default: Comparison) -> bool:
+def selects_the_same(comparison: Comparison, default: Comparison) -> bool:
     """Whether the same iterations are selected on the same clock, and roles are not given."""
     return (
-        found.comparable
-        and found.scope.options.roles is None
-        and found.clock == default.clock
-        and found.selection.numbers == default.selection.numbers
+        comparison.comparable
+        and comparison.scope.options.roles is None
+        and comparison.clock == default.clock
+        and comparison.selection.numbers == default.selection.numbers
     )
 
 
-def rescored(found: Comparison, default: Comparison) -> Comparison:
+def rescored(comparison: Comparison, default: Comparison) -> Comparison:
     """The answers of the default comparison, where at most the statistic differs."""
-    found = replace(
-        found,
+    comparison = replace(
+        comparison,
         _waits=default._waits,
         _outliers=default._outliers,
         _scores=default._scores,
         _verdict=default._verdict,
         _summary=default._summary,
     )
-    statistic = found.options.statistic
+    statistic = comparison.options.statistic
     if statistic == default.options.statistic or default._summary is None:
-        return found
-    rows = found.rows()
+        return comparison
+    rows = comparison.rows()
     scores = judge_scores.scores(rows, [*METRICS], statistic)
     metrics = judge_scores.summaries(rows, scores)
-    return replace(found, _scores=scores, _summary=replace(default._summary, metrics=metrics))
+    return replace(comparison, _scores=scores, _summary=replace(default._summary, metrics=metrics))
 
 
 def waits_by_rank(scope: Scope, default: Comparison) -> pl.DataFrame | None:
@@ -57,19 +57,21 @@ def waits_by_rank(scope: Scope, default: Comparison) -> pl.DataFrame | None:
     return default._waits_of_all if every else None
 
 
-def waits_of_nobody(found: Comparison, default: Comparison) -> Waits | None:
+def host_clock_waits(comparison: Comparison, default: Comparison) -> Waits | None:
     """The waits on the host's clock if no call of the host communicates: none is exposed there.
 
     The other waits do not depend on the clock. None where they are not known.
     """
-    if found.clock != "host" or not found.comparable or found.roles.links:
+    if comparison.clock != "host" or not comparison.comparable or comparison.roles.links:
         return None
-    by_rank, of_all = waits_by_rank(found.scope, default), default._waits_of_all
+    by_rank, of_all = waits_by_rank(comparison.scope, default), default._waits_of_all
     blocking = "host" in default.matching.streams["place"]
     if blocking or default.table is not None or by_rank is None or of_all is None:
         return None
     columns = ("collective_wait_ns", "collective_transfer_ns")
-    rows = stored_rows(found.tables, default.roles, columns).select("rank", "iteration", *columns)
+    rows = stored_rows(comparison.tables, default.roles, columns).select(
+        "rank", "iteration", *columns
+    )
     nothing = {name: pl.lit(0, pl.Int64) for name in ("cost_ns", "gain_ns")}
     return Waits(
         rows.with_columns(wait_ns=pl.lit(None, pl.Int64)),
@@ -78,9 +80,9 @@ def waits_of_nobody(found: Comparison, default: Comparison) -> Waits | None:
     )
 
 
-def known_story(found: Comparison, metric: str, default: Comparison) -> Story | None:
+def known_story(comparison: Comparison, metric: str, default: Comparison) -> Story | None:
     """The story of the whole run, where the clock, the roles and the metric are the same."""
-    if default.clock != found.clock or default.roles.of != found.roles.of:
+    if default.clock != comparison.clock or default.roles.of != comparison.roles.of:
         return None
     known = default.outliers
     return known.story if known.metric == metric else None

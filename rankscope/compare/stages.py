@@ -11,7 +11,7 @@ import polars as pl
 
 from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary, calls_again
 from rankscope.compare.metric_table import metric_table
-from rankscope.compare.reuse import rescored, selects_the_same, waits_by_rank, waits_of_nobody
+from rankscope.compare.reuse import host_clock_waits, rescored, selects_the_same, waits_by_rank
 from rankscope.compare.verdict_inputs import JUDGED, verdict_inputs
 from rankscope.judge import scores as judge_scores
 from rankscope.judge.healing import Prices, sampled
@@ -61,41 +61,41 @@ def compare(
         ReportError: no iterations can be compared, or those without numbers cannot be paired.
     """
     judge_scores.check_statistic(options.statistic)
-    found, calls = _matched(tables, options, reuse)
+    comparison, calls = _matched(tables, options, reuse)
     if until < Stage.TABLE:
-        return found
-    if reuse is not None and calls is None and selects_the_same(found, reuse):
-        return rescored(found, reuse)
-    if reuse is None or calls is not None or found.clock != reuse.clock:
-        waits, calls = _waits(found, calls, reuse)
-        found = _tabled(found, waits)
+        return comparison
+    if reuse is not None and calls is None and selects_the_same(comparison, reuse):
+        return rescored(comparison, reuse)
+    if reuse is None or calls is not None or comparison.clock != reuse.clock:
+        waits, calls = _waits(comparison, calls, reuse)
+        comparison = _tabled(comparison, waits)
         del waits
-    elif found.comparable:
-        found = replace(found, _waits=waits_by_rank(found.scope, reuse))
+    elif comparison.comparable:
+        comparison = replace(comparison, _waits=waits_by_rank(comparison.scope, reuse))
     if until < Stage.OUTLIERS:
-        return found
-    if not found.comparable:
+        return comparison
+    if not comparison.comparable:
         if until > Stage.OUTLIERS:
-            _ = found.selection  # raises
-        return replace(found, _outliers=Outliers(None, None, None))
-    played = found.rows(all_iterations=found.scope.in_range is None)
-    rows = played.filter(pl.col("iteration").is_in(found.selection.numbers))
+            _ = comparison.selection  # raises
+        return replace(comparison, _outliers=Outliers(None, None, None))
+    played = comparison.rows(all_iterations=comparison.scope.in_range is None)
+    rows = played.filter(pl.col("iteration").is_in(comparison.selection.numbers))
     played = played.select(JUDGED)  # the other columns of all iterations are let go
-    inputs = verdict_inputs(found, rows, reuse)
-    found = replace(found, _outliers=_outliers(inputs))
+    inputs = verdict_inputs(comparison, rows, reuse)
+    comparison = replace(comparison, _outliers=_outliers(inputs))
     if until < Stage.VERDICT:
-        return found
-    if until >= Stage.SUMMARY and found._waits is None:
-        calls = calls or calls_again(found, found.scope.in_range)
-        found = replace(found, _waits=waits_of(found.scope, calls).by_rank)
-    found = _scored(found, rows, until)
+        return comparison
+    if until >= Stage.SUMMARY and comparison._waits is None:
+        calls = calls or calls_again(comparison, comparison.scope.in_range)
+        comparison = replace(comparison, _waits=waits_of(comparison.scope, calls).by_rank)
+    comparison = _scored(comparison, rows, until)
     del rows
-    parts, instances = _replay_parts(found, calls, played, inputs)
+    parts, instances = _replay_parts(comparison, calls, played, inputs)
     del calls, played  # there is no room for them beside the replay
     give_back()
-    found = _judged(found, inputs, _prices(found, inputs, parts, instances))
+    comparison = _judged(comparison, inputs, _prices(comparison, inputs, parts, instances))
     give_back()
-    return found
+    return comparison
 
 
 def _matched(
@@ -111,30 +111,32 @@ def _matched(
     matching = calls.matching
     if scope.matched_by == "ordinal":
         check_pairing(scope.tables.iterations, matching.clocks, scope.utc_starts)
-    found = Comparison(scope, matching, given or roles_by_gradients(scope, calls.matched))
+    comparison = Comparison(scope, matching, given or roles_by_gradients(scope, calls.matched))
     give_back()
-    return found, calls
+    return comparison, calls
 
 
 def _waits(
-    found: Comparison, calls: RunCalls | None, reuse: Comparison | None
+    comparison: Comparison, calls: RunCalls | None, reuse: Comparison | None
 ) -> tuple[Waits, RunCalls | None]:
     """The waits of all iterations, and the calls where all of them are played again."""
     if calls is None:
-        waits = None if reuse is None else waits_of_nobody(found, reuse)
+        waits = None if reuse is None else host_clock_waits(comparison, reuse)
         if waits is not None:
             return waits, None
-        calls = calls_again(found)
-    waits = waits_of(found.scope, calls)
-    few = found.roles.links or calls.matched.met.calls <= MOST_CALLS
+        calls = calls_again(comparison)
+    waits = waits_of(comparison.scope, calls)
+    few = comparison.roles.links or calls.matched.summary.calls <= MOST_CALLS
     return waits, calls if few else None
 
 
-def _tabled(found: Comparison, waits: Waits) -> Comparison:
+def _tabled(comparison: Comparison, waits: Waits) -> Comparison:
     """Every metric of every rank and iteration."""
     give_back()
-    table = metric_table(found.scope, found.roles, waits.by_iteration)
-    return replace(found, table=table, _waits=waits.by_rank, _waits_of_all=waits.by_rank_of_all)
+    table = metric_table(comparison.scope, comparison.roles, waits.by_iteration)
+    return replace(
+        comparison, table=table, _waits=waits.by_rank, _waits_of_all=waits.by_rank_of_all
+    )
 
 
 def _outliers(inputs: VerdictInputs) -> Outliers:
@@ -145,36 +147,38 @@ def _outliers(inputs: VerdictInputs) -> Outliers:
     return Outliers(metric, inputs.flags if inputs.run.ranks > 1 else None, inputs.story)
 
 
-def _scored(found: Comparison, rows: pl.DataFrame, until: Stage) -> Comparison:
+def _scored(comparison: Comparison, rows: pl.DataFrame, until: Stage) -> Comparison:
     """The score of each rank, and what the selected iterations add up to.
 
     Args:
-        found: up to its outliers.
+        comparison: up to its outliers.
         rows: of the metric table in the selected iterations.
         until: the last stage to compute.
     """
-    scores = judge_scores.scores(rows, [*METRICS], found.options.statistic)
-    found = replace(found, _scores=scores)
+    scores = judge_scores.scores(rows, [*METRICS], comparison.options.statistic)
+    comparison = replace(comparison, _scores=scores)
     if until < Stage.SUMMARY:
-        return found
+        return comparison
     summary = Summary(
         metrics=judge_scores.summaries(rows, scores),
         efficiency=judge_scores.efficiency(rows),
-        by_iteration=by_iteration(rows, found.outliers.frame, found.selection.numbers, "work"),
+        by_iteration=by_iteration(
+            rows, comparison.outliers.frame, comparison.selection.numbers, "work"
+        ),
         what_if=None,
     )
-    return replace(found, _summary=summary)
+    return replace(comparison, _summary=summary)
 
 
 def _replay_parts(
-    found: Comparison, calls: RunCalls | None, played: pl.DataFrame, inputs: VerdictInputs
+    comparison: Comparison, calls: RunCalls | None, played: pl.DataFrame, inputs: VerdictInputs
 ) -> tuple[ReplayParts | None, pl.DataFrame]:
     """What the run is played again from, and `RunCalls.instances`.
 
     None where the work of some rank is unknown, or its communication is not understood.
 
     Args:
-        found: up to its table.
+        comparison: up to its table.
         calls: of all iterations that can be played, where they are matched already.
         played: JUDGED columns of the metric table in these iterations.
         inputs: what the verdict is found from.
@@ -182,31 +186,29 @@ def _replay_parts(
     unknown = inputs.run.missing_ranks or inputs.run.blind_ranks
     if inputs.run.metric != "work" or unknown or inputs.run.ranks < 2:
         return None, pl.DataFrame()
-    in_range = found.scope.in_range
+    in_range = comparison.scope.in_range
     if calls is None and in_range is not None:
-        calls = calls_again(found, in_range)
-    matched = found.matching.summary if calls is None else calls.matched.met
+        calls = calls_again(comparison, in_range)
+    matched = comparison.matching.summary if calls is None else calls.matched.summary
     few = None
     if matched.calls > MOST_CALLS:
         most = round(MOST_CALLS / (matched.calls / matched.iterations))
         few = tuple(sampled(inputs.excess, most))
-    calls = calls or calls_again(found, few)
-    return replay_parts(found.scope, calls, played, few), calls.instances()
+    calls = calls or calls_again(comparison, few)
+    return replay_parts(comparison.scope, calls, played, few), calls.instances()
 
 
 def _prices(
-    found: Comparison,
+    comparison: Comparison,
     inputs: VerdictInputs,
     parts: ReplayParts | None,
     instances: pl.DataFrame,
 ) -> Prices | None:
-    """What healing saves; None where nothing is judged."""
-    if inputs.run.metric is None:
-        return None
+    """What healing saves, by replay; None where the run cannot be replayed."""
     if parts is None:
-        return Prices(inputs.excess)
+        return None
     replay = Replay(*parts)
-    groups, streams = found.matching.groups, found.matching.streams
+    groups, streams = comparison.matching.groups, comparison.matching.streams
     members = streams.group_by("group").agg(pl.col("rank").unique().sort())
     slow = slow_transfers(
         instances,
@@ -218,11 +220,11 @@ def _prices(
     return Prices(inputs.excess, replay, slow)
 
 
-def _judged(found: Comparison, inputs: VerdictInputs, prices: Prices | None) -> Comparison:
+def _judged(comparison: Comparison, inputs: VerdictInputs, prices: Prices | None) -> Comparison:
     """Who is slow, and what a fix would save."""
     verdict = judge(inputs, prices)
-    found = replace(found, _verdict=verdict)
-    if found._summary is None or prices is None or inputs.run.ranks < 2:
-        return found
+    comparison = replace(comparison, _verdict=verdict)
+    if comparison._summary is None or prices is None:
+        return comparison
     what_if = scenarios(inputs, prices, verdict)
-    return replace(found, _summary=replace(found._summary, what_if=what_if))
+    return replace(comparison, _summary=replace(comparison._summary, what_if=what_if))

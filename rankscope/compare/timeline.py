@@ -199,7 +199,7 @@ def _waiting(comparison: Comparison, calls: pl.DataFrame) -> pl.DataFrame:
     That rank is the one that came last, or the latest one where nobody clearly did. Where a
     member's clock is not tied, the waits stay as the metrics have them.
     """
-    tied = [*comparison.matching.summary.solved.fits]
+    tied = [*comparison.matching.summary.clocks.fits]
     every = _matched_calls(comparison, tuple(calls["iteration"].unique()))
     arrival = pl.col("arrival_ns")
     last = (
@@ -327,7 +327,7 @@ def _collectives(
 
 def _axes(comparison: Comparison, ranks: tuple[int, ...]) -> dict[int, str]:
     """rank → `axis` of TIMELINE_RANKS."""
-    clocks = comparison.matching.summary.solved.fits
+    clocks = comparison.matching.summary.clocks.fits
     tied = clocks if len(clocks) > 1 else {}
     unmoved = {
         rank: "own" if comparison.scope.utc_starts[rank] is None else "utc" for rank in ranks
@@ -337,7 +337,7 @@ def _axes(comparison: Comparison, ranks: tuple[int, ...]) -> dict[int, str]:
 
 def _aligned(comparison: Comparison, frame: pl.DataFrame) -> pl.DataFrame:
     """Times of the reports' axes by the lowest rank's UTC; of ranks not tied to it by their own."""
-    clocks, starts = comparison.matching.summary.solved, comparison.scope.utc_starts
+    clocks, starts = comparison.matching.summary.clocks, comparison.scope.utc_starts
     start = pl.col("rank").replace_strict(
         {rank: own or 0 for rank, own in starts.items()}, return_dtype=pl.Int64
     )
@@ -369,7 +369,7 @@ def _times(frame: pl.DataFrame) -> list[str]:
 
 def _ranks(comparison: Comparison, axes: dict[int, str]) -> pl.DataFrame:
     """TIMELINE_RANKS."""
-    clocks = comparison.matching.summary.solved.fits
+    clocks = comparison.matching.summary.clocks.fits
     aligned = pl.DataFrame(
         {
             "rank": list(axes),

@@ -27,42 +27,44 @@ FEW_ITERATIONS = 3
 
 
 def verdict_inputs(
-    found: Comparison, rows: pl.DataFrame, default: Comparison | None
+    comparison: Comparison, rows: pl.DataFrame, default: Comparison | None
 ) -> VerdictInputs:
     """What a verdict is found from, before anything is priced.
 
     Args:
-        found: up to its table.
+        comparison: up to its table.
         rows: of the metric table in the selected iterations.
         default: the comparison with the default options, if there is one.
     """
-    tables, numbers = found.tables, found.selection.numbers
-    metric = _judged_metric(rows, found.scope.blind_ranks)
+    tables, numbers = comparison.tables, comparison.selection.numbers
+    metric = _judged_metric(rows, comparison.scope.blind_ranks)
     spans = None
     if metric is not None and len(numbers) <= FEW_ITERATIONS:
-        spans = own_spans(found.collectives(numbers), sorted(tables.ranks["rank"]))
+        spans = own_spans(comparison.collectives(numbers), sorted(tables.ranks["rank"]))
     judged = rows.select(JUDGED)
     return VerdictInputs(
         run=RunSummary(
             ranks=tables.ranks.height,
             iterations=len(numbers),
-            missing_ranks=found.missing_ranks,
-            blind_ranks=found.scope.blind_ranks,
+            missing_ranks=comparison.missing_ranks,
+            blind_ranks=comparison.scope.blind_ranks,
             metric=metric,
             recorder=recorder_of(tables.reports["kind"]),
-            own_roles=found.roles.own,
+            own_roles=comparison.roles.own,
         ),
         selected=numbers,
         spent_ns=int(rows["iteration_ns"].sum() // max(rows["rank"].n_unique(), 1)),
-        role_of=dict.fromkeys(found.roles.of, ALL) if found.roles.own else found.roles.of,
-        wide=_in_one_role(_judged_rows(judged, spans), found),
-        hosts=_hosts_of(found),
+        role_of=dict.fromkeys(comparison.roles.of, ALL)
+        if comparison.roles.own
+        else comparison.roles.of,
+        wide=_in_one_role(_judged_rows(judged, spans), comparison),
+        hosts=_hosts_of(comparison),
         tables=tables_of(tables),
         exposed_transfer_ns=_exposed_transfer(rows),
-        stages=lambda: _stages(found),
+        stages=lambda: _stages(comparison),
         spans=spans,
-        collectives=lambda: by_collective(found.collectives(numbers), numbers),
-        whole=_story_of_the_run(found, metric, default),
+        collectives=lambda: by_collective(comparison.collectives(numbers), numbers),
+        whole=_story_of_the_run(comparison, metric, default),
     )
 
 
@@ -75,27 +77,27 @@ def _judged_metric(rows: pl.DataFrame, blind_ranks: tuple[int, ...]) -> str | No
 
 
 def _story_of_the_run(
-    found: Comparison, metric: str | None, default: Comparison | None
+    comparison: Comparison, metric: str | None, default: Comparison | None
 ) -> Story | None:
     """What is true of the whole run, if only a part of it is selected; else None.
 
     That of the default comparison, where it was on the same clock, by the same roles and metric.
     """
-    if metric is None or found.scope.in_range is None:
+    if metric is None or comparison.scope.in_range is None:
         return None
-    known = None if default is None else known_story(found, metric, default)
+    known = None if default is None else known_story(comparison, metric, default)
     if known is not None:
         return known
-    rows = found.rows(all_iterations=True).select(JUDGED)
-    rows = rows.filter(~pl.col("iteration").is_in(found.selection.settling))
-    excess = excess_of(_in_one_role(rows, found), metric)
-    tables = tables_of(found.tables)
-    return story_of(excess, _hosts_of(found), kernels=lambda: same_work(tables, excess))
+    rows = comparison.rows(all_iterations=True).select(JUDGED)
+    rows = rows.filter(~pl.col("iteration").is_in(comparison.selection.settling))
+    excess = excess_of(_in_one_role(rows, comparison), metric)
+    tables = tables_of(comparison.tables)
+    return story_of(excess, _hosts_of(comparison), kernels=lambda: same_work(tables, excess))
 
 
-def _in_one_role(rows: pl.DataFrame, found: Comparison) -> pl.DataFrame:
+def _in_one_role(rows: pl.DataFrame, comparison: Comparison) -> pl.DataFrame:
     """The rows; in one role where every rank has a role of its own, which compares with nobody."""
-    return rows.with_columns(role=pl.lit(ALL)) if found.roles.own else rows
+    return rows.with_columns(role=pl.lit(ALL)) if comparison.roles.own else rows
 
 
 def _judged_rows(rows: pl.DataFrame, spans: Floats | None) -> pl.DataFrame:
@@ -116,17 +118,17 @@ def _judged_rows(rows: pl.DataFrame, spans: Floats | None) -> pl.DataFrame:
     return rows.with_columns(work_ns=late, other_ns=late)
 
 
-def _stages(found: Comparison) -> frozenset[tuple[int, ...]]:
+def _stages(comparison: Comparison) -> frozenset[tuple[int, ...]]:
     """Ranks that may hold a part of the model, if the job is a pipeline whose roles were not given.
 
     Those are the members of each communicator that is no whole job, where ranks also send to each
     other.
     """
-    operations = found.tables.read("collectives", ["operation"], distinct=True)["operation"]
-    if found.roles.source == "given" or SEND_RECEIVE not in {*operations.cast(pl.String)}:
+    operations = comparison.tables.read("collectives", ["operation"], distinct=True)["operation"]
+    if comparison.roles.source == "given" or SEND_RECEIVE not in {*operations.cast(pl.String)}:
         return frozenset()
-    groups = found.matching.streams.group_by("group").agg(pl.col("rank").unique().sort())
-    every = found.tables.ranks.height
+    groups = comparison.matching.streams.group_by("group").agg(pl.col("rank").unique().sort())
+    every = comparison.tables.ranks.height
     return frozenset(tuple(some) for some in groups["rank"].to_list() if len(some) < every)
 
 
@@ -144,6 +146,6 @@ def _exposed_transfer(rows: pl.DataFrame) -> int | None:
     return int(per["exposed"].sum() or 0)
 
 
-def _hosts_of(found: Comparison) -> dict[int, str | None]:
+def _hosts_of(comparison: Comparison) -> dict[int, str | None]:
     """rank → host."""
-    return dict(found.tables.ranks.select("rank", "host").iter_rows())
+    return dict(comparison.tables.ranks.select("rank", "host").iter_rows())

@@ -98,7 +98,7 @@ class DatabaseWriter:
 
 def compare_stored(database: Database) -> None:
     """Compare the reports that a database holds now, and cache the result in it."""
-    database.keep_little()
+    database.shrink_cache()
     tables = RunTables(database.name, database)
     if not tables.ranks.is_empty():
         try:
@@ -113,7 +113,7 @@ def compare_stored(database: Database) -> None:
         database.replace_comparison(rows, clock, cached)
         if cached and not _readable(database, tables):
             database.replace_comparison(rows, clock, {})
-    database.settle()
+    database.checkpoint()
 
 
 def _readable(database: Database, tables: RunTables) -> bool:

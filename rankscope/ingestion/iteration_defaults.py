@@ -66,7 +66,7 @@ def read_alike(
     if options.iteration not in (None, AUTO):
         return read(files, options)
     if before == {AUTO}:
-        return _said(read(files, replace(options, iteration=AUTO)), AUTO)
+        return _with_warning(read(files, replace(options, iteration=AUTO)), AUTO)
     return _alike(read, read(files, options), options, before)
 
 
@@ -74,7 +74,7 @@ def read_captures(
     read: Read, files: list[ReportFile], options: ShapingOptions, because: str | None = None
 ) -> Results:
     """Yield each report as one iteration, with the warning that says why, or its error."""
-    return _said(read(files, replace(options, iteration=WHOLE)), WHOLE, because)
+    return _with_warning(read(files, replace(options, iteration=WHOLE)), WHOLE, because)
 
 
 def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str | None]) -> Results:
@@ -87,7 +87,7 @@ def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str 
         before: kinds of iterations of the ranks that the database has already.
     """
     named: list[ReportFile] = []
-    with _Held() as held:
+    with _PendingReports() as pending:
         with closing(first) as results:
             for file, result in results:
                 if isinstance(result, RankscopeError):
@@ -96,55 +96,59 @@ def _alike(read: Read, first: Results, options: ShapingOptions, before: set[str 
                     named.append(file)
                     yield file, result
                 else:
-                    held.add(file, result)
+                    pending.add(file, result)
         if before or named:
-            yield from _beside_named(read, named, held, options, fixed=bool(before))
-        elif held.taken == {AUTO} and not held.alike():
-            yield from read_captures(read, held.files, options)
-        elif len(held.taken) < 2:
-            yield from held.rows()
+            yield from _reconcile_unnamed(read, named, pending, options, fixed=bool(before))
+        elif pending.taken == {AUTO} and not pending.alike():
+            yield from read_captures(read, pending.files, options)
+        elif len(pending.taken) < 2:
+            yield from pending.rows()
         else:
-            yield from _in_common(read, held, options)
+            yield from _in_common(read, pending, options)
 
 
-def _in_common(read: Read, held: _Held, options: ShapingOptions) -> Results:
+def _in_common(read: Read, pending: _PendingReports, options: ShapingOptions) -> Results:
     """Yield the steps if all reports have them, else each capture as one iteration."""
-    with _Held() as steps:
-        if held.alike() and _all_steps(read, held.other_than(AUTO), options, steps):
-            yield from held.rows(AUTO)
+    with _PendingReports() as steps:
+        if pending.alike() and _all_steps(read, pending.other_than(AUTO), options, steps):
+            yield from pending.rows(AUTO)
             yield from steps.rows()
             return
-    yield from held.rows(WHOLE)
-    others = held.other_than(WHOLE)
+    yield from pending.rows(WHOLE)
+    others = pending.other_than(WHOLE)
     yield from read_captures(read, others, options)
 
 
-def _beside_named(
-    read: Read, named: list[ReportFile], held: _Held, options: ShapingOptions, fixed: bool
+def _reconcile_unnamed(
+    read: Read,
+    named: list[ReportFile],
+    pending: _PendingReports,
+    options: ShapingOptions,
+    fixed: bool,
 ) -> Results:
     """Yield steps for all, if all have them; else errors of the reports without names.
 
     If these are not the fewer, each capture is one iteration.
     """
-    if not held.files:
+    if not pending.files:
         return
     if not fixed:
-        others = [*named, *held.other_than(AUTO)]
-        with _Held() as steps:
+        others = [*named, *pending.other_than(AUTO)]
+        with _PendingReports() as steps:
             if _all_steps(read, others, options, steps):
-                yield from held.rows(AUTO)
+                yield from pending.rows(AUTO)
                 yield from steps.rows()
                 return
-        count = len(held.files)
+        count = len(pending.files)
         if len(named) <= max(count, 1):
             because = (
                 f"{counted(count, 'report')} {agreeing(count, 'has', 'have')} no ranges named like "
                 "iterations, though others do, and steps are not certain on every rank: "
                 f"{OTHERWISE}"
             )
-            yield from read_captures(read, [*named, *held.files], options, because)
+            yield from read_captures(read, [*named, *pending.files], options, because)
             return
-    for file in held.files:
+    for file in pending.files:
         unlike = NoIterations if fixed else UnlikeOthers
         yield (
             file,
@@ -156,7 +160,9 @@ def _beside_named(
         )
 
 
-def _all_steps(read: Read, files: list[ReportFile], options: ShapingOptions, into: _Held) -> bool:
+def _all_steps(
+    read: Read, files: list[ReportFile], options: ShapingOptions, into: _PendingReports
+) -> bool:
     """Whether all of the reports have steps of about one length; their rows go into `into`."""
     with closing(read(files, replace(options, iteration=AUTO))) as results:
         for file, result in results:
@@ -166,7 +172,7 @@ def _all_steps(read: Read, files: list[ReportFile], options: ShapingOptions, int
     return into.alike()
 
 
-def _said(results: Results, taken: str | None, because: str | None = None) -> Results:
+def _with_warning(results: Results, taken: str | None, because: str | None = None) -> Results:
     """Yield results with the warning that something was taken without being asked for."""
     with closing(results):
         for file, result in results:
@@ -203,7 +209,7 @@ def _median_step(iterations: pl.DataFrame) -> float:
     return float(np.median((iterations["end_ns"] - iterations["start_ns"]).to_numpy()))
 
 
-class _Held:
+class _PendingReports:
     """Rows that wait, with their reports."""
 
     def __init__(self) -> None:
@@ -214,7 +220,7 @@ class _Held:
         self._steps: list[float] = []  # median length of the detected steps of a rank, ns
         self._store = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115
 
-    def __enter__(self) -> _Held:
+    def __enter__(self) -> _PendingReports:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 
 from rankscope.judge.excess import Excess, Flags, Index
 from rankscope.judge.levels import FEW, MUCH, NOISE
-from rankscope.util.robust import ROBUST, Floats
+from rankscope.util.numbers import ROBUST
+from rankscope.util.robust import Floats
 
 
 def event_of(noise: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rankscope.judge.cells import places_of, where_of
 from rankscope.judge.excess import Excess, Flags
-from rankscope.judge.roles_and_hosts import whole_hosts
+from rankscope.judge.hosts import whole_hosts
 from rankscope.judge.story import Story, facts_of
 from rankscope.judge.timing import Pattern
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from rankscope.judge.chance import iterations_to_settle
+from rankscope.judge.hosts import whole_hosts
 from rankscope.judge.inputs import VerdictInputs
 from rankscope.judge.judgement import Component, Judgement, holders
 from rankscope.judge.levels import ALPHA, LARGE_TRANSFER, LEAST_GAIN, MUCH, RARE
 from rankscope.judge.phrases import who
 from rankscope.judge.preconditions import inconclusive, only_one
-from rankscope.judge.roles_and_hosts import whole_hosts
 from rankscope.judge.story import Slow
 from rankscope.judge.stragglers import largest_phase
 from rankscope.match.warnings import listed

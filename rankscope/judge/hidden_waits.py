@@ -20,7 +20,7 @@ from rankscope.util.robust import Floats
 from rankscope.util.wording import percent
 
 LEAST = 0.01
-"""Least difference between ranks, as a share of the time, that is told."""
+"""Least difference between ranks that is reported, as a share of the time."""
 
 BALANCE = 0.5
 """The other kernels differ by at least this share of the difference, and at most its inverse."""

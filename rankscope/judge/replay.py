@@ -140,14 +140,16 @@ class Replay:
     def _plan(self, instances: Instances) -> None:
         """The order in which instances are played: all of a level at once."""
         group, last, done = instances.group, instances.last, instances.done
+        # an instance is played after all that its members called before it
         level = _levels(self._work, len(group))
         order = np.argsort(level, kind="stable")
+        # calls of an instance stand together, in the order in which instances are played
         sizes = np.bincount(self._work.instance, minlength=len(group))
         order = order[sizes[order] > 0]
         after = np.cumsum(sizes[order])
         first = np.zeros_like(sizes)
         first[order] = after - sizes[order]
-        self._work.put_together(first, self._borders.before)
+        self._work.group_by_instance(first, self._borders.before)
         self._groups = int(group.max(initial=-1)) + 1
         # what an instance takes once its last member and its predecessor are there
         through = np.full(self._groups, np.iinfo(np.int64).min)
@@ -209,23 +211,29 @@ class Replay:
         times = []
         every, borders = self._work, self._borders
         less = [None if each.work is None else borders.less(each.work) for each in healings]
+        # what each rank has worked at each call and interval, once something is taken out
         work = _rows([borders.moved(every.work, every.border, each) for each in less])
         held = _rows([borders.moved(every.held, every.border_of_held, each) for each in less])
-        delay = np.zeros(held.shape)
+        delay = np.zeros(held.shape)  # of a rank, from each interval on
         transfer = self._shorter(healings)
-        through = np.full((len(healings), self._groups), -np.inf)
+        through = np.full((len(healings), self._groups), -np.inf)  # when a communicator is free
         for step in self._steps:
             service: Floats = step.service
             if transfer is not None:
                 service = np.maximum(service - transfer[:, step.which], 0.0)
+            # a rank arrives when its work is done, and it is no longer held up
             arrival = work[:, step.calls] + delay.take(every.before[step.calls], axis=1)
+            # the collective ends when the last has arrived, the one before it is through, and its
+            # transfer is done
             last = np.maximum.reduceat(arrival, step.starts, axis=1)
             end = np.maximum(last, through[:, step.groups]) + service
             through[:, step.groups] = end
+            # that holds up the ranks whose intervals end with it
             if len(step.freed):
                 before = delay.take(step.freed, axis=1)
                 later = end.take(step.freeing, axis=1) - held.take(step.freed, axis=1)
                 delay[:, step.freed + 1] = before + np.maximum(later - before, 0.0)
+        # from the begin of each rank's first window to the end of its last
         selected = self._windows.filter(pl.col("iteration").is_in(list(numbers)))
         spans = (
             selected.group_by("rank")

@@ -41,9 +41,9 @@ BEFORE_END = 3_000
 class RankChunk(NamedTuple):
     """Some ranks of a run, ascending.
 
-    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.timed` gives them, of iterations
-    that follow each other, all on clocks that are tied together. `exposed`: their exposed
-    communication: rank, start_ns, end_ns.
+    `calls`: rank, group, instance, arrival_ns and end_ns as `waits.with_waits` gives them, of
+    iterations that follow each other, all on clocks that are tied together. `exposed`: their
+    exposed communication: rank, start_ns, end_ns.
     """
 
     ranks: list[int]
@@ -116,7 +116,7 @@ class Work:
         self.intervals: list[slice] = []
         self.work = np.empty(size)
         self.before, self.ends = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
-        self.instance = np.empty(size, dtype=np.int32)  # until they are put together
+        self.instance = np.empty(size, dtype=np.int32)  # until they are grouped by instance
         self.border = np.empty(0, dtype=np.int32)  # `Borders.before` of `work`, from then on
         self.held = np.empty(0)  # own work done before each interval, from then on
         self.border_of_held = np.empty(0, dtype=np.int32)  # `Borders.before` of that
@@ -124,7 +124,10 @@ class Work:
 
     def add(self, instance: Small, more: ReplayInput) -> None:
         """Take in the work of some more ranks."""
-        calls, intervals = _after(self.calls, more.counts), _after(self.intervals, more.blocked + 1)
+        calls, intervals = (
+            _consecutive_slices(self.calls, more.counts),
+            _consecutive_slices(self.intervals, more.blocked + 1),
+        )
         first = np.array([each.start for each in intervals], dtype=np.int32)
         mine = slice(calls[0].start, calls[-1].stop)
         self.calls += calls
@@ -139,7 +142,7 @@ class Work:
         held[place] = more.held
         self._held.append(held)
 
-    def put_together(self, first: Numbers, before: Callable[[int, Floats], Small]) -> None:
+    def group_by_instance(self, first: Numbers, before: Callable[[int, Floats], Small]) -> None:
         """Calls of an instance next to each other, by rank.
 
         Args:
@@ -157,25 +160,25 @@ class Work:
             places[calls] = place
             border[place] = before(rank, self.work[calls])
         self.border = border
-        self.work = _put(self.work, places)
-        self.before = _put(self.before, places)
-        self.ends = _put(self.ends, places)
+        self.work = _scatter(self.work, places)
+        self.before = _scatter(self.before, places)
+        self.ends = _scatter(self.ends, places)
         self.held = np.concatenate([self.held, *self._held])
         self._held.clear()
         held = [before(rank, self.held[each]) for rank, each in enumerate(self.intervals)]
         self.border_of_held = np.concatenate([self.border_of_held, *held])
 
 
-def _after(slices: list[slice], lengths: Numbers) -> list[slice]:
-    """The next ones of these lengths."""
+def _consecutive_slices(slices: list[slice], lengths: Numbers) -> list[slice]:
+    """Slices of these lengths, which follow the last one."""
     stops = (slices[-1].stop if slices else 0) + np.cumsum(lengths)
     return [
         slice(int(stop - length), int(stop)) for stop, length in zip(stops, lengths, strict=True)
     ]
 
 
-def _put(values: NDArray[Any], places: Small) -> NDArray[Any]:
-    """Each value in its place."""
+def _scatter(values: NDArray[Any], places: Small) -> NDArray[Any]:
+    """The values, each at its place."""
     there = np.empty_like(values)
     there[places] = values
     return there
@@ -197,10 +200,12 @@ def blocked_intervals(
         stopped: their aligned ends.
         stops: their ends on the rank's own axis.
     """
+    # the last call that ended before each interval stopped, and the first one after it
     order = np.argsort(ends, kind="stable")
     ordered = np.append(ends[order], np.iinfo(np.int64).max)
     after = np.searchsorted(ordered[:-1], stops, side="right")
     before = np.maximum(after - 1, 0)
+    # the former if it ended during the interval and shortly before its stop, else the latter
     starts = stops - (stopped - began)
     early = (after > 0) & (stops - ordered[before] <= AFTER_END) & (starts < ordered[before])
     late = ~early & (ordered[after] - stops <= BEFORE_END)
@@ -210,6 +215,7 @@ def blocked_intervals(
     nearest = np.lexsort((np.abs(stops[found] - ends[row]), row))
     first = np.append(True, np.diff(row[nearest]) > 0)[: len(row)]
     found, row = found[nearest[first]], row[nearest[first]]
+    # in time order
     by_start = np.argsort(began[found], kind="stable")
     found = found[by_start]
     return BlockedIntervals(began[found], stopped[found], row[by_start])
@@ -234,12 +240,14 @@ def chunk_input(
         chunk.calls, "rank", "instance", "group", "arrival_ns", "end_ns"
     )
     holder, start_ns, stop_ns = _columns(chunk.exposed, "rank", "start_ns", "end_ns")
+    # all ranks on one axis, so that each step is one pass over all of them
     arrived, ended = aligner.each(rank, arrival), aligner.each(rank, end_ns)
     start, stop = aligner.each(holder, start_ns), aligner.each(holder, stop_ns)
     axis = RankAxis(
         (rank, arrived, arrived), (rank, ended, ended), (holder, start, stop), (whose, begin, end)
     )
     calls = _in_order(Calls(rank, instance, group, arrived, ended, end_ns), axis)
+    # which call freed a rank is told by its own clock, to the microsecond
     apart = AFTER_END + BEFORE_END  # no call frees another rank
     own_axis = RankAxis((rank, end_ns, end_ns), (holder, start_ns, stop_ns), apart=apart)
     freed = blocked_intervals(
@@ -249,6 +257,7 @@ def chunk_input(
         own_axis.shift(holder, stop_ns),
     )
     low, high, row = freed
+    # own work is the time outside these intervals
     ranks = np.array(chunk.ranks)
     counts, blocked = (
         np.bincount(np.searchsorted(ranks, each), minlength=len(ranks))

@@ -50,7 +50,7 @@ def replay_parts(
     """
     iterations = scope.in_range if iterations is None else iterations
     matched, waited = calls.matched, calls.waited
-    rows, shared, clocks = waited.rows, waited.shared, matched.solved
+    rows, shared, clocks = waited.rows, waited.shared, matched.clocks
     if iterations is not None:
         rows = rows.filter(shared["iteration"].is_in([*iterations]).gather(rows["instance"]))
         table = table.filter(pl.col("iteration").is_in([*iterations]))

@@ -29,21 +29,19 @@ SCENARIOS = pl.Schema(
 """Columns of `scenarios`."""
 
 
-def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.DataFrame | None:
+def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.DataFrame:
     """The time that putting one thing at its role's median would save, most first.
 
     Args:
         inputs: what the verdict was found from.
-        prices: what healing saves.
+        prices: what healing saves, by replay.
         verdict: whom it names, and in which iterations, is one of the scenarios.
 
     Returns:
         SCENARIOS: kind (verdict | rank | role | phase | iterations | all), name, time_ns (the
         median rank's, with the gain taken off), gain_ns, gain (share of the time as it was); `all`
-        gives the ideal time. None where the run cannot be replayed.
+        gives the ideal time.
     """
-    if prices.is_bound:
-        return None
     everything, all_ns = prices.components.everything, verdict.gain_all_ns
     if all_ns is None:  # without a judgement nothing is priced
         (all_ns,) = prices.of([everything], prices.components.transfer)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.model.kinds import Statistic
 from rankscope.model.metrics import METRICS, column_of
 from rankscope.model.results import Efficiency, MetricSummary, Score
 from rankscope.util.robust import modified_z
-
-STATISTICS = ("mean", "median", "p95")
 
 UNKNOWN_WAITS = pl.DataFrame(
     schema={
@@ -27,8 +26,8 @@ LEAST_KNOWN = 0.5
 
 def check_statistic(statistic: str) -> None:
     """Raises `UsageError` unless there is such a statistic."""
-    if statistic not in STATISTICS:
-        raise UsageError(f"--statistic {statistic}", hint=f"one of {', '.join(STATISTICS)}")
+    if statistic not in [*Statistic]:
+        raise UsageError(f"--statistic {statistic}", hint=f"one of {', '.join(Statistic)}")
 
 
 def score(column: str, statistic: str, *, is_time: bool = True) -> pl.Expr:

@@ -13,8 +13,8 @@ import numpy as np
 from rankscope.judge.cells import amounts, event_of, noise_of, places_of, where_of
 from rankscope.judge.chance import chance_of_largest, chance_of_period, chance_of_sets
 from rankscope.judge.excess import Excess, Index
+from rankscope.judge.hosts import ranks_by_host
 from rankscope.judge.levels import ALPHA, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
-from rankscope.judge.roles_and_hosts import ranks_by_host
 from rankscope.judge.timing import Pattern, pattern_of, usual_of
 from rankscope.model.kinds import VerdictKind
 from rankscope.util.robust import Floats

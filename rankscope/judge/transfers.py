@@ -9,7 +9,8 @@ import polars as pl
 
 from rankscope.judge.levels import HALF, NOISE, SIZE_STEP
 from rankscope.match.point_to_point import OPERATION
-from rankscope.util.robust import ROBUST, Floats
+from rankscope.util.numbers import ROBUST
+from rankscope.util.robust import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +68,7 @@ def slow_transfers(
         labels: group → the name of its communicator.
     """
     size = {group: len(ranks) for group, ranks in members.items()}
-    rows = (
+    rows = _beside_usual(
         instances.with_row_index("instance")
         .with_columns(
             pl.col("group").cast(pl.Int64),
@@ -87,6 +88,25 @@ def slow_transfers(
             ),
         )
     )
+    beyond = pl.max_horizontal(HALF * pl.col("usual"), NOISE * pl.col("noise"))
+    slow = rows.filter(pl.col("excess") > beyond)
+    if slow.is_empty():
+        return None
+    saved = np.zeros(len(service))
+    saved[slow["instance"].to_numpy()] = slow["excess"].to_numpy()
+    per = _by_communicator(slow, members, labels)
+    same = rows.filter(pl.col("operation").is_in(per["operation"].unique().implode()))
+    others = {*same["group"]} - {*slow["group"]}
+    spared = frozenset(rank for group in others for rank in members.get(group, ()))
+    return SlowTransfers(saved, per, spared)
+
+
+def _beside_usual(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with usual, noise and excess (ns) of transfers like each.
+
+    Args:
+        rows: group, operation, members (a count), size (a class) and service.
+    """
     key = ["operation", "members", "size"]
     of_group = rows.group_by(*key, "group").agg(middle=pl.col("service").median())
     usual = of_group.group_by(key).agg(usual=pl.col("middle").quantile(0.5, "lower"))
@@ -94,13 +114,19 @@ def slow_transfers(
     noise = rows.group_by(key).agg(
         noise=ROBUST * (pl.col("service") - pl.col("middle")).abs().median()
     )
-    rows = rows.join(noise, on=key).with_columns(excess=pl.col("service") - pl.col("usual"))
-    beyond = pl.max_horizontal(HALF * pl.col("usual"), NOISE * pl.col("noise"))
-    slow = rows.filter(pl.col("excess") > beyond)
-    if slow.is_empty():
-        return None
-    saved = np.zeros(len(service))
-    saved[slow["instance"].to_numpy()] = slow["excess"].to_numpy()
+    return rows.join(noise, on=key).with_columns(excess=pl.col("service") - pl.col("usual"))
+
+
+def _by_communicator(
+    slow: pl.DataFrame, members: dict[int, list[int]], labels: dict[int, str]
+) -> pl.DataFrame:
+    """`SlowTransfers.slow`.
+
+    Args:
+        slow: slow instances: group, operation, iteration, service, usual and excess.
+        members: group → its ranks.
+        labels: group → the name of its communicator.
+    """
     per = (
         slow.group_by("group", "operation")
         .agg(
@@ -119,9 +145,4 @@ def slow_transfers(
         }
     )
     per = per.join(named, on="group", maintain_order="left")
-    largest = int(per["excess_ns"][0])
-    per = per.filter(pl.col("excess_ns") >= HALF * largest)
-    same = rows.filter(pl.col("operation").is_in(per["operation"].unique().implode()))
-    others = {*same["group"]} - {*slow["group"]}
-    spared = frozenset(rank for group in others for rank in members.get(group, ()))
-    return SlowTransfers(saved, per, spared)
+    return per.filter(pl.col("excess_ns") >= HALF * int(per["excess_ns"][0]))

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.model.kinds import Clock
 from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.store.tables import RunTables
 from rankscope.util.wording import counted
 
-CLOCKS = ("auto", "gpu", "host")
+CLOCKS = ("auto", *Clock)
 
 PHASES = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns")
 
@@ -19,28 +20,28 @@ MOST_LACKING = 0.1
 """Share of a rank's complete iterations that may lack device work; one may in any case."""
 
 
-def choose_clock(tables: RunTables, asked: str) -> tuple[str, str]:
+def choose_clock(tables: RunTables, requested: str) -> tuple[str, str]:
     """The clock to compare ranks on, and why.
 
     Args:
         tables: the run.
-        asked: auto, gpu or host.
+        requested: auto, gpu or host.
 
     Raises:
         UsageError: there is no such clock, or no device work to read it from.
     """
-    if asked not in CLOCKS:
-        raise UsageError(f"--clock {asked}", hint=f"one of {', '.join(CLOCKS)}")
+    if requested not in CLOCKS:
+        raise UsageError(f"--clock {requested}", hint=f"one of {', '.join(CLOCKS)}")
     ranks = tables.ranks
     without = ranks.filter(~pl.col("has_device"))["rank"].to_list()
-    if asked == "gpu" and without:
+    if requested == "gpu" and without:
         record = advice(Record.DEVICE, recorder_of(tables.reports["kind"]))
         raise UsageError(
             f"--clock gpu: rank {without[0]} has no device work in its report",
             hint=f"{record}; or use --clock host",
         )
-    if asked != "auto":
-        return asked, "asked for"
+    if requested != "auto":
+        return requested, "asked for"
     columns = ["rank", "iteration", "clock", "iteration_ns", *PHASES]
     return auto_clock(
         ranks,

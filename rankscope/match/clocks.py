@@ -328,7 +328,7 @@ def _tie(group: Group, middle: int, lines: dict[int, _Line]) -> None:
 
 def _refine(groups: list[Group], middle: int, lines: dict[int, _Line], lowest: int) -> None:
     """Refit every rank, in place, to the consensus of its collectives."""
-    met: dict[int, list[tuple[Group, int, Floats]]] = {rank: [] for rank in lines}
+    shared: dict[int, list[tuple[Group, int, Floats]]] = {rank: [] for rank in lines}
     for group in groups:
         places = [place for place, rank in enumerate(group.ranks) if rank in lines]
         if len(places) < 2:
@@ -336,17 +336,19 @@ def _refine(groups: list[Group], middle: int, lines: dict[int, _Line], lowest: i
         ends = [lines[group.ranks[place]].corrected(group.since(place, middle)) for place in places]
         consensus = medians(np.stack(ends, axis=1))
         for place in places:
-            met[group.ranks[place]].append((group, place, consensus))
+            shared[group.ranks[place]].append((group, place, consensus))
 
     def refitted(rank: int) -> _Line:
-        when = np.concatenate([consensus for *_, consensus in met[rank]])
-        ends = [lines[rank].corrected(group.since(place, middle)) for group, place, _ in met[rank]]
+        when = np.concatenate([consensus for *_, consensus in shared[rank]])
+        ends = [
+            lines[rank].corrected(group.since(place, middle)) for group, place, _ in shared[rank]
+        ]
         miss = when - np.concatenate(ends)
         order = np.argsort(when, kind="stable")
         level, slope, spread = _fit(when[order], miss[order][None])
         return _Line(float(level[0]), float(slope[0]), float(spread[0]))
 
-    ranks = [rank for rank, parts in met.items() if parts]
+    ranks = [rank for rank, parts in shared.items() if parts]
     changes = dict(zip(ranks, threaded(refitted, ranks), strict=True))
     anchor = changes.get(lowest, _Line(0.0, 0.0, 0.0))
     for rank, change in changes.items():

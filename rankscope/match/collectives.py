@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.match.calls import INSTANCE, OWN, Calls
-from rankscope.match.clocks import LEAST_INSTANCES, ClockFit, Clocks, Group, solve_clocks
+from rankscope.match.clocks import LEAST_INSTANCES, Clocks, Group, solve_clocks
 from rankscope.match.communicators import STREAM, communicators, labelled
 from rankscope.store.tables import narrowed
 from rankscope.util.threads import threaded
@@ -35,7 +35,7 @@ class MatchSummary:
     calls: int
     iterations: int
     unmatched: pl.DataFrame
-    solved: Clocks
+    clocks: Clocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ReusedMatching:
 
     streams: pl.DataFrame
     groups: pl.DataFrame
-    solved: Clocks
+    clocks: Clocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Matched:
     groups: pl.DataFrame
     unmatched: pl.DataFrame
     lasted: pl.DataFrame
-    solved: Clocks
+    clocks: Clocks
 
     @property
     def instances(self) -> pl.DataFrame:
@@ -76,16 +76,11 @@ class Matched:
         return joined(self.rows, self.shared, self.streams)
 
     @property
-    def met(self) -> MatchSummary:
+    def summary(self) -> MatchSummary:
         """The summary, without the calls."""
         return MatchSummary(
-            self.rows.height, self.shared["iteration"].n_unique(), self.unmatched, self.solved
+            self.rows.height, self.shared["iteration"].n_unique(), self.unmatched, self.clocks
         )
-
-    @property
-    def clocks(self) -> dict[int, ClockFit]:
-        """rank → its clock relative to the lowest rank's, for tied ranks."""
-        return self.solved.fits
 
     @property
     def reducing(self) -> pl.DataFrame:
@@ -178,13 +173,13 @@ def match(
         .agg(pl.col("count").sum())
         .sort("rank", "label", "operation", "reason"),
         lasted,
-        Clocks({}, 0, "none") if known is None else known.solved,
+        Clocks({}, 0, "none") if known is None else known.clocks,
     )
     if known is not None:
         return matched
     ends = _ends(matched, utc_starts, doubtful)
-    solved = solve_clocks(ends, min(utc_starts, default=0), spans)
-    return replace(matched, solved=solved)
+    clocks = solve_clocks(ends, min(utc_starts, default=0), spans)
+    return replace(matched, clocks=clocks)
 
 
 def joined(

@@ -17,8 +17,8 @@ from rankscope.match.clocks import Clocks, with_hosts
 from rankscope.match.collectives import Matched, MatchSummary, ReusedMatching, match
 from rankscope.match.roles import MAKEUP, Roles, given_roles, inferred_roles
 from rankscope.match.selection import Scope, common_iterations
-from rankscope.match.wait_sums import Waits, split
-from rankscope.match.waits import WaitedCollectives, timed
+from rankscope.match.wait_sums import Waits, sum_waits
+from rankscope.match.waits import WaitedCollectives, with_waits
 from rankscope.store.tables import RunTables
 from rankscope.util.memory import give_back
 
@@ -44,7 +44,7 @@ class Matching:
     @property
     def clocks(self) -> Clocks:
         """The clocks of the ranks that collectives tie together."""
-        return self.summary.solved
+        return self.summary.clocks
 
     def reused(self) -> ReusedMatching:
         """What matching the calls of some iterations takes from here."""
@@ -65,7 +65,7 @@ class RunCalls:
     @property
     def matching(self) -> Matching:
         """What stays of them."""
-        return Matching(self.matched.met, self.matched.streams, self.waited.groups)
+        return Matching(self.matched.summary, self.matched.streams, self.waited.groups)
 
     def instances(self) -> pl.DataFrame:
         """group, operation, iteration, ordinal and bytes (null where unknown) of each instance."""
@@ -114,7 +114,7 @@ def _with_waits(
     iterations: tuple[int, ...] | None,
 ) -> RunCalls:
     give_back()
-    return RunCalls(matched, timed(matched, scope.utc_starts, groups), iterations)
+    return RunCalls(matched, with_waits(matched, scope.utc_starts, groups), iterations)
 
 
 def waits_of(scope: Scope, calls: RunCalls) -> Waits:
@@ -123,7 +123,7 @@ def waits_of(scope: Scope, calls: RunCalls) -> Waits:
     `by_rank` is that of the selected iterations, if some can be compared.
     """
     comparable = not isinstance(scope.choice, Exception)
-    return split(
+    return sum_waits(
         calls.waited,
         lambda ranks: exposed(scope, ranks, calls.iterations),
         ("device", "host") if scope.clock == "gpu" else ("host",),
@@ -155,7 +155,7 @@ def match_run(
         for rank, host in ranks.select("rank", "host").iter_rows()
     }
     paths = dict(ranks.select("rank", "path").iter_rows())
-    return replace(matched, solved=with_hosts(matched.solved, hosts, paths))
+    return replace(matched, clocks=with_hosts(matched.clocks, hosts, paths))
 
 
 def _spans(scope: Scope) -> dict[int, tuple[int, int]]:

@@ -111,14 +111,14 @@ def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int |
     """
     tied = iterations.filter("complete", pl.col("rank").is_in([*clocks.fits])).select(
         pl.col("rank", "iteration").cast(pl.Int64),
-        start=clocks.aligned("end_ns", utc),
+        end=clocks.aligned("end_ns", utc),
     )
     if tied["rank"].n_unique() < 2:
         return
     # Not the length of the ranges: some only mark the ends of iterations.
-    by_rank = tied.sort("rank", "iteration").select(pl.col("start").diff().over("rank"))
-    usual = by_rank["start"].median()
-    apart = (pl.col("start") - pl.col("start").median().over("iteration")).abs()
+    by_rank = tied.sort("rank", "iteration").select(pl.col("end").diff().over("rank"))
+    usual = by_rank["end"].median()
+    apart = (pl.col("end") - pl.col("end").median().over("iteration")).abs()
     far = tied.with_columns(apart=apart).filter(pl.col("apart") > FAR * pl.lit(usual))
     if far["iteration"].n_unique() < FEWEST_FAR:
         return

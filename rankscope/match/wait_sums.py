@@ -47,8 +47,8 @@ class Waits:
     by_rank_of_all: pl.DataFrame
 
 
-def split(
-    timed: WaitedCollectives,
+def sum_waits(
+    waited: WaitedCollectives,
     exposed: Exposed,
     places: tuple[str, ...],
     numbers: Collection[int] | None = None,
@@ -59,26 +59,28 @@ def split(
     at first.
 
     Args:
-        timed: the instances.
+        waited: the instances.
         exposed: gives the exposed communication, on one clock.
         places: instances whose waits can expose communication on that clock.
         numbers: the iterations that `by_rank` is about; None: all.
     """
-    here = timed.streams.filter(pl.col("place").is_in(places))["group"].unique()
-    iterations, last = timed.shared["iteration"], timed.shared["last"].fill_null(NOBODY)
-    blocks, numbered = _blocks(timed), iterations.unique().sort().to_numpy()
+    # instances whose waits can expose communication
+    here = waited.streams.filter(pl.col("place").is_in(places))["group"].unique()
+    iterations, last = waited.shared["iteration"], waited.shared["last"].fill_null(NOBODY)
+    # ranks and iterations are counted, so that both index a table of sums
+    blocks, numbered = _blocks(waited), iterations.unique().sort().to_numpy()
     ranks = blocks["rank"].unique().sort().to_numpy()
     chosen = numbered if numbers is None else np.array([*numbers], dtype=np.int64)
     selected = np.isin(numbered, chosen)
     at = np.searchsorted(numbered, iterations.to_numpy())
     instances = [
-        timed.shared["transfer"].to_numpy(),
+        waited.shared["transfer"].to_numpy(),
         last.to_numpy(),
         np.searchsorted(ranks, last.to_numpy()) * len(numbered) + at,
         at,
-        timed.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
+        waited.shared["group"].cast(pl.Int64).is_in(here.implode()).to_numpy(),
     ]
-    calls = [timed.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
+    calls = [waited.rows[name].to_numpy() for name in ("rank", "wait", "arrival_ns", "end_ns")]
 
     def chunks() -> Iterator[tuple[_Calls, _Exposed]]:
         for some in rank_chunks(blocks["rank"], blocks, ROWS_AT_ONCE // 2) or [[]]:
@@ -117,16 +119,16 @@ def split(
     )
 
 
-def _blocks(timed: WaitedCollectives) -> pl.DataFrame:
+def _blocks(waited: WaitedCollectives) -> pl.DataFrame:
     """rank, low, first, count: rows of a rank and a group, and their first instance, by rank.
 
     So what calls share is copied in blocks, not gathered call by call.
     """
     found = []
-    for _, _, where, rows in blocks_of(timed.shared, timed.groups):
+    for _, _, where, rows in blocks_of(waited.shared, waited.groups):
         count = where.stop - where.start
         lows = range(rows.start, rows.stop, count)
-        found += [(timed.rows["rank"][low], low, where.start, count) for low in lows]
+        found += [(waited.rows["rank"][low], low, where.start, count) for low in lows]
     schema = dict.fromkeys(("rank", "low", "first", "count"), pl.Int64)
     return pl.DataFrame(found, schema, orient="row").sort("rank", maintain_order=True)
 
@@ -246,10 +248,12 @@ def _chunk_waits(calls: _Calls, exposed: _Exposed, numbered: Times, selected: Fl
         selected: which of them are.
     """
     rank, exposing = calls.rank, calls.exposing
+    # all ranks on one axis, so that each step is one pass over all of them
     axis = RankAxis((rank, calls.arrival, calls.end), exposed[:3])
     begin = axis.shift(rank, calls.arrival)
     order = _order(begin, calls.end)
     order = order if exposing.all() else order[exposing[order]]
+    # what overlaps is claimed by the call that came first
     spans = _spans(begin, calls.wait, order)
     claimed = _claimed(len(begin), spans, order, axis.union(*exposed[:3]))
     sums = _summed(calls, claimed, numbered)
@@ -283,6 +287,7 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
         claimed: the exposed waiting of each.
         numbered: all iterations, ascending.
     """
+    # a cell is an iteration of a rank: both are counted
     first = np.flatnonzero(np.diff(calls.rank, prepend=-1))
     lengths = np.diff(first, append=len(calls.rank))
     cell = np.repeat(np.arange(len(first)) * len(numbered), lengths) + calls.at
@@ -294,6 +299,7 @@ def _summed(calls: _Calls, claimed: Times, numbered: Times) -> pl.DataFrame:
         np.add.at(found, cell, values)
         sums.append(found[there])
     place, at = np.divmod(there, max(len(numbered), 1))
+    # unknown where no call could have exposed communication
     waits = pl.Series(sums[0])
     if not calls.exposing.all():
         exposing = np.bincount(cell[calls.exposing], minlength=size)[there] > 0

@@ -74,7 +74,7 @@ def shown_error(groups: pl.DataFrame) -> int | None:
     return largest if isinstance(largest, int) else None
 
 
-def timed(
+def with_waits(
     matched: Matched, utc_starts: dict[int, int | None], known: pl.DataFrame | None = None
 ) -> WaitedCollectives:
     """The instances with the split that errs less.
@@ -140,7 +140,7 @@ def _errors(
     utc_starts: dict[int, int | None],
 ) -> tuple[int | None, int | None]:
     """The errors of both splits; None where a member's clock is not tied to the others'."""
-    spreads = [matched.clocks[rank].spread_ns for rank in ranks if rank in matched.clocks]
+    spreads = [matched.clocks.fits[rank].spread_ns for rank in ranks if rank in matched.clocks.fits]
     if len(spreads) < len(ranks):
         return None, None
     ended = _moments(matched, rows, "end_ns", len(ranks), utc_starts)
@@ -167,7 +167,7 @@ def _moments(
     """Aligned times; shape (members, instances)."""
     ranks = rows["rank"].gather_every(max(rows.height // members, 1)).to_list()
     times = rows[column].to_numpy().reshape(members, -1)
-    return Aligner(matched.solved, utc_starts).many(ranks, times)
+    return Aligner(matched.clocks, utc_starts).many(ranks, times)
 
 
 def by_duration(rows: pl.DataFrame, members: int) -> tuple[Times, Times]:
@@ -196,29 +196,29 @@ def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32
     return np.where(second - least > error, ranks[last], NOBODY).astype(np.int32)
 
 
-def own_spans(timed: WaitedCollectives, ranks: list[int]) -> Floats | None:
+def own_spans(waited: WaitedCollectives, ranks: list[int]) -> Floats | None:
     """What each rank needs from the end of one collective to its arrival at the next, ns.
 
     On each rank's own clock, so that clocks need not be aligned. Of the communicator of all ranks
     with most calls; the time before its first call in an iteration is left out.
 
     Args:
-        timed: the instances.
+        waited: the instances.
         ranks: all ranks, ascending.
 
     Returns:
         rank by span; None where no communicator holds all ranks, or it has no two calls.
     """
     best: Floats | None = None
-    for _, members, where, rows in blocks_of(timed.shared, timed.groups):
+    for _, members, where, rows in blocks_of(waited.shared, waited.groups):
         if members != len(ranks):
             continue
-        some = timed.rows[rows].select("rank", "arrival_ns", "end_ns")
+        some = waited.rows[rows].select("rank", "arrival_ns", "end_ns")
         shape = (members, where.stop - where.start)
         rank, arrival, end = (some[name].to_numpy().reshape(shape) for name in some.columns)
         first = np.argsort(arrival[0], kind="stable")  # all ranks call in the same order
         arrival, end = arrival[:, first], end[:, first]
-        same = np.diff(timed.shared["iteration"][where].to_numpy()[first]) == 0
+        same = np.diff(waited.shared["iteration"][where].to_numpy()[first]) == 0
         spans = np.maximum(arrival[:, 1:] - end[:, :-1], 0)[:, same].astype(np.float64)
         if spans.size and (best is None or spans.shape[1] > best.shape[1]):
             best = spans[np.argsort(rank[:, 0])]

@@ -65,17 +65,17 @@ def inferred(of: dict[int, str]) -> RunWarning:
 
 
 def communication_warnings(
-    met: MatchSummary, groups: pl.DataFrame, ranks: list[int]
+    summary: MatchSummary, groups: pl.DataFrame, ranks: list[int]
 ) -> list[RunWarning]:
     """The warnings about waits and clocks.
 
     Args:
-        met: what became of the collectives.
+        summary: what became of the collectives.
         groups: the communicators, with the columns of `waits.GROUPS`.
         ranks: all that have a report.
     """
     found = []
-    reasons = met.unmatched.group_by("reason").agg(
+    reasons = summary.unmatched.group_by("reason").agg(
         pl.col("count").sum(), pl.col("rank").unique().sort()
     )
     for reason, count, who in reasons.sort("reason").iter_rows():
@@ -88,7 +88,7 @@ def communication_warnings(
                 tuple(who),
             )
         )
-    if not met.calls and len(ranks) > 1:
+    if not summary.calls and len(ranks) > 1:
         found.append(
             RunWarning(
                 "waits-unknown",
@@ -96,7 +96,7 @@ def communication_warnings(
                 "--roles to tell who the peers are): waits, last arrivals and costs are unknown",
             )
         )
-    untied = [rank for rank in ranks if rank not in met.solved.fits]
+    untied = [rank for rank in ranks if rank not in summary.clocks.fits]
     if untied and len(ranks) > 1:
         found.append(
             RunWarning(

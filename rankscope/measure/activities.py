@@ -73,9 +73,9 @@ class ActivityTotals:
         before = np.zeros(keys.height, dtype=np.int64)
         window = keys["window"].to_numpy()
         first, last = int(window.min()), int(window.max())
-        told = [each for until, each in self._counts if until >= first]
-        if told:
-            earlier = pl.concat(told).group_by(_KEY).agg(pl.col("count").sum())
+        overlapping = [each for until, each in self._counts if until >= first]
+        if overlapping:
+            earlier = pl.concat(overlapping).group_by(_KEY).agg(pl.col("count").sum())
             known = keys.join(earlier, _KEY, "left", nulls_equal=True, maintain_order="left")
             before = known["count"].fill_null(0).to_numpy()
         self._sample.add(place[own], before, self._rows, length[own])
@@ -97,8 +97,8 @@ class ActivityTotals:
         if not self._parts:
             return empty(_KEYED)
         keys, sums = zip(*self._parts, strict=True)
-        told = pl.DataFrame(dict(zip(_SUMS, np.concatenate(sums, axis=1), strict=True)))
-        rows = pl.concat([pl.concat(keys), told], how="horizontal").with_row_index("row")
+        totals = pl.DataFrame(dict(zip(_SUMS, np.concatenate(sums, axis=1), strict=True)))
+        rows = pl.concat([pl.concat(keys), totals], how="horizontal").with_row_index("row")
         frame = _lumped(rows.cast({"kind": pl.String, "name": pl.String}), pl.col("row"))
         single = pl.when(kind="kernel").then(pl.col("name") != "")
         group = (

@@ -15,13 +15,13 @@ INEXACT = ("grouped", "point_to_point")
 """Operations of kernels that run other collectives as well."""
 
 
-def calls_around(telling: pl.DataFrame) -> pl.DataFrame:
+def calls_around(meaningful: pl.DataFrame) -> pl.DataFrame:
     """AROUND: the outermost ranges of each thread that launch one known kind of communication.
 
     Args:
-        telling: RANGES of one process, with the columns of MEANINGS joined on.
+        meaningful: RANGES of one process, with the columns of MEANINGS joined on.
     """
-    launching = telling.filter(
+    launching = meaningful.filter(
         pl.col("means") == "collective",
         ~pl.col("blocking").fill_null(False),
         pl.col("operation").is_in(OPERATION.categories.to_list()),
@@ -35,7 +35,7 @@ def calls_around(telling: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """DEVICE_WORK whose `operation` is also told by the ranges around the launches.
+    """DEVICE_WORK whose `operation` also follows from the ranges around the launches.
 
     A kernel that may run any collective runs the one of the range. A kernel that is not known as
     communication is if it is the only kernel that the range launched.
@@ -65,9 +65,9 @@ def with_calls_around(work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     )
     inexact = pl.col("operation").is_in(INEXACT)
     alone = pl.col("operation").is_null() & (pl.len().over("call") == 1)
-    told = launched.filter(inexact | alone).select("row", "around")
-    if told.is_empty():
+    stated = launched.filter(inexact | alone).select("row", "around")
+    if stated.is_empty():
         return work
-    every = work.with_row_index("row").join(told, on="row", how="left", maintain_order="left")
+    every = work.with_row_index("row").join(stated, on="row", how="left", maintain_order="left")
     operation = pl.coalesce("around", "operation")
     return every.with_columns(operation=operation).drop("row", "around")

@@ -168,23 +168,24 @@ def account(
     training, talks = _flags(time_slice.work)
     begins, ends = (known[name].to_numpy() for name in ("window_start", "window_end"))
     start, end = map(time_slice.clipped, _spans(time_slice.work))
+    # who runs, who communicates, and who waits, each as disjoint intervals
     computing = _computing(time_slice, start, end, training & ~talks & (end > start))
     talking = union(start[talks], end[talks])
     waiting = _waiting(time_slice, talks, requests)
     if not blocking.is_empty():
         waiting = union(*map(np.append, waiting, map(time_slice.clipped, _spans(blocking))))
+    # the segments of the host in this slice, and the one that it begins in
     first, last = np.searchsorted(host["start"].to_numpy(), (time_slice.begin, time_slice.end))
     host = host.slice(max(first - 1, 0), max(last - first, 0) + 1)
 
-    empty = start[
-        training & ~talks & (end == start)
-    ]  # the next operation changes only after one of these
+    # no owner changes within a piece; after an operation without length the next one is another
+    empty = start[training & ~talks & (end == start)]
     borders = cells(begins, ends, *waiting, empty, host["start"].to_numpy())
     pieces = _running(time_slice, *computing).cut(borders)
     gaps = np.flatnonzero(pieces.owner == GAP)
     pieces.owner[gaps[covered(pieces.start[gaps], *waiting)]] = EXPOSED
     pieces = _with_idle_owners(pieces, time_slice.work, host)
-    segments, idle, running = _added_up(pieces, known)
+    segments, idle, running = _totals(pieces, known)
     every = computing[:2] if training.all() else union(start[~talks], end[~talks])
     unions = _unions(every, talking, time_slice.clipped(begins), time_slice.clipped(ends))
     return SliceTotals(segments, idle, np.concatenate((unions, running)))
@@ -232,6 +233,7 @@ def _with_idle_owners(
     """
     gaps = np.flatnonzero(pieces.owner == GAP)
     moment, until = pieces.start[gaps], pieces.end[gaps]
+    # a gap belongs to the phase of the operation that begins after it
     computes = _computes(work)
     index = count_before(moment, work["start"].to_numpy()[computes])
     following = np.append(np.flatnonzero(computes), work.height)[index]
@@ -239,34 +241,41 @@ def _with_idle_owners(
     phase = np.append(work["phase"].to_numpy(), OTHER)[following]
     owner = np.where(phase == UNKNOWN, OTHER, phase) + np.uint8(IDLES)
     pieces.owner[gaps] = owner
+    # until that is launched, it belongs to the phase in which the host is
     starves = launch > moment
     on_host = np.searchsorted(host["start"].to_numpy(), moment[starves], side="right") - 1
     by_host = host["label"].to_physical().to_numpy()[np.maximum(on_host, 0)]
     pieces.owner[gaps[starves]] = by_host + np.uint8(IDLES)
+    # a gap in which it is launched is split there: the second half is that of the operation
     launched = starves & (launch < until)
     return pieces.split(gaps[launched], launch[launched], owner[launched])
 
 
-def _added_up(pieces: OwnedSegments, known: pl.DataFrame) -> tuple[pl.DataFrame, Times, Times]:
+def _totals(pieces: OwnedSegments, known: pl.DataFrame) -> tuple[pl.DataFrame, Times, Times]:
     """SEGMENTS of the known windows, `SliceTotals.idle`, and the last two of LENGTHS."""
     begins, ends = (known[name].to_numpy() for name in ("window_start", "window_end"))
+    # one number for the window and the owner of each piece; -1 between known windows
     window = count_before(pieces.start, begins) - 1
     key = window * OWNERS + pieces.owner
-    key[pieces.start >= ends[window]] = -1  # time between known windows is not counted
+    key[pieces.start >= ends[window]] = -1
+    # neighbouring pieces of one owner become one interval
     first, last = _runs(key)
     if key.min() < 0:
-        asked = key[first] >= 0
-        first, last = first[asked], last[asked]
+        inside = key[first] >= 0
+        first, last = first[inside], last[inside]
     start, end = pieces.start[first], pieces.end[last]
     key, owner = key[first], pieces.owner[first]
 
-    often = np.bincount(key, minlength=OWNERS * known.height)
-    spent = np.zeros_like(often)
-    np.add.at(spent, key, end - start)
-    sums = np.stack((often, spent)).reshape(2, known.height, OWNERS)
+    # the number and the length of the intervals by window and owner
+    count = np.bincount(key, minlength=OWNERS * known.height)
+    length = np.zeros_like(count)
+    np.add.at(length, key, end - start)
+    sums = np.stack((count, length)).reshape(2, known.height, OWNERS)
+    # what runs belongs to a phase, or to none that is known
     running = sums[1, :, :EXPOSED].sum(axis=1) + sums[1, :, UNKNOWN]
     lengths = np.stack((running, sums[1, :, UNKNOWN]))
 
+    # running and idle time of a phase are one part: neighbours of one part become one segment
     part = PART_OF[owner]
     first, last = _runs(key - owner + part)
     segments = pl.DataFrame(

@@ -13,20 +13,22 @@ MOST_FILES = 12
 """Names of files stored for a rank: those with most time."""
 
 
-def file_accesses(iterations: pl.DataFrame, host: pl.DataFrame, told: ThreadEvents) -> pl.DataFrame:
+def file_accesses(
+    iterations: pl.DataFrame, host: pl.DataFrame, events: ThreadEvents
+) -> pl.DataFrame:
     """Accesses to files by the phase on the host clock in which they begin.
 
     Args:
         iterations: ITERATIONS.
         host: SEGMENTS of the host timeline.
-        told: the events of its thread.
+        events: the events of its thread.
 
     Returns:
         FILE_ACCESSES without `rank`; no rows where nothing is recorded.
     """
-    if told.files is None or told.files.is_empty() or host.is_empty():
+    if events.files is None or events.files.is_empty() or host.is_empty():
         return pl.DataFrame(schema=FILE_ACCESSES).drop("rank")
-    uses = told.files
+    uses = events.files
     segment = np.searchsorted(host["start"].to_numpy(), uses["start"].to_numpy(), side="right") - 1
     place = host.select("window", phase=pl.col("label").cast(pl.String))[segment]
     length = pl.col("end") - pl.col("start")

@@ -53,7 +53,7 @@ _PARTS = pl.Schema(
 def host_states(
     iterations: pl.DataFrame,
     host: pl.DataFrame,
-    told: ThreadEvents,
+    events: ThreadEvents,
     *,
     most_names: int = MOST_NAMES,
     minor_ns: int = MINOR_NS,
@@ -69,7 +69,7 @@ def host_states(
     Args:
         iterations: ITERATIONS.
         host: SEGMENTS of the host timeline.
-        told: the events of its thread, clipped to the timeline.
+        events: the events of its thread, clipped to the timeline.
         most_names: names that are kept for each state.
         minor_ns: less time of a name in a phase of an iteration loses the name (ns).
         at_once: events that are processed together; bounds memory.
@@ -78,9 +78,9 @@ def host_states(
         HOST_STATES without `rank`; no rows where nothing is recorded. `total_ns` adds up to the
         length of the phase, to the nanosecond.
     """
-    if not told.known or host.is_empty():
+    if not events.known or host.is_empty():
         return pl.DataFrame(schema=HOST_STATES).drop("rank")
-    swept = _Sweep.of(told)
+    swept = _Sweep.of(events)
     parts = [pl.DataFrame(schema=_PARTS)]
     parts += [
         swept.account(host.slice(first, rows)) for first, rows in _blocks(host, swept, at_once)
@@ -106,14 +106,14 @@ STATE_INTERVALS = pl.Schema(
 """Stretches of one state and call: disjoint, and without gaps."""
 
 
-def state_intervals(told: ThreadEvents, begin: int, until: int) -> pl.DataFrame:
+def state_intervals(events: ThreadEvents, begin: int, until: int) -> pl.DataFrame:
     """STATE_INTERVALS of a thread from `begin` to `until`; no rows where nothing is recorded.
 
     Functions of samples are moments, not stretches: time on the CPU outside of calls has no name.
     """
-    if not told.known or until <= begin:
+    if not events.known or until <= begin:
         return pl.DataFrame(schema=STATE_INTERVALS)
-    swept = _Sweep.of(told)
+    swept = _Sweep.of(events)
     at, _, state, name = swept.cells(np.array([begin]), np.array([until]))
     fresh = np.append(True, (state[1:] != state[:-1]) | (name[1:] != name[:-1]))
     start = at[fresh]
@@ -172,29 +172,31 @@ class _Sweep:
     calls_known: bool
 
     @classmethod
-    def of(cls, told: ThreadEvents) -> _Sweep:
+    def of(cls, events: ThreadEvents) -> _Sweep:
         """The events of a thread."""
-        groups = [each or Calls.none() for each in (told.profiler, told.cuda_calls, told.os_calls)]
+        groups = [
+            each or Calls.none() for each in (events.profiler, events.cuda_calls, events.os_calls)
+        ]
         first = np.cumsum([0, *(len(each.names) for each in groups)])
         profiler, cuda, system = (
             _outermost(each.start, each.end, each.name, int(before))
             for each, before in zip(groups, first[:-1], strict=True)
         )
         at, function, period = np.empty(0, np.int64), pl.Series(dtype=pl.String), None
-        if told.samples is not None:
-            order = np.argsort(told.samples.at, kind="stable")
-            at, function = told.samples.at[order], told.samples.function[order]
-            period = told.samples.period_ns
+        if events.samples is not None:
+            order = np.argsort(events.samples.at, kind="stable")
+            at, function = events.samples.at[order], events.samples.function[order]
+            period = events.samples.period_ns
         return cls(
             names=pl.concat([each.names for each in groups]).str.slice(0, LONGEST_NAME),
             profiler=profiler,
             cuda=cuda,
             system=system,
-            switches=told.switches,
+            switches=events.switches,
             sampled_at=at,
             sampled=function.str.slice(0, LONGEST_NAME),
-            period_ns=period if told.os_calls is not None else None,
-            calls_known=told.os_calls is not None,
+            period_ns=period if events.os_calls is not None else None,
+            calls_known=events.os_calls is not None,
         )
 
     @property

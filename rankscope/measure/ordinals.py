@@ -33,18 +33,18 @@ def with_ordinals(calls: pl.DataFrame) -> pl.DataFrame:
     if numbered.is_empty():
         return counted
     firsts = _firsts(numbered.group_by("communicator", "iteration").agg(pl.col("sequence").min()))
-    told = (
+    by_sequence = (
         numbered.join(firsts, on=["communicator", "iteration"])
-        .with_columns(told=pl.col("sequence") - pl.col("first"))
+        .with_columns(nth=pl.col("sequence") - pl.col("first"))
         .filter(
-            pl.col("told").is_between(0, MOST).all().over("communicator"),
-            pl.struct(*like, "told").is_unique().all().over("communicator"),
+            pl.col("nth").is_between(0, MOST).all().over("communicator"),
+            pl.struct(*like, "nth").is_unique().all().over("communicator"),
         )
     )
     every = counted.with_row_index("row").join(
-        told.select("row", "told"), on="row", how="left", maintain_order="left"
+        by_sequence.select("row", "nth"), on="row", how="left", maintain_order="left"
     )
-    return every.with_columns(ordinal=pl.coalesce("told", "ordinal")).drop("row", "told")
+    return every.with_columns(ordinal=pl.coalesce("nth", "ordinal")).drop("row", "nth")
 
 
 def _firsts(seen: pl.DataFrame) -> pl.DataFrame:

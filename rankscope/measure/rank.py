@@ -109,7 +109,7 @@ def detail_ranks(
             host_timeline(each.frame, marks[process], partial(_computing, trace, process)),
             each.thread,
             process not in launched,
-            calls_around(named.telling.filter(pl.col("process") == process)),
+            calls_around(named.meaningful.filter(pl.col("process") == process)),
         )
         for process, each in found.items()
     )

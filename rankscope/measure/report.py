@@ -250,9 +250,9 @@ def _with_host(
     for part in ranks:
         rank = pl.lit(part.rank.identity.rank, pl.Int64).alias("rank")
         thread = threads[part.rank.identity.rank]
-        told = events.get(thread.id, ThreadEvents())
-        states = host_states(thread.iterations, thread.timeline, told)
-        files = file_accesses(thread.iterations, thread.timeline, told)
+        own = events.get(thread.id, ThreadEvents())
+        states = host_states(thread.iterations, thread.timeline, own)
+        files = file_accesses(thread.iterations, thread.timeline, own)
         counters = counted.get(thread.process, pl.DataFrame(schema=WINDOWED_COUNTERS))
         numbers = thread.iterations["iteration"]
         yield replace(

@@ -25,7 +25,7 @@ class DeviceWork(Events, Protocol):
     """DEVICE_WORK in the order of the starts, and how reading it goes."""
 
     def first_look(self) -> Iterator[pl.DataFrame]:
-        """All of it in any order; what else is asked for before costs a look of its own."""
+        """All of it in any order, once; reading other properties first costs another pass."""
 
     @property
     def kinds(self) -> pl.DataFrame:

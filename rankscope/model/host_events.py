@@ -74,8 +74,8 @@ class ThreadEvents:
     @property
     def known(self) -> bool:
         """Whether anything says what the thread did."""
-        told = (self.switches, self.os_calls, self.cuda_calls, self.samples)
-        return any(each is not None for each in told)
+        sources = (self.switches, self.os_calls, self.cuda_calls, self.samples)
+        return any(each is not None for each in sources)
 
 
 Spans = dict[int, tuple[int, int]]

@@ -191,7 +191,7 @@ def _value(result: Imbalance, metric: Metric, value: float | None) -> str:
     return in_unit(value, metric.unit)
 
 
-def costless_lines(given: Verdict) -> list[str]:
+def slow_at_no_cost_lines(given: Verdict) -> list[str]:
     """A line on the ranks that are slow at no cost, if there are any."""
     ranks = given.costless_ranks
     if not ranks:

@@ -129,7 +129,7 @@ class Database:
                 database._connection.execute(
                     "insert into meta values ('schema_version', ?)", [str(SCHEMA_VERSION)]
                 )
-            database.settle()  # closing says nothing of a full disk
+            database.checkpoint()  # closing says nothing of a full disk
 
     @classmethod
     def check_replaceable(cls, path: Path) -> None:
@@ -167,12 +167,12 @@ class Database:
         """Let go of the file."""
         self._connection.close()
 
-    def keep_little(self) -> None:
-        """Let others have the memory: from now on no more of the file stays there than must."""
+    def shrink_cache(self) -> None:
+        """Keep as little of the file in memory as DuckDB can work with, from now on."""
         self._connection.execute(f"set memory_limit = '{LEAST_MEMORY}'")
         self._connection.execute(f"set {LOCK} = true")
 
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """Bring everything into the one file, so that a copy of it is whole."""
         try:
             self._connection.execute("checkpoint")

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from rankscope.util import numbers
-
 Floats = NDArray[np.float64]
-
-ROBUST = numbers.ROBUST
 
 LEAST_Z = 3.5
 """Modified z above which a value is an outlier (Iglewicz and Hoaglin)."""
 
 MAD_FLOOR = 0.005
 """The MAD counts as at least this share of the median: it can be 0."""
-
 
 FEW_RANKS = 4
 """With fewer ranks of a role, their spread says nothing."""
@@ -48,35 +41,3 @@ def lower_medians(values: Floats, axis: int) -> Floats:
     ordered = np.sort(values, axis=axis)  # unknown values come last
     known = np.sum(~np.isnan(values), axis=axis, keepdims=True)
     return np.take_along_axis(ordered, np.maximum(known - 1, 0) // 2, axis=axis)
-
-
-def deviation(values: Floats) -> float:
-    """The robust standard deviation around 0 of all known values; 0 without any."""
-    known = values[~np.isnan(values)]
-    return numbers.ROBUST * float(np.median(np.abs(known))) if len(known) else 0.0
-
-
-def spread(values: Floats) -> float:
-    """The robust standard deviation around the median; 0 without any values."""
-    return deviation(values - np.median(values)) if len(values) else 0.0
-
-
-def tail(count: int, events: int, chance: float) -> float:
-    """Probability that at least `count` of `events` fall where each falls with `chance`.
-
-    The exact binomial tail.
-    """
-    if count <= 0:
-        return 1.0
-    if count > events or chance <= 0:
-        return 0.0
-    if chance >= 1:
-        return 1.0
-    ks = np.arange(count, events + 1)
-    logs = (
-        math.lgamma(events + 1)
-        - np.array([math.lgamma(k + 1) + math.lgamma(events - k + 1) for k in ks.tolist()])
-        + ks * math.log(chance)
-        + (events - ks) * math.log1p(-chance)
-    )
-    return float(min(1.0, np.exp(logs).sum()))

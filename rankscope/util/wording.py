@@ -53,7 +53,7 @@ def signed_percent(change: float | None) -> str:
 
 
 FACTOR = 2.0
-"""From this factor on, changes are told as factors and no more as percentages."""
+"""From this factor on, changes are given as factors, not as percentages."""
 
 
 def relative(change: float | None) -> str:

@@ -144,7 +144,7 @@ class Window:
             return
         with Database.open(self.db, write=True) as database:
             database.note(NOTE, self.unwritten.to_json())
-            database.settle()
+            database.checkpoint()
         self.unwritten = None
         self.state = Database.state(self.db)
 

@@ -87,7 +87,7 @@ def write(db: Path, ranks: int, iterations: int, collectives: int, why: bool) ->
         for report in job.reports(db.parent, why):
             incoming.add(report)
         incoming.flush()
-        database.settle()
+        database.checkpoint()
     lasted = float(job.ends.max())
     del job
     say(str(round(lasted - float(simulated(ranks, iterations, collectives, 0).ends.max()))))

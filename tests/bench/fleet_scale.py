@@ -19,7 +19,7 @@ from pathlib import Path
 import duckdb
 
 import rankscope
-from rankscope.compare.fingerprint import fingerprint
+from rankscope.compare.cache import fingerprint
 from rankscope.model.options import Options
 from rankscope.store.reader import read_table
 from rankscope.store.tables import TableRequest

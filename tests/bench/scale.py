@@ -21,8 +21,8 @@ import polars as pl
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.rules import judge
 from rankscope.match.collectives import match
-from rankscope.match.wait_sums import split
-from rankscope.match.waits import timed
+from rankscope.match.wait_sums import sum_waits
+from rankscope.match.waits import with_waits
 from rankscope.store.tables import narrowed
 from tests.match.worlds import World, all_exposed, world
 
@@ -84,8 +84,8 @@ def main(arguments: list[str] | None = None) -> int:
     line("made", 0.0, 0.0)
     wall, cpu = time.perf_counter(), time.process_time()
     matched = step("match", lambda: match(made.collectives, made.utc_starts))
-    waited = step("waits", lambda: timed(matched, made.utc_starts))
-    step("split", lambda: split(waited, exposed, ("device",)))
+    waited = step("waits", lambda: with_waits(matched, made.utc_starts))
+    step("split", lambda: sum_waits(waited, exposed, ("device",)))
     hosts: dict[int, str | None] = {
         rank: f"node{rank // RANKS_PER_HOST}" for rank in range(args.ranks)
     }
@@ -100,8 +100,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     verdict = step("verdict", lambda: judge(inputs))
     line("together", time.perf_counter() - wall, time.process_time() - cpu)
-    sys.stdout.write(f"{len(matched.clocks)} clocks; {verdict.sentence}\n")
-    right = len(matched.clocks) == args.ranks and matched.unmatched.is_empty()
+    sys.stdout.write(f"{len(matched.clocks.fits)} clocks; {verdict.sentence}\n")
+    right = len(matched.clocks.fits) == args.ranks and matched.unmatched.is_empty()
     return 0 if right and verdict.ranks == (SLOW,) else 1
 
 

@@ -19,9 +19,8 @@ import pytest
 
 import rankscope
 from rankscope.api import picks_of
-from rankscope.compare import fingerprint as fingerprint_module
+from rankscope.compare.cache import SHAPING, fingerprint
 from rankscope.compare.comparison import Comparison, Stage
-from rankscope.compare.fingerprint import SHAPING, fingerprint
 from rankscope.compare.imbalance import imbalance
 from rankscope.compare.stages import compare
 from rankscope.errors import DatabaseError
@@ -260,7 +259,7 @@ def test_changed_sources_are_another_fingerprint(
         source_digest.cache_clear()
         with (package / name).open("a") as file:
             file.write("\n")
-        monkeypatch.setattr(fingerprint_module, "PACKAGE", package)
+        monkeypatch.setattr("rankscope.compare.cache.PACKAGE", package)
         now = fingerprint(Options(), reports)
         assert now != was, name
         was = now

@@ -12,7 +12,7 @@ from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.rules import judge
 from rankscope.model.kinds import CauseKind, VerdictKind
 from rankscope.model.schema import ACTIVITIES, conform
-from rankscope.output.text_tables import costless_lines
+from rankscope.output.text_tables import slow_at_no_cost_lines
 from tests.support import MS, inputs_of
 
 RANKS, COUNT = 8, 20
@@ -104,7 +104,7 @@ def test_a_slow_rank_that_nobody_waits_for_is_listed_and_not_accused() -> None:
     verdict = judge(inputs_of(wide, run=SUMMARY))
     assert (verdict.ranks, verdict.also) == ((), ())
     assert verdict.costless_ranks == (1,)
-    assert costless_lines(verdict) == [
+    assert slow_at_no_cost_lines(verdict) == [
         "Slow, at no cost: rank 1. A repair would save less than 1.0 % of the time."
     ]
 

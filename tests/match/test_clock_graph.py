@@ -20,7 +20,7 @@ from rankscope.match.clocks import (
     with_hosts,
 )
 from rankscope.match.collectives import Matched, match
-from rankscope.match.waits import timed
+from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
 from tests.match.worlds import World, both_ways, world
 from tests.support import Stored, mostly_nightly
@@ -51,7 +51,7 @@ def test_errors_stay_within_the_stated_residual(skew_ns: float, late_ns: float) 
     within = []
     for seed in SEEDS:
         made = world(16, 30, seed, tp=4, skew_ns=skew_ns, late_ns=late_ns)
-        clocks = match(made.collectives, made.utc_starts).solved
+        clocks = match(made.collectives, made.utc_starts).clocks
         assert {*clocks.fits} == {*range(16)}
         assert max(fit.spread_ns for fit in clocks.fits.values()) < 50_000
         for share in (0.02, 0.5, 1.0):
@@ -104,7 +104,7 @@ def test_ends_that_come_late_do_not_move_clocks(share: float) -> None:
     late = mine & (rng.random(len(mine)) < share)
     moved = made.collectives["end_ns"].to_numpy() + np.where(late, 4_000_000, 0)
     spoiled = made.collectives.with_columns(end_ns=pl.Series(moved))
-    clocks = match(spoiled, made.utc_starts).solved
+    clocks = match(spoiled, made.utc_starts).clocks
     told = errors(made, clocks, 0.5)
     assert max(told.values()) < 20_000
     assert clocks.fits[3].spread_ns < 100_000
@@ -121,19 +121,19 @@ def islands() -> Matched:
 
 def test_a_rank_tied_to_nobody_is_absent_and_said_to_be() -> None:
     told = islands()
-    assert {*told.clocks} == {0, 1}
+    assert {*told.clocks.fits} == {0, 1}
     starts: dict[int, int | None] = dict.fromkeys(range(4), 0)
-    ended = told.instances.select("rank", ended=told.solved.aligned("end_ns", starts))
+    ended = told.instances.select("rank", ended=told.clocks.aligned("end_ns", starts))
     assert ended.filter(pl.col("rank") > 1)["ended"].null_count() == 160
-    groups = timed(told, starts).groups
+    groups = with_waits(told, starts).groups
     assert groups["clock_error_ns"].null_count() == groups["apart_ns"].null_count() == 1
     assert {*groups.filter(pl.col("apart_ns").is_null())["shown"]} == {"duration"}
-    problems = communication_warnings(told.met, groups, [0, 1, 2, 3])
+    problems = communication_warnings(told.summary, groups, [0, 1, 2, 3])
     assert [(each.code, each.ranks) for each in problems] == [("clocks-unaligned", (2, 3))]
 
 
 def test_one_host_has_one_clock() -> None:
-    told = islands().solved
+    told = islands().clocks
     hosts: dict[int, str | None] = {0: "a", 1: "b", 2: "b", 3: None}
     paths = {rank: f"{rank}.sqlite" for rank in range(4)}
     shared = with_hosts(told, hosts, paths)
@@ -166,10 +166,10 @@ def test_one_shared_collective_ties_clocks(count: int, seed: int) -> None:
         for rank, first, last in ends.iter_rows()
     }
     matched = match(shared, made.utc_starts, spans=spans)
-    clocks = matched.solved
+    clocks = matched.clocks
     assert {*clocks.fits} == {*range(9)}
-    groups = timed(matched, made.utc_starts).groups
-    assert communication_warnings(matched.met, groups, [*range(9)]) == []
+    groups = with_waits(matched, made.utc_starts).groups
+    assert communication_warnings(matched.summary, groups, [*range(9)]) == []
     assert {fit.drift_ppm for fit in clocks.fits.values()} == {0.0}
     shift = 5.5 / 40
     for share in (0.02, shift, 0.5, 1.0):
@@ -185,16 +185,16 @@ def test_one_shared_collective_ties_clocks(count: int, seed: int) -> None:
 def test_few_calls_of_doubtful_members_tie_nothing() -> None:
     """Tensor-parallel pairs and data-parallel ones, each with a call: who shares it is a guess."""
     made = world(4, 1, 0, calls="td")
-    assert {*match(made.collectives, made.utc_starts).clocks} == {0}
+    assert {*match(made.collectives, made.utc_starts).clocks.fits} == {0}
     named = made.collectives.with_columns(
         communicator=pl.when("gradient")
         .then(pl.format("named dp{}", pl.col("rank") % 2))
         .otherwise(pl.format("named tp{}", pl.col("rank") // 2))
     )
     matched = match(named, made.utc_starts)
-    assert {*matched.clocks} == {0, 1, 2, 3}
-    for rank, fit in matched.clocks.items():
-        error = fit.offset_ns - made.correction(rank, matched.solved.middle_ns)
+    assert {*matched.clocks.fits} == {0, 1, 2, 3}
+    for rank, fit in matched.clocks.fits.items():
+        error = fit.offset_ns - made.correction(rank, matched.clocks.middle_ns)
         assert abs(error) <= fit.spread_ns + 512
 
 
@@ -240,7 +240,7 @@ def test_a_host_s_clock_serves_where_a_drift_is_unknown() -> None:
 def test_waits_by_duration_and_by_arrival_are_true(seed: int) -> None:
     made = world(8, 40, seed, calls="ttdttd", late_ns=1_500_000)
     matched = match(made.collectives, made.utc_starts)
-    wait = timed(matched, made.utc_starts).instances["wait"]
+    wait = with_waits(matched, made.utc_starts).instances["wait"]
     told = both_ways(matched, made.utc_starts).with_columns(wait=wait)
     sums = told.group_by("rank").agg(pl.col("by_duration", "by_arrival", "wait").sum())
     both = sums.join(made.waited, on="rank")
@@ -263,7 +263,7 @@ def test_clocks_of_simulated_reports(
         "offsets", ranks=ranks, tp=tp, offset_s=offset_s, drift_ppm=drift_ppm, skew_us=20.0
     )
     assert job.truth is not None
-    facts, clocks = job.analysis().facts, job.matched().solved
+    facts, clocks = job.analysis().facts, job.matched().clocks
     assert facts.clocks_aligned
     assert facts.residual_ns is not None
     assert facts.residual_ns < 50_000

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from rankscope.match.collectives import match
-from rankscope.match.waits import timed
+from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
 from tests.match.worlds import World, world
 from tests.support import Stored, mostly_nightly
@@ -115,8 +115,8 @@ def test_message_sizes_that_differ_match_nothing() -> None:
     assert kept.is_empty()
     rest = told.instances.height
     assert rest == sized.height - 4
-    groups = timed(told, made.utc_starts).groups
-    problems = communication_warnings(told.met, groups, [0, 1, 2, 3])
+    groups = with_waits(told, made.utc_starts).groups
+    problems = communication_warnings(told.summary, groups, [0, 1, 2, 3])
     assert [(each.code, each.ranks) for each in problems] == [("unmatched-collectives", (1, 3))]
     assert "message sizes differ" in problems[0].message
     assert "4 calls" in problems[0].message

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from rankscope.match.collectives import Matched, match
-from rankscope.match.wait_sums import Waits, split
-from rankscope.match.waits import timed
+from rankscope.match.wait_sums import Waits, sum_waits
+from rankscope.match.waits import with_waits
 from rankscope.match.warnings import communication_warnings
 from rankscope.model.schema import COLLECTIVES
 from tests.frames import filled
@@ -46,9 +46,9 @@ def matched(
 
 def waits(calls: list[Call], **how: object) -> tuple[pl.DataFrame, Waits]:
     found, starts = matched(calls, **how)
-    waited = timed(found, starts)
+    waited = with_waits(found, starts)
     either = both_ways(found, starts).select("by_duration", "by_arrival")
-    told = split(waited, all_exposed(waited.instances), ("device",))
+    told = sum_waits(waited, all_exposed(waited.instances), ("device",))
     return pl.concat([plain(waited.instances), either], how="horizontal"), told
 
 
@@ -81,7 +81,7 @@ def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, told: bo
     rows = found.instances.with_columns(
         end_ns=pl.col("end_ns") + pl.Series(jitter), start_ns="arrival_ns"
     )
-    either = timed(match(filled(rows, COLLECTIVES), starts), starts)
+    either = with_waits(match(filled(rows, COLLECTIVES), starts), starts)
     assert either.groups["ends_error_ns"][0] == pytest.approx(100 * US, rel=0.3)
     last = either.instances.unique("instance")["last"]
     if told:
@@ -93,7 +93,7 @@ def test_nobody_is_last_when_the_two_last_come_too_close(apart_us: int, told: bo
 def test_what_a_rank_always_does_is_its_clock() -> None:
     calls: list[Call] = [(0, 0, [0, 4 * MS, 1 * MS, 2 * MS], 2 * MS)]
     found, starts = matched(calls, skew=(0, 100 * US, -100 * US, 60 * US))
-    groups = timed(found, starts).groups
+    groups = with_waits(found, starts).groups
     assert groups["ends_error_ns"][0] < US
     assert groups["clock_error_ns"][0] < US
 
@@ -113,8 +113,8 @@ def test_waits_that_overlap_count_once() -> None:
 
 def test_only_exposed_waiting_costs() -> None:
     found, starts = matched([(0, 0, [0, 6 * MS], 1 * MS)])
-    waited = timed(found, starts)
-    told = split(waited, all_exposed(waited.instances, 3 * MS), ("device",))
+    waited = with_waits(found, starts)
+    told = sum_waits(waited, all_exposed(waited.instances, 3 * MS), ("device",))
     assert {*told.by_iteration.filter(rank=0)["wait_ns"]} == {2 * MS}
     assert {*told.by_iteration.filter(rank=0)["collective_wait_ns"]} == {6 * MS}
     assert told.by_rank.filter(rank=1)["cost_ns"].to_list() == [20 * 2 * MS]
@@ -128,18 +128,18 @@ def test_both_ways_are_kept_where_they_disagree() -> None:
         end_ns=pl.col("end_ns") + pl.when(late).then(9 * MS).otherwise(0), start_ns="arrival_ns"
     )
     again = match(filled(rows, COLLECTIVES), starts)
-    groups = timed(again, starts).groups
+    groups = with_waits(again, starts).groups
     assert groups["clock_error_ns"][0] == pytest.approx(0, abs=US)
     own = both_ways(again, starts).filter(pl.col("iteration") % 3 == 0, rank=2)
     assert {*own["by_duration"]} == {12 * MS}
     assert {*own["by_arrival"]} == {3 * MS}
-    assert communication_warnings(again.met, groups, [0, 1, 2]) == [], "in most they agree"
+    assert communication_warnings(again.summary, groups, [0, 1, 2]) == [], "in most they agree"
 
 
 def test_no_collectives_are_no_crash() -> None:
     nothing = match(pl.DataFrame(schema=COLLECTIVES), {0: None, 1: None})
-    waited = timed(nothing, {0: None, 1: None})
-    told = split(waited, all_exposed(waited.instances), ("device",))
+    waited = with_waits(nothing, {0: None, 1: None})
+    told = sum_waits(waited, all_exposed(waited.instances), ("device",))
     assert told.by_rank.is_empty()
     assert waited.groups.is_empty()
-    assert {*nothing.clocks} == {0}
+    assert {*nothing.clocks.fits} == {0}

@@ -191,7 +191,7 @@ def test_queries_reach_nothing_outside(db: Path, tmp_path: Path, how: str) -> No
 def test_every_connection_is_closed_to_the_outside(db: Path, tmp_path: Path, write: bool) -> None:
     with Database.open(db, write=write) as database:
         if write:
-            database.keep_little()
+            database.shrink_cache()
         for setting in ("enable_external_access", "autoload_known_extensions",
                         "autoinstall_known_extensions"):  # fmt: skip
             assert database.query(f"select current_setting('{setting}') as v").item() is False

@@ -181,7 +181,7 @@ def _write_tables(
         shown = [frame_table.by_table(by.value, frame)]
     lines = [
         result.verdict.sentence,
-        *text_tables.costless_lines(result.verdict),
+        *text_tables.slow_at_no_cost_lines(result.verdict),
         f"Next: {with_database(result.verdict.next, run.db)}.",
         text_tables.run_line(comparison.facts),
     ]

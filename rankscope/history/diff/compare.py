@@ -5,7 +5,7 @@ See METHOD.md#diff.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -105,14 +105,7 @@ def diff_runs(
     runs = [*earlier, after]
     both = sorted(set.intersection(*({*run["rank"]} for run in runs)))
     alone = sorted(set.union(*({*run["rank"]} for run in runs)) - {*both})
-    problems = []
-    if alone:
-        some = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
-        problems.append(
-            RunWarning("ranks-differ", f"ranks {some} are in one run only: left out", tuple(alone))
-        )
-    if len(signs) > 1 or (signs and not alone):
-        problems.append(RunWarning("jobs-differ", _unlike(signs)))
+    problems = [*_differ(alone, signs)]
     if not both:
         unknown = [Change(name, None, None, None, None, None, None, False) for name in names]
         hindrance = _unlike(signs) if len(signs) > 1 else "the runs share no rank"
@@ -140,14 +133,7 @@ def diff_runs(
     ]
     whole = next(each for each in overall if each.metric == "iteration")
     judged = few >= LEAST_ITERATIONS and len(signs) < 2 and whole.before_ns is not None
-    if judged:
-        least = {
-            each.metric: LEAST_CHANGE
-            * ((whole if METRICS[each.metric].is_time else each).before_ns or 0)
-            for each in overall
-        }
-    else:
-        least = dict.fromkeys(names, np.inf)
+    least = _least_changes(overall, whole) if judged else dict.fromkeys(names, np.inf)
     overall, single = (
         [_if_at_least(least[each.metric], each) for each in some] for some in (overall, single)
     )
@@ -161,6 +147,36 @@ def diff_runs(
     else:
         sentence = "Inconclusive: too few iterations to tell change from noise."
     return RunDiff(tuple(overall), tuple(single), sentence, tuple(problems), is_same, judged)
+
+
+def _differ(alone: list[int], signs: tuple[str, ...]) -> Iterator[RunWarning]:
+    """Warnings that runs differ in their ranks, or as different jobs do.
+
+    Args:
+        alone: ranks that not all runs have.
+        signs: of different jobs.
+    """
+    if alone:
+        some = ", ".join(map(str, alone[:8])) + (", …" if len(alone) > 8 else "")
+        yield RunWarning(
+            "ranks-differ", f"ranks {some} are in one run only: left out", tuple(alone)
+        )
+    if len(signs) > 1 or (signs and not alone):
+        yield RunWarning("jobs-differ", _unlike(signs))
+
+
+def _least_changes(overall: list[Change], whole: Change) -> dict[str, float]:
+    """metric → the least change that is reported.
+
+    Args:
+        overall: the changes of all metrics.
+        whole: that of the iteration, of which times are a share.
+    """
+    return {
+        each.metric: LEAST_CHANGE
+        * ((whole if METRICS[each.metric].is_time else each).before_ns or 0)
+        for each in overall
+    }
 
 
 def _shift_of(name: str, values: list[dict[str, Values]], statistic: str) -> Shift:

@@ -144,10 +144,10 @@ def _hardware(
             .otherwise("slot"),
         )
     )
-    told = [row for row in table.filter("suspect").select("kind", "id").iter_rows()]
+    suspected = [row for row in table.filter("suspect").select("kind", "id").iter_rows()]
     starts = dict(runs.select("run", "start_ns").iter_rows())
     extra: list[dict[str, object]] = []
-    for kind, id_ in told:
+    for kind, id_ in suspected:
         own = real.filter(kind=kind, id=id_)
         in_time = own["run"].replace_strict(starts, return_dtype=pl.Int64).is_not_null().all()
         place = slots.get(id_) if kind == "host" else None

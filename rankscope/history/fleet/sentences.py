@@ -51,9 +51,9 @@ def sentence(suspects: tuple[Suspect, ...], runs: int, pieces: Mapping[str, int]
     seen = f"in {counted(runs, 'run')}" + (f" on {hardware}" if hardware else "")
     if not suspects:
         return f"{NOBODY}: no hardware is named more often than chance explains {seen}."
-    told = "; ".join(map(_told, suspects[:NAMED]))
+    named = "; ".join(map(_in_words, suspects[:NAMED]))
     more = f"; and {len(suspects) - NAMED} more" if len(suspects) > NAMED else ""
-    return f"{told}{more} ({seen})."
+    return f"{named}{more} ({seen})."
 
 
 def label(suspect: Suspect) -> str:
@@ -71,7 +71,7 @@ def hours(cost_ns: int) -> str:
     return f"{cost:,.0f} rank-hours" if cost >= 10 else f"{cost:.2g} rank-hours"
 
 
-def _told(suspect: Suspect) -> str:
+def _in_words(suspect: Suspect) -> str:
     text = (
         f"{label(suspect)} is slow in {suspect.guilty} of {counted(suspect.runs, 'run')}"
         f" (p {_odds(suspect.p)}, cost {hours(suspect.cost_ns)} in the profiled iterations)"

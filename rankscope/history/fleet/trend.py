@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 
 LEAST_RUNS = 5
-"""Runs from which on a trend is told."""
+"""Fewest runs for a trend."""
 
 LARGEST_CHANCE = 0.01
-"""Probability up to which a trend is none by chance."""
+"""Largest probability of a trend that chance makes."""
 
 LEAST_BEFORE = 3
-"""Innocent runs before the first guilty one from which on guilt has a beginning."""
+"""Fewest innocent runs before the first guilty one for guilt to have a beginning."""
 
 
 def trend(own: pl.DataFrame) -> str | None:

@@ -84,7 +84,7 @@ class WorkerPool:
 
     def start(self, files: list[ReportFile]) -> None:
         """Start the workers that `map` will need for these reports; they import meanwhile."""
-        readers = self._worth(files)
+        readers = self._worker_count(files)
         if not readers:
             return
         self._helps = self._jobs is None and _size(files) < 2 * SMALL_BYTES
@@ -104,9 +104,9 @@ class WorkerPool:
 
         Workers begin at once, before the first result is asked for.
         """
-        if not self._worth(files):
+        if not self._worker_count(files):
             loader.amount.announce(sum(map(_bytes_read, files)))
-            return _here(function, files, options)
+            return _in_process(function, files, options)
         if self._executor is None:
             self.start(files)
         waiting = deque(sorted(files, key=lambda file: file.bytes, reverse=True))
@@ -128,7 +128,7 @@ class WorkerPool:
                 lost = lost or self._submit_all(function, waiting, options, running)
                 reads = self._helps and bool(waiting) and not lost
                 if reads:
-                    yield from _here(function, [waiting.pop()], options)
+                    yield from _in_process(function, [waiting.pop()], options)
                 results, killed = _finished(running, all_of_them=bool(lost), patient=not reads)
                 yield from results
                 if lost := lost + killed:
@@ -212,7 +212,7 @@ class WorkerPool:
                 result, is_ready = _killed(file, error), False
             yield file, result
 
-    def _worth(self, files: list[ReportFile]) -> int:
+    def _worker_count(self, files: list[ReportFile]) -> int:
         """The number of processes that read these reports; 0 if this one alone does."""
         if self._jobs is None and _size(files) < SMALL_BYTES:
             return 0
@@ -220,7 +220,7 @@ class WorkerPool:
         return readers if readers > 1 else 0
 
 
-def _here(
+def _in_process(
     function: Callable[[ReportFile, ShapingOptions], Got],
     files: list[ReportFile],
     options: ShapingOptions,

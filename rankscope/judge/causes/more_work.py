@@ -46,7 +46,7 @@ def more_work(
         without kernels or copies there, and for the only rank of a role that has some.
     """
     rows = tables("activities", sampled(sorted(iterations)))
-    told = pl.DataFrame({"rank": sorted(roles)}, schema_overrides={"rank": pl.Int64})
+    every_rank = pl.DataFrame({"rank": sorted(roles)}, schema_overrides={"rank": pl.Int64})
     if rows is None:
         rows = pl.DataFrame(schema=_NEEDED)
     if phase is not None:
@@ -63,7 +63,7 @@ def more_work(
         .with_columns(pl.col("total_ns", "count", "size") / pl.col("length"), role=role)
         .filter(pl.col("role").is_not_null() & _comparable())
     )
-    return told.join(_ratios(sums), on="rank", how="left").select(*MORE_WORK).cast(MORE_WORK)
+    return every_rank.join(_ratios(sums), on="rank", how="left").select(*MORE_WORK).cast(MORE_WORK)
 
 
 _NEEDED = pl.Schema(

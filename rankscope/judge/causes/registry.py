@@ -113,8 +113,8 @@ def findings(context: CauseContext) -> tuple[Finding, ...]:
         if not _missing(detector, context)
         for each in detector.findings(context)
     ]
-    told = sum(each.share for at, *_, each in found if at < Precedence.REST)
-    if told >= MOSTLY_EXPLAINED:
+    explained_share = sum(each.share for at, *_, each in found if at < Precedence.REST)
+    if explained_share >= MOSTLY_EXPLAINED:
         found = [row for row in found if row[0] < Precedence.REST]
     ordered = [each for *_, each in sorted(found, key=lambda row: row[:3])]
     first = [*dict.fromkeys(map(_clause, ordered))][:MOST_CLAUSES]

@@ -112,7 +112,7 @@ def choose_iterations(
 
 
 def _by_name(trace: Trace, named: LabelledRanges) -> dict[int, IterationRanges]:
-    called = named.telling.filter(means="iteration")
+    called = named.meaningful.filter(means="iteration")
     candidates = {
         process: find_iterations(_of(process, called), trace.facts.duration_ns)
         for process in _processes(called)
@@ -148,7 +148,7 @@ def _training(trace: Trace, named: LabelledRanges) -> list[int]:
     """The processes that train: those with device work, else with known names, else with ranges."""
     return (
         _processes(trace.device_work.kinds)
-        or _processes(named.telling)
+        or _processes(named.meaningful)
         or _processes(named.every.whole)
         or [*trace.busiest]
     )

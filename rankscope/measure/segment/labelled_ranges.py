@@ -16,7 +16,7 @@ class LabelledRanges:
     """RANGES with the columns of MEANINGS joined on."""
 
     every: Events
-    telling: pl.DataFrame  # ranges with a meaning, except operators; outer before inner
+    meaningful: pl.DataFrame  # ranges with a meaning, except operators; outer before inner
     foreign: Events  # ranges of the user without a known meaning (validation, logging)
 
 
@@ -31,7 +31,7 @@ def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
     )
     means = pl.col("means")
     ours = pl.col("domain").is_in(["MPI", "NCCL"])
-    meaningful, unknown = (
+    has_meaning, unknown = (
         named.select(which.fill_null(False)).to_series()
         for which in (~means.is_in(OPERATORS), means.is_null() & ~ours)
     )
@@ -41,14 +41,16 @@ def with_meanings(ranges: Ranges, words: Vocabulary) -> LabelledRanges:
         return with_signatures(lasting.select("start", "end", "signature"), owners)
 
     owners = named.select("process", "thread", "name")
-    telling: list[pl.DataFrame] = []
+    meaningful: list[pl.DataFrame] = []
     few = BoundedBuffer()
     for part in (ranges.of_note or ranges.moments).parts():
-        telling.append(with_signatures(part.filter(meaningful.gather(part["signature"])), named))
+        meaningful.append(
+            with_signatures(part.filter(has_meaning.gather(part["signature"])), named)
+        )
         few.add(foreign(part))
     return LabelledRanges(
         # Only where iterations or phases are not named: then all ranges are read again.
         StreamedEvents(ranges.moments.parts).map(lambda part: with_signatures(part, named)),
-        pl.concat(telling).sort("start", "end", descending=[False, True], maintain_order=True),
+        pl.concat(meaningful).sort("start", "end", descending=[False, True], maintain_order=True),
         ranges.moments.map(foreign) if few.parts is None else InMemoryEvents(pl.concat(few.parts)),
     )

@@ -21,8 +21,7 @@ AT_ONCE = 2**20
 """Pairs of events that are compared at once; bounds memory."""
 
 DENSE = 8
-"""A kind whose number of events squared is below this multiple of all events is compared pair by
-pair, others by FFT."""
+"""The n events of a kind are compared pair by pair where n² < DENSE × all events, else by FFT."""
 
 SLACK = 0.03
 """The shortest period wins whose match is within this of the best one."""

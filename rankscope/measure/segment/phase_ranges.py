@@ -46,15 +46,15 @@ def find_marks(
         device_communicates: whether the process has communication kernels; called if needed.
     """
     mine = pl.col("process") == process
-    telling = named.telling.filter(mine)
+    meaningful = named.meaningful.filter(mine)
     on_thread = mine & (pl.col("thread") == found.thread) & (pl.col("end") > pl.col("start"))
     is_phase = pl.col("means").is_in(PHASES)
     is_collective = pl.col("means") == "collective"
     is_mpi = pl.col("domain") == "MPI"
     waits = is_collective & pl.col("blocking")
-    if not telling.filter(on_thread & waits & ~is_mpi).is_empty() and device_communicates():
+    if not meaningful.filter(on_thread & waits & ~is_mpi).is_empty() and device_communicates():
         waits &= is_mpi
-    marks = telling.filter(on_thread & (is_phase | waits)).with_columns(
+    marks = meaningful.filter(on_thread & (is_phase | waits)).with_columns(
         label=pl.when(is_phase).then("means").otherwise(pl.lit("exposed_communication")),
         source=pl.when(is_phase)
         .then(None)
@@ -69,7 +69,7 @@ def find_marks(
         phases = operator_phases(process, named.every, found, marks)
         derived = phases.filter(pl.col("label").is_in(unnamed))
     marks = pl.concat([marks, derived])
-    launches = telling.select((is_collective & ~pl.col("blocking")).any()).item()
+    launches = meaningful.select((is_collective & ~pl.col("blocking")).any()).item()
     return PhaseRanges(
         frame=marks,
         foreign=named.foreign.map(

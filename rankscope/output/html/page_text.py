@@ -119,8 +119,8 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
         if facts.clocks_aligned and residual is not None
         else f"not all aligned ({facts.clock_method})"
     )
-    met = comparison.matching.summary
-    unmatched = int(met.unmatched["count"].sum())
+    matched = comparison.matching.summary
+    unmatched = int(matched.unmatched["count"].sum())
     return [
         ("Ranks", f"{len(facts.ranks)}{world}, from {counted(facts.reports, 'report')}", ""),
         ("Ranks without a report", missing, ""),
@@ -130,7 +130,7 @@ def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int)
         ("Iterations matched by", facts.matched_by, ""),
         ("Clock of the times", f"{facts.clock} clock ({facts.clock_reason})", ""),
         ("Clocks of the ranks", alignment, ""),
-        ("Collectives", f"{counted(met.calls, 'call')} matched, {unmatched:,} not matched", ""),
+        ("Collectives", f"{counted(matched.calls, 'call')} matched, {unmatched:,} not matched", ""),
         (
             "Flagged",
             f"{counted(flagged, 'cell')} of {len(facts.ranks) * len(facts.iterations):,}",

@@ -98,6 +98,6 @@ def stated_operations(collectives: pl.Series) -> pl.Series:
         for words in row["words"]
     }
     asked = collectives.alias("name").to_frame().select(SQUASHED).to_series()
-    told = asked.replace_strict(spelled, default="grouped", return_dtype=pl.String)
+    operations = asked.replace_strict(spelled, default="grouped", return_dtype=pl.String)
     stated = asked.str.len_bytes() > 0
-    return told.set(~stated.fill_null(False), None).cast(OPERATION)
+    return operations.set(~stated.fill_null(False), None).cast(OPERATION)

@@ -117,9 +117,9 @@ class Vocabulary:
         domains = pl.DataFrame({"domain": ["", *{row.domain for row in self.rows if row.domain}]})
         every = names.unique().alias("name").to_frame().join(domains, how="cross")
         surely = pl.col("means").is_in(OPERATORS).fill_null(False).all()
-        told = self.meanings(every).group_by("name").agg(surely)
+        by_name = self.meanings(every).group_by("name").agg(surely)
         asked = names.alias("name").to_frame()
-        return asked.join(told, on="name", how="left", maintain_order="left")["means"]
+        return asked.join(by_name, on="name", how="left", maintain_order="left")["means"]
 
     def tell(self, names: pl.Series) -> pl.Series:
         """Boolean: whether these names have a meaning in any domain."""

@@ -74,7 +74,7 @@ def facts(path: Path) -> CaptureFacts:
     Raises:
         UnreadableReport: it is not a trace.
     """
-    return told(EventFile(path).head())
+    return facts_of(EventFile(path).head())
 
 
 def read(
@@ -124,7 +124,7 @@ def read(
     )
     process = _process(ranges, launches)
     whose = owners(ranges, launches, work, whole[NAMED])
-    stated = told(file.about)
+    stated = facts_of(file.about)
     utc_start_ns = _utc(file.about, zero)
     words = words or vocabulary(ShapingOptions())
     work = _communicating(work, words)
@@ -171,7 +171,7 @@ def _decoded(path: Path, limits: Limits) -> tuple[EventFile, Frames]:
     return file, {nature: pl.concat(parts.pop(nature), rechunk=True) for nature in SCHEMAS}
 
 
-def told(about: list[About]) -> CaptureFacts:
+def facts_of(about: list[About]) -> CaptureFacts:
     """Rank, host, GPU models and versions; no other field beside the events is kept."""
     claims: list[Claim] = []
     versions = [
@@ -242,8 +242,8 @@ def _process(ranges: pl.DataFrame, launches: pl.DataFrame) -> int:
 
 def _communicating(work: pl.DataFrame, words: Vocabulary) -> pl.DataFrame:
     """Work whose `operation` is the user's, else what the trace states, else what names say."""
-    told = words.operations(work.select("name", "full")).rename({"operation": "named"})
-    joined = work.join(told, on=["name", "full"], how="left", nulls_equal=True)
+    operations = words.operations(work.select("name", "full")).rename({"operation": "named"})
+    joined = work.join(operations, on=["name", "full"], how="left", nulls_equal=True)
     return joined.with_columns(operation=known("operation", "named", "own"))
 
 

@@ -16,7 +16,7 @@ from rankscope.errors import UnreadableReport
 from rankscope.model.reports import Claim
 from rankscope.sources.kineto.columns import LAUNCH, RANGE, frames
 from rankscope.sources.kineto.json_stream import HEAD_BYTES, EventFile
-from rankscope.sources.kineto.reader import WORKER_NAME, told
+from rankscope.sources.kineto.reader import WORKER_NAME, facts_of
 from rankscope.sources.kineto.windows import base_time
 
 STEP = re.compile(rb"ProfilerStep#(\d{1,18})")
@@ -73,7 +73,7 @@ def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
 def _claim(path: Path) -> Claim | None:
     """The rank that a file states; None where it does not."""
     try:
-        return next(iter(told(EventFile(path).head(HEAD_BYTES)).environment), None)
+        return next(iter(facts_of(EventFile(path).head(HEAD_BYTES)).environment), None)
     except UnreadableReport:
         return None
 
@@ -88,7 +88,7 @@ def _head(path: Path) -> _Head | None:
     begun = [host_events[nature] for nature in (RANGE, LAUNCH) if nature in host_events]
     starts = [start for each in begun if isinstance(start := each["start"].min(), int)]
     processes = {process for each in begun for process in each["process"].drop_nulls()}
-    facts = told(file.about)
+    facts = facts_of(file.about)
     named = WORKER_NAME.match(path.name)
     claim = next(iter(facts.environment), None)
     if len(processes) != 1 or not starts:

@@ -24,7 +24,7 @@ def test_numbers_come_from_names() -> None:
 
 def test_or_from_payloads() -> None:
     frame = pl.concat([ranges((i * 10, i * 10 + 9, "step"), payload=i + 5) for i in range(3)])
-    result = find_iterations(named(frame).telling, None)
+    result = find_iterations(named(frame).meaningful, None)
     assert result is not None
     assert result.numbered
     assert result.frame["iteration"].to_list() == [5, 6, 7]
@@ -75,8 +75,8 @@ def test_a_range_within_its_like_is_none_of_its_own() -> None:
 
 
 def test_ranges_without_length_are_none() -> None:
-    assert find_iterations(named(ranges((5, 5, "step 0"))).telling, None) is None
-    assert find_iterations(named(ranges((5, 9, "something"))).telling, None) is None
+    assert find_iterations(named(ranges((5, 5, "step 0"))).meaningful, None) is None
+    assert find_iterations(named(ranges((5, 9, "something"))).meaningful, None) is None
 
 
 def test_huge_numbers_in_names_are_no_crash() -> None:

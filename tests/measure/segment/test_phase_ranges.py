@@ -9,7 +9,7 @@ from tests.frames import LOADER, PROCESS, named, ranges
 
 
 def marks_of(frame: pl.DataFrame, device: bool = False, **options: object) -> PhaseRanges:
-    result = find_iterations(named(frame, **options).telling, None)
+    result = find_iterations(named(frame, **options).meaningful, None)
     assert isinstance(result, IterationRanges)
     return find_marks(PROCESS, named(frame, **options), result, lambda: device)
 
