@@ -1,8 +1,8 @@
 """Limits of the shell (ulimit): what too small ones lead to is one line of error.
 
 Libraries that get no memory abort the process, each in its own way, or take a file for damaged. So
-limits that are too small for any answer are refused at once, and where memory is limited at all, a
-second process says why the first one was aborted.
+limits that are too small for any answer are refused at once. Above these the data tell: where
+memory is limited at all, a second process says why the first one was aborted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ LEAST_DESCRIPTORS, WANTED_DESCRIPTORS = 32, 1024
 """Files open at once: every command needs 16, and each worker process three more. Where the limit
 can be raised, it is."""
 
-LEAST_BYTES = 3_000_000_000
-"""Address space of a process. Measured: 2.6 GB with 2 cores, 2.9 GB with 32; most is not used."""
+LEAST_BYTES = 1_600_000_000
+"""Address space below which no answer was seen: `imbalance` of a small run needs 1.7 GB with 2
+cores. More may be too little, too, which shows only when it is used."""
 
 NEED_LITTLE = ("explain", "scrub")
 """Commands that load no library of these."""

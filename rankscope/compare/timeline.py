@@ -264,7 +264,11 @@ def _reports(
         options = ShapingOptions.from_json(row["options"])
         if row["convention"] in (AUTO, WHOLE):  # taken by default
             options = replace(options, iteration=row["convention"])
-        found.append((_unchanged(row, comparison.tables.database), options, row["rank"]))
+        held = comparison.tables.ranks.filter(path=row["path"])["rank"].to_list()
+        # a name alone may not tell its rank: it was compared with the names of others
+        number = held[0] if len(held) == 1 else None
+        file = replace(_unchanged(row, comparison.tables.database), number=number)
+        found.append((file, options, row["rank"]))
     return found
 
 

@@ -24,7 +24,6 @@ from rankscope.sources.identify import (
     claims_for_report,
     name_disagrees,
 )
-from rankscope.util.rank_list import MOST_RANKS
 
 ANOTHER_DB = "another run? Name another --db, or replace this one with --rebuild"
 
@@ -43,11 +42,9 @@ class ExistingRank:
 
 
 def check_one_rank(options: ShapingOptions, files: list[ReportFile]) -> None:
-    """Raises `UsageError` if `--rank` is given with several reports or a pattern, or is no rank."""
+    """Raises `UsageError` if `--rank` is given together with several reports or a pattern."""
     if options.rank is None:
         return
-    if not 0 <= options.rank <= MOST_RANKS:
-        raise UsageError("--rank: there is no such rank", hint=f"give 0 to {MOST_RANKS}")
     if options.rank_pattern is not None:
         raise UsageError("--rank with --rank-pattern", hint="give one of them")
     if len(files) > 1:

@@ -99,14 +99,15 @@ def period_of(hits: Index, first: int, last: int) -> int | None:
         return None
     remainder = _remainder(hits, period)
     fitting = hits[hits % period == remainder]
-    expected = np.arange(first + (remainder - first) % period, last + 1, period)
-    if len(fitting) < FEW or len(fitting) < MOST * max(len(hits), len(expected)):
+    expected = (last - first - (remainder - first) % period) // period + 1
+    if len(fitting) < FEW or len(fitting) < MOST * max(len(hits), expected):
         return None
     return period
 
 
 def _remainder(hits: Index, period: int) -> int:
-    return int(np.bincount(hits % period).argmax())
+    values, counts = np.unique(hits % period, return_counts=True)
+    return int(values[counts.argmax()])
 
 
 def usual_of(amount: Floats) -> float:

@@ -18,6 +18,7 @@ from rankscope.match.warnings import listed
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
 from rankscope.store.tables import RunTables, measured
+from rankscope.util.rank_list import LONGEST
 from rankscope.util.robust import MAD_FLOOR
 from rankscope.util.wording import agreeing, counted
 
@@ -191,7 +192,7 @@ def as_range(given: IterRange) -> slice | None:
     whole = all(isinstance(each, int | None) for each in parts)
     if len(parts) != 3 or not whole or parts[2] not in (None, 1):
         raise UsageError(
-            f"iter_range={given!r} is no range of iteration numbers",
+            f"iter_range={str(given)[:LONGEST]} is no range of iteration numbers",
             hint="slice(10, 50), (10, 50) or '10:50': iterations 10 to 49",
         )
     return slice(*parts[:2])
@@ -210,7 +211,7 @@ def parse_range(text: str) -> slice:
         begin, end = (int(part) if part.strip() else None for part in parts)
     except ValueError as error:
         raise UsageError(
-            f"--iter-range {text!r} is not A:B",
+            f"--iter-range {text[:LONGEST]!r} is not A:B",
             hint="like a Python slice of iteration numbers: 10:50, 10:, :50, -20:",
         ) from error
     return slice(begin, end)
@@ -284,7 +285,7 @@ def within(
     ranged = _in_range(common, iter_range)
     if not ranged:
         raise UsageError(
-            f"--iter-range {_shown(iter_range)} selects nothing",
+            f"--iter-range {_shown(iter_range)[:LONGEST]} selects nothing",
             hint=f"iterations {common[0]} to {common[-1]} are complete on every rank",
         )
     keep = include_warmup or iter_range is not None

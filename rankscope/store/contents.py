@@ -25,8 +25,8 @@ MOST_ROWS = 2**29
 """Rows of a table. No machine compares a run with as many; a file of a few MB may claim them."""
 
 
-SORTED_AT_ONCE = 2**25
-"""Hashes of keys that are sorted together: 0.27 GB."""
+KEYS_AT_ONCE = 2**25
+"""Keys that are compared together; their hashes take 0.27 GB."""
 
 
 class BadContents(Exception):
@@ -158,16 +158,15 @@ def _check_key(
 ) -> None:
     """Raises `BadContents` if two rows have the same key.
 
-    Hashes are sorted, which takes a third of the time and memory of a table of groups.
+    Their hashes are compared, which takes half of the time that grouping the rows takes.
     """
     listed = ", ".join(f'"{each}"' for each in key)
-    parts = rows // SORTED_AT_ONCE + 1
+    parts = rows // KEYS_AT_ONCE + 1
     hashes = f'select hash({listed}) as hashed from "{name}"'
     for part in range(parts):
         some = f" where hashed % {parts} = {part}" if parts > 1 else ""
-        found = connection.execute(f"from ({hashes}){some}").fetchnumpy()["hashed"]
-        found.sort()
-        if (found[1:] == found[:-1]).any():
+        found = pl.Series(connection.execute(f"from ({hashes}){some}").fetchnumpy()["hashed"])
+        if found.n_unique() < len(found):
             break
     else:
         return

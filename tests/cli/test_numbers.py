@@ -93,7 +93,7 @@ def numeric() -> list[tuple[str, str]]:
         (name, param.opts[0])
         for name, command in tree.commands.items()  # type: ignore[attr-defined]
         for param in command.params
-        if "int" in param.type.name or "float" in param.type.name
+        if param.type_descriptor.annotation in (int, float)
     ]
 
 

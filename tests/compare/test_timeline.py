@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -26,6 +27,7 @@ from rankscope.model.schema import (
     TIMELINE_RANKS,
     TIMELINE_WINDOWS,
 )
+from tests import pytorch_job
 from tests.forge import Clock, forge, scene
 from tests.support import SAMPLE, Stored, copied, edit, mostly_slow
 
@@ -231,3 +233,17 @@ def test_what_the_run_has_not(sample: Stored) -> None:
         sample.run.timeline([], [4])
     with pytest.raises(UsageError, match="no iterations"):
         sample.run.timeline([0], [])
+
+
+@pytest.mark.slow
+def test_reports_that_only_their_names_together_tell_apart(tmp_path: Path) -> None:
+    """The number in which a name differs from the others is the rank, also at a second reading."""
+
+    def nameless(_rank: int, trace: dict[str, Any]) -> None:
+        del trace["distributedInfo"]
+
+    folder = pytorch_job.write(
+        tmp_path / "traces", pytorch_job.Job(steps=5), nameless, "1718.32-TP-{}-DP-0.trace.json"
+    )
+    run = rankscope.ingest([folder], tmp_path / "run.duckdb")
+    assert run.timeline(ranks=[1, 3], iterations=[2]).ranks["rank"].to_list() == [1, 3]
