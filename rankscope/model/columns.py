@@ -25,9 +25,9 @@ OF_RANKS: Limits = (0, MOST_RANKS)
 OF_SIZES: Limits = (1, MOST_RANKS)
 """Ranks, and how many there can be."""
 
-OF_NUMBERS: Limits = (-(2**60), 2**60)
+OF_NUMBERS: Limits = (-(2**61), 2**61)
 """Numbers that something has by its name: iterations, processes. A step may be numbered by the time
-of day, ns; what is added to it must not overflow."""
+of day, ns (until the year 2043); what is added to it must not overflow."""
 
 OF_AXIS: Limits = (-(2**60), 2**60)
 """Times on the axis of a report, ns: 36 years."""

@@ -13,7 +13,7 @@ MOST_RANKS = 10**6
 LONGEST = 60
 """Of a wrong text this many characters are in its error."""
 
-LARGEST = 2**60
+LARGEST = 2**61
 """Iterations, and whatever is counted, have smaller numbers: a sum of two is an int64."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from rankscope.judge.healing import Prices
 from rankscope.judge.judgement import decide
 from rankscope.judge.stragglers import interval
-from rankscope.judge.timing import Pattern
+from rankscope.judge.timing import Pattern, period_of
 from tests.support import MS, inputs_of
 
 LENGTH = 100 * MS
@@ -135,3 +135,10 @@ def test_an_interval_holds_the_mean() -> None:
     assert interval(pl.Series([0.2] * 5)) == pytest.approx((0.2, 0.2))
     assert interval(pl.Series([0.2])) is None, "one value has no spread"
     assert interval(pl.Series([0.2, None], dtype=pl.Float64)) is None
+
+
+def test_numbers_of_any_size_take_no_memory() -> None:
+    """Steps may be numbered by the time of day, and one of them by a mistake."""
+    apart = 2 * 10**17
+    assert period_of(np.arange(5) * apart + 3, 0, 5 * apart) == apart
+    assert period_of(np.arange(3, 40, 2), 0, 10**18) is None
