@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -86,11 +87,29 @@ def connect(
     limit = time.monotonic() + patience_s
     while True:
         try:
-            return duckdb.connect(os.fspath(path), read_only=read_only, config=config)
+            connection = duckdb.connect(os.fspath(path), read_only=read_only, config=config)
+            break
         except duckdb.Error as error:
             if not _is_locked(error) or time.monotonic() > limit:
                 raise _translated(path, error) from error
         time.sleep(LOOK_S)
+    if not read_only:
+        _remove_spilled(path)
+    return connection
+
+
+def _remove_spilled(path: Path) -> None:
+    """Remove what did not fit into the memory of processes that were killed.
+
+    DuckDB keeps it beside the file. Who opened the file to write to it is alone with it: what
+    others keep there is of processes that have ended.
+    """
+    folder = path.with_name(f"{path.name}.tmp")
+    for each in folder.glob("duckdb_temp_*"):
+        if not each.name.startswith(f"duckdb_temp_{os.getpid()}_"):
+            each.unlink(missing_ok=True)
+    with suppress(OSError):  # most often there is none
+        folder.rmdir()
 
 
 def is_damage(error: duckdb.Error) -> bool:

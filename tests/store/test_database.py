@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -172,3 +173,42 @@ def test_a_transaction_that_fails_leaves_nothing(db: Path) -> None:
         with pytest.raises(RuntimeError, match="on purpose"):
             _fail_halfway(database)
         assert database.table("ranks").height == 4
+
+
+SPILLING = """
+import sys, time
+from pathlib import Path
+from rankscope.store.connection import connect
+connection = connect(Path(sys.argv[1]), read_only=True)
+connection.execute("set memory_limit = '64MB'")
+connection.execute(
+    "create temp table t as select hash(range) a, hash(range + 1) b, hash(range + 2) c "
+    "from range(6000000)"
+)
+print("spilled", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_what_did_not_fit_into_the_memory_of_a_killed_process_is_removed(
+    stored: Callable[..., Stored], tmp_path: Path
+) -> None:
+    """By the next one that writes to the file, and not as long as its process lives."""
+    db = Path(shutil.copy(stored("plain").db, tmp_path / "run.duckdb"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", SPILLING, db], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "spilled\n"
+    folder = tmp_path / "run.duckdb.tmp"
+    there = {*folder.iterdir()}
+    assert there
+    assert rankscope.open_run(db).imbalance().verdict.sentence
+    with pytest.raises(DatabaseError, match="in use"):
+        Database.open(db, write=True, patience_s=0)
+    assert {*folder.iterdir()} == there
+    process.kill()
+    process.communicate()
+    Database.open(db, write=True).close()
+    assert [*tmp_path.iterdir()] == [db]
