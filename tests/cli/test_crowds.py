@@ -250,14 +250,14 @@ def test_an_ingest_while_others_read(forged: Callable[..., Forged], tmp_path: Pa
     reports, db = forged("plain", iterations=12).reports, tmp_path / "run.duckdb"
     rankscope.ingest(reports[:2], db)
     held, answers = rankscope.open_run(db), RunAnswers(db, rankscope.Options())
+    ways: list[Callable[[], rankscope.Run]] = [
+        partial(rankscope.open_run, db), lambda: held, lambda: answers.run,
+    ]  # fmt: skip
     seen: list[int] = []
     told: list[str] = []
 
     def ask() -> None:
-        runs: list[Callable[[], rankscope.Run]] = [
-            partial(rankscope.open_run, db), lambda: held, lambda: answers.run,
-        ]  # fmt: skip
-        for run in runs:
+        for run in ways:
             try:
                 assert answers.page("")
                 seen.append(run().imbalance(include_warmup=True).ranks.height)

@@ -291,6 +291,7 @@ def test_a_worker_that_sends_something_else(
     rankscope.ingest(job.reports[:2], db)
     (tmp_path / "sitecustomize.py").write_text(WRONG)
     monkeypatch.setenv("WRONG", what)
+    (tmp_path / "cluster").mkdir()
     cluster = Cluster(tmp_path / "cluster")
     try:
         cluster.workers.append(cluster.worker(tmp_path))
