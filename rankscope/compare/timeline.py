@@ -407,7 +407,7 @@ def _problems(comparison: Comparison, axes: dict[int, str]) -> tuple[RunWarning,
             )
     if blind := tuple(rank for rank in comparison.scope.blind_ranks if rank in axes):
         problems.append(warnings.blind_ranks(blind, len(axes)))
-    if comparison.missing_ranks:
+    if comparison.missing_ranks and comparison.tables.ranks.height > 1:  # else there are no waits
         problems.append(
             RunWarning(
                 "waits-lower-bounds",

@@ -195,8 +195,10 @@ def _warned(rows: ReportRows, taken: str | None, because: str | None = None) -> 
         ]
         return replace(rows, problems=tuple(steps))
     text = TAKEN.get(taken) or (
-        f"no range is named like an iteration: --iteration '{taken}' was taken; another REGEX, "
-        "auto (detected steps) or whole (each capture is one iteration) chooses otherwise"
+        f"no range is named like an iteration: --iteration '{taken}' was taken; steps end with "
+        "these ranges, and where they begin is unknown: load includes all that the host does "
+        "between them and forward; another REGEX, auto (detected steps) or whole (each capture is "
+        "one iteration) chooses otherwise"
     )
     if because is not None:
         text = f"each capture is one iteration (--iteration whole): {because}"

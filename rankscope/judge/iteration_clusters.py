@@ -80,7 +80,8 @@ def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
 
     Slow is an iteration with a flagged rank, and one that exceeds the median iteration by 5 % and
     by a modified z of 3.5. The reason is the flagged rank, unless its excess explains less than
-    half of the extra time: then it is the part that grew most on the median rank.
+    half of the extra time: then it is the part that grew most on the median rank. Where no phase is
+    known, what would be `other` is all work.
     """
     length = pl.col("iteration_ns")
     extra = length - lower_median(length)
@@ -107,6 +108,9 @@ def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
         part=pl.coalesce(pl.when(pl.col(name) == largest).then(pl.lit(name)) for name in names),
     )
     by_rank = pl.col("excess_ns") >= EXPLAINS * extra
+    phased = [column_of(part) for part in others if part != "other"]
+    unnamed = rows.select(pl.all_horizontal(pl.col(phased).is_null()).all()).item()
+    renamed = {"other": "work"} if unnamed else {}
     return (
         frame.join(reason, on="iteration", how="left")
         .with_columns(extra=extra, long=long)
@@ -120,12 +124,15 @@ def _clusters(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
             .then(
                 pl.format(
                     "slow: {} of rank {}",
-                    pl.col("cause").fill_null("work"),
+                    pl.col("cause").fill_null("work").replace(renamed),
                     pl.col("flagged_ranks").list.first(),
                 )
             )
             .otherwise(
-                pl.format("slow: {} of all ranks", pl.col("part").fill_null("unknown part"))
+                pl.format(
+                    "slow: {} of all ranks",
+                    pl.col("part").fill_null("unknown part").replace(renamed),
+                )
             ),
         )
     )

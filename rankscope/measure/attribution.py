@@ -94,7 +94,7 @@ class Attributed:
     sync_calls: pl.DataFrame  # SYNC_CALLS of the training threads
     training: pl.Expr
     placed: Callable[[pl.DataFrame], pl.DataFrame]
-    earlier_end: int | None = None  # of the training work that was launched before the capture
+    earlier_end: int | None = None  # of training work that was launched before the iterations
 
     def of(self, part: pl.DataFrame) -> pl.DataFrame:
         """The rows of this process in a chunk of `events`, as `attribute` describes them."""
@@ -133,7 +133,7 @@ class _Look:
         self._placed = _Places(host).of
         self._alike: list[pl.DataFrame] = []
         self._calls: list[pl.DataFrame] = []
-        self._earlier = _EarlierWork()
+        self._earlier = _EarlierWork(host.timeline["start"].min())
 
     def at(self, part: pl.DataFrame) -> None:
         """Add a chunk of the report's work."""
@@ -167,41 +167,54 @@ class _Look:
 
 
 class _EarlierWork:
-    """Finds the work that was launched before the capture began.
+    """Finds the work that was launched before the first iteration.
 
     A stream runs its work in the order of the launches. So what it runs without a launch record,
-    before anything with one and before the first recorded launch at all, was launched earlier.
+    before anything with one and before the first recorded launch at all, was launched before the
+    capture.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begin: object) -> None:
+        """None yet; `begin` is when the first iteration begins (ns), if there is one."""
+        self._begin = begin if isinstance(begin, int) else -NEVER
         self._launched: list[pl.DataFrame] = []
+        self._outside: list[pl.DataFrame] = []
         self._unlaunched: list[pl.DataFrame] = []
 
     def add(self, work: pl.DataFrame) -> None:
         """Add a chunk of work."""
-        times = pl.col("start", "launch").min()
-        self._launched.append(work.drop_nulls("launch").group_by(STREAM).agg(times))
-        if work["launch"].null_count():
-            rows = work.filter(pl.col("launch").is_null(), ~pl.col("talks"))
-            self._unlaunched.append(rows.select(*STREAM, "start", "end"))
+        first = pl.col("start", "launch").min()
+        self._launched.append(work.drop_nulls("launch").group_by(STREAM).agg(first))
+        before = pl.col("launch") < self._begin
+        for rows, of in ((self._outside, before), (self._unlaunched, pl.col("launch").is_null())):
+            found = work.filter(of, ~pl.col("talks"))
+            if not found.is_empty():
+                rows.append(found.select(*STREAM, "start", "end"))
 
     def end(self, streams: pl.DataFrame) -> int | None:
         """The end of that work on some streams; None: there is none."""
-        if not self._unlaunched:
+        found = [*self._outside, *self._heads()]
+        if not found:
             return None
+        own = pl.concat(found).join(streams, on=STREAM, how="semi", nulls_equal=True)
+        latest = own["end"].max()
+        return latest if isinstance(latest, int) else None
+
+    def _heads(self) -> Iterator[pl.DataFrame]:
+        """The work that was launched before the capture, on any stream."""
+        if not self._unlaunched:
+            return
         first = pl.concat(self._launched).group_by(STREAM).agg(pl.col("start", "launch").min())
-        heads = (
+        yield (
             pl.concat(self._unlaunched)
-            .join(streams, on=STREAM, how="semi", nulls_equal=True)
             .join(first.drop("launch"), on=STREAM, suffix="_first", nulls_equal=True)
             .filter(pl.col("start") < pl.col("start_first"))
             .filter(  # a single one may as well have lost its launch record
                 pl.col("start").min().over(STREAM) < first["launch"].min(),
                 pl.len().over(STREAM) > 1,
             )
+            .select(*STREAM, "start", "end")
         )
-        latest = heads["end"].max()
-        return latest if isinstance(latest, int) else None
 
 
 def _counted_together(rows: pl.DataFrame) -> pl.DataFrame:

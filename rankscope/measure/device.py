@@ -134,8 +134,7 @@ def _windows(
 ) -> pl.DataFrame:
     """Windows, each from the end of the last training work of one iteration to that of the next.
 
-    The first window starts at its own range, or where the work ends that was launched before the
-    capture.
+    The first window starts at its own range, or where the work ends that was launched before it.
     A window without any launch is unknown; the next one then starts at the end of the host's
     range.
     """

@@ -255,7 +255,7 @@ def _unnamed(
     other, whole = sums.row(0)
     if not whole or other <= MOSTLY * whole:
         return []
-    names = " or ".join(missing)
+    names = " or ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
     longest = (
         activities.filter(
             pl.col("phase") == "other", pl.col("kind") == "range", pl.col("name") != ""
@@ -269,14 +269,14 @@ def _unnamed(
     advice = (
         f"name such ranges, or give their names: --phase {phase}='REGEX'"
         if longest.is_empty()
-        else f"most of it is in ranges {longest['name'][0]}: if these are {phase}, say so: --phase "
-        + shlex.quote(f"{phase}=^{re.escape(longest['name'][0])}")
+        else f"most of that is in ranges {longest['name'][0]}: if these are {phase}, say so: "
+        "--phase " + shlex.quote(f"{phase}=^{re.escape(longest['name'][0])}")
     )
     return [
         RunWarning(
             "phase-unnamed",
-            f"no range is named like {names}: that time is in other, most of the work of the "
-            f"iterations; {advice}",
+            f"no range is named like {names}: that time is in other, which holds most of the work; "
+            f"{advice}",
             (rank,),
         )
     ]

@@ -39,7 +39,7 @@ class RecordCount:
 
         Args:
             iterations: ITERATIONS.
-            earlier_end: of the work that was launched before the capture, ns.
+            earlier_end: of the work that was launched before the iterations, ns.
         """
         self._earlier_end = -NEVER if earlier_end is None else earlier_end
         self._edges = window_edges(iterations)

@@ -12,7 +12,7 @@ MEASURE_VERSION = 5
 3: what a report states about a kernel comes before the kernel's name.
 4: collectives match by the sequence numbers that reports state; of several steps in one iteration,
 the reductions of each are gradient reductions.
-5: the first iteration begins on the device when the work launched before the capture has ended.
+5: the first iteration begins on the device when the work launched before it has ended.
 """
 
 

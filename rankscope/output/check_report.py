@@ -146,9 +146,10 @@ def causes_sentence(reports: tuple[CheckedReport, ...]) -> str | None:
     if not lacking:
         return None
     captures = dict.fromkeys(of[0].capture for of in lacking)
+    told = len(alike) - len(lacking)
     return (
-        f"Why a rank is slow: {len(alike) - len(lacking)} of {counted(len(alike), 'cause')} can be "
-        f"told; for the others: {'; '.join(captures)}."
+        f"Why a rank is slow: {told or 'none'} of {counted(len(alike), 'cause')} can be told; for "
+        f"{'the others' if told else 'them'}: {'; '.join(captures)}."
     )
 
 

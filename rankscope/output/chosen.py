@@ -87,7 +87,8 @@ def view_of(
         check_metrics([] if metric is None else [metric])
         return PlotOptions(metric, iteration, theme=theme, only=tuple(ranks or ()))
     picks = picks_of(comparison, metric).picks
-    labels = {pick.rank: pick.title for pick in picks}
+    several = comparison.tables.ranks.height > 1
+    labels = {pick.rank: pick.title if several else "" for pick in picks}
     shown = [*labels] if ranks is None else [*dict.fromkeys(ranks)]
     return PlotOptions(
         metric=metric,

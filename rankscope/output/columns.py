@@ -77,7 +77,6 @@ _ROWS = (
         "lost",
         "slowest less this rank, summed over ranks and iterations",
         heading="rank time lost",
-        label="lost",
     ),
     Column("spread", "largest minus smallest value of a rank"),
     Column("cost", "time that other ranks waited for this rank, summed over ranks and iterations"),

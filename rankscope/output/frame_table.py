@@ -47,15 +47,16 @@ BY = {
 
 
 def by_table(by: str, frame: pl.DataFrame) -> Table:
-    """The table of `--by` host, phase, collective, kernel or cause.
+    """The table of `--by` host, phase, collective, kernel or cause, without what is unknown.
 
     Args:
         by: a key of `BY`.
         frame: what the function of `compare.breakdowns` for it returned.
     """
     title, drop_first, meanings = BY[by]
+    unknown = [name for name in frame.columns if frame[name].null_count() == frame.height]
     return replace(
-        generic_table(frame, title),
+        generic_table(frame.drop(unknown) if frame.height else frame, title),
         drop_first=drop_first,
         notes=meanings,
         shorten=names_in(frame.columns),

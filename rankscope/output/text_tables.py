@@ -311,10 +311,15 @@ def ranks_table(
 
 
 def _dispensable(verdict: Verdict, known: list[Metric]) -> list[str]:
-    """Headings that narrow tables leave out: of metrics, the bars, of the verdict's phase."""
+    """Headings that narrow tables leave out: of metrics, the bars, of the verdict's phases."""
     rest = [each for each in known[:0:-1] if each.name != "wait"]
-    of_verdict = [each.heading for each in rest if each.name == verdict.cause]
-    return [*(each.heading for each in rest if each.name != verdict.cause), ABOVE, *of_verdict]
+    told = {each.cause for each in verdict.also}
+    others, also, first = (
+        [each.heading for each in rest if rank == (each.name in told) + 2 * (each.name == cause)]
+        for cause in [verdict.cause]
+        for rank in (0, 1, 2)
+    )
+    return [*others, ABOVE, *also, *first]
 
 
 def _relevant(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:

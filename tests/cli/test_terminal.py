@@ -51,7 +51,7 @@ def seen(width: int, *arguments: object, height: int = SCREEN, **environment: st
 
 
 @pytest.mark.parametrize(
-    ("width", "by"), mostly_slow([(60, "rank"), (100, "rank"), (80, "collective")])
+    ("width", "by"), mostly_slow([(80, "rank"), (60, "rank"), (100, "rank"), (80, "collective")])
 )
 def test_it_fits(sample: Stored, width: int, by: str) -> None:
     lines = seen(width, "imbalance", "--by", by, "--db", sample.db)
@@ -64,6 +64,7 @@ def test_it_fits(sample: Stored, width: int, by: str) -> None:
         assert {"rank", "host", "work", "load", "wait", "last", "cost"} <= {*head}
         (row,) = [line for line in plain if re.match(r" +2 .*14\.0", line)]
         assert ("above" in head) == (width > 60) == bool({*row} & BLOCKS), "the bar gives way"
+        assert ("backward" in head) == (width > 60), "the verdict tells of rank 1 in backward"
         assert "by iteration" not in " ".join(head), "the sparkline goes first"
         assert any("columns that do not fit:" in line for line in plain)
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from rankscope.judge.iteration_clusters import by_iteration
-from rankscope.model.schema import PARTS
+from rankscope.model.schema import PARTS, PHASES
 from tests.support import MS, Stored, inputs_of
 
 NUMBERS = tuple(range(1, 21))
@@ -54,6 +54,20 @@ def run(more: dict[tuple[int, int | None, str], float], without: int | None = No
 def clusters(frame: pl.DataFrame) -> dict[int, str]:
     return {i: told for i, told in frame.select("iteration", "cluster").iter_rows()
             if told != "normal"}  # fmt: skip
+
+
+def test_without_phases_it_is_work_that_is_slow() -> None:
+    chosen = pl.concat(
+        pl.DataFrame({"rank": [0, 1], "iteration": i, "iteration_ns": ms * MS, "work_ns": ms * MS})
+        for i, ms in ((0, 20), (1, 20), (2, 21), (3, 20), (4, 50))
+    ).with_columns(
+        pl.lit(0).alias("exposed_communication_ns"),
+        pl.lit(0).alias("wait_ns"),
+        *(pl.lit(None, pl.Int64).alias(f"{part}_ns") for part in PHASES if part != "other"),
+        other_ns="work_ns",
+    )
+    told = by_iteration(chosen, None, (0, 1, 2, 3, 4), "work")
+    assert clusters(told) == {4: "slow: work of all ranks"}
 
 
 def test_all_alike_is_normal() -> None:

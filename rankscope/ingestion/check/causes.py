@@ -8,7 +8,7 @@ from rankscope.judge.causes.detector import Detector
 from rankscope.judge.causes.registry import DETECTORS
 from rankscope.model.kinds import CauseKind
 from rankscope.model.reports import CauseAbility, RankRows, ReportRows
-from rankscope.sources.recorders import advice, recorder_of
+from rankscope.sources.recorders import Record, advice, recorder_of
 
 
 def causes(rows: ReportRows) -> tuple[CauseAbility, ...]:
@@ -34,7 +34,8 @@ def _tells(detector: Detector, part: RankRows) -> bool:
         return name in tables and not tables[name].is_empty()
 
     known = all(map(has, detector.tables)) or any(map(has, detector.alternatives))
-    if known and detector.kinds:
+    recorded = part.rank.has_device and detector.capture is Record.DEVICE
+    if known and detector.kinds and not recorded:  # a device that was recorded lacks none of them
         kinds = [str(kind) for kind in detector.kinds]
         known = not part.activities.filter(pl.col("kind").is_in(kinds)).is_empty()
     if known and detector.states:

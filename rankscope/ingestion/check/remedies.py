@@ -151,7 +151,7 @@ OF_PYTORCH = {
     "phases-from-operators": "name the parts of a step with "
     "torch.profiler.record_function('backward') and so on, or with --phase backward='REGEX'",
     "phases-unknown": "record whole steps, ten or more, with ProfilerActivity.CPU: "
-    "torch.profiler.schedule(active=10); put forward and backward in CUDA graphs of their own",
+    "torch.profiler.schedule(active=10); a CUDA graph of several phases has none",
     "phase-unnamed": "name the parts of a step with torch.profiler.record_function, or --phase "
     "backward='REGEX' and so on",
     "rank-assumed": "name the trace by its rank; or --rank N",

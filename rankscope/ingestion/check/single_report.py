@@ -11,6 +11,7 @@ from rankscope.ingestion.check.causes import causes
 from rankscope.ingestion.check.remedies import recorder, with_remedy
 from rankscope.model.options import WHOLE
 from rankscope.model.reports import Abilities, CheckedReport, CheckWarning, ReportFile, ReportRows
+from rankscope.sources.recorders import Recorder, recorder_of
 
 CODES = {
     errors.NoIterations: "no-iterations",
@@ -25,8 +26,8 @@ CODES = {
 FEW_ITERATIONS = 5
 """Fewer complete iterations than this rarely show who is slow beyond chance."""
 
-OWN_HINTS = ("unreadable", "nsys-failed")
-"""Codes whose remedy is the error's hint, not another capture."""
+OWN_HINTS = ("unreadable", "nsys-failed", "rank-unknown", "rank-conflict")
+"""Codes whose remedy is the error's hint, which knows the file, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ def unreadable(file: ReportFile, error: RankscopeError) -> CheckedReport:
     """A report that cannot be read, with the reason."""
     code = CODES.get(type(error), "unreadable")
     hint = error.hint if code in OWN_HINTS else None
+    if hint and code == "rank-unknown" and recorder_of([file.kind]) is Recorder.NSYS:
+        hint = f"{hint}; rankscope capture writes a report for each rank, named by it"
     problem = with_remedy(code, _without_path(error, file), hint=hint, fatal=True)
     return CheckedReport(file.path, file.kind, (), 0, Abilities(), (problem,))
 

@@ -47,9 +47,11 @@ class PhaseShares:
         frame: a row per rank, those furthest above their role's median first: rank, role, host,
             `<part>_ns` for phases and `COMMUNICATION_PARTS` (null: unknown), total_ns (sum of
             the phases), median_ns (median total of the role).
+        iterations: those that the means are over.
     """
 
     frame: pl.DataFrame
+    iterations: tuple[int, ...]
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -67,15 +69,24 @@ class PhaseShares:
 def phase_shares(comparison: Comparison) -> PhaseShares:
     """The mean length of each part of the selected iterations, per rank.
 
+    Iterations in which some rank lacks a phase that it has elsewhere (the first one of a capture
+    lacks its loading) are left out, as far as others are there: else parts would not add up.
+
     Raises:
         UsageError: no phase is known on any rank.
     """
     chosen = comparison.rows().with_columns(
         transfer_ns=pl.col("exposed_communication_ns") - pl.col("wait_ns")
     )
+    phases = [f"{name}_ns" for name in PHASES]
+    lacking = pl.any_horizontal(
+        pl.col(name).is_null() & pl.col(name).is_not_null().any().over("rank") for name in phases
+    )
+    some = chosen.filter(lacking)["iteration"].unique()
+    whole = chosen.filter(~pl.col("iteration").is_in(some.implode()))
+    chosen = chosen if whole.is_empty() else whole
     values = (score(f"{name}_ns", "mean") for name in (*PHASES, *COMMUNICATION_PARTS))
     ranked = chosen.group_by("rank").agg(values).sort("rank")
-    phases = [f"{name}_ns" for name in PHASES]
     if all(ranked[name].is_null().all() for name in phases):
         raise UsageError(
             "plot phases: the phases are unknown on every rank of this run",
@@ -91,7 +102,8 @@ def phase_shares(comparison: Comparison) -> PhaseShares:
     return PhaseShares(
         frame.with_columns(median_ns=lower_median(pl.col("total_ns")).over("role")).sort(
             above, "rank", descending=[True, False]
-        )
+        ),
+        tuple(chosen["iteration"].unique().sort()),
     )
 
 
@@ -107,7 +119,9 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     keep = [*dict(options.ranks), *comparison.verdict.named]
     selected = [rank for rank in order if rank in options.only] or _selected(shares.frame, keep)
     rows = spaced(order, selected)
-    count = len(comparison.selection.numbers)
+    known = counted(len(shares.iterations), "iteration")
+    if len(shares.iterations) < len(comparison.selection.numbers):
+        known = f"the {known} in which all phases are known"
     many = len(order) > MOST_ROWS
     height = max(rows[-1].place + 1, 3) * ROW if many else max(len(rows) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.75 if many else 0.0
@@ -123,8 +137,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             _title(comparison, shares),
             subtitle(
                 comparison,
-                f"phases of an iteration, per rank: {sides}; mean over "
-                f"{counted(count, 'iteration')}",
+                f"phases of an iteration, per rank: {sides}; mean over {known}",
             ),
             footer(comparison, *_notes(shares)),
         ),
@@ -137,7 +150,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         shares.frame, on="rank", how="left", maintain_order="left"
     )
     _bars(work, frame, rows, shares.phases, theme)
-    _medians(work, frame, rows, theme)
+    if len(order) > 1:
+        _medians(work, frame, rows, theme)
     grouping = "host" if shares.frame["role"].n_unique() == 1 else "role"
     row_labels(work, rows, frame[grouping].to_list(), comparison.verdict.named, theme)
     work.set_xlim(0, highest[0])
@@ -165,7 +179,8 @@ def _title(comparison: Comparison, shares: PhaseShares) -> str:
         above = pl.col("total_ns") - pl.col("median_ns")
         return on_average(comparison, frame.select("rank", "median_ns", excess_ns=above))
     rank, work = frame.select("rank", "total_ns").row(0)
-    length = comparison.rows(["iteration"])["iteration_ns"].mean()
+    mine = comparison.rows(["iteration"]).filter(pl.col("iteration").is_in(shares.iterations))
+    length = mine["iteration_ns"].mean()
     assert isinstance(length, float)
     if comparison.rows(["work"])["work_ns"].null_count():
         return (

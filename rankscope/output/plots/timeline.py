@@ -139,7 +139,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             _fill(axes, picture, rank, lane)
     if late is not None:
         _mark(axes, late, picture)
-    _legend(axes, picture.theme)
+    _legend(axes, picture)
     return sheet.figure
 
 
@@ -345,10 +345,17 @@ def _gap(rank: int, lanes: dict[int, list[Lane]]) -> float:
     return tops[max(place, 1)] - BETWEEN / 2 - 0.01
 
 
-def _legend(axes: Axes, theme: Theme) -> None:
+def _legend(axes: Axes, picture: Picture) -> None:
+    """The parts that are drawn."""
+    theme, shown = picture.theme, picture.timeline
+    there = {*shown.phases.filter(clock=shown.clock)["phase"], *picture.work["phase"]}
+    for calls in picture.calls.values():
+        there |= {*collective_parts(calls)["part"]}
     axes.legend(
         handles=[
-            Patch(label=part_name(part), **part_look(part, theme)) for part in theme.parts
+            Patch(label=part_name(part), **part_look(part, theme))
+            for part in theme.parts
+            if part in there
         ],
         loc="lower left", bbox_to_anchor=(0, 1), ncols=8, borderpad=0, borderaxespad=0.4,
         handlelength=1.1, handletextpad=0.4, columnspacing=1.0,

@@ -247,7 +247,9 @@ def test_a_killed_rank() -> None:
 def test_one_report_of_several_ranks() -> None:
     mpirun, torchrun = check([captured("2022.4/one_report")])
     assert (mpirun.ranks, mpirun.usable) == ((0, 1, 2, 3), True)
-    assert [problem.code for problem in torchrun.problems] == ["rank-unknown"]
+    [problem] = torchrun.problems
+    assert problem.code == "rank-unknown"
+    assert "(?P<pid>" in problem.hint, "what numbers processes of one report, as ingest says"
 
 
 @pytest.mark.parametrize("job", ["2022.4/ddp_a", "2023.4/ddp_a", "2022.4/ddp_b", "2022.4/mpi"])
@@ -279,10 +281,13 @@ def test_it_says_which_causes_reports_can_tell(reports: list[Path]) -> None:
     told = [{each.cause for each in report.causes if each.told} for report in host]
     assert all({"blocked", "preempted", "on_cpu", "garbage_collection"} <= of for of in told)
     assert not any({"device_slower", "copies", "starved", "cuda_call"} & of for of in told)
-    [gpu, *_] = check(reports)
+    edit(reports[1], "delete from CUPTI_ACTIVITY_KIND_MEMCPY")
+    [gpu, without_copies, *_] = check(reports)
     told_of = {each.cause: each.told for each in gpu.causes}
+    assert without_copies.causes == gpu.causes, "a device that was recorded made no copies"
     assert told_of["device_slower"]
     assert told_of["starved"]
+    assert told_of["copies"]
     assert not told_of["blocked"]
     [lacking] = [each for each in gpu.causes if each.cause == "preempted"]
     assert "--cpuctxsw=process-tree" in lacking.capture

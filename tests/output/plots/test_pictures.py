@@ -22,6 +22,7 @@ import rankscope
 from rankscope.api import view_of
 from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
+from rankscope.output.palette import part_name
 from rankscope.output.plots import KINDS, THEMES, PlotOptions, draw, title_of
 from rankscope.output.plots.arrivals import distributions, lateness
 from rankscope.output.plots.phases import phase_shares
@@ -161,6 +162,21 @@ def test_ranks_without_reports_are_hatched(job: Stored, tmp_path: Path) -> None:
     assert "ranks without one may arrive earlier" in words(picture(some, "arrivals"))
 
 
+def test_iterations_that_lack_a_phase_are_no_part_of_the_bars(job: Stored) -> None:
+    analysis = job.analysis(include_warmup=True)
+    first, *later = analysis.selection.numbers
+    rows = analysis.rows().sort("iteration")
+    assert rows.filter(iteration=first)["load_ns"].is_null().all()
+    shares = phase_shares(analysis)
+    assert shares.iterations == (*later,)
+    work = rows.filter(pl.col("iteration") > first).group_by("rank").agg(pl.col("work_ns").mean())
+    both = shares.frame.join(work, on="rank")
+    assert ((both["total_ns"] - both["work_ns"]).abs() <= 3).all()
+    figure = draw("phases", analysis, view_of("phases", analysis, None, None))
+    said = " ".join(words(figure).split())
+    assert f"mean over the {len(later)} iterations in which all phases are known" in said
+
+
 def test_phases_stack_up_to_work_and_apart_from_it_to_communication(job: Stored) -> None:
     found = phase_shares(job.analysis()).frame
     chosen = (
@@ -277,6 +293,9 @@ def test_timeline_draws_the_late_arrival(job: Stored) -> None:
     assert filled == pytest.approx((first["end_ns"] - first["start_ns"])[0] / MS)
     assert {each.get_gid() for each in lanes} == {"phases", "stream 7", "collectives"}
     assert any(each.get_hatch() for each in lanes), "waiting is hatched"
+    legend = {text.get_text() for text in axes.get_legend().get_texts()}
+    drawn = {part_name(part) for part in found.phases.filter(clock="gpu")["phase"]}
+    assert legend == drawn | {"waiting for others", "transfer"}
 
 
 @pytest.mark.slow

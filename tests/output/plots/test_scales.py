@@ -112,8 +112,11 @@ def test_a_single_rank_is_compared_with_itself(job: Stored, tmp_path: Path) -> N
 def test_a_rank_without_the_others_reports_is_alone_too(tmp_path: Path) -> None:
     run = rankscope.ingest([SAMPLE / "report_rank_2.sqlite"], tmp_path / "one.duckdb")
     assert run.compare().missing_ranks == (0, 1, 3)
-    figure = picture(Stored(SAMPLE, tmp_path / "one.duckdb", run), "heatmap")
-    assert "the rank's own median" in words(figure)
+    alone = Stored(SAMPLE, tmp_path / "one.duckdb", run)
+    assert "the rank's own median" in words(picture(alone, "heatmap"))
+    for kind in ("timeline", "phases"):
+        said = words(picture(alone, kind))
+        assert not re.search(r"\bmin\b|median|lower bounds", said), "there is nothing to compare"
 
 
 def test_without_collectives_the_work_of_a_rank_is_unknown(tmp_path: Path) -> None:
