@@ -5,10 +5,11 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.judge.causes.detector import Detector
+from rankscope.judge.causes.host import TABLE as HOST_TABLE
 from rankscope.judge.causes.registry import DETECTORS
 from rankscope.model.kinds import CauseKind
 from rankscope.model.reports import CauseAbility, RankRows, ReportRows
-from rankscope.sources.recorders import Record, advice, recorder_of
+from rankscope.sources.recorders import Record, Recorder, advice, recorder_of
 
 
 def causes(rows: ReportRows) -> tuple[CauseAbility, ...]:
@@ -19,11 +20,17 @@ def causes(rows: ReportRows) -> tuple[CauseAbility, ...]:
         CauseAbility(
             str(kind),
             all(_tells(detectors[kind], part) for part in rows.ranks),
-            advice(detectors[kind].capture, recorder),
+            advice(_needed(detectors[kind], recorder), recorder),
         )
         for kind in CauseKind
         if kind != CauseKind.UNEXPLAINED
     )
+
+
+def _needed(detector: Detector, recorder: Recorder) -> Record:
+    """What must be recorded; the PyTorch profiler never records what threads do on the host."""
+    only_host = detector.tables == (HOST_TABLE,)
+    return Record.HOST if only_host and recorder is Recorder.PYTORCH else detector.capture
 
 
 def _tells(detector: Detector, part: RankRows) -> bool:

@@ -13,6 +13,7 @@ from rankscope.ingestion.check import check
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Abilities, CheckedReport
 from rankscope.output.check_report import causes_text
+from tests.pytorch_job import Job, write
 from tests.support import (
     SAMPLE,
     Forged,
@@ -273,6 +274,13 @@ def test_records_without_a_report_are_told(reports: list[Path]) -> None:
     assert (checked[4].path, problem.code) == (raw, "unreadable")
     assert "never converted to a report" in problem.message
     assert "QdstrmImporter" in problem.hint
+
+
+def test_a_trace_with_the_device_is_not_told_to_record_it(tmp_path: Path) -> None:
+    [trace, _] = check([write(tmp_path / "job", Job(ranks=2, steps=6, slow=1))])
+    lacking = {each.capture for each in trace.causes if not each.told}
+    assert lacking
+    assert not any("ProfilerActivity.CUDA" in each for each in lacking)
 
 
 def test_it_says_which_causes_reports_can_tell(reports: list[Path]) -> None:
