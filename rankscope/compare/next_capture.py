@@ -180,7 +180,7 @@ def _of_pytorch(comparison: Comparison, ranks: list[int], stretch: tuple[int, in
     first, last = stretch
     wait = max(first - WARM_UP, 0)
     return UsageError(
-        f"{comparison.tables.name}: is of traces of the PyTorch profiler, and the script records "
+        f"{comparison.tables.name}: the PyTorch profiler recorded this run, and the script records "
         "with nsys",
         hint=f"record ranks {', '.join(map(str, ranks))} with torch.profiler.schedule(wait={wait}, "
         f"warmup={first - wait}, active={last - first + 1}); without --for, the script records "

@@ -25,6 +25,9 @@ DOUBTFUL = ("records-missing", "report-cut", "device-clock-early", "launches-mis
 NOTHING = "nothing to do"
 """The beginning of a remedy that is none."""
 
+SHARE = re.compile(r" \([\d.,]+ %[^)]*\)")
+"""A share in brackets, which may stand in the middle of a clause."""
+
 MOST_ALIKE = 3
 """Above this number of similar lines or names, the rest is only counted."""
 
@@ -134,8 +137,8 @@ def _is_doubtful(report: CheckedReport) -> bool:
 
 
 def _first_clause(message: str) -> str:
-    """A message up to what explains it."""
-    return re.split(r"; | \(", message, maxsplit=1)[0]
+    """A message up to what explains it, without shares in brackets."""
+    return re.split(r"; | \(", SHARE.sub("", message), maxsplit=1)[0]
 
 
 def causes_sentence(reports: tuple[CheckedReport, ...]) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,8 @@ from rankscope.errors import UsageError
 from rankscope.ingestion.check import check
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import Abilities, CheckedReport
-from rankscope.output.check_report import causes_text
-from tests.pytorch_job import Job, write
+from rankscope.output.check_report import advice, causes_text
+from tests.pytorch_job import Job, kernels, write
 from tests.support import (
     SAMPLE,
     Forged,
@@ -281,6 +283,16 @@ def test_a_trace_with_the_device_is_not_told_to_record_it(tmp_path: Path) -> Non
     lacking = {each.capture for each in trace.causes if not each.told}
     assert lacking
     assert not any("ProfilerActivity.CUDA" in each for each in lacking)
+
+
+def test_a_line_of_advice_is_a_whole_clause(tmp_path: Path) -> None:
+    def lossy(_rank: int, trace: dict[str, Any]) -> None:
+        gone = [id(each) for each in kernels(trace)[::3]]
+        trace["traceEvents"] = [each for each in trace["traceEvents"] if id(each) not in gone]
+
+    folder = write(tmp_path / "job", Job(ranks=2, steps=6, slow=1), lossy)
+    [first, *_] = advice(tuple(check([folder])))
+    assert re.match(r"ranks 0-1: \d+ of \d+ launches of kernels have no device record,", first)
 
 
 def test_it_says_which_causes_reports_can_tell(reports: list[Path]) -> None:
