@@ -312,6 +312,10 @@ def _bold(text: str) -> str:
     return f"\x1b[1m{text}\x1b[0m" if able and not os.environ.get("NO_COLOR") else text
 
 
+BESIDE_BAR = 58
+"""Characters beside the bar of progress, so that it stays one line on a narrow terminal."""
+
+
 @contextmanager
 def progress(
     quiet: bool,
@@ -334,15 +338,16 @@ def progress(
         TransferSpeedColumn,
     )
 
+    screen = Console(stderr=True)
     bars = Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(min(40, max(screen.width - BESIDE_BAR, 1))),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
         TextColumn("· reports"),
         TextColumn("{task.fields[done]}/{task.fields[count]}"),
-        console=Console(stderr=True),
+        console=screen,
         transient=True,
     )
     with _metered() as so_far, bars:

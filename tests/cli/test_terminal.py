@@ -100,6 +100,15 @@ def test_a_wide_terminal_shows_all_columns_and_the_course(sample: Stored) -> Non
 
 
 @pytest.mark.slow
+def test_progress_is_one_line_on_a_narrow_terminal(sample: Stored) -> None:
+    lines = seen(60, "check", sample.folder)
+    assert not [
+        line for line in lines if ESCAPE.sub("", line).strip() in ("MB", "B", "kB", "bytes")
+    ]
+    assert any("1.6/1.6 MB" in line for line in lines)
+
+
+@pytest.mark.slow
 def test_of_many_rows_those_that_tell_most(sample: Stored) -> None:
     command = ("imbalance", "--by", "iteration", "--db", sample.db)
     cut = [line.split() for line in seen(80, *command)]
