@@ -40,7 +40,9 @@ def test_meanings_are_those_of_metrics_or_of_the_row() -> None:
     assert columns.meaning("work_z") == columns.COLUMNS["z"].meaning
     assert columns.meaning("iteration") is None, "its number, not its length"
     assert columns.notes("lost_ns") == (("rank time lost", columns.COLUMNS["lost"].meaning),)
-    assert columns.label("lost_ns") == "lost"
+    assert columns.label("lost_ns") == "rank time lost", "as in text"
+    assert columns.heading("last_arriver_share") == "last"
+    assert columns.label("last_arriver_share") == "came last"
 
 
 def test_a_column_that_no_row_knows_says_what_its_name_does() -> None:
