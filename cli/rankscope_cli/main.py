@@ -36,6 +36,7 @@ COMMANDS = (
     "scrub",
     "mcp",
     "skill",
+    "recipe",
 )
 """Each is the function of its name in the module of its name in `rankscope_cli.commands`."""
 

@@ -11,6 +11,11 @@ from rankscope.util.atomic_io import unwritable, write_whole
 NAME = "rankscope"
 """The folder that is written, and what its files say near their beginning."""
 
+PACKAGE = Path(__file__).parent.parent
+
+PYTHON = "PYTHON = sys.executable\n"
+"""The line of the recipe that names the Python of rankscope."""
+
 BEGINNING = 400
 """Characters of an earlier file in which NAME stands."""
 
@@ -42,3 +47,15 @@ def install(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
     for target, text in targets.items():
         write_whole(target, text.encode())
     return (*targets,)
+
+
+def recipe_texts(python: str) -> dict[str, str]:
+    """The files of the recipe of Nsight Systems, by name.
+
+    Args:
+        python: the Python of rankscope; that of nsys may be another one.
+    """
+    texts = {name: (PACKAGE / name).read_text("utf-8") for name in ("metadata.json", "recipe.py")}
+    before, found, after = texts["recipe.py"].partition(PYTHON)
+    assert found
+    return {**texts, "recipe.py": f"{before}PYTHON = {python!r}\n{after}"}
