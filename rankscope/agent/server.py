@@ -238,6 +238,8 @@ def _progress_of(
     """Tells the assistant from the main thread how many reports are done, if it wants to know."""
 
     def report(done: int, count: int) -> None:
+        if loop.is_closed():  # nobody listens any more, and the database is worth finishing
+            return
         text = f"{done} of {counted(count, 'report')}"
         told = context.session.report_progress(done, count, text)
         asyncio.run_coroutine_threadsafe(told, loop)
