@@ -45,11 +45,12 @@ RESOURCES = {
 MARKDOWN = "text/markdown"
 
 
-def serve(folders: Sequence[Path]) -> None:
+def serve(folders: Sequence[Path], started: Callable[[], None] = lambda: None) -> None:
     """Answer an assistant until it closes stdin.
 
     Args:
         folders: below which it may name paths.
+        started: called when the server answers.
 
     Raises:
         ToolError: the package `mcp` is missing.
@@ -59,6 +60,7 @@ def serve(folders: Sequence[Path]) -> None:
     asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
     protocol = _Protocol(asked)
     threading.Thread(target=protocol.run, name="mcp", daemon=True).start()
+    started()
     while (question := asked.get()) is not None:
         question.answer(answers)
     if protocol.failed is not None:

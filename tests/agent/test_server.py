@@ -167,7 +167,8 @@ def test_without_the_package_one_line_says_how_to_install_it(
 ) -> None:
     for name in ("mcp_types", "mcp"):
         monkeypatch.setitem(sys.modules, name, None)
-    refused = cli("mcp", tmp_path, "--quiet")
+    refused = cli("mcp", tmp_path)
+    assert len(refused.err.splitlines()) == 2
     refused.refused(5, "needs the package mcp", "pip install 'rankscope[mcp]'")
 
 

@@ -36,5 +36,5 @@ def mcp(
     """
     from rankscope.agent.server import serve
 
-    console.say("rankscope: answering on stdin and stdout; Ctrl-C ends it", quiet)
-    serve(folders)
+    said = "rankscope: answering on stdin and stdout; Ctrl-C ends it"
+    serve(folders, lambda: console.say(said, quiet))
