@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rankscope_cli.main import COMMANDS
 
 import rankscope
+from tests.reference import help_of
 from tests.support import SAMPLE, Result, mostly_nightly
 
 PACKAGE = Path(rankscope.__file__).parent
@@ -163,3 +166,13 @@ def test_the_skill_is_one_that_assistants_read(cli: Callable[..., Result]) -> No
     assert 0 < len(keys["description"]) <= 1024
     assert ": " not in keys["description"], "else it is no plain text of YAML"
     assert len(body.split()) < 700
+
+
+def test_the_commands_of_the_skill_are_there() -> None:
+    text = (PACKAGE / "docs" / "SKILL.md").read_text("utf-8")
+    typed = re.findall(r"\brankscope ([a-z-]+)([^`\n|]*)", text.split("---\n", 2)[2])
+    assert {"check", "ingest", "imbalance"} <= {command for command, _ in typed}
+    for command, words in typed:
+        assert command in COMMANDS
+        options = {*re.findall(r"(?<!\S)--?[a-z][a-z-]*", words)}
+        assert options <= {*re.findall(r"--?[a-z][a-z-]*", help_of(command))}, command
