@@ -8,6 +8,8 @@ rankscope itself. That Python may be as old as 3.6, so rankscope runs as a progr
 import os
 import subprocess
 import sys
+from argparse import ArgumentError
+from contextlib import suppress
 from datetime import datetime
 
 from nsys_recipe import nsys_constants
@@ -46,8 +48,9 @@ class SlowRanks(recipe.Recipe):  # type: ignore[misc]  # of the framework, which
         """The options: every recipe declares those that it wants."""
         parser = super().get_argument_parser()
         parser.add_recipe_argument(Option.INPUT, required=True)
-        parser.add_recipe_argument(Option.OUTPUT)
-        parser.add_recipe_argument(Option.FORCE_OVERWRITE)
+        for name in ("OUTPUT", "FORCE_OVERWRITE"):
+            with suppress(ArgumentError, AttributeError):  # newer ones may have it for all recipes
+                parser.add_recipe_argument(getattr(Option, name))
         parser.add_recipe_argument(
             "--iteration", metavar="REGEX", help="Names of iterations, as of rankscope ingest"
         )

@@ -109,6 +109,31 @@ def test_the_recipe_names_the_slow_rank(nsys: Path, recipes: Path, name: str) ->
     assert "LD_LIBRARY_PATH=/lib/of/the/user" in said
 
 
+NEWER = """
+def _with_output(cls, older=Recipe.get_argument_parser.__func__):
+    parser = older(cls)
+    parser.add_recipe_argument(args.Option.OUTPUT)
+    parser.add_recipe_argument(args.Option.FORCE_OVERWRITE)
+    return parser
+
+Recipe.get_argument_parser = classmethod(_with_output)
+"""
+"""Recipes of newer releases do not declare these two, so their framework must do it."""
+
+
+@pytest.mark.slow
+@framework_is_here
+@needs_nsys
+def test_a_framework_may_declare_the_output_itself(nsys: Path, recipes: Path) -> None:
+    module = nsys / TARGET / "python" / "packages" / "nsys_recipe" / "lib" / "recipe.py"
+    before = cook(nsys, recipes, "rankscope", "--help")
+    module.write_text(module.read_text("utf-8") + NEWER)
+    for done in (before, cook(nsys, recipes, "rankscope", "--help")):
+        assert done.returncode == 0, done.stderr
+        options = {"--input", "--output", "--force-overwrite", "--iteration"}
+        assert options <= {*re.findall(r"--[a-z-]+", done.stdout)}
+
+
 @pytest.mark.slow
 @framework_is_here
 @needs_nsys

@@ -102,8 +102,9 @@ class Folders:
             except OSError:  # who reads it says why
                 continue
             for entry in entries:
-                path = self.path(entry.path) if entry.is_symlink() else Path(entry.path)
-                if path.is_dir():
+                if not entry.is_symlink():
+                    waiting += [Path(entry.path)] if entry.is_dir() else []
+                elif (path := self.path(entry.path)).is_dir():
                     waiting.append(path)
 
     def _outside(self, text: str) -> UsageError:
