@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sqlite3
 import struct
@@ -229,6 +230,40 @@ def test_the_table_of_operations(report: Path, tmp_path: Path, kind: str, owner:
     told = nccl(report if kind == "sqlite" else as_folder(report, kind, tmp_path / "out"), kind)
     assert {*told["communicator"]} == {"17000000000000000001"}
     assert told["sequence"].to_list() == list(range(1, told.height + 1))
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("describe", [table, lambda path: around(laid_out(path), None, blob())])
+def test_the_order_of_rows_tells_nothing(
+    report: Path, tmp_path: Path, kind: str, describe: Callable[[Path], None]
+) -> None:
+    """Newer exports do not promise any."""
+
+    def read(path: Path, name: str) -> pl.DataFrame:
+        told = path if kind == "sqlite" else as_folder(path, kind, tmp_path / name)
+        return READERS[kind](told).device_work.whole.cast({"name": pl.String})
+
+    describe(report)
+    ordered = read(report, "ordered")
+    shuffled(report)
+    assert read(report, "shuffled").equals(ordered)
+    assert ordered["communicator"].count() == len(launches(report))
+
+
+def shuffled(path: Path) -> None:
+    """Each table's rows in an order of chance."""
+    connection = sqlite3.connect(path)
+    with connection:
+        for (name,) in connection.execute(
+            "select name from sqlite_master where type = 'table'"
+        ).fetchall():
+            cursor = connection.execute(f'select * from "{name}"')
+            rows = cursor.fetchall()
+            random.Random(name).shuffle(rows)
+            places = ", ".join("?" * len(cursor.description))
+            connection.execute(f'delete from "{name}"')
+            connection.executemany(f'insert into "{name}" values ({places})', rows)
+    connection.close()
 
 
 @pytest.mark.parametrize("name", ["NCCL_GPU_OPERATIONS", "NCCL_GPU_OPERATIONS_COLLECTIVE"])
