@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -17,6 +18,9 @@ from rankscope_cli.commands.export import bounded
 import rankscope
 from rankscope.compare.timeline import timelines
 from rankscope.errors import UsageError
+from rankscope.measure.report import ReportDetail, details
+from rankscope.model.options import ShapingOptions
+from rankscope.model.reports import ReportFile
 from rankscope.model.schema import PARTS
 from rankscope.output.palette import part_name
 from rankscope.util.atomic_io import written_whole
@@ -145,6 +149,24 @@ def test_a_trace_that_no_viewer_opens_is_not_begun(
     assert cli(*given, "--iter-range", f"2:{hint}").code == 0, "the hint fits"
     monkeypatch.setattr("rankscope.output.perfetto.MOST_BYTES", 99)
     cli(*given, "--iter-range", "2:3").refused(2, "fewer ranks")
+
+
+def test_a_report_that_cannot_be_opened_is_no_fault_of_the_file(
+    cli: Cli, sample: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+
+    def failing(file: ReportFile, options: ShapingOptions) -> ReportDetail:
+        read.append(file)
+        if len(read) > 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return details(file, options)
+
+    monkeypatch.setattr("rankscope.compare.timeline.details", failing)
+    done = cli("export", "-o", "all.json", "--db", sample.db, "--ranks", "all")
+    done.refused(5, "files")
+    assert "all.json" not in done.err
+    assert not [*Path().iterdir()]
 
 
 def test_a_trace_that_grows_too_large_leaves_no_file(sample: Stored, tmp_path: Path) -> None:

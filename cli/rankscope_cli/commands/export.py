@@ -251,10 +251,12 @@ def _write_trace(
     target: Path,
     ending: str,
 ) -> Exported:
-    """Write a trace, report by report, so that memory holds one of them.
+    """Write a trace, report by report, so that memory does not grow with their number.
 
     Raises:
-        UsageError: it is larger than what a browser opens. What was at `target` stays.
+        UsageError: it is larger than what a browser opens, or cannot be written. What was at
+            `target` stays.
+        ReportError: a report is gone, or not the one that was ingested.
     """
     from rankscope import __version__
     from rankscope.compare.timeline import timelines
@@ -281,10 +283,13 @@ def _write_trace(
 
     pieces = bounded(trace(noted(), about, labels), first, ranks)
     begin = next(pieces)  # if the whole is too large, this raises before a file is made
-    with written_whole(target) as partial:
-        with partial.open("wb") as file:
-            _write_pieces(file, chain([begin], pieces), zipped=ending.endswith(".gz"))
-        size = partial.stat().st_size
+    try:
+        with written_whole(target) as partial:
+            with partial.open("wb") as file:
+                _write_pieces(file, chain([begin], _shielded(pieces)), ending.endswith(".gz"))
+            size = partial.stat().st_size
+    except _NotRead as failed:
+        raise failed.error from None
     return Exported(
         size, "trace", sum(heights), tuple(sorted(ranks)), first.iterations, first.problems
     )
@@ -330,7 +335,23 @@ def bounded(
         yield piece
 
 
-def _write_pieces(file: BinaryIO, pieces: Iterable[bytes], *, zipped: bool) -> None:
+class _NotRead(Exception):
+    """An error while reports are read, which does not concern the file that is written."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _shielded(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces; an `OSError` of making them is `_NotRead`."""
+    try:
+        yield from pieces
+    except OSError as error:
+        raise _NotRead(error) from error
+
+
+def _write_pieces(file: BinaryIO, pieces: Iterable[bytes], zipped: bool) -> None:
     """Write a trace; the same pieces give the same file."""
     import gzip
 
