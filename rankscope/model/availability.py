@@ -39,6 +39,10 @@ SOURCES: dict[str, Offer] = {
         "yes", "yes", "host clock, where ranges or autograd's operators name them", "yes", "yes",
         "yes", "no",
     ),
+    "NCCL Inspector: verbose dump": (
+        "steps that repeat", "no", "no", "no: computation is not recorded",
+        "`collective_wait`, `collective_transfer`", "no", "no",
+    ),
     "nsys: torch `emit_nvtx` operators and no other ranges": (
         "`--iteration auto`", "the pause before forward",
         "forward and backward, by autograd's operators", "as with ranges", "as with ranges",

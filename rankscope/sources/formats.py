@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rankscope.errors import UnreadableReport
 from rankscope.model.reports import ReportFile
+from rankscope.sources.inspector import dump_file
 from rankscope.sources.kineto import trace_file
 from rankscope.sources.nsys import arrowdir, parquetdir, qdstrm, report, sqlite
 from rankscope.sources.report_format import Format
@@ -26,6 +27,7 @@ FORMATS: tuple[Format, ...] = (
     trace_file.FORMAT,
     parquetdir.FORMAT,
     arrowdir.FORMAT,
+    dump_file.FORMAT,
 )
 """All formats; messages list their endings in this order."""
 

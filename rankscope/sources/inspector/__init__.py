@@ -1,0 +1,1 @@
+"""Dumps of NCCL Inspector and RCCL Inspector."""
