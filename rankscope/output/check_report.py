@@ -103,6 +103,8 @@ def _foreseen(usable: list[CheckedReport]) -> str:
         gloo = "" if any(report.can.gpu for report in usable) else " (gloo's need a range)"
         return f"will be inconclusive, because collectives are not recorded{gloo}"
     if not on_gpu and not all(report.work_known for report in usable):
+        if not any(report.can.phases for report in usable):
+            return "will be inconclusive, because the work of the ranks is unknown"
         return (
             "will be about loading only, on the host clock: later phases include waits for other "
             "ranks"

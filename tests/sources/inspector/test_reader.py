@@ -117,6 +117,12 @@ def test_a_dump_without_times_is_refused(cli: Callable[..., Result], tmp_path: P
     )
 
 
+def test_check_foresees_the_verdict(cli: Callable[..., Result], tmp_path: Path) -> None:
+    dumps(tmp_path / "dumps")
+    [line, *_] = cli("check", tmp_path / "dumps").out.splitlines()
+    assert line.endswith("inconclusive, because the work of the ranks is unknown.")
+
+
 def test_other_logs_are_passed_over(tmp_path: Path) -> None:
     path = dumps(tmp_path)[0]
     (tmp_path / "train.log").write_text('{"loss": 1.5}\nepoch 1\n')
