@@ -54,6 +54,7 @@ WORDS: dict[str, tuple[object, ...]] = {
     "watch": (SAMPLE, "--db", "new.duckdb", "--once", "--settle", "0"),
     "mcp": (SAMPLE,),
     "skill": ("--install", "."),
+    "recipe": ("--install", "."),
     "scrub": (min(SAMPLE.glob("*.sqlite")), "-o", "s.sqlite"),
 }
 """Words with which each command answers."""
