@@ -39,6 +39,12 @@ def pytest_collection_finish() -> None:
     os.environ.setdefault(loader.SWITCH, "0")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Hypothesis's summary imports it, and it looks at referrers, which frozen objects are not."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., object]:
     """`made_once(name, make)`: what `make(folder)` returned in the first worker that asked."""
