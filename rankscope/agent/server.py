@@ -14,6 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,9 @@ RESOURCES = {
 
 MARKDOWN = "text/markdown"
 
+LOOK_S = 0.2
+"""Time (s) after which a signal ends a server that nobody asks anything."""
+
 
 def serve(folders: Sequence[Path], started: Callable[[], None] = lambda: None) -> None:
     """Answer an assistant until it closes stdin.
@@ -61,10 +65,21 @@ def serve(folders: Sequence[Path], started: Callable[[], None] = lambda: None) -
     protocol = _Protocol(asked)
     threading.Thread(target=protocol.run, name="mcp", daemon=True).start()
     started()
-    while (question := asked.get()) is not None:
+    while (question := _next(asked)) is not None:
         question.answer(answers)
     if protocol.failed is not None:
         raise protocol.failed
+
+
+def _next(asked: queue.SimpleQueue[_Asked | None]) -> _Asked | None:
+    """The next question, once it is asked.
+
+    polars takes Ctrl-C over and lets system calls go on after it: Python sees that it came only
+    when a wait ends, so the waits are short.
+    """
+    while True:
+        with suppress(queue.Empty):
+            return asked.get(timeout=LOOK_S)
 
 
 class _Asked:

@@ -22,6 +22,7 @@ from tests.docs.test_json_schema import fits
 from tests.support import SAMPLE, Result, Stored, mostly_nightly
 
 mcp = pytest.importorskip("mcp")
+stdio = pytest.importorskip("mcp.client.stdio")
 pytestmark = pytest.mark.slow  # each starts a server
 
 COMMAND = [sys.executable, "-m", "rankscope", "mcp"]
@@ -39,7 +40,7 @@ def served(
     folder: Path, questions: Callable[[Any], Awaitable[None]], mode: str = "auto", **variables: str
 ) -> None:
     """Ask a server that is started for it."""
-    server = mcp.StdioServerParameters(
+    server = stdio.StdioServerParameters(
         command=COMMAND[0],
         args=[*COMMAND[1:], str(folder)],
         env={**os.environ, **variables},
@@ -47,7 +48,8 @@ def served(
     )
 
     async def ask() -> None:
-        async with mcp.Client(server, mode=mode, read_timeout_seconds=120) as client:
+        pipes = stdio.stdio_client(server)
+        async with mcp.Client(pipes, mode=mode, read_timeout_seconds=120) as client:
             await questions(client)
 
     asyncio.run(ask())
