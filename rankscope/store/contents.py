@@ -7,7 +7,7 @@ checked before the first rows of it are given, in one pass of DuckDB, which take
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -77,15 +77,12 @@ def check_rows(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -
     faults = [*_faults(table)]
     references = [*((name, *each) for each in table.refers.items())]
     references += [(other, name, (column,)) for other, column in table.complete.items()]
-    tests = [f"bool_or({condition})" for condition, _, _ in faults]
-    tests += [f"exists({_lacking(*each)})" for each in references]
-    found = _first(connection, f'select {", ".join(tests)} from "{name}"') or ()
-    for (condition, column, text), is_there in zip(faults, found, strict=False):
-        if is_there:
-            wrong = f'select "{column}" from "{name}" where {condition} limit 1'
-            [value] = _first(connection, wrong) or (None,)
-            raise BadContents(f"{name}.{column} {text.format(_shown(value))}")
-    for reference, is_there in zip(references, found[len(faults) :], strict=True):
+    wrong = " or ".join(f"({condition})" for condition, _, _ in faults)
+    asked = [f'exists(select 1 from "{name}" where {wrong})', *map(_exists, references)]
+    found = _first(connection, f"select {', '.join(asked)}") or ()
+    if found[0]:
+        raise BadContents(_fault(connection, name, faults))
+    for reference, is_there in zip(references, found[1:], strict=True):
         if is_there:
             this, other, columns = reference
             values = _first(connection, f"{_lacking(*reference)} limit 1") or ()
@@ -96,6 +93,22 @@ def check_rows(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -
     if table.key:
         _check_key(connection, name, table.key, rows)
     return int(rows)
+
+
+def _exists(reference: tuple[str, str, tuple[str, ...]]) -> str:
+    """Whether there is something that `_lacking` gives."""
+    return f"exists({_lacking(*reference)})"
+
+
+def _fault(
+    connection: duckdb.DuckDBPyConnection, name: str, faults: Sequence[tuple[str, str, str]]
+) -> str:
+    """What is said of the first of the faults that a table has."""
+    for condition, column, text in faults:
+        found = _first(connection, f'select "{column}" from "{name}" where {condition} limit 1')
+        if found is not None:
+            return f"{name}.{column} {text.format(_shown(found[0]))}"
+    return name
 
 
 def _faults(table: Table) -> Iterator[tuple[str, str, str]]:
