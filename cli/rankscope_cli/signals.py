@@ -23,11 +23,11 @@ SIGNAL_EXIT = 128
 
 AGAIN = "run the same command again"
 
-RESUMING = ("ingest", "watch")
-"""Commands that keep what they have read."""
+RESUMING = "ingest"
+"""The command that keeps what it has read."""
 
-SERVING = ("view", "mcp")
-"""The commands that run until a signal ends them, which is no error."""
+SERVING = ("view", "watch", "mcp")
+"""Commands that run until a signal ends them, which is no error."""
 
 SHOW_CURSOR = "\x1b[?25h"
 
@@ -49,7 +49,7 @@ def hint_after_signal(words: Sequence[str]) -> str | None:
     command = next(iter(words), "")
     if command in SERVING:
         return None
-    return f"{AGAIN} to resume" if command in RESUMING else AGAIN
+    return f"{AGAIN} to resume" if command == RESUMING else AGAIN
 
 
 def reason(number: int) -> str:

@@ -135,7 +135,7 @@ def test_a_signal_ends_it(
     killer.cancel()
     assert (out, process.returncode) == ("", code)
     assert "Traceback" not in err
-    assert err.count("rankscope: error: ") == err.count("hint: run the same command") == 1
+    assert "error" not in err, "Ctrl-C ends it, as it says at its start"
     done = subprocess.run(
         [sys.executable, "-m", "rankscope", "watch", folder, "--settle", "0", "--once"],
         cwd=tmp_path, capture_output=True, text=True, check=True,
