@@ -47,29 +47,27 @@ class LaunchSample:
         kept = nth % stride(before + count)[row] == 0  # whatever comes later: strides only grow
         self._kept.append((row[kept] + offset, nth[kept], length[order[kept]]))
 
-    def lists(self, group: pl.Series, counts: Times) -> pl.Series:
+    def lists(self, group: Times, counts: Times) -> pl.Series:
         """A list for each group of rows; null where there is none.
 
         Args:
-            group: the group of each row of all chunks, null for a row whose launches are not kept.
+            group: the group of each row of all chunks, -1 for a row whose launches are not kept.
             counts: of each group, how many launches it has.
 
         Returns:
             Lengths in order of the starts, as `signed` gives; null for unknown ones.
         """
         row, nth, length = (np.concatenate(each) for each in zip(*self._kept, strict=True))
-        kept = pl.DataFrame({"group": group.gather(row), "nth": nth, "launches": length}).filter(
-            pl.col("group").is_not_null()
-        )
-        chosen = nth_kept(kept["nth"].to_numpy(), counts[kept["group"].to_numpy()])
+        own = np.flatnonzero(group[row] >= 0)
+        own = own[nth_kept(nth[own], counts[group[row[own]]])]
+        own = own[np.lexsort((nth[own], group[row[own]]))]
         known = pl.col("launches").abs() <= LONGEST
         lists = (
-            kept.filter(pl.Series(chosen))
-            .sort("group", "nth")
+            pl.DataFrame({"group": group[row[own]], "launches": length[own]})
             .group_by("group", maintain_order=True)
             .agg(pl.when(known).then("launches").cast(pl.Int32))
         )
-        every = pl.DataFrame({"group": pl.int_range(len(counts), eager=True).cast(group.dtype)})
+        every = pl.DataFrame({"group": np.arange(len(counts))})
         return every.join(lists, on="group", how="left", maintain_order="left")["launches"]
 
 

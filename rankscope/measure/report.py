@@ -269,7 +269,7 @@ def _with_host(
 
 def _gpu(trace: Trace, process: int, survey: pl.DataFrame) -> Gpu | None:
     """The GPU that a process computed on, by the survey of its work; None if it is unknown."""
-    used = survey["device"].filter(survey["kind"] != "copy")
+    used = survey["device"].filter(survey["kind"] != "copy").unique()
     return trace.facts.hardware.gpu_of(trace.process_of(process).pid, used)
 
 

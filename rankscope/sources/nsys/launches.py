@@ -116,16 +116,17 @@ class Launches:
     def __init__(self, file: Columns, pool: Strings) -> None:
         """Read all calls of an export once; `pool` has its strings."""
         self._file = file
-        waiting, few = _Named(pool, synchronises()), BoundedBuffer()
-        kernels, of_kernels = _Named(pool, launches_kernel()), BoundedBuffer()
+        names, waiting = _Names(pool), [empty(SYNC_CALLS)]
+        few, of_kernels = BoundedBuffer(), BoundedBuffer()
         self.count = room = 0
         spans: dict[int, list[tuple[int, int, int]]] = {}
         all_of: dict[int, list[Calls]] = {}  # by process
         there = file.has(LAUNCHES, *COLUMNS)
         for number, piece in enumerate(file.pieces(LAUNCHES, COLUMNS + NAMED) if there else ()):
             whole = without_nulls(piece, *COLUMNS)
-            waiting.add(whole)
-            of_kernels.add(kernels.of(whole).select("start", "globalTid", "correlationId"))
+            names.learn(whole["nameId"])
+            waiting.append(names.waiting(whole))
+            of_kernels.add(names.launching(whole))
             few.add(piece)
             self.count += whole.height
             for process, calls in self._known(whole).items():
@@ -138,7 +139,7 @@ class Launches:
                 own = all_of.setdefault(process, [])
                 if not own or not own[-1].take(calls):
                     own.append(calls)
-        self.sync_calls = pl.concat(waiting.calls)  # SYNC_CALLS
+        self.sync_calls = pl.concat(waiting)  # SYNC_CALLS
         self.kernel_calls = pl.DataFrame(schema=dict.fromkeys(KERNEL_CALLS, pl.Int64))
         if of_kernels.parts:  # KERNEL_CALLS; empty where they are many
             self.kernel_calls = pl.concat(of_kernels.parts).select(
@@ -212,37 +213,40 @@ class Launches:
         }
 
 
-class _Named:
-    """Calls whose names fit; names are looked up when they first occur."""
+class _Names:
+    """Which calls wait for the device and which launch kernels, by names looked up once."""
 
-    def __init__(self, pool: Strings, fits: pl.Expr) -> None:
-        """None yet; `pool` has the names, `fits` reads `name`, `start` and `end` of calls."""
-        self.calls = [empty(SYNC_CALLS)]
-        self._pool, self._fits = pool, fits
-        self._names = pl.DataFrame(schema={"nameId": pl.Int64, "name": pl.String})  # of such calls
-        self._seen = pl.Series(dtype=pl.Int64)
+    def __init__(self, pool: Strings) -> None:
+        """No names yet; `pool` has them."""
+        self._pool = pool
+        self._known = pl.DataFrame(schema={"nameId": pl.Int64, "name": pl.String})
+        self._waiting, self._launching = self._known, self._known["nameId"]
 
-    def of(self, piece: pl.DataFrame) -> pl.DataFrame:
-        """The calls of a chunk that fit."""
-        ids = piece["nameId"].unique().drop_nulls()
-        fresh = ids.filter(~ids.is_in(self._seen.implode()))
-        if not fresh.is_empty():
-            self._seen = self._seen.append(fresh)
-            named = pl.DataFrame({"nameId": fresh, "name": self._pool.of(fresh)})
-            lasting = named.with_columns(start=0, end=NEVER)
-            waiting = lasting.filter(self._fits).select(named.columns)
-            self._names = pl.concat([self._names, waiting])
-        some = piece.filter(pl.col("nameId").is_in(self._names["nameId"].implode()))
-        return some.join(self._names, on="nameId").filter(self._fits)
-
-    def add(self, piece: pl.DataFrame) -> None:
-        """Take in a chunk of calls: `calls` has those that fit."""
-        calls = self.of(piece)
-        if calls.is_empty():
+    def learn(self, ids: pl.Series) -> None:
+        """Look up the names of a chunk of calls; each piece is learnt before it is asked about."""
+        fresh = ids.unique().drop_nulls()
+        fresh = fresh.filter(~fresh.is_in(self._known["nameId"].implode()))
+        if fresh.is_empty():
             return
-        process = pl.col("globalTid") // PROCESS
-        owned = calls.select(process.alias("process"), "start", "end", thread="globalTid")
-        self.calls.append(owned.select(SYNC_CALLS.names()))
+        named = pl.DataFrame({"nameId": fresh, "name": self._pool.of(fresh)})
+        self._known = pl.concat([self._known, named])
+        lasting = self._known.with_columns(start=0, end=NEVER)
+        self._waiting = lasting.filter(synchronises()).select("nameId", "name")
+        self._launching = self._known.filter(launches_kernel())["nameId"]
+
+    def waiting(self, calls: pl.DataFrame) -> pl.DataFrame:
+        """SYNC_CALLS among the calls of a chunk."""
+        some = calls.filter(pl.col("nameId").is_in(self._waiting["nameId"].implode()))
+        if some.is_empty():
+            return empty(SYNC_CALLS)
+        waits = some.join(self._waiting, on="nameId").filter(synchronises())
+        owned = waits.rename({"globalTid": "thread"})
+        return owned.with_columns(process=pl.col("thread") // PROCESS).select(SYNC_CALLS.names())
+
+    def launching(self, calls: pl.DataFrame) -> pl.DataFrame:
+        """COLUMNS of the calls of a chunk that launch kernels."""
+        wanted = pl.col("nameId").is_in(self._launching.implode())
+        return calls.lazy().filter(wanted).select(COLUMNS).collect()
 
 
 def _parted(owners: Integers) -> Iterator[tuple[int, Integers | slice]]:
