@@ -60,7 +60,7 @@ class LaunchSample:
         row, nth, length = (np.concatenate(each) for each in zip(*self._kept, strict=True))
         own = np.flatnonzero(group[row] >= 0)
         own = own[nth_kept(nth[own], counts[group[row[own]]])]
-        own = own[np.lexsort((nth[own], group[row[own]]))]
+        own = own[np.argsort(group[row[own]], kind="stable")]  # chunks come in order of the starts
         known = pl.col("launches").abs() <= LONGEST
         lists = (
             pl.DataFrame({"group": group[row[own]], "launches": length[own]})
