@@ -86,22 +86,6 @@ def test_a_wrong_query_says_which_tables_there_are(db: Path) -> None:
     assert "\n" not in refused.value.message
 
 
-def test_a_query_that_fails_amid_its_rows_is_refused_like_any_other(db: Path) -> None:
-    late = "select if(n = 500000, error('late'), n) as n from range(1000000) numbers(n)"
-    with pytest.raises(UsageError, match=r"query failed: .*late"):
-        rankscope.open_run(db).sql(late)
-
-
-def test_an_answer_from_a_database_does_not_load_pyarrow(db: Path) -> None:
-    script = (
-        "import rankscope, sys; rankscope.open_run(sys.argv[1]).imbalance(); "
-        "print('pyarrow' in sys.modules)"
-    )
-    words = [sys.executable, "-c", script, str(db)]
-    ran = subprocess.run(words, check=False, capture_output=True, text=True)
-    assert ran.stdout == "False\n", ran.stderr
-
-
 def test_a_database_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match=r"gone\.duckdb") as refused:
         rankscope.open_run(tmp_path / "gone.duckdb")
