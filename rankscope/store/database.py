@@ -34,7 +34,7 @@ from rankscope.store.ddl import ddl
 from rankscope.store.door import Known, check_table, damaged, enter, enter_again, facts, told
 from rankscope.store.migrations import SCHEMA_VERSION
 from rankscope.store.nearby import hint_for_missing
-from rankscope.store.reader import frame_of, read_table
+from rankscope.store.reader import read_table
 from rankscope.store.row_groups import in_row_groups
 from rankscope.store.tables import TableRequest
 from rankscope.util.aside import made_aside
@@ -305,12 +305,13 @@ class Database:
         allow_memory(self._connection)
         try:
             relation = self._connection.sql(sql)
-            return pl.DataFrame() if relation is None else frame_of(relation)
+            frame: pl.DataFrame = pl.DataFrame() if relation is None else relation.pl()
         except duckdb.Error as error:
             raise UsageError(
                 f"query failed: {first_line(error)}",
                 hint="tables: " + ", ".join(self._tables()),
             ) from error
+        return frame
 
     def _tables(self) -> list[str]:
         rows = self._connection.execute("select table_name from duckdb_tables()").fetchall()

@@ -21,7 +21,6 @@ from rankscope.store.contents import check_columns, check_rows
 from rankscope.store.ddl import SQL_TYPES
 from rankscope.store.door import told
 from rankscope.store.migrations import LEDGER, foreign_view, present_columns
-from rankscope.store.reader import frame_of
 
 WAIT_S = 60.0
 """A process waits this long for the others before it gives up, s."""
@@ -146,6 +145,6 @@ def _read(
     there = {column: each for column, each in table.columns.items() if column not in missing}
     check_rows(connection, name, replace(table, columns=there))
     listed = ", ".join(f'"{column}"' for column in there)
-    rows = frame_of(connection.sql(f"select {listed} from {name}"))
+    rows: pl.DataFrame = connection.sql(f"select {listed} from {name}").pl()
     nulls = (pl.lit(None, table.schema[column]).alias(column) for column in missing)
     return rows.with_columns(*nulls).select(table.schema.names())

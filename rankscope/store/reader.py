@@ -20,7 +20,8 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
     columns = request.columns
     if not request.narrow:
         listed = "*" if columns is None else ", ".join(f'"{each}"' for each in columns)
-        return frame_of(connection.sql(f"{select} {listed} from {table}{where}"))
+        frame: pl.DataFrame = connection.sql(f"{select} {listed} from {table}{where}").pl()
+        return frame
     if columns is None:
         columns = connection.sql(f"from {table} limit 0").columns
     names: dict[str, list[str]] = {}
@@ -31,27 +32,12 @@ def read_table(connection: duckdb.DuckDBPyConnection, request: TableRequest) -> 
             if len(found) <= MOST_NAMES:
                 names[name] = found
     listed = ", ".join(_expression(name, names.get(name)) for name in columns)
-    rows = frame_of(connection.sql(f"{select} {listed} from {table}{where}"))
+    rows: pl.DataFrame = connection.sql(f"{select} {listed} from {table}{where}").pl()
     texts = (
         pl.Series(name, found, dtype=pl.String).cast(NARROW[name]).gather(rows[name])
         for name, found in names.items()
     )
     return narrowed(rows.with_columns(*texts))
-
-
-def frame_of(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
-    """The rows of a relation.
-
-    Its own `pl()` imports pyarrow, a tenth of the time that a short answer takes.
-
-    Raises:
-        duckdb.Error: as `pl()` does.
-    """
-    try:
-        return pl.DataFrame(relation)
-    except pl.exceptions.ComputeError:  # polars's words for an error amid the rows
-        rows: pl.DataFrame = relation.pl()
-        return rows
 
 
 def _where(request: TableRequest) -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import polars as pl
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 ROW_GROUP = 122_880
 """Rows in a row group of DuckDB, which writes a batch of this size at once. Smaller batches, such
@@ -20,7 +17,6 @@ def in_row_groups(frame: pl.DataFrame) -> pa.RecordBatchReader:
 
     They are made one by one: a copy of all rows at once would need as much memory as the frame.
     """
-    import pyarrow as pa  # here: answers from a database do not need it
 
     def batches() -> Iterator[pa.RecordBatch]:
         for part in frame.iter_slices(ROW_GROUP):
