@@ -202,15 +202,18 @@ class _EarlierWork:
 
     def _heads(self) -> Iterator[pl.DataFrame]:
         """The work that was launched before the capture, on any stream."""
-        if not self._unlaunched:
+        if not self._unlaunched or not self._launched:
             return
         first = pl.concat(self._launched).group_by(STREAM).agg(pl.col("start", "launch").min())
+        begin = first["launch"].min()
+        if begin is None:
+            return
         yield (
             pl.concat(self._unlaunched)
             .join(first.drop("launch"), on=STREAM, suffix="_first", nulls_equal=True)
             .filter(pl.col("start") < pl.col("start_first"))
             .filter(  # a single one may as well have lost its launch record
-                pl.col("start").min().over(STREAM) < first["launch"].min(),
+                pl.col("start").min().over(STREAM) < begin,
                 pl.len().over(STREAM) > 1,
             )
             .select(*STREAM, "start", "end")
