@@ -62,14 +62,15 @@ def whole_stage(judged: Judgement) -> Verdict | None:
         return None
     if len(found.claim.ranks) < 2 or found.claim.ranks not in inputs.stages():
         return None
-    ranks, share = found.claim.ranks, found.gain_ns / inputs.total_ns
+    ranks, gain = found.claim.ranks, judged.gain_of(found)
+    share = gain / inputs.total_ns
     verdict = inconclusive(
         f"{who(ranks, inputs.hosts, ()).lower()} need more {inputs.excess.metric} than the others, "
         f"{percent(share)} of the time, but they are all the ranks of one communicator of a "
         "pipeline: they may be slow, or have more to do by design",
         "say with --roles which ranks do the same work, or compare the layers of the stages",
     )
-    return replace(verdict, leading=Leading(ranks, found.gain_ns, share, found.claim.chance))
+    return replace(verdict, leading=Leading(ranks, gain, share, found.claim.chance))
 
 
 def network(judged: Judgement) -> Verdict | None:
@@ -131,9 +132,11 @@ def most_may_be_slow(judged: Judgement) -> Verdict | None:
     others[members] = False
     best = np.nanmedian(excess.total[members], axis=0)
     over = np.where(others[:, None], excess.total - best, 0.0)
-    (gain,) = judged.prices.of([excess.saved(over, excess.spent)])
+    healing = excess.saved(over, excess.spent)
+    (gain,) = judged.prices.of([healing])
     if gain < LEAST_GAIN * inputs.total_ns:
         return None
+    gain = judged.prices.most(healing, gain)
     share, bound = gain / inputs.total_ns, "at most " if judged.prices.is_bound else ""
     ranks = tuple(int(rank) for rank in excess.ranks[others])
     hosts = whole_hosts(fast.ranks, inputs.hosts)
@@ -169,8 +172,8 @@ def rotating(judged: Judgement) -> Verdict | None:
         excess_ns=round(float(slowest[hit].mean())) if hit.any() else None,
         iterations=tuple(int(number) for number in excess.numbers[hit]),
         iterations_share=float(hit.mean()),
-        gain_ns=judged.everything_ns,
-        gain=judged.everything_ns / inputs.total_ns,
+        gain_ns=judged.cost_ns,
+        gain=judged.cost_ns / inputs.total_ns,
         next="compare the input and the hosts of the ranks: sequence lengths, batch contents, "
         "storage, other load",
     )
@@ -193,6 +196,7 @@ def undecided(judged: Judgement) -> Verdict | None:
     untested = lead is not None and _least_chance(inputs) > ALPHA and gain >= LEAST_GAIN * total
     if judged.everything_ns < MUCH * total and not untested:
         return None
+    gain, cost = judged.prices.most(healing, gain), judged.cost_ns
     count = len(inputs.numbers)
     settles = iterations_to_settle(chance, ALPHA, inputs.story.count)
     name = who(ranks, inputs.hosts, whole_hosts(ranks, inputs.hosts))
@@ -202,12 +206,12 @@ def undecided(judged: Judgement) -> Verdict | None:
     return Verdict(
         kind=VerdictKind.INCONCLUSIVE,
         leading=Leading(ranks, gain, gain / total, None if lead is None else chance),
-        gain_all_ns=judged.everything_ns,
-        gain_all=judged.everything_ns / total,
+        gain_all_ns=cost,
+        gain_all=cost / total,
         gain_is_bound=judged.prices.is_bound,
         settles=settles or None,
         sentence=f"Inconclusive: imbalance costs {bound}"
-        f"{percent(judged.everything_ns / total)} of the time over "
+        f"{percent(cost / total)} of the time over "
         f"{counted(count, 'iteration')}. {name} {agreeing(len(ranks), 'leads', 'lead')}: fixing "
         f"{agreeing(len(ranks), 'it', 'them')} would save {bound}{ms(gain)}, "
         f"{percent(gain / total)} of the time{often}.",

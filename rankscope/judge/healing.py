@@ -121,6 +121,21 @@ class Prices:
         gains = replay.gains_ns(changes, excess.numbers[played].tolist())
         return [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
 
+    def most(self, healed: Floats, gain_ns: int) -> int:
+        """The gain of a healing; without a replay, what it is at most.
+
+        Ranks may wait for each other many times in an iteration. No path through the run gets
+        shorter by more than what is taken out of a rank (of several ranks, out of the one that is
+        healed most in each phase).
+
+        Args:
+            healed: rank by iteration by phase in ns.
+            gain_ns: as `of` gives it.
+        """
+        if not self.is_bound:
+            return gain_ns
+        return max(gain_ns, round(float(np.nan_to_num(healed).max(axis=0).sum())))
+
     def _bound(self, healed: Floats) -> int:
         return int(self._faster(healed).sum())
 

@@ -65,6 +65,15 @@ class Judgement:
     more_work_ranks: list[int]
 
     @property
+    def cost_ns(self) -> int:
+        """What all imbalance costs: `everything_ns`; without a replay, what it is at most."""
+        return self.prices.most(self.prices.components.everything, self.everything_ns)
+
+    def gain_of(self, straggler: Straggler) -> int:
+        """What healing ranks saves, as `cost_ns`."""
+        return self.prices.most(self.inputs.healed(straggler.claim), straggler.gain_ns)
+
+    @property
     def is_by_design(self) -> bool:
         """Whether most of the named ranks are given more work: no repair makes them fast."""
         named = () if self.straggler is None else self.straggler.claim.ranks

@@ -69,8 +69,8 @@ def judge(inputs: VerdictInputs, prices: Prices | None = None) -> Verdict:
     total = inputs.total_ns
     found = replace(
         found,
-        gain_all_ns=judged.everything_ns,
-        gain_all=judged.everything_ns / total if total else None,
+        gain_all_ns=judged.cost_ns,
+        gain_all=judged.cost_ns / total if total else None,
         gain_is_bound=judged.prices.is_bound,
         costless_ranks=tuple(judged.costless),
         also=stragglers.others(judged) if found.kind is not VerdictKind.BALANCED else (),

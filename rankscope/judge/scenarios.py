@@ -45,6 +45,7 @@ def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.Dat
     everything, all_ns = prices.components.everything, verdict.gain_all_ns
     if all_ns is None:  # without a judgement nothing is priced
         (all_ns,) = prices.of([everything], prices.components.transfer)
+        all_ns = prices.most(everything, all_ns)
     rows = [("all", "every rank", all_ns)]
     names = verdict.ranks or verdict.more_work_ranks
     if verdict.gain_ns is not None and (names or verdict.roles):
@@ -56,13 +57,15 @@ def scenarios(inputs: VerdictInputs, prices: Prices, verdict: Verdict) -> pl.Dat
             )
         )
     names_of: list[tuple[str, str]] = []
+    least: list[int] = []
 
     def healings() -> Iterator[Floats]:
         for kind, name, healed in _played(inputs, prices.components, verdict):
             names_of.append((kind, name))
+            least.append(prices.most(healed, 0))
             yield healed
 
-    gains = prices.of(healings())
+    gains = map(max, prices.of(healings()), least)
     rows += [(kind, name, gain) for (kind, name), gain in zip(names_of, gains, strict=True)]
     took = int(inputs.total_ns)
     table = [

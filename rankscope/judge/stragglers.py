@@ -31,8 +31,8 @@ def by_design_or_slow(judged: Judgement) -> Verdict | None:
     slower = sum(each.share for each in findings if each.kind is CauseKind.DEVICE_SLOWER)
     if slower >= HALF:
         return None
-    gain = straggler.gain_ns / inputs.total_ns
-    leading = Leading(ranks, straggler.gain_ns, gain, straggler.claim.chance)
+    gain = judged.gain_of(straggler)
+    leading = Leading(ranks, gain, gain / inputs.total_ns, straggler.claim.chance)
     return replace(only_one(ranks, inputs.excess.metric), leading=leading)
 
 
@@ -46,6 +46,7 @@ def named(judged: Judgement) -> Verdict | None:
     excess_ns = round(summed(rows["excess_ns"]) / max(rows.height, 1))
     cause, share = cause_of(inputs, rows)
     pattern, total = found.claim.pattern, inputs.total_ns
+    gain = judged.gain_of(found)
     by_design = judged.is_by_design
     context = registry.context_of(inputs.tables, inputs.role_of, rows, cause)
     return Verdict(
@@ -60,8 +61,8 @@ def named(judged: Judgement) -> Verdict | None:
         iterations=pattern.iterations,
         iterations_share=len(pattern.iterations) / len(inputs.numbers),
         period=pattern.period,
-        gain_ns=found.gain_ns,
-        gain=found.gain_ns / total if total else None,
+        gain_ns=gain,
+        gain=gain / total if total else None,
         since=pattern.since,
         spells=pattern.spells,
         interval=interval(rows["excess_ns"] / typical) if typical else None,

@@ -109,6 +109,18 @@ def test_a_slow_rank_that_nobody_waits_for_is_listed_and_not_accused() -> None:
     ]
 
 
+def test_a_gain_at_most_is_a_bound() -> None:
+    """Ranks that wait for each other after each phase wait for rank 3 and then for rank 5."""
+    cells = [(rank, i) for rank in range(RANKS) for i in range(COUNT)]
+    wide = wide_of([(rank, i, 12.0 * (rank == 5) - 30) for rank, i in cells])
+    forward = pl.Series([(20 + 10 * (rank == 3)) * MS for rank, _ in cells])
+    wide = wide.with_columns(forward_ns=forward, work_ns=pl.col("backward_ns") + forward)
+    verdict = judge(inputs_of(wide, run=SUMMARY))
+    assert (verdict.ranks, verdict.gain_is_bound) == ((3, 5), True)
+    assert verdict.gain_ns == 22 * MS * COUNT, "12 ms if they wait for each other only once"
+    assert verdict.gain_all_ns == 22 * MS * COUNT
+
+
 def test_nothing_is_balanced() -> None:
     verdict = judge(inputs())
     assert (verdict.kind, verdict.ranks, verdict.findings) == (VerdictKind.BALANCED, (), ())
