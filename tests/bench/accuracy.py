@@ -10,9 +10,8 @@ checkout. Their planted delays are known, so each range must name what lies in i
 With `--parts`, jobs of which reports are there are asked again with a half and a quarter of them:
 those of the ranks at fault and of the first other ones.
 
-`--rows FILE` writes what was judged, a line of JSON each; `--beside FILE` shows the counts of such
-a file, made with another checkout, in brackets. Without `--print` the table goes into
-MEASUREMENTS.md.
+`--rows FILE` writes what was judged, a line of JSON each. Without `--print` the tables go into
+ACCURACY.md.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ from typing import Any
 
 import rankscope
 from rankscope.model.results import Verdict
+from rankscope.util.wording import counted
 from tests.bench.tables import put
+from tests.bench.tables import rows as table
 from tests.support import SAMPLE, SHARED
 
 LEAST_GAIN = 0.01
@@ -49,6 +50,8 @@ CAPTURES = {
     "2022.4/ddp_a": 7, "2023.4/ddp_a": 7, "2022.4/ddp_b": 7, "2022.4/mpi": 7,
 }  # fmt: skip
 """Captures beside the checkout; rank 1 loads longer in every 7th iteration, rank 2 once (20)."""
+
+PAGE = Path(rankscope.__file__).parent / "docs" / "ACCURACY.md"
 
 OUTCOMES = ("right", "undecided, rightly", "undecided", "innocent", "other")
 
@@ -81,7 +84,8 @@ def judged(case: Case) -> Row:
     try:
         return _range_judged(case) if case.iterations else _job_judged(case)
     except Exception as error:  # a crash is an answer that is wrong
-        return {"group": case.group, "job": case.job.name, "outcome": f"ERROR {error!r}"}
+        whose = {"regime": [0, 0, 0.0], "kind": case.group, "job": case.job.name}
+        return whose | {"outcome": f"ERROR {error!r}"}
 
 
 def _job_judged(case: Case) -> Row:
@@ -103,8 +107,10 @@ def _job_judged(case: Case) -> Row:
     outcome = _outcome(truth, verdict, true)
     accused = outcome == "right" and verdict.kind in ("persistent", "periodic", "transient")
     exact = accused and true > LEAST_GAIN and not verdict.gain_is_bound
+    present = comparison.tables.ranks.height / truth["world"]
     return {
-        "group": case.group,
+        "regime": [truth["world"], truth["iterations"], present],
+        "kind": truth["scenario"],
         "job": case.job.name,
         "outcome": outcome,
         "truth": [truth["class"], truth["ranks"]],
@@ -178,7 +184,8 @@ def _range_judged(case: Case) -> Row:
     wrong = {*verdict.ranks} - {*planted}  # others may follow: the machine was busy
     outcome = "innocent" if wrong else "right" if {*planted} <= named else "missed"
     return {
-        "group": case.group,
+        "regime": [comparison.tables.ranks.height, 0, 1.0],
+        "kind": case.group,
         "job": f"{case.job.parent.name}/{case.job.name} {case.iterations}",
         "outcome": outcome,
         "truth": dict(planted),
@@ -195,8 +202,7 @@ def main() -> None:
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--verbose", "-v", action="store_true", help="each case that is not right")
     parser.add_argument("--rows", type=Path, help="write each case as a line of JSON")
-    parser.add_argument("--beside", type=Path, help="rows of another checkout")
-    parser.add_argument("--print", action="store_true", help="print the table, write nothing")
+    parser.add_argument("--print", action="store_true", help="print the tables, write nothing")
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
     os.environ["ACCURACY_RUN"] = str(os.getpid())
@@ -204,39 +210,60 @@ def main() -> None:
     context = get_context("spawn")  # polars' threads do not survive a fork
     with ProcessPoolExecutor(chosen.workers, mp_context=context) as pool:
         rows = [*pool.map(judged, todo, chunksize=4)]
-    beside = [json.loads(line) for line in chosen.beside.open()] if chosen.beside else []
-    text = "\n".join(table(rows, beside))
-    print(text)
+    found = {"regimes": regimes(rows), "kinds": kinds(rows)}
+    print(*found.values(), sep="\n\n")
     if chosen.rows:
         chosen.rows.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     for row in rows if chosen.verbose else ():
         if row["outcome"] not in ("right", "undecided, rightly") or row.get("gain_right") is False:
-            print(f"\n{row['group']} {row['job']} [{row['outcome']}] {row.get('gains', '')}")
+            print(f"\n{row['regime']} {row['job']} [{row['outcome']}] {row.get('gains', '')}")
             print(f"  truth {row.get('truth')} said {row.get('said')}: {row.get('sentence')}")
-    if not chosen.print:
-        put(text, "accuracy")
+    for mark, text in found.items() if not chosen.print else ():
+        put(text, mark, PAGE)
 
 
-def table(rows: list[Row], beside: list[Row]) -> Iterator[str]:
-    """A row of Markdown per group; in brackets the counts of the rows of another checkout."""
-    yield "| jobs | cases | " + " | ".join(OUTCOMES) + " | gains within a quarter |"
-    yield "| --- |" + " --: |" * (len(OUTCOMES) + 2)
+def regimes(rows: list[Row]) -> str:
+    """Of each size of job what came out, in Markdown."""
+    groups: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["regime"]):
+        groups.setdefault(_regime(*row["regime"]), []).append(row)
+    if len(groups) > 1:
+        groups["all"] = rows
+    head = ["jobs", "cases", *OUTCOMES, "gain within a quarter"]
+    return table(head, [[name, *_cells(some), _gains(some)] for name, some in groups.items()])
+
+
+def _regime(ranks: int, iterations: int, share: float) -> str:
+    if not iterations:
+        return f"ranges of captures of {ranks} ranks"
+    part = "" if share == 1 else f", {share:.0%} of the reports".replace("%", " %")
+    return f"{ranks} ranks, {counted(iterations, 'iteration')}{part}"
+
+
+def kinds(rows: list[Row]) -> str:
+    """Of each kind of job that was not always right what came out, the worst first."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[row["group"]].append(row)
-    names = [*groups]
-    if len(names) > 1:
-        groups["all"] = rows
-    for name, some in groups.items():
-        same = [r for r in beside if r["group"] == name or (name == "all" and r["group"] in names)]
-        now, before = _counts(some), _counts(same)
-        cells = [f"{now[each]} ({before[each]})" if same else f"{now[each]}" for each in OUTCOMES]
-        gains = [row["gain_right"] for row in some if row.get("gain_right") is not None]
-        yield f"| {name} | {len(some)} | {' | '.join(cells)} | {sum(gains)} of {len(gains)} |"
+        groups[row["kind"].removeprefix("k_").removeprefix("m_").replace("_", " ")].append(row)
+    good = {name: _right(some) / len(some) for name, some in groups.items()}
+    worst = sorted((name for name in groups if good[name] < 1), key=lambda name: good[name])
+    rest = sorted(set(groups) - {*worst})
+    lines = [[name, *_cells(groups[name])] for name in worst]
+    return f"{table(['kind', 'cases', *OUTCOMES], lines)}\n\nAlways right: {', '.join(rest)}."
 
 
-def _counts(rows: list[Row]) -> Counter[str]:
-    return Counter(row["outcome"] if row["outcome"] in OUTCOMES else "other" for row in rows)
+def _right(rows: list[Row]) -> int:
+    return sum(row["outcome"] in OUTCOMES[:2] for row in rows)
+
+
+def _cells(rows: list[Row]) -> list[str]:
+    counts = Counter(row["outcome"] if row["outcome"] in OUTCOMES else "other" for row in rows)
+    return [f"{len(rows)}", *(f"{counts[each]}" for each in OUTCOMES)]
+
+
+def _gains(rows: list[Row]) -> str:
+    gains = [row["gain_right"] for row in rows if row.get("gain_right") is not None]
+    return f"{sum(gains)} of {len(gains)}"
 
 
 if __name__ == "__main__":

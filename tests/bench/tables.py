@@ -14,12 +14,12 @@ def rows(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))
 
 
-def put(text: str, mark: str) -> None:
-    """Replace what stands between `<!-- mark -->` and `<!-- /mark -->` of the page."""
-    page = PAGE.read_text("utf-8")
+def put(text: str, mark: str, to: Path = PAGE) -> None:
+    """Replace what stands between `<!-- mark -->` and `<!-- /mark -->` of a page."""
+    page = to.read_text("utf-8")
     begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
     head, found, rest = page.partition(begin)
     if not found or end not in rest:
-        raise ValueError(f"{PAGE.name} has no place for {mark}")
+        raise ValueError(f"{to.name} has no place for {mark}")
     tail = rest.partition(end)[2]
-    PAGE.write_text(f"{head}{begin}\n{text}\n{end}{tail}", "utf-8")
+    to.write_text(f"{head}{begin}\n{text}\n{end}{tail}", "utf-8")
