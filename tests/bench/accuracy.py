@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -244,7 +245,7 @@ def kinds(rows: list[Row]) -> str:
     """Of each kind of job that was not always right what came out, the worst first."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[row["kind"].removeprefix("k_").removeprefix("m_").replace("_", " ")].append(row)
+        groups[re.sub("^[kmq]_", "", row["kind"]).replace("_", " ")].append(row)
     good = {name: _right(some) / len(some) for name, some in groups.items()}
     worst = sorted((name for name in groups if good[name] < 1), key=lambda name: good[name])
     rest = sorted(set(groups) - {*worst})
