@@ -58,7 +58,7 @@ def serve(folders: Sequence[Path], started: Callable[[], None] = lambda: None) -
 
     Raises:
         ToolError: the package `mcp` is missing.
-        UsageError: one of the folders is none.
+        UsageError: one of them is not a folder.
     """
     answers = Answers(Folders(folders))
     asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
@@ -258,7 +258,7 @@ def _progress_of(
         if loop.is_closed():  # nobody listens any more, and the database is worth finishing
             return
         text = f"{done} of {counted(count, 'report')}"
-        told = context.session.report_progress(done, count, text)
-        asyncio.run_coroutine_threadsafe(told, loop)
+        message = context.session.report_progress(done, count, text)
+        asyncio.run_coroutine_threadsafe(message, loop)
 
     return report

@@ -223,13 +223,13 @@ def contradiction(answers: Answers, ranks: set[int]) -> str | None:
     """
     numbers = answers.scope.selection.numbers
     if not numbers or any(each >= after for each, after in pairwise(numbers)):
-        return "iterations that are none"
+        return "invalid iterations"
     if {*answers.roles} != ranks:
         return "roles of other ranks"
     if {name: each.metric for name, each in answers.metrics.items()} != {n: n for n in METRICS}:
-        return "metrics that are none"
+        return "invalid metrics"
     if answers.flag_metric not in (None, *METRICS) or answers.scope.clock not in [*Clock]:
-        return "a metric or a clock that is none"
+        return "an invalid metric or clock"
     if {each for _, some in answers.verdict.slow_sets for each in some} - {*numbers}:
         return "iterations that are not compared"
     return next(_wrong(answers, "", ranks), None)

@@ -303,7 +303,7 @@ def _labelled(
 
 
 def _moments(wide: pl.DataFrame, column: str, slow: Collection[int]) -> tuple[int, int]:
-    """The worst iteration, and the one most like the rest, which is none of the slow ones.
+    """The worst iteration, and the one most like the rest, which is never a slow one.
 
     The worst one has the largest spread between ranks; of a single rank, the highest value. Where
     somebody is slow in every iteration, the typical one is like those.

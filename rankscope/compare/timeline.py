@@ -132,11 +132,11 @@ def _in_detail(
     """TIMELINE_PHASES, TIMELINE_OPERATIONS and TIMELINE_STATES of a report, on its axis."""
     shifts = comparison.scope.shifts
     every = [(report.ranks[rank], rank, shifts.get(rank, 0)) for rank in ranks]
-    told = [states_of(*each, numbers, report.host_of) for each in every if states]
+    in_states = [states_of(*each, numbers, report.host_of) for each in every if states]
     return {
         "phases": pl.concat(phases_of(*each) for each in every),
         "operations": pl.concat(operations_of(*each) for each in every),
-        "states": pl.concat([pl.DataFrame(schema=TIMELINE_STATES), *told]),
+        "states": pl.concat([pl.DataFrame(schema=TIMELINE_STATES), *in_states]),
     }
 
 

@@ -23,7 +23,7 @@ JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait",
 """The columns of the metric table that a verdict is found from, and a run is played again from."""
 
 FEW_ITERATIONS = 3
-"""Up to so many iterations, who is slow follows from the collectives in them."""
+"""With at most this many iterations, the collectives in them show who is slow."""
 
 
 def verdict_inputs(

@@ -27,12 +27,11 @@ def inconclusive(reason: str, settle: str, hosts: tuple[str, ...] = ()) -> Verdi
 
 def only_one(ranks: tuple[int, ...], metric: str) -> Verdict:
     """Ranks need more than the others, which have other roles."""
-    alone = f"rank {ranks[0]} needs more {metric} than the others, but it is the only one of its "
-    several = f"ranks {listed(ranks)} need more {metric} than the others, but each is the only one "
-    some = len(ranks) > 1
+    one = len(ranks) == 1
+    needing = f"{agreeing(len(ranks), 'rank')} {listed(ranks)} {'needs' if one else 'need'}"
     return inconclusive(
-        f"{several + 'of its role: they' if some else alone + 'role: it'} may be slow, or have "
-        "more to do by design",
+        f"{needing} more {metric} than the others, but {'it' if one else 'each'} is the only one "
+        f"of its role: {'it' if one else 'they'} may be slow, or have more to do by design",
         "profile several replicas of the job, or say with --roles which ranks do the same work",
     )
 

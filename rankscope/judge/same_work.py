@@ -36,9 +36,12 @@ def same_work(tables: Tables, excess: Excess) -> Excess | None:
     rows = tables("activities", numbers)
     if rows is None:
         return None
-    rows = rows.filter(pl.col("kind") == "kernel", pl.col("name") != "", pl.col("size") > 0).select(
-        "rank", "iteration", "name", "total_ns", "size"
-    )
+    rows = rows.filter(
+        pl.col("kind") == "kernel",
+        pl.col("name") != "",
+        pl.col("size") > 0,
+        pl.col("total_ns") > 0,
+    ).select("rank", "iteration", "name", "total_ns", "size")
     if rows.is_empty():
         return None
     cells = (
@@ -81,7 +84,8 @@ def same_work(tables: Tables, excess: Excess) -> Excess | None:
 
 def _slope(x: Floats, y: Floats) -> float:
     """The slope of y over x within ranks; 1 where x hardly changes."""
-    with np.errstate(invalid="ignore"):
-        x, y = x - np.nanmean(x, axis=1, keepdims=True), y - np.nanmean(y, axis=1, keepdims=True)
+    known = ~np.isnan(x).all(axis=1)  # some ranks may have no kernels
+    x, y = x[known], y[known]
+    x, y = x - np.nanmean(x, axis=1, keepdims=True), y - np.nanmean(y, axis=1, keepdims=True)
     spread = float(np.nansum(x * x))
     return float(np.nansum(x * y)) / spread if spread > 1e-6 * x.size else 1.0

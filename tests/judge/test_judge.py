@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -236,6 +237,18 @@ def test_a_slow_device_among_random_lengths() -> None:
     verdict = judge(varied(1.15))
     assert (verdict.ranks, verdict.costless_ranks) == ((), (3,)), "the others are as late"
     assert judge(varied(1.15, sized=False)).costless_ranks == (), "unknown without sizes"
+
+
+def test_a_rank_without_kernels_is_not_compared_for_the_same_work() -> None:
+    """It is unknown, and the others are judged as before."""
+    given = varied(1.25)
+    here = given.tables
+
+    def tables(name: str, numbers: Collection[int]) -> pl.DataFrame | None:
+        found = here(name, numbers)
+        return None if found is None else found.filter(pl.col("rank") != 6)
+
+    assert judge(replace(given, tables=tables)).ranks == (3,)
 
 
 @pytest.mark.parametrize("longer", [1.0, 1.1])
