@@ -14,10 +14,10 @@ from rankscope.compare.comparison import Comparison, Stage
 from rankscope.history.diff.compare import RunDiff, diff_runs
 from rankscope.history.diff.same_job import differences
 from rankscope.match.clock_choice import choose_clock
+from rankscope.model.kinds import PARTS
 from rankscope.model.metrics import check_metrics
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
-from rankscope.model.schema import PARTS
 from rankscope.util.wording import counted, percent
 
 CHANGES = ("iteration", "work", *PARTS, "wait", "time_to_all_reduce")

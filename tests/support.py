@@ -28,8 +28,8 @@ from rankscope.judge.replay import Replay
 from rankscope.judge.replayable import replay_parts
 from rankscope.match.collectives import Matched
 from rankscope.match.communication import match_run
+from rankscope.model.kinds import PARTS
 from rankscope.model.results import Timeline
-from rankscope.model.schema import PARTS
 from rankscope.model.tables import TABLES
 from rankscope.output.perfetto import trace
 from rankscope.store import Database

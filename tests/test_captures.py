@@ -16,7 +16,7 @@ import pytest
 
 import rankscope
 from rankscope.errors import UnknownRank
-from rankscope.model.schema import PARTS
+from rankscope.model.kinds import PARTS
 from tests.captures.reduce import VARIABLES
 from tests.support import (
     CAPTURES,

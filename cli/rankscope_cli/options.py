@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rankscope.model.kinds import PHASES
 from rankscope_cli import console
 from rankscope_cli.help import CHOICE, NAMES, OUTPUT
 
@@ -197,8 +198,7 @@ PhaseOption = Annotated[
     typer.Option(
         "--phase",
         metavar="NAME=REGEX",
-        help="Pattern of the names of a phase's ranges (repeatable). Phases: load, forward, "
-        "backward, optimizer, other.",
+        help=f"Pattern of the names of a phase's ranges (repeatable). Phases: {', '.join(PHASES)}.",
         rich_help_panel=NAMES,
     ),
 ]

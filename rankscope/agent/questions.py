@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from rankscope.model.kinds import By
+from rankscope.model.kinds import NAMED_PHASES, By
 from rankscope.output.documents.common import says
 
 MOST = 6
@@ -28,7 +28,7 @@ Iteration = Annotated[
     ),
 ]
 Phases = Annotated[
-    dict[str, str], says("phase (load, forward, backward, optimizer) → pattern of its ranges")
+    dict[str, str], says(f"phase ({', '.join(NAMED_PHASES)}) → pattern of its ranges")
 ]
 RunNumber = Annotated[
     int | None, says("the number of the run, where the error lists several in these reports")

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from rankscope.match.collectives import blocks_of
 from rankscope.match.waits import WaitedCollectives
-from rankscope.model.kinds import By
+from rankscope.model.kinds import PARTS, By
 from rankscope.model.metrics import column_of
-from rankscope.model.schema import PARTS
 
 if TYPE_CHECKING:
     from rankscope.compare.comparison import Comparison

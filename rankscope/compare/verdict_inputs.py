@@ -15,11 +15,12 @@ from rankscope.judge.story import Story, story_of
 from rankscope.match.point_to_point import OPERATION as SEND_RECEIVE
 from rankscope.match.roles import ALL
 from rankscope.match.waits import own_spans
-from rankscope.model.metrics import PHASE_METRICS, column_of, columns_of
+from rankscope.model.kinds import NAMED_PHASES, PHASES
+from rankscope.model.metrics import columns_of
 from rankscope.sources.recorders import recorder_of
 from rankscope.util.robust import Floats
 
-JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", *PHASE_METRICS)))
+JUDGED = ("rank", "role", "iteration", *columns_of(("work", "iteration", "wait", *PHASES)))
 """The columns of the metric table that a verdict is found from, and a run is played again from."""
 
 FEW_ITERATIONS = 3
@@ -105,7 +106,7 @@ def _judged_rows(rows: pl.DataFrame, spans: Floats | None) -> pl.DataFrame:
 
     Where a capture begins and ends says nothing of a rank; who arrives late does.
     """
-    phases = [column_of(name) for name in PHASE_METRICS if name != "other"]
+    phases = columns_of(NAMED_PHASES)
     whole = rows["iteration"].n_unique() == 1 and all(not rows[name].sum() for name in phases)
     if not whole:
         return rows

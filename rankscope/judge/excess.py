@@ -12,7 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rankscope.match.rank_axis import RANKS_AT_ONCE
-from rankscope.model.metrics import PHASE_METRICS, column_of
+from rankscope.model.kinds import PHASES
+from rankscope.model.metrics import column_of
 from rankscope.util.robust import Floats, lower_medians
 
 Index = NDArray[np.int64]
@@ -89,7 +90,7 @@ def excess_of(wide: pl.DataFrame, metric: str) -> Excess:
         wide: rank, role, iteration, `<metric>_ns`, iteration_ns and `<phase>_ns`.
         metric: `work`, or a phase where work is unknown.
     """
-    phases = tuple(PHASE_METRICS) if metric == "work" else (metric,)
+    phases = tuple(PHASES) if metric == "work" else (metric,)
     role_of = dict(wide.select("rank", "role").unique().iter_rows())
     ranks = np.array(sorted(role_of), dtype=np.int64)
     names = tuple(sorted({*role_of.values()}))

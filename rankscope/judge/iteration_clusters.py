@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from rankscope.judge.levels import MUCH
+from rankscope.model.kinds import PARTS
 from rankscope.model.metrics import METRICS, column_of
-from rankscope.model.schema import PARTS
 from rankscope.util.robust import LEAST_Z, lower_median, modified_z
 
 NORMAL = "normal"

@@ -12,9 +12,10 @@ import numpy as np
 import polars as pl
 
 from rankscope.judge.replay_inputs import Floats, Numbers, Small
-from rankscope.model.metrics import PHASE_METRICS, column_of
+from rankscope.model.kinds import PHASES
+from rankscope.model.metrics import column_of
 
-PHASE_COLUMNS = frozenset(map(column_of, PHASE_METRICS))
+PHASE_COLUMNS = frozenset(map(column_of, PHASES))
 
 EACH = len(PHASE_COLUMNS) + 1
 """Borders of a window: its begin, and the end of each phase."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rankscope.match.clocks import Aligner
 from rankscope.match.rank_axis import RankAxis
 from rankscope.model.intervals import length_before
+from rankscope.model.kinds import NAMED_PHASES
 from rankscope.model.metrics import columns_of
 
 Floats = NDArray[np.float64]
@@ -22,8 +23,8 @@ Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
 
 ORDER = {
-    "gpu": ("other", "load", "forward", "backward", "optimizer"),
-    "host": ("load", "forward", "backward", "optimizer", "other"),
+    "gpu": ("other", *NAMED_PHASES),
+    "host": (*NAMED_PHASES, "other"),
 }
 """How an iteration's work is laid out in the replay, by the clock.
 

@@ -7,14 +7,15 @@ from collections.abc import Callable
 import polars as pl
 
 from rankscope.errors import UsageError
-from rankscope.model.kinds import Clock
+from rankscope.model.kinds import NAMED_PHASES, Clock
+from rankscope.model.metrics import columns_of
 from rankscope.sources.recorders import Record, advice, recorder_of
 from rankscope.store.tables import RunTables
 from rankscope.util.wording import counted
 
 CLOCKS = ("auto", *Clock)
 
-PHASES = ("load_ns", "forward_ns", "backward_ns", "optimizer_ns")
+PHASE_COLUMNS = columns_of(NAMED_PHASES)
 
 MOST_LACKING = 0.1
 """Share of a rank's complete iterations that may lack device work; one may in any case."""
@@ -42,7 +43,7 @@ def choose_clock(tables: RunTables, requested: str) -> tuple[str, str]:
         )
     if requested != "auto":
         return requested, "asked for"
-    columns = ["rank", "iteration", "clock", "iteration_ns", *PHASES]
+    columns = ["rank", "iteration", "clock", "iteration_ns", *PHASE_COLUMNS]
     return auto_clock(
         ranks,
         lambda few: (
@@ -89,8 +90,8 @@ def _counts(measures: pl.DataFrame, iterations: pl.DataFrame) -> pl.DataFrame:
     A rank whose reports name no phases has only `other`: its work counts without a phase.
     """
     rows = measures.with_columns(pl.col("rank", "iteration").cast(pl.Int64))
-    named = pl.any_horizontal(pl.col(PHASES).is_not_null()).any().over("rank")
-    owned = pl.sum_horizontal(PHASES) > 0
+    named = pl.any_horizontal(pl.col(PHASE_COLUMNS).is_not_null()).any().over("rank")
+    owned = pl.sum_horizontal(PHASE_COLUMNS) > 0
     known = pl.col("iteration_ns").is_not_null()
     working = rows.with_columns(works=known & (owned | ~named)).filter(clock="gpu").filter("works")
     complete = iterations.filter("complete")

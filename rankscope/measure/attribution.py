@@ -12,6 +12,7 @@ from rankscope.measure.calls_around import AROUND, with_calls_around
 from rankscope.measure.collectives import CALLS
 from rankscope.model.device_work import DeviceWork
 from rankscope.model.intervals import Times
+from rankscope.model.kinds import COMPUTING_PHASES
 from rankscope.model.schema import SEGMENTS, STREAM
 from rankscope.util.numbers import NEVER
 
@@ -49,10 +50,7 @@ class _Places:
             "window",
             # A blocking call has no work of its own; a graph launched under no phase spans them.
             phase=pl.when(~blocking).then(label).otherwise(OTHER),
-            spanned=pl.when(label.is_in(["forward", "backward", "optimizer"]))
-            .then(label)
-            .when(blocking)
-            .then(OTHER),
+            spanned=pl.when(label.is_in(COMPUTING_PHASES)).then(label).when(blocking).then(OTHER),
         )
         known = pl.concat([known, known.clear(1)])  # null where no phase is open
         self._window, self._phase, self._spanned = known

@@ -13,7 +13,8 @@ from rankscope.measure.device_sweep import LABELS, LENGTHS, TimeSlice, TimeSlice
 from rankscope.measure.host import merged
 from rankscope.measure.waiting import LOOK_AHEAD, LaunchedOperations, Requests
 from rankscope.model.intervals import Times
-from rankscope.model.schema import PARTS, SEGMENTS, empty
+from rankscope.model.kinds import PARTS
+from rankscope.model.schema import SEGMENTS, empty
 
 
 @dataclass(frozen=True, slots=True)

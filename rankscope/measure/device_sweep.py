@@ -19,7 +19,8 @@ from rankscope.model.intervals import (
     length_before,
     union,
 )
-from rankscope.model.schema import PARTS, SEGMENTS
+from rankscope.model.kinds import PARTS
+from rankscope.model.schema import SEGMENTS
 from rankscope.util.numbers import NEVER
 
 KIND_ORDER = {"kernel": 0, "graph": 0, "set": 1, "copy": 2}
@@ -28,11 +29,10 @@ KIND_ORDER = {"kernel": 0, "graph": 0, "set": 1, "copy": 2}
 LABELS = pl.Series(PARTS, dtype=SEGMENTS["label"])
 OTHER, EXPOSED = PARTS.index("other"), PARTS.index("exposed_communication")
 
-IDLES, OWNERS = 8, 16
-"""Owner codes are below `OWNERS`: the index in PARTS, plus `IDLES` where the device idles."""
-
-UNKNOWN, GAP = len(PARTS), len(PARTS) + 1
-"""Two more owner codes: an operation without a phase, and no owner yet."""
+UNKNOWN, GAP, IDLES = range(len(PARTS), len(PARTS) + 3)
+OWNERS = 2 * IDLES
+"""Owner codes, all below `OWNERS`: an index in PARTS, `UNKNOWN` for an operation without a phase,
+`GAP` where nothing owns the time yet; an index in PARTS plus `IDLES` where the device idles."""
 
 PART_OF = np.where(np.arange(OWNERS) == UNKNOWN, OTHER, np.arange(OWNERS) % IDLES)
 """Owner code → index in PARTS."""

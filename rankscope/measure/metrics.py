@@ -18,9 +18,9 @@ import polars as pl
 from rankscope.measure.device import DeviceTimeline
 from rankscope.measure.host import merged
 from rankscope.model.intervals import length_before
-from rankscope.model.kinds import Clock
+from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES, PARTS, Clock
 from rankscope.model.metrics import METRICS, Need, column_of, measured_metrics
-from rankscope.model.schema import MEASURES, PARTS, PHASES, SEGMENTS, conform
+from rankscope.model.schema import MEASURES, SEGMENTS, conform
 from rankscope.model.tables import metric_dtype
 from rankscope.util.numbers import NEVER
 
@@ -76,7 +76,7 @@ def host_numbers(
         ],
         how="horizontal",
     ).with_columns(iteration_ns=pl.col("end") - pl.col("window_start_ns"))
-    unknown = [phase for phase in PHASES if phase not in known and phase != "other"]
+    unknown = [phase for phase in NAMED_PHASES if phase not in known]
     if not waits_visible:
         unknown.append("exposed_communication")
     frame = _without_first_load(frame).with_columns(
@@ -93,7 +93,7 @@ def gpu_numbers(
     collectives: pl.DataFrame,
 ) -> Numbers:
     """Numbers on the gpu clock; unknown in windows without any launch."""
-    unnamed = pl.col("label").is_in([*{"forward", "backward", "optimizer"} - phases])
+    unnamed = pl.col("label").is_in([*{*COMPUTING_PHASES} - phases])
     parts = _parts(_as_other(device_segments(device), unnamed), iterations.height)
     known = phases | ({"load"} if (device.segments["label"] == "load").any() else set())
     if device.opaque:
@@ -115,8 +115,7 @@ def gpu_numbers(
             pl.when(launched, enough, pl.lit(phase in known))
             .then(column_of(phase))
             .alias(column_of(phase))
-            for phase in PHASES
-            if phase != "other"
+            for phase in NAMED_PHASES
         )
         .with_columns(
             pl.when(launched).then(part).alias(part)

@@ -26,6 +26,7 @@ from rankscope.measure.segment import (
     find_marks,
 )
 from rankscope.model.intervals import Times
+from rankscope.model.kinds import NAMED_PHASES, PHASES, STEP_PHASES
 from rankscope.model.reports import Gpu, RankIdentity, RankRecord, RankRows, RunWarning, Trace
 from rankscope.model.schema import (
     ACTIVITIES,
@@ -35,7 +36,6 @@ from rankscope.model.schema import (
     FILE_ACCESSES,
     HOST_STATES,
     MEASURES,
-    PHASES,
     RANK_ITERATIONS,
     conform,
     empty,
@@ -245,7 +245,7 @@ def _unnamed(
         measures: its MEASURES on one clock.
         activities: its ACTIVITIES.
     """
-    missing = [phase for phase in ("forward", "backward", "optimizer") if phase not in known]
+    missing = [phase for phase in STEP_PHASES if phase not in known]
     if not known or not missing:
         return []
     communicating = pl.col("exposed_communication_ns").fill_null(0)
@@ -290,7 +290,7 @@ def _clock_gpu(
     Where the report names no phase at all, everything is `other`, and that counts. So does a CUDA
     graph that spans phases if the device communicates, for the host's phases then hide waits.
     """
-    phases = [phase for phase in PHASES if phase != "other" or not known]
+    phases = NAMED_PHASES if known else PHASES
     recorded = (~lacking).arg_true()
     counted = survey.filter(
         pl.col("training"),

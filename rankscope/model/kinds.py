@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 
 class Phase(StrEnum):
-    """A named part of an iteration; the rest of its window is exposed communication."""
+    """A part of an iteration, in the order in which an iteration runs through them.
 
-    LOAD = "load"
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    OPTIMIZER = "optimizer"
-    OTHER = "other"
+    Each is a metric, with the meaning that stands beside its name. The rest of an iteration's
+    window is exposed communication.
+    """
+
+    _value_: str
+    meaning: str
+
+    LOAD = "load", "fetching data and copying it to the device"
+    FORWARD = "forward", "forward pass"
+    BACKWARD = "backward", "backward pass, without waiting for others"
+    OPTIMIZER = "optimizer", "optimizer step"
+    OTHER = "other", "the rest of the window"
+
+    def __new__(cls, name: str, meaning: str) -> Self:
+        """A member whose value is its name."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.meaning = meaning
+        return member
 
 
-PARTS = (*(phase.value for phase in Phase), "exposed_communication")
+PHASES = tuple(phase.value for phase in Phase)
+
+NAMED_PHASES = tuple(phase for phase in PHASES if phase != Phase.OTHER)
+"""Phases that ranges name."""
+
+COMPUTING_PHASES = tuple(phase for phase in NAMED_PHASES if phase != Phase.LOAD)
+"""Named phases that launch the training's computation."""
+
+STEP_PHASES = (Phase.FORWARD.value, Phase.BACKWARD.value, Phase.OPTIMIZER.value)
+"""Phases that every training step runs through."""
+
+PARTS = (*PHASES, "exposed_communication")
 """What a window is made of; their lengths add up to it."""
 
 OPERATIONS = (

@@ -132,23 +132,16 @@ class Metric:
         return f"{name}_ns" if self.is_time else name
 
 
+def _length_of(phase: Phase) -> Metric:
+    """The metric that is the length of a phase."""
+    needs = Need.LOADING if phase is Phase.LOAD else Need.PHASES
+    display = Display.OVERVIEW if phase is Phase.OTHER else Display.LEADING
+    return Metric(phase.value, phase.meaning, needs, display=display)
+
+
 _ROWS = (
     Metric("iteration", "length of the iteration's window", Need.ITERATIONS),
-    Metric(
-        "load",
-        "fetching data and copying it to the device",
-        Need.LOADING,
-        display=Display.LEADING,
-    ),
-    Metric("forward", "forward pass", Need.PHASES, display=Display.LEADING),
-    Metric(
-        "backward",
-        "backward pass, without waiting for others",
-        Need.PHASES,
-        display=Display.LEADING,
-    ),
-    Metric("optimizer", "optimizer step", Need.PHASES, display=Display.LEADING),
-    Metric("other", "the rest of the window", Need.PHASES),
+    *map(_length_of, Phase),
     Metric(
         "exposed_communication",
         "communication that no work of the rank covers",
@@ -217,9 +210,6 @@ _ROWS = (
 
 METRICS = {each.name: each for each in _ROWS}
 """Name → metric, in the order of all lists and tables."""
-
-PHASE_METRICS = tuple(phase.value for phase in Phase)
-"""The metrics that are lengths of phases."""
 
 
 def check_metrics(names: list[str]) -> list[str]:

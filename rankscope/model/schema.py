@@ -14,12 +14,6 @@ import polars as pl
 from rankscope.model import kinds
 from rankscope.model.tables import TABLES
 
-PHASES = tuple(phase.value for phase in kinds.Phase)
-"""The phases of an iteration (the rest of its window is exposed communication)."""
-
-PARTS = kinds.PARTS
-"""What a window is made of; their lengths add up to it."""
-
 RANGES = pl.Schema(
     {
         "start": pl.Int64,
@@ -126,7 +120,7 @@ SEGMENTS = pl.Schema(
         ("start", pl.Int64()),
         ("end", pl.Int64()),
         ("window", pl.Int64()),
-        ("label", pl.Enum(PARTS)),
+        ("label", pl.Enum(kinds.PARTS)),
     ]
 )
 """A timeline cut into disjoint pieces with one owner each; `window` = row of ITERATIONS."""

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import METRICS
-from rankscope.model.schema import PHASES
 from rankscope.util.robust import MAD_FLOOR, lower_median
 
 MOST_TIMES = 30

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from rankscope.model.intervals import lanes
-from rankscope.model.kinds import Clock
+from rankscope.model.kinds import PARTS, Clock
 from rankscope.model.results import Timeline
-from rankscope.model.schema import PARTS, TIMELINE_COLLECTIVES, conform
+from rankscope.model.schema import TIMELINE_COLLECTIVES, conform
 from rankscope.output.palette import STATE_NAMES, part_name
 from rankscope.output.timeline_views import LastArrival, last_arrival, named_streams
 from rankscope.util.sanitize import sanitized

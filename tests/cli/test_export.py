@@ -19,9 +19,9 @@ import rankscope
 from rankscope.compare.timeline import timelines
 from rankscope.errors import UsageError
 from rankscope.measure.report import ReportDetail, details
+from rankscope.model.kinds import PARTS
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile
-from rankscope.model.schema import PARTS
 from rankscope.output.palette import part_name
 from rankscope.util.atomic_io import written_whole
 from tests.support import SAMPLE, Result, Stored, copied, edit, mostly_nightly, mostly_slow

@@ -16,11 +16,11 @@ from rankscope.compare.stages import compare
 from rankscope.compare.timeline import ORDERS, timeline, timelines
 from rankscope.errors import ReportError, UsageError
 from rankscope.measure.report import ReportDetail, details
+from rankscope.model.kinds import PARTS
 from rankscope.model.options import Options, ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.model.results import Timeline
 from rankscope.model.schema import (
-    PARTS,
     TIMELINE_COLLECTIVES,
     TIMELINE_OPERATIONS,
     TIMELINE_PHASES,

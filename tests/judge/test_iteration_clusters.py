@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from rankscope.judge.iteration_clusters import by_iteration
-from rankscope.model.schema import PARTS, PHASES
+from rankscope.model.kinds import PARTS, PHASES
 from tests.support import MS, Stored, inputs_of
 
 NUMBERS = tuple(range(1, 21))

@@ -16,9 +16,10 @@ from rankscope.measure.host import host_timeline
 from rankscope.measure.rank import detail_ranks, measure_rank
 from rankscope.measure.segment import PhaseRanges
 from rankscope.model.events import InMemoryEvents
+from rankscope.model.kinds import PHASES
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import RankIdentity
-from rankscope.model.schema import MARKS, PHASES
+from rankscope.model.schema import MARKS
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.identify import FILE_NAME
 from tests.frames import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.model.metrics import PHASE_METRICS, column_of
+from rankscope.model.kinds import NAMED_PHASES
+from rankscope.model.metrics import column_of
 from rankscope.store.tables import RunTables
 from rankscope.util.wording import counted
 
@@ -53,9 +54,8 @@ def _phases(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
     first, second = (
         {
             name
-            for name in PHASE_METRICS
-            if name != "other"
-            and column_of(name) in run.columns
+            for name in NAMED_PHASES
+            if column_of(name) in run.columns
             and (run[column_of(name)] > 0).any()
         }
         for run in (old, new)

@@ -11,7 +11,8 @@ from rankscope.measure.segment.iterations import IterationRanges
 from rankscope.measure.segment.labelled_ranges import LabelledRanges
 from rankscope.measure.segment.operators import operator_phases
 from rankscope.model.events import Events
-from rankscope.model.schema import MARKS, PHASES, conform
+from rankscope.model.kinds import PHASES
+from rankscope.model.schema import MARKS, conform
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import polars as pl
 
 from rankscope.measure.segment.iterations import READS
 from rankscope.model.intervals import Times, cells
+from rankscope.model.kinds import NAMED_PHASES
 from rankscope.util.numbers import NEVER
 
 LEAST_STEPS = 3
@@ -58,7 +59,7 @@ def _after_the_optimizer(events: StepEvents, anchors: Times) -> Times:
     clears = fitting(ranges["name"], CLEARS)
     if clears.any():
         ranges = ranges.filter(~clears)
-    phases = ranges.filter(means.is_in(["load", "forward", "backward", "optimizer"]))
+    phases = ranges.filter(means.is_in(NAMED_PHASES))
     present = {*phases["means"]}
     last = "optimizer" if "optimizer" in present else "backward"
     closers = phases.filter(means == last)

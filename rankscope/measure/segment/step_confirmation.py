@@ -11,9 +11,7 @@ import numpy as np
 import polars as pl
 
 from rankscope.model.intervals import Times
-
-CONFIRMING = ("forward", "backward", "optimizer")
-"""Phases of which each step has at least one."""
+from rankscope.model.kinds import STEP_PHASES
 
 REGULAR = 0.8
 """Share of the repeats, or of their time, that must be alike."""
@@ -31,7 +29,7 @@ def are_steps(ranges: pl.DataFrame, ends: Times) -> bool:
         ranges: of the training thread: start, end, means.
         ends: ends of the repeats, after the begin of the first.
     """
-    named = ranges.filter(pl.col("means").is_in(CONFIRMING))
+    named = ranges.filter(pl.col("means").is_in(STEP_PHASES))
     if not named.is_empty():
         return all(
             _once_each(part["start"].to_numpy(), ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rankscope.model.schema import PHASES
+from rankscope.model.kinds import PHASES
 
 
 def training_thread(named: pl.DataFrame, launching: pl.Series, main_thread: int | None) -> int:

@@ -16,7 +16,7 @@ from rankscope.compare.comparison import Comparison
 from rankscope.errors import UsageError
 from rankscope.judge.levels import LEAST_GAIN
 from rankscope.judge.scores import score
-from rankscope.model.schema import PHASES
+from rankscope.model.kinds import PHASES
 from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme, part_name
 from rankscope.output.plots.captions import footer, on_average, subtitle
 from rankscope.output.plots.options import PlotOptions

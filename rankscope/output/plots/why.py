@@ -14,8 +14,7 @@ from matplotlib.patches import Patch
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.thread_states import median_peers, thread_states, work_excess
 from rankscope.errors import UsageError
-from rankscope.model.kinds import HostState, Phase
-from rankscope.model.metrics import PHASE_METRICS
+from rankscope.model.kinds import PHASES, HostState, Phase
 from rankscope.output.palette import STATE_COLORS, STATE_NAMES, THEMES, Theme
 from rankscope.output.plots import device_activity
 from rankscope.output.plots.captions import footer, subtitle
@@ -170,7 +169,7 @@ def _subject(comparison: Comparison, options: PlotOptions) -> tuple[int, str | N
     also = next((each for each in verdict.also if ranks[0] in each.ranks), None)
     found = verdict if ranks[0] in verdict.ranks else also
     cause = None if found is None else found.cause
-    return ranks[0], cause if cause in PHASE_METRICS else None
+    return ranks[0], cause if cause in PHASES else None
 
 
 def _iterations(comparison: Comparison, rank: int, wanted: int | None) -> tuple[int, int]:

@@ -11,8 +11,9 @@ from typing import Any
 import polars as pl
 
 from rankscope.errors import UsageError
+from rankscope.model.kinds import NAMED_PHASES, PHASES
 from rankscope.model.options import AUTO, WHOLE, ShapingOptions
-from rankscope.model.schema import OPERATION, PHASES, conform
+from rankscope.model.schema import OPERATION, conform
 from rankscope.sources.conventions import kernels
 from rankscope.sources.conventions.data import SEPARATORS, SQUASHED, conventions
 from rankscope.sources.conventions.kernels import KernelRule
@@ -36,7 +37,7 @@ MEANINGS = pl.Schema(
 
 KNOWN_MEANINGS = (
     "iteration",
-    *(phase for phase in PHASES if phase != "other"),
+    *NAMED_PHASES,
     "collective",
     "background",
     *OPERATORS,

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from rankscope.errors import UsageError
+from rankscope.model.kinds import PHASES
 from rankscope.model.options import ShapingOptions
-from rankscope.model.schema import PHASES
 from rankscope.sources.conventions import vocabulary
 from rankscope.sources.conventions.data import SQUASHED, conventions
 from rankscope.sources.conventions.vocabulary import (
