@@ -17,8 +17,8 @@ from pathlib import Path
 
 from rankscope_cli.main import main
 
-from rankscope.model.availability import availability_table
 from rankscope.output import explain
+from tests.availability import availability_table
 
 ROOT = Path(__file__).resolve().parent.parent
 

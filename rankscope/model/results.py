@@ -48,13 +48,17 @@ class Finding:
     name: str
     excess_ns: int  # mean per flagged iteration
     share: float  # of the rank's excess
-    suspect: CauseKind  # the same as `kind`, under its name of before
     activity: str  # kernel | kernels (several small ones) | copy | set | idle | range | host
     phase: str | None = None  # that was looked at; None: all
     evidence: tuple[str, ...] = ()  # tables that it rests on
     detail: str = ""  # what more is known of it, in words
     usual_ns: int | None = None  # mean per flagged iteration on the median rank; None: unknown
     count: int = 1  # kernels that it is of
+
+    @property
+    def suspect(self) -> CauseKind:
+        """The same as `kind`, under its older name."""
+        return self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

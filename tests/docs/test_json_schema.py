@@ -70,7 +70,7 @@ def test_every_key_is_explained() -> None:
         (results.Efficiency, imbalance.Efficiency, ()),
         (results.Verdict, verdict.Verdict, ()),
         (results.Also, verdict.Also, ()),
-        (results.Finding, verdict.Finding, ()),
+        (results.Finding, verdict.Finding, ("suspect",)),
         (results.Leading, verdict.Leading, ()),
         (results.Window, pick_reports.Window, ()),
         (results.Window, pick_reports.RankWindow, ("rank",)),

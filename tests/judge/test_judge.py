@@ -64,7 +64,7 @@ def test_a_slow_device() -> None:
     )  # fmt: skip
     assert verdict.excess_ns == 20 * MS
     assert verdict.gain_ns == 20 * MS * COUNT
-    assert [each.suspect for each in verdict.findings] == [CauseKind.DEVICE_SLOWER]
+    assert [each.kind for each in verdict.findings] == [CauseKind.DEVICE_SLOWER]
     assert verdict.sentence == (
         "Rank 3 (node0) is slow in all 20 iterations: it needs 20.0 ms more work than the median "
         "rank, 100 % of it in backward (kernel gemm takes 20.0 ms or 50 % longer for the same "
@@ -83,7 +83,7 @@ def test_more_work_is_nobodys_fault() -> None:
     verdict = judge(inputs(20, count=15, size=1_500))
     assert (verdict.kind, verdict.ranks) == (VerdictKind.STRUCTURAL, ())
     assert verdict.more_work_ranks == (3,)
-    assert [each.suspect for each in verdict.findings] == [CauseKind.MORE_WORK]
+    assert [each.kind for each in verdict.findings] == [CauseKind.MORE_WORK]
     assert "no rank is to blame" in verdict.sentence
 
 

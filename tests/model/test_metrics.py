@@ -16,7 +16,6 @@ from rankscope.compare.comparison import Comparison
 from rankscope.errors import ReportBug, UsageError
 from rankscope.history.diff.compare import diff_runs
 from rankscope.measure.metrics import FUNCTIONS, MetricInputs
-from rankscope.model.availability import SOURCES, availability_table
 from rankscope.model.compared_tables import COMPARED_TABLES, score_column
 from rankscope.model.metrics import (
     METRICS,
@@ -34,6 +33,7 @@ from rankscope.model.tables import TABLES, metric_column, metric_dtype
 from rankscope.output.diff_tables import changes_table
 from rankscope.output.plots import heatmap
 from rankscope.output.plots.grid import excesses
+from tests.availability import SOURCES, availability_table
 from tests.output.test_html import Page, unpacked
 from tests.support import MS, Forged, Result
 

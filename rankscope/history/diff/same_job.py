@@ -55,8 +55,7 @@ def _phases(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
         {
             name
             for name in NAMED_PHASES
-            if column_of(name) in run.columns
-            and (run[column_of(name)] > 0).any()
+            if column_of(name) in run.columns and (run[column_of(name)] > 0).any()
         }
         for run in (old, new)
     )

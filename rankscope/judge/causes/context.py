@@ -157,7 +157,6 @@ class CauseContext:
             name=name,
             excess_ns=round(excess_total_ns / self.flagged.height),
             share=min(1.0, excess_total_ns / self.total_ns),
-            suspect=cause,
             activity=activity,
             phase=self.phase,
             evidence=evidence,

@@ -89,7 +89,7 @@ def test_other_work_is_the_data(more: dict[str, int]) -> None:
     (one,) = found([*others(), activities(3, "gemm", 16, **more)])
     assert one.suspect == one.kind == "more_work"
     (new,) = found([*others(), activities(3, "gemm", 10), activities(3, "embedding", 6)])
-    assert (new.name, new.suspect) == ("embedding", "more_work")
+    assert (new.name, new.kind) == ("embedding", "more_work")
 
 
 USUAL = range(5, 8)
@@ -165,11 +165,11 @@ def test_time_may_grow_with_the_square_of_more_work() -> None:
 
 def test_idling_copies_and_ranges_are_reported() -> None:
     (idle,) = found([*others("", 1, kind="idle"), activities(3, "", 7, kind="idle")])
-    assert (idle.suspect, idle.excess_ns) == ("starved", 6 * MS)
+    assert (idle.kind, idle.excess_ns) == ("starved", 6 * MS)
     (copy,) = found([*others("", 1, kind="copy"), activities(3, "", 7, kind="copy")])
-    assert copy.suspect == "copies"
+    assert copy.kind == "copies"
     (span,) = found([*others(), activities(3, "gemm", 10), activities(3, "eval", 6, kind="range")])
-    assert (span.name, span.suspect) == ("eval", "range")
+    assert (span.name, span.kind) == ("eval", "range")
 
 
 @pytest.mark.parametrize("name", ["gc.collect", "GC: generation 2", "garbage collection"])
@@ -179,13 +179,13 @@ def test_garbage_collection_is_reported_first(name: str) -> None:
         activities(3, name, 5.9, kind="range"),
     ]  # fmt: skip
     first = found(rows)[0]
-    assert (first.name, first.suspect) == (name, "garbage_collection")
+    assert (first.name, first.kind) == (name, "garbage_collection")
 
 
 def test_names_that_only_contain_gc_are_no_garbage_collection() -> None:
     for name in ("gcn_forward", "igc", "bgcolor"):
         (one,) = found([*others(), activities(3, "gemm", 10), activities(3, name, 6, kind="range")])
-        assert one.suspect == "range", name
+        assert one.kind == "range", name
 
 
 def test_little_explains_nothing() -> None:
@@ -251,7 +251,7 @@ def test_of_two_ranks_of_a_role_the_other_is_what_is_usual() -> None:
 
 
 def suspects(job: Stored) -> set[str]:
-    return {each.suspect for each in job.analysis().verdict.findings}
+    return {each.kind for each in job.analysis().verdict.findings}
 
 
 @pytest.mark.parametrize(

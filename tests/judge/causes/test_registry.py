@@ -95,7 +95,7 @@ def test_a_detector_without_its_table_is_silent_and_says_how_to_capture_it(
     assert flags is not None
     context = registry.context_of(tables, analysis.roles.of, flags.filter("flagged"), None)
     assert registry.findings(context)
-    assert THROTTLING not in {each.suspect for each in registry.findings(context)}
+    assert THROTTLING not in {each.kind for each in registry.findings(context)}
 
 
 def test_without_tables_every_detector_is_silent() -> None:
@@ -122,20 +122,20 @@ def test_every_cause_has_one_detector_with_all_that_users_need() -> None:
         assert detector.remedy, detector.kind
         assert detector.capture, detector.kind
         assert not detector.remedy.endswith("."), "the sentence around it ends it"
-        finding = Finding(detector.kind, "a\x1bname", 6_000_000, 0.5, detector.kind, "kernel")
+        finding = Finding(detector.kind, "a\x1bname", 6_000_000, 0.5, "kernel")
         assert "6.00 ms" in detector.sentence(finding)
         assert "\x1b" not in detector.sentence(finding)
 
 
 def test_a_cause_without_a_detector_is_an_error_that_says_where() -> None:
     with pytest.raises(LookupError, match=r"'throttling'.*DETECTORS"):
-        registry.findings_sentence([Finding(THROTTLING, "sm", 1, 1.0, THROTTLING, "clock")])
+        registry.findings_sentence([Finding(THROTTLING, "sm", 1, 1.0, "clock")])
 
 
 def test_findings_of_one_cause_in_work_that_adds_up_are_one_clause() -> None:
     def kernel(name: str, excess: int, usual: int | None, cause: CauseKind, **more: Any) -> Finding:
         found = {"activity": "kernel"} | more
-        return Finding(cause, name, excess * MS, 0.2, cause, usual_ns=usual and usual * MS, **found)
+        return Finding(cause, name, excess * MS, 0.2, usual_ns=usual and usual * MS, **found)
 
     slow = CauseKind.DEVICE_SLOWER
     alike = [kernel("gemm", 2, 4, slow), kernel("softmax", 1, 4, slow)]
@@ -149,5 +149,5 @@ def test_findings_of_one_cause_in_work_that_adds_up_are_one_clause() -> None:
     assert unknown.startswith("2 kernels take 3.00 ms longer for"), "a part of an unknown whole"
     copies = [kernel(name, 2, None, CauseKind.COPIES, activity=name) for name in ("copy", "set")]
     assert registry.findings_sentence(copies) == "copies take 4.00 ms longer"
-    parts = [Finding(CauseKind.RANGE, name, MS, 0.2, CauseKind.RANGE, "range") for name in "ab"]
+    parts = [Finding(CauseKind.RANGE, name, MS, 0.2, "range") for name in "ab"]
     assert "; " in registry.findings_sentence(parts), "a range may contain the other"
