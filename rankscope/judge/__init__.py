@@ -2,6 +2,5 @@
 
 `story` finds who is slow in the whole run and `claims` in the selected iterations, `judgement`
 prices them by playing the run again (`replay`), `rules` decides, `causes/` says why, and
-`sentences` puts the verdict into words; `levels` holds all thresholds. To add a class: a member of
-`VerdictKind`, a rule in `RULES`, an entry in `SENTENCES`.
+`sentences` puts the verdict into words; `levels` holds all thresholds.
 """

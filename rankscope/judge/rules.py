@@ -1,7 +1,4 @@
-"""The ordered list of rules that give a run its verdict. See METHOD.md#verdict.
-
-To add a class: a member of `VerdictKind`, a rule in `RULES`, an entry in `SENTENCES`.
-"""
+"""The ordered list of rules that give a run its verdict. See METHOD.md#verdict."""
 
 from __future__ import annotations
 

@@ -213,8 +213,8 @@ def _finish(inputs: MetricInputs) -> pl.DataFrame:
         if metric.column not in frame.columns:
             if inputs.clock is Clock.GPU or metric.needs is not Need.DEVICE_WORK:
                 raise ValueError(
-                    f"metric {metric.name}: nothing computes its column {metric.column}; the "
-                    "docstring of rankscope/model/metrics.py says where to"
+                    f"metric {metric.name}: nothing computes its column {metric.column}; see "
+                    "the recipe of a metric in .github/CONTRIBUTING.md"
                 )
             unknown = pl.lit(None, metric_dtype(metric)).alias(metric.column)
             frame = frame.with_columns(unknown)

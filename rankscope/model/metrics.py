@@ -5,20 +5,7 @@ column and the comment in the database, the unit and the keys in JSON, headings 
 Markdown tables, names and units on the page, `--metric` with its completion and its error, and the
 table of sources and metrics in the documentation (`tests/availability.py`).
 
-To add a metric:
-
-1. Add a `Metric` to `_ROWS`, at the place where lists and tables shall show it.
-2. Compute it.
-   - A metric of one rank (`Scope.RANK` or `Scope.COLLECTIVES`): write a function in `measure/` and
-     add it to `FUNCTIONS` of `measure/metrics.py` under the metric's name. The value is stored in
-     the table `measures`. `python -m tests.store.schema_file` writes its column to `schema.sql`.
-     In a database that was written before, the metric is unknown (null) until its reports are
-     ingested again with `--rebuild`. A metric of device work is a column of
-     `DeviceTimeline.usage` in `measure/device.py` instead, and needs no function.
-   - A metric that needs other ranks (`Scope.PEERS`): return its column from
-     `match/wait_sums.py` in `Waits.by_iteration`.
-
-A metric that nothing computes is an error as soon as a report is measured or a run is compared.
+CONTRIBUTING.md says how to add one.
 """
 
 from __future__ import annotations

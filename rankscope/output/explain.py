@@ -1,6 +1,6 @@
 """The meaning of every name that rankscope prints, read from what is in `rankscope/docs`.
 
-Only the standard library is used, so that `rankscope explain` answers at once.
+Nothing heavy is imported, so that `rankscope explain` answers at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.errors import UsageError
+from rankscope.model.metrics import Unit
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs"
 """The documents that ship with the package."""
@@ -33,6 +34,9 @@ SCHEMA = "json-schema/rankscope.schema.json"
 
 FIELDS_OF = "JSON of"
 """The beginning of the group of a key; then comes the command."""
+
+COLUMN_ENDINGS = frozenset(("z", *(unit.lower() for unit in Unit)))
+"""Last words of columns that hold values or scores of a metric."""
 
 LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
@@ -162,7 +166,7 @@ def explain(term: str) -> Explanation:
         [entry for entry, own in keys if own[-len(words) :] == words],
         [entry for entry, own in keys if _contains(own, words)],
     ]
-    if not any(alike) and words[-1:] in (["ns"], ["z"]):  # a column of a metric
+    if not any(alike) and {*words[-1:]} & COLUMN_ENDINGS:
         return explain(" ".join(words[:-1]))
     found = next((each for each in alike if each and words), None)
     if found is None:

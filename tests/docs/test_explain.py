@@ -21,7 +21,7 @@ import rankscope
 from rankscope.errors import UsageError
 from rankscope.ingestion.check import remedies, single_report
 from rankscope.model.kinds import By, CauseKind, VerdictKind
-from rankscope.model.metrics import METRICS
+from rankscope.model.metrics import METRICS, Unit
 from rankscope.output.explain import entries, explain
 from tests.support import Result
 
@@ -130,6 +130,11 @@ def test_entries_are_sentences_and_each_is_found_by_its_term() -> None:
         assert entry.markdown, entry.term
         assert entry.summary.endswith("."), entry.term
         assert entry in explain(entry.term).entries
+
+
+@pytest.mark.parametrize("unit", Unit)
+def test_the_column_of_a_metric_is_explained_as_the_metric(unit: Unit) -> None:
+    assert explain(f"load_{unit.lower()}") == explain("load")
 
 
 def test_case_dashes_and_leading_words_do_not_matter() -> None:

@@ -209,7 +209,7 @@ def test_a_metric_that_nobody_computes_is_a_clear_error(
     monkeypatch.delitem(FUNCTIONS, metric.name)
     with pytest.raises(ReportBug) as bug:
         rankscope.ingest(forged("plain", iterations=12).reports, tmp_path / "r.duckdb", jobs=1)
-    assert re.search(r"metric calls: nothing computes.*model/metrics\.py", bug.value.details)
+    assert re.search(r"metric calls: nothing computes.*CONTRIBUTING\.md", bug.value.details)
 
 
 @pytest.mark.parametrize(

@@ -26,15 +26,8 @@ from rankscope.model.results import Also, Verdict
 LEAST_COST = 0.01
 """Share of a run's time that an accusation must cost before it counts."""
 
-ACCUSING = frozenset(
-    (
-        VerdictKind.PERSISTENT,
-        VerdictKind.TRANSIENT,
-        VerdictKind.PERIODIC,
-        VerdictKind.COMMUNICATION,
-    )
-)
-"""Classes of verdicts that hold something against the ranks they name."""
+NO_GUILT = frozenset((VerdictKind.BALANCED, VerdictKind.ROTATING, VerdictKind.STRUCTURAL))
+"""Classes of verdicts that hold nothing against the ranks they name."""
 
 OF_RUN = Column(TEXT, "The same for every copy of the database")
 
@@ -207,7 +200,7 @@ def _accusations(verdict: Verdict) -> list[_Accusation]:
     found = [
         _Accusation(each.ranks, each.iterations, each.gain_ns, each.cause)
         for each in said
-        if each.kind in ACCUSING and each.ranks and each.gain_ns is not None
+        if each.kind not in NO_GUILT and each.ranks and each.gain_ns is not None
     ]
     total = _total_ns(verdict)
     return [each for each in found if total is None or each.gain_ns >= LEAST_COST * total]

@@ -70,11 +70,8 @@ DOTTED = 0.07
 FLAGGED = "flagged: slow there, not by chance (as are the letters)"
 """Meaning of the dots."""
 
-SHOWN = (
-    VerdictKind.BALANCED, VerdictKind.PERSISTENT, VerdictKind.TRANSIENT, VerdictKind.PERIODIC,
-    VerdictKind.ROTATING, VerdictKind.STRUCTURAL,
-)  # fmt: skip
-"""Classes of verdicts that a map of work shows."""
+NOT_SHOWN = (VerdictKind.COMMUNICATION, VerdictKind.INCONCLUSIVE)
+"""Classes of verdicts that no map of work shows."""
 
 VECTOR_CELLS = 20_000
 """Above this number of cells, the map is an image inside SVG and PDF files."""
@@ -173,7 +170,8 @@ def _title(comparison: Comparison, frame: pl.DataFrame, metric: Metric) -> str:
             f"{'longest' if metric.is_time else 'largest'} in iteration {iteration}, "
             f"{with_unit(excess, metric.unit)} above its median"
         )
-    if verdict.kind in SHOWN and metric.name in ("work", comparison.outliers.metric, verdict.cause):
+    judged = ("work", comparison.outliers.metric, verdict.cause)
+    if verdict.kind not in NOT_SHOWN and metric.name in judged:
         return verdict_title(comparison)
     means = frame.group_by("rank").agg(pl.col("excess", "scale").mean()).drop_nulls()
     excess = float(means["excess"].to_numpy().max())
