@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,17 +81,27 @@ def test_a_record_that_is_missing_shifts_no_other_call(tmp_path: Path, steps: in
     assert apart["apart"].max() < 10_000, "all ranks leave a call together"
 
 
-@pytest.mark.parametrize("named", mostly_slow([True, False]))
-def test_a_kernel_that_nobody_knows_is_told_or_named(tmp_path: Path, named: bool) -> None:
-    folder = write(tmp_path / "job", Job(between=STRANGER, operator=None, stated=None))
-    if named:
-        assert_slow(read(folder, collectives={"all_reduce": "^exchange$"}))
-        return
+@pytest.mark.parametrize("name", mostly_slow([STRANGER, "exchange+[sm90]"]))
+def test_a_kernel_that_nobody_knows_is_told_and_can_be_named(tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path / "job", Job(between=name, operator=None, stated=None))
     verdict = read(folder).compare().verdict
     assert verdict.kind == "inconclusive"
-    assert "kernel exchange may wait" in verdict.sentence
+    assert "may wait for other ranks" in verdict.sentence
     assert "rank 2" in verdict.sentence
-    assert "--collective" in verdict.next
+    said = shlex.split(verdict.next.partition("--collective ")[2])[0]
+    operation, _, pattern = said.partition("=")
+    assert_slow(read(folder, collectives={operation: pattern}))
+
+
+@pytest.mark.parametrize("gone", mostly_slow(["backward", "all"]))
+def test_a_phase_that_nobody_names_is_priced_at_its_place(tmp_path: Path, gone: str) -> None:
+    """Between the collectives of the layers, not before or after all of them."""
+    heads = {"all": ("Distributed", "Optimizer"), "backward": ()}[gone]
+    edit = without("autograd", "aten", "nccl:", *heads)
+    run = read(write(tmp_path / "job", Job(), edit))
+    assert_slow(run)
+    assert run.compare().verdict.cause == "other"
+    assert not run.compare().verdict.gain_is_bound
 
 
 def test_the_option_is_checked(tmp_path: Path, cli: Callable[..., Result]) -> None:

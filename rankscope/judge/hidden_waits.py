@@ -6,6 +6,8 @@ rank's own work is shorter there. Ranks then look equally busy.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -129,5 +131,5 @@ def _verdict(inputs: VerdictInputs) -> Verdict | None:
             "slow."
         ),
         next=f"if it communicates, say so: rankscope ingest … --collective "
-        f"all_reduce='^{wait.kernel}$'",
+        f"all_reduce={shlex.quote(f'^{re.escape(wait.kernel)}$')}",
     )

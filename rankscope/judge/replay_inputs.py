@@ -15,22 +15,12 @@ from numpy.typing import NDArray
 from rankscope.match.clocks import Aligner
 from rankscope.match.rank_axis import RankAxis
 from rankscope.model.intervals import length_before
-from rankscope.model.kinds import NAMED_PHASES
+from rankscope.model.kinds import COMPUTING_PHASES, NAMED_PHASES
 from rankscope.model.metrics import columns_of
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Small = NDArray[np.int32]
-
-ORDER = {
-    "gpu": ("other", *NAMED_PHASES),
-    "host": (*NAMED_PHASES, "other"),
-}
-"""How an iteration's work is laid out in the replay, by the clock.
-
-What follows the optimizer, such as a checkpoint or a log, belongs to the next window of the device,
-which begins with the end of the optimizer.
-"""
 
 AFTER_END = 20_000
 """Most ns between the end of a collective and the start of the work that waited for it."""
@@ -305,6 +295,26 @@ def _in_order(calls: Calls, axis: RankAxis) -> Calls:
     return Calls._make(each[order] for each in calls)
 
 
+def work_order(wide: pl.DataFrame, clock: str) -> tuple[str, ...]:
+    """How an iteration's work is laid out in the replay.
+
+    A phase that no rank's ranges name is in `other`, which then stands in its place. Else `other`
+    is what follows the optimizer, such as a checkpoint or a log: on the device it belongs to the
+    next window, which begins with the end of the optimizer.
+
+    Args:
+        wide: `<phase>_ns` of all ranks and iterations.
+        clock: `gpu` or `host`.
+    """
+    order: list[str] = [*NAMED_PHASES]
+    unnamed = [
+        phase for phase in COMPUTING_PHASES if wide[f"{phase}_ns"].null_count() == wide.height
+    ]
+    usual = 0 if clock == "gpu" else len(order)
+    order.insert(order.index(unnamed[0]) if unnamed else usual, "other")
+    return tuple(order)
+
+
 def windows_of(
     measures: pl.DataFrame, wide: pl.DataFrame, aligned: Callable[[str], pl.Expr], clock: str
 ) -> pl.DataFrame:
@@ -316,7 +326,7 @@ def windows_of(
         aligned: the aligned time of a column of times.
         clock: `gpu` or `host`.
     """
-    phases = columns_of(ORDER[clock])
+    phases = columns_of(work_order(wide, clock))
     return (
         measures.filter(pl.col("window_start_ns").is_not_null())
         .with_columns(end_ns=pl.col("window_start_ns") + pl.col("iteration_ns"))

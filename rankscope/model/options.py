@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
-MEASURE_VERSION = 5
+MEASURE_VERSION = 6
 """Version of the rules by which a report becomes rows; raise it when they give other numbers.
 
 2: a device that starves beside a collective does not communicate.
@@ -13,6 +13,7 @@ MEASURE_VERSION = 5
 4: collectives match by the sequence numbers that reports state; of several steps in one iteration,
 the reductions of each are gradient reductions.
 5: the first iteration begins on the device when the work launched before it has ended.
+6: a whole name in the column of short names is shortened before it is asked what it communicates.
 """
 
 

@@ -7,10 +7,8 @@ import polars as pl
 import pytest
 
 from rankscope.judge.replay_borders import EACH, Borders
-from rankscope.judge.replay_inputs import ORDER
+from rankscope.model.kinds import PHASES
 from rankscope.model.metrics import columns_of
-
-PHASES = ORDER["gpu"]
 
 WINDOWS = {3: 4, 7: 1, 9: 6}
 """rank → how many windows it has."""

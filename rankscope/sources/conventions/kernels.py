@@ -84,7 +84,7 @@ def short_name() -> pl.Expr:
     """A kernel's short name from `name`, as in nsys: no type, namespace, template or arguments."""
     plain = pl.col("name").str.replace_all(UNNAMED_SPACE, "")
     head = plain.str.replace(ENABLED, "").str.extract(HEAD)
-    return pl.coalesce(head.str.extract(r"([^\s:]+)\s*$"), "name")
+    return pl.coalesce(head.str.extract(r"([^\s:]+)\s*$"), "name").alias("name")
 
 
 def stated_operations(collectives: pl.Series) -> pl.Series:

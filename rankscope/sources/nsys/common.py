@@ -128,8 +128,14 @@ class Strings:
         far = ids.to_frame("id").join(self._others, on="id", how="left", maintain_order="left")
         return pl.select(pl.coalesce(found, far["value"])).to_series()
 
-    def categories(self, ids: pl.Series) -> Strings:
-        """The strings of some ids as categories; those of a whole pool would be too many."""
+    def categories(self, ids: pl.Series, written: pl.Expr) -> Strings:
+        """The strings of some ids as categories; those of a whole pool would be too many.
+
+        Args:
+            ids: of them.
+            written: what becomes of the column `name`.
+        """
         some = ids.drop_nulls().unique()
-        named = pl.DataFrame({"id": some, "value": self.of(some).cast(pl.Categorical)})
-        return Strings(named.drop_nulls(), len(self._dense))
+        named = pl.DataFrame({"id": some, "name": self.of(some)})
+        short = named.select("id", value=written.cast(pl.Categorical))
+        return Strings(short.drop_nulls(), len(self._dense))

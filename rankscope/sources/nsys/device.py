@@ -19,7 +19,7 @@ from rankscope.model.schema import (
     empty,
     ordered,
 )
-from rankscope.sources.conventions import Vocabulary
+from rankscope.sources.conventions import Vocabulary, short_name
 from rankscope.sources.device_faults import on_host_time, unrecorded
 from rankscope.sources.nsys.common import PROCESS, Columns, Strings, require, without_nulls
 from rankscope.sources.nsys.launches import Launches
@@ -229,7 +229,7 @@ class _Names:
         """No names yet; `pool` has the strings."""
         self._pool, self._words = pool, words
         self._ids = pl.DataFrame(schema={"id": pl.Int64, "full": pl.Int64})
-        self._names = pool.categories(self._ids["id"])
+        self._names = pool.categories(self._ids["id"], short_name())
         self._operations = pl.DataFrame(schema={"full": pl.Int64, "operation": OPERATION})
 
     def learn(self, ids: pl.DataFrame) -> None:
@@ -238,10 +238,11 @@ class _Names:
         if fresh.is_empty():
             return
         self._ids = pl.concat([self._ids, fresh])
-        self._names = self._pool.categories(self._ids["id"])
+        self._names = self._pool.categories(self._ids["id"], short_name())
         asked = self._ids.select(
             "full", name=self._pool.of(self._ids["id"]), text=self._pool.of(self._ids["full"])
         ).rename({"text": "full", "full": "number"})
+        asked = asked.with_columns(short_name())
         told = self._words.operations(asked.select("name", "full"))
         self._operations = (
             asked.join(told, on=["name", "full"], how="left", nulls_equal=True)

@@ -35,7 +35,7 @@ def test_strings_by_their_ids(pool: Strings) -> None:
 
 
 def test_some_of_them_as_categories(pool: Strings) -> None:
-    some = pool.categories(pl.Series([5, 5, None, -3, 10**12, 3]))
+    some = pool.categories(pl.Series([5, 5, None, -3, 10**12, 3]), pl.col("name"))
     found = some.of(pl.Series(ASKED))
     assert found.to_list() == [*FOUND[:6], None, *FOUND[7:]]  # zero is none of them
     assert found.dtype == some.of(pl.Series([None], dtype=pl.Int64)).dtype == pl.Categorical

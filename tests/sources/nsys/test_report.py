@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from contextlib import closing
 from pathlib import Path
+from sqlite3 import connect
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 import rankscope
 from rankscope.errors import ToolError, UnreadableReport
@@ -299,3 +302,12 @@ def test_frames_are_what_the_sqlite_reader_gives() -> None:
     trace = sqlite.read(SAMPLE / "report_rank_0.sqlite")
     assert trace.ranges.whole.schema["start"] == pl.Int64
     assert trace.broken_rows == 0
+
+
+def test_a_whole_name_in_place_of_the_short_one(tmp_path: Path) -> None:
+    """Converters write it, and exports whose short names are missing leave nothing else."""
+    sample = SAMPLE.parent / "gpu_simulated_4ranks/report_rank_0.sqlite"
+    path = Path(shutil.copy(sample, tmp_path))
+    with closing(connect(path)) as copy, copy:
+        copy.execute("update CUPTI_ACTIVITY_KIND_KERNEL set shortName = demangledName")
+    assert_frame_equal(sqlite.read(path).device_work.whole, sqlite.read(sample).device_work.whole)
