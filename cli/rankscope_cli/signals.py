@@ -65,8 +65,10 @@ class Stopped(KeyboardInterrupt):
 class SignalCatcher:
     """Raises `Stopped` at the first signal of `SIGNALS`; the second one ends the process.
 
-    `number` is the signal that came, because DuckDB and workers raise other errors then. Signals
-    that are ignored on purpose, for example by nohup, stay ignored.
+    So does one that comes while a module is imported: where compiled modules run Python while they
+    are initialized (DuckDB does), an exception aborts the process. `number` is the signal that
+    came, because DuckDB and workers raise other errors then. Signals that are ignored on purpose,
+    for example by nohup, stay ignored.
     """
 
     def __init__(self) -> None:
@@ -91,9 +93,11 @@ class SignalCatcher:
             if before is not None:
                 signal.signal(number, before)
 
-    def _came(self, number: int, _frame: FrameType | None) -> None:
+    def _came(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
             end_now(self.number)
+        if _is_importing(frame):
+            end_now(number)
         self.number = number
         if not self._leaving:
             raise Stopped
@@ -103,3 +107,10 @@ class SignalCatcher:
         if self.number is not None and isinstance(ignored.exc_value, Stopped):
             end_now(self.number)
         self._hook(ignored)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a frame, or one that called it, imports a module."""
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None

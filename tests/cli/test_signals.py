@@ -150,6 +150,30 @@ def test_an_interrupt_at_any_moment(profiles: Path, tmp_path: Path, after: float
     assert_gone(db)
 
 
+IMPORTING = """
+import os, signal, sys
+from rankscope_cli.start import main
+def at_an_enum(frame, event, _):
+    if frame.f_code.co_filename == enum.__file__ and "duckdb" in sys.modules:
+        sys.setprofile(None)
+        print("in DuckDB", flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
+import enum
+sys.setprofile(at_an_enum)
+main()
+"""
+
+
+def test_an_interrupt_while_a_compiled_module_is_imported(profiles: Path, tmp_path: Path) -> None:
+    """DuckDB makes its enums with Python's own, and aborts where that raises."""
+    process = start(profiles, tmp_path / "run.duckdb", program=IMPORTING)
+    out, err = process.communicate(timeout=60)
+    assert out == b"in DuckDB\n"
+    assert process.returncode == 130, err
+    assert err.count(b"rankscope: error: ") == err.count(b"hint: ") == 1
+    assert_clean(err)
+
+
 LATE = """
 import atexit, os, signal, sys, time
 sys.argv = ["rankscope", "explain", "work"]

@@ -121,7 +121,10 @@ def test_a_signal_ends_it(
     folder: Path, tmp_path: Path, windows: list[list[Path]], number: signal.Signals, code: int
 ) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "rankscope", "watch", folder, "--settle", "0", "--interval", "0.1"],
+        [
+            *(sys.executable, "-m", "rankscope", "watch", folder),
+            *("--settle", "0", "--interval", "0.1", "--prometheus", "x.prom"),
+        ],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None
@@ -129,7 +132,10 @@ def test_a_signal_ends_it(
     killer.start()
     arrive(windows[0], folder)
     assert "balanced" in process.stdout.readline(), "a line comes at once"
-    time.sleep(0.3)
+    metrics = tmp_path / "x.prom"
+    while not (metrics.exists() and "rankscope_watch_windows 1" in metrics.read_text()):
+        assert process.poll() is None, "it notes what it announced, then writes the file"
+        time.sleep(0.02)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     killer.cancel()
