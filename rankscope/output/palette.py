@@ -44,8 +44,14 @@ COMMUNICATION_PARTS = ("wait", "transfer", "exposed_communication")
 """Parts of an iteration that are not work; the last one if it is not split into the others."""
 
 
+BACKGROUND = "background"
+"""Work that belongs to no part, because threads beside the training launched it."""
+
+
 def part_name(part: str) -> str:
     """The name of a part of an iteration in pictures, on pages and in traces."""
+    if part == BACKGROUND:
+        return "background threads"
     return METRICS[part].label if part in METRICS else part
 
 
@@ -70,6 +76,7 @@ class Theme:
             "wait": self.wait,
             "transfer": self.transfer,
             "exposed_communication": self.transfer,
+            BACKGROUND: self.faint,
         }
 
     @property

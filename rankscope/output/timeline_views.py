@@ -1,22 +1,72 @@
-"""Facts that the picture, the page and the Perfetto trace show alike of one timeline.
+"""What the picture, the page and the Perfetto trace show alike of one timeline.
 
-Each of the three draws in its own way; which arrival they mark, how they name streams and how
-they split a collective into waiting and transfer is decided here, once.
+Each of the three draws in its own way. Which arrival they mark, how they name streams and how they
+split a collective into waiting and transfer is decided here; so are the lanes of the picture and of
+the page.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import polars as pl
 
 from rankscope.compare.timeline import LEAST_WAIT_NS, longest_waits
+from rankscope.model.kinds import Phase
 from rankscope.model.results import Timeline
+from rankscope.output.palette import BACKGROUND
 from rankscope.output.quantities import milliseconds
 from rankscope.util.wording import counted
 
-MOST_OVERLAPPING = 6
-"""Most lanes of collectives of a rank."""
+MOST_STREAMS, MOST_OVERLAPPING = 4, 6
+"""Most lanes of streams, the busiest ones, and of collectives of a rank."""
+
+FINEST = 2000
+"""Bars of a lane that are closer than 1/FINEST of the longest window are merged into one."""
+
+BAR = pl.Schema({"start_ns": pl.Int64, "end_ns": pl.Int64, "part": pl.String, "text": pl.String})
+"""A bar of a lane: `part` gives its colour (`Theme.parts`), `text` says more (null: nothing)."""
+
+
+class LaneKind(StrEnum):
+    """What a lane shows."""
+
+    PHASES = "phases"
+    STREAM = "stream"
+    COLLECTIVES = "collectives"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane of a rank, with its bars: BAR."""
+
+    kind: LaneKind
+    name: str
+    bars: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineLanes:
+    """The lanes of a timeline.
+
+    `of`: rank → its lanes from top to bottom. `streams`: how many the rank with most of them has.
+    """
+
+    of: dict[int, tuple[Lane, ...]]
+    streams: int
+
+    @property
+    def parts(self) -> set[str]:
+        """The parts of all bars."""
+        return {part for lanes in self.of.values() for lane in lanes for part in lane.bars["part"]}
+
+    @property
+    def notes(self) -> list[str]:
+        """What is left out."""
+        if self.streams <= MOST_STREAMS:
+            return []
+        return [f"the {MOST_STREAMS} busiest of up to {self.streams} streams are shown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,31 +184,91 @@ def named_streams(timeline: Timeline) -> pl.DataFrame:
     )
 
 
-def stream_work(timeline: Timeline) -> pl.DataFrame:
-    """Device operations except collectives, which have a lane of their own.
+def timeline_lanes(timeline: Timeline) -> TimelineLanes:
+    """Of each rank: its phases, its busiest streams, and its collectives from arrival to end."""
+    work = named_streams(timeline).filter(pl.col("kind") != "collective")
+    streams = work.group_by("rank").agg(pl.col("stream_name").n_unique())["stream_name"].max()
+    return TimelineLanes(
+        {rank: _rank_lanes(timeline, work, rank) for rank in timeline.ranks["rank"]},
+        streams if isinstance(streams, int) else 0,
+    )
 
-    Returns:
-        TIMELINE_OPERATIONS and stream_name (String), see `named_streams`.
-    """
-    return named_streams(timeline).filter(pl.col("kind") != "collective")
 
-
-def busiest_streams(work: pl.DataFrame, rank: int, count: int) -> list[str]:
-    """Names of the `count` streams of a rank with the longest device time, busiest first.
+def _rank_lanes(timeline: Timeline, work: pl.DataFrame, rank: int) -> tuple[Lane, ...]:
+    """The lanes of a rank.
 
     Args:
-        work: what `stream_work` returned.
+        timeline: that shows the rank.
+        work: TIMELINE_OPERATIONS with stream_name, without collectives.
         rank: the rank.
-        count: the most names to return.
     """
+    length = timeline.windows["end_ns"].max() or 1
+    assert isinstance(length, int)
+    gap = length // FINEST
+    text = pl.lit(None, pl.String)
+    phases = timeline.phases.filter(rank=rank, clock=timeline.clock)
+    bars = phases.select("start_ns", "end_ns", part="phase", text=text)
+    lanes = [Lane(LaneKind.PHASES, f"{timeline.clock} phases", _merged(bars, gap))]
+    for stream in _busiest_streams(work.filter(rank=rank)):
+        phase = pl.col("phase").fill_null(Phase.OTHER.value)
+        bars = work.filter(rank=rank, stream_name=stream).select(
+            "start_ns",
+            "end_ns",
+            part=pl.when("training").then(phase).otherwise(pl.lit(BACKGROUND)),
+            text="name",
+        )
+        lanes.append(Lane(LaneKind.STREAM, stream, _merged(bars, gap)))
+    calls = in_lanes(timeline.collectives.filter(rank=rank))
+    for place in calls["lane"].unique().sort():
+        name = f"collectives ({place + 1})" if place else "collectives"
+        bars = _collective_bars(calls.filter(lane=place))
+        lanes.append(Lane(LaneKind.COLLECTIVES, name, bars))
+    return tuple(lanes)
+
+
+def _busiest_streams(work: pl.DataFrame) -> list[str]:
+    """Names of the streams of a rank with the longest device time, busiest first."""
+    busy = pl.col("end_ns") - pl.col("start_ns")
+    streams = work.group_by("stream_name").agg(busy=busy.sum())
+    ordered = streams.sort("busy", "stream_name", descending=[True, False])
+    return ordered["stream_name"].head(MOST_STREAMS).to_list()
+
+
+def _merged(bars: pl.DataFrame, gap: int) -> pl.DataFrame:
+    """Bars, with neighbours of the same part merged if they are at most `gap` ns apart.
+
+    The text of a merged bar is the count of its operations and the text of the longest one.
+    """
+    until = pl.col("end_ns").cum_max().shift()
+    starts = pl.col("part").ne_missing(pl.col("part").shift()) | (pl.col("start_ns") - until > gap)
+    longest = (pl.col("end_ns") - pl.col("start_ns")).arg_max()
     return (
-        work.filter(rank=rank)
-        .group_by("stream_name")
-        .agg(busy=(pl.col("end_ns") - pl.col("start_ns")).sum())
-        .sort("busy", "stream_name", descending=[True, False])["stream_name"]
-        .head(count)
-        .to_list()
+        bars.sort("start_ns", "end_ns")
+        .with_columns(run=starts.fill_null(True).cum_sum())
+        .group_by("run", maintain_order=True)
+        .agg(
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            pl.col("part").first(),
+            pl.col("text").get(longest),
+            count=pl.len(),
+        )
+        .with_columns(
+            text=pl.when(pl.col("text").is_not_null() & (pl.col("count") > 1))
+            .then(pl.format("{} operations, longest: {}", "count", "text"))
+            .otherwise("text")
+        )
+        .select(pl.col(name).cast(dtype) for name, dtype in BAR.items())
     )
+
+
+def _collective_bars(calls: pl.DataFrame) -> pl.DataFrame:
+    """Bars of collectives from arrival to end: waiting, then transfer."""
+    last = pl.format("; rank {} came last", "last_rank")
+    known = pl.col("last_rank").is_not_null()
+    text = pl.col("operation") + pl.when(known).then(last).otherwise(pl.lit(""))
+    bars = _collective_parts(calls).with_columns(text=text)
+    return bars.select(pl.col(name).cast(dtype) for name, dtype in BAR.items())
 
 
 def in_lanes(calls: pl.DataFrame, most: int = MOST_OVERLAPPING) -> pl.DataFrame:
@@ -184,7 +294,7 @@ def in_lanes(calls: pl.DataFrame, most: int = MOST_OVERLAPPING) -> pl.DataFrame:
     return ordered.with_columns(lane=pl.Series(lanes, dtype=pl.Int64))
 
 
-def collective_parts(calls: pl.DataFrame) -> pl.DataFrame:
+def _collective_parts(calls: pl.DataFrame) -> pl.DataFrame:
     """Collectives split into waiting for the last rank and the transfer after it.
 
     Args:

@@ -7,35 +7,24 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rankscope.model.kinds import Phase
 from rankscope.model.results import Timeline
 from rankscope.output.documents.common import Document
 from rankscope.output.html.page_text import precision
 from rankscope.output.html.tables import sortable_table
 from rankscope.output.timeline_views import (
+    BAR,
     LastArrival,
-    busiest_streams,
-    collective_parts,
-    in_lanes,
+    TimelineLanes,
     last_arrival,
-    stream_work,
+    timeline_lanes,
     who_waits,
 )
-
-MOST_STREAMS = 3
-"""Most streams of a rank; the busiest ones are shown."""
-
-FINEST = 2000
-"""Bars of a lane that are closer than 1/FINEST of the longest window are merged into one."""
 
 MOST_ROWS = 1000
 """Most rows of the table of collectives."""
 
 LAST = "arrives last:"
 """The label of a rank that is shown only because others wait for it."""
-
-BAR = {"lane": pl.Int64, "start": pl.Int64, "end": pl.Int64, "part": pl.String, "text": pl.String}
-"""Columns of the bars: lane (index), start and end (ns), part (sets the colour), text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +52,9 @@ def timeline_section(detail: ShownTimeline, labels: Mapping[int, str]) -> Timeli
         labels: rank → its label; ranks without one are shown because they arrive last.
 
     Returns:
-        `chart` has the keys caption, lanes (rank, pick, name), bars (columns of BAR;
-        times in ns since the earliest window) and late (at most one: at, rank).
+        `chart` has the keys caption, lanes (rank, pick, name), bars (columns: the index of the
+        lane, and those of BAR; times in ns since the earliest window) and late (at most one: at,
+        rank).
     """
     timeline = detail.timeline
     if timeline is None:
@@ -76,105 +66,43 @@ def timeline_section(detail: ShownTimeline, labels: Mapping[int, str]) -> Timeli
                 "late": [],
             }
         )
-    work = stream_work(timeline)
-    lanes: list[Document] = []
-    bars: list[pl.DataFrame] = []
-    for rank in timeline.ranks["rank"]:
-        for name, frame in _rank_lanes(timeline, work, rank):
-            bars.append(frame.with_columns(lane=pl.lit(len(lanes), pl.Int64)))
-            lanes.append({"rank": rank, "pick": labels.get(rank, LAST), "name": name})
-    drawn = pl.concat(bars).select(pl.col(name).cast(dtype) for name, dtype in BAR.items())
+    found = timeline_lanes(timeline)
+    lanes = [(rank, lane) for rank, own in found.of.items() for lane in own]
+    bars = pl.concat(
+        lane.bars.with_columns(lane=pl.lit(place)) for place, (_, lane) in enumerate(lanes)
+    )
     late = last_arrival(timeline)
     return TimelineSection(
         chart={
-            "caption": _caption(timeline, late, detail.is_of_picks),
-            "lanes": lanes,
-            "bars": [drawn[name].to_list() for name in BAR],
+            "caption": _caption(timeline, found, late, detail.is_of_picks),
+            "lanes": [
+                {"rank": rank, "pick": labels.get(rank, LAST), "name": lane.name}
+                for rank, lane in lanes
+            ],
+            "bars": [bars[name].to_list() for name in ("lane", *BAR)],
             "late": [] if late is None else [{"rank": late.rank, "at": late.moment_ns}],
         },
         tables=(_collectives_table(timeline),),
     )
 
 
-def _rank_lanes(
-    timeline: Timeline, work: pl.DataFrame, rank: int
-) -> list[tuple[str, pl.DataFrame]]:
-    """Name and bars of each lane of a rank."""
-    phases = timeline.phases.filter(rank=rank, clock=timeline.clock)
-    length = timeline.windows["end_ns"].max() or 1
-    assert isinstance(length, int)
-    gap = length // FINEST
-    text = pl.lit(None, pl.String).alias("text")
-    lanes = [(f"{timeline.clock} phases", _merged(phases.select(*_span, text, part="phase"), gap))]
-    for stream in sorted(busiest_streams(work, rank, MOST_STREAMS)):
-        bars = work.filter(rank=rank, stream_name=stream).select(
-            *_span,
-            part=pl.when("training")
-            .then(pl.col("phase").fill_null(Phase.OTHER.value))
-            .otherwise(pl.lit("background")),
-            text="name",
-        )
-        lanes.append((stream, _merged(bars, gap)))
-    calls = in_lanes(timeline.collectives.filter(rank=rank))
-    for lane in calls["lane"].unique().sort():
-        name = f"collectives ({lane + 1})" if lane else "collectives"
-        lanes.append((name, _collective_bars(calls.filter(lane=lane))))
-    return lanes
-
-
-_span = (pl.col("start_ns").alias("start"), pl.col("end_ns").alias("end"))
-
-
-def _merged(bars: pl.DataFrame, gap: int) -> pl.DataFrame:
-    """Bars, with neighbours of the same part merged if they are at most `gap` ns apart.
-
-    The text of a merged bar is the count of its operations and the text of the longest one.
-    """
-    until = pl.col("end").cum_max().shift()
-    starts = (pl.col("part").ne_missing(pl.col("part").shift())) | (pl.col("start") - until > gap)
-    longest = (pl.col("end") - pl.col("start")).arg_max()
-    return (
-        bars.sort("start", "end")
-        .with_columns(run=starts.fill_null(True).cum_sum())
-        .group_by("run", maintain_order=True)
-        .agg(
-            pl.col("start").min(),
-            pl.col("end").max(),
-            pl.col("part").first(),
-            pl.col("text").get(longest),
-            count=pl.len(),
-        )
-        .with_columns(
-            text=pl.when(pl.col("text").is_not_null() & (pl.col("count") > 1))
-            .then(pl.format("{} operations, longest: {}", "count", "text"))
-            .otherwise("text")
-        )
-        .drop("run", "count")
-    )
-
-
-def _collective_bars(calls: pl.DataFrame) -> pl.DataFrame:
-    """Bars of collectives from arrival to end: waiting, then transfer."""
-    last = pl.format("; rank {} came last", "last_rank")
-    known = pl.col("last_rank").is_not_null()
-    text = pl.col("operation") + pl.when(known).then(last).otherwise(pl.lit(""))
-    return collective_parts(calls).select(*_span, "part", text=text)
-
-
-def _caption(timeline: Timeline, late: LastArrival | None, is_of_picks: bool) -> str:
+def _caption(
+    timeline: Timeline, lanes: TimelineLanes, late: LastArrival | None, is_of_picks: bool
+) -> str:
     """The iteration, who waits, the lanes, the precision of the clocks, and warnings."""
     residuals = timeline.ranks.filter(pl.col("axis") == "aligned")["residual_ns"].drop_nulls()
     largest = residuals.max()
     aligned = (
         f" Their clocks are aligned to {precision(largest)}." if isinstance(largest, int) else ""
     )
-    warnings = "".join(f" {each.message}." for each in timeline.problems)
+    notes = [f"{note[0].upper()}{note[1:]}" for note in lanes.notes]
+    more = "".join(f" {each}." for each in (*notes, *(p.message for p in timeline.problems)))
     which = ", ".join(map(str, timeline.iterations))
     differ = ", in which the picked ranks differ most" if is_of_picks else ""
     return (
         f"Iteration {which}{differ}: {who_waits(timeline, late)}. Shown are phases, device work, "
         f"and collectives from arrival to end, with waiting hatched."
-        f"{aligned}{warnings}"
+        f"{aligned}{more}"
     )
 
 

@@ -141,6 +141,7 @@ def page_data(
         "metric": next(name for name in FIRST_METRICS if name in cells["columns"]),
         "phases": [phase.value for phase in Phase],
         "communication": list(COMMUNICATION_PARTS),
+        "parts": {part: part_name(part) for part in THEMES["light"].parts},
         "first": first,
         "flagged": {
             "columns": ["rank", "iteration", "cause"],

@@ -34,12 +34,12 @@ from rankscope.output.plots.style import (
 )
 from rankscope.output.quantities import agreeing, counted, milliseconds
 from rankscope.output.timeline_views import (
+    Lane,
+    LaneKind,
     LastArrival,
-    busiest_streams,
-    collective_parts,
-    in_lanes,
+    TimelineLanes,
     last_arrival,
-    stream_work,
+    timeline_lanes,
     who_waits,
 )
 
@@ -55,21 +55,25 @@ OVERLAPPING = 0.16
 PICKED = ("min", "median", "max")
 """Labels that compare ranks over all iterations."""
 
-MOST_RANKS, MOST_STREAMS = 8, 4
-"""Most picked ranks, and most streams per rank; the footer says how many more there are."""
+MOST_RANKS = 8
+"""Most picked ranks; the footer says how many more there are."""
 
 VECTOR_SHAPES = 4_000
 """Above this number of rectangles, a lane is an image inside SVG and PDF files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class PlacedLane:
     """A lane of the picture; its position is in inches from the top."""
 
-    name: str
+    lane: Lane
     top: float
     height: float
-    place: int = 0  # among the lanes of the same name
+
+    @property
+    def middle(self) -> float:
+        """The middle of its height."""
+        return self.top + self.height / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +81,8 @@ class Picture:
     """A timeline, prepared for drawing."""
 
     timeline: Timeline
-    work: pl.DataFrame  # what `stream_work` returned
-    lanes: dict[int, list[Lane]]  # rank → its lanes, from top to bottom
-    calls: dict[int, pl.DataFrame]  # rank → what `in_lanes` returned
+    found: TimelineLanes
+    lanes: dict[int, list[PlacedLane]]  # rank → its lanes, from top to bottom
     height: float  # of all lanes, inches
     names_width: float  # of the lane names, inches
     theme: Theme
@@ -119,7 +122,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             subtitle(
                 comparison,
                 f"phases on the {shown.clock} clock, "
-                + ("" if picture.work.is_empty() else "device work in the colour of its phase, ")
+                + ("device work in the colour of its phase, " if picture.found.streams else "")
                 + "collectives from arrival to end"
                 + (", on one clock" if shown.ranks["axis"].eq("aligned").all() else ""),
             ),
@@ -136,7 +139,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     for rank, label in labels.items():
         _rank_names(axes, picture, rank, label)
         for lane in picture.lanes[rank]:
-            _fill(axes, picture, rank, lane)
+            _fill(axes, lane, picture.theme)
     if late is not None:
         _mark(axes, late, picture)
     _legend(axes, picture)
@@ -172,35 +175,37 @@ def _notes(
         notes.append(f"clocks agree to {max(residual / 1e3, 1):,.0f} µs")
     if len(options.ranks) > MOST_RANKS:
         notes.append(f"{len(options.ranks) - MOST_RANKS} more picked ranks are not shown")
-    streams = picture.work.group_by("rank").agg(pl.col("stream_name").n_unique())
-    most = streams["stream_name"].max()
-    if isinstance(most, int) and most > MOST_STREAMS:
-        notes.append(f"the {MOST_STREAMS} busiest of up to {most} streams are shown")
+    notes += picture.found.notes
     return notes
 
 
 def _prepared(timeline: Timeline, ranks: Sequence[int], theme: Theme) -> Picture:
     """The lanes of each rank, and the room that they take."""
-    work = stream_work(timeline)
-    lanes: dict[int, list[Lane]] = {}
-    calls: dict[int, pl.DataFrame] = {}
+    found = timeline_lanes(timeline)
+    lanes: dict[int, list[PlacedLane]] = {}
     top = 0.0
     for rank in ranks:
-        calls[rank] = in_lanes(timeline.collectives.filter(rank=rank))
-        overlapping = int(calls[rank]["lane"].max() or 0) + 1  # type: ignore[arg-type]
-        collectives = COLLECTIVE_LANE if overlapping == 1 else overlapping * OVERLAPPING
-        heights = [
-            ("phases", PHASE_LANE),
-            *((name, STREAM_LANE) for name in busiest_streams(work, rank, MOST_STREAMS)),
-            *([("collectives", collectives)] if timeline.collectives.height else []),
-        ]
         lanes[rank] = []
-        for name, height in heights:
-            lanes[rank].append(Lane(name, top, height))
+        for lane in found.of[rank]:
+            height = _height(lane, found.of[rank])
+            lanes[rank].append(PlacedLane(lane, top, height))
             top += height + 0.03
         top += BETWEEN
-    widest = max(text_width(lane.name, SMALL) for mine in lanes.values() for lane in mine)
-    return Picture(timeline, work, lanes, calls, top - BETWEEN, max(LANES, widest + 0.2), theme)
+    widest = max(text_width(lane.name, SMALL) for own in found.of.values() for lane in own)
+    return Picture(timeline, found, lanes, top - BETWEEN, max(LANES, widest + 0.2), theme)
+
+
+def _height(lane: Lane, beside: Sequence[Lane]) -> float:
+    """The height of a lane, in inches; collectives that overlap have less each.
+
+    Args:
+        lane: a lane of a rank.
+        beside: all lanes of the rank.
+    """
+    if lane.kind is LaneKind.COLLECTIVES:
+        several = sum(each.kind is LaneKind.COLLECTIVES for each in beside) > 1
+        return OVERLAPPING if several else COLLECTIVE_LANE
+    return PHASE_LANE if lane.kind is LaneKind.PHASES else STREAM_LANE
 
 
 def _time_axis(axes: Axes, picture: Picture) -> None:
@@ -236,61 +241,36 @@ def _rank_names(axes: Axes, picture: Picture, rank: int, label: str) -> None:
     )
     for lane in lanes:
         axes.annotate(
-            lane.name, (0, lane.top + lane.height / 2), xytext=(-5, 0), ha="right", va="center",
+            lane.lane.name, (0, lane.middle), xytext=(-5, 0), ha="right", va="center",
             size=SMALL, color=muted, **look,
         )  # fmt: skip
 
 
-def _fill(axes: Axes, picture: Picture, rank: int, lane: Lane) -> None:
-    """Draw one lane of one rank."""
-    shown, theme = picture.timeline, picture.theme
-    if lane.name == "phases":
-        mine = shown.phases.filter(rank=rank, clock=shown.clock).with_columns(part="phase")
-    elif lane.name == "collectives":
-        for part in _call_lanes(lane, picture.calls[rank]):
-            parts = collective_parts(picture.calls[rank].filter(lane=part.place))
-            _hatched(axes, parts, part, theme)
-        return
-    else:
-        mine = picture.work.filter(rank=rank, stream_name=lane.name).with_columns(part="phase")
-    _hatched(axes, mine, lane, theme)
-
-
-def _call_lanes(lane: Lane, calls: pl.DataFrame) -> list[Lane]:
-    """The lanes of collectives inside of the one that all share, from top to bottom."""
-    count = max(calls["lane"].n_unique(), 1)
-    height = lane.height / count
-    gap = 0.02 if count > 1 else 0.0
-    return [
-        Lane(lane.name, lane.top + place * height, height - gap, place) for place in range(count)
-    ]
-
-
-def _hatched(axes: Axes, mine: pl.DataFrame, lane: Lane, theme: Theme) -> None:
-    """Draw the rows of a lane, with hatching where their part has it."""
-    _rectangles(axes, mine, lane, theme)
+def _fill(axes: Axes, lane: PlacedLane, theme: Theme) -> None:
+    """Draw the bars of a lane, with hatching where their part has it."""
+    _rectangles(axes, lane.lane.bars, lane, theme)
     for part, hatch in HATCHES.items():
-        hatched = mine.filter(part=part)
+        hatched = lane.lane.bars.filter(part=part)
         if hatched.height:
             shapes = _rectangles(axes, hatched, lane, theme)
             shapes.set(hatch=hatch, edgecolor=theme.muted, linewidth=0)
 
 
-def _rectangles(axes: Axes, frame: pl.DataFrame, lane: Lane, theme: Theme) -> PolyCollection:
+def _rectangles(axes: Axes, bars: pl.DataFrame, lane: PlacedLane, theme: Theme) -> PolyCollection:
     """Draw a rectangle per row from start to end in the colour of `part`, always visible."""
-    start, end = (frame[name].to_numpy() / 1e6 for name in ("start_ns", "end_ns"))
+    start, end = (bars[name].to_numpy() / 1e6 for name in ("start_ns", "end_ns"))
     top, bottom = np.full_like(start, lane.top), np.full_like(start, lane.top + lane.height)
     x = np.stack([start, end, end, start], axis=1)
     y = np.stack([top, top, bottom, bottom], axis=1)
-    faces = frame["part"].replace_strict(theme.parts, default=theme.parts["other"]).to_list()
+    faces = bars["part"].replace_strict(theme.parts).to_list()
     shapes = PolyCollection(
         list(np.stack([x, y], axis=2)),
         facecolors=faces,
         edgecolors=faces,
         linewidths=0.3,  # so that no rectangle is too thin to be visible
         zorder=2,
-        rasterized=frame.height > VECTOR_SHAPES,
-        gid=lane.name,
+        rasterized=bars.height > VECTOR_SHAPES,
+        gid=lane.lane.name,
     )
     axes.add_collection(shapes, autolim=False)
     return shapes
@@ -306,7 +286,7 @@ def _mark(axes: Axes, late: LastArrival, picture: Picture) -> None:
     if late.rank in lanes:
         lane = _lane_of(picture, late.rank, late.calls.filter(rank=late.rank))
         axes.plot(
-            moment, lane.top + lane.height / 2, marker="o", color=theme.late, markersize=6,
+            moment, lane.middle, marker="o", color=theme.late, markersize=6,
             markeredgecolor=theme.page, zorder=5,
         )  # fmt: skip
     left = moment < (low + high) / 2
@@ -322,21 +302,24 @@ def _mark(axes: Axes, late: LastArrival, picture: Picture) -> None:
         text = f"waits {milliseconds(row['wait_ns'])} ms"
         if row["rank"] != late.rank and wait * per_ms > text_width(text, SMALL) + 0.1:
             axes.annotate(
-                text, (row["arrival_ns"] / 1e6 + wait / 2, lane.top + lane.height / 2),
+                text, (row["arrival_ns"] / 1e6 + wait / 2, lane.middle),
                 ha="center", va="center", size=SMALL, zorder=5,
                 bbox={"facecolor": theme.page, "edgecolor": "none", "pad": 0.8},
             )  # fmt: skip
 
 
-def _lane_of(picture: Picture, rank: int, call: pl.DataFrame) -> Lane:
-    """The lane in which a collective call of a rank is drawn; without a call the whole one."""
-    whole = picture.lanes[rank][-1]
-    mine = picture.calls[rank]
-    found = mine.join(call.select("arrival_ns", "end_ns"), on=["arrival_ns", "end_ns"])
-    return _call_lanes(whole, mine)[found["lane"][0]] if found.height else whole
+def _lane_of(picture: Picture, rank: int, call: pl.DataFrame) -> PlacedLane:
+    """The lane in which a collective call of a rank is drawn; without a call its last one."""
+    for lane in picture.lanes[rank]:
+        bars = lane.lane.bars
+        begins = bars["start_ns"].is_in(call["arrival_ns"].implode()).any()
+        ends = bars["end_ns"].is_in(call["end_ns"].implode()).any()
+        if lane.lane.kind is LaneKind.COLLECTIVES and begins and ends:
+            return lane
+    return picture.lanes[rank][-1]
 
 
-def _gap(rank: int, lanes: dict[int, list[Lane]]) -> float:
+def _gap(rank: int, lanes: dict[int, list[PlacedLane]]) -> float:
     """Where there is room for text about a rank: above its lanes, for the first rank below them."""
     tops = [mine[0].top for mine in lanes.values()]
     place = [*lanes].index(rank) if rank in lanes else 0
@@ -347,10 +330,7 @@ def _gap(rank: int, lanes: dict[int, list[Lane]]) -> float:
 
 def _legend(axes: Axes, picture: Picture) -> None:
     """The parts that are drawn."""
-    theme, shown = picture.theme, picture.timeline
-    there = {*shown.phases.filter(clock=shown.clock)["phase"], *picture.work["phase"]}
-    for calls in picture.calls.values():
-        there |= {*collective_parts(calls)["part"]}
+    theme, there = picture.theme, picture.found.parts
     axes.legend(
         handles=[
             Patch(label=part_name(part), **part_look(part, theme))

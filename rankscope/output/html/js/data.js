@@ -9,8 +9,7 @@ const MS = cells.unit_ns / 1e6; // ms per unit of the packed numbers
 
 const PHASES = page.phases;
 const STACK = [...PHASES, ...page.communication]; // parts of an iteration, in the order of stacked bars
-const LANES = { background: "background threads" }; // rows of the timeline that are not metrics
-const named = (name) => page.metrics[name]?.name ?? LANES[name] ?? name.replaceAll("_", " ");
+const named = (name) => page.metrics[name]?.name ?? page.parts[name] ?? name.replaceAll("_", " ");
 const meaningOf = (metric) => page.metrics[metric].meaning;
 const unitOf = (metric) => page.metrics[metric].unit;
 const columnOf = (metric) => page.metrics[metric].column;

@@ -45,15 +45,14 @@ function paint(part) {
     exposed_communication: () => hatch("\\", color("muted"), color("transfer")),
     "state-unknown": () => hatch("/", color("muted"), color("page")),
   };
-  return { color: color(COLOR_NAMES[part] ?? part), pattern: patterns[part]?.(), line: { width: 0 } };
+  return { color: color(part), pattern: patterns[part]?.(), line: { width: 0 } };
 }
-const COLOR_NAMES = { background: "faint" }; // parts whose colour has another name
 
 /** Fill the legend of a chart. */
 function showLegend(chart, parts, text) {
   const items = parts.map((part) => {
     const swatch = make("i", { class: part });
-    swatch.style.setProperty("--swatch", `var(--${COLOR_NAMES[part] ?? part})`);
+    swatch.style.setProperty("--swatch", `var(--${part})`);
     return make("li", {}, swatch, text(part));
   });
   document.querySelector(`[data-legend="${chart}"]`).replaceChildren(...items);

@@ -22,7 +22,7 @@ function drawTimeline() {
   const gaps = lanes.map((each, k) => (k && each.rank !== lanes[k - 1].rank ? 1 : 0));
   let sum = 0;
   const place = lanes.map((_, k) => k + 0.6 * (sum += gaps[k]));
-  const order = [...STACK, "background"].filter((name) => part.includes(name));
+  const order = Object.keys(page.parts).filter((name) => part.includes(name));
   showLegend("timeline", order, named);
   const traces = order.map((name) => {
     const mine = part.map((_, k) => k).filter((k) => part[k] === name);
