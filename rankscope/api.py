@@ -5,7 +5,8 @@ All answers take the keyword parameters of `AnalysisOptions`.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -24,6 +25,7 @@ from rankscope.model.results import Imbalance, Timeline
 from rankscope.output.chosen import picks_of, view_of
 from rankscope.store import Database, DatabaseReader
 from rankscope.store.connection import AFTERWARDS_S, PATIENCE_S
+from rankscope.store.run_reader import opened
 from rankscope.store.tables import RunTables
 from rankscope.util import inline
 from rankscope.util.atomic_io import DEFAULT_DB, check_writable
@@ -343,9 +345,9 @@ def ingest(
         started=started,
         progress=progress,
     )
-    opened = open_run(db, patience_s=AFTERWARDS_S)
-    opened.ingested = ingested
-    return opened
+    stored = open_run(db, patience_s=AFTERWARDS_S)
+    stored.ingested = ingested
+    return stored
 
 
 def open_run(db: str | Path = DEFAULT_DB, *, patience_s: float = PATIENCE_S) -> Run:
@@ -358,14 +360,25 @@ def open_run(db: str | Path = DEFAULT_DB, *, patience_s: float = PATIENCE_S) -> 
     Raises:
         DatabaseError: missing, locked, damaged, or of another version.
     """
+    with reading(db, patience_s=patience_s) as run:
+        return run
+
+
+@contextmanager
+def reading(db: str | Path, *, patience_s: float = PATIENCE_S) -> Iterator[Run]:
+    """As `open_run`; within it, the database stays open.
+
+    So all answers are of one state, whoever ingests meanwhile: one who adds to the database waits
+    for the end, one who rebuilds it puts another file in its place.
+    """
     path = Path(db)
-    state = Database.state(path)
-    with Database.open(path, patience_s=patience_s) as database:
+    with opened(path, patience_s) as (database, state):
         reader = DatabaseReader.of(database, state)
         tables = RunTables(database.name, reader)
         if tables.ranks.is_empty():
             raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
-        cached = load(tables, database.comparison_table)
-        if cached is not None:
-            reader.expect(database, STORED)
-        return Run(path, tables, cached, label=database.meta().get("label"))
+        with reader.held(database):
+            cached = load(tables, database.comparison_table)
+            if cached is not None:
+                reader.expect(database, STORED)
+            yield Run(path, tables, cached, label=database.meta().get("label"))

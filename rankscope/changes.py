@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
 import polars as pl
 
-from rankscope.api import AnalysisOptions, Run, open_run, options_of
+from rankscope.api import AnalysisOptions, Run, options_of, reading
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.history.diff.compare import RunDiff, diff_runs
 from rankscope.history.diff.same_job import differences
@@ -140,5 +141,6 @@ def diff(
     """
     names = check_metrics(metrics or []) or None
     earlier = [before] if isinstance(before, str | Path) else before
-    runs = [open_run(db) for db in earlier]
-    return diff_of(runs, open_run(after), options_of(options), names)[0]
+    with ExitStack() as held:
+        *runs, last = (held.enter_context(reading(db)) for db in (*earlier, after))
+        return diff_of(runs, last, options_of(options), names)[0]

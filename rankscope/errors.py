@@ -13,6 +13,7 @@
     │   │   └── SeveralRuns     reports of several jobs
     │   └── ReportBug           rankscope itself failed on one report
     ├── DatabaseError           the database is missing, locked, damaged or of another version
+    │   └── DatabaseChanged     somebody wrote to it after it was opened
     └── ToolError               an outside program is missing or failed
 
 Each carries a one-line message that names the file or option, and a one-line hint that says what
@@ -106,6 +107,10 @@ class SeveralRuns(ForeignRun):
 
 class DatabaseError(RankscopeError):
     """The database is missing, locked, damaged or of another version."""
+
+
+class DatabaseChanged(DatabaseError):
+    """Somebody wrote to the database after it was opened."""
 
 
 class ToolError(RankscopeError):

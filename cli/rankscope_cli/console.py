@@ -7,7 +7,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -34,6 +34,12 @@ MOST_ALIKE = 3
 LOOK_S = 0.3
 """Time (s) between two looks at how far the reports in progress are."""
 
+FITTING = 60_000
+"""Characters that fit into a pipe; for more a command waits until they are read."""
+
+HELD = ExitStack()
+"""What a command holds, such as open databases, until it ends or has more to print than that."""
+
 LOGGER = "rankscope"
 """Parent of the library's loggers, one per package."""
 
@@ -41,6 +47,8 @@ LOGGER = "rankscope"
 def write(text: str, at_once: bool = False) -> None:
     """Print a line of data, unchanged; `at_once` for readers of a pipe who wait for it."""
     _Output.written = True
+    if len(text) > FITTING:
+        HELD.close()
     print(text, flush=at_once)
 
 

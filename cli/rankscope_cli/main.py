@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(words: list[str]) -> int:
     caught = SignalCatcher()
     try:
-        with caught:
+        with caught, console.HELD:
             if words[:1] == ["diff"]:
                 from rankscope_cli.commands.diff import with_whole_baseline
 

@@ -29,20 +29,35 @@ def run_of(paths: list[str], db: Path, quiet: bool) -> Run:
     Raises:
         UsageError: a folder without reports holds several databases, or nothing.
     """
-    from rankscope.api import ingest, open_run
-
     named = _database(paths)
     if named is not None or not paths:
-        return open_run(named or db)
+        return opened(named or db)
+    from rankscope.ingestion.job import ingest_reports
+
     with console.progress(quiet) as (started, advance):
-        run = ingest(paths, db, started=started, progress=advance)
-    assert run.ingested is not None
-    read = sum(each.status == "read" for each in run.ingested.outcomes)
+        ingested = ingest_reports(paths, db, started=started, progress=advance)
+    run = opened(db, just_stored=True)
+    run.ingested = ingested
+    read = sum(each.status == "read" for each in ingested.outcomes)
     from rankscope.output.quantities import counted, short_path
 
-    reports = counted(len(run.ingested.outcomes), "report")
+    reports = counted(len(ingested.outcomes), "report")
     console.say(f"rankscope: {reports} ({read} read) in {short_path(run.db)}", quiet)
     return run
+
+
+def opened(db: Path, just_stored: bool = False) -> Run:
+    """The run of a database, which stays open until the command ends: see `api.reading`.
+
+    Args:
+        db: the file.
+        just_stored: this process has stored reports in it, and others may do so now.
+    """
+    from rankscope.api import reading
+    from rankscope.store.connection import AFTERWARDS_S, PATIENCE_S
+
+    patience_s = AFTERWARDS_S if just_stored else PATIENCE_S
+    return console.HELD.enter_context(reading(db, patience_s=patience_s))
 
 
 def with_database(advice: str, db: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import polars as pl
 
@@ -18,7 +17,7 @@ from rankscope.compare.report_files import files_of
 from rankscope.errors import ReportError
 from rankscope.ingestion.check import check
 from rankscope.model.metrics import check_metrics, column_of, leading_metrics
-from rankscope.model.options import ShapingOptions
+from rankscope.model.options import Options, ShapingOptions
 from rankscope.model.reports import ReportFile
 from rankscope.model.results import Imbalance
 from rankscope.output import check_report, explain
@@ -80,11 +79,14 @@ class Answers:
 
     def imbalance(self, asked: questions.Imbalance, _: Progress) -> imbalance_document.Imbalance:
         """The verdict; of ranks, the named ones come first, then those with most work."""
-        db, comparison = self._compared(asked.db, asked.iter_range, Stage.SUMMARY)
         names = check_metrics([*asked.metrics]) or leading_metrics()
-        result = imbalance(comparison, names)
-        rows = pl.DataFrame() if asked.by is None else rows_by(asked.by, comparison, result)
-        return imbalance_document.imbalance(db, comparison, _relevant_first(result, names), rows)
+        with api.reading(self._folders.database(asked.db)) as run:
+            comparison = run.compare(_options(asked.iter_range))
+            result = imbalance(comparison, names)
+            rows = pl.DataFrame() if asked.by is None else rows_by(asked.by, comparison, result)
+            return imbalance_document.imbalance(
+                run.db, comparison, _relevant_first(result, names), rows
+            )
 
     def explain(self, asked: questions.Explain, _: Progress) -> explain_document.Explain:
         """The meaning of a word."""
@@ -92,35 +94,36 @@ class Answers:
 
     def pick_reports(self, asked: questions.PickReports, _: Progress) -> picks_document.PickReports:
         """The reports to open side by side."""
-        db, comparison = self._compared(asked.db, asked.iter_range, Stage.VERDICT)
-        picks = picks_of(comparison, asked.metric)
-        together = picks.files and not picks.unopenable and not picks.in_browser
-        return picks_document.pick_reports(
-            db,
-            comparison,
-            comparison.warnings,
-            picks,
-            command=open_command(picks.files) if together else None,
-            view=None,
-            rsync=None,
-        )
+        with api.reading(self._folders.database(asked.db)) as run:
+            comparison = run.compare(_options(asked.iter_range), until=Stage.VERDICT)
+            picks = picks_of(comparison, asked.metric)
+            together = picks.files and not picks.unopenable and not picks.in_browser
+            return picks_document.pick_reports(
+                run.db,
+                comparison,
+                comparison.warnings,
+                picks,
+                command=open_command(picks.files) if together else None,
+                view=None,
+                rsync=None,
+            )
 
     def timeline(self, asked: questions.Timeline, _: Progress) -> timeline_document.Timeline:
         """Ranks in iterations; their reports are read again, so they must lie in the folders."""
-        db = self._folders.database(asked.db)
-        run = api.open_run(db)
-        comparison = run.compare(until=Stage.VERDICT)
-        ranks, iterations = asked.ranks, asked.iterations
-        if not (ranks and iterations):
-            picks = picks_of(comparison, None)
-            ranks = ranks or tuple(each.rank for each in picks.picks)
-            iterations = iterations or (picks.looks[0].iteration,)
-        self._refuse_outside(comparison, ranks)
-        return timeline_document.timeline(db, comparison, run.timeline(ranks, iterations))
+        with api.reading(self._folders.database(asked.db)) as run:
+            comparison = run.compare(until=Stage.VERDICT)
+            ranks, iterations = asked.ranks, asked.iterations
+            if not (ranks and iterations):
+                picks = picks_of(comparison, None)
+                ranks = ranks or tuple(each.rank for each in picks.picks)
+                iterations = iterations or (picks.looks[0].iteration,)
+            self._refuse_outside(comparison, ranks)
+            return timeline_document.timeline(run.db, comparison, run.timeline(ranks, iterations))
 
     def next_capture(self, asked: questions.NextCapture, _: Progress) -> capture_document.Capture:
         """The launch script of the smallest capture that settles what a run left open."""
-        following = api.open_run(self._folders.database(asked.db)).next_capture()
+        with api.reading(self._folders.database(asked.db)) as run:
+            following = run.next_capture()
         scheduler = asked.scheduler.value
         config = following.config(capture.default_trace(scheduler))
         return capture_document.capture(
@@ -129,12 +132,6 @@ class Answers:
             capture.usage(scheduler, SCRIPT),
             following,
         )
-
-    def _compared(self, name: str, iter_range: str | None, until: Stage) -> tuple[Path, Comparison]:
-        """A database, and the comparison of its run."""
-        db = self._folders.database(name)
-        options = api.options_of({"iter_range": iter_range} if iter_range else {})
-        return db, api.open_run(db).compare(options, until=until)
 
     def _refuse_outside(self, comparison: Comparison, ranks: tuple[int, ...]) -> None:
         """Raise an error if a rank's report lies outside: somebody else may have written where."""
@@ -147,6 +144,11 @@ class Answers:
                         f"{path}: lies outside the folders of this server",
                         hint="rankscope mcp FOLDER... must name the folder of the reports, too",
                     )
+
+
+def _options(iter_range: str | None) -> Options:
+    """How to compare, with the range of iterations that an assistant asked for."""
+    return api.options_of({"iter_range": iter_range} if iter_range else {})
 
 
 def _counting(

@@ -32,6 +32,7 @@ from rankscope.match.selection import ReusedScope, scope_of
 from rankscope.model.kinds import Clock
 from rankscope.model.metrics import METRICS
 from rankscope.model.options import Options
+from rankscope.model.reports import RunWarning
 from rankscope.model.results import Efficiency, MetricSummary, Verdict
 from rankscope.store.connection import REBUILD_HINT
 from rankscope.store.migrations import SCHEMA_VERSION
@@ -81,6 +82,7 @@ class Answers:
     roles: dict[int, str]
     roles_source: str
     replicas: bool
+    began: RunWarning | None
     flag_metric: str | None
     story: Story | None
     verdict: Verdict
@@ -116,6 +118,7 @@ def to_tables(comparison: Comparison) -> dict[str, pl.DataFrame]:
         roles=comparison.roles.of,
         roles_source=comparison.roles.source,
         replicas=comparison.roles.replicas,
+        began=comparison.began,
         flag_metric=comparison.outliers.metric,
         story=comparison.outliers.story,
         verdict=comparison.verdict,
@@ -261,6 +264,7 @@ def _comparison(tables: RunTables, answers: Answers, stored: dict[str, pl.DataFr
         scope=scope_of(tables, Options(), answers.scope),
         matching=Matching(summary, stored["streams"], stored["communicators"]),
         roles=Roles(answers.roles, answers.roles_source, answers.replicas, []),
+        began=answers.began,
         _waits=stored["scores"].select("rank", *WAITED),
         _waits_of_all=stored["waits_of_all"],
         _outliers=Outliers(answers.flag_metric, None, answers.story, stored=True),

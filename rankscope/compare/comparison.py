@@ -83,6 +83,7 @@ class Comparison:
 
     It can be pickled: the tables then refer to the database, which must not change until they are
     read. `table` is the metric table; None if its rows are those that the database stores.
+    `began` is `run_facts.began_apart`.
 
     A comparison that ended before a stage has None in the private field of that stage; the
     property of the same name raises LookupError.
@@ -91,6 +92,7 @@ class Comparison:
     scope: Scope
     matching: Matching
     roles: Roles
+    began: RunWarning | None
     table: pl.DataFrame | None = None
     _waits: pl.DataFrame | None = None
     _waits_of_all: pl.DataFrame | None = None
@@ -136,7 +138,7 @@ class Comparison:
     @property
     def comparable(self) -> bool:
         """Whether some iterations can be compared."""
-        return isinstance(self.scope.choice, Selection)
+        return self.scope.comparable
 
     @property
     def selection(self) -> Selection:
@@ -163,7 +165,7 @@ class Comparison:
         choice = self.scope.choice
         if not isinstance(choice, Selection):
             return (*stored, RunWarning("nothing-to-compare", choice.message))
-        found = warnings_of(self.scope, self.matching, self.roles)
+        found = warnings_of(self.scope, self.matching, self.roles, self.began)
         return (*found, *self.scope.shift_warnings, *stored, *choice.problems)
 
     @property

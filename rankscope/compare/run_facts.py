@@ -57,13 +57,16 @@ def facts_of(scope: Scope, clocks: Clocks, roles: str) -> RunFacts:
     )
 
 
-def warnings_of(scope: Scope, matching: Matching, roles: Roles) -> list[RunWarning]:
+def warnings_of(
+    scope: Scope, matching: Matching, roles: Roles, began: RunWarning | None
+) -> list[RunWarning]:
     """The warnings that comparing the ranks gives.
 
     Args:
         scope: what is compared.
         matching: what became of the collectives.
         roles: of the ranks.
+        began: `began_apart`.
     """
     tables, missing, blind = scope.tables, scope.missing_ranks, scope.blind_ranks
     found: list[RunWarning] = []
@@ -75,7 +78,7 @@ def warnings_of(scope: Scope, matching: Matching, roles: Roles) -> list[RunWarni
         matching.summary, matching.groups, tables.ranks["rank"].to_list()
     )
     found += _wrong_clocks(scope, matching.clocks)
-    found += _began_apart(scope, matching.clocks)
+    found += [] if began is None else [began]
     older = measured_before(tables)
     if older:
         found.append(
@@ -118,17 +121,21 @@ def _wrong_clocks(scope: Scope, clocks: Clocks) -> list[RunWarning]:
     ]
 
 
-def _began_apart(scope: Scope, clocks: Clocks) -> list[RunWarning]:
+def began_apart(scope: Scope, clocks: Clocks) -> RunWarning | None:
     """The warning that ranks begin the first recorded iteration at different times.
 
     The others then wait for the last one: for what it did before, which no report shows.
+
+    Args:
+        scope: what is compared.
+        clocks: of the ranks.
     """
     if not isinstance(scope.choice, Selection):
-        return []
+        return None
     iterations, numbers = scope.tables.iterations, scope.choice.numbers
     firsts = iterations.group_by("rank").agg(pl.col("iteration").min())["iteration"].unique()
     if len(firsts) > 1 or firsts[0] not in numbers:
-        return []
+        return None
     began = (
         iterations.filter(pl.col("iteration") == firsts[0], pl.col("rank").is_in([*clocks.fits]))
         .select("rank", at=clocks.aligned("start_ns", scope.utc_starts))
@@ -142,18 +149,16 @@ def _began_apart(scope: Scope, clocks: Clocks) -> list[RunWarning]:
     total = float(lengths["length"].sum())
     apart = int(began["at"][0] - began["at"][-1]) if len(began) > 1 else 0
     if apart <= BEGAN_APART * total:
-        return []
+        return None
     last = began["rank"][0]
-    return [
-        RunWarning(
-            "began-apart",
-            f"the ranks begin iteration {firsts[0]}, the first that was recorded, up to "
-            f"{ms(apart)} apart ({percent(apart / total)} of the compared time), rank "
-            f"{last} last: the others wait there for what it did before, which no report shows "
-            "and the verdict does not count",
-            (last,),
-        )
-    ]
+    return RunWarning(
+        "began-apart",
+        f"the ranks begin iteration {firsts[0]}, the first that was recorded, up to "
+        f"{ms(apart)} apart ({percent(apart / total)} of the compared time), rank "
+        f"{last} last: the others wait there for what it did before, which no report shows "
+        "and the verdict does not count",
+        (last,),
+    )
 
 
 def measured_before(tables: RunTables) -> tuple[int, ...]:

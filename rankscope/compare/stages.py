@@ -12,6 +12,7 @@ import polars as pl
 from rankscope.compare.comparison import Comparison, Outliers, Stage, Summary, calls_again
 from rankscope.compare.metric_table import metric_table
 from rankscope.compare.reuse import host_clock_waits, rescored, selects_the_same, waits_by_rank
+from rankscope.compare.run_facts import began_apart
 from rankscope.compare.verdict_inputs import JUDGED, verdict_inputs
 from rankscope.judge import scores as judge_scores
 from rankscope.judge.healing import Prices, sampled
@@ -106,12 +107,15 @@ def _matched(
     given = roles_by_option(scope)
     links = [] if given is None else given.links
     if reuse is not None and not links:
-        return Comparison(scope, reuse.matching, given or reuse.roles), None
+        same = scope.comparable and scope.selection.numbers == reuse.selection.numbers
+        began = reuse.began if same else began_apart(scope, reuse.matching.clocks)
+        return Comparison(scope, reuse.matching, given or reuse.roles, began), None
     calls = match_calls(scope, links)  # transfers that --roles pairs change the matching
     matching = calls.matching
     if scope.matched_by == "ordinal":
         check_pairing(scope.tables.iterations, matching.clocks, scope.utc_starts)
-    comparison = Comparison(scope, matching, given or roles_by_gradients(scope, calls.matched))
+    roles = given or roles_by_gradients(scope, calls.matched)
+    comparison = Comparison(scope, matching, roles, began_apart(scope, matching.clocks))
     give_back()
     return comparison, calls
 

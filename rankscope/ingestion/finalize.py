@@ -18,6 +18,7 @@ from rankscope.model.options import Options
 from rankscope.model.reports import ReportRows
 from rankscope.sources.identify import check_distinct
 from rankscope.store import Database, ReportWriter, stored_path
+from rankscope.store.connection import AFTERWARDS_S
 from rankscope.store.tables import RunTables
 from rankscope.util.atomic_io import exists
 
@@ -128,5 +129,7 @@ def _readable(database: Database, tables: RunTables) -> bool:
 
 
 def open_or_create(path: Path) -> Database:
-    """The database at `path`, to write to."""
-    return Database.open(path, write=True) if exists(path) else Database.create(path)
+    """The database at `path`, to write to; commands that read it are waited for."""
+    if not exists(path):
+        return Database.create(path)
+    return Database.open(path, write=True, patience_s=AFTERWARDS_S)

@@ -76,6 +76,11 @@ class Scope:
     choice: Selection | UsageError | ReportError
 
     @property
+    def comparable(self) -> bool:
+        """Whether some iterations can be compared."""
+        return isinstance(self.choice, Selection)
+
+    @property
     def selection(self) -> Selection:
         """The selected iterations.
 

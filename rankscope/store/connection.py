@@ -14,7 +14,7 @@ import duckdb
 from rankscope.errors import DatabaseError
 from rankscope.util.threads import cores_to_use
 
-IN_USE = "is in use by another process"
+IN_USE = "is in use by"
 NOT_OURS = "is no rankscope database"
 
 MAGIC, MAGIC_AT = b"DUCK", 8
@@ -39,7 +39,7 @@ PATIENCE_S, LOOK_S = 3.0, 0.1
 """Seconds to wait for a database that another process uses, and between two attempts."""
 
 AFTERWARDS_S = 60.0
-"""The same for a process that has stored its reports, and shows what the database holds now."""
+"""The same for a process that has read reports, which it stores or shows."""
 
 LOCK = "lock_configuration"
 """The setting after which no SQL can change settings."""
@@ -79,15 +79,10 @@ def connect(
         raise DatabaseError(f"{path}: is no regular file", hint="name a file with --db")
     if path.exists() and not os.access(path, os.R_OK):
         raise DatabaseError(f"{path}: may not be read", hint="check its permissions")
-    if path.exists() and not _looks_like_duckdb(path):
-        ours = path.suffix == ".duckdb"  # by its name: damaged beyond its first bytes
-        hint = REBUILD_HINT if ours else "name another file with --db"
-        raise DatabaseError(f"{path}: {NOT_OURS}", hint=hint)
-    config = TO_READ if read_only else CONFIG
     limit = time.monotonic() + patience_s
     while True:
         try:
-            connection = duckdb.connect(os.fspath(path), read_only=read_only, config=config)
+            connection = _connected(path, read_only)
             break
         except duckdb.Error as error:
             if not _is_locked(error) or time.monotonic() > limit:
@@ -95,6 +90,24 @@ def connect(
         time.sleep(LOOK_S)
     if not read_only:
         _remove_spilled(path)
+    return connection
+
+
+def _connected(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """A connection to the file; of other formats DuckDB opens some, but in memory.
+
+    The file itself is not opened to see what it is: when a process closes a file, the system
+    takes back all locks on it, those of its other connections as well.
+    """
+    connection = duckdb.connect(
+        path.absolute().as_posix(),  # `md:run.duckdb` and `:memory:` are files of ours
+        read_only=read_only,
+        config=TO_READ if read_only else CONFIG,
+    )
+    stored = "select count(path) from duckdb_databases() where not internal"
+    if connection.execute(stored).fetchall() != [(1,)]:
+        connection.close()
+        raise duckdb.IOException("no DuckDB file")
     return connection
 
 
@@ -138,7 +151,9 @@ def check_accessible(path: Path) -> None:
 
 
 def _is_locked(error: duckdb.Error) -> bool:
-    return re.search(r"\block\b", str(error), re.IGNORECASE) is not None
+    """Whether somebody uses the file: a process, or this one in another way."""
+    otherwise = isinstance(error, duckdb.ConnectionException)
+    return otherwise or re.search(r"\block\b", str(error), re.IGNORECASE) is not None
 
 
 def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
@@ -146,9 +161,10 @@ def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
     text = str(error)
     if _is_locked(error):
         holder = re.search(r"\(PID (\d+)\)", text)
-        who = f" (process {holder[1]})" if holder else ""
+        other = "another process" + (f" (process {holder[1]})" if holder else "")
+        who = "this process" if isinstance(error, duckdb.ConnectionException) else other
         return DatabaseError(
-            f"{path}: {IN_USE}{who}", hint="wait until it is done, or name another --db"
+            f"{path}: {IN_USE} {who}", hint="wait until it is done, or name another --db"
         )
     if not path.parent.is_dir():
         return not_created(path, text)
@@ -158,7 +174,10 @@ def _translated(path: Path, error: duckdb.Error) -> DatabaseError:
         return DatabaseError(f"{path}: was written by another version of DuckDB", hint=REBUILD_HINT)
     if not path.exists():
         return not_created(path, first_line(error))
-    return DatabaseError(f"{path}: is damaged", hint=REBUILD_HINT)
+    is_damaged = _looks_like_duckdb(path)
+    ours = is_damaged or path.suffix == ".duckdb"  # by its name: damaged beyond its first bytes
+    hint = REBUILD_HINT if ours else "name another file with --db"
+    return DatabaseError(f"{path}: {'is damaged' if is_damaged else NOT_OURS}", hint=hint)
 
 
 def not_created(path: Path, why: str) -> DatabaseError:

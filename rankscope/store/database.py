@@ -133,12 +133,12 @@ class Database:
 
     @classmethod
     def check_replaceable(cls, path: Path) -> None:
-        """Raises `DatabaseError` unless `path` is free, a run, or a damaged one nobody uses."""
+        """Raises `DatabaseError` unless `path` is free, or a run, maybe damaged, nobody writes."""
         check_accessible(path)
         if not exists(path) or (path.is_file() and not path.stat().st_size):
             return
         try:
-            with cls(path, connect(path, read_only=False)) as database:
+            with cls(path, connect(path, read_only=True)) as database:
                 tables = database._tables()
         except DatabaseError as error:
             if error.hint == REBUILD_HINT:

@@ -1,4 +1,4 @@
-"""The tables of a database file, which is opened again for each read of what is not in memory."""
+"""The tables of a database file: read while it is open, or by opening it again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Self
 
 import polars as pl
 
-from rankscope.errors import DatabaseError
+from rankscope.errors import DatabaseChanged
+from rankscope.store.connection import PATIENCE_S
 from rankscope.store.database import Database
 from rankscope.store.door import Known
 from rankscope.store.tables import TableRequest, requested
@@ -29,13 +30,13 @@ class DatabaseReader:
     """A `TableReader` of a file that must not change; it can be pickled.
 
     `state`: `Database.state` of the file. `loaded`: tables that are in memory. `known`:
-    `Database.known`; None if `Database.open` has not checked the file yet.
+    `Database.known`.
     """
 
     path: Path
     state: tuple[int, ...]
     loaded: dict[str, pl.DataFrame]
-    known: Known | None = None
+    known: Known
     _kept: dict[int, list[Database]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -44,7 +45,7 @@ class DatabaseReader:
 
         Args:
             database: open for reading.
-            state: `Database.state` from before it was opened.
+            state: `Database.state` of it.
         """
         loaded = {name: database.table(name) for name in RUN_TABLES}
         return cls(database.path, state, loaded, database.known)
@@ -63,19 +64,29 @@ class DatabaseReader:
         """The requested columns and rows.
 
         Raises:
-            DatabaseError: the file has changed.
+            DatabaseChanged: the file is not as it was.
         """
-        if request.table in RUN_TABLES:
-            return requested(self.loaded[request.table], request)
         if request.table in self.loaded:
-            self._check()
             return requested(self.loaded[request.table], request)
         with self.kept_open():
             kept = self._kept[get_ident()]
             if not kept:
                 kept.append(self._opened())
-            self._check()
             return kept[0].read(request)
+
+    @contextmanager
+    def held(self, database: Database) -> Iterator[None]:
+        """Within it, this thread reads from an open database, which the caller closes.
+
+        Args:
+            database: that of the reader, open for reading; nobody writes to it as long as it is.
+        """
+        thread = get_ident()
+        self._kept[thread] = [database]
+        try:
+            yield
+        finally:
+            self._kept.pop(thread, None)
 
     @contextmanager
     def kept_open(self) -> Iterator[None]:
@@ -93,12 +104,34 @@ class DatabaseReader:
                 database.close()
 
     def _opened(self) -> Database:
-        if self.known is None:
-            return Database.open(self.path)
-        return Database.reopen(self.path, self.known)
+        """The file, open again for reading.
 
-    def _check(self) -> None:
-        if Database.state(self.path) != self.state:
-            raise DatabaseError(
-                f"{self.path}: has changed since it was opened", hint="open it again"
-            )
+        Raises:
+            DatabaseChanged: it is not as it was.
+        """
+        database = Database.reopen(self.path, self.known)
+        if Database.state(self.path) == self.state:
+            return database
+        database.close()
+        raise DatabaseChanged(f"{self.path}: has changed since it was opened", hint="open it again")
+
+
+@contextmanager
+def opened(
+    path: Path, patience_s: float = PATIENCE_S
+) -> Iterator[tuple[Database, tuple[int, ...]]]:
+    """A run, open for reading, and its `Database.state`.
+
+    Args:
+        path: the file.
+        patience_s: how long to wait while another process writes to it.
+
+    Raises:
+        DatabaseError: missing, locked, damaged, or of another version.
+    """
+    while True:
+        state = Database.state(path)
+        with Database.open(path, patience_s=patience_s) as database:
+            if Database.state(path) == state:
+                yield database, state
+                return

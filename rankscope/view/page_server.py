@@ -18,8 +18,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import polars as pl
 from tornado.http1connection import HTTP1Connection
@@ -30,7 +31,7 @@ from rankscope.api import Run, open_run
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.picks import openable_report
 from rankscope.compare.timeline import timeline, with_last_to_arrive
-from rankscope.errors import RankscopeError, ReportError, ToolError, UsageError
+from rankscope.errors import DatabaseChanged, RankscopeError, ReportError, ToolError, UsageError
 from rankscope.match.selection import parse_range
 from rankscope.model.options import Options
 from rankscope.output.chosen import check_ranks, picks_of
@@ -77,6 +78,9 @@ FETCHING_S = 60.0
 """Time (s) in which an answer must be fetched."""
 
 
+Answer = TypeVar("Answer")
+
+
 class RunAnswers:
     """What a page may ask about a run; not safe for several threads."""
 
@@ -120,6 +124,18 @@ class RunAnswers:
         if state != self._state:
             self.run, self._state = open_run(self._db), state
             self._comparisons.clear()
+
+    def settled(self, question: Callable[[], Answer]) -> Answer:
+        """The answer to a question, which is asked again if the database changed meanwhile.
+
+        Raises:
+            RankscopeError: as the question does.
+        """
+        while True:
+            try:
+                return question()
+            except DatabaseChanged:
+                LOG.info("%s changed: it is read again", self._db)
 
     def page(self, iter_range: str) -> bytes:
         """The page, as HTML."""
@@ -316,7 +332,8 @@ class _Handler(RequestHandler):
             self.set_status(404)
             return
         try:
-            asked = asyncio.get_running_loop().run_in_executor(self._pool, question)
+            settled = partial(self._answers.settled, question)
+            asked = asyncio.get_running_loop().run_in_executor(self._pool, settled)
             self._awaited = asked
             answer = await asked
         except asyncio.CancelledError:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rankscope.api import open_run
+from rankscope.api import reading
 from rankscope.compare.comparison import Comparison, Stage
 from rankscope.errors import DatabaseError, ReportError, UsageError
 from rankscope.ingestion.job import ingest_reports
@@ -308,7 +308,8 @@ class Watcher:
 
 
 def _comparison(db: Path) -> Comparison:
-    return open_run(db).compare(until=Stage.SUMMARY)
+    with reading(db) as run:
+        return run.compare(until=Stage.SUMMARY)
 
 
 def _unusable(message: str) -> RunWarning:

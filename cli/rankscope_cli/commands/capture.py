@@ -11,6 +11,7 @@ import typer
 
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope_cli import console
+from rankscope_cli.opening import opened
 from rankscope_cli.options import LONGEST_S, Format, FormatOption, Quiet, Version
 
 if TYPE_CHECKING:
@@ -180,9 +181,7 @@ def capture(
     )
     following = None
     if run is not None:
-        import rankscope
-
-        following = rankscope.open_run(run).next_capture()
+        following = opened(run).next_capture()
         wish = _merged(following.config(recipes.default_trace(scheduler.value)), wish)
     _write(scheduler.value, wish, output, functions, shown, quiet, following)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankscope_cli import console
+from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     All,
     CollectiveOption,
@@ -101,12 +102,11 @@ def _show_warnings(db: Path, output: Format) -> None:
     """Print the warnings about a run, and their remedies."""
     import polars as pl
 
-    from rankscope.api import open_run
     from rankscope.ingestion.check.remedies import remedy, scheduler_of
     from rankscope.output import frame_table, markdown_csv
     from rankscope.output.quantities import counted, ranks_text, short_path
 
-    comparison = open_run(db).compare()
+    comparison = opened(db).compare()
     warnings = comparison.warnings
     by = scheduler_of(comparison.tables.reports["kind"])
     if output is Format.JSON:

@@ -12,6 +12,7 @@ from rankscope.model.options import Options
 from rankscope.util.wording import counted, slower_or_faster
 from rankscope_cli import console
 from rankscope_cli.analysis import with_analysis
+from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     All,
     Format,
@@ -73,7 +74,6 @@ def diff(
 
       rankscope diff --baseline main/*.duckdb branch.duckdb --fail-above 3
     """
-    from rankscope.api import open_run
     from rankscope.changes import diff_of
     from rankscope.compare.comparison import Stage
     from rankscope.model.metrics import check_metrics
@@ -81,8 +81,8 @@ def diff(
 
     names = check_metrics(metric or []) or None
     before, after = _databases(runs, baseline)
-    run = open_run(after)
-    earlier = [open_run(each) for each in before]
+    run = opened(after)
+    earlier = [opened(each) for each in before]
     result, old, new = diff_of(earlier, run, analysis, names, until=Stage.VERDICT)
     problems = (*result.problems, *new.warnings)
     if output is Format.JSON:

@@ -15,6 +15,7 @@ from rankscope.model.options import Options
 from rankscope_cli import console
 from rankscope_cli.analysis import with_mean_analysis
 from rankscope_cli.help import CHOICE
+from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     Db,
     Format,
@@ -110,14 +111,13 @@ def export(
 
       rankscope export -o kernels.csv --table operations
     """
-    from rankscope.api import open_run
     from rankscope.compare.comparison import Stage
     from rankscope.util.atomic_io import check_writable
 
     ending = _ending(target, table)
     check_writable(target)
     rows_only = ending in TABLES and table in (None, ExportTable.RANK_ITERATIONS)
-    run = open_run(db)
+    run = opened(db)
     comparison = run.compare(
         analysis,
         until=Stage.OUTLIERS if rows_only else Stage.VERDICT,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankscope.errors import DatabaseError
 from rankscope_cli import console
 from rankscope_cli.options import (
     CollectiveOption,
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
     from rankscope.api import Run
     from rankscope.ingestion.job import Ingested
     from rankscope.output.documents.reports import Ingest
-
-ATTEMPTS = 5
-"""Times that a database is opened of which each time something else is written meanwhile."""
 
 EXAMPLES = """
 Examples:
@@ -145,11 +141,14 @@ def ingest(
                 started=started,
                 progress=advance,
             )
-        opened = _opened(target)
-        if output is Format.JSON:
-            documents.append(_document(opened, done))
-        else:
-            _show(opened, done, output, quiet, verbose)
+        from rankscope.api import reading  # heavy: imported beside the workers
+        from rankscope.store.connection import AFTERWARDS_S
+
+        with reading(target, patience_s=AFTERWARDS_S) as stored:
+            if output is Format.JSON:
+                documents.append(_document(stored, done))
+            else:
+                _show(stored, done, output, quiet, verbose)
     if output is Format.JSON:
         from rankscope.output.documents.common import dumps
         from rankscope.output.documents.reports import IngestRuns
@@ -169,27 +168,6 @@ def _count_runs(paths: list[str], rank_pattern: str | None) -> int:
 
     files = with_windows(discover(paths, lambda *_: None))  # unreadable: ingest reports them
     return len(found_runs(files, pattern(rank_pattern)))
-
-
-def _opened(db: Path) -> Run:
-    """The run that was stored, with all that is shown of it in memory.
-
-    Others may be writing to the database: it is opened again if it has changed meanwhile.
-    """
-    from rankscope.api import open_run
-    from rankscope.compare.comparison import Stage
-    from rankscope.store.connection import AFTERWARDS_S
-
-    for attempt in range(1, ATTEMPTS + 1):
-        run = open_run(db, patience_s=AFTERWARDS_S)
-        try:
-            _ = run.compare(until=Stage.MATCH).warnings
-        except DatabaseError:
-            if attempt == ATTEMPTS:
-                raise
-        else:
-            break
-    return run
 
 
 def _document(run: Run, done: Ingested) -> Ingest:

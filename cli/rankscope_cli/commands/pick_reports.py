@@ -12,6 +12,7 @@ from rankscope.model.options import Options
 from rankscope_cli import console
 from rankscope_cli.analysis import with_analysis
 from rankscope_cli.help import CHOICE
+from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     Db,
     Format,
@@ -92,12 +93,12 @@ def pick_reports(
 
       rankscope pick-reports --copy-to picks/
     """
-    from rankscope.api import open_run, picks_of
+    from rankscope.api import picks_of
     from rankscope.compare.comparison import Stage
     from rankscope.output import text_tables
     from rankscope.util.rank_list import parse_ranks
 
-    run = open_run(db)
+    run = opened(db)
     comparison = run.compare(
         analysis,
         until=Stage.VERDICT,

@@ -12,6 +12,7 @@ from rankscope.output.plots import KINDS
 from rankscope_cli import console
 from rankscope_cli.analysis import with_mean_analysis
 from rankscope_cli.help import CHOICE
+from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     Db,
     DrawnMetric,
@@ -84,7 +85,7 @@ def plot(
     version: Version = False,
 ) -> None:
     """Draw a picture of the run; its title is the finding."""
-    from rankscope.api import open_run, view_of
+    from rankscope.api import view_of
     from rankscope.compare.comparison import Stage
     from rankscope.output.plots import draw, format_of, save, title_of
     from rankscope.util.atomic_io import check_writable
@@ -94,7 +95,7 @@ def plot(
     if kind in KINDS:
         format_of(path)
         check_writable(path)
-    run = open_run(db)
+    run = opened(db)
     comparison = run.compare(analysis, until=Stage.VERDICT)
     chosen = None if ranks is None else sorted(parse_ranks(ranks))
     view = view_of(kind, comparison, metric, iteration, theme.value, chosen)

@@ -11,6 +11,7 @@ from rankscope.model.options import Options
 from rankscope_cli import console
 from rankscope_cli.analysis import with_mean_analysis
 from rankscope_cli.help import CHOICE
+from rankscope_cli.opening import opened
 from rankscope_cli.options import (
     Db,
     Format,
@@ -60,7 +61,7 @@ def report(
     """
     import polars as pl
 
-    from rankscope.api import open_run, picks_of
+    from rankscope.api import picks_of
     from rankscope.output import frame_table, markdown_csv, text_tables
     from rankscope.output.html.whole import make_page
     from rankscope.output.quantities import short_path, size
@@ -71,7 +72,7 @@ def report(
     check_page(target, "-o")
     check_writable(target)
     chosen = None if ranks is None else parse_ranks(ranks)
-    run = open_run(db)
+    run = opened(db)
     comparison = run.compare(analysis)
     page = make_page(comparison, picks_of(comparison, metric, chosen), db, target, ranks=ranks)
     page = page.save(target)

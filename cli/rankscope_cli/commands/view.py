@@ -55,12 +55,13 @@ def view(
     """
     import socket
     from concurrent.futures import ThreadPoolExecutor, wait
+    from functools import partial
 
     from rankscope.view.page_server import LOOPBACK, PageServer, RunAnswers
 
     answers = RunAnswers(db, analysis, metric)
     pool = ThreadPoolExecutor(1)
-    compared = pool.submit(answers.comparison, "")
+    compared = pool.submit(answers.settled, partial(answers.comparison, ""))
     wait([compared], ADDRESS_AFTER_S)
     if compared.done():
         compared.result()  # an error comes in place of the address
@@ -75,5 +76,5 @@ def view(
         problems = compared.result().warnings
     finally:
         pool.shutdown(wait=False)
-    console.warn_of_run(answers.run, problems, quiet, verbose)
+    answers.settled(lambda: console.warn_of_run(answers.run, problems, quiet, verbose))
     server.serve()

@@ -18,7 +18,7 @@ from rankscope.errors import RankscopeError, ReportError, UsageError
 from rankscope.history.fleet.evidence import EVIDENCE, RUNS, RunEvidence, evidence
 from rankscope.model.options import Options
 from rankscope.model.reports import RunWarning
-from rankscope.store import Database, DatabaseReader
+from rankscope.store.run_reader import opened
 from rankscope.store.tables import RunTables
 from rankscope.util.wording import agreeing, counted
 
@@ -125,21 +125,18 @@ def evidence_of(path: Path) -> RunEvidence:
         DatabaseError: missing, locked, damaged, or of another version.
         ReportError: no iterations can be compared.
     """
-    state = Database.state(path)
-    with Database.open(path) as database:
-        read = {name: database.table(name) for name in ("reports", "ranks")}
-        answers = database.comparison_table("answers")
-    reports, ranks = read["reports"], read["ranks"]
-    if ranks.is_empty():
-        raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
-    tables = RunTables(path.stem, DatabaseReader(path, state, read))
-    found = cached_answers(tables, answers)
-    db = str(path)
-    if found is not None:
-        numbers, blind = found.scope.selection.numbers, found.scope.blind_ranks
-        return evidence(db, reports, ranks, found.verdict, found.roles, len(numbers), blind)
-    log.info("%s: its ranks are compared: ingest caches the answer", path)
-    made = compare(tables, Options(), until=Stage.VERDICT)
+    with opened(path) as (database, _):
+        tables = RunTables(path.stem, database)
+        reports, ranks = tables.reports, tables.ranks
+        if ranks.is_empty():
+            raise ReportError(f"{path}: holds no ranks", hint="rankscope ingest PROFILES")
+        found = cached_answers(tables, database.comparison_table("answers"))
+        db = str(path)
+        if found is not None:
+            numbers, blind = found.scope.selection.numbers, found.scope.blind_ranks
+            return evidence(db, reports, ranks, found.verdict, found.roles, len(numbers), blind)
+        log.info("%s: its ranks are compared: ingest caches the answer", path)
+        made = compare(tables, Options(), until=Stage.VERDICT)
     numbers, blind = made.selection.numbers, made.scope.blind_ranks
     return evidence(db, reports, ranks, made.verdict, made.roles.of, len(numbers), blind)
 
