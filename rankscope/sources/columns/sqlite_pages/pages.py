@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -47,8 +47,11 @@ Integers = NDArray[np.int64]
 Item = TypeVar("Item")
 
 
-def _ahead(get: Callable[[int], Item], numbers: Iterable[int]) -> Iterator[Item]:
+def _ahead(get: Callable[[int], Item], numbers: Sequence[int]) -> Iterator[Item]:
     """The result of `get` for each number; a thread gets the next while the caller works."""
+    if len(numbers) == 1:
+        yield get(numbers[0])
+        return
     with ThreadPoolExecutor(1) as reader:
         coming: Future[Item] | None = None
         for number in numbers:
