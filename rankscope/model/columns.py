@@ -120,26 +120,20 @@ def out_of_bounds(name: str, frame: pl.DataFrame, table: Table) -> str | None:
         frame: rows for it.
         table: its description.
     """
-    wrong = {
-        column: (
-            ~pl.col(column).is_between(*described.limits)
-            if described.limits and described.dtype.is_numeric()
-            else pl.col(column).str.len_bytes() > LONGEST_TEXT
-        )
-        for column, described in table.columns.items()
-        if described.limits or described.dtype == TEXT
-        if not described.dtype.is_nested()
-    }
-    found = frame.select(
-        *(each.any().alias(column) for column, each in wrong.items()),
-        *((pl.col(low) > pl.col(high)).any().alias(f"{low} {high}") for low, high in table.ordered),
-    ).row(0, named=True)
-    for what in (each for each, is_wrong in found.items() if is_wrong):
-        if what in wrong:
-            value = frame.filter(wrong[what])[what][0]
+    for column, described in table.columns.items():
+        if described.dtype.is_nested() or not (described.limits or described.dtype == TEXT):
+            continue
+        values = frame[column]
+        if described.limits and described.dtype.is_numeric():
+            wrong = values.filter(~values.is_between(*described.limits))
+        else:
+            wrong = values.filter(values.str.len_bytes() > LONGEST_TEXT)
+        if len(wrong):
+            value = wrong[0]
             long = isinstance(value, str)
             shown = f"has {counted(len(value), 'character')}" if long else f"is {value}"
-            return f"{name}.{what} {shown}"
-        low, high = what.split()
-        return f"{name}.{low} is larger than its {high}"
+            return f"{name}.{column} {shown}"
+    for low, high in table.ordered:
+        if (frame[low] > frame[high]).any():
+            return f"{name}.{low} is larger than its {high}"
     return None

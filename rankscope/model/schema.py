@@ -267,11 +267,11 @@ def conform(
         wrong = [f"{name} is missing" for name in missing]
         wrong += [] if drop_others else [f"{name} is not in the schema" for name in others]
         raise ValueError(f"a frame does not conform to its schema: {', '.join(wrong)}")
-    if all(have.get(name) == dtype for name, dtype in schema.items()):
-        return frame[[*schema]]
-    return frame.select(
-        pl.col(name)
-        if have.get(name) == dtype
-        else (pl.col(name) if name in have else pl.lit(None)).cast(dtype).alias(name)
-        for name, dtype in schema.items()
+    unknown = pl.Series([None]).new_from_index(0, frame.height)
+    columns = (frame[name] if name in have else unknown.alias(name) for name in schema)
+    return pl.DataFrame(
+        [
+            each if each.dtype == dtype else each.cast(dtype)
+            for each, dtype in zip(columns, schema.values(), strict=True)
+        ]
     )
