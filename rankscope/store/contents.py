@@ -180,7 +180,7 @@ def _check_key(
     hashes = f'select hash({listed}) as hashed from "{name}"'
     for part in range(parts):
         some = f" where hashed % {parts} = {part}" if parts > 1 else ""
-        found = connection.execute(f"from ({hashes}){some}").pl()["hashed"]
+        found = connection.sql(f"from ({hashes}){some}").pl()["hashed"]
         if found.n_unique() < len(found):
             break
     else:
