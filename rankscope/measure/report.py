@@ -148,8 +148,35 @@ def _check_bounds(rows: ReportRows) -> None:
 
 def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int, _Thread]]:
     """All rows but HOST_STATES; and for each rank what these are made of."""
+    trace, detailed = report.trace, _details(report)
+    rows = ReportRows(
+        file=file,
+        facts=trace.facts,
+        ranks=tuple(
+            measure_rank(
+                identity,
+                detailed[process],
+                report.chosen.words,
+                _gpu(trace, process, detailed[process].work.survey),
+            )
+            for process, identity in report.identities.items()
+        ),
+        problems=tuple(_problems(file, report)),
+        events=trace.events,
+        windows=tuple(end for _, end in trace.pauses),
+        taken=report.chosen.taken,
+    )
+    threads = {
+        identity.rank: _Thread(found.found.thread, process, found.found.frame, found.host)
+        for process, identity in report.identities.items()
+        for found in [detailed[process]]
+    }
+    return rows, threads
+
+
+def _problems(file: ReportFile, report: Segmented) -> list[RunWarning]:
+    """The warnings about the report, not about the numbers of a rank."""
     trace, whose = report.trace, [*report.identities.values()]
-    detailed = _details(report)
     problems = [
         RunWarning(
             "file-name-disagrees",
@@ -207,29 +234,7 @@ def _measured(file: ReportFile, report: Segmented) -> tuple[ReportRows, dict[int
                 tuple(identity.rank for identity in whose),
             )
         )
-    rows = ReportRows(
-        file=file,
-        facts=trace.facts,
-        ranks=tuple(
-            measure_rank(
-                identity,
-                detailed[process],
-                report.chosen.words,
-                _gpu(trace, process, detailed[process].work.survey),
-            )
-            for process, identity in report.identities.items()
-        ),
-        problems=tuple(problems),
-        events=trace.events,
-        windows=tuple(end for _, end in trace.pauses),
-        taken=report.chosen.taken,
-    )
-    threads = {
-        identity.rank: _Thread(found.found.thread, process, found.found.frame, found.host)
-        for process, identity in report.identities.items()
-        for found in [detailed[process]]
-    }
-    return rows, threads
+    return problems
 
 
 def _with_host(

@@ -12,8 +12,11 @@ from rankscope.model.kinds import PARTS, PHASES
 from tests.support import MS, Stored, inputs_of
 
 NUMBERS = tuple(range(1, 21))
-USUAL = {"load": 5, "forward": 20, "backward": 40, "optimizer": 5, "other": 1,
-         "exposed_communication": 9}  # fmt: skip
+USUAL = dict.fromkeys(PARTS, 0) | {
+    "load": 5, "forward": 20, "backward": 40, "optimizer": 5, "other": 1,
+    "exposed_communication": 9,
+}  # fmt: skip
+"""Part → its usual length, ms."""
 
 
 def run(more: dict[tuple[int, int | None, str], float], without: int | None = None) -> pl.DataFrame:

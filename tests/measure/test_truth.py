@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import pytest
 
-from rankscope.model.kinds import PHASES
+from tests.forge.ownership import PHASES
 from tests.support import MS, Stored, assert_adds_up, mostly_slow, scenes
 
 UNPHASED = {"no_launch_record", "cuda_graph"}

@@ -14,7 +14,7 @@ from rankscope.judge.causes.excess import activity_excess
 from rankscope.judge.causes.registry import findings_sentence
 from rankscope.output.palette import Theme
 from rankscope.output.plots.captions import footer, subtitle
-from rankscope.output.plots.style import SMALL, Caption, drawable, new_sheet
+from rankscope.output.plots.style import SMALL, Caption, drawable, legend_above, new_sheet
 from rankscope.output.quantities import milliseconds, percent
 from rankscope.output.table_layout import middle_out
 from rankscope.util.wording import counted, span
@@ -155,17 +155,5 @@ def _bars(axes: Axes, rank: int, found: pl.DataFrame, theme: Theme) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
     axes.set_xlabel("time per iteration (ms)")
-    axes.legend(
-        handles=[
-            Patch(label=f"rank {rank} (slow)", color=theme.late),
-            Patch(label="median rank", color=theme.muted),
-        ],
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=2,
-        borderpad=0,
-        borderaxespad=0.4,
-        handlelength=1.1,
-        handletextpad=0.4,
-        columnspacing=1.0,
-    )
+    slow_bars = Patch(label=f"rank {rank} (slow)", color=theme.late)
+    legend_above(axes, [slow_bars, Patch(label="median rank", color=theme.muted)])

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from rankscope.compare.comparison import Comparison
@@ -17,11 +16,18 @@ from rankscope.errors import UsageError
 from rankscope.judge.levels import LEAST_GAIN
 from rankscope.judge.scores import score
 from rankscope.model.kinds import PHASES
-from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme, part_name
+from rankscope.output.palette import COMMUNICATION_PARTS, THEMES, Theme
 from rankscope.output.plots.captions import footer, on_average, subtitle
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LABELS, MOST_ROWS, Row, row_labels, selected_rows, spaced
-from rankscope.output.plots.style import SMALL, Caption, new_sheet, part_look, signed_ms
+from rankscope.output.plots.style import (
+    SMALL,
+    Caption,
+    new_sheet,
+    part_look,
+    parts_legend,
+    signed_ms,
+)
 from rankscope.output.quantities import SHOWN_NS, milliseconds
 from rankscope.util.robust import lower_median
 from rankscope.util.wording import counted
@@ -156,7 +162,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     row_labels(work, rows, frame[grouping].to_list(), comparison.verdict.named, theme)
     work.set_xlim(0, highest[0])
     work.set_xlabel("work (ms)" if shares.communication else "phases (ms)")
-    _legend(work, shares.phases, theme)
+    parts_legend(work, shares.phases, theme)
     if shares.communication:
         communication = sheet.axes(LABELS + work_width + BETWEEN, bottom, other_width, height)
         _bars(communication, frame, rows, shares.communication, theme)
@@ -166,7 +172,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         step = _step(sum(highest))
         for axes in (work, communication):
             axes.xaxis.set_major_locator(MultipleLocator(step))
-        _legend(communication, shares.communication, theme, right=True)
+        parts_legend(communication, shares.communication, theme, right=True)
     if many:
         _overview(sheet.axes(LABELS, 0.5, PANELS + BETWEEN, OVERVIEW), shares, theme)
     return sheet.figure
@@ -274,20 +280,6 @@ def _medians(axes: Axes, frame: pl.DataFrame, rows: Sequence[Row], theme: Theme)
             size=SMALL,
             color=theme.muted,
         )
-
-
-def _legend(axes: Axes, names: Sequence[str], theme: Theme, right: bool = False) -> None:
-    axes.legend(
-        handles=[Patch(label=part_name(name), **part_look(name, theme)) for name in names],
-        loc="lower right" if right else "lower left",
-        bbox_to_anchor=(int(right), 1),
-        ncols=max(len(names), 1),
-        borderpad=0,
-        borderaxespad=0.4,
-        handlelength=1.1,
-        handletextpad=0.4,
-        columnspacing=1.0,
-    )
 
 
 def _overview(axes: Axes, shares: PhaseShares, theme: Theme) -> None:

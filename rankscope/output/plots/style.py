@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -15,8 +15,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import FT2Font
+from matplotlib.patches import Patch
 
-from rankscope.output.palette import THEMES, Theme
+from rankscope.output.palette import THEMES, Theme, part_name
 from rankscope.util.sanitize import sanitized
 
 FONT = "DejaVu Sans"
@@ -53,6 +54,43 @@ def part_look(part: str, theme: Theme) -> dict[str, Any]:
     if hatch is not None:
         return {"facecolor": color, "edgecolor": theme.muted, "hatch": hatch, "linewidth": 0.0}
     return {"facecolor": color, "edgecolor": theme.page, "linewidth": 0.5}
+
+
+def legend_above(
+    axes: Axes, handles: Sequence[Patch], columns: int | None = None, *, right: bool = False
+) -> None:
+    """A legend above a picture, on one line without `columns`.
+
+    Args:
+        axes: of the picture.
+        handles: what the legend explains.
+        columns: entries of a line.
+        right: it ends at the right edge, instead of beginning at the left one.
+    """
+    axes.legend(
+        handles=handles,
+        loc="lower right" if right else "lower left",
+        bbox_to_anchor=(int(right), 1),
+        ncols=columns or max(len(handles), 1),
+        borderpad=0,
+        borderaxespad=0.4,
+        handlelength=1.1,
+        handletextpad=0.4,
+        columnspacing=1.0,
+    )
+
+
+def parts_legend(
+    axes: Axes,
+    parts: Sequence[str],
+    theme: Theme,
+    columns: int | None = None,
+    *,
+    right: bool = False,
+) -> None:
+    """A legend of parts of an iteration; see `legend_above`."""
+    handles = [Patch(label=part_name(part), **part_look(part, theme)) for part in parts]
+    legend_above(axes, handles, columns, right=right)
 
 
 @contextmanager

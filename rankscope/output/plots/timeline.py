@@ -11,14 +11,13 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.timeline import timeline, with_last_to_arrive
 from rankscope.errors import UsageError
 from rankscope.match.warnings import listed
 from rankscope.model.results import Timeline
-from rankscope.output.palette import THEMES, Theme, part_name
+from rankscope.output.palette import THEMES, Theme
 from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.options import PlotOptions
 from rankscope.output.plots.rows import LONGEST_LABEL
@@ -29,7 +28,7 @@ from rankscope.output.plots.style import (
     Caption,
     drawable,
     new_sheet,
-    part_look,
+    parts_legend,
     text_width,
 )
 from rankscope.output.quantities import agreeing, counted, milliseconds
@@ -142,7 +141,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
             _fill(axes, lane, picture.theme)
     if late is not None:
         _mark(axes, late, picture)
-    _legend(axes, picture)
+    parts = [part for part in picture.theme.parts if part in picture.found.parts]
+    parts_legend(axes, parts, picture.theme, 8)
     return sheet.figure
 
 
@@ -326,17 +326,3 @@ def _gap(rank: int, lanes: dict[int, list[PlacedLane]]) -> float:
     if len(tops) == 1:
         return -0.1
     return tops[max(place, 1)] - BETWEEN / 2 - 0.01
-
-
-def _legend(axes: Axes, picture: Picture) -> None:
-    """The parts that are drawn."""
-    theme, there = picture.theme, picture.found.parts
-    axes.legend(
-        handles=[
-            Patch(label=part_name(part), **part_look(part, theme))
-            for part in theme.parts
-            if part in there
-        ],
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=8, borderpad=0, borderaxespad=0.4,
-        handlelength=1.1, handletextpad=0.4, columnspacing=1.0,
-    )  # fmt: skip

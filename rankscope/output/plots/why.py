@@ -14,13 +14,21 @@ from matplotlib.patches import Patch
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.thread_states import median_peers, thread_states, work_excess
 from rankscope.errors import UsageError
-from rankscope.model.kinds import PHASES, HostState, Phase
+from rankscope.model.kinds import PARTS, PHASES, HostState
 from rankscope.output.palette import STATE_COLORS, STATE_NAMES, THEMES, Theme
 from rankscope.output.plots import device_activity
 from rankscope.output.plots.captions import footer, subtitle
 from rankscope.output.plots.device_activity import device_excess
 from rankscope.output.plots.options import PlotOptions
-from rankscope.output.plots.style import HATCH, SMALL, Caption, drawable, new_sheet, text_width
+from rankscope.output.plots.style import (
+    HATCH,
+    SMALL,
+    Caption,
+    drawable,
+    legend_above,
+    new_sheet,
+    text_width,
+)
 from rankscope.output.quantities import milliseconds
 from rankscope.sources.recorders import Record, advice, recorder_of
 
@@ -61,7 +69,7 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     if _device_explains(comparison, rank, phase, numbers, on_device):
         return device_activity.draw(comparison, rank, phase, numbers, on_device, theme)
     worst, typical = _iterations(comparison, rank, options.iteration)
-    phases = [*Phase, "exposed_communication"] if phase is None else [phase]
+    phases = [*PARTS] if phase is None else [phase]
     bars = [
         ThreadBar(who, iteration, label, thread_states(comparison, [who], [iteration], phases))
         for iteration in dict.fromkeys((worst, typical))
@@ -92,7 +100,12 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
         ),
         theme,
     )
-    axes = sheet.axes(LABELS, 0.45, PANEL, height)
+    _bars(sheet.axes(LABELS, 0.45, PANEL, height), bars, theme)
+    return sheet.figure
+
+
+def _bars(axes: Axes, bars: list[ThreadBar], theme: Theme) -> None:
+    """Draw a stacked bar per thread and iteration, with a gap between the two iterations."""
     longest = max(float(bar.parts["total_ns"].sum()) for bar in bars) / 1e6
     axes.set_xlim(0, longest * 1.02 or 1)
     places = [place + (GAP if place > 1 else 0) for place in range(len(bars))]
@@ -108,23 +121,10 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
     axes.set_xlabel("time of the training thread (ms)")
-    there = {state for bar in bars for state in bar.parts["state"]}
-    axes.legend(
-        handles=[
-            Patch(label=name, **_look(state, theme))
-            for state, name in STATE_NAMES.items()
-            if state in there
-        ],
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        ncols=len(STATE_NAMES),
-        borderpad=0,
-        borderaxespad=0.4,
-        handlelength=1.1,
-        handletextpad=0.4,
-        columnspacing=1.0,
-    )
-    return sheet.figure
+    states = {state for bar in bars for state in bar.parts["state"]}
+    names = {state: name for state, name in STATE_NAMES.items() if state in states}
+    handles = [Patch(label=name, **_look(state, theme)) for state, name in names.items()]
+    legend_above(axes, handles)
 
 
 def _slow_iterations(comparison: Comparison, rank: int, wanted: int | None) -> list[int]:
@@ -152,7 +152,7 @@ def _device_explains(
     findings = comparison.verdict.findings if rank in comparison.verdict.ranks else ()
     if findings:
         return findings[0].activity not in ("host", "range")
-    phases = [*Phase, "exposed_communication"] if phase is None else [phase]
+    phases = [*PARTS] if phase is None else [phase]
     states = thread_states(comparison, [rank], numbers, phases)
     known = states.filter(pl.col("state") != HostState.UNKNOWN)
     return known["total_ns"].sum() < on_device["excess_total_ns"].sum() * len(numbers)

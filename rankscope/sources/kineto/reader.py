@@ -95,25 +95,8 @@ def read(
         UnreadableReport: it is not a trace, is truncated or damaged, or holds no profiler events.
     """
     file, every, pauses = in_one([_decoded(each, limits) for each in (path, *more)])
-    if max(frame["name"].n_unique() for frame in (every[RANGE], every[WORK])) > limits.most_names:
-        raise UnreadableReport(
-            f"{path}: has more than {limits.most_names:,} different names of ranges or kernels",
-            hint="do names of ranges contain numbers? Record them without",
-        )
-    if every[RANGE].is_empty() and every[WORK].is_empty():
-        if file.is_cut:
-            raise file.truncated()
-        raise UnreadableReport(
-            f"{path}: holds {counted(file.events, 'event')}, but none of the PyTorch profiler",
-            hint="name a trace of torch.profiler, recorded with ProfilerActivity.CPU and .CUDA",
-        )
-    whole = {nature: frame.drop_nulls(NEEDED[nature]) for nature, frame in every.items()}
-    broken = sum(
-        every[nature].height - whole[nature].height for nature in SCHEMAS if nature != NAMED
-    )
-    host = pl.concat(whole[each].select("start") for each in (RANGE, LAUNCH))
-    if (host["start"] > 0).all():  # records of kernels that lack their times have time 0
-        whole[WORK] = whole[WORK].filter(pl.col("start") > 0)
+    _check(path, file, every, limits)
+    whole, incomplete = _whole(every)
     timed = [each for nature, each in whole.items() if nature != NAMED and each.height]
     if file.is_cut and not timed:
         raise file.truncated()
@@ -155,7 +138,7 @@ def read(
         cut_ns=_cut(launches, device_work) if file.is_cut else None,
         pauses=tuple((begin - zero, end - zero) for begin, end in pauses),
         host_events=sum(every[nature].height for nature in (RANGE, LAUNCH, WORK, SPAN)),
-        broken_ranges=broken + file.broken,
+        broken_ranges=incomplete + file.broken,
     )
 
 
@@ -169,6 +152,34 @@ def _decoded(path: Path, limits: Limits) -> tuple[EventFile, Frames]:
         for nature, frame in frames(batch).items():
             parts[nature].append(frame)
     return file, {nature: pl.concat(parts.pop(nature), rechunk=True) for nature in SCHEMAS}
+
+
+def _check(path: Path, file: EventFile, events: Frames, limits: Limits) -> None:
+    """Refuse a file with too many names, or without events of the profiler."""
+    if max(frame["name"].n_unique() for frame in (events[RANGE], events[WORK])) > limits.most_names:
+        raise UnreadableReport(
+            f"{path}: has more than {limits.most_names:,} different names of ranges or kernels",
+            hint="do names of ranges contain numbers? Record them without",
+        )
+    if events[RANGE].is_empty() and events[WORK].is_empty():
+        if file.is_cut:
+            raise file.truncated()
+        raise UnreadableReport(
+            f"{path}: holds {counted(file.events, 'event')}, but none of the PyTorch profiler",
+            hint="name a trace of torch.profiler, recorded with ProfilerActivity.CPU and .CUDA",
+        )
+
+
+def _whole(events: Frames) -> tuple[Frames, int]:
+    """The events with all that they need, and the number of the others."""
+    whole = {nature: frame.drop_nulls(NEEDED[nature]) for nature, frame in events.items()}
+    incomplete = sum(
+        frame.height - whole[nature].height for nature, frame in events.items() if nature != NAMED
+    )
+    host = pl.concat(whole[each].select("start") for each in (RANGE, LAUNCH))
+    if (host["start"] > 0).all():  # records of kernels that lack their times have time 0
+        whole[WORK] = whole[WORK].filter(pl.col("start") > 0)
+    return whole, incomplete
 
 
 def facts_of(about: list[About]) -> CaptureFacts:
