@@ -39,6 +39,11 @@ def pytest_collection_finish() -> None:
     os.environ.setdefault(loader.SWITCH, "0")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what compiles the reader: later tests find it, and no other worker compiles it."""
+    items.sort(key=lambda item: item.path.name != "test_loader.py")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish() -> None:
     """Hypothesis's summary imports it, and it looks at referrers, which frozen objects are not."""

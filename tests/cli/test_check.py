@@ -86,7 +86,7 @@ def without_collectives(reports: list[Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    "scene", mostly_slow(["loading", "plain", "host_only", "gloo", "one rank"], 2)
+    "scene", mostly_slow(["loading", "plain", "host_only", "gloo", "one rank"])
 )
 def test_it_foresees_what_the_verdict_can_say(
     cli: Cli, forged: Callable[..., Forged], tmp_path: Path, scene: str

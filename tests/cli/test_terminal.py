@@ -69,9 +69,8 @@ def test_it_fits(sample: Stored, width: int, by: str) -> None:
         assert any("columns that do not fit:" in line for line in plain)
 
 
-@pytest.mark.parametrize(
-    ("width", "height"), mostly_slow([(80, 24), (60, 24), (100, 40), (120, 40)], 1)
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 24), (100, 40), (120, 40)])
 def test_a_large_job_fits_a_screen(stored: Callable[..., Stored], width: int, height: int) -> None:
     job = stored("planted", where="forward", ranks=24)
     shown = seen(width, "imbalance", "--db", job.db, height=height)

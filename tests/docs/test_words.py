@@ -41,9 +41,8 @@ def test_headings_and_labels(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not missing, "\n".join(sorted(missing))
 
 
-@pytest.mark.usefixtures("other")
-def test_keys_of_json(cli: Cli) -> None:
-    words = keys(cli)
+def test_keys_of_json() -> None:
+    words = keys()
     assert {"leading", "settles", "costless_ranks", "included_warmup", "load_balance"} <= words
     missing = unexplained(words)
     assert not missing, "\n".join(sorted(missing))

@@ -12,7 +12,7 @@ import rankscope
 from rankscope.sources import formats
 from rankscope.sources.recorders import ADVICE, Record, Recorder, advice, recorder_of
 from tests.pytorch_job import Job, without, write
-from tests.support import Result, mostly_nightly
+from tests.support import Result, mostly_slow
 
 FOREIGN = ("nsys", "--trace", "cpuctxsw", "NVTX", "nvtx", "rankscope capture")
 
@@ -27,7 +27,7 @@ ARGUMENTS = [
 
 
 @pytest.fixture(
-    scope="module", params=mostly_nightly(["without communication", "all", "host alone"], 2)
+    scope="module", params=mostly_slow(["without communication", "all", "host alone"], 1, 1)
 )
 def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of PyTorch's profiler that lacks something."""

@@ -15,7 +15,7 @@ __all__ = ["chromium", "served"]
 
 @pytest.fixture(scope="module")
 def served(sample: Stored) -> Iterator[Served]:
-    """`rankscope view` of the sample."""
-    running = Served(sample.db)
+    """`rankscope view` of the sample, which ends without a word when it is told to."""
+    running = Served(sample.db, "--quiet")
     yield running
-    running.close()
+    assert running.close() == (143, "")

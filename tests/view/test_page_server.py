@@ -136,12 +136,6 @@ def test_a_range_is_compared_anew(served: Served, sample: Stored) -> None:
     assert shown["verdict"]["sentence"] == expected
 
 
-def test_it_ends_when_it_is_told_to(sample: Stored) -> None:
-    running = Served(sample.db, "--quiet")
-    assert running.ask(running.token)[0] == 200
-    assert running.close() == (143, "")
-
-
 def test_ports_that_cannot_be_had_are_errors(served: Served, sample: Stored) -> None:
     answers = RunAnswers(sample.db, Options())
     with pytest.raises(ToolError, match=f"--port {served.port}: cannot listen on it"):

@@ -21,10 +21,10 @@ from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
 from rankscope.sources.discover import describe, discover
 from tests.ingestion.workers.waiting import until
-from tests.support import Forged, copied
+from tests.support import Forged, copied, mostly_slow
 
 
-@pytest.mark.parametrize("jobs", [1, 2, None])
+@pytest.mark.parametrize("jobs", mostly_slow([2, 1, None]))
 def test_rows_and_errors_come_back(
     forged: Callable[..., Forged], tmp_path: Path, jobs: int | None
 ) -> None:

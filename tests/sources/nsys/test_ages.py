@@ -16,10 +16,8 @@ from rankscope.errors import UnreadableReport
 from rankscope.model.reports import Trace
 from rankscope.sources.discover import discover
 from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
-from tests.sources.exports import as_folder, as_of_2020
+from tests.sources.exports import FOLDERS, READERS, as_folder, as_of_2020
 from tests.support import SHARED, Forged, edit, mostly_slow, public, sqlite_tables
-
-READERS = {"parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def assert_same_events(one: Trace, other: Trace) -> None:
     assert one.facts.duration_ns == other.facts.duration_ns
 
 
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", FOLDERS)
 @pytest.mark.parametrize("name", ["plain", "mpi_like"])
 def test_folders_hold_what_sqlite_holds(
     forged: Callable[..., Forged], tmp_path: Path, name: str, kind: str
@@ -56,7 +54,7 @@ def test_a_real_arrowdir_and_parquetdir_agree() -> None:
     assert [claim.rank for claim in arrow.facts.environment] == [0]
 
 
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", FOLDERS)
 def test_text_in_folders_may_be_broken(report: Path, tmp_path: Path, kind: str) -> None:
     for text in (b"caf\xe9", b"nul\x00inside"):
         edit(
@@ -69,7 +67,7 @@ def test_text_in_folders_may_be_broken(report: Path, tmp_path: Path, kind: str) 
     assert {"caf\ufffd", "nul\x00inside"} <= names
 
 
-@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("kind", FOLDERS)
 def test_damaged_folders_are_refused(report: Path, tmp_path: Path, kind: str) -> None:
     folder = as_folder(report, kind, tmp_path / "out")
     [file] = folder.glob("NVTX_EVENTS.*")

@@ -13,12 +13,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
+from rankscope.sources.nsys import sqlite
 from rankscope.sources.nsys.common import PROCESS
-from tests.sources.exports import as_folder
+from tests.sources.exports import READERS, as_folder
 from tests.support import Forged
 
-READERS = {"sqlite": sqlite.read, "parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
 EDGES = np.array([1_000, 2_000, 3_000], np.int64)
 TYPE = 0x0100_0000_0000_0200
 """Of an event type; its lowest byte is the GPU."""

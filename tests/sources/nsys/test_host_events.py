@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from rankscope.model.host_events import ThreadEvents
-from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
-from tests.sources.exports import as_folder
+from tests.sources.exports import READERS, as_folder
 from tests.support import Forged
 
-READERS = {"sqlite": sqlite.read, "parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
 SPAN = (1_000, 9_000)
 
 POOL = {

@@ -15,15 +15,8 @@ import pytest
 import rankscope
 from rankscope.ingestion.check import check
 from rankscope.model import events
-from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
-from tests.sources.exports import as_folder
-from tests.support import Forged, edit
-
-READERS = {
-    "sqlite": sqlite.read,
-    "parquetdir": parquetdir.read,
-    "arrowdir": arrowdir.read,
-}
+from tests.sources.exports import READERS, as_folder
+from tests.support import Forged, edit, one_at_a_time
 
 DOMAIN, SCHEMA = 7, 16777223
 COMMUNICATOR = 17_000_000_000_000_000_001  # above 2**63
@@ -232,8 +225,10 @@ def test_the_table_of_operations(report: Path, tmp_path: Path, kind: str, owner:
     assert told["sequence"].to_list() == list(range(1, told.height + 1))
 
 
-@pytest.mark.parametrize("kind", READERS)
-@pytest.mark.parametrize("describe", [table, lambda path: around(laid_out(path), None, blob())])
+@pytest.mark.parametrize(
+    ("kind", "describe"),
+    one_at_a_time(READERS, [table, lambda path: around(laid_out(path), None, blob())]),
+)
 def test_the_order_of_rows_tells_nothing(
     report: Path, tmp_path: Path, kind: str, describe: Callable[[Path], None]
 ) -> None:

@@ -12,11 +12,10 @@ from polars.testing import assert_frame_equal
 
 import rankscope
 from rankscope.errors import UnreadableReport
-from rankscope.sources.nsys import arrowdir, parquetdir, sqlite
-from tests.sources.exports import as_folder
+from rankscope.sources.nsys import sqlite
+from tests.sources.exports import READERS, as_folder
 from tests.support import ROOT, SAMPLE, captured, mostly_nightly
 
-READERS = {"sqlite": sqlite.read, "parquetdir": parquetdir.read, "arrowdir": arrowdir.read}
 DEVICES = ROOT / "sample_reports" / "gpu_simulated_4ranks"
 
 
