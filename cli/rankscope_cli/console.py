@@ -104,13 +104,13 @@ def error(message: str, hint: str, code: str = "failed", lines: Iterable[str] = 
         write(one_line(Error(format=f"rankscope/{_Output.json_command}/1", error=failure)))
 
 
-def warn(problems: Iterable[RunWarning], quiet: bool, every: bool = False) -> None:
+def warn(problems: Iterable[RunWarning], quiet: bool, show_all: bool = False) -> None:
     """Print warnings to stderr, each once and few of a kind, unless `quiet`.
 
     Args:
         problems: the warnings.
         quiet: print nothing.
-        every: print all of a kind.
+        show_all: print all of a kind.
     """
     if quiet:
         return
@@ -120,7 +120,7 @@ def warn(problems: Iterable[RunWarning], quiet: bool, every: bool = False) -> No
         if problem.message not in alike:
             alike.append(problem.message)
     for messages in kinds.values():
-        most = len(messages) if every else MOST_ALIKE
+        most = len(messages) if show_all else MOST_ALIKE
         for message in messages[:most]:
             _to_stderr(f"rankscope: warning: {_sanitized(message)}")
         if len(messages) > most:
@@ -137,7 +137,7 @@ def warn_of_run(run: Run, problems: Iterable[RunWarning], quiet: bool, verbose: 
         verbose: print all warnings.
     """
     if quiet or verbose:
-        warn(problems, quiet, every=verbose)
+        warn(problems, quiet, show_all=verbose)
         return
     from rankscope.compare.comparison import Stage
     from rankscope.output.quantities import counted, short_path
@@ -203,35 +203,35 @@ def _new_log_handler() -> logging.Handler:
     return handler
 
 
-def show(table: Table, every: bool = False) -> None:
+def show(table: Table, show_all: bool = False) -> None:
     """Print a table that fits the terminal, or PIPED_WIDTH, without bars, in a pipe or file.
 
-    If it has many rows, the most relevant ones are printed, unless `every`, which in a pipe or
+    If it has many rows, the most relevant ones are printed, unless `show_all`, which in a pipe or
     file is the whole table.
     """
     from rankscope.output.screen import lines_of
 
     if sys.stdout.isatty():
-        lines = lines_of(table, _width(sys.stdout), every=every)
+        lines = lines_of(table, _width(sys.stdout), show_all=show_all)
     else:
-        width = UNLIMITED if every else PIPED_WIDTH
+        width = UNLIMITED if show_all else PIPED_WIDTH
         table = table.without(table.graphic)
-        lines = lines_of(table, width, every=every, sentences=UNLIMITED)
+        lines = lines_of(table, width, show_all=show_all, sentences=UNLIMITED)
     _write_lines(lines[1:])
 
 
-def show_together(tables: Sequence[Table], every: bool, below: str) -> None:
-    """Print tables below each other, and a text below them; all fits a terminal, unless `every`.
+def show_together(tables: Sequence[Table], show_all: bool, below: str) -> None:
+    """Print tables below each other, and a text below them; all fits a terminal, unless `show_all`.
 
     Args:
         tables: the tables.
-        every: whole tables, however many lines they take.
+        show_all: whole tables, however many lines they take.
         below: one line below the tables, if it is not empty.
     """
-    if every or not sys.stdout.isatty():
+    if show_all or not sys.stdout.isatty():
         for table in tables:
             write("")
-            show(table, every)
+            show(table, show_all)
         last = ["", below] if below else []
     else:
         from rankscope.output.screen import fitting

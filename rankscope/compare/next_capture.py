@@ -163,7 +163,7 @@ def next_capture(comparison: Comparison, picks: tuple[Pick, ...]) -> NextCapture
     windows = comparison.tables.read("iterations", ranks=own)
     inside = windows.filter(pl.col("iteration").is_between(first, last))
     begin, end = inside["view_start_ns"].to_numpy().min(), inside["view_end_ns"].to_numpy().max()
-    delay, duration = _timed(float(begin) / 1e9, float(end) / 1e9)
+    delay, duration = _delay_and_duration(float(begin) / 1e9, float(end) / 1e9)
     return NextCapture(sentence, ranks, (first, last), delay, duration, needed)
 
 
@@ -201,7 +201,7 @@ def _chosen(verdict: Verdict, picks: tuple[Pick, ...]) -> tuple[tuple[str, int, 
     return tuple(found.values())
 
 
-def _timed(begin: float, end: float) -> tuple[int | None, int]:
+def _delay_and_duration(begin: float, end: float) -> tuple[int | None, int]:
     """When to begin to record, if not at once, and for how long (s), if the job starts alike."""
     early = begin * AHEAD
     delay = math.floor(begin - early)

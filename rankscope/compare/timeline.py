@@ -200,10 +200,10 @@ def _waiting(comparison: Comparison, calls: pl.DataFrame) -> pl.DataFrame:
     member's clock is not tied, the waits stay as the metrics have them.
     """
     tied = [*comparison.matching.summary.clocks.fits]
-    every = _matched_calls(comparison, tuple(calls["iteration"].unique()))
+    all_calls = _matched_calls(comparison, tuple(calls["iteration"].unique()))
     arrival = pl.col("arrival_ns")
     last = (
-        _aligned(comparison, every)
+        _aligned(comparison, all_calls)
         .group_by("instance")
         .agg(
             last_arrival=pl.coalesce(
@@ -235,15 +235,15 @@ def _check(comparison: Comparison, ranks: tuple[int, ...], numbers: tuple[int, .
             f"rank {absent[0]} is not in this run" if absent else "no ranks are named",
             hint=f"it holds {ranks_text(present)}",
         )
-    mine = comparison.tables.iterations.filter(pl.col("rank").is_in(ranks))
-    there = mine["iteration"].unique().sort().to_list()
-    unknown = sorted({*numbers} - {*there})
+    own_iterations = comparison.tables.iterations.filter(pl.col("rank").is_in(ranks))
+    present_numbers = own_iterations["iteration"].unique().sort().to_list()
+    unknown = sorted({*numbers} - {*present_numbers})
     if unknown or not numbers:
         raise UsageError(
             f"iteration {unknown[0]} is on none of these ranks"
             if unknown
             else "no iterations are named",
-            hint=f"they hold iterations {there[0]} to {there[-1]}",
+            hint=f"they hold iterations {present_numbers[0]} to {present_numbers[-1]}",
         )
 
 
@@ -255,8 +255,8 @@ def _reports(
     Raises:
         ReportError: a report is gone, or not the one that was ingested.
     """
-    mine = comparison.tables.ranks.filter(pl.col("rank").is_in(ranks))
-    whose = mine.group_by("path").agg(pl.col("rank").sort(), pl.col("convention").first())
+    own = comparison.tables.ranks.filter(pl.col("rank").is_in(ranks))
+    whose = own.group_by("path").agg(pl.col("rank").sort(), pl.col("convention").first())
     found = []
     for row in comparison.tables.reports.join(whose, on="path", maintain_order="left").rows(
         named=True

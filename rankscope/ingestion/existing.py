@@ -124,21 +124,21 @@ def replaced(target: Path) -> Iterator[Path]:
     """
     Database.check_replaceable(target)
     with ExitStack() as stack:
-        with _told(target):
+        with _creation_errors(target):
             path = stack.enter_context(made_aside(target))
         try:
             yield path
         except DatabaseError as error:
             text = error.message.replace(str(path), str(target))
             raise DatabaseError(text, hint=error.hint) from error
-        with _told(target):
+        with _creation_errors(target):
             # a log of changes of the old one would be read into the new one
             target.with_name(target.name + ".wal").unlink(missing_ok=True)
             os.replace(path, target)
 
 
 @contextmanager
-def _told(target: Path) -> Iterator[None]:
+def _creation_errors(target: Path) -> Iterator[None]:
     """Within it, errors of the system say that a database cannot be made."""
     try:
         yield

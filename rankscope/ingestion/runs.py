@@ -102,14 +102,14 @@ def described(run: Sequence[Capture]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def given(paths: Sequence[str | Path]) -> str:
+def shell_arguments(paths: Sequence[str | Path]) -> str:
     """Paths as the arguments of a command for the shell; `PATH...` for many."""
     return shlex.join(map(str, paths)) if len(paths) <= MOST_PATHS else "PATH..."
 
 
 def several(runs: Sequence[list[Capture]], paths: Sequence[str | Path]) -> SeveralRuns:
     """The error that lists the runs, and the command for each."""
-    named = given(paths)
+    named = shell_arguments(paths)
     lines = [
         f"run {number}: {described(run)}: rankscope ingest {named} --run {number}"
         for number, run in enumerate(runs, 1)

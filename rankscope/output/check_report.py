@@ -74,32 +74,32 @@ def sentence(reports: tuple[CheckedReport, ...]) -> str:
         if len(reports) == 1:
             return "The report cannot be used."
         return f"None of the {counted(len(reports), 'report')} can be used."
-    of: dict[int, list[CheckedReport]] = {}
+    by_run: dict[int, list[CheckedReport]] = {}
     for report in usable:
-        of.setdefault(report.run, []).append(report)
-    runs = f"; they are of {counted(len(of), 'run')}" if len(of) > 1 else ""
+        by_run.setdefault(report.run, []).append(report)
+    runs = f"; they are of {counted(len(by_run), 'run')}" if len(by_run) > 1 else ""
     count = f"{len(usable)} of {counted(len(reports), 'report')} can be used ({_ranks(usable)})"
-    said: dict[str, list[int]] = {}
-    for number, own in sorted(of.items()):
-        said.setdefault(_foreseen(own), []).append(number)
-    if len(said) == 1:
-        each = " of each" if len(of) > 1 else ""
-        return f"{count}{runs}. The verdict{each} {next(iter(said))}."
+    runs_by_verdict: dict[str, list[int]] = {}
+    for number, reports_of_run in sorted(by_run.items()):
+        runs_by_verdict.setdefault(_expected_verdict(reports_of_run), []).append(number)
+    if len(runs_by_verdict) == 1:
+        each = " of each" if len(by_run) > 1 else ""
+        return f"{count}{runs}. The verdict{each} {next(iter(runs_by_verdict))}."
     verdicts = [
         f"The verdict of {agreeing(len(numbers), 'run', 'runs')} {span(numbers)} {text}."
-        for text, numbers in said.items()
+        for text, numbers in runs_by_verdict.items()
     ]
     return " ".join([f"{count}{runs}.", *verdicts])
 
 
-def _foreseen(usable: list[CheckedReport]) -> str:
+def _expected_verdict(usable: list[CheckedReport]) -> str:
     """What the verdict will be able to say, by what reports hold."""
-    heard = {rank for report in usable if report.can.collectives for rank in report.ranks}
+    communicating = {rank for report in usable if report.can.collectives for rank in report.ranks}
     codes = {problem.code for report in usable for problem in report.problems}
     on_gpu = all(report.clock == "gpu" for report in usable)
     if len({rank for report in usable for rank in report.ranks}) < 2:
         return "will be inconclusive, because there is only one rank"
-    if len(heard) < 2:
+    if len(communicating) < 2:
         gloo = "" if any(report.can.gpu for report in usable) else " (gloo's need a range)"
         return f"will be inconclusive, because collectives are not recorded{gloo}"
     if not on_gpu and not all(report.work_known for report in usable):
@@ -109,11 +109,15 @@ def _foreseen(usable: list[CheckedReport]) -> str:
             "will be about loading only, on the host clock: later phases include waits for other "
             "ranks"
         )
-    every = all(report.can.iterations for report in usable)
-    phases = all(report.can.phases for report in usable)
-    said = ["which rank is slow", "when", "in which phase"]
-    said = [part for part, known in zip(said, (True, every, phases), strict=True) if known]
-    joined = " and ".join([", ".join(said[:-1]), said[-1]]) if said[1:] else said[0]
+    iterations_known = all(report.can.iterations for report in usable)
+    phases_known = all(report.can.phases for report in usable)
+    answers = ["which rank is slow", "when", "in which phase"]
+    answers = [
+        part
+        for part, known in zip(answers, (True, iterations_known, phases_known), strict=True)
+        if known
+    ]
+    joined = " and ".join([", ".join(answers[:-1]), answers[-1]]) if answers[1:] else answers[0]
     text = f"can say {joined}, on the {'gpu' if on_gpu else 'host'} clock"
     if "missing-ranks" in codes:
         text += "; the slowest rank may be among those without a report"
@@ -122,15 +126,15 @@ def _foreseen(usable: list[CheckedReport]) -> str:
 
 def advice(reports: tuple[CheckedReport, ...]) -> list[str]:
     """What to capture better: a line for each remedy of a problem of reports that can be used."""
-    found: dict[str, tuple[str, list[CheckedReport]]] = {}
+    by_hint: dict[str, tuple[str, list[CheckedReport]]] = {}
     usable = [report for report in reports if report.usable]
     for report in sorted(usable, key=lambda each: not _is_doubtful(each)):
         for problem in dict.fromkeys(report.problems):
             if not problem.hint.startswith(NOTHING):
-                found.setdefault(problem.hint, (problem.message, []))[1].append(report)
+                by_hint.setdefault(problem.hint, (problem.message, []))[1].append(report)
     return [
         f"{_ranks(who)}: {sanitized(_first_clause(message), 300)} → {sanitized(hint, 1000)}"
-        for hint, (message, who) in found.items()
+        for hint, (message, who) in by_hint.items()
     ]
 
 
@@ -145,56 +149,56 @@ def _first_clause(message: str) -> str:
 
 def causes_sentence(reports: tuple[CheckedReport, ...]) -> str | None:
     """Which share of the causes can be told, and how to record the rest; None: all of them."""
-    known = [report.causes for report in reports if report.usable]
-    alike = [*zip(*known, strict=True)]
-    lacking = [of for of in alike if not all(each.told for each in of)]
+    causes = [report.causes for report in reports if report.usable]
+    by_cause = [*zip(*causes, strict=True)]
+    lacking = [of for of in by_cause if not all(each.told for each in of)]
     if not lacking:
         return None
     captures = dict.fromkeys(of[0].capture for of in lacking)
-    told = len(alike) - len(lacking)
+    count = len(by_cause) - len(lacking)
     return (
-        f"Why a rank is slow: {told or 'none'} of {counted(len(alike), 'cause')} can be told; for "
-        f"{'the others' if told else 'them'}: {'; '.join(captures)}."
+        f"Why a rank is slow: {count or 'none'} of {counted(len(by_cause), 'cause')} can be told; "
+        f"for {'the others' if count else 'them'}: {'; '.join(captures)}."
     )
 
 
 def causes_text(reports: tuple[CheckedReport, ...]) -> list[str]:
     """Which causes all usable reports can tell, and a line for each capture that others need."""
-    known = [report.causes for report in reports if report.usable]
-    if not known:
+    causes = [report.causes for report in reports if report.usable]
+    if not causes:
         return []
-    told = [of[0].cause for of in zip(*known, strict=True) if all(each.told for each in of)]
+    explainable = [of[0].cause for of in zip(*causes, strict=True) if all(each.told for each in of)]
     lacking: dict[str, list[str]] = {}
-    for of in zip(*known, strict=True):
+    for of in zip(*causes, strict=True):
         if not all(each.told for each in of):
             lacking.setdefault(of[0].capture, []).append(of[0].cause)
-    lines = [f"Causes that can be told: {', '.join(told) or 'none'}."]
+    lines = [f"Causes that can be told: {', '.join(explainable) or 'none'}."]
     lines += [
         f"Cannot be told: {', '.join(names)}; {capture}." for capture, names in lacking.items()
     ]
     return lines
 
 
-def reports_table(reports: tuple[CheckedReport, ...], every: bool) -> Table:
+def reports_table(reports: tuple[CheckedReport, ...], show_all: bool) -> Table:
     """A row per report, or per group of similar reports if there are many.
 
     Args:
         reports: the checked reports.
-        every: a row per report, however many there are.
+        show_all: a row per report, however many there are.
     """
     folder = _folder(reports)
-    if every or len(reports) <= MOST_LINES:
+    if show_all or len(reports) <= MOST_LINES:
         rows = [(_name(report, folder), *_answers([report])) for report in reports]
     else:
-        alike: dict[tuple[str, ...], list[CheckedReport]] = {}
+        groups: dict[tuple[str, ...], list[CheckedReport]] = {}
         for report in reports:
-            alike.setdefault((*_answers([report])[1:], *_codes(report)), []).append(report)
+            groups.setdefault((*_answers([report])[1:], *_codes(report)), []).append(report)
         rows = [
             (
                 _name(group[0], folder) + (f" and {len(group) - 1} like it" if group[1:] else ""),
                 *_answers(group),
             )
-            for group in alike.values()
+            for group in groups.values()
         ]
     legend = "" if all(report.usable for report in reports) else " (✗: cannot be used)"
     return Table(
@@ -216,17 +220,17 @@ def problem_texts(reports: tuple[CheckedReport, ...], fatal: bool = False) -> li
         Per remedy: the lines that name the reports or ranks and their problem, and the remedy.
     """
     folder = _folder(reports)
-    alike: dict[tuple[bool, bool, str], dict[str, list[CheckedReport]]] = {}
+    by_remedy: dict[tuple[bool, bool, str], dict[str, list[CheckedReport]]] = {}
     for report in reports:
         for problem in dict.fromkeys(report.problems):
             if fatal and not problem.fatal:
                 continue
-            remedy = alike.setdefault(
+            remedy = by_remedy.setdefault(
                 (not problem.fatal, problem.code not in DOUBTFUL, problem.hint), {}
             )
             remedy.setdefault(problem.message, []).append(report)
     texts: list[tuple[str, str]] = []
-    for (is_warning, _, hint), messages in sorted(alike.items(), key=lambda each: each[0][:2]):
+    for (is_warning, _, hint), messages in sorted(by_remedy.items(), key=lambda each: each[0][:2]):
         lines = [
             f"{_ranks(who) if is_warning else _names(who, folder)}: {sanitized(message, 1000)}"
             for message, who in messages.items()

@@ -41,15 +41,15 @@ def changes_table(changes: tuple[Change, ...], clock: str = "", judged: bool = T
     return table if judged else table.without(frozenset(("interval", "certain")))
 
 
-def movers_table(changes: tuple[Change, ...], every: bool, judged: bool = True) -> Table:
+def movers_table(changes: tuple[Change, ...], show_all: bool, judged: bool = True) -> Table:
     """The ranks and metrics that certainly changed, the largest change first.
 
     Args:
         changes: those of single ranks.
-        every: show all changes.
+        show_all: show all changes.
         judged: whether changes can be certain; else there are no intervals.
     """
-    moved = [each for each in changes if each.before_ns is not None and (every or each.certain)]
+    moved = [each for each in changes if each.before_ns is not None and (show_all or each.certain)]
     moved.sort(key=largest_first)
     table = Table(
         title="Ranks that changed" if moved else "No rank changed beyond noise",

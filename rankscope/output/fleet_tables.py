@@ -24,20 +24,20 @@ LONGEST_ID = 100
 """Most characters of a name of hardware."""
 
 
-def table(fleet: Fleet, every: bool = False) -> Table:
+def table(fleet: Fleet, show_all: bool = False) -> Table:
     """The hardware as a table: what was ever guilty, or all of it.
 
     Args:
         fleet: the answer.
-        every: innocent hardware too.
+        show_all: innocent hardware too.
     """
-    rows = fleet.hardware if every else fleet.hardware.filter(pl.col("guilty") > 0)
+    rows = fleet.hardware if show_all else fleet.hardware.filter(pl.col("guilty") > 0)
     columns = (
         "hardware", "id", "host", "slot", "guilty", "runs", "rate", "95 % interval", "p",
         "rank-hours", "trend", "follows", "",
     )  # fmt: skip
     return Table(
-        title="Hardware by cost" if every else "Hardware that was ever slow, by cost",
+        title="Hardware by cost" if show_all else "Hardware that was ever slow, by cost",
         columns=columns,
         numeric=frozenset(("guilty", "runs", "rate", "95 % interval", "p", "rank-hours")),
         rows=tuple(_cells(row) for row in rows.iter_rows(named=True)),

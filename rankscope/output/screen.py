@@ -22,28 +22,28 @@ def fitting(tables: Sequence[Table], width: int, height: int) -> list[Line]:
         width: of the screen, in characters.
         height: lines that there is room for.
     """
-    found: list[Line] = []
-    for some, notes, airy in _smaller(tables):
-        found = [line for table in some for line in lines_of(table, width, notes, airy)]
-        if len(found) <= height:
+    lines: list[Line] = []
+    for shown, notes, airy in _smaller(tables):
+        lines = [line for table in shown for line in lines_of(table, width, notes, airy)]
+        if len(lines) <= height:
             break
-    return found
+    return lines
 
 
 def _smaller(tables: Sequence[Table]) -> Iterator[tuple[list[Table], bool, bool]]:
     """The tables, whether with notes, and whether with blank lines and rules: less and less."""
     yield [*tables], True, True
     yield [*tables], False, True
-    some = [*tables]
+    remaining = [*tables]
     while True:
-        yield some, False, False
-        spare = [min(len(each.rows), each.most) - each.least for each in some]
-        longest = max(range(len(some)), key=lambda place: spare[place], default=None)
+        yield remaining, False, False
+        spare = [min(len(each.rows), each.most) - each.least for each in remaining]
+        longest = max(range(len(remaining)), key=lambda place: spare[place], default=None)
         if longest is None or spare[longest] <= 0:
             return
-        rows = min(len(some[longest].rows), some[longest].most) - 1
-        shorter = [replace(some[longest], most=rows)] if rows else []
-        some = [*some[:longest], *shorter, *some[longest + 1 :]]
+        rows = min(len(remaining[longest].rows), remaining[longest].most) - 1
+        shorter = [replace(remaining[longest], most=rows)] if rows else []
+        remaining = [*remaining[:longest], *shorter, *remaining[longest + 1 :]]
 
 
 def lines_of(
@@ -51,7 +51,7 @@ def lines_of(
     width: int,
     notes: bool = True,
     airy: bool = True,
-    every: bool = False,
+    show_all: bool = False,
     sentences: int | None = None,
 ) -> list[Line]:
     """A table as lines that fit a width.
@@ -61,20 +61,20 @@ def lines_of(
         width: of the table, in characters.
         notes: with meanings of columns, and remarks.
         airy: with a blank line above it, a rule below the headings, and what does not fit named.
-        every: with all rows.
+        show_all: with all rows.
         sentences: width of title and notes; None: that of the table.
     """
     fold_at = sentences or width
-    shortened, gap = (table, 0) if every else table.shortened()
+    shortened, gap = (table, 0) if show_all else table.shortened()
     fitted, dropped = shortened.fitted(width)
-    found: list[Line] = [("", False)] if airy else []
-    found += [(line, True) for line in fold(fitted.title, fold_at) if fitted.title]
+    lines: list[Line] = [("", False)] if airy else []
+    lines += [(line, True) for line in fold(fitted.title, fold_at) if fitted.title]
     if fitted.rows:
         more = f"… {len(table.rows) - len(shortened.rows)} more: --all" if gap else ""
         head, rule, *rows = fitted.lines(width, gap, more)
-        found += [(head, True), *([(rule, False)] if airy else []), *((row, False) for row in rows)]
+        lines += [(head, True), *([(rule, False)] if airy else []), *((row, False) for row in rows)]
     left_out = [name for name in dropped if name not in table.graphic]
     texts = [fitted.note] if notes and fitted.rows and fitted.note else []
     if left_out and airy:
         texts.append(f"(columns that do not fit: {', '.join(left_out)})")
-    return [*found, *((line, False) for text in texts for line in fold(text, fold_at))]
+    return [*lines, *((line, False) for text in texts for line in fold(text, fold_at))]

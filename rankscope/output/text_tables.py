@@ -72,13 +72,13 @@ Row = tuple[MetricSummary, Metric]
 """What is known of a metric, and the metric."""
 
 
-def metrics_table(result: Imbalance, comparison: Comparison, every: bool) -> Table:
+def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> Table:
     """Each metric across ranks: lowest, median and highest rank, imbalance and lost time.
 
     Args:
         result: the imbalance.
         comparison: where it comes from.
-        every: show unknown metrics, details, and metrics in which ranks hardly differ, too.
+        show_all: show unknown metrics, details, and metrics in which ranks hardly differ, too.
     """
 
     def who(metric: Metric, score: Score | None) -> str:
@@ -87,9 +87,9 @@ def metrics_table(result: Imbalance, comparison: Comparison, every: bool) -> Tab
     known = [
         (each, METRICS[each.metric])
         for each in result.metrics
-        if every or (each.mean is not None and METRICS[each.metric].display.is_usual)
+        if show_all or (each.mean is not None and METRICS[each.metric].display.is_usual)
     ]
-    alike = [] if every else _alike(known, result)
+    alike = [] if show_all else _alike(known, result)
     shown = [row for row in known if row not in alike]
     if result.ranks.height == 1:
         return Table(
@@ -112,7 +112,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, every: bool) -> Tab
             *_fewer_remark(comparison, [metric for _, metric in known]),
         ),
         least=0,
-        most_relevant=_telling(shown, result.verdict),
+        most_relevant=_most_relevant_metrics(shown, result.verdict),
         rows=tuple(
             (
                 metric.name if metric.is_time else f"{metric.name} ({metric.unit})",
@@ -127,7 +127,7 @@ def metrics_table(result: Imbalance, comparison: Comparison, every: bool) -> Tab
     )
 
 
-def _telling(shown: list[Row], verdict: Verdict) -> tuple[int, ...]:
+def _most_relevant_metrics(shown: list[Row], verdict: Verdict) -> tuple[int, ...]:
     """The places of metrics: the headline, the phases of the verdict, then who loses most in it."""
     causes = {verdict.cause, *(each.cause for each in verdict.also)}
 
@@ -191,9 +191,9 @@ def _value(result: Imbalance, metric: Metric, value: float | None) -> str:
     return in_unit(value, metric.unit)
 
 
-def slow_at_no_cost_lines(given: Verdict) -> list[str]:
+def slow_at_no_cost_lines(verdict: Verdict) -> list[str]:
     """A line on the ranks that are slow at no cost, if there are any."""
-    ranks = given.costless_ranks
+    ranks = verdict.costless_ranks
     if not ranks:
         return []
     name = f"rank{'s' * (len(ranks) > 1)} {listed(ranks)}"
@@ -201,11 +201,12 @@ def slow_at_no_cost_lines(given: Verdict) -> list[str]:
     return [f"Slow, at no cost: {name}. A repair would save {saved}."]
 
 
-def efficiency_line(given: Efficiency) -> str:
+def efficiency_line(efficiency: Efficiency) -> str:
     """POP's efficiencies, on one line."""
     return (
-        f"Parallel efficiency {percent(given.parallel)} = load balance "
-        f"{percent(given.load_balance)} × communication efficiency {percent(given.communication)} "
+        f"Parallel efficiency {percent(efficiency.parallel)} = load balance "
+        f"{percent(efficiency.load_balance)} × communication efficiency "
+        f"{percent(efficiency.communication)} "
         "(POP's efficiencies, with work in place of useful computation)"
     )
 
@@ -305,24 +306,28 @@ def ranks_table(
         ),
         remarks=tuple(_fewer_remark(comparison, known)),
         most=MOST_RANKS,
-        most_relevant=_relevant(result.verdict, [int(rank) for rank in columns["rank"]]),
+        most_relevant=_most_relevant_ranks(result.verdict, [int(rank) for rank in columns["rank"]]),
         rows=tuple(zip(*columns.values(), strict=True)),
     )  # fmt: skip
 
 
 def _dispensable(verdict: Verdict, known: list[Metric]) -> list[str]:
     """Headings that narrow tables leave out: of metrics, the bars, of the verdict's phases."""
-    rest = [each for each in known[:0:-1] if each.name != "wait"]
-    told = {each.cause for each in verdict.also}
+    metrics = [each for each in known[:0:-1] if each.name != "wait"]
+    also_causes = {each.cause for each in verdict.also}
     others, also, first = (
-        [each.heading for each in rest if rank == (each.name in told) + 2 * (each.name == cause)]
+        [
+            each.heading
+            for each in metrics
+            if rank == (each.name in also_causes) + 2 * (each.name == cause)
+        ]
         for cause in [verdict.cause]
         for rank in (0, 1, 2)
     )
     return [*others, ABOVE, *also, *first]
 
 
-def _relevant(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:
+def _most_relevant_ranks(verdict: Verdict, ranks: list[int]) -> tuple[int, ...]:
     """The places of ranks: the named ones, the highest ones; the median and the lowest one stay."""
     ends = {len(ranks) // 2, len(ranks) - 1} & {*range(len(ranks))}
     named = [place for place, rank in enumerate(ranks) if rank in verdict.named]
@@ -341,14 +346,14 @@ def _course(
 ) -> npt.NDArray[np.float64]:
     """A metric as (ranks, iterations), in ns, in the order of `ranks`; NaN is unknown."""
     numbers = course["iteration"].unique().sort().to_numpy()
-    found = np.full((len(ranks), len(numbers)), np.nan)
+    values = np.full((len(ranks), len(numbers)), np.nan)
     order = np.argsort(ranks)
     at = (
         order[np.searchsorted(ranks[order], course["rank"].to_numpy())],
         np.searchsorted(numbers, course["iteration"].to_numpy()),
     )
-    found[at] = course[metric.column].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    return found
+    values[at] = course[metric.column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    return values
 
 
 def iterations_table(result: Imbalance, metric: str) -> Table:

@@ -76,12 +76,14 @@ def discover(
 def with_windows(reports: list[ReportFile]) -> list[ReportFile]:
     """The reports, those that are windows of one process as one."""
     by_path = {each.path: each for each in reports}
-    kinds: dict[str, list[ReportFile]] = {}
+    by_kind: dict[str, list[ReportFile]] = {}
     for each in reports:
-        kinds.setdefault(each.kind, []).append(each)
-    for kind, alike in kinds.items():
+        by_kind.setdefault(each.kind, []).append(each)
+    for kind, same_kind in by_kind.items():
         find = formats.named(kind).joined
-        windows = [] if find is None or len(alike) < 2 else find(each.path for each in alike)
+        windows = (
+            [] if find is None or len(same_kind) < 2 else find(each.path for each in same_kind)
+        )
         for first, *more in windows:
             by_path[first] = by_path[first].joined([by_path.pop(path) for path in more])
     return _numbered(sorted(by_path.values(), key=lambda report: report.path))
@@ -116,12 +118,12 @@ def differing_numbers(paths: Iterable[Path]) -> dict[Path, int]:
     numbers = [re.findall(r"\d+", title) for title in titles]
     if len(paths) < 2 or len({re.sub(r"\d+", "#", title) for title in titles}) > 1:
         return {}
-    found = []
+    candidates = []
     for column in zip(*numbers, strict=True):
         values = [int(text) if len(text) < 8 else -1 for text in column]
         if sorted(values) == list(range(len(paths))):
-            found.append(values)
-    return dict(zip(paths, found[0], strict=True)) if len(found) == 1 else {}
+            candidates.append(values)
+    return dict(zip(paths, candidates[0], strict=True)) if len(candidates) == 1 else {}
 
 
 def _sniffed() -> list[str]:
@@ -149,15 +151,15 @@ def _report_key(resolved: Path, report: ReportFile) -> tuple[str, Path]:
 
 
 def _expand(paths: Iterable[str | Path]) -> Iterator[Path]:
-    for given in paths:
-        path = Path(given)
-        if str(given) and _exists(path):
+    for text in paths:
+        path = Path(text)
+        if str(text) and _exists(path):
             yield path
-        elif matches := sorted(glob.glob(str(given), recursive=True)):
+        elif matches := sorted(glob.glob(str(text), recursive=True)):
             yield from map(Path, matches)
         else:
             raise UsageError(
-                f"{given}: no such file or folder", hint="check the path; globs may need quotes"
+                f"{text}: no such file or folder", hint="check the path; globs may need quotes"
             )
 
 
@@ -214,8 +216,8 @@ def _walk(path: Path, fail: Callable[[Path, ReportError], None]) -> Iterator[tup
 
 def _passed_over(paths: Iterable[str | Path]) -> UnreadableReport | None:
     """What the first file is that was passed over for its content; None without any."""
-    for given in _expand(paths):
-        for folder, _, names in os.walk(given):
+    for root in _expand(paths):
+        for folder, _, names in os.walk(root):
             for path in (Path(folder) / name for name in sorted(names)):
                 kind = formats.of_content(path.name)
                 if kind is None or _is_odd(_mode(path)):

@@ -107,7 +107,7 @@ def pattern(text: str | None) -> re.Pattern[str] | None:
 def claims_for_report(
     path: Path,
     facts: CaptureFacts,
-    own: re.Pattern[str] | None,
+    user_pattern: re.Pattern[str] | None,
     rank: int | None = None,
     differing: int | None = None,
 ) -> tuple[Claim, ...]:
@@ -125,8 +125,8 @@ def claims_for_report(
         if not 0 <= rank <= MOST_RANKS:
             raise UsageError(f"--rank {rank} is no rank", hint=f"give one from 0 to {MOST_RANKS}")
         return (Claim(rank, None, GIVEN),)
-    if own is not None and "pid" not in own.groupindex:
-        return (_by_pattern(path, own),)
+    if user_pattern is not None and "pid" not in user_pattern.groupindex:
+        return (_by_pattern(path, user_pattern),)
     first = next(iter(facts.environment), None)
     for other in facts.environment[1:]:
         assert first is not None
@@ -173,7 +173,7 @@ def identities(
     facts: CaptureFacts,
     pids: dict[int, int],
     stated: RanksByEvidence,
-    own: re.Pattern[str] | None,
+    user_pattern: re.Pattern[str] | None,
     *,
     rank: int | None = None,
     alone: bool = False,
@@ -186,7 +186,7 @@ def identities(
         facts: what it says about its capture.
         pids: keys of the processes with iterations → their process ids.
         stated: what `process_ranks` returned.
-        own: the user's pattern.
+        user_pattern: the user's pattern.
         rank: the rank that the user gives the report.
         alone: it is the only report, which is rank 0 without any evidence.
         differing: as in `claims_for_report`.
@@ -202,12 +202,12 @@ def identities(
             hint=PID_HINT.removeprefix("or "),
         )
     if len(pids) > 1:
-        return _several(path, facts, dict(sorted(pids.items())), stated, own)
+        return _several(path, facts, dict(sorted(pids.items())), stated, user_pattern)
     [(process, pid)] = pids.items()
-    claims = claims_for_report(path, facts, own, rank, differing)
+    claims = claims_for_report(path, facts, user_pattern, rank, differing)
     best = next(iter(claims), None)
     evidence = next((each for each in (MPI_TRACE, JAX) if process in stated.get(each, {})), None)
-    if evidence is not None and own is None and rank is None:
+    if evidence is not None and user_pattern is None and rank is None:
         number = stated[evidence][process]
         if best is None or best.evidence.kind is not EvidenceKind.ENVIRONMENT:
             best = Claim(number, None, evidence)
@@ -235,9 +235,9 @@ def _several(
     facts: CaptureFacts,
     pids: dict[int, int],
     stated: RanksByEvidence,
-    own: re.Pattern[str] | None,
+    user_pattern: re.Pattern[str] | None,
 ) -> dict[int, RankIdentity]:
-    if own is not None and "pid" in own.groupindex:
+    if user_pattern is not None and "pid" in user_pattern.groupindex:
         stated = {PID: {process: number for number, process in enumerate(pids)}}
     evidence = next((each for each in stated if stated[each].keys() >= pids.keys()), None)
     if evidence is None:
@@ -306,8 +306,8 @@ def _spelled(stem: str) -> list[tuple[int, int | None]]:
     return [(rank, size)] if rank < size else []
 
 
-def _by_pattern(path: Path, own: re.Pattern[str]) -> Claim:
-    fit = own.search(str(path))
+def _by_pattern(path: Path, user_pattern: re.Pattern[str]) -> Claim:
+    fit = user_pattern.search(str(path))
     groups = {} if fit is None else fit.groupdict()
     try:
         world = groups.get("world")
@@ -373,8 +373,8 @@ def check_one_run(facts: Iterable[Captured], hint: str) -> None:
         facts: what is known of each report.
         hint: the advice in the error.
     """
-    every = [*facts]
-    sized = [each for each in every if each.world_size is not None]
+    captures = [*facts]
+    sized = [each for each in captures if each.world_size is not None]
     for each in sized:
         if each.world_size != sized[0].world_size:
             assert sized[0].world_size is not None
@@ -383,16 +383,16 @@ def check_one_run(facts: Iterable[Captured], hint: str) -> None:
                 f"{each.path} of one of {each.world_size}",
                 hint=hint,
             )
-    one = one_job((each.rank for each in every), (each.world_size for each in every))
-    slack = CLOCK_WRONG_NS if one else CLOCK_SLACK_NS
-    timed = [
+    same_job = one_job((each.rank for each in captures), (each.world_size for each in captures))
+    slack = CLOCK_WRONG_NS if same_job else CLOCK_SLACK_NS
+    intervals = [
         (each.begin_ns, each.begin_ns + each.duration_ns, each.path)
-        for each in every
+        for each in captures
         if each.begin_ns is not None and each.duration_ns is not None
     ]
-    if not timed:
+    if not intervals:
         return
-    latest, earliest = max(timed), min(timed, key=lambda each: each[1])
+    latest, earliest = max(intervals), min(intervals, key=lambda each: each[1])
     if latest[0] > earliest[1] + slack:
         apart = (latest[0] - earliest[1]) / 1e9
         raise ForeignRun(

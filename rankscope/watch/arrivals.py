@@ -49,9 +49,9 @@ class Arrivals:
     folder: Path
     settle_s: float
     _seen: dict[Path, tuple[Signature, float]] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
-    def look(self) -> Arrived:
+    def list_folder(self) -> Arrived:
         """List the folder."""
         problems: list[RunWarning] = []
         files = self._files(problems)
@@ -69,8 +69,8 @@ class Arrivals:
 
     def _files(self, problems: list[RunWarning]) -> list[ReportFile]:
         def failed(path: Path, error: ReportError) -> None:
-            if error.message not in self._told:
-                self._told.add(error.message)
+            if error.message not in self._reported:
+                self._reported.add(error.message)
                 problems.append(RunWarning("not-accessible", error.message))
 
         try:

@@ -146,7 +146,7 @@ class Watcher:
         Raises:
             DatabaseError: a database is damaged, or the disk is full.
         """
-        arrived = self._arrivals.look()
+        arrived = self._arrivals.list_folder()
         problems = [*arrived.problems]
         growing = len(arrived.growing)
         try:
@@ -199,19 +199,19 @@ class Watcher:
             else:
                 self._seen[file.path] = signature(file), False
                 problems.append(_unusable(capture.message))
-        placed = self._windows.placed(known)
+        by_window = self._windows.windows_of(known)
         taken = 0
-        for window, files in placed:
+        for window, files in by_window:
             count = self._ingested(window, files, problems)
             taken += count
             if count and not once:
                 self._arrived_s[window.number] = time.monotonic()
-        read = {file.path for _, files in placed for file in files}
+        read = {file.path for _, files in by_window for file in files}
         for file, _ in known:
             if file.path not in read:
                 log.info("%s: its window has this capture already", file.path)
                 self._seen[file.path] = signature(file), True
-        self._windows.read_again(window for window, _ in placed)
+        self._windows.read_again(window for window, _ in by_window)
         return taken
 
     def _fresh(self, complete: tuple[ReportFile, ...]) -> list[ReportFile]:

@@ -209,7 +209,7 @@ class Windows:
             each.stored is not None and each.stored.unchanged(file) is not None for each in self
         )
 
-    def placed(
+    def windows_of(
         self, reports: Sequence[tuple[ReportFile, Capture]]
     ) -> list[tuple[Window, list[ReportFile]]]:
         """The windows that new or changed reports are of, new ones among them.

@@ -45,7 +45,7 @@ def test_many_warnings_of_a_kind_are_few_lines(capsys: pytest.CaptureFixture[str
         "rankscope: warning: and 61 more like these",
         "rankscope: warning: something else",
     ]
-    console.warn(alike, quiet=False, every=True)
+    console.warn(alike, quiet=False, show_all=True)
     assert len(capsys.readouterr().err.splitlines()) == 64
 
 

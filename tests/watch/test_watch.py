@@ -278,10 +278,11 @@ def test_captures_without_times_go_by_the_times_of_their_files(tmp_path: Path) -
         for rank, hour, late in ((0, 0, 0), (0, 1, 0), (1, 1, 2), (1, 0, 3))
         for path in [tmp_path / f"rank{rank}.{hour}.json"]
     ]
-    placed = [windows.placed([each]) for each in reports]
+    placed = [windows.windows_of([each]) for each in reports]
     assert [[window.number for window, _ in each] for each in placed] == [[1], [2], [2], [1]]
     again = Windows(tmp_path / "run.duckdb", ShapingOptions().to_json())
     at_once = {
-        window.number: {file.path.name for file in files} for window, files in again.placed(reports)
+        window.number: {file.path.name for file in files}
+        for window, files in again.windows_of(reports)
     }
     assert at_once == {1: {"rank0.0.json", "rank1.0.json"}, 2: {"rank0.1.json", "rank1.1.json"}}

@@ -56,7 +56,7 @@ def check(
     run: RunOption = None,
     jobs: Jobs = None,
     export_timeout: ExportTimeout = None,
-    every: All = False,
+    show_all: All = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -93,7 +93,7 @@ def check(
     )
     with console.progress(quiet) as (started, advance):
         reports = check_reports(paths, options, jobs, run, started, advance)
-    _show(reports, output, every, verbose)
+    _show(reports, output, show_all, verbose)
     if not all(report.usable for report in reports):
         raise typer.Exit(3)
 
@@ -142,7 +142,9 @@ def _show_warnings(db: Path, output: Format) -> None:
         console.problem(each.message, remedy(each.code, by))
 
 
-def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool, verbose: bool) -> None:
+def _show(
+    reports: tuple[CheckedReport, ...], output: Format, show_all: bool, verbose: bool
+) -> None:
     from rankscope.output import check_report, markdown_csv
 
     if output is Format.JSON:
@@ -154,7 +156,7 @@ def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool, verbo
     if output is Format.CSV:
         console.write(markdown_csv.csv(check_report.reports_frame(reports)))
         return
-    table = check_report.reports_table(reports, every or output is Format.MARKDOWN)
+    table = check_report.reports_table(reports, show_all or output is Format.MARKDOWN)
     problems = check_report.problem_texts(reports)
     if output is Format.MARKDOWN:
         prose = markdown_csv.prose
@@ -171,9 +173,9 @@ def _show(reports: tuple[CheckedReport, ...], output: Format, every: bool, verbo
         )
         return
     console.headline(check_report.sentence(reports))
-    if verbose or every or not all(report.usable for report in reports):
+    if verbose or show_all or not all(report.usable for report in reports):
         console.write("")
-        console.show(table, every=True)  # many reports are few rows already
+        console.show(table, show_all=True)  # many reports are few rows already
     if verbose:
         console.write("")
         for line in check_report.causes_text(reports):

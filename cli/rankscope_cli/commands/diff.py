@@ -50,7 +50,7 @@ def diff(
     ] = None,
     analysis: Options,
     metric: MetricsOption = None,
-    every: All = False,
+    show_all: All = False,
     fail_above: Annotated[
         float | None,
         typer.Option(
@@ -97,12 +97,12 @@ def diff(
         if not result.is_same:
             verdicts = {"Before": old.verdict, "After": new.verdict}
             lines += [
-                f"{when}: {each.sentence if every or verbose else each.first_sentence}"
+                f"{when}: {each.sentence if show_all or verbose else each.first_sentence}"
                 for when, each in verdicts.items()
             ]
             shown = [
                 diff_tables.changes_table(result.metrics, result.clock, result.is_judged),
-                diff_tables.movers_table(result.ranks, every, result.is_judged),
+                diff_tables.movers_table(result.ranks, show_all, result.is_judged),
             ]
         if output is Format.MARKDOWN:
             texts = map(markdown_csv.prose, lines)
@@ -113,7 +113,7 @@ def diff(
                 console.prose(line)
             for table in shown:
                 console.write("")
-                console.show(table, every)
+                console.show(table, show_all)
     if output is not Format.JSON:
         console.warn_of_run(run, problems, quiet, verbose)
     if fail_above is not None:

@@ -71,7 +71,7 @@ def fleet(
         ),
     ] = None,
     theme: ThemeOption = Theme.LIGHT,
-    every: All = False,
+    show_all: All = False,
     output: FormatOption = Format.TABLE,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -104,7 +104,7 @@ def fleet(
     if output is Format.CSV:
         console.write(markdown_csv.csv(answer.hardware))
     else:
-        shown = fleet_tables.table(answer, every)
+        shown = fleet_tables.table(answer, show_all)
         lines = [answer.sentence, f"Next: {answer.next}."]
         if output is Format.MARKDOWN:
             console.write("\n\n".join([*lines, markdown_csv.markdown(shown)]))
@@ -113,7 +113,7 @@ def fleet(
             console.prose(lines[1])
             if shown.rows:
                 console.write("")
-                console.show(shown, every)
+                console.show(shown, show_all)
     console.warn(answer.problems, quiet)
 
 

@@ -63,7 +63,7 @@ def imbalance(
             "--by", metavar="|".join(By), help="Rows of the table.", rich_help_panel=CHOICE
         ),
     ] = By.RANK,
-    every: All = False,
+    show_all: All = False,
     gain: Annotated[
         bool,
         typer.Option(
@@ -133,12 +133,12 @@ def imbalance(
 
         console.write(csv(frame))
     else:
-        _write_tables(run, comparison, result, frame, by, metric, output, every, gain, only)
+        _write_tables(run, comparison, result, frame, by, metric, output, show_all, gain, only)
         if verbose:
             console.say(f"rankscope: {comparison.matching.summary.calls} collective calls matched")
     if output is not Format.JSON:
-        every = verbose or run.ingested is not None
-        console.warn_of_run(run, comparison.warnings, quiet, every)
+        show_all = verbose or run.ingested is not None
+        console.warn_of_run(run, comparison.warnings, quiet, show_all)
     if fail_above is not None:
         _gate(result, fail_above)
 
@@ -164,7 +164,7 @@ def _write_tables(
     by: By,
     metric: list[str] | None,
     output: Format,
-    every: bool,
+    show_all: bool,
     gain: bool,
     only: list[int] | None,
 ) -> None:
@@ -172,7 +172,7 @@ def _write_tables(
 
     shown: list[Table] = []
     if by is By.RANK:
-        shown = [text_tables.metrics_table(result, comparison, every or metric is not None)]
+        shown = [text_tables.metrics_table(result, comparison, show_all or metric is not None)]
         if result.ranks.height > 1:
             shown.append(text_tables.ranks_table(result, comparison, metric, only))
     elif by is By.ITERATION:
@@ -185,7 +185,7 @@ def _write_tables(
         f"Next: {with_database(result.verdict.next, run.db)}.",
         text_tables.run_line(comparison.facts),
     ]
-    if gain or every:
+    if gain or show_all:
         what_if = text_tables.what_if_table(result)
         shown += [] if what_if is None else [what_if]
         if result.efficiency is not None:
@@ -198,8 +198,8 @@ def _write_tables(
     console.headline(lines[0])
     for line in lines[1:]:
         console.prose(line)
-    more = by is By.RANK and not (gain or every)
-    console.show_together(shown, every, MORE if more else "")
+    more = by is By.RANK and not (gain or show_all)
+    console.show_together(shown, show_all, MORE if more else "")
     if frame.is_empty() and by in WHY_EMPTY:
         console.write("")
         console.problem(*_why_empty(by, comparison))

@@ -203,11 +203,11 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
         console.write(markdown_csv.markdown(frame_table.generic_table(frame, "Reports")))
         return
     if verbose:
-        console.show(frame_table.generic_table(frame, "Reports"), every=True)
+        console.show(frame_table.generic_table(frame, "Reports"), show_all=True)
     for outcome in done.outcomes:
         if outcome.status == "skipped":
             console.say(f"rankscope: skipped: {outcome.reason}")
-    console.warn(comparison.warnings, quiet, every=verbose)
+    console.warn(comparison.warnings, quiet, show_all=verbose)
     counts = {
         status: sum(outcome.status == status for outcome in done.outcomes)
         for status in ("read", "unchanged", "skipped")

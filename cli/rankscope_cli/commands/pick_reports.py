@@ -239,7 +239,7 @@ def _write(picks: Picks, shown: Shown, output: Format) -> None:
         console.write("\n\n".join(map(markdown_csv.markdown, every)))
     else:
         for table in every:
-            console.show(table, every=True)
+            console.show(table, show_all=True)
             console.write("")
     cost = f"{size(picks.total_bytes)}, about {size(picks.gui_bytes)} of memory in the GUI"
     if shown.command is not None and shown.view is None:

@@ -20,44 +20,44 @@ Placed = tuple[Path, CheckWarning]
 
 
 def together(
-    every: list[Examined], runs: dict[Path, int], given: str = "PATH..."
+    reports: list[Examined], runs: dict[Path, int], paths: str = "PATH..."
 ) -> Iterator[Placed]:
     """Yield reports with the warnings that come from comparing them with others of their run.
 
     Args:
-        every: the reports.
+        reports: the reports.
         runs: report → the number of its run, as `ingest` counts them.
-        given: the paths of the reports, for a command.
+        paths: the paths of the reports, for a command.
     """
-    of: dict[int, list[Examined]] = {}
-    for examined in every:
-        of.setdefault(runs.get(_path(examined), 1), []).append(examined)
-    for number, own in sorted(of.items()):
-        if len(of) > 1:
-            for examined in own:
-                yield _path(examined), _of_several(examined, number, len(of), given)
-        yield from _twice(own)
-        yield from _missing(own)
-        yield from _unlike(own)
-        yield from _versions(own)
-        yield from _windows([examined for examined in own if examined.unmarked is None])
+    by_run: dict[int, list[Examined]] = {}
+    for examined in reports:
+        by_run.setdefault(runs.get(_path(examined), 1), []).append(examined)
+    for number, of_run in sorted(by_run.items()):
+        if len(by_run) > 1:
+            for examined in of_run:
+                yield _path(examined), _of_several(examined, number, len(by_run), paths)
+        yield from _twice(of_run)
+        yield from _missing(of_run)
+        yield from _unlike(of_run)
+        yield from _versions(of_run)
+        yield from _windows([examined for examined in of_run if examined.unmarked is None])
 
 
-def _of_several(examined: Examined, number: int, count: int, given: str) -> CheckWarning:
+def _of_several(examined: Examined, number: int, count: int, paths: str) -> CheckWarning:
     """The warning that reports are of several runs, with the commands for this one."""
     return with_remedy(
         "another-run",
         f"is of run {number} of {count}",
         _launcher(examined),
-        hint=f"read it: rankscope ingest {given} --run {number}, or all with --all-runs; examine "
-        f"it alone: rankscope check {given} --run {number}",
+        hint=f"read it: rankscope ingest {paths} --run {number}, or all with --all-runs; examine "
+        f"it alone: rankscope check {paths} --run {number}",
     )
 
 
-def _twice(every: list[Examined]) -> Iterator[Placed]:
+def _twice(reports: list[Examined]) -> Iterator[Placed]:
     """Reports that claim one rank."""
     claims: dict[int, list[Examined]] = {}
-    for examined in every:
+    for examined in reports:
         for part in examined.rows.ranks:
             claims.setdefault(part.rank.identity.rank, []).append(examined)
     for rank, claimants in claims.items():
@@ -74,36 +74,36 @@ def _twice(every: list[Examined]) -> Iterator[Placed]:
             )
 
 
-def _missing(every: list[Examined]) -> Iterator[Placed]:
+def _missing(reports: list[Examined]) -> Iterator[Placed]:
     """Ranks of the world without a report; the warning goes to every report that waits for them."""
-    present = {part.rank.identity.rank for part in _parts(every)}
+    present = {part.rank.identity.rank for part in _parts(reports)}
     if not present:
         return
-    world = max((size for size in map(_world, every) if size is not None), default=None)
+    world = max((size for size in map(_world, reports) if size is not None), default=None)
     missing = tuple(sorted({*range(world or max(present) + 1)} - present))
     if missing:
         message = missing_ranks(missing, world, len(present)).message
-        for examined in every:
+        for examined in reports:
             yield _path(examined), with_remedy("missing-ranks", message, _launcher(examined))
 
 
-def _unlike(every: list[Examined]) -> Iterator[Placed]:
+def _unlike(reports: list[Examined]) -> Iterator[Placed]:
     """Reports that lack something that others have."""
-    ranks = len(list(_parts(every)))
-    if max([ranks, *filter(None, map(_world, every))]) > 1:
-        for examined, others in _lacking(every, lambda part: not part.collectives.is_empty()):
+    ranks = len(list(_parts(reports)))
+    if max([ranks, *filter(None, map(_world, reports))]) > 1:
+        for examined, others in _lacking(reports, lambda part: not part.collectives.is_empty()):
             have = ", though others have them" if others else ""
             message = f"holds no collectives{have}: work cannot be separated from waiting"
             yield (
                 _path(examined),
                 with_remedy("collectives-missing", message, _launcher(examined)),
             )
-    unmarked = [examined for examined in every if examined.unmarked is not None]
-    if 0 < len(unmarked) < len(every):
+    unmarked = [examined for examined in reports if examined.unmarked is not None]
+    if 0 < len(unmarked) < len(reports):
         for examined in unmarked:
             message = "holds no iterations, though others do"
             yield _path(examined), with_remedy("markers-missing", message, _launcher(examined))
-    marked = [examined for examined in every if examined.unmarked is None]
+    marked = [examined for examined in reports if examined.unmarked is None]
     for examined, others in _lacking(marked, _has_phases):
         if others:
             message = "holds no ranges named like phases, though others do"
@@ -111,22 +111,22 @@ def _unlike(every: list[Examined]) -> Iterator[Placed]:
 
 
 def _lacking(
-    every: list[Examined], has: Callable[[RankRows], bool]
+    reports: list[Examined], has: Callable[[RankRows], bool]
 ) -> Iterator[tuple[Examined, bool]]:
     """Reports with a rank that lacks something, and whether others have it."""
-    lacking = [each for each in every if not all(map(has, each.rows.ranks))]
-    return ((each, len(lacking) < len(every)) for each in lacking)
+    lacking = [each for each in reports if not all(map(has, each.rows.ranks))]
+    return ((each, len(lacking) < len(reports)) for each in lacking)
 
 
 def _has_phases(part: RankRows) -> bool:
     return all(problem.code != "no-phases" for problem in part.problems)
 
 
-def _versions(every: list[Examined]) -> Iterator[Placed]:
+def _versions(reports: list[Examined]) -> Iterator[Placed]:
     """Reports written by another version of nsys than most."""
     versions = [
         (examined, examined.rows.facts.exporter.partition("-")[0])
-        for examined in every
+        for examined in reports
         if examined.rows.facts.exporter
     ]
     [(usual, _)] = Counter(version for _, version in versions).most_common(1) or [("", 0)]
@@ -136,12 +136,12 @@ def _versions(every: list[Examined]) -> Iterator[Placed]:
             yield _path(examined), with_remedy("versions-differ", message, _launcher(examined))
 
 
-def _windows(every: list[Examined]) -> Iterator[Placed]:
+def _windows(reports: list[Examined]) -> Iterator[Placed]:
     """Captures whose iterations differ from those of the others."""
-    parts = {part.rank.identity.rank: part for part in _parts(every)}
+    parts = {part.rank.identity.rank: part for part in _parts(reports)}
     if len(parts) < 2:
         return
-    owner = {part.rank.identity.rank: each for each in every for part in each.rows.ranks}
+    owner = {part.rank.identity.rank: each for each in reports for part in each.rows.ranks}
     iterations = pl.concat(part.iterations for part in parts.values())
     collectives = pl.concat(part.collectives for part in parts.values())
     starts = {rank: each.rows.facts.utc_start_ns for rank, each in owner.items()}
@@ -191,8 +191,8 @@ def _held(iterations: pl.DataFrame, shifts: dict[int, int]) -> dict[int, list[in
     }
 
 
-def _parts(every: Iterable[Examined]) -> Iterator[RankRows]:
-    return (part for examined in every for part in examined.rows.ranks)
+def _parts(reports: Iterable[Examined]) -> Iterator[RankRows]:
+    return (part for examined in reports for part in examined.rows.ranks)
 
 
 def _world(examined: Examined) -> int | None:

@@ -16,7 +16,7 @@ from rankscope.ingestion.check.cross_report import together
 from rankscope.ingestion.check.single_report import Examined, checked, unreadable
 from rankscope.ingestion.iteration_defaults import Read, read_alike
 from rankscope.ingestion.preflight import check_one_rank, found_runs, select_run
-from rankscope.ingestion.runs import given
+from rankscope.ingestion.runs import shell_arguments
 from rankscope.ingestion.workers import map_reports
 from rankscope.match.clock_choice import auto_clock
 from rankscope.model.options import WHOLE, ShapingOptions
@@ -81,7 +81,7 @@ def check(
         raise usage[0]
     every.sort(key=lambda examined: examined.rows.file.path)
     more: dict[Path, list[CheckWarning]] = {}
-    for path, problem in together(every, number_of, given(paths)):
+    for path, problem in together(every, number_of, shell_arguments(paths)):
         more.setdefault(path, []).append(problem)
     clocks = _clocks(every, number_of)
     reports = [*map(checked, every), *unread]
@@ -100,12 +100,12 @@ def check(
     )
 
 
-def _clocks(every: list[Examined], number_of: dict[Path, int]) -> dict[Path, str]:
+def _clocks(reports: list[Examined], number_of: dict[Path, int]) -> dict[Path, str]:
     """Report → the clock that its run is compared on, as `imbalance` chooses it."""
     of_run: dict[int, list[Examined]] = {}
-    for examined in every:
+    for examined in reports:
         of_run.setdefault(number_of.get(examined.rows.file.path, 1), []).append(examined)
-    found: dict[Path, str] = {}
+    clocks: dict[Path, str] = {}
     for members in of_run.values():
         parts = [part for examined in members for part in examined.rows.ranks]
         ranks = pl.DataFrame(
@@ -117,8 +117,8 @@ def _clocks(every: list[Examined], number_of: dict[Path, int]) -> dict[Path, str
         )
 
         clock, _ = auto_clock(ranks, partial(_measured, parts))
-        found |= {examined.rows.file.path: clock for examined in members}
-    return found
+        clocks |= {examined.rows.file.path: clock for examined in members}
+    return clocks
 
 
 def _measured(parts: list[RankRows], ranks: list[int]) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -41,55 +41,55 @@ def style() -> str:
     )
 
 
-def legend(found: FleetMap) -> list[tuple[str, str]]:
+def legend(grid: FleetMap) -> list[tuple[str, str]]:
     """Class of a cell → its meaning."""
     items = []
-    if found.guilty.any():
-        for level, limit in enumerate(_limits(found)):
+    if grid.guilty.any():
+        for level, limit in enumerate(_limits(grid)):
             text = f"up to {cost_text(int(limit))}"
             items.append((f"cost-{level}", text if level else f"named, cost {text}"))
     items.append(("there", "compared, not named"))
-    if found.blind.any():
+    if grid.blind.any():
         items.append(("blind", "run without a comparison"))
     return items
 
 
-def chart(found: FleetMap, label: str) -> str:
+def chart(grid: FleetMap, label: str) -> str:
     """The SVG of a map, `label` says what it is to those who do not see it."""
-    if not found.rows:
+    if not grid.rows:
         return "<p>No run has compared any hardware.</p>"
-    rows, columns = found.present.shape
-    left = GAP + max(map(_label_width, found.rows))
+    rows, columns = grid.present.shape
+    left = GAP + max(map(_label_width, grid.rows))
     cell = min(max(USUAL_WIDTH // columns, LEAST_CELL), MOST_CELL)
     width, height = left + columns * cell + BESIDE, ABOVE + rows * ROW + BELOW
     parts = [
         f'<svg class="fleet" role="img" aria-label="{escape(label)}" width="{width:.0f}" '
         f'height="{height}" viewBox="0 0 {width:.0f} {height}">'
     ]
-    for column in np.flatnonzero(found.blind):
+    for column in np.flatnonzero(grid.blind):
         parts.append(
             f'<rect class="blind" x="{left + column * cell:.1f}" y="{ABOVE}" width="{cell - 1}" '
-            f'height="{rows * ROW - 1}"><title>{escape(_run(found, int(column)))}: nobody was '
+            f'height="{rows * ROW - 1}"><title>{escape(_run(grid, int(column)))}: nobody was '
             "compared</title></rect>"
         )
-    level = _levels(found)
-    for row, each in enumerate(found.rows):
+    level = _levels(grid)
+    for row, each in enumerate(grid.rows):
         top = ABOVE + row * ROW
         mark = ' class="suspect"' if each.suspect else ""
         parts.append(
             f'<text{mark} x="{left - GAP:.1f}" y="{top + 15}" text-anchor="end">'
             f"{escape(each.label)}<title>{escape(each.name)}</title></text>"
         )
-        there = np.flatnonzero(found.present[row] & ~found.guilty[row])
+        there = np.flatnonzero(grid.present[row] & ~grid.guilty[row])
         path = "".join(
             f"M{left + column * cell:.1f} {top}h{cell - 1}v{ROW - 1}h-{cell - 1}z"
             for column in there
         )
         if path:
             parts.append(f'<path class="there" d="{path}"/>')
-        for column in np.flatnonzero(found.guilty[row]):
-            cost = cost_text(int(found.cost_ns[row, column]))
-            text = f"{each.name}, {_run(found, int(column))}: {cost}"
+        for column in np.flatnonzero(grid.guilty[row]):
+            cost = cost_text(int(grid.cost_ns[row, column]))
+            text = f"{each.name}, {_run(grid, int(column))}: {cost}"
             parts.append(
                 f'<rect class="cost-{level[row, column]}" x="{left + column * cell:.1f}" y="{top}" '
                 f'width="{cell - 1}" height="{ROW - 1}"><title>{escape(text)}</title></rect>'
@@ -98,15 +98,15 @@ def chart(found: FleetMap, label: str) -> str:
         parts.append(
             f'<text{mark} x="{left + columns * cell + GAP:.1f}" y="{top + 15}">{counts}</text>'
         )
-    return "\n".join([*parts, *_dates(found, left, cell, ABOVE + rows * ROW), "</svg>"])
+    return "\n".join([*parts, *_dates(grid, left, cell, ABOVE + rows * ROW), "</svg>"])
 
 
-def _dates(found: FleetMap, left: float, cell: int, top: int) -> list[str]:
+def _dates(grid: FleetMap, left: float, cell: int, top: int) -> list[str]:
     """Dates below the cells, as many as there is room for."""
     step = max(1, -(-DATE // cell))
     lines = []
-    for column in range(0, len(found.runs), step):
-        day, _, hour = (found.runs[column].start or f"run {column + 1}").partition(" ")
+    for column in range(0, len(grid.runs), step):
+        day, _, hour = (grid.runs[column].start or f"run {column + 1}").partition(" ")
         middle = left + (column + 0.5) * cell
         lines.append(
             f'<text class="date" x="{middle:.1f}" y="{top + 16}" text-anchor="middle">{day}</text>'
@@ -119,20 +119,20 @@ def _label_width(row: MapRow) -> float:
     return len(row.label) * (BOLD if row.suspect else LETTER)
 
 
-def _run(found: FleetMap, column: int) -> str:
-    run = found.runs[column]
+def _run(grid: FleetMap, column: int) -> str:
+    run = grid.runs[column]
     return f"{run.start} {run.db}".strip()
 
 
-def _limits(found: FleetMap) -> list[float]:
+def _limits(grid: FleetMap) -> list[float]:
     """The largest cost of each level; levels are equal on a logarithmic scale."""
-    cost = np.maximum(found.cost_ns[found.guilty], 1).astype(float)
+    cost = np.maximum(grid.cost_ns[grid.guilty], 1).astype(float)
     return [float(each) for each in np.geomspace(cost.min(), cost.max(), LEVELS + 1)[1:]]
 
 
-def _levels(found: FleetMap) -> np.ndarray:
+def _levels(grid: FleetMap) -> np.ndarray:
     """The level of each cell."""
-    if not found.guilty.any():
-        return np.zeros(found.guilty.shape, dtype=int)
-    inner = np.array(_limits(found)[:-1])
-    return np.asarray(np.searchsorted(inner, found.cost_ns.astype(float)))
+    if not grid.guilty.any():
+        return np.zeros(grid.guilty.shape, dtype=int)
+    inner = np.array(_limits(grid)[:-1])
+    return np.asarray(np.searchsorted(inner, grid.cost_ns.astype(float)))

@@ -113,9 +113,9 @@ def page_data(
 ) -> Document:
     """The data that the page's scripts show, as one JSON document."""
     facts = comparison.facts
-    found = tables.flagged(comparison)
-    first = _first_cell(found, result, picks)
-    of_note = pl.concat([pl.DataFrame([first]), found.select("rank", "iteration")])
+    flagged_cells = tables.flagged(comparison)
+    first = _first_cell(flagged_cells, result, picks)
+    of_note = pl.concat([pl.DataFrame([first]), flagged_cells.select("rank", "iteration")])
     timeline = timeline_section(detail, {each.rank: each.title for each in picks.picks})
     cells = columns.cells(
         comparison.rows(flags=True), facts.ranks, facts.iterations, tuple(METRICS)
@@ -128,7 +128,7 @@ def page_data(
         "next": f"Next: {result.verdict.next}.",
         "facts": run_line(facts),
         "figures": page_text.figures(result),
-        "quality": page_text.quality(comparison, facts, cells["unit_ns"], found.height),
+        "quality": page_text.quality(comparison, facts, cells["unit_ns"], flagged_cells.height),
         "metrics": {
             each.name: {
                 "name": part_name(each.name),
@@ -145,13 +145,13 @@ def page_data(
         "first": first,
         "flagged": {
             "columns": ["rank", "iteration", "cause"],
-            "values": [found[name].to_list() for name in ("rank", "iteration", "cause")],
+            "values": [flagged_cells[name].to_list() for name in ("rank", "iteration", "cause")],
         },
         "states": cell_states(comparison, of_note.unique(maintain_order=True).head(MOST_CELLS)),
         "state_names": STATE_NAMES,
         "timeline": timeline.chart,
         "tables": [
-            *tables.number_tables(comparison, result, found),
+            *tables.number_tables(comparison, result, flagged_cells),
             *timeline.tables,
             *tables.quality_tables(comparison, facts),
         ],
@@ -167,10 +167,10 @@ def page_data(
     return document
 
 
-def _first_cell(found: pl.DataFrame, result: Imbalance, picks: Picks) -> Document:
+def _first_cell(flagged_cells: pl.DataFrame, result: Imbalance, picks: Picks) -> Document:
     """The cell that is picked first: the largest excess, of a straggler if there is one."""
-    stragglers = found.filter(found["rank"].is_in(result.verdict.ranks))
-    rows = stragglers if stragglers.height else found
+    stragglers = flagged_cells.filter(flagged_cells["rank"].is_in(result.verdict.ranks))
+    rows = stragglers if stragglers.height else flagged_cells
     if rows.height:
         return rows.select("rank", "iteration").row(0, named=True)
     named = [each for each in picks.picks if each.slow or each.label == "max"]

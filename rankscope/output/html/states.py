@@ -35,15 +35,17 @@ def cell_states(comparison: Comparison, cells: pl.DataFrame) -> Document:
         [*Phase],
     )
     part = ["rank", "iteration", "peer", "state", "name"]
-    mine = own.join(states, on=["rank", "iteration"]).rename({"total_ns": "own_ns"})
-    others = own.join(
+    own_states = own.join(states, on=["rank", "iteration"]).rename({"total_ns": "own_ns"})
+    peer_states = own.join(
         states.rename({"rank": "peer", "total_ns": "peer_ns"}), on=["peer", "iteration"]
     )
     both = (
-        mine.join(others, on=part, how="full", coalesce=True, maintain_order="left_right")
+        own_states.join(
+            peer_states, on=part, how="full", coalesce=True, maintain_order="left_right"
+        )
         .with_columns(pl.col("own_ns", "peer_ns").fill_null(0))
-        .join(mine, on=["rank", "iteration"], how="semi")
-        .join(others, on=["rank", "iteration"], how="semi")
+        .join(own_states, on=["rank", "iteration"], how="semi")
+        .join(peer_states, on=["rank", "iteration"], how="semi")
     )
     return {
         f"{rank}/{iteration}": {

@@ -72,7 +72,9 @@ def _column(name: str, dtype: pl.DataType, labels: Mapping[str, str]) -> Documen
     }
 
 
-def number_tables(comparison: Comparison, result: Imbalance, found: pl.DataFrame) -> list[Document]:
+def number_tables(
+    comparison: Comparison, result: Imbalance, flagged_cells: pl.DataFrame
+) -> list[Document]:
     """Tables across ranks, by rank, iteration, host and collective, and of flagged cells."""
     ranks = result.ranks.select(
         pl.exclude("^.*_z$", "report"), *(["work_z"] if "work_z" in result.ranks.columns else [])
@@ -98,7 +100,7 @@ def number_tables(comparison: Comparison, result: Imbalance, found: pl.DataFrame
         ),
         *_also(result),
         *_what_if(result),
-        _flagged(found),
+        _flagged(flagged_cells),
         *_findings(result),
         sortable_table(
             "iterations",
@@ -152,10 +154,10 @@ def flagged(comparison: Comparison) -> pl.DataFrame:
     return found.select(*schema)
 
 
-def _flagged(found: pl.DataFrame) -> Document:
-    most = found.height > MOST_ROWS
-    note = f"the {MOST_ROWS:,} largest of {found.height:,}" if most else ""
-    return sortable_table("flagged", "Flagged cells", found.head(MOST_ROWS), note=note)
+def _flagged(cells: pl.DataFrame) -> Document:
+    most = cells.height > MOST_ROWS
+    note = f"the {MOST_ROWS:,} largest of {cells.height:,}" if most else ""
+    return sortable_table("flagged", "Flagged cells", cells.head(MOST_ROWS), note=note)
 
 
 def _findings(result: Imbalance) -> list[Document]:

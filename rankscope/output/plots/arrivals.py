@@ -103,8 +103,8 @@ def draw(comparison: Comparison, options: PlotOptions) -> Figure:
     theme = THEMES[options.theme]
     order = frame["rank"].to_list()
     keep = [*dict(options.ranks), *comparison.verdict.named]
-    only = [rank for rank in order if rank in options.only]
-    rows = spaced(order, only or selected_rows(order, keep))
+    chosen = [rank for rank in order if rank in options.only]
+    rows = spaced(order, chosen or selected_rows(order, keep))
     many = len(order) > MOST_ROWS
     height = max((rows[-1].place + 1) * ROW, LEAST_HEIGHT)
     below = OVERVIEW + 0.8 if many else 0.0

@@ -57,79 +57,79 @@ def draw(fleet: Fleet, theme_name: str = "light") -> Figure:
         UsageError: no run has compared any hardware.
     """
     theme = THEMES[theme_name]
-    found = fleet_map(fleet)
-    if not found.rows:
+    grid = fleet_map(fleet)
+    if not grid.rows:
         raise UsageError(
             "--plot: no run has compared any hardware",
             hint="rankscope imbalance --db RUN.duckdb says why a run is inconclusive",
         )
     with styled(theme_name):
-        return _drawn(fleet, found, theme)
+        return _drawn(fleet, grid, theme)
 
 
-def _drawn(fleet: Fleet, found: FleetMap, theme: Theme) -> Figure:
-    labels = [drawable(each.label) for each in found.rows]
+def _drawn(fleet: Fleet, grid: FleetMap, theme: Theme) -> Figure:
+    labels = [drawable(each.label) for each in grid.rows]
     sizes = [
         text_width(text, SMALL + 0.5, "bold" if row.suspect else "normal")
-        for text, row in zip(labels, found.rows, strict=True)
+        for text, row in zip(labels, grid.rows, strict=True)
     ]
     left = MARGIN + max(sizes) + 0.12
-    rows, columns = found.present.shape
+    rows, columns = grid.present.shape
     width = min(max(columns * COLUMN, LEAST_WIDTH), MOST_WIDTH)
     height = rows * ROW
     scale = max(height, SCALE)
-    body = max(height, SCALE - 0.5) if found.guilty.any() else height
-    scale_room = 0.95 if found.guilty.any() else 0.0
+    body = max(height, SCALE - 0.5) if grid.guilty.any() else height
+    scale_room = 0.95 if grid.guilty.any() else 0.0
     sheet = new_sheet(
         left + width + BESIDE + scale_room,
         body + UNDER + 0.15,
         Caption(
             drawable(fleet.sentence, 600),
             "Cost of each piece of hardware in the runs whose verdict names it",
-            _footer(fleet, found),
+            _footer(fleet, grid),
         ),
         theme,
     )
     floor = UNDER + body - height
     axes = sheet.axes(left, floor, width, height)
-    mesh = _cells(axes, found, theme)
-    _ticks(axes, found, labels, theme)
-    _counts(axes, found)
-    _legend(axes, found, theme)
+    mesh = _cells(axes, grid, theme)
+    _ticks(axes, grid, labels, theme)
+    _counts(axes, grid)
+    _legend(axes, grid, theme)
     if mesh is not None:
         bar = sheet.axes(left + width + BESIDE, UNDER + body - scale, 0.14, scale)
-        _scale(sheet.figure, bar, mesh, found)
+        _scale(sheet.figure, bar, mesh, grid)
     return sheet.figure
 
 
-def _footer(fleet: Fleet, found: FleetMap) -> str:
+def _footer(fleet: Fleet, grid: FleetMap) -> str:
     parts = [f"Next: {fleet.next}"]
-    if found.more_rows:
-        parts.append(f"{counted(found.more_rows, 'piece')} of hardware with less cost left out")
-    if found.more_runs:
-        parts.append(f"{counted(found.more_runs, 'earlier run')} left out")
+    if grid.more_rows:
+        parts.append(f"{counted(grid.more_rows, 'piece')} of hardware with less cost left out")
+    if grid.more_runs:
+        parts.append(f"{counted(grid.more_runs, 'earlier run')} left out")
     return drawable(" · ".join(parts), 900)
 
 
-def _cells(axes: Axes, found: FleetMap, theme: Theme) -> QuadMesh | None:
+def _cells(axes: Axes, grid: FleetMap, theme: Theme) -> QuadMesh | None:
     """Draw the cells; the ones with a cost, for the scale, or None."""
-    rows, columns = found.present.shape
+    rows, columns = grid.present.shape
     across, along = np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5
     edge, line = (theme.page, 0.8) if columns <= SEPARATED else ("none", 0.0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    for column in np.flatnonzero(found.blind):
+    for column in np.flatnonzero(grid.blind):
         axes.axvspan(
             column - 0.5, column + 0.5, facecolor="none", edgecolor=theme.muted, hatch=HATCH,
             linewidth=0, gid="not compared",
         )  # fmt: skip
-    if found.present.any():
-        there = np.ma.masked_where(~found.present, found.present.astype(float))
+    if grid.present.any():
+        there = np.ma.masked_where(~grid.present, grid.present.astype(float))
         gray = ListedColormap([theme.faint])
         axes.pcolormesh(across, along, there, cmap=gray, edgecolors=edge, linewidth=line)
-    if not found.guilty.any():
+    if not grid.guilty.any():
         return None
-    cost = np.ma.masked_where(~found.guilty, np.maximum(found.cost_ns, 1) / found.unit[1])
+    cost = np.ma.masked_where(~grid.guilty, np.maximum(grid.cost_ns, 1) / grid.unit[1])
     low, high = float(cost.min()), float(cost.max())
     return axes.pcolormesh(
         across,
@@ -142,26 +142,26 @@ def _cells(axes: Axes, found: FleetMap, theme: Theme) -> QuadMesh | None:
     )
 
 
-def _ticks(axes: Axes, found: FleetMap, labels: list[str], theme: Theme) -> None:
-    rows, columns = found.present.shape
+def _ticks(axes: Axes, grid: FleetMap, labels: list[str], theme: Theme) -> None:
+    rows, columns = grid.present.shape
     axes.set_ylim(rows - 0.5, -0.5)
     axes.set_xlim(-0.5, columns - 0.5)
     axes.set_yticks(range(rows), labels=labels)
-    for text, row in zip(axes.get_yticklabels(), found.rows, strict=True):
+    for text, row in zip(axes.get_yticklabels(), grid.rows, strict=True):
         if row.suspect:
             text.set(weight="bold", color=theme.ink)
     step = max(1, -(-columns // MOST_DATES))
     places = [*range(0, columns, step)]
-    names = [found.runs[place].start.replace(" ", "\n") or f"run {place + 1}" for place in places]
+    names = [grid.runs[place].start.replace(" ", "\n") or f"run {place + 1}" for place in places]
     axes.set_xticks(places, labels=names)
     axes.tick_params(axis="both", length=2, pad=3)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("runs in the order of their start (UTC)")
 
 
-def _counts(axes: Axes, found: FleetMap) -> None:
+def _counts(axes: Axes, grid: FleetMap) -> None:
     """How often each piece was named, beside its row."""
-    for place, row in enumerate(found.rows):
+    for place, row in enumerate(grid.rows):
         text = f"{row.guilty} of {row.runs}" + (", suspect" if row.suspect else "")
         axes.annotate(
             text, (1, place), xycoords=("axes fraction", "data"), xytext=(5, 0),
@@ -174,14 +174,14 @@ def _counts(axes: Axes, found: FleetMap) -> None:
     )  # fmt: skip
 
 
-def _legend(axes: Axes, found: FleetMap, theme: Theme) -> None:
+def _legend(axes: Axes, grid: FleetMap, theme: Theme) -> None:
     handles = [
         Patch(facecolor=theme.faint, label="compared, not named"),
         Patch(facecolor=theme.page, edgecolor=theme.faint, label="not part of the run"),
     ]
-    if found.guilty.any():
+    if grid.guilty.any():
         handles.insert(0, Patch(facecolor=theme.excess[-2], label="named as slow"))
-    blind = int(found.blind.sum())
+    blind = int(grid.blind.sum())
     if blind:
         handles.append(
             Patch(
@@ -195,7 +195,7 @@ def _legend(axes: Axes, found: FleetMap, theme: Theme) -> None:
     )  # fmt: skip
 
 
-def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, found: FleetMap) -> None:
+def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, grid: FleetMap) -> None:
     bar = figure.colorbar(mesh, cax=axes)
     bar.outline.set_visible(False)
     low, high = mesh.get_clim()
@@ -203,7 +203,7 @@ def _scale(figure: Figure, axes: Axes, mesh: QuadMesh, found: FleetMap) -> None:
     bar.formatter = FuncFormatter(lambda value, _: f"{value:.2g}")
     bar.minorticks_off()
     bar.update_ticks()
-    bar.set_label(f"cost ({found.unit[0]})", labelpad=6, size=BODY - 0.5)
+    bar.set_label(f"cost ({grid.unit[0]})", labelpad=6, size=BODY - 0.5)
 
 
 def _ticks_of(low: float, high: float) -> list[float]:

@@ -44,8 +44,8 @@ def owners(
     ranks = {each: stated[each] for each in processes if each in stated}
     of_rank = {rank: process for process, rank in ranks.items()}
     if len(of_rank) == len(processes) and all(each in on_device for each in devices):
-        found = {each: of_rank.get(on_device[each]) for each in devices}
-        return Owners(ranks, {each: own for each, own in found.items() if own is not None})
+        process_of = {each: of_rank.get(on_device[each]) for each in devices}
+        return Owners(ranks, {each: own for each, own in process_of.items() if own is not None})
     if len(devices) == len(processes):
         return Owners({}, dict(zip(devices, processes, strict=True)))
     return Owners()

@@ -94,13 +94,13 @@ def read(
     Raises:
         UnreadableReport: it is not a trace, is truncated or damaged, or holds no profiler events.
     """
-    file, every, pauses = in_one([_decoded(each, limits) for each in (path, *more)])
-    _check(path, file, every, limits)
-    whole, incomplete = _whole(every)
-    timed = [each for nature, each in whole.items() if nature != NAMED and each.height]
-    if file.is_cut and not timed:
+    file, events, pauses = in_one([_decoded(each, limits) for each in (path, *more)])
+    _check(path, file, events, limits)
+    whole, incomplete = _whole(events)
+    nonempty = [each for nature, each in whole.items() if nature != NAMED and each.height]
+    if file.is_cut and not nonempty:
         raise file.truncated()
-    zero = min((each.select(pl.col("start").min()).item() for each in timed), default=0)
+    zero = min((each.select(pl.col("start").min()).item() for each in nonempty), default=0)
     ranges, launches, work, span = (
         whole[nature].with_columns(pl.col("start", "end") - zero)
         for nature in (RANGE, LAUNCH, WORK, SPAN)
@@ -137,7 +137,7 @@ def read(
         event_ranks=whose.ranks,
         cut_ns=_cut(launches, device_work) if file.is_cut else None,
         pauses=tuple((begin - zero, end - zero) for begin, end in pauses),
-        host_events=sum(every[nature].height for nature in (RANGE, LAUNCH, WORK, SPAN)),
+        host_events=sum(events[nature].height for nature in (RANGE, LAUNCH, WORK, SPAN)),
         broken_ranges=incomplete + file.broken,
     )
 
@@ -192,15 +192,15 @@ def facts_of(about: list[About]) -> CaptureFacts:
     ]
     for each in about:
         try:
-            said = msgspec.json.decode(each.distributed, type=Distributed)
+            info = msgspec.json.decode(each.distributed, type=Distributed)
         except FAULTS:
             continue
-        if isinstance(said.nccl_version, str):
-            versions.append(f"NCCL {said.nccl_version}")
-        if said.rank is not None and 0 <= said.rank < MOST_RANKS:
-            world = said.world_size or 0  # 0 and what no job has are unknown
+        if isinstance(info.nccl_version, str):
+            versions.append(f"NCCL {info.nccl_version}")
+        if info.rank is not None and 0 <= info.rank < MOST_RANKS:
+            world = info.world_size or 0  # 0 and what no job has are unknown
             claims.append(
-                Claim(said.rank, world if 0 < world <= MOST_RANKS else None, DISTRIBUTED_INFO)
+                Claim(info.rank, world if 0 < world <= MOST_RANKS else None, DISTRIBUTED_INFO)
             )
     hosts = [each.host for each in about if isinstance(each.host, str) and each.host]
     return CaptureFacts(

@@ -49,16 +49,16 @@ def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
     Args:
         paths: the files.
     """
-    of: dict[tuple[int, int, str, int], list[_Head]] = {}
-    alike: dict[Claim | None, list[Path]] = {}
+    by_process: dict[tuple[int, int, str, int], list[_Head]] = {}
+    by_claim: dict[Claim | None, list[Path]] = {}
     for path in paths:
-        alike.setdefault(_claim(path), []).append(path)
-    several = (path for same in alike.values() if len(same) > 1 for path in same)
-    for head in filter(None, map(_head, several)):
-        of.setdefault(head.process, []).append(head)
-    found: list[tuple[Path, ...]] = []
+        by_claim.setdefault(_claim(path), []).append(path)
+    candidates = (path for same in by_claim.values() if len(same) > 1 for path in same)
+    for head in filter(None, map(_head, candidates)):
+        by_process.setdefault(head.process, []).append(head)
+    windows_of_processes: list[tuple[Path, ...]] = []
     one_after_the_other: dict[int, bool] = {}
-    for _, heads in sorted(of.items()):
+    for _, heads in sorted(by_process.items()):
         windows = [each.path for each in sorted(heads)]
         count = len(windows)
         if count < 2:
@@ -66,8 +66,8 @@ def joined(paths: Iterable[Path]) -> list[tuple[Path, ...]]:
         if count not in one_after_the_other:
             one_after_the_other[count] = _numbered_on(windows)
         if one_after_the_other[count]:
-            found.append(tuple(windows))
-    return found
+            windows_of_processes.append(tuple(windows))
+    return windows_of_processes
 
 
 def _claim(path: Path) -> Claim | None:
