@@ -112,10 +112,10 @@ def test_nothing_but_the_protocol_is_on_stdout(folder: Path) -> None:
     """Even where the library, a child process or polars prints."""
     (folder / "sitecustomize.py").write_text(
         "import os, rankscope.api as api\n"
-        "def noisy(*given, before=api.open_run, **options):\n"
+        "def noisy(*given, before=api.reading, **options):\n"
         "    print('printed', flush=True); os.system('echo shouted'); os.write(1, b'written\\n')\n"
         "    return before(*given, **options)\n"
-        "api.open_run = noisy\n"
+        "api.reading = noisy\n"
     )
     lines = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
