@@ -46,7 +46,7 @@ def headings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The headings of all tables of text, and what stands in their columns of names."""
     found: set[str] = set()
 
-    def show(table: Table, every: bool = False) -> None:
+    def show(table: Table, show_all: bool = False) -> None:
         found.update(table.columns)
         for column in ("metric", "pick", "what"):
             if column in table.columns:
