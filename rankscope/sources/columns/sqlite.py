@@ -2,8 +2,9 @@
 
 Large ordinary files are read by `sqlite_pages`, all others by ADBC's driver (columnar, streaming,
 maintained by the Arrow project), to the same frames. The driver infers a column's type from the
-first rows, so each column is selected as integers or as bytes, never null: text may contain NULs
-or bytes that are not UTF-8, and an integer column may contain values of any type.
+first rows, and fails at a value of another type. An integer column may contain such: then it is
+selected once more, with a number for all that is no integer. Text may contain NULs or bytes that
+are not UTF-8, so it is selected as bytes, never null.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ MISSING = -(2**63)
 
 MARK = "(to keep)"
 """An additional column: 1 in rows that `only` keeps, else 0."""
+
+BATCH_ROWS = 2**14
+"""Rows that the driver hands over at once; by default 1,024, in as many chunks of each column."""
 
 MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
@@ -267,10 +271,7 @@ class SQLiteColumns:
 
     def _from_library(self, table: str, wanted: ColumnRequest, mark: bool = False) -> pl.DataFrame:
         """Existing columns of the rows to keep; or of all rows, with `MARK`."""
-        columns = [
-            f'iif(typeof("{name}") = \'integer\', "{name}", {MISSING}) as "{name}"'
-            for name in wanted.integers
-        ] + [
+        others = [
             f'coalesce(cast("{name}" as blob), x\'\') as "{name}"'
             for name in [*wanted.text, *wanted.raw]
         ]
@@ -279,9 +280,24 @@ class SQLiteColumns:
             name, values = wanted.only
             condition = f'"{name}" in ({", ".join(map(str, values))})'
         if mark:
-            columns.append(f'({condition}) is true as "{MARK}"')
-        where = "" if mark else f" where {condition}"
-        frame = self._query(f'select {", ".join(columns)} from "{table}"{where}')
+            others.append(f'({condition}) is true as "{MARK}"')
+        rows = f'from "{table}"' + ("" if mark else f" where {condition}")
+
+        def selected(integers: list[str]) -> pl.DataFrame:
+            return self._query(f"select {', '.join([*integers, *others])} {rows}")
+
+        try:
+            frame = selected([f'"{name}"' for name in wanted.integers])
+            plain = all(frame[name].dtype == pl.Int64 for name in wanted.integers)
+        except UnreadableReport:  # a value is of another type than those before it
+            plain = False
+        if not plain:
+            frame = selected(
+                [
+                    f'iif(typeof("{name}") = \'integer\', "{name}", {MISSING}) as "{name}"'
+                    for name in wanted.integers
+                ]
+            )
         return pl.DataFrame(
             [
                 *(_integers(frame[name]) for name in wanted.integers),
@@ -306,6 +322,7 @@ class SQLiteColumns:
 
         try:  # not by its DB-API, which imports pyarrow and its datasets
             with AdbcStatement(self._connection) as statement:
+                statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
                 statement.set_sql_query(sql)
                 return pl.DataFrame(statement.execute_query()[0])
         except (Error, OSError, pl.exceptions.PolarsError) as error:
@@ -338,7 +355,7 @@ class SQLiteColumns:
 
 def _integers(column: pl.Series) -> pl.Series:
     integers = column.cast(pl.Int64)
-    return integers.set(integers == MISSING, None)
+    return integers.set(integers == MISSING, None) if integers.min() == MISSING else integers
 
 
 def _close(connection: AdbcConnection, database: AdbcDatabase) -> None:
