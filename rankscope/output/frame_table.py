@@ -9,6 +9,7 @@ import polars as pl
 
 from rankscope.model.metrics import Unit, metric_in
 from rankscope.output.columns import Shown, heading, names_in, notes, shown
+from rankscope.output.markdown_csv import csv, markdown
 from rankscope.output.quantities import UNKNOWN, in_unit, percent, short_path, span
 from rankscope.output.table_layout import Table
 from rankscope.util.sanitize import sanitized
@@ -61,6 +62,11 @@ def by_table(by: str, frame: pl.DataFrame) -> Table:
         notes=meanings,
         shorten=names_in(frame.columns),
     )
+
+
+def frame_text(frame: pl.DataFrame, title: str, *, is_csv: bool) -> str:
+    """A frame as CSV, or else as a table in Markdown with a title."""
+    return csv(frame) if is_csv else markdown(generic_table(frame, title))
 
 
 def generic_table(frame: pl.DataFrame, title: str) -> Table:

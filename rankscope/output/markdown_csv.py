@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -37,6 +38,19 @@ def markdown(table: Table) -> str:
     body = [line(table.columns), "| " + " | ".join(rule) + " |", *map(line, table.rows)]
     title = [f"**{prose(table.title)}**", ""] if table.title else []
     return "\n".join([*title, *body, *(["", prose(table.note)] if table.note else [])])
+
+
+def section(sentence: str, facts: Sequence[str], tables: Sequence[Table]) -> str:
+    """A heading with the finding, the rest of the verdict, a list of facts, and tables.
+
+    Args:
+        sentence: the sentence of the verdict.
+        facts: further lines, such as what to do next.
+        tables: the tables to show.
+    """
+    lead, _, rest = prose(sentence).partition(". ")
+    parts = [f"### {lead.rstrip('.')}", rest, "\n".join(f"- {prose(line)}" for line in facts)]
+    return "\n\n".join([*filter(None, parts), *map(markdown, tables)])
 
 
 def prose(text: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from rankscope.output.markdown_csv import csv, markdown, prose
+from rankscope.output.markdown_csv import csv, markdown, prose, section
 from rankscope.output.nsys_view import rsync_command
 from rankscope.output.table_layout import Table
 
@@ -100,3 +100,27 @@ def test_rsync_takes_no_name_for_an_option() -> None:
     words = rsync_command(Path("/x/-evil"), "host").split()
     assert words[-1] == "./-evil/"
     assert "s" in words[1]
+
+
+BY_RANK = Table(
+    title="By rank", columns=("rank", "work"), rows=(("2", "14.0"),), numeric=frozenset()
+)
+
+
+def test_it_is_a_section_with_the_finding_as_its_heading() -> None:
+    text = section("Rank 2 is slow. Fixing it saves 3 ms.", ["Next: look.", "4 ranks"], [BY_RANK])
+    assert text.split("\n\n") == [
+        "### Rank 2 is slow",
+        "Fixing it saves 3 ms.",
+        "- Next: look.\n- 4 ranks",
+        "**By rank**",
+        "| rank | work |\n| --- | --- |\n| 2 | 14.0 |",
+    ]
+    assert section("Balanced", [], []) == "### Balanced"
+
+
+def test_names_are_no_markup() -> None:
+    text = section("Rank 2 (<img src=x>) is slow. On [a](http://b) `c`", ["<b>"], [])
+    assert "<" not in text
+    assert "\\[a]" in text
+    assert "\\`c\\`" in text

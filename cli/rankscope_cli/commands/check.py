@@ -103,7 +103,7 @@ def _show_warnings(db: Path, output: Format) -> None:
     import polars as pl
 
     from rankscope.ingestion.check.remedies import remedy, scheduler_of
-    from rankscope.output import frame_table, markdown_csv
+    from rankscope.output import frame_table
     from rankscope.output.quantities import counted, ranks_text, short_path
 
     comparison = opened(db).compare()
@@ -130,10 +130,7 @@ def _show_warnings(db: Path, output: Format) -> None:
             },
             orient="row",
         )
-        table = frame_table.generic_table(frame, "Warnings")
-        console.write(
-            markdown_csv.csv(frame) if output is Format.CSV else markdown_csv.markdown(table)
-        )
+        console.write(frame_table.frame_text(frame, "Warnings", is_csv=output is Format.CSV))
         return
     ranks = comparison.tables.ranks["rank"]
     console.headline(f"{short_path(db)}: {ranks_text(ranks)}, {counted(len(warnings), 'warning')}.")

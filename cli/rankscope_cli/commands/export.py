@@ -390,7 +390,7 @@ def _say(
     """Print what was written, and how to open it."""
     import polars as pl
 
-    from rankscope.output import frame_table, markdown_csv
+    from rankscope.output.frame_table import frame_text
     from rankscope.output.quantities import agreeing, counted, ranks_text, short_path, size, span
 
     problems = [*comparison.warnings, *done.problems]
@@ -417,13 +417,8 @@ def _say(
         )
         return
     console.warn_of_run(run, problems, quiet, verbose)
-    if output is Format.CSV:
-        console.write(markdown_csv.csv(pl.DataFrame([facts])))
-        return
-    if output is Format.MARKDOWN:
-        console.write(
-            markdown_csv.markdown(frame_table.generic_table(pl.DataFrame([facts]), "Exported"))
-        )
+    if output is not Format.TABLE:
+        console.write(frame_text(pl.DataFrame([facts]), "Exported", is_csv=output is Format.CSV))
         return
     rows = counted(done.rows, "event" if done.kind == "trace" else "row")
     of_table = "" if done.kind == "trace" else f" of {done.kind}"

@@ -168,7 +168,7 @@ def _write_tables(
     gain: bool,
     only: list[int] | None,
 ) -> None:
-    from rankscope.output import frame_table, markdown_page, text_tables
+    from rankscope.output import frame_table, markdown_csv, text_tables
 
     shown: list[Table] = []
     if by is By.RANK:
@@ -193,7 +193,7 @@ def _write_tables(
     if output is Format.MARKDOWN:
         empty = frame.is_empty() and by in WHY_EMPTY
         lines += ["; ".join(_why_empty(by, comparison)) + "."] if empty else []
-        console.write(markdown_page.section(lines[0], lines[1:], shown))
+        console.write(markdown_csv.section(lines[0], lines[1:], shown))
         return
     console.headline(lines[0])
     for line in lines[1:]:

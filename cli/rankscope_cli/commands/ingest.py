@@ -184,7 +184,7 @@ def _document(run: Run, done: Ingested) -> Ingest:
 
 def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) -> None:
     from rankscope.compare.comparison import Stage
-    from rankscope.output import frame_table, markdown_csv
+    from rankscope.output import frame_table
     from rankscope.output.documents.common import plain
     from rankscope.output.documents.reports import ingested
     from rankscope.output.quantities import counted, ranks_text, short_path, size
@@ -196,11 +196,8 @@ def _show(run: Run, done: Ingested, output: Format, quiet: bool, verbose: bool) 
         [{**plain(each), "path": short_path(Path(each.path))} for each in ingested(done.outcomes)],
         infer_schema_length=None,
     )
-    if output is Format.CSV:
-        console.write(markdown_csv.csv(frame))
-        return
-    if output is Format.MARKDOWN:
-        console.write(markdown_csv.markdown(frame_table.generic_table(frame, "Reports")))
+    if output in (Format.CSV, Format.MARKDOWN):
+        console.write(frame_table.frame_text(frame, "Reports", is_csv=output is Format.CSV))
         return
     if verbose:
         console.show(frame_table.generic_table(frame, "Reports"), show_all=True)

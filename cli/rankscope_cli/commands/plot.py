@@ -149,10 +149,6 @@ def _write(facts: dict[str, str], output: Format) -> None:
         return
     import polars as pl
 
-    from rankscope.output import frame_table, markdown_csv
+    from rankscope.output.frame_table import frame_text
 
-    frame = pl.DataFrame([facts])
-    if output is Format.CSV:
-        console.write(markdown_csv.csv(frame))
-    else:
-        console.write(markdown_csv.markdown(frame_table.generic_table(frame, "Picture")))
+    console.write(frame_text(pl.DataFrame([facts]), "Picture", is_csv=output is Format.CSV))

@@ -62,7 +62,7 @@ def report(
     import polars as pl
 
     from rankscope.api import picks_of
-    from rankscope.output import frame_table, markdown_csv, text_tables
+    from rankscope.output import frame_table, text_tables
     from rankscope.output.html.whole import make_page
     from rankscope.output.quantities import short_path, size
     from rankscope.util.atomic_io import check_writable
@@ -103,7 +103,6 @@ def report(
         console.write(f"{short_path(target)}: {size(length)}; open it in any browser")
     else:
         frame = pl.DataFrame([facts])
-        markdown = markdown_csv.markdown(frame_table.generic_table(frame, "Page"))
-        console.write(markdown_csv.csv(frame) if output is Format.CSV else markdown)
+        console.write(frame_table.frame_text(frame, "Page", is_csv=output is Format.CSV))
     if verbose:
         console.say(f"rankscope: {text_tables.run_line(comparison.facts)}")
