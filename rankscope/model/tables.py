@@ -4,7 +4,7 @@
 that DuckDB shows. Frames on their way into a table have the table's schema (`model/schema.py`).
 
 A new nullable column, such as that of a metric, needs no new schema version: `store/migrations.py`
-adds it to databases that lack it. Any other change raises `SCHEMA_VERSION`.
+adds it to databases that lack it. Any other change raises the version of the schema.
 
 Times are nanoseconds on the report's own axis (0 = its session start) unless the meaning says
 otherwise. Null is unknown, never 0.

@@ -32,7 +32,7 @@ from rankscope.store.connection import (
 )
 from rankscope.store.ddl import ddl
 from rankscope.store.door import Known, check_table, damaged, enter, enter_again, facts, told
-from rankscope.store.migrations import SCHEMA_VERSION
+from rankscope.store.migrations import schema_version
 from rankscope.store.nearby import hint_for_missing
 from rankscope.store.reader import read_table
 from rankscope.store.row_groups import in_row_groups
@@ -127,7 +127,7 @@ class Database:
             with database.transaction():
                 database._connection.execute(ddl())
                 database._connection.execute(
-                    "insert into meta values ('schema_version', ?)", [str(SCHEMA_VERSION)]
+                    "insert into meta values ('schema_version', ?)", [str(schema_version())]
                 )
             database.checkpoint()  # closing says nothing of a full disk
 

@@ -15,13 +15,13 @@ from rankscope.model.tables import TABLES
 from rankscope.store.connection import NOT_OURS, REBUILD_HINT, first_line, is_damage
 from rankscope.store.contents import BadContents, TooMuch, check_columns, check_rows
 from rankscope.store.migrations import (
-    SCHEMA_VERSION,
     add_columns,
     foreign_view,
     migrate,
     missing_columns,
     needs_reports,
     present_columns,
+    schema_version,
     show_columns,
 )
 from rankscope.util.sanitize import sanitized
@@ -109,7 +109,7 @@ def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> 
     if not {("meta", "key"), ("meta", "value")} <= {*present}:
         raise DatabaseError(f"{path}: {NOT_OURS}", hint=REBUILD_HINT)
     version = facts(connection).get("schema_version", "")
-    if version != str(SCHEMA_VERSION):
+    if version != str(schema_version()):
         _migrate(connection, path, version, write)
         present = present_columns(connection)
     missing = missing_columns(present)
@@ -159,9 +159,9 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, version: str, wr
         DatabaseError: it is newer, its reports must be read again, or it is opened for reading.
     """
     shown = sanitized(version)
-    text = f"{path}: has schema version {shown}, this rankscope uses {SCHEMA_VERSION}"
+    text = f"{path}: has schema version {shown}, this rankscope uses {schema_version()}"
     known = int(version) if version.isascii() and version.isdigit() and len(version) < 9 else 0
-    if known > SCHEMA_VERSION:
+    if known > schema_version():
         raise DatabaseError(text, hint="use a newer rankscope")
     if known < 1 or needs_reports(known):
         raise DatabaseError(f"{text}{_reports_to_read(connection)}", hint=REBUILD_HINT)

@@ -6,7 +6,7 @@ Two kinds of change:
   process that writes adds the column to the file. A process that only reads sees a temporary view
   in which the column is null; the file is not touched. A whole table that is marked as later
   (`Table.is_later`) is handled alike: it has no rows.
-- Anything else raises `SCHEMA_VERSION` and adds a row to `MIGRATIONS`: the statements that turn the
+- Anything else adds a row to `MIGRATIONS`, which raises the version: the statements that turn the
   older version into the next one, or None where that needs the reports. Only a process that writes
   runs them; a process that only reads asks for one (any `rankscope ingest` of this run).
 
@@ -25,11 +25,11 @@ from rankscope.model.tables import TABLES
 from rankscope.store.contents import check_columns
 from rankscope.store.ddl import SQL_TYPES, add_column, create_table
 
-SCHEMA_VERSION = 2
-"""The version that this rankscope writes. 2: `activities` are stored."""
-
 MIGRATIONS: dict[int, tuple[str, ...] | None] = {1: None}
-"""Version → the statements that make it the next version; None: the reports must be read again."""
+"""Version → the statements that make it the next version; None: the reports must be read again.
+
+From 1 to 2: `activities` are stored.
+"""
 
 LEDGER = "fleet_"
 """Beginning of the names of a ledger's tables: a run's database has none of them."""
@@ -37,21 +37,26 @@ LEDGER = "fleet_"
 LOG = logging.getLogger("rankscope.store")
 
 
+def schema_version() -> int:
+    """The version that this rankscope writes: the one after the last of `MIGRATIONS`."""
+    return max(MIGRATIONS) + 1
+
+
 def needs_reports(version: int) -> bool:
     """Whether some step from a version to the present one needs the reports."""
-    steps = [MIGRATIONS.get(each) for each in range(version, SCHEMA_VERSION)]
+    steps = [MIGRATIONS.get(each) for each in range(version, schema_version())]
     return any(step is None for step in steps)
 
 
 def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
     """Bring the file from an older version to the present one, in the caller's transaction."""
-    for each in range(version, SCHEMA_VERSION):
+    for each in range(version, schema_version()):
         for statement in MIGRATIONS[each] or ():
             connection.execute(statement)
     connection.execute(
-        "update meta set value = ? where key = 'schema_version'", [str(SCHEMA_VERSION)]
+        "update meta set value = ? where key = 'schema_version'", [str(schema_version())]
     )
-    LOG.info("the database was upgraded from schema version %d to %d", version, SCHEMA_VERSION)
+    LOG.info("the database was upgraded from schema version %d to %d", version, schema_version())
 
 
 def present_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], str]:

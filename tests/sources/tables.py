@@ -21,12 +21,16 @@ PAGES = [512, 1024, 4096, 65536]
 
 
 def both(
-    path: Path, integers: list[str], text: list[str], only: tuple[str, list[int]] | None = None
+    path: Path,
+    integers: list[str],
+    text: list[str],
+    only: tuple[str, list[int]] | None = None,
+    piece_bytes: int | None = None,
 ) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
     """What the pages say and what the library says; None where either says nothing."""
     paged: pl.DataFrame | None = None
     try:
-        with closing(SQLiteColumns(path)) as file:
+        with closing(SQLiteColumns(path, piece_bytes)) as file:
             if not file.has("t", *integers, *text):
                 return None, None
             if not any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal")):

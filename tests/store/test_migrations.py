@@ -86,8 +86,6 @@ def test_a_required_column_that_is_missing_is_damage(
 
 
 def test_a_version_is_migrated_by_a_writer_only(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "SCHEMA_VERSION", 3)
-    monkeypatch.setattr("rankscope.store.door.SCHEMA_VERSION", 3)
     renamed = "update reports set kind = 'renamed'"
     monkeypatch.setitem(migrations.MIGRATIONS, 2, (renamed,))
     with pytest.raises(DatabaseError, match=r"schema version 2.* 3") as refused:
@@ -102,8 +100,6 @@ def test_a_version_is_migrated_by_a_writer_only(old: Path, monkeypatch: pytest.M
 def test_a_migration_that_fails_leaves_the_file_as_it_was(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "SCHEMA_VERSION", 3)
-    monkeypatch.setattr("rankscope.store.door.SCHEMA_VERSION", 3)
     statements = ("update reports set kind = 'renamed'", "select nonsense")
     monkeypatch.setitem(migrations.MIGRATIONS, 2, statements)
     with pytest.raises(duckdb.BinderException):

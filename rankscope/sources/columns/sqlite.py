@@ -81,9 +81,18 @@ class _Borders:
 class SQLiteColumns:
     """A SQLite file, opened read-only."""
 
-    def __init__(self, path: Path) -> None:
-        """Open `path`; raises `UnreadableReport` if it is not a SQLite database."""
+    def __init__(self, path: Path, piece_bytes: int | None = None) -> None:
+        """Open it.
+
+        Args:
+            path: the file.
+            piece_bytes: size of a chunk of pages that are read at once; None: the usual one.
+
+        Raises:
+            UnreadableReport: it is not a SQLite database.
+        """
         self.path = path
+        self._piece_bytes = piece_bytes
         self._check_magic()
         # Without a journal, nobody is writing; `immutable` avoids file locks, which are slow or
         # never granted on shared file systems.
@@ -247,7 +256,7 @@ class SQLiteColumns:
         if table not in self._layouts:
             raise Unusual("it has an index, no rowid or generated columns")
         if self._pages is None:
-            self._pages = PagedFile(self.path)
+            self._pages = PagedFile(self.path, self._piece_bytes)
         yield from self._pages.pieces(decode, self._layouts[table], wanted, chosen)
 
     def _read_layouts(self) -> dict[str, TableLayout]:

@@ -66,7 +66,14 @@ def _ahead(get: Callable[[int], Item], numbers: Sequence[int]) -> Iterator[Item]
 class PagedFile:
     """A SQLite file that nobody writes to; raises `Unusual` where SQLite has to read it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, piece_bytes: int | None = None) -> None:
+        """Open it.
+
+        Args:
+            path: the file.
+            piece_bytes: size of a chunk; None: `PIECE_BYTES`.
+        """
+        self._piece_bytes = PIECE_BYTES if piece_bytes is None else piece_bytes
         try:
             self._file = os.open(path, OPEN_FLAGS)
         except OSError as error:
@@ -105,7 +112,7 @@ class PagedFile:
         if table.root not in self._leaves_by_root:
             self._leaves_by_root[table.root] = self._leaves(table.root)
         leaves = self._leaves_by_root[table.root]
-        most = max(1, PIECE_BYTES // self._page_size)
+        most = max(1, self._piece_bytes // self._page_size)
         buffer = np.empty(min(most, leaves.size) * self._page_size, np.uint8)
         decoder = Decoder(decode, plan, self._page_size, buffer.size)
         firsts = range(0, leaves.size, most)

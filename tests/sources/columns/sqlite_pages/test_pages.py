@@ -18,7 +18,7 @@ from rankscope.sources import formats
 from rankscope.sources.columns import sqlite
 from rankscope.sources.columns.request import ColumnRequest
 from rankscope.sources.columns.sqlite import SQLiteColumns
-from rankscope.sources.columns.sqlite_pages import loader, pages
+from rankscope.sources.columns.sqlite_pages import loader
 from rankscope.sources.discover import describe
 from tests.sources.exports import as_folder
 from tests.sources.tables import PAGES, Row, both, edit, from_pages, made
@@ -260,13 +260,15 @@ def test_without_the_compiled_part_the_library_reads(
     assert library.rows() == [(1, "x")]
 
 
-def test_who_stops_reading_leaves_no_thread_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pages, "PIECE_BYTES", 8192)
+def in_pieces(path: Path) -> SQLiteColumns:
+    return SQLiteColumns(path, piece_bytes=8192)
+
+
+def test_who_stops_reading_leaves_no_thread_behind(tmp_path: Path) -> None:
     before = threading.active_count()
-    with closing(SQLiteColumns(made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)]))) as f:
-        pieces = f.pieces("t", ["a"], ["b"])
+    path = made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)])
+    with closing(in_pieces(path)) as file:
+        pieces = file.pieces("t", ["a"], ["b"])
         next(pieces)
         assert threading.active_count() > before  # it reads ahead
         assert isinstance(pieces, Generator)
@@ -274,13 +276,10 @@ def test_who_stops_reading_leaves_no_thread_behind(
     assert threading.active_count() == before
 
 
-def test_the_library_goes_on_where_pages_turn_unusual(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pages, "PIECE_BYTES", 8192)
+def test_the_library_goes_on_where_pages_turn_unusual(tmp_path: Path) -> None:
     rows = [(i, f"name {i}") for i in range(3000)]
     rows[2500] = (2500, "x" * 10_000)
-    with closing(SQLiteColumns(made(tmp_path / "a", rows))) as file:
+    with closing(in_pieces(made(tmp_path / "a", rows))) as file:
         assert len(list(file.pieces("t", ["a"], ["b"]))) > 3
         assert file.read("t", ["a"], ["b"]).rows() == rows
 
@@ -325,13 +324,12 @@ def test_bytes_come_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize("long_at", [None, 0, 1900, 2999])
 @pytest.mark.parametrize("text_first", [False, True])
 def test_pieces_keep_their_rows_whatever_is_asked_of_them(
-    long_at: int | None, text_first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    long_at: int | None, text_first: bool, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(pages, "PIECE_BYTES", 8192)
     rows = [(i, "x" * 10_000 if i == long_at else f"name {i}") for i in range(3000)]
     texts = [["b"], None] if text_first else [None, ["b"]]
     only = ("a", [*range(0, 3000, 7)])
-    with closing(SQLiteColumns(made(tmp_path / "a", rows))) as file:
+    with closing(in_pieces(made(tmp_path / "a", rows))) as file:
         first = [frame["a"].to_list() for frame in file.pieces("t", ["a"], texts[0])]
         assert [a for piece in first for a in piece] == [*range(3000)]
         again = [frame["a"].to_list() for frame in file.pieces("t", ["a"], texts[1], only)]
@@ -343,12 +341,9 @@ def test_pieces_keep_their_rows_whatever_is_asked_of_them(
             ]
 
 
-def test_only_the_pages_of_chosen_pieces_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pages, "PIECE_BYTES", 8192)
+def test_only_the_pages_of_chosen_pieces_are_read(tmp_path: Path) -> None:
     path = made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)])
-    with closing(SQLiteColumns(path)) as file:
+    with closing(in_pieces(path)) as file:
         first = [frame.rows() for frame in file.pieces("t", ["a"], ["b"])]
         content = path.read_bytes()
         at = content.index(b"name 2999") & -4096
@@ -357,9 +352,8 @@ def test_only_the_pages_of_chosen_pieces_are_read(
         assert next(file.pieces("t", ["a"], ["b"])).rows() == first[0]
 
 
-def test_pieces_may_be_chosen_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "PIECE_BYTES", 8192)
+def test_pieces_may_be_chosen_at_once(tmp_path: Path) -> None:
     path = made(tmp_path / "a", [(i, f"name {i}") for i in range(3000)])
-    with closing(SQLiteColumns(path)) as file, closing(SQLiteColumns(path)) as other:
+    with closing(in_pieces(path)) as file, closing(in_pieces(path)) as other:
         [third] = file.pieces("t", ["a"], ["b"], chosen=[3])
         assert third.equals([*other.pieces("t", ["a"], ["b"])][3])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rankscope.sources.columns.sqlite_pages import pages
 from rankscope.sources.columns.sqlite_pages.frames import most_cells
 from tests.sources.tables import PAGES, Row, both, made
 
@@ -42,16 +41,15 @@ def test_headers_that_change_from_row_to_row(page: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("blank", [None, ""])
 @pytest.mark.parametrize("borders", [(0, 3000), (2999, 3000), (1500, 1501), (700, 2000), (9, 9)])
 def test_columns_that_have_few_values(
-    blank: str | None, borders: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    blank: str | None, borders: tuple[int, int], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(pages, "PIECE_BYTES", 16384)
     within = range(*borders)
     rows = [
         (i, *((i << 20, "z" * (i % 40)) if i in within else (None, blank))) for i in range(3000)
     ]
     path = made(tmp_path / "a", rows, columns="key integer primary key, a integer, b text")
     for only in (None, ("a", [1500 << 20])):
-        paged, library = both(path, ["key", "a"], ["b"], only)
+        paged, library = both(path, ["key", "a"], ["b"], only, piece_bytes=16384)
         assert paged is not None
         assert library is not None
         assert paged.equals(library)
