@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.model.metrics import METRICS
-from tests.support import SAMPLE, Result, Stored, mostly_slow, public
+from tests.support import SAMPLE, Result, Stored, mostly_nightly, mostly_slow, public
 
 Cli = Callable[..., Result]
 CLASSES = {
@@ -114,7 +114,7 @@ def test_scores_are_compared_as_documented(cli: Cli, sample: Stored) -> None:
 
 @pytest.mark.parametrize(
     ("text", "first", "last", "count"),
-    mostly_slow(
+    mostly_nightly(
         [("10:20", 10, 19, 10), ("-10:", 20, 29, 10), (":15", 0, 14, 15), ("12:", 12, 29, 18),
          ("5:1000", 5, 29, 25), ("-1000:10", 0, 9, 10)], 2,
     ),

@@ -23,7 +23,7 @@ from rankscope.errors import RankscopeError, UsageError
 from rankscope.match.roles import HINT
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.view.page_server import PageServer, RunAnswers
-from tests.support import SAMPLE, Result, Stored, mostly_slow
+from tests.support import SAMPLE, Result, Stored, mostly_nightly, mostly_slow
 
 Cli = Callable[..., Result]
 
@@ -193,7 +193,9 @@ def of_one(run: rankscope.Run) -> Iterator[Callable[[], object]]:
 
 
 @pytest.mark.parametrize(
-    "questions", mostly_slow([*(partial(of_many, numbers=each) for each in MANY), of_one])
+    "questions",
+    mostly_slow([partial(of_many, numbers=MANY[0]), of_one])
+    + mostly_nightly([partial(of_many, numbers=each) for each in MANY[1:]], 0),
 )
 def test_python_takes_numbers_of_any_size(
     sample: Stored,
@@ -217,7 +219,7 @@ def test_python_takes_numbers_of_any_size(
     assert peak < 300 * MOST_RANKS
 
 
-@pytest.mark.parametrize("number", mostly_slow(NUMBERS, 2))
+@pytest.mark.parametrize("number", mostly_nightly(NUMBERS, 2))
 def test_a_served_page_takes_numbers_of_any_size(sample: Stored, number: str) -> None:
     answers = RunAnswers(sample.db, rankscope.Options())
     with pytest.raises(RankscopeError):

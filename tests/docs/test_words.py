@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,13 +28,13 @@ def unexplained(words: set[str]) -> set[str]:
 
 
 @pytest.fixture
-def other(cli: Cli, stored: Callable[..., Stored]) -> None:
-    """A second run beside the usual database, in the folder of the command."""
-    assert cli("explain", "work").code == 0
-    Path("other.duckdb").write_bytes(stored("planted", where="forward").db.read_bytes())
+def databases(tmp_path: Path, sample: Stored, stored: Callable[..., Stored]) -> None:
+    """The usual database and a second run, in the folder of the command."""
+    shutil.copy(sample.db, tmp_path / "rankscope.duckdb")
+    shutil.copy(stored("planted", where="forward").db, tmp_path / "other.duckdb")
 
 
-@pytest.mark.usefixtures("other")
+@pytest.mark.usefixtures("databases")
 def test_headings_and_labels(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     words = headings(cli, monkeypatch)
     assert {"work", "cost", "rank time lost", "last", "slow", "spread", "cluster"} <= words
@@ -48,8 +49,8 @@ def test_keys_of_json() -> None:
     assert not missing, "\n".join(sorted(missing))
 
 
-def test_labels_of_the_page(cli: Cli, sample: Stored) -> None:
-    Path("rankscope.duckdb").write_bytes(sample.db.read_bytes())
+@pytest.mark.usefixtures("databases")
+def test_labels_of_the_page(cli: Cli) -> None:
     words = labels_of_page(cli)
     assert {"Parallel efficiency", "came last"} <= words
     missing = unexplained(words)

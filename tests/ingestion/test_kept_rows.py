@@ -20,7 +20,7 @@ from rankscope.measure.report import extract
 from rankscope.model.options import ShapingOptions
 from rankscope.model.reports import ReportFile, ReportRows
 from rankscope.store import Database
-from tests.support import Forged, copied, mostly_slow
+from tests.support import Forged, copied, mostly_nightly, mostly_slow
 
 TABLES = ("ranks", "iterations", "measures", "collectives", "activities", "problems")
 
@@ -106,7 +106,7 @@ def test_with_other_options_reports_are_extracted(
     assert len(extracted) == 2
 
 
-@pytest.mark.parametrize("content", mostly_slow([b"cbuiltins\nint\n.", b"\x80\x04N.", b""]))
+@pytest.mark.parametrize("content", mostly_nightly([b"cbuiltins\nint\n.", b"\x80\x04N.", b""]))
 def test_a_damaged_file_is_none(
     folder: Path, cache: Path, extracted: list[str], content: bytes
 ) -> None:

@@ -19,7 +19,7 @@ from rankscope.model.tables import TABLES
 from rankscope.store import Database, contents
 from rankscope.store.connection import MAGIC_AT
 from tests.bench.contents import Change, changes
-from tests.support import ROOT, Forged, Result, Stored, copied, edit, mostly_slow
+from tests.support import ROOT, Forged, Result, Stored, copied, edit, mostly_nightly, mostly_slow
 
 Cli = Callable[..., Result]
 
@@ -116,7 +116,7 @@ def test_a_table_of_too_many_rows_is_refused_before_it_is_read(
     )
 
 
-@pytest.mark.parametrize("place", mostly_slow([0.02, 0.3, 0.98, 0.5, 0.7], 3))
+@pytest.mark.parametrize("place", mostly_nightly([0.02, 0.3, 0.98, 0.5, 0.7], 3))
 def test_a_flipped_byte_is_damage(cli: Cli, whole: Path, tmp_path: Path, place: float) -> None:
     db = tmp_path / "run.duckdb"
     content = bytearray(whole.read_bytes())
@@ -166,7 +166,7 @@ def test_changed_databases_get_clear_answers() -> None:
 
 @pytest.mark.parametrize(
     ("what", "statement"),
-    mostly_slow(
+    mostly_nightly(
         [
             ("activities.size is", "update CUPTI_ACTIVITY_KIND_MEMCPY set bytes = -5"),
             ("activities.size is", "update CUPTI_ACTIVITY_KIND_MEMCPY set bytes = 1 << 61"),

@@ -16,7 +16,7 @@ from rankscope.errors import DatabaseError, UsageError
 from rankscope.store import Database
 from rankscope.store.reader import read_table
 from rankscope.store.tables import TableRequest
-from tests.support import Result, Stored, mostly_slow
+from tests.support import Result, Stored, mostly_nightly, mostly_slow
 
 Cli = Callable[..., Result]
 COMMANDS = (
@@ -137,7 +137,7 @@ def test_numbers_of_ranks_that_no_job_has(cli: Cli, db: Path, column: str, value
         cli(*command, db).refused(4, f"ranks.{column} is {value}")
 
 
-@pytest.mark.parametrize("value", mostly_slow(["{", "1e999", "[1, 2]", "null", ""], 2))
+@pytest.mark.parametrize("value", mostly_nightly(["{", "1e999", "[1, 2]", "null", ""], 2))
 def test_cached_answers_that_are_none(cli: Cli, db: Path, value: str) -> None:
     with duckdb.connect(str(db)) as connection:
         connection.execute("update answers set value = ? where name = 'verdict'", [value])
@@ -152,7 +152,7 @@ def test_a_column_of_another_type_is_refused(cli: Cli, db: Path) -> None:
     cli("imbalance", "--db", db).refused(4, "ranks.rank")
 
 
-@pytest.mark.parametrize("version", mostly_slow(["²", "-1", "٣", "1e3", ""], 2))
+@pytest.mark.parametrize("version", mostly_nightly(["²", "-1", "٣", "1e3", ""], 2))
 def test_a_version_that_is_no_number(cli: Cli, db: Path, version: str) -> None:
     with duckdb.connect(str(db)) as connection:
         connection.execute("update meta set value = ? where key = 'schema_version'", [version])
