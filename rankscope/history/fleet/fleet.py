@@ -145,22 +145,7 @@ def _hardware(
         )
     )
     suspected = [row for row in table.filter("suspect").select("kind", "id").iter_rows()]
-    starts = dict(runs.select("run", "start_ns").iter_rows())
-    extra: list[dict[str, object]] = []
-    for kind, id_ in suspected:
-        own = real.filter(kind=kind, id=id_)
-        in_time = own["run"].replace_strict(starts, return_dtype=pl.Int64).is_not_null().all()
-        place = slots.get(id_) if kind == "host" else None
-        extra.append(
-            {
-                "kind": kind,
-                "id": id_,
-                "trend": trend(own) if in_time else None,
-                "since_ns": since(own, starts) if in_time else None,
-                "follows": "slot" if place else follows(own, real),
-            }
-        )
-    more = pl.DataFrame(extra, schema={name: HARDWARE[name] for name in (*KEY, *TOLD)})
+    more = _of_suspects(suspected, real, slots, dict(runs.select("run", "start_ns").iter_rows()))
     return (
         table.join(more, on=["kind", "id"], how="left")
         .sort(
@@ -172,12 +157,43 @@ def _hardware(
     )
 
 
+def _of_suspects(
+    suspects: list[tuple[str, str]],
+    rows: pl.DataFrame,
+    slots: dict[str, str],
+    starts: dict[str, int | None],
+) -> pl.DataFrame:
+    """KEY and SUSPECTS_ONLY of the suspects.
+
+    Args:
+        suspects: kind and id of each.
+        rows: APPEARANCES of hosts, GPUs and adapters, by time.
+        slots: host → its slot that is suspected.
+        starts: run → its start, ns.
+    """
+    found: list[dict[str, object]] = []
+    for kind, id_ in suspects:
+        own = rows.filter(kind=kind, id=id_)
+        in_time = own["run"].replace_strict(starts, return_dtype=pl.Int64).is_not_null().all()
+        has_slot = kind == "host" and id_ in slots
+        found.append(
+            {
+                "kind": kind,
+                "id": id_,
+                "trend": trend(own) if in_time else None,
+                "since_ns": since(own, starts) if in_time else None,
+                "follows": "slot" if has_slot else follows(own, rows),
+            }
+        )
+    return pl.DataFrame(found, schema={name: HARDWARE[name] for name in (*KEY, *SUSPECTS_ONLY)})
+
+
 PARTS = 2**30
 """Parts in which shares of iterations are summed."""
 
 RATES = pl.Schema({"rate": pl.Float64(), "low": pl.Float64(), "high": pl.Float64()})
 KEY = pl.Schema({"kind": pl.String(), "id": pl.String()})
-TOLD = ("trend", "since_ns", "follows")
+SUSPECTS_ONLY = ("trend", "since_ns", "follows")
 """Columns that only suspects have."""
 
 
