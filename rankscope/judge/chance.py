@@ -5,7 +5,7 @@ See METHOD.md#verdict.
 
 from __future__ import annotations
 
-from math import comb
+from math import comb, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -66,6 +66,25 @@ def chance_of_sets(cells: Floats, roles: Index, sizes: list[int]) -> Floats:
     return np.asarray((1 + reached) / (1 + SHUFFLES))
 
 
+def lasting(cells: Floats) -> int:
+    """For about how many iterations ranks stay as slow as they are.
+
+    Sums of a first-order autoregressive process scatter as if one in (1 + r) / (1 - r) iterations
+    were independent. r is the correlation of successive iterations, pooled over ranks, less its
+    standard error.
+
+    Args:
+        cells: rank by iteration.
+    """
+    apart = cells - cells.mean(axis=1, keepdims=True)
+    spread = float((apart * apart).sum())
+    if not spread > 0:
+        return 1
+    now, then = apart[:, :-1], apart[:, 1:]
+    r = float((now * then).sum()) / spread - 1 / sqrt(then.size)
+    return max(1, round((1 + r) / (1 - r)))
+
+
 def chance_of_period(fitting: int, hits: int, count: int, share: float) -> float:
     """How likely it is that so many of some iterations drawn at random fit some period.
 
@@ -107,6 +126,17 @@ def chance_of_largest(amounts: Floats, others: Floats) -> float:
     near = usual / (far + usual)
     terms = (comb(degrees + j - 1, j) * (1 - near) ** j for j in range(count))
     return min(1.0, near**degrees * sum(terms))
+
+
+def chance_of_few(events: int, owners: int, ranks: int) -> float:
+    """How likely it is that events of ranks drawn at random are those of so few ranks; a bound.
+
+    Args:
+        events: how many.
+        owners: the ranks that have them.
+        ranks: all of them.
+    """
+    return min(1.0, comb(ranks, owners) * (owners / ranks) ** events)
 
 
 def iterations_to_settle(chance: float, level: float, count: int) -> int:

@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rankscope.judge.cells import amounts, event_of, noise_of, places_of, where_of
-from rankscope.judge.chance import chance_of_largest, chance_of_period, chance_of_sets
+from rankscope.judge.chance import (
+    chance_of_few,
+    chance_of_largest,
+    chance_of_period,
+    chance_of_sets,
+    lasting,
+)
 from rankscope.judge.excess import Excess, Index
 from rankscope.judge.hosts import ranks_by_host
 from rankscope.judge.levels import ALPHA, FEW, HALF, LEAST_GAIN, MOST, MUCH, NOISE, RARE
@@ -199,7 +205,7 @@ def _slowest(
         if not sizes:
             continue
         if spans is None:
-            chances = chance_of_sets(cells, excess.roles, sizes)
+            chances = _chances(cells, excess.roles, order, sizes)
         else:
             chances = _chance_of_spans(spans, excess.roles, order, sizes)
         chance = np.minimum(2 * chances, 1.0)
@@ -270,6 +276,21 @@ def _set_of(
     return _Set(members, pattern, chance, gain, gain / time if time > 0 else 0.0)
 
 
+def _chances(cells: Floats, roles: Index, order: Index, sizes: list[int]) -> Floats:
+    """`chance_of_sets`, with ranks exchanged for as long as the others stay as slow as they are.
+
+    A loader that has fallen behind stays behind, and an expert is asked for during many iterations,
+    which are not independent then. A slow rank stays slow anyway, so only those that are not in the
+    set tell how long ranks do that.
+    """
+    lengths = np.array([lasting(np.delete(cells, order[:size], 0)) for size in sizes])
+    found = np.empty(len(sizes))
+    for length in np.unique(lengths):
+        blocks = np.add.reduceat(cells, np.arange(0, cells.shape[1], length), axis=1)
+        found = np.where(lengths == length, chance_of_sets(blocks, roles, sizes), found)
+    return found
+
+
 def _chance_of_spans(spans: Floats, roles: Index, order: Index, sizes: list[int]) -> Floats:
     """`chance_of_sets` of the ranks that lead in whole iterations; 1 where others lead in spans."""
     chances = chance_of_sets(spans, roles, sizes)
@@ -336,6 +357,7 @@ def facts_of(
             break
         lone = np.concatenate(amounts_of)
         rare = count == 1 or len(lone) <= max(RARE * len(excess.numbers), 1)
+        rare = rare or chance_of_few(len(lone), count, len(share)) <= RARE
         others = np.maximum(np.delete(share, named, 0), NOISE * noise)
         if rare and len(lone) and chance_of_largest(lone, others) <= RARE:
             apart = count

@@ -56,9 +56,9 @@ def slow_transfers(
 ) -> SlowTransfers | None:
     """Transfers of the selected iterations that are slow; None where there are none.
 
-    The usual transfer is the lower median over the communicators of the same size, for messages of
-    the same operation and size (or place in the iteration, where sizes are unknown), of each one's
-    median.
+    The usual transfer is the lower median over the communicators with as many members and calls,
+    for messages of the same operation and size (or place in the iteration, where sizes are
+    unknown), of each one's median.
 
     Args:
         instances: group, operation, iteration, ordinal, bytes (null where unknown).
@@ -86,6 +86,9 @@ def slow_transfers(
                 (pl.col("bytes").cast(pl.Float64).log() / np.log(SIZE_STEP)).round(),
                 -1.0 - pl.col("ordinal").cast(pl.Float64),
             ),
+            calls=pl.when(pl.col("bytes").is_null())
+            .then(pl.col("ordinal").max().over("group", "operation"))
+            .otherwise(0),
         )
     )
     beyond = pl.max_horizontal(HALF * pl.col("usual"), NOISE * pl.col("noise"))
@@ -105,9 +108,9 @@ def _beside_usual(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with usual, noise and excess (ns) of transfers like each.
 
     Args:
-        rows: group, operation, members (a count), size (a class) and service.
+        rows: group, operation, members and calls (counts), size (a class) and service.
     """
-    key = ["operation", "members", "size"]
+    key = ["operation", "members", "calls", "size"]
     of_group = rows.group_by(*key, "group").agg(middle=pl.col("service").median())
     usual = of_group.group_by(key).agg(usual=pl.col("middle").quantile(0.5, "lower"))
     rows = rows.join(of_group, on=[*key, "group"]).join(usual, on=key)

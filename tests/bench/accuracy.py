@@ -105,7 +105,11 @@ def _job_judged(case: Case) -> Row:
     length = sum(truth["iteration_ns"][i] for i in used)
     true = sum(truth["gain_by_iteration_ns"][i] for i in used) / length
     claimed = (verdict.gain_ns or 0) / length
+    kept = comparison.tables.ranks["rank"].to_list()
+    if len(kept) < truth["world"] and not _tells(truth, kept):
+        truth["fair_inconclusive"] = True
     outcome = _outcome(truth, verdict, true)
+    true *= _part_of_gain(truth, verdict)
     accused = outcome == "right" and verdict.kind in ("persistent", "periodic", "transient")
     exact = accused and true > LEAST_GAIN and not verdict.gain_is_bound
     present = comparison.tables.ranks.height / truth["world"]
@@ -126,6 +130,24 @@ def _part(reports: list[Path], must: list[int], count: int) -> list[Path]:
     """Some reports: those of the ranks at fault, and the first others."""
     rank = {path: int("".join(c for c in path.stem if c.isdigit())) for path in reports}
     return sorted(reports, key=lambda path: (rank[path] not in must, rank[path]))[:count]
+
+
+def _tells(truth: Row, kept: list[int]) -> bool:
+    """Whether some reports can tell: a rank at fault is among them, and most are not."""
+    return 0 < len({*truth["must"]} & {*kept}) < len(kept) / 2
+
+
+def _part_of_gain(truth: Row, verdict: Verdict) -> float:
+    """The share of the gain that belongs to the named ranks, where they are some of the culprits.
+
+    `gain_of` has the gain of each name in `culprits`.
+    """
+    whole, ranks = sum(truth["gain_by_iteration_ns"]), sorted(verdict.ranks)
+    if whole:
+        for name, gain in truth.get("gain_of", {}).items():
+            if sorted(truth["culprits"][name]) == ranks:
+                return float(gain / whole)
+    return 1.0
 
 
 def _outcome(truth: Row, verdict: Verdict, true: float) -> str:

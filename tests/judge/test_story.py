@@ -123,6 +123,27 @@ def test_a_single_event_is_a_fact_and_many_are_a_habit() -> None:
     assert ranks_of(story(late)) == []
 
 
+def test_ranks_that_take_turns_for_some_iterations_each() -> None:
+    """An expert is asked for in three iterations; rank 0 holds it four times of seven."""
+    late = noise(8, 19)
+    for turn, rank in enumerate((6, 0, 2, 0, 5, 0, 0)):
+        late[rank, 3 * turn : 3 * turn + 3] += 9.0
+    assert ranks_of(story(late)) == []
+    for rank in (6, 2, 5):
+        late[rank] = noise(1, 19, seed=rank)
+    assert ranks_of(story(late)) == [(0,)]
+
+
+def test_events_of_two_ranks_at_different_times() -> None:
+    """Six events are no habit of eight ranks if only two of them have any; three may be."""
+    late = noise(8, 20)
+    late[3, [1, 7, 11, 18]] += 20.0
+    late[5, [4, 13]] += 20.0
+    assert ranks_of(story(late)) == [(3,), (5,)]
+    late[3, [1, 7, 11]] = 0.0
+    assert ranks_of(story(late)) == []
+
+
 @given(st.integers(0, 1_000), st.integers(0, 7))
 @settings(max_examples=6, deadline=None)
 def test_the_order_of_ranks_and_the_numbers_of_iterations_change_nothing(
