@@ -17,15 +17,17 @@ from tests.pytorch_job import GRADIENTS, Job, kernels, without, write
 from tests.support import Result, mostly_slow
 
 
-@pytest.mark.parametrize("stated", mostly_slow([False, True]))
-def test_one_file_of_all_ranks(tmp_path: Path, stated: bool) -> None:
-    """Ids of launches are unique in a process, not in the file."""
+@pytest.mark.parametrize(
+    ("stated", "alike"), mostly_slow([(True, True), (False, False), (True, False)])
+)
+def test_one_file_of_all_ranks(tmp_path: Path, stated: bool, alike: bool) -> None:
+    """Ids of launches are unique in a process, not in the file; `alike`: nor are process ids."""
     folder = write(tmp_path / "parts", PLAIN)
     events = []
     for rank in (0, 1, 2, 3):
         trace = json.loads((folder / f"rank{rank}.pt.trace.json").read_text())
         for each in trace["traceEvents"]:
-            each["pid"] += 1000 * (4 - rank) if stated else 1000 * rank
+            each["pid"] += -rank if alike else 1000 * (4 - rank) if stated else 1000 * rank
             if stated:
                 each["args"]["rank"] = rank
             elif each["cat"] == "kernel":
@@ -81,7 +83,13 @@ def test_ranks_that_cannot_be_paired_come_one_after_the_other(
     assert rankscope.open_run(gone).compare().facts == alone, "the database is as before"
 
 
-NAMES = ["run-1718.32-TP-{}-DP-0-PP-0.trace.json", "rank{}/trace.json", "host_{}_of.json"]
+NAMES = [
+    "run-1718.32-TP-{}-DP-0-PP-0.trace.json",
+    "rank{}/trace.json",
+    "host_{}_of.json",
+    "tp_rank_{}_dp_rank_0.json",
+    "worker-{}/node_771.1795269835229.pt.trace.json",
+]
 
 
 @pytest.mark.parametrize("name", mostly_slow(NAMES))

@@ -10,6 +10,7 @@ import numpy as np
 from rankscope.judge.excess import Excess, Flags
 from rankscope.judge.replay import Healing, Replay
 from rankscope.judge.transfers import SlowTransfers
+from rankscope.model.kinds import COMPUTING_PHASES
 from rankscope.util.robust import Floats, lower_medians
 
 LEAST_PLAYED, BLOCK = 60, 10
@@ -68,7 +69,8 @@ class Prices:
 
     By replay where the run can be replayed; of a sample of iterations, the gain is scaled by what
     the slowest rank of each iteration would be faster, in all iterations and in those. Without a
-    replay, the gain is at most that: `is_bound` is true then.
+    replay, the gain is at most that: `is_bound` is true then, and where the place of the work in
+    an iteration is unknown.
 
     Attributes:
         components: the parts of the excess.
@@ -93,8 +95,21 @@ class Prices:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the run cannot be replayed, so that a gain is at most what is given."""
-        return self._replay is None
+        """Whether a gain is at most what is given.
+
+        That is so where the run cannot be replayed, and where nothing tells between which of the
+        collectives of an iteration its work becomes less.
+        """
+        return self._replay is None or self.is_unplaced
+
+    @property
+    def is_unplaced(self) -> bool:
+        """Whether no phase of the work is known, and ranks meet several times in an iteration."""
+        replay, excess = self._replay, self._excess
+        if replay is None or replay.size <= replay.rows.height:
+            return False
+        working = [phase in COMPUTING_PHASES for phase in excess.phases]
+        return bool(np.isnan(excess.spent[:, :, working]).all())
 
     @property
     def played(self) -> int:
@@ -122,7 +137,7 @@ class Prices:
         return [round(gain * scale) for gain, scale in zip(gains, scales, strict=True)]
 
     def most(self, healed: Floats, gain_ns: int) -> int:
-        """The gain of a healing; without a replay, what it is at most.
+        """The gain of a healing; where it is a bound, what it is at most.
 
         Ranks may wait for each other many times in an iteration. No path through the run gets
         shorter by more than what is taken out of a rank (of several ranks, out of the one that is

@@ -143,6 +143,8 @@ def _reservations(verdict: Verdict, judged: Judgement) -> Iterator[str]:
             f"{counted(missing, 'rank')} of the job {agreeing(missing, 'has', 'have')} no report, "
             "and may be slower"
         )
+    elif verdict.gain_is_bound and judged.prices.is_unplaced:
+        yield "no range names a phase of the work, so gains are upper bounds"
     elif verdict.gain_is_bound:
         yield "the run cannot be replayed, so gains are upper bounds"
     elif played < count:

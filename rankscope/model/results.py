@@ -117,7 +117,7 @@ class Verdict:
     period: int | None = None
     gain_ns: int | None = None
     gain: float | None = None
-    gain_is_bound: bool = False  # the run cannot be replayed: gains are at most these
+    gain_is_bound: bool = False  # gains are at most these
     gain_all_ns: int | None = None  # of every rank at its role's median
     gain_all: float | None = None
     more_work_ranks: tuple[int, ...] = ()  # who is given more to do

@@ -15,6 +15,9 @@ from rankscope.model.reports import ReportFile
 from rankscope.sources import formats
 from rankscope.sources.report_format import Format
 
+HANDLER_ENDING = re.compile(r"_[0-9]+\.[0-9]{13,}$")
+"""Process id and time, with which torch.profiler.tensorboard_trace_handler ends a name."""
+
 
 def discover(
     paths: Iterable[str | Path], on_error: Callable[[Path, ReportError], None] | None = None
@@ -96,32 +99,42 @@ def describe_again(file: ReportFile) -> ReportFile:
 
 
 def _numbered(reports: list[ReportFile]) -> list[ReportFile]:
-    """The reports, with the number in which those of one folder differ."""
+    """The reports, with the number in which those of one folder differ.
+
+    Reports of one name, each alone in its folder, differ in the folders' names.
+    """
     folders: dict[Path, list[Path]] = {}
     for each in reports:
         folders.setdefault(each.path.parent, []).append(each.path)
-    numbers = {
-        path: number
-        for paths in folders.values()
-        for path, number in differing_numbers(paths).items()
-    }
+    alone = [path for path, *others in folders.values() if not others]
+    numbers: dict[Path, int] = {}
+    if len({HANDLER_ENDING.sub("", formats.title(path)) for path in alone}) > 1:
+        alone = []
+    for paths in (*folders.values(), alone):
+        numbers |= differing_numbers(paths)
     return [replace(each, number=numbers.get(each.path)) for each in reports]
 
 
 def differing_numbers(paths: Iterable[Path]) -> dict[Path, int]:
     """The ranks of reports whose names are alike but for one number that counts them from 0.
 
-    Empty if there is no such number, or several.
+    Names of folders count where the paths are of several. Empty if there is no such number, or
+    several.
     """
     paths = sorted({*paths})
-    titles = [formats.title(path) for path in paths]
+    if len(paths) < 2:
+        return {}
+    shared = os.path.commonpath(path.absolute().parent for path in paths)
+    titles = [
+        f"{path.absolute().relative_to(shared).parent}/{formats.title(path)}" for path in paths
+    ]
     numbers = [re.findall(r"\d+", title) for title in titles]
-    if len(paths) < 2 or len({re.sub(r"\d+", "#", title) for title in titles}) > 1:
+    if len({re.sub(r"\d+", "#", title) for title in titles}) > 1:
         return {}
     candidates = []
     for column in zip(*numbers, strict=True):
         values = [int(text) if len(text) < 8 else -1 for text in column]
-        if sorted(values) == list(range(len(paths))):
+        if sorted(values) == list(range(len(paths))) and values not in candidates:
             candidates.append(values)
     return dict(zip(paths, candidates[0], strict=True)) if len(candidates) == 1 else {}
 

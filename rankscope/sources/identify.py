@@ -13,6 +13,7 @@ from rankscope.errors import ForeignRun, RankConflict, UnknownRank, UsageError
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.reports import CaptureFacts, Claim, RankEvidence, RankIdentity, Trace
 from rankscope.sources import formats
+from rankscope.sources.discover import HANDLER_ENDING
 from rankscope.sources.environment import OPEN_MPI, PMI, PMIX, SLURM
 from rankscope.sources.recorders import Recorder, recorder_of
 from rankscope.util.rank_list import MOST_RANKS
@@ -25,7 +26,7 @@ LAST_NUMBER = re.compile(r"(?:^|[_\-.])([0-9]{1,6})$")
 """A file name that ends in a number: weak evidence, used only if there is no other."""
 
 OF_DIMENSION = re.compile(
-    r"(?:^|[^a-z])(tp|dp|pp|ep|cp|sp|fsdp|ddp|mp|tensor|data|pipeline|expert)[_\-.=]?([0-9]{1,6})(?!\d)",
+    r"(?:^|[^a-z])(tp|dp|pp|ep|cp|sp|fsdp|ddp|mp|tensor|data|pipeline|expert)(?:[_\-.]?rank)?[_\-.=]?([0-9]{1,6})(?!\d)",
     re.IGNORECASE,
 )
 """A place in one dimension of a job: with several of them in a name, none alone is the rank."""
@@ -273,7 +274,7 @@ def name_hint(path: Path) -> str:
     """How to name the place of the rank, with a pattern that fits the path if it has a number."""
     text = "/".join((*path.parts[-PARENTS - 1 : -1], formats.title(path)))
     named = [*re.finditer(r"([A-Za-z]+[_\-.=/]?)([0-9]{1,6})(?!\d)", text)]
-    if not named:
+    if not named or HANDLER_ENDING.search(text):
         return NAME_HINT
     best = next((each for each in named if OF_DIMENSION.search(each[0])), named[-1])
     return (
@@ -301,7 +302,9 @@ def _spelled(stem: str) -> list[tuple[int, int | None]]:
     """Every rank that a name spells out, with the world size if the name has it."""
     of_world = OF_WORLD.search(stem)
     rank, size = map(int, of_world.groups()) if of_world else (0, 0)
-    if found := [int(number) for number in RANK_IN_NAME.findall(stem)]:
+    several = len(OF_DIMENSION.findall(stem)) > 1
+    rest = OF_DIMENSION.sub("", stem) if several else stem
+    if found := [int(number) for number in RANK_IN_NAME.findall(rest)]:
         return [(each, size if each == rank < size else None) for each in found]
     return [(rank, size)] if rank < size else []
 

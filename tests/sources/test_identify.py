@@ -115,6 +115,12 @@ def test_numbers_in_names_of_traces_that_are_no_rank(name: str) -> None:
         told(name)
 
 
+def test_a_process_id_is_offered_as_no_rank() -> None:
+    with pytest.raises(UnknownRank) as refused:
+        told("node_771.1795269835229443237.pt.trace.json")
+    assert "node_" not in refused.value.hint
+
+
 def test_what_the_profiler_says_of_the_job_beats_the_file_name() -> None:
     identity = told("trace-3-of-8.json", Claim(2, 8, DISTRIBUTED_INFO))
     assert (identity.rank, identity.evidence) == (2, DISTRIBUTED_INFO)

@@ -97,8 +97,9 @@ class Verdict(Struct, kw_only=True):
     gain_is_bound: Annotated[
         bool,
         says(
-            "`true` where the run cannot be replayed, as with missing ranks, and where waiting "
-            "for the network is all there is: the gains are at most these"
+            "`true` where the run cannot be replayed, as with missing ranks, where no phase of "
+            "the work is named, and where waiting for the network is all there is: the gains are "
+            "at most these"
         ),
     ]
     gain_all_ns: Annotated[

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from rankscope.model.reports import Process, plain_process
+
 
 @dataclass(frozen=True, slots=True)
 class Owners:
@@ -16,6 +18,38 @@ class Owners:
 
     ranks: dict[int, int] = field(default_factory=dict)  # process → the rank that events state
     process_of: dict[int, int] = field(default_factory=dict)  # owner of device work → process
+
+
+PIDS = 2**32
+"""More than any process id."""
+
+
+def apart(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
+    """The events of ranks that have one process id, as those of processes of their own.
+
+    Containers number their processes alike. The id is then that of the process plus PIDS times
+    the rank that the event states.
+
+    Args:
+        frames: each with a column `process` or `owner`, and `rank`.
+    """
+    of_host = [each.select("process", "rank") for each in frames if "process" in each.columns]
+    known = pl.concat(of_host).drop_nulls().unique()
+    if known["process"].n_unique() == known.height:
+        return frames
+    return [
+        each.with_columns(
+            pl.col(name) + pl.col("rank").fill_null(0) * PIDS
+            for name in ("process", "owner")
+            if name in each.columns
+        )
+        for each in frames
+    ]
+
+
+def without_rank(key: int) -> Process:
+    """The process of a key that `apart` made, or left."""
+    return plain_process(key % PIDS)
 
 
 def owners(

@@ -20,7 +20,15 @@ from rankscope.model.device_work import SYNC_CALLS, InMemoryWork
 from rankscope.model.kinds import EvidenceKind
 from rankscope.model.options import ShapingOptions
 from rankscope.model.ranges import Ranges
-from rankscope.model.reports import CaptureFacts, Claim, Gpu, Hardware, RankEvidence, Trace
+from rankscope.model.reports import (
+    CaptureFacts,
+    Claim,
+    Gpu,
+    Hardware,
+    RankEvidence,
+    Trace,
+    plain_process,
+)
 from rankscope.model.schema import DEVICE_WORK, RANGES, conform
 from rankscope.sources.conventions import Vocabulary, known, vocabulary
 from rankscope.sources.device_faults import on_host_time, unrecorded
@@ -38,7 +46,7 @@ from rankscope.sources.kineto.columns import (
 from rankscope.sources.kineto.gloo import waits_on_callers
 from rankscope.sources.kineto.json_stream import FAULTS, About, EventFile
 from rankscope.sources.kineto.limits import LIMITS, Limits
-from rankscope.sources.kineto.merged import Owners, owners
+from rankscope.sources.kineto.merged import Owners, apart, owners, without_rank
 from rankscope.sources.kineto.windows import Frames, base_time, in_one
 from rankscope.util.rank_list import MOST_RANKS
 from rankscope.util.wording import counted
@@ -105,6 +113,7 @@ def read(
         whole[nature].with_columns(pl.col("start", "end") - zero)
         for nature in (RANGE, LAUNCH, WORK, SPAN)
     )
+    ranges, launches, work = apart([ranges, launches, work])
     process = _process(ranges, launches)
     whose = owners(ranges, launches, work, whole[NAMED])
     stated = facts_of(file.about)
@@ -135,6 +144,7 @@ def read(
             sync_calls=conform(launches.filter("waits"), SYNC_CALLS, drop_others=True),
         ),
         event_ranks=whose.ranks,
+        process_of=without_rank if whose.ranks else plain_process,
         cut_ns=_cut(launches, device_work) if file.is_cut else None,
         pauses=tuple((begin - zero, end - zero) for begin, end in pauses),
         host_events=sum(events[nature].height for nature in (RANGE, LAUNCH, WORK, SPAN)),
