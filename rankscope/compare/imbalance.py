@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 from rankscope.compare.comparison import Comparison
 from rankscope.compare.metric_table import role_of
 from rankscope.judge import scores
@@ -29,8 +31,13 @@ def imbalance(comparison: Comparison, metrics: list[str] | None = None) -> Imbal
         "rank", "host", role=role_of(comparison.roles), report="path"
     )
     scored = ranks.join(comparison.scores.select("rank", *columns_of(names)), on="rank")
-    known = not comparison.missing_ranks and comparison.outliers.metric == "work"
-    waits = comparison.waits() if known else scores.UNKNOWN_WAITS
+    waits = scores.UNKNOWN_WAITS
+    if not comparison.missing_ranks and comparison.outliers.metric == "work":
+        waits = comparison.waits()
+    elif not comparison.missing_ranks and comparison.outliers.metric is None:
+        # without exposed waits nothing tells a cost, but the calls tell who comes last
+        costs = (pl.lit(None, pl.Int64).alias(name) for name in ("cost_ns", "gain_ns"))
+        waits = comparison.waits().with_columns(costs)
     return Imbalance(
         metrics=tuple(summary.metrics[name] for name in names),
         ranks=scores.by_rank(scored, waits, names),

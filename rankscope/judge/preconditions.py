@@ -11,7 +11,7 @@ from rankscope.judge.judgement import Judgement
 from rankscope.match.warnings import listed
 from rankscope.model.kinds import VerdictKind
 from rankscope.model.results import Verdict
-from rankscope.sources.recorders import Record, advice
+from rankscope.sources.recorders import Record, Recorder, advice
 from rankscope.util.wording import agreeing, counted
 
 
@@ -60,8 +60,10 @@ def work_unknown(inputs: VerdictInputs) -> Verdict | None:
     """No metric shows what a rank needed without its waits."""
     if inputs.run.metric is not None:
         return None
+    alone = inputs.run.recorder is Recorder.INSPECTOR
     return inconclusive(
-        "the work of the ranks is unknown, because their times include waits",
+        "the work of the ranks is unknown, because "
+        + ("collectives alone are recorded" if alone else "their times include waits"),
         advice(Record.DEVICE, inputs.run.recorder),
     )
 

@@ -22,6 +22,9 @@ MOST_LINES = 20
 DOUBTFUL = ("records-missing", "report-cut", "device-clock-early", "launches-missing")
 """Codes of warnings that make all numbers doubtful."""
 
+ANOTHER_RUN = "another-run"
+"""The code of the warning that reports are of several runs."""
+
 NOTHING = "nothing to do"
 """The beginning of a remedy that is none."""
 
@@ -124,13 +127,26 @@ def _expected_verdict(usable: list[CheckedReport]) -> str:
     return text
 
 
+def runs(reports: tuple[CheckedReport, ...]) -> list[str]:
+    """The runs of the reports, if there are several, each with its commands."""
+    found: dict[str, list[CheckedReport]] = {}
+    for report in reports:
+        for problem in report.problems:
+            if problem.code == ANOTHER_RUN:
+                found.setdefault(problem.hint, []).append(report)
+    return [
+        f"run {own[0].run} ({counted(len(own), 'report')}, {_ranks(own)}) → {sanitized(hint, 1000)}"
+        for hint, own in sorted(found.items(), key=lambda each: each[1][0].run)
+    ]
+
+
 def advice(reports: tuple[CheckedReport, ...]) -> list[str]:
     """What to capture better: a line for each remedy of a problem of reports that can be used."""
     by_hint: dict[str, tuple[str, list[CheckedReport]]] = {}
     usable = [report for report in reports if report.usable]
     for report in sorted(usable, key=lambda each: not _is_doubtful(each)):
         for problem in dict.fromkeys(report.problems):
-            if not problem.hint.startswith(NOTHING):
+            if problem.code != ANOTHER_RUN and not problem.hint.startswith(NOTHING):
                 by_hint.setdefault(problem.hint, (problem.message, []))[1].append(report)
     return [
         f"{_ranks(who)}: {sanitized(_first_clause(message), 300)} → {sanitized(hint, 1000)}"

@@ -95,7 +95,7 @@ _ROWS = (
     Column("high", "upper end of the 95 % interval of the rate", label="to", shown=Shown.SHARE),
     Column(
         "since",
-        "start of its first guilty run, where earlier ones were innocent",
+        "start of the first run whose verdict names it, where earlier ones do not",
         label="slow since",
     ),
     Column("p", "probability that chance makes any hardware look as bad"),

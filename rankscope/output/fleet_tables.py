@@ -8,7 +8,7 @@ import polars as pl
 
 from rankscope.history.fleet.fleet import Fleet
 from rankscope.history.fleet.sentences import NS_PER_HOUR
-from rankscope.output.columns import names_in, notes
+from rankscope.output.columns import heading, names_in, notes
 from rankscope.output.prometheus import gauge, labels
 from rankscope.output.quantities import UNKNOWN, percent
 from rankscope.output.table_layout import Table
@@ -25,21 +25,21 @@ LONGEST_ID = 100
 
 
 def table(fleet: Fleet, show_all: bool = False) -> Table:
-    """The hardware as a table: what was ever guilty, or all of it.
+    """The hardware as a table: what a verdict ever named, or all of it.
 
     Args:
         fleet: the answer.
-        show_all: innocent hardware too.
+        show_all: hardware that none names, too.
     """
     rows = fleet.hardware if show_all else fleet.hardware.filter(pl.col("guilty") > 0)
     columns = (
-        "hardware", "id", "host", "slot", "guilty", "runs", "rate", "95 % interval", "p",
+        "hardware", "id", "host", "slot", heading("guilty"), "runs", "rate", "95 % interval", "p",
         "rank-hours", "trend", "follows", "",
     )  # fmt: skip
     return Table(
         title="Hardware by cost" if show_all else "Hardware that was ever slow, by cost",
         columns=columns,
-        numeric=frozenset(("guilty", "runs", "rate", "95 % interval", "p", "rank-hours")),
+        numeric=frozenset((heading("guilty"), "runs", "rate", "95 % interval", "p", "rank-hours")),
         rows=tuple(_cells(row) for row in rows.iter_rows(named=True)),
         drop_first=("follows", "slot", "trend", "95 % interval", "host"),
         shorten=names_in(["id", "host"]),

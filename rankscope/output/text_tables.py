@@ -42,6 +42,9 @@ LEAST_GAIN = 0.005
 SCENARIOS = 8
 """Most what-if scenarios in the table."""
 
+OF_COLLECTIVES = ("collective_wait", "collective_transfer")
+"""Metrics that are known without knowing what waits and what works."""
+
 LOST, COST, LAST = map(heading, ("lost_ns", "cost_ns", "last_arriver_share"))
 """Headings of sums over the iterations, and of last arrivals."""
 
@@ -68,6 +71,14 @@ def run_line(facts: RunFacts) -> str:
     )
 
 
+def shown_metrics(result: Imbalance) -> list[str]:
+    """The usual metrics; where the work is unknown, the waits of all collectives as well."""
+    usual = [each.metric for each in result.metrics if METRICS[each.metric].display.is_usual]
+    known = {each.metric for each in result.metrics if each.mean is not None}
+    more = [name for name in OF_COLLECTIVES if name in known] if "work" not in known else []
+    return [*more, *usual]
+
+
 Row = tuple[MetricSummary, Metric]
 """What is known of a metric, and the metric."""
 
@@ -84,10 +95,11 @@ def metrics_table(result: Imbalance, comparison: Comparison, show_all: bool) -> 
     def who(metric: Metric, score: Score | None) -> str:
         return UNKNOWN if score is None else f"{_value(result, metric, score.value)} ({score.rank})"
 
+    usual = {*shown_metrics(result)}
     known = [
         (each, METRICS[each.metric])
         for each in result.metrics
-        if show_all or (each.mean is not None and METRICS[each.metric].display.is_usual)
+        if show_all or (each.mean is not None and each.metric in usual)
     ]
     alike = [] if show_all else _alike(known, result)
     shown = [row for row in known if row not in alike]
@@ -261,9 +273,9 @@ def ranks_table(
         metrics: the metrics to show; None: the usual ones.
         only: the ranks to show; None: all.
     """
-    names = [
-        name for name in metrics or leading_metrics() if metrics or column_of(name) in result.ranks
-    ]
+    names = metrics or [name for name in leading_metrics() if column_of(name) in result.ranks]
+    if metrics is None and shown_metrics(result)[:1] == ["collective_wait"]:
+        names = ["collective_wait", *names]
     known = [METRICS[name] for name in names if result.ranks[column_of(name)].is_not_null().any()]
     headings = [metric.heading for metric in known]
     ranks = result.ranks.sort(known[0].column if known else "rank", descending=known != [])
@@ -278,8 +290,9 @@ def ranks_table(
     for metric in known:
         columns[metric.heading] = [_value(result, metric, value) for value in ranks[metric.column]]
     numeric = frozenset(("rank", *headings, LAST, COST))
-    if ranks["cost_ns"].count():
+    if ranks["last_arriver_share"].count():
         columns[LAST] = [percent(share) for share in ranks["last_arriver_share"]]
+    if ranks["cost_ns"].count():
         columns[COST] = [
             beyond_error(cost, result.wait_error_ns, total) for cost in ranks["cost_ns"]
         ]

@@ -13,6 +13,7 @@ class Recorder(Enum):
 
     NSYS = "nsys"
     PYTORCH = "torch.profiler"  # on any device
+    INSPECTOR = "NCCL Inspector"  # collectives alone
 
 
 class Record(Enum):
@@ -33,7 +34,13 @@ PYTORCH_DEVICE = (
     "activity of your device"
 )
 
+COLLECTIVES_ALONE = (
+    "rankscope plot arrivals shows who comes last; for why, record that rank and another one with "
+    "rankscope capture or torch.profiler (NCCL Inspector records collectives alone)"
+)
+
 ADVICE = {
+    Recorder.INSPECTOR: dict.fromkeys(Record, COLLECTIVES_ALONE),
     Recorder.NSYS: {
         Record.DEVICE: "profile with device tables: nsys profile --trace=cuda,nvtx",
         Record.KERNELS: "record it, as rankscope capture does (nsys --trace=cuda,nvtx); --by phase "
@@ -67,7 +74,9 @@ ADVICE = {
 def recorder_of(kinds: Iterable[str]) -> Recorder:
     """What recorded reports of some formats; of several or unknown profilers, nsys."""
     families = {form.family if (form := formats.find(kind)) else None for kind in kinds}
-    return Recorder.PYTORCH if families == {"kineto"} else Recorder.NSYS
+    if families == {"kineto"}:
+        return Recorder.PYTORCH
+    return Recorder.INSPECTOR if families == {"inspector"} else Recorder.NSYS
 
 
 def advice(record: Record, recorder: Recorder) -> str:

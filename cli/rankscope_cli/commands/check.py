@@ -182,12 +182,15 @@ def _show(
         console.problem(text, remedy)
     if verbose:
         return
-    lines = check_report.advice(reports)
-    if lines:
-        console.write("")
-        console.headline("To capture better:")
-        for line in lines:
-            console.item("-", line, 2)
+    for heading, lines in (
+        ("The runs:", check_report.runs(reports)),
+        ("To capture better:", check_report.advice(reports)),
+    ):
+        if lines:
+            console.write("")
+            console.headline(heading)
+            for line in lines:
+                console.item("-", line, 2)
     causes = check_report.causes_sentence(reports)
     if causes is not None:
         console.write("")

@@ -170,18 +170,40 @@ OF_PYTORCH = {
 }
 """Warning code → what to do about a trace of PyTorch's profiler."""
 
+INSPECTOR = "NCCL Inspector"
+"""In place of a launcher: how dumps of NCCL Inspector are recorded."""
+
+ALONE = "nothing to do: NCCL Inspector records collectives alone"
+
+OF_INSPECTOR = {
+    "events-lost": "write dumps more often, or keep more: "
+    "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS=500, NCCL_INSPECTOR_DUMP_COLL_RING_SIZE",
+    "gpu-sparse": ALONE,
+    "iteration-cut": "nothing to do: the steps before it are compared",
+    "launches-missing": ALONE,
+    "matched-by-ordinal": "nothing to do: the collectives of each step confirm it",
+    "no-phases": ALONE,
+    "phases-unknown": ALONE,
+    "rank-unknown": "show where the path has the rank: --rank-pattern 'rank_(?P<rank>\\d+)'",
+    "steps-found": "nothing to do if there are as many as the job made; else --iteration whole",
+}
+"""Warning code → what to do about a dump of NCCL Inspector."""
+
+OF_RECORDER = {Recorder.PYTORCH: PYTORCH, Recorder.INSPECTOR: INSPECTOR}
+"""What stands in place of a launcher."""
+
 
 def recorder(file: ReportFile, facts: CaptureFacts) -> str:
-    """What recorded a report: PYTORCH, the wrapper of its launcher, or all wrappers."""
-    if recorder_of([file.kind]) is Recorder.PYTORCH:
-        return PYTORCH
+    """What recorded a report: PYTORCH, INSPECTOR, the wrapper of its launcher, or all wrappers."""
+    if (known := OF_RECORDER.get(recorder_of([file.kind]))) is not None:
+        return known
     found = {claim.evidence for claim in facts.environment}
     return next((name for evidence, name in LAUNCHERS.items() if evidence in found), ANY)
 
 
 def scheduler_of(kinds: Iterable[str]) -> str:
-    """What recorded reports of some formats: PYTORCH, or all wrappers."""
-    return PYTORCH if recorder_of(kinds) is Recorder.PYTORCH else ANY
+    """What recorded reports of some formats: PYTORCH, INSPECTOR, or all wrappers."""
+    return OF_RECORDER.get(recorder_of(kinds), ANY)
 
 
 def remedy(code: str, scheduler: str = ANY) -> str:
@@ -190,6 +212,10 @@ def remedy(code: str, scheduler: str = ANY) -> str:
         return OF_ANY[code]
     if scheduler == PYTORCH:
         return OF_PYTORCH.get(code, "record again with torch.profiler, on every rank")
+    if scheduler == INSPECTOR:
+        return OF_INSPECTOR.get(
+            code, "record again with NCCL_INSPECTOR_DUMP_VERBOSE=1 on every rank"
+        )
     return REMEDIES.get(code, CAPTURE_AGAIN).format(
         capture=f"rankscope capture {scheduler}", capture_snippet="rankscope capture --snippet"
     )

@@ -14,7 +14,7 @@ from rankscope.model.results import Imbalance, MetricSummary, RunFacts
 from rankscope.output import columns
 from rankscope.output.documents.common import Document
 from rankscope.output.quantities import span
-from rankscope.output.text_tables import cost_note
+from rankscope.output.text_tables import LEAST_GAIN, cost_note
 
 MOST_ROWS = 1000
 """Most rows of a table of cells or collectives; the least important rows are left out."""
@@ -202,7 +202,10 @@ def _what_if(result: Imbalance) -> list[Document]:
     """The table of what repairs would save, largest first, if the run can be replayed."""
     if result.what_if is None:
         return []
-    rows = result.what_if.select("kind", "name", "gain_ns", gain_share="gain")
+    rows = result.what_if.filter(pl.col("gain") >= LEAST_GAIN)
+    if rows.is_empty():
+        return []
+    rows = rows.select("kind", "name", "gain_ns", gain_share="gain")
     return [
         sortable_table(
             "whatif",

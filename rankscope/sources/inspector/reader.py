@@ -47,6 +47,9 @@ Length = Annotated[float, msgspec.Meta(ge=0, lt=LARGEST_US)]
 LARGEST_COMMUNICATOR = RankEvidence("largest communicator", EvidenceKind.PROFILER, own=True)
 """The rank in the communicator with the most ranks, which is usually that of all."""
 
+FROM_ENQUEUED = "collective_cpu"
+"""The source of a length that begins when the call is queued: it tells no wait in the kernel."""
+
 VERBOSE = "record with NCCL_INSPECTOR_DUMP_VERBOSE=1, which adds times"
 
 ROWS = pl.Schema(
@@ -106,6 +109,7 @@ class Collective(msgspec.Struct):
     coll_sn: int
     coll_msg_size_bytes: int
     coll_exec_time_us: Length
+    coll_timing_source: str | None = None
     event_trace_ts: Times | None = None
 
 
@@ -280,6 +284,8 @@ def _row(
     if times is None:
         return None
     if isinstance(operation, Collective):
+        if operation.coll_timing_source == FROM_ENQUEUED:
+            return None
         name, sequence = operation.coll, operation.coll_sn
         size, length = operation.coll_msg_size_bytes, operation.coll_exec_time_us
     else:

@@ -31,8 +31,11 @@ def test_check_of_several_runs_says_what_reads_each(
     assert "6 of 6 reports can be used" in checked.out
     assert "they are of 3 runs. The verdict of each can say which rank is slow" in checked.out
     assert "\u2717" not in checked.out
+    assert "is of run" not in checked.out
     for number in (1, 2, 3):
-        command = checked.out.partition(f"is of run {number} of 3")[2].partition("--run")[2]
+        command = checked.out.partition(f"run {number} (2 reports, ranks 0-1)")[2].partition(
+            "--run"
+        )[2]
         assert command.split()[0] == f"{number},"
         database = tmp_path / f"{number}.duckdb"
         assert cli("ingest", tmp_path / "jobs", "--run", number, "--db", database).code == 0

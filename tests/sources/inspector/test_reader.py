@@ -119,8 +119,27 @@ def test_a_dump_without_times_is_refused(cli: Callable[..., Result], tmp_path: P
 
 def test_check_foresees_the_verdict(cli: Callable[..., Result], tmp_path: Path) -> None:
     dumps(tmp_path / "dumps")
-    [line, *_] = cli("check", tmp_path / "dumps").out.splitlines()
-    assert line.endswith("inconclusive, because the work of the ranks is unknown.")
+    checked = cli("check", tmp_path / "dumps").out
+    assert checked.splitlines()[0].endswith("because the work of the ranks is unknown.")
+    foreign = ("nsys", "--trace", "NVTX", "CUPTI", "cudaProfilerApi", "To capture better")
+    assert not [word for word in foreign if word in checked]
+
+
+def test_who_comes_last_is_shown(cli: Callable[..., Result], tmp_path: Path) -> None:
+    dumps(tmp_path / "dumps")
+    cli("ingest", tmp_path / "dumps", "--db", tmp_path / "run.duckdb")
+    answer = cli("imbalance", "--db", tmp_path / "run.duckdb").out
+    assert "collectives alone are recorded" in answer
+    rows = [line.split() for line in answer.partition("By rank")[2].splitlines()]
+    assert [row[-2:] for row in rows if row[:1] == [str(SLOW)]] == [["100", "%"]]
+    assert {"collective_wait", "last"} <= {*rows[1]}
+    assert "cost" not in rows[1]
+
+
+def test_a_length_since_the_call_was_queued_tells_no_wait(tmp_path: Path) -> None:
+    path = dumps(tmp_path)[0]
+    path.write_text(path.read_text().replace('"kernel_gpu"', '"collective_cpu"', 1))
+    assert reader.read(path).device_work.broken == 1
 
 
 def test_other_logs_are_passed_over(tmp_path: Path) -> None:
