@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import rankscope
 from rankscope.errors import ReportError
-from tests.support import Forged, edit
+from tests.support import Forged, Stored, edit
 
 
 def window(report: Path, path: Path, begin: int, end: int) -> None:
@@ -64,12 +64,10 @@ def folder(forged: Callable[..., Forged], tmp_path: Path) -> Path:
 
 
 def test_windows_are_one_run_with_the_numbers_of_the_whole(
-    folder: Path, forged: Callable[..., Forged], tmp_path: Path
+    folder: Path, stored: Callable[..., Stored], tmp_path: Path
 ) -> None:
     run = rankscope.ingest([folder], tmp_path / "run.duckdb", jobs=1)
-    whole = rankscope.ingest(
-        [forged("plain", iterations=12).folder], tmp_path / "whole.duckdb", jobs=1
-    )
+    whole = stored("plain", iterations=12).run
     assert run.compare().facts.iterations == (1, 2, 3, 4, 5, 7, 8, 9, 10, 11)
     numbers = "select rank, iteration, clock, forward_ns, backward_ns, optimizer_ns from measures "
     inside = "where iteration in (2, 3, 4, 8, 9, 10) order by all"
