@@ -45,9 +45,6 @@ OWNERS = ["globalPid", "deviceId"]
 LOOKED_AT = ["start", "end", "streamId", *OWNERS, *NAMES]
 """Columns that decide whether a row is valid, and its kind."""
 
-CALLS_OF_MANY = 2
-"""With more calls than this multiple of `MOST_HELD`, operations count as too many, unread."""
-
 PLACES = pl.Schema(
     {
         "table": pl.String,
@@ -86,7 +83,7 @@ def device_work(
     for table in tables:
         require(file, table, *COLUMNS)
     names = _Names(pool, words)
-    if launches.count > CALLS_OF_MANY * events.MOST_HELD:
+    if launches.kernel_calls is None:  # so many that operations are too many as well
         return _StreamedWork(file, tables, names, launches, told)
     rows = recorded = 0
     parts = [empty(DEVICE_WORK).with_columns(correlation=pl.lit(None, pl.Int64))]

@@ -26,7 +26,6 @@ from rankscope.util.numbers import NEVER
 
 LAUNCHES = "CUPTI_ACTIVITY_KIND_RUNTIME"
 COLUMNS = ["start", "globalTid", "correlationId"]
-KERNEL_CALLS = ("process", "correlation", "start")
 NAMED = ["end", "nameId"]
 """Columns that tell which calls wait for the device."""
 
@@ -140,9 +139,10 @@ class Launches:
                 if not own or not own[-1].take(calls):
                     own.append(calls)
         self.sync_calls = pl.concat(waiting)  # SYNC_CALLS
-        self.kernel_calls = pl.DataFrame(schema=dict.fromkeys(KERNEL_CALLS, pl.Int64))
-        if of_kernels.parts:  # KERNEL_CALLS; empty where they are many
-            self.kernel_calls = pl.concat(of_kernels.parts).select(
+        self.kernel_calls: pl.DataFrame | None = None  # None where they are many
+        if of_kernels.parts is not None:
+            none = pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.Int64))
+            self.kernel_calls = pl.concat([none, *of_kernels.parts]).select(
                 "start",
                 process=pl.col("globalTid") // PROCESS,
                 correlation="correlationId",

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+from rankscope.model import events
+from rankscope.model.options import ShapingOptions
 from rankscope.sources.columns.sqlite import SQLiteColumns
 from rankscope.sources.columns.sqlite_pages import loader, pages
-from rankscope.sources.nsys import launches
+from rankscope.sources.conventions import vocabulary
+from rankscope.sources.nsys import launches, tables
 from rankscope.sources.nsys.common import Strings
 from rankscope.sources.nsys.launches import Launches
-from tests.support import one_at_a_time
+from tests.support import Forged, one_at_a_time
 
 PROCESS, CALLS = 2**24, 3000
 
@@ -82,3 +87,20 @@ def test_the_earliest_call_of_that_number(
         ).with_columns(launch_thread=pl.col("process") * PROCESS + pl.col("launch"))
         assert found.of(asked).equals(expected.select("launch", "launch_thread"))
         assert asked["correlationId"].null_count() < expected["launch"].count() > 0
+
+
+@pytest.mark.parametrize("held", [10, 10**6])
+def test_kernels_of_many_launches_are_not_read_to_be_counted(
+    forged: Callable[..., Forged], monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    monkeypatch.setattr(events, "MOST_HELD", held)
+    columns, read = SQLiteColumns(forged("plain").reports[0]), set[str]()
+    pieces = columns.pieces
+
+    def noted(table: str, *rest: Any, **more: Any) -> Iterator[pl.DataFrame]:
+        read.add(table)
+        return pieces(table, *rest, **more)
+
+    monkeypatch.setattr(columns, "pieces", noted)
+    tables.trace(columns, vocabulary(ShapingOptions()))
+    assert ("CUPTI_ACTIVITY_KIND_KERNEL" in read) == (held > 10)
