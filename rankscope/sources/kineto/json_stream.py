@@ -11,9 +11,10 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator
+from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -193,22 +194,22 @@ class EventFile:
             hint=NAME_HINT,
         )
 
-    def _read(self, file: BinaryIO, count: int) -> bytes:
+    def _read(self, file: BufferedIOBase, count: int) -> bytes:
+        data = bytearray()
         try:
-            data = file.read1(count) if isinstance(file, gzip.GzipFile) else file.read(count)
-            self._unpacked += len(data)
-            packed = getattr(file, "fileobj", None)
-            meter.reach((packed or file).tell())
-            return data
+            while len(data) < count and (more := file.read1(count - len(data))):
+                data += more  # of packed data these are few
         except EOFError:
-            self.is_cut = True  # packed data that end early
-            return b""
+            self.is_cut = not data  # packed data that end early; what precedes is read
         except (OSError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or "damaged gzip data"
             raise UnreadableReport(
                 f"{self.path}: cannot be read ({reason})",
                 hint="check its permissions, or copy it again",
             ) from error
+        self._unpacked += len(data)
+        meter.reach(getattr(file, "fileobj", file).tell())
+        return bytes(data)
 
     def _skip_head(self, data: bytes) -> tuple[bool, int]:
         """Whether the file is a bare list, and the offset of its events."""
@@ -352,12 +353,12 @@ class EventFile:
         )
 
 
-def _opened(path: Path) -> BinaryIO:
+def _opened(path: Path) -> BufferedIOBase:
     """The file's bytes, decompressed if they are gzip, for any file name."""
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
-        return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
+        return gzip.open(path) if packed else path.open("rb")
     except OSError as error:
         raise UnreadableReport(
             f"{path}: cannot be read ({error.strerror})", hint="check its permissions"
