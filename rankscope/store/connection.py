@@ -44,6 +44,10 @@ AFTERWARDS_S = 60.0
 LOCK = "lock_configuration"
 """The setting after which no SQL can change settings."""
 
+BUILT_IN = "system.main"
+"""Where DuckDB's own functions are. A file may hold macros of the same names, operators among them:
+a connection that reads finds the built-in ones first, and a file with macros is not written to."""
+
 LEAST_MEMORY = "128MB"
 """What DuckDB may keep of a file where memory is wanted for the frames that are read from it."""
 
@@ -104,11 +108,21 @@ def _connected(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
         read_only=read_only,
         config=TO_READ if read_only else CONFIG,
     )
-    stored = "select count(path) from duckdb_databases() where not internal"
-    if connection.execute(stored).fetchall() != [(1,)]:
+    [(name, stored)] = connection.execute(
+        f"select database_name, path from {BUILT_IN}.duckdb_databases() where not internal"
+    ).fetchall()
+    if stored is None:
         connection.close()
         raise duckdb.IOException("no DuckDB file")
+    if read_only:
+        order = f"{BUILT_IN},{identifier(name)}.main".replace("'", "''")
+        connection.execute(f"set search_path = '{order}'")
     return connection
+
+
+def identifier(name: str) -> str:
+    """A name as SQL writes it, whatever its characters are."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _remove_spilled(path: Path) -> None:

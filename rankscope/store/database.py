@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.tables import TABLES
 from rankscope.store.comparison_tables import replace_tables
 from rankscope.store.connection import (
+    BUILT_IN,
     LEAST_MEMORY,
     LOCK,
     NOT_OURS,
@@ -214,6 +216,9 @@ class Database:
 
     def _read(self, request: TableRequest) -> pl.DataFrame:
         check_table(self._connection, request.table, self._known)
+        if request.columns is None:  # a file may have more, or others first
+            columns = (TABLES.get(request.table) or COMPARED_TABLES[request.table]).columns
+            request = replace(request, columns=[*columns])
         return read_table(self._connection, request)
 
     def meta(self) -> dict[str, str]:
@@ -314,7 +319,9 @@ class Database:
         return frame
 
     def _tables(self) -> list[str]:
-        rows = self._connection.execute("select table_name from duckdb_tables()").fetchall()
+        rows = self._connection.execute(
+            f"select table_name from {BUILT_IN}.duckdb_tables()"
+        ).fetchall()
         return sorted(str(name) for (name,) in rows)
 
     def _forget(self, paths: list[str]) -> None:

@@ -16,7 +16,7 @@ from rankscope.store.connection import NOT_OURS, REBUILD_HINT, first_line, is_da
 from rankscope.store.contents import BadContents, TooMuch, check_columns, check_rows
 from rankscope.store.migrations import (
     add_columns,
-    foreign_view,
+    foreign_sql,
     migrate,
     missing_columns,
     needs_reports,
@@ -103,8 +103,8 @@ def enter(connection: duckdb.DuckDBPyConnection, path: Path, *, write: bool) -> 
         DatabaseError: it is of another version, or no rankscope database.
         BadContents: it lacks what every rankscope database has.
     """
-    if view := foreign_view(connection):
-        raise DatabaseError(f"{path}: {NOT_OURS} (its {view} is a view)", hint=UNTRUSTED_HINT)
+    if found := foreign_sql(connection, write=write):
+        raise DatabaseError(f"{path}: {NOT_OURS} ({found})", hint=UNTRUSTED_HINT)
     present = present_columns(connection)
     if not {("meta", "key"), ("meta", "value")} <= {*present}:
         raise DatabaseError(f"{path}: {NOT_OURS}", hint=REBUILD_HINT)

@@ -20,7 +20,7 @@ from rankscope.store.connection import IN_USE, REBUILD_HINT, connect, disk_full,
 from rankscope.store.contents import check_columns, check_rows
 from rankscope.store.ddl import SQL_TYPES
 from rankscope.store.door import told
-from rankscope.store.migrations import LEDGER, foreign_view, present_columns
+from rankscope.store.migrations import LEDGER, foreign_sql, present_columns
 
 WAIT_S = 60.0
 """A process waits this long for the others before it gives up, s."""
@@ -108,17 +108,17 @@ class Ledger:
                     raise DatabaseError(error.message, hint=hint) from error
             time.sleep(PAUSE_S)
         try:
-            self._check(connection)
+            self._check(connection, write=not read_only)
             yield connection
         finally:
             connection.close()
 
-    def _check(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def _check(self, connection: duckdb.DuckDBPyConnection, *, write: bool) -> None:
         """Raises `DatabaseError` if the file holds something else."""
         with told(self.path, OTHER_HINT):
             names = {table for table, _ in present_columns(connection)}  # those of views, too
-            view = foreign_view(connection)
-        if view or (names and not names >= {*self._tables}):
+            found = foreign_sql(connection, write=write)
+        if found or (names and not names >= {*self._tables}):
             raise DatabaseError(f"{self.path}: is no ledger of a fleet", hint=OTHER_HINT)
 
     def _prepare(self, connection: duckdb.DuckDBPyConnection, name: str, schema: pl.Schema) -> None:

@@ -22,8 +22,13 @@ import duckdb
 
 from rankscope.model.compared_tables import COMPARED_TABLES
 from rankscope.model.tables import TABLES
+from rankscope.store.connection import BUILT_IN, identifier
 from rankscope.store.contents import check_columns
 from rankscope.store.ddl import SQL_TYPES, add_column, create_table
+from rankscope.util.sanitize import sanitized
+
+LONGEST_NAME = 60
+"""Of a macro of the file so many characters are in the error."""
 
 MIGRATIONS: dict[int, tuple[str, ...] | None] = {1: None}
 """Version → the statements that make it the next version; None: the reports must be read again.
@@ -60,12 +65,15 @@ def migrate(connection: duckdb.DuckDBPyConnection, version: int) -> None:
 
 
 def present_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], str]:
-    """(Table, column) → SQL type, of everything in the file."""
+    """(Table, column) → SQL type, of everything in the file; computed columns have none."""
     rows = connection.execute(
-        "select table_name, column_name, lower(data_type) from duckdb_columns() "
-        "where not internal and schema_name = 'main'"
+        "select table_name, column_name, data_type, column_default "
+        f"from {BUILT_IN}.duckdb_columns() where not internal and schema_name = 'main'"
     ).fetchall()
-    return {(str(table), str(column)): str(kind) for table, column, kind in rows}
+    return {
+        (str(table), str(column)): "" if default else str(kind).lower()
+        for table, column, kind, default in rows
+    }
 
 
 def missing_columns(present: Mapping[tuple[str, str], str]) -> dict[str, list[str]]:
@@ -90,12 +98,23 @@ def missing_columns(present: Mapping[tuple[str, str], str]) -> dict[str, list[st
     return missing
 
 
-def foreign_view(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """A table of ours in whose place the file has a view, which could hold any SQL."""
-    views = connection.execute("select view_name from duckdb_views() where not internal").fetchall()
+def foreign_sql(connection: duckdb.DuckDBPyConnection, *, write: bool) -> str | None:
+    """What SQL of the file would run: a view in place of a table of ours, or where it is written
+    to, a macro, which may have the name of any function or operator."""
+    views = connection.execute(
+        f"select view_name from {BUILT_IN}.duckdb_views() where not internal"
+    )
     ours = {*TABLES, *COMPARED_TABLES}
-    names = (str(name) for (name,) in views)
-    return next((n for n in names if n.lower() in ours or n.lower().startswith(LEDGER)), None)
+    for (name,) in views.fetchall():
+        if name.lower() in ours or name.lower().startswith(LEDGER):
+            return f"its {sanitized(name)} is a view"
+    if write:
+        macros = connection.execute(
+            f"select function_name from {BUILT_IN}.duckdb_functions() where not internal limit 1"
+        )
+        for (name,) in macros.fetchall():
+            return f"it holds the macro {sanitized(name, LONGEST_NAME)}"
+    return None
 
 
 def add_columns(connection: duckdb.DuckDBPyConnection, missing: dict[str, list[str]]) -> None:
@@ -114,8 +133,9 @@ def show_columns(
     connection: duckdb.DuckDBPyConnection, missing: Mapping[str, Sequence[str]]
 ) -> None:
     """Let queries see columns as null that a file, opened for reading, lacks."""
-    [catalog] = connection.execute("select current_database()").fetchone() or [""]
-    file = '"' + str(catalog).replace('"', '""') + '"'  # else a view would find itself
+    catalogs = f"select database_name from {BUILT_IN}.duckdb_databases() where not internal"
+    [catalog] = connection.execute(catalogs).fetchone() or [""]
+    file = identifier(catalog)  # else a view would find itself
     for table, columns in missing.items():
         nulls = ", ".join(
             f'null::{SQL_TYPES[TABLES[table].columns[name].dtype]} as "{name}"' for name in columns

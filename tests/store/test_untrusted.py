@@ -62,6 +62,70 @@ def test_a_view_in_place_of_a_table_is_refused(
         assert SECRET not in result.out + result.err
 
 
+MACROS = (
+    "strlen(x) as 0", "contains(a, b) as false", "hash(x) as random()", "count(x) as 4",
+    "count_star() as 4", '"+"(a, b) as 99', '"||"(a, b) as null', "lower(x) as 'bigint'",
+    "current_setting(x) as true", "list_count(x) as 0", "nothing() as table select 1",
+    *(f"duckdb_{of}() as table select null as {of[:-1]}_name, null as column_name, "
+      "null as data_type, null as column_default, 'main' as schema_name, false as internal "
+      "where false" for of in ("views", "columns", "functions", "databases", "tables")),
+)  # fmt: skip
+"""Functions of DuckDB, as a file may define them anew."""
+
+
+def test_macros_of_a_file_are_not_run(cli: Cli, db: Path, stored: Callable[..., Stored]) -> None:
+    """Neither where it is checked, nor for answers; a file that holds some is not written to."""
+    expected = cli("imbalance", "--db", db, "--format", "json")
+    with duckdb.connect(str(db)) as connection:
+        for macro in MACROS:
+            connection.execute(f"create macro {macro}")
+        assert connection.execute("select 1 + 1, strlen('abc')").fetchall() == [(99, 0)]
+    assert cli("imbalance", "--db", db, "--format", "json") == expected
+    assert rankscope.open_run(db).sql("select strlen('abc') as n").item() == 3
+    content, reports = db.read_bytes(), stored("plain").folder
+    cli("ingest", reports, "--db", db, "--label", "mine").refused(4, "macro")
+    assert db.read_bytes() == content
+
+
+def test_macros_hide_nothing_from_the_door(cli: Cli, db: Path) -> None:
+    with duckdb.connect(str(db)) as connection:
+        connection.execute(f"update ranks set world_size = {2**40}")
+        connection.execute("create table kept as from activities")
+        for macro in MACROS:
+            connection.execute(f"create macro {macro}")
+    cli("imbalance", "--db", db).refused(4, "ranks.world_size")
+    with duckdb.connect(str(db)) as connection:
+        connection.execute("drop table activities")
+        connection.execute("create view activities as from kept")
+    for command in (("imbalance", "--db"), ("fleet",), ("diff", db), ("ingest", ".", "--db")):
+        (db.parent / "r.sqlite").write_bytes(b"")
+        cli(*command, db).refused(4, "activities", "view")
+
+
+def test_a_column_that_is_computed_is_refused(cli: Cli, db: Path) -> None:
+    with duckdb.connect(str(db)) as connection:
+        columns = connection.execute("select * exclude (cpu) from ranks").description
+        listed = ", ".join(f'"{name}" {kind}' for name, kind, *_ in columns)
+        computed = "cpu varchar generated always as (repeat('x', rank * 10000000))"
+        connection.execute(f"create table computed ({listed}, {computed})")
+        connection.execute("insert into computed select * exclude (cpu) from ranks")
+        connection.execute("drop table ranks")
+        connection.execute("alter table computed rename to ranks")
+    for command in (("imbalance", "--db"), ("fleet",)):
+        cli(*command, db).refused(4, "ranks.cpu")
+
+
+def test_columns_have_no_order(cli: Cli, db: Path) -> None:
+    """A file may have more of them, and in any order."""
+    expected = cli("imbalance", "--db", db, "--all", "--format", "json")
+    with duckdb.connect(str(db)) as connection:
+        tables = connection.execute("select table_name from duckdb_tables()").fetchall()
+        for (name,) in tables:
+            more = f"select 1 as extra, * from {name}"
+            connection.execute(f"create or replace table {name} as {more}")
+    assert cli("imbalance", "--db", db, "--all", "--format", "json") == expected
+
+
 def test_a_view_in_a_ledger_is_refused(cli: Cli, tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "fleet.duckdb")) as connection:
         for name in ("runs", "evidence"):
