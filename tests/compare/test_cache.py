@@ -171,6 +171,8 @@ def test_a_stage_gives_what_the_whole_comparison_gives(
 def test_default_answers_read_no_large_table(stored: Callable[..., Stored]) -> None:
     comparison, requests = watched(stored("buckets").run)
     imbalance(comparison)
+    assert comparison.warnings is not None
+    assert "iterations" not in {each.table for each in requests}, requests
     picks_of(comparison, None)
     comparison.rows(["work"], flags=True)
     assert not LARGE & {each.table for each in requests}, requests
