@@ -17,6 +17,7 @@ from rankscope.errors import ReportError, UnreadableReport
 from rankscope.model.reports import CaptureFacts, Claim
 from rankscope.model.schema import DEVICE_WORK, RANGES
 from rankscope.sources.kineto import reader
+from rankscope.sources.kineto.json_stream import EventFile
 from rankscope.sources.kineto.limits import Limits
 from tests.forge import forge, scene, simulate
 from tests.forge.kineto_export import export_kineto
@@ -248,6 +249,16 @@ def test_pieces_are_cut_between_events_only(tmp_path: Path, packed: bool) -> Non
         trace = reader.read(path, limits=Limits(chunk_bytes=size))
         assert trace.ranges.whole["start"].to_list() == [i * 1000 for i in range(200)]
         assert trace.facts.environment[0].rank == 1
+
+
+def test_a_packed_trace_is_decoded_in_the_same_chunks(tmp_path: Path) -> None:
+    plain = written(tmp_path / "t.json", [step(i, i, 1) for i in range(10_000)])
+    packed = tmp_path / "t.json.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    limits = Limits(chunk_bytes=2**18)
+    chunks = [[len(each) for each in EventFile(path, limits)] for path in (plain, packed)]
+    assert chunks[0] == chunks[1]
+    assert 2 < len(chunks[0]) < 10
 
 
 DAMAGED = {
