@@ -205,6 +205,23 @@ def test_records_that_are_missing_are_no_idle_time(tmp_path: Path, zero: bool) -
     assert 1 not in run.compare().verdict.named
 
 
+def test_launches_that_a_graph_captures_are_not_lost(tmp_path: Path) -> None:
+    """A server captures a graph amid a step: none of these launches runs."""
+
+    def capturing(_rank: int, trace: dict[str, Any]) -> None:
+        call = next(each for each in trace["traceEvents"] if each["name"] == "cudaLaunchKernel")
+        names = ["cudaStreamBeginCapture", *["cudaLaunchKernel"] * 9, "cudaStreamEndCapture"]
+        trace["traceEvents"] += [
+            {**call, "name": name, "ts": call["ts"] + nth / 10, "dur": 0.1,
+             "args": {"correlation": 10**6 + nth}}
+            for nth, name in enumerate(names, -20)
+        ]  # fmt: skip
+
+    run = read(write(tmp_path / "job", PLAIN, capturing))
+    assert "records-missing" not in codes(run)
+    assert_slow(run)
+
+
 def test_a_few_lost_records_here_and_there_give_no_exact_gain(tmp_path: Path) -> None:
     some = lost(1, lambda nth, _count: nth in (30, 58), zero=False)
     run = read(write(tmp_path / "job", replace(PLAIN, steps=16), some))

@@ -13,7 +13,8 @@ MEASURE_VERSION = 6
 4: collectives match by the sequence numbers that reports state; of several steps in one iteration,
 the reductions of each are gradient reductions.
 5: the first iteration begins on the device when the work launched before it has ended.
-6: without any range, a thread of forward operators trains; whole names of kernels are shortened.
+6: without any range, a thread of forward operators trains; whole names of kernels are shortened;
+launches that a graph captures are not lost.
 """
 
 

@@ -56,6 +56,7 @@ SCHEMAS: dict[str, pl.Schema] = {
             "graph": pl.Boolean(),
             "waits": pl.Boolean(),
             "kernel": pl.Boolean(),
+            "captures": pl.Int8(),  # 1: a capture of a CUDA graph begins; -1: it ends
         }
     ),
     WORK: pl.Schema(
@@ -180,6 +181,11 @@ def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
         frame = frame.with_columns(
             graph=pl.col("name").str.contains("GraphLaunch", literal=True),
             waits=synchronises().fill_null(False),
+            captures=pl.when(pl.col("name").str.contains("StreamBeginCapture", literal=True))
+            .then(1)
+            .when(pl.col("name").str.contains("StreamEndCapture", literal=True))
+            .then(-1)
+            .otherwise(0),
             kernel=launches_kernel(),
         )
     return frame.select(pl.col(name).cast(dtype) for name, dtype in SCHEMAS[nature].items())
