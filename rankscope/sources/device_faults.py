@@ -24,15 +24,35 @@ def launches_kernel() -> pl.Expr:
     return pl.col("name").str.contains(KERNEL_LAUNCHES).fill_null(False)
 
 
-def unrecorded(launches: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
+def captures() -> pl.Expr:
+    """1 where a call begins to capture a graph, -1 where it ends that, else 0; reads `name`."""
+    name = pl.col("name")
+    begins = name.str.contains("StreamBeginCapture", literal=True)
+    ends = name.str.contains("StreamEndCapture", literal=True)
+    return (begins.cast(pl.Int8) - ends.cast(pl.Int8)).fill_null(0)
+
+
+def unrecorded(
+    launches: pl.DataFrame, recorded: pl.DataFrame, captured: pl.DataFrame
+) -> pl.DataFrame:
     """UNRECORDED: launches of kernels that have no usable record.
+
+    A launch without one while its process captures a graph is not lost: nothing runs until the
+    graph is launched. The thread that captures is often another one (autograd's launches too).
 
     Args:
         launches: process, correlation and start of the calls that launch a kernel.
         recorded: process and correlation of the records that have possible times.
+        captured: process, start and captures (`captures`) of the calls that capture graphs.
     """
     numbered = launches.filter(pl.col("correlation") != 0)
     lost = numbered.join(recorded, on=["process", "correlation"], how="anti")
+    if lost.height and captured.height:
+        since = pl.col("captures").cast(pl.Int64).cum_sum().over("process")
+        before = since.cum_min().over("process").clip(upper_bound=0)  # begun before the report
+        begun = captured.sort("start").select("process", "start", open=since - before)
+        lost = lost.sort("start").join_asof(begun, on="start", by="process", check_sortedness=False)
+        lost = lost.filter(pl.col("open").fill_null(0) == 0)
     return lost.select("process", launch="start")
 
 

@@ -18,7 +18,7 @@ import polars as pl
 
 from rankscope.model.schema import OPERATION, OPERATORS
 from rankscope.sources.conventions import short_name, stated_operations, synchronises
-from rankscope.sources.device_faults import launches_kernel
+from rankscope.sources.device_faults import captures, launches_kernel
 from rankscope.sources.kineto.json_stream import Args, Event, Number
 
 RANGE, LAUNCH, WORK, SPAN, NAMED = "range", "launch", "work", "span", "named"
@@ -56,7 +56,7 @@ SCHEMAS: dict[str, pl.Schema] = {
             "graph": pl.Boolean(),
             "waits": pl.Boolean(),
             "kernel": pl.Boolean(),
-            "captures": pl.Int8(),  # 1: a capture of a CUDA graph begins; -1: it ends
+            "captures": pl.Int8(),
         }
     ),
     WORK: pl.Schema(
@@ -181,11 +181,7 @@ def _frame(nature: str, events: list[Event]) -> pl.DataFrame:
         frame = frame.with_columns(
             graph=pl.col("name").str.contains("GraphLaunch", literal=True),
             waits=synchronises().fill_null(False),
-            captures=pl.when(pl.col("name").str.contains("StreamBeginCapture", literal=True))
-            .then(1)
-            .when(pl.col("name").str.contains("StreamEndCapture", literal=True))
-            .then(-1)
-            .otherwise(0),
+            captures=captures(),
             kernel=launches_kernel(),
         )
     return frame.select(pl.col(name).cast(dtype) for name, dtype in SCHEMAS[nature].items())

@@ -139,7 +139,9 @@ def read(
         ),
         device_work=InMemoryWork(
             conform(device_work, DEVICE_WORK, drop_others=True),
-            unrecorded=unrecorded(_launched(launches), device_work),
+            unrecorded=unrecorded(
+                launches.filter("kernel"), device_work, launches.filter(pl.col("captures") != 0)
+            ),
             moved=moved,
             sync_calls=conform(launches.filter("waits"), SYNC_CALLS, drop_others=True),
         ),
@@ -240,14 +242,6 @@ def _host_in_name(path: Path, process: int) -> str | None:
     """The host in the file's name, if the name also has the pid of the file's process."""
     found = WORKER_NAME.match(path.name)
     return first_printable([found[1]]) if found and int(found[2]) == process else None
-
-
-def _launched(launches: pl.DataFrame) -> pl.DataFrame:
-    """The calls that launch kernels, but those that a capture of a graph takes in their place."""
-    if not (launches["captures"] != 0).any():
-        return launches.filter("kernel")
-    captured = pl.col("captures").cum_sum().over("process", "thread") > 0
-    return launches.sort("start").filter("kernel", ~captured)
 
 
 def _cut(launches: pl.DataFrame, work: pl.DataFrame) -> int:

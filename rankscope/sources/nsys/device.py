@@ -98,7 +98,7 @@ def device_work(
         recorded += whole.height
     every, moved = on_host_time(ordered(pl.concat(parts), "start").rechunk())
     parts.clear()
-    lost = unrecorded(launches.kernel_calls, every)
+    lost = unrecorded(launches.kernel_calls, every, launches.captures)
     work, unread = with_nccl(file, every.drop("correlation"), told)
     return InMemoryWork(
         work,

@@ -20,7 +20,7 @@ from rankscope.model.events import BoundedBuffer
 from rankscope.model.intervals import Flags
 from rankscope.model.schema import empty
 from rankscope.sources.conventions import synchronises
-from rankscope.sources.device_faults import launches_kernel
+from rankscope.sources.device_faults import captures, launches_kernel
 from rankscope.sources.nsys.common import PROCESS, PROCESS_BITS, Columns, Strings, without_nulls
 from rankscope.util.numbers import NEVER
 
@@ -34,6 +34,9 @@ MOST_BYTES = 100 * 2**20
 
 SPARSE = 2
 """Calls are indexed by number if the range of numbers is below this multiple of their count."""
+
+CAPTURES = pl.Schema({"process": pl.Int64, "start": pl.Int64, "captures": pl.Int8})
+"""Calls that begin or end the capture of a graph (`device_faults.captures`)."""
 
 UNKNOWN = -(2**63)
 
@@ -115,7 +118,7 @@ class Launches:
     def __init__(self, file: Columns, pool: Strings) -> None:
         """Read all calls of an export once; `pool` has its strings."""
         self._file = file
-        names, waiting = _Names(pool), [empty(SYNC_CALLS)]
+        names, waiting, capturing = _Names(pool), [empty(SYNC_CALLS)], [empty(CAPTURES)]
         few, of_kernels = BoundedBuffer(), BoundedBuffer()
         self.count = room = 0
         spans: dict[int, list[tuple[int, int, int]]] = {}
@@ -125,6 +128,7 @@ class Launches:
             whole = without_nulls(piece, *COLUMNS)
             names.learn(whole["nameId"])
             waiting.append(names.waiting(whole))
+            capturing.append(names.capturing(whole))
             of_kernels.add(names.launching(whole))
             few.add(piece)
             self.count += whole.height
@@ -139,6 +143,7 @@ class Launches:
                 if not own or not own[-1].take(calls):
                     own.append(calls)
         self.sync_calls = pl.concat(waiting)  # SYNC_CALLS
+        self.captures = pl.concat(capturing)  # CAPTURES
         self.kernel_calls: pl.DataFrame | None = None  # None where they are many
         if of_kernels.parts is not None:
             none = pl.DataFrame(schema=dict.fromkeys(COLUMNS, pl.Int64))
@@ -214,13 +219,14 @@ class Launches:
 
 
 class _Names:
-    """Which calls wait for the device and which launch kernels, by names looked up once."""
+    """Which calls wait for the device, launch kernels or capture graphs; each name once."""
 
     def __init__(self, pool: Strings) -> None:
         """No names yet; `pool` has them."""
         self._pool = pool
         self._known = pl.DataFrame(schema={"nameId": pl.Int64, "name": pl.String})
         self._waiting, self._launching = self._known, self._known["nameId"]
+        self._capturing = self._known.select("nameId", captures=captures())
 
     def learn(self, ids: pl.Series) -> None:
         """Look up the names of a chunk of calls; each piece is learnt before it is asked about."""
@@ -233,6 +239,9 @@ class _Names:
         lasting = self._known.with_columns(start=0, end=NEVER)
         self._waiting = lasting.filter(synchronises()).select("nameId", "name")
         self._launching = self._known.filter(launches_kernel())["nameId"]
+        self._capturing = self._known.select("nameId", captures=captures()).filter(
+            pl.col("captures") != 0
+        )
 
     def waiting(self, calls: pl.DataFrame) -> pl.DataFrame:
         """SYNC_CALLS among the calls of a chunk."""
@@ -242,6 +251,13 @@ class _Names:
         waits = some.join(self._waiting, on="nameId").filter(synchronises())
         owned = waits.rename({"globalTid": "thread"})
         return owned.with_columns(process=pl.col("thread") // PROCESS).select(SYNC_CALLS.names())
+
+    def capturing(self, calls: pl.DataFrame) -> pl.DataFrame:
+        """CAPTURES among the calls of a chunk."""
+        if self._capturing.is_empty():
+            return empty(CAPTURES)
+        found = calls.join(self._capturing, on="nameId")
+        return found.select(pl.col("globalTid").alias("process") // PROCESS, "start", "captures")
 
     def launching(self, calls: pl.DataFrame) -> pl.DataFrame:
         """COLUMNS of the calls of a chunk that launch kernels."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from rankscope.sources.conventions import vocabulary
 from rankscope.sources.nsys import launches, tables
 from rankscope.sources.nsys.common import Strings
 from rankscope.sources.nsys.launches import Launches
-from tests.support import Forged, one_at_a_time
+from tests.support import Forged, copied, edit, one_at_a_time
 
 PROCESS, CALLS = 2**24, 3000
 
@@ -104,3 +105,33 @@ def test_kernels_of_many_launches_are_not_read_to_be_counted(
     monkeypatch.setattr(columns, "pieces", noted)
     tables.trace(columns, vocabulary(ShapingOptions()))
     assert ("CUPTI_ACTIVITY_KIND_KERNEL" in read) == (held > 10)
+
+
+def test_launches_that_a_graph_captures_are_not_lost(
+    forged: Callable[..., Forged], tmp_path: Path
+) -> None:
+    """A backward pass is captured: another thread launches, and none of its kernels runs."""
+    (report,) = copied(forged("plain").reports[:1], tmp_path)
+    with closing(sqlite3.connect(report)) as file:
+        first, thread, names = file.execute(
+            "select min(start), globalTid, (select max(id) from StringIds) "
+            "from CUPTI_ACTIVITY_KIND_RUNTIME"
+        ).fetchone()
+    captured = [
+        "cudaStreamBeginCapture_v10000",
+        *["cudaLaunchKernel_v7000"] * 5,
+        "cudaStreamEndCapture_v10000",
+        "cudaLaunchKernel_v7000",  # lost
+    ]
+    for nth, name in enumerate(captured, 1):
+        edit(report, "insert into StringIds (id, value) values (?, ?)", names + nth, name)
+        edit(
+            report,
+            "insert into CUPTI_ACTIVITY_KIND_RUNTIME"
+            " (start, end, globalTid, correlationId, nameId, eventClass, returnValue)"
+            " values (?, ?, ?, ?, ?, 0, 0)",
+            *(first + nth, first + nth, thread + ("Launch" in name), 10**6 + nth, names + nth),
+        )
+    columns = SQLiteColumns(report)
+    lost = tables.trace(columns, vocabulary(ShapingOptions())).device_work.unrecorded
+    assert lost["launch"].to_list() == [first + len(captured)]
