@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import rankscope
-from tests.cases import PLAIN, assert_slow, codes, mean_ms, read
+from tests.cases import EXTRA_MS, PLAIN, assert_slow, codes, mean_ms, read
 from tests.pytorch_job import Edit, Job, kernels, without, write
 from tests.support import Result, mostly_slow
 
@@ -115,6 +115,20 @@ def test_what_was_not_matched_is_not_free(tmp_path: Path, stated: str | None) ->
     run = read(write(tmp_path / "job", job))
     assert_slow(run)
     assert run.compare().verdict.gain_is_bound
+
+
+@pytest.mark.parametrize("stated", mostly_slow(["broadcast", None]))
+def test_waits_between_the_matched_calls_of_a_capture_are_no_work(
+    tmp_path: Path, stated: str | None
+) -> None:
+    """The others wait for rank 2 in calls that have no partner, and meet all at the gradients."""
+    job = Job(between="ncclDevKernel_Generic(x)", operator=None, stated=stated)
+    names = ("ProfilerStep", "autograd", "aten", "nccl:", "Distributed", "Optimizer")
+    run = read(write(tmp_path / "job", job, without(*names)), iteration="whole")
+    verdict = run.compare().verdict
+    assert (verdict.kind, verdict.ranks) == ("persistent", (2,)), verdict.sentence
+    assert verdict.gain_ns == pytest.approx((job.steps - 1) * EXTRA_MS * 1e6, rel=0.06)
+    assert verdict.gain_is_bound
 
 
 @pytest.mark.parametrize("heads", mostly_slow(["ProfilerStep", "ProfilerStep|Distributed"]))

@@ -12,6 +12,7 @@ from rankscope.judge.excess import excess_of
 from rankscope.judge.inputs import RunSummary, VerdictInputs
 from rankscope.judge.same_work import same_work
 from rankscope.judge.story import Story, story_of
+from rankscope.match.communication import exposed
 from rankscope.match.point_to_point import OPERATION as SEND_RECEIVE
 from rankscope.match.roles import ALL
 from rankscope.match.waits import own_spans
@@ -41,7 +42,9 @@ def verdict_inputs(
     metric = _judged_metric(rows, comparison.scope.blind_ranks)
     spans = None
     if metric is not None and len(numbers) <= FEW_ITERATIONS:
-        spans = own_spans(comparison.collectives(numbers), sorted(tables.ranks["rank"]))
+        ranks = sorted(tables.ranks["rank"])
+        blocked = exposed(comparison.scope, ranks, numbers)
+        spans = own_spans(comparison.collectives(numbers), ranks, blocked)
     judged = rows.select(JUDGED)
     return VerdictInputs(
         run=RunSummary(

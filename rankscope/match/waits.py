@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rankscope.match.clocks import Aligner, medians
 from rankscope.match.collectives import Matched, blocks_of, joined
 from rankscope.match.point_to_point import OPERATION
-from rankscope.model.intervals import Times
+from rankscope.model.intervals import Times, length_before
 from rankscope.util.numbers import ROBUST
 from rankscope.util.threads import threaded
 
@@ -196,20 +196,24 @@ def _last(wait: Times, ranks: NDArray[np.int32], error: int) -> NDArray[np.int32
     return np.where(second - least > error, ranks[last], NOBODY).astype(np.int32)
 
 
-def own_spans(waited: WaitedCollectives, ranks: list[int]) -> Floats | None:
-    """What each rank needs from the end of one collective to its arrival at the next, ns.
+def own_spans(waited: WaitedCollectives, ranks: list[int], exposed: pl.DataFrame) -> Floats | None:
+    """What each rank works from the end of one collective to its arrival at the next, ns.
 
     On each rank's own clock, so that clocks need not be aligned. Of the communicator of all ranks
-    with most calls; the time before its first call in an iteration is left out.
+    with most calls; the time before its first call in an iteration is left out. Other calls in
+    between, matched or not, are no work: a rank may wait in them.
 
     Args:
         waited: the instances.
         ranks: all ranks, ascending.
+        exposed: their exposed communication: rank, start_ns and end_ns.
 
     Returns:
         rank by span; None where no communicator holds all ranks, or it has no two calls.
     """
     best: Floats | None = None
+    blocked = exposed.sort("rank", "start_ns").partition_by("rank", as_dict=True)
+    blocked_by_nothing = exposed.clear()
     for _, members, where, rows in blocks_of(waited.shared, waited.groups):
         if members != len(ranks):
             continue
@@ -219,7 +223,22 @@ def own_spans(waited: WaitedCollectives, ranks: list[int]) -> Floats | None:
         first = np.argsort(arrival[0], kind="stable")  # all ranks call in the same order
         arrival, end = arrival[:, first], end[:, first]
         same = np.diff(waited.shared["iteration"][where].to_numpy()[first]) == 0
-        spans = np.maximum(arrival[:, 1:] - end[:, :-1], 0)[:, same].astype(np.float64)
+        spans = np.stack(
+            [
+                _worked(begin, until, blocked.get((each,), blocked_by_nothing))
+                for each, begin, until in zip(
+                    rank[:, 0].tolist(), end[:, :-1], arrival[:, 1:], strict=True
+                )
+            ]
+        )[:, same]
         if spans.size and (best is None or spans.shape[1] > best.shape[1]):
             best = spans[np.argsort(rank[:, 0])]
     return best
+
+
+def _worked(begin: Times, until: Times, blocked: pl.DataFrame) -> Floats:
+    """The time from `begin` to `until` that lies in no interval of `blocked`; at least 0."""
+    until = np.maximum(begin, until)
+    start, end = (blocked[name].to_numpy() for name in ("start_ns", "end_ns"))
+    lost = length_before(start, end, until) - length_before(start, end, begin)
+    return np.asarray(until - begin - lost, dtype=np.float64)
