@@ -51,7 +51,7 @@ def figures(result: Imbalance) -> list[Figure]:
             (
                 "Excess when flagged",
                 f"{milliseconds(verdict.excess_ns)} ms",
-                _share(verdict.excess_ns, verdict.excess, "the median iteration"),
+                "above the median rank",
             )
         )
     if verdict.iterations:
@@ -94,10 +94,10 @@ def figures(result: Imbalance) -> list[Figure]:
     return found
 
 
-def _share(amount: int | None, share: float | None, base: str = "the time") -> str:
-    """A share, of what, and how long that is: `23 % of the time (746.1 ms)`."""
+def _share(amount: int | None, share: float | None) -> str:
+    """A share of the time, and how long that is: `23 % of the time (746.1 ms)`."""
     whole = f" ({total(amount / share)})" if amount and share else ""
-    return f"{percent(share)} of {base}{whole}"
+    return f"{percent(share)} of the time{whole}"
 
 
 def quality(comparison: Comparison, facts: RunFacts, unit_ns: int, flagged: int) -> list[Figure]:
