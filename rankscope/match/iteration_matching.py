@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rankscope.errors import Unpaired
 from rankscope.match.calls import Calls
-from rankscope.match.clocks import Clocks, fit_clock
+from rankscope.match.clocks import ASSUMED_DRIFT_PPM, Clocks, fit_clock
 from rankscope.match.communicators import EQUAL_SIZES, SPLITTABLE, STREAM, labelled
 from rankscope.model.intervals import Times
 from rankscope.model.reports import RunWarning
@@ -39,6 +39,9 @@ FAR, FEWEST_FAR = 1.5, 2
 """Iterations that are further apart than this many usual lengths are not the same step; so many of
 them contradict a pairing by counting."""
 
+OTHER_STEP = 0.5
+"""Ends of collectives that are further apart than this part of a usual step are of two steps."""
+
 SHARPER = 4
 """A shift is accepted if its ends agree this many times better than those of any other."""
 
@@ -55,7 +58,8 @@ def pair_iterations(
     ends of the last collectives of iterations, whose differences between two ranks vary little
     only if the same steps are compared. Only collectives in which both ranks take part count:
     ranks at the ends of a chain have fewer communicators than those in the middle. Where nothing
-    contradicts, iterations are paired by counting.
+    contradicts, iterations are paired by counting. A rank whose detected steps are one more or one
+    fewer than those of another cannot be paired: its collectives then belong to other steps.
 
     Args:
         iterations: RANK_ITERATIONS.
@@ -67,7 +71,8 @@ def pair_iterations(
         rank → shift (0 is left out), and the warnings.
 
     Raises:
-        Unpaired: the sequences of two ranks match at no shift.
+        Unpaired: the sequences of two ranks match at no shift, or nothing tells at which, or the
+            ends contradict the shift.
     """
     if not counted or iterations["rank"].n_unique() < 2:
         return {}, []
@@ -85,15 +90,15 @@ def pair_iterations(
         own, other = steps.of_both(rank, reference)
         fits = _fits(own.sequence, other.sequence)
         if not fits:
-            raise Unpaired(
-                f"iterations have no numbers, and the collectives of rank {rank} and rank "
-                f"{reference} match at no shift: their iterations cannot be paired",
-                hint="number the ranges (f'step {i}'), or capture the same steps on every rank",
-            )
+            raise _unpaired(rank, reference, "match at no shift")
         sharpest = _sharpest(own.ends, other.ends, fits)
         if sharpest is None:
             unsure.append(rank)
+            if fits[0] and {fits[0] - 1, fits[0] + 1} & {*fits}:
+                raise _unpaired(rank, reference, "match at several shifts, but not at 0")
         found[rank] = fits[0] if sharpest is None else sharpest
+        if _of_other_steps(own.ends, other.ends, found[rank]):
+            raise _unpaired(rank, reference, "end in different iterations")
     lowest = min(found.values())
     shifts = {rank: shift - lowest for rank, shift in found.items() if shift != lowest}
     return shifts, _problems(shifts, unsure)
@@ -118,7 +123,10 @@ def check_pairing(iterations: pl.DataFrame, clocks: Clocks, utc: dict[int, int |
     # Not the length of the ranges: some only mark the ends of iterations.
     by_rank = tied.sort("rank", "iteration").select(pl.col("end").diff().over("rank"))
     usual = by_rank["end"].median()
-    apart = (pl.col("end") - pl.col("end").median().over("iteration")).abs()
+    low, high = (
+        pl.col("end").quantile(0.5, side).over("iteration") for side in ("lower", "higher")
+    )  # differ where half of the ranks are apart from the others
+    apart = pl.max_horizontal(pl.col("end") - low, high - pl.col("end"))
     far = tied.with_columns(apart=apart).filter(pl.col("apart") > FAR * pl.lit(usual))
     if far["iteration"].n_unique() < FEWEST_FAR:
         return
@@ -159,6 +167,14 @@ def renumbered(tables: RunTables, shifts: dict[int, int]) -> RunTables:
     if not shifts:
         return tables
     return RunTables(tables.name, _ShiftedTables(tables.reader, shifts))
+
+
+def _unpaired(rank: int, reference: int, why: str) -> Unpaired:
+    return Unpaired(
+        f"iterations have no numbers, and the collectives of rank {rank} and rank {reference} "
+        f"{why}: their iterations cannot be paired",
+        hint="number the ranges (f'step {i}'), or capture the same steps on every rank",
+    )
 
 
 def _problems(shifts: dict[int, int], unsure: list[int]) -> list[RunWarning]:
@@ -280,8 +296,7 @@ def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
     high = min(len(reference) - least, FURTHEST)
     scores = {}
     for shift in range(low, high + 1):
-        first, last = max(0, -shift), min(len(own), len(reference) - shift)
-        mine, theirs = own[first:last], reference[first + shift : last + shift]
+        mine, theirs = _overlapping(own, reference, shift)
         compared = (mine != CUT) & (theirs != CUT)
         count = np.count_nonzero(compared)
         odd = np.count_nonzero(compared & (mine != theirs))
@@ -290,12 +305,31 @@ def _fits(own: NDArray[np.int64], reference: NDArray[np.int64]) -> list[int]:
     return sorted(scores, key=lambda shift: (-scores[shift], abs(shift)))
 
 
+def _overlapping(own: Times, reference: Times, shift: int) -> tuple[Times, Times]:
+    """The ends of the iterations that a shift pairs."""
+    first, last = max(0, -shift), min(len(own), len(reference) - shift)
+    return own[first:last], reference[first + shift : last + shift]
+
+
+def _of_other_steps(own: Times, reference: Times, shift: int) -> bool:
+    """Whether the collectives of paired iterations end so far apart that they are not the same."""
+    mine, theirs = _overlapping(own, reference, shift)
+    known = np.flatnonzero((mine >= 0) & (theirs >= 0))
+    if len(known) < LEAST_OVERLAP:
+        return False
+    theirs = theirs[known]
+    usual = np.median(np.diff(theirs) / np.diff(known))
+    apart = mine[known] - theirs
+    drift = ASSUMED_DRIFT_PPM * 1e-6 * np.abs(theirs - np.median(theirs))
+    far = np.abs(apart - np.median(apart)) > OTHER_STEP * usual + drift
+    return bool(np.count_nonzero(far) >= FEWEST_FAR)
+
+
 def _sharpest(own: Times, reference: Times, fits: list[int]) -> int | None:
     """The shift at which the ends clearly agree best; None where no shift stands out."""
     spreads: dict[int, int] = {}
     for shift in fits:
-        first, last = max(0, -shift), min(len(own), len(reference) - shift)
-        mine, theirs = own[first:last], reference[first + shift : last + shift]
+        mine, theirs = _overlapping(own, reference, shift)
         both = (mine >= 0) & (theirs >= 0)
         if np.count_nonzero(both) >= LEAST_OVERLAP:
             # Few steps can agree by chance: the fewer overlap, the better they must agree.

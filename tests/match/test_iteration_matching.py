@@ -90,19 +90,29 @@ MS = 10**6
 
 
 def paired(
-    calls: Calls, offsets: dict[int, int] | None = None
+    calls: Calls,
+    offsets: dict[int, int] | None = None,
+    merged: dict[int, int] | None = None,
 ) -> tuple[dict[int, int], dict[str, tuple[int, ...]]]:
-    """Shifts, and the ranks of each warning, for calls that end every `STEP_NS`, or nearly."""
+    """Shifts, and the ranks of each warning, for calls that end every `STEP_NS`, or nearly.
+
+    Args:
+        calls: of each iteration.
+        offsets: rank → the step that is its first iteration.
+        merged: rank → its iteration that is two steps.
+    """
     rng = np.random.default_rng(0)
     steps = [(rank, i) for rank, each in calls.items() for i in range(len(each))]
     rows = []
     moments = np.cumsum(rng.uniform(0.9, 1.1, max(map(len, calls.values())) + 50) * STEP_NS)
     for rank, each in calls.items():
+        double = (merged or {}).get(rank, len(each))
         for i, made in enumerate(each):
-            first = (offsets or {}).get(rank, 0)
-            for at, call in enumerate(made):
-                end = int(moments[i + first] + at * STEP_NS // 10 + rng.integers(SKEW_NS))
-                rows.append((rank, i, *call, at, end))
+            first = i + (offsets or {}).get(rank, 0)
+            for step in [first] * (i <= double) + [first + 1] * (i >= double):
+                for at, call in enumerate(made):
+                    end = int(moments[step] + at * STEP_NS // 10 + rng.integers(SKEW_NS))
+                    rows.append((rank, i, *call, at, end))
     names = ["rank", "iteration", "place", "communicator", "operation", "ordinal", "end_ns"]
     table = pl.DataFrame(rows, schema=names, orient="row").with_columns(
         arrival_ns="end_ns", start_ns="end_ns"
@@ -190,17 +200,32 @@ def test_sequences_that_contradict_every_shift() -> None:
         paired(calls)
 
 
+@pytest.mark.parametrize(
+    ("steps", "merged", "why"), [(20, 17, "several shifts"), (60, 30, "different iterations")]
+)
+def test_two_steps_that_were_taken_for_one(steps: int, merged: int, why: str) -> None:
+    """From there on, equal numbers are different steps, and no shift repairs that."""
+    calls: Calls = {0: [[REDUCED]] * (steps - 1), 1: [[REDUCED]] * steps}
+    with pytest.raises(Unpaired, match=why):
+        paired(calls, merged={0: merged})
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
 @pytest.mark.parametrize(("late_from", "contradicted"), [(30, False), (20, True), (29, False)])
-def test_aligned_clocks_contradict_a_pairing(late_from: int, contradicted: bool) -> None:
-    """Ranges of 1 ms mark the ends of steps of 100 ms; a rank is 3 steps off from one on."""
+def test_aligned_clocks_contradict_a_pairing(
+    ranks: int, late_from: int, contradicted: bool
+) -> None:
+    """Ranges of 1 ms mark the ends of steps of 100 ms; half of the ranks are 2 steps off from one
+    on."""
+    late = ranks // 2
     rows = [
         (rank, i, True, at, at + MS)
-        for rank in range(3)
+        for rank in range(ranks)
         for i in range(30)
-        for at in [(i + (3 if rank == 2 and i >= late_from else 0)) * 100 * MS + rank * 20 * MS]
+        for at in [(i + (2 if rank < late and i >= late_from else 0)) * 100 * MS + rank * MS]
     ]
     names = ["rank", "iteration", "complete", "start_ns", "end_ns"]
     iterations = pl.DataFrame(rows, names, orient="row")
-    clocks = Clocks({rank: ClockFit(0, 0.0, 100) for rank in range(3)}, 0, "ends")
-    with pytest.raises(Unpaired, match="of rank 2") if contradicted else nullcontext():
-        check_pairing(iterations, clocks, dict.fromkeys(range(3), 0))
+    clocks = Clocks({rank: ClockFit(0, 0.0, 100) for rank in range(ranks)}, 0, "ends")
+    with pytest.raises(Unpaired, match="of rank 0") if contradicted else nullcontext():
+        check_pairing(iterations, clocks, dict.fromkeys(range(ranks), 0))
